@@ -16,11 +16,6 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Users is where users are stored. Both methods fail with event.ErrNotReady,
-// ErrNotInitialized or ErrClosed while the node cannot tell: for example as long
-// as the built-in users may still have to be created.
-type Users interface{ Streams }
-
 // AuthenticatorOptions are the options of an Authenticator. The zero value works.
 type AuthenticatorOptions struct {
 	// Insecure makes everybody the system account.
@@ -41,7 +36,7 @@ type AuthenticatorOptions struct {
 // Authenticator finds out who a caller is. Its methods may be called concurrently.
 type Authenticator struct {
 	opts     AuthenticatorOptions
-	users    Users
+	users    Streams
 	metrics  *metrics
 	cache    cache
 	scratch  sync.Pool // of *scratch
@@ -56,19 +51,19 @@ type scratch struct {
 }
 
 // NewAuthenticator returns an Authenticator over the stored users. Only one with
-// the option Upgrade needs to be closed.
-func NewAuthenticator(users Users, o AuthenticatorOptions) (*Authenticator, error) {
+// the option Upgrade needs to be closed. Reads of users fail with event.ErrNotReady,
+// ErrNotInitialized or ErrClosed while the node cannot tell: for example as long
+// as the built-in users may still have to be created.
+func NewAuthenticator(users Streams, o AuthenticatorOptions) *Authenticator {
 	if o.Hasher == nil {
 		o.Hasher = NewHasher(HasherOptions{Stats: o.Stats})
 	}
 	key := make([]byte, sha256.Size)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("make a key for cached logins: %w", err)
-	}
+	_, _ = rand.Read(key) // It never fails.
 	a := &Authenticator{opts: o, users: users, metrics: newMetrics(o.Stats)}
 	a.cache.size = a.metrics.entries
 	a.scratch.New = func() any { return &scratch{mac: hmac.New(sha256.New, key)} }
-	return a, nil
+	return a
 }
 
 // Close waits until no hash is being made anew, and lets none begin. Logins go on working.

@@ -28,11 +28,7 @@ func newAuthenticator(t testing.TB, s *store, o access.AuthenticatorOptions) (*a
 	r := new(stats.Registry)
 	o.Stats = r
 	o.Hasher = access.NewHasher(access.HasherOptions{Iterations: 1, Parallel: 1, Stats: r})
-	a, err := access.NewAuthenticator(s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, r
+	return access.NewAuthenticator(s, o), r
 }
 
 // hashes returns how many hashes were computed.
@@ -514,12 +510,9 @@ func cachedRequest(t testing.TB) (*access.Authenticator, *http.Request) {
 	t.Helper()
 	s := newStore()
 	s.setUser(t, "admin", "changeit", false, "$admins")
-	a, err := access.NewAuthenticator(still{s.events["$user-admin"][0]}, access.AuthenticatorOptions{
+	a := access.NewAuthenticator(still{s.events["$user-admin"][0]}, access.AuthenticatorOptions{
 		Hasher: access.NewHasher(access.HasherOptions{Iterations: 1}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := http.NewRequest(http.MethodGet, "http://127.0.0.1/streams/a", nil)
 	if err != nil {
 		t.Fatal(err)

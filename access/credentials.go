@@ -1,17 +1,21 @@
 package access
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
 )
 
-const basicScheme = "Basic"
+const (
+	basicScheme = "Basic"
+	blanks      = " \t"
+)
 
 // basicToken returns what follows the scheme of a Basic header, and whether it is one.
 func basicToken(header string) (token string, ok bool) {
-	header = trimBlanks(header)
+	header = strings.Trim(header, blanks)
 	if len(header) < len(basicScheme) || !strings.EqualFold(header[:len(basicScheme)], basicScheme) {
 		return "", false
 	}
@@ -19,7 +23,7 @@ func basicToken(header string) (token string, ok bool) {
 	if token != "" && token[0] != ' ' && token[0] != '\t' {
 		return "", false // Another scheme whose name begins alike.
 	}
-	return trimBlanks(token), true
+	return strings.Trim(token, blanks), true
 }
 
 // decodeCredentials decodes a token into dst, or into new memory when that is
@@ -33,12 +37,11 @@ func decodeCredentials(dst []byte, token string) (login, whole []byte, ok bool) 
 		return nil, nil, false
 	}
 	whole = dst[:n]
-	for i, c := range whole {
-		if c == ':' {
-			return whole[:i], whole, i > 0
-		}
+	colon := bytes.IndexByte(whole, ':')
+	if colon < 0 {
+		return nil, nil, false
 	}
-	return nil, nil, false
+	return whole[:colon], whole, colon > 0
 }
 
 // ParseTrusted reads the value of an ES-TrustedAuth header, "login; group, group".
@@ -59,14 +62,4 @@ func ParseTrusted(header string) (Principal, error) {
 		}
 	}
 	return p, nil
-}
-
-func trimBlanks(s string) string {
-	for s != "" && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
 }

@@ -169,20 +169,9 @@ func (m *Manager) create(ctx context.Context, n NewAccount) error {
 
 // ensureListed adds a user to $users if it is missing there, which is so if its creation was interrupted.
 func (m *Manager) ensureListed(ctx context.Context, login string, first int64) error {
-	for from, end := event.Head, false; !end; {
-		page, err := m.store.ReadStream(ctx, event.StreamRead{Stream: UsersStream, From: from, Count: listPage, Backward: true})
-		if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		for i := range page.Events {
-			if e := &page.Events[i]; e.Type == TypeUser && string(e.Data) == login {
-				return nil
-			}
-		}
-		from, end = page.From-listPage, page.End || page.From < listPage
+	logins, err := m.logins(ctx)
+	if _, listed := logins[login]; listed || err != nil {
+		return err
 	}
 	return listUser(ctx, m.store, login, first, event.AnyVersion)
 }

@@ -102,9 +102,7 @@ var management = origin{management: true}
 // make makes a hash. The caller holds a slot.
 func (h *Hasher) make(password string) (PasswordHash, error) {
 	p := PasswordHash{Salt: make([]byte, saltSize), Algorithm: algSHA256, Iterations: h.iterations}
-	if _, err := rand.Read(p.Salt); err != nil {
-		return PasswordHash{}, fmt.Errorf("make a salt: %w", err)
-	}
+	_, _ = rand.Read(p.Salt) // It never fails.
 	var err error
 	p.Hash, err = h.derive(password, p.Salt, algSHA256, h.iterations)
 	return p, err

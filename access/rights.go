@@ -1,8 +1,6 @@
 package access
 
 import (
-	"fmt"
-
 	"github.com/annalsdb/annals/event"
 )
 
@@ -20,19 +18,7 @@ const (
 
 // String returns the right in words.
 func (r Right) String() string {
-	switch r {
-	case ReadRight:
-		return "read"
-	case WriteRight:
-		return "write"
-	case DeleteRight:
-		return "delete"
-	case MetaReadRight:
-		return "metadata read"
-	case MetaWriteRight:
-		return "metadata write"
-	}
-	return fmt.Sprintf("right %d", uint8(r))
+	return [...]string{"read", "write", "delete", "metadata read", "metadata write"}[r]
 }
 
 // listOf returns the roles that an access list names for a right; nil when it does not mention it.
@@ -65,21 +51,7 @@ const (
 )
 
 // String returns the level's name.
-func (l Level) String() string {
-	switch l {
-	case Anon:
-		return "anon"
-	case Auth:
-		return "auth"
-	case Ops:
-		return "ops"
-	case Admin:
-		return "admin"
-	case SystemLevel:
-		return "system"
-	}
-	return fmt.Sprintf("level %d", uint8(l))
-}
+func (l Level) String() string { return [...]string{"anon", "auth", "ops", "admin", "system"}[l] }
 
 // CheckLevel returns nil when the caller reaches the level, else event.ErrNotAuthorized.
 func CheckLevel(p Principal, level Level) error {

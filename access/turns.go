@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/simplelru"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/annalsdb/annals/event"
@@ -100,8 +101,8 @@ type turns struct {
 	lines   map[place]*gate
 	sources map[source]*gate
 	shared  map[credentials]*check
-	known   *lru[place, struct{}] // lines in which somebody logged in
-	failed  *lru[place, failure]
+	known   *simplelru.LRU // lines (place) in which somebody logged in
+	failed  *simplelru.LRU // their failures, by place
 }
 
 // class says with whom a line competes.
@@ -146,11 +147,14 @@ type failure struct {
 }
 
 func newTurns(slots int, queue *stats.Queue, m *metrics) *turns {
+	// Only a size below 1 is an error.
+	lucky, _ := simplelru.NewLRU(knownPlaces, nil)
+	failed, _ := simplelru.NewLRU(failedPlaces, nil)
 	return &turns{
 		seed: maphash.MakeSeed(), queue: queue, metrics: m, slots: slots, hall: semaphore.NewWeighted(int64(slots)),
 		classes: [2]*semaphore.Weighted{unknown: semaphore.NewWeighted(int64(slots)), known: semaphore.NewWeighted(int64(knownTurns * slots))},
 		lines:   make(map[place]*gate), sources: make(map[source]*gate), shared: make(map[credentials]*check),
-		known: newLRU[place, struct{}](knownPlaces), failed: newLRU[place, failure](failedPlaces),
+		known: lucky, failed: failed,
 	}
 }
 
@@ -219,7 +223,7 @@ func (t *turns) enter(at place, d *digest) (c *check, first bool, err error) {
 		}
 	}
 	of := source{from: at.from}
-	if _, ok := t.known.get(at); ok || at.from.management {
+	if t.known.Contains(at) || at.from.management {
 		of.class = known
 	}
 	if l := t.lines[at]; l != nil && l.checks > maxLine {
@@ -303,13 +307,14 @@ func (t *turns) pass(ctx context.Context, at place, c *check) (passed []*semapho
 func (t *turns) pause(at place) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f, ok := t.failed.get(at)
+	found, ok := t.failed.Peek(at)
 	if !ok {
 		return 0
 	}
+	f := found.(failure)
 	since := time.Since(f.at)
 	if since >= failureMemory {
-		t.failed.remove(at)
+		t.failed.Remove(at)
 		return 0
 	}
 	return min(maxPause, pauseUnit<<min(f.row, 10)) - since
@@ -321,14 +326,16 @@ func (t *turns) finish(at place, c *check, d *digest, r *result) {
 	defer t.mu.Unlock()
 	switch r.outcome {
 	case wasRight:
-		t.failed.remove(at)
-		t.known.put(at, struct{}{})
+		t.failed.Remove(at)
+		t.known.Add(at, nil)
 	case wasWrong:
 		f := failure{row: 1, at: time.Now()}
-		if before, ok := t.failed.get(at); ok && f.at.Sub(before.at) < failureMemory {
-			f.row += before.row
+		if found, ok := t.failed.Peek(at); ok {
+			if before := found.(failure); f.at.Sub(before.at) < failureMemory {
+				f.row += before.row
+			}
 		}
-		t.failed.put(at, f)
+		t.failed.Add(at, f)
 	}
 	c.verdict = r.verdict
 	close(c.done)

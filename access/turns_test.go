@@ -136,7 +136,7 @@ func TestOrderOfTurns(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inHall(t, 1, func(h *hall) {
 				for _, line := range c.known {
-					h.turns.known.put(h.at(line), struct{}{})
+					h.turns.known.Add(h.at(line), nil)
 				}
 				h.enter(context.Background(), "holder", "192.0.2.99/holder", nil, notChecked)
 				for _, c := range c.callers {
@@ -250,7 +250,7 @@ func TestFullHall(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inHall(t, 1, func(h *hall) {
 				if c.known != "" {
-					h.turns.known.put(h.at(c.known), struct{}{})
+					h.turns.known.Add(h.at(c.known), nil)
 				}
 				h.enter(context.Background(), "holder", "192.0.2.99/holder", nil, notChecked)
 				h.fill(maxWaiting, c.line)
@@ -430,11 +430,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			h.enter(context.Background(), "", line, nil, o)
 			h.all.Wait()
 		}
-		if n, m := len(h.turns.failed.places), len(h.turns.known.places); n != failedPlaces || m != knownPlaces {
+		if n, m := h.turns.failed.Len(), h.turns.known.Len(); n != failedPlaces || m != knownPlaces {
 			t.Errorf("%d failed and %d known lines are remembered", n, m)
-		}
-		if n := h.turns.failed.order.Len(); n != failedPlaces {
-			t.Errorf("%d in the order", n)
 		}
 	})
 }

@@ -7,8 +7,12 @@ import "math"
 // warned about when set. Those that somebody would rely on are refused.
 func ignoredOptions() []option {
 	var t []option
+	kinds := map[Kind]target{
+		KindString: textField(new(string)), KindBool: boolField(new(bool)), KindNumber: numberField(new(float64)),
+		KindInt: intField(new(int64), math.MinInt64, math.MaxInt64),
+	}
 	add := func(group string, kind Kind, def, name, doc string) *option {
-		t = append(t, option{name: name, group: group, def: def, doc: doc + " No effect.", target: ignored(kind)})
+		t = append(t, option{name: name, group: group, def: def, doc: doc + " No effect.", target: ignored(kinds[kind])})
 		return &t[len(t)-1]
 	}
 	refuse := func(group, def, name, lacks, doc string) {
@@ -43,11 +47,11 @@ func ignoredOptions() []option {
 	add(groupDatabase, KindInt, "-1", "CachedChunks", "The number of cached chunks. The operating system caches them.")
 	add(groupDatabase, KindInt, "536871424", "ChunksCacheSize", "The memory in bytes for cached chunks. The operating system caches them.")
 	add(groupDatabase, KindInt, "1", "InitializationThreads", "How many chunks are opened at once at start.").
-		target = ignoredInt(1, math.MaxInt32)
+		target = ignored(intField(new(int), 1, math.MaxInt32))
 	add(groupDatabase, KindInt, "16", "IndexCacheDepth", "The depth of the cache of middle points of an index table.")
 	add(groupDatabase, KindInt, "100", "HashCollisionReadLimit", "Events read to tell streams with equal hashes apart.")
 	add(groupDatabase, KindInt, "100000", "ScavengeHashUsersCacheCapacity", "Stream hashes remembered when a scavenge looks for collisions. Streams are known by their names.").
-		target = ignoredInt(1, math.MaxInt32)
+		target = ignored(intField(new(int), 1, math.MaxInt32))
 	add(groupDatabase, KindInt, "0", "IndexCacheSize", "Entries in each index cache.")
 	add(groupDatabase, KindBool, "False", "WriteThrough", "Bypass the write cache of the file system.")
 	add(groupDatabase, KindBool, "False", "Unbuffered", "Bypass the caches of the file system.")
@@ -59,7 +63,7 @@ func ignoredOptions() []option {
 		deprecated = "AlwaysKeepScavenged is deprecated and has no effect."
 	add(groupDatabase, KindBool, "False", "UnsafeIgnoreHardDelete", "Let hard-deleted streams be written again. Nodes would come apart.").
 		deprecated = "UnsafeIgnoreHardDelete is unsafe in a cluster and has no effect."
-	t = append(t, option{name: "DbLogFormat", group: groupDatabase, def: "V2", target: ignored(KindEnum, "V2", "V3", "ExperimentalV3"),
+	t = append(t, option{name: "DbLogFormat", group: groupDatabase, def: "V2", target: ignored(enumField(new(string), "V2", "V3", "ExperimentalV3")),
 		doc: "The format of the log. No effect."})
 
 	add(groupGrpc, KindInt, "10000", "KeepAliveInterval", "Milliseconds between pings on gRPC connections.")

@@ -171,38 +171,19 @@ func pageSizeField(p *int) target {
 	}
 }
 
-// ignored is the target of an option that is known but has no effect. Values
-// are still checked by kind, so that a slip does not pass unseen.
-func ignored(kind Kind, possible ...string) target {
-	return target{
-		kind:     kind,
-		possible: possible,
-		set: func(s string) (err error) {
-			switch kind {
-			case KindBool:
-				_, err = parseBool(s)
-			case KindInt:
-				return ignoredInt(math.MinInt64, math.MaxInt64).set(s)
-			case KindNumber:
-				if _, e := strconv.ParseFloat(strings.TrimSpace(s), 64); e != nil {
-					err = fmt.Errorf("%q is not a number", s)
-				}
-			case KindList:
-				_, err = parseList(s)
-			case KindEnum:
-				discard := ""
-				err = enumField(&discard, possible...).set(s)
-			}
-			return err
-		},
-	}
+// ignored makes a target that of an option that is known but has no effect. Values
+// are still checked, so that a slip does not pass unseen.
+func ignored(t target) target {
+	t.get, t.field = nil, nil
+	return t
 }
 
-// ignoredInt is ignored for numbers that have bounds.
-func ignoredInt(least, most int64) target {
-	return target{kind: KindInt, set: func(s string) error {
-		_, err := parseInt(s, least, most)
-		return err
+func numberField(p *float64) target {
+	return target{kind: KindNumber, set: func(s string) (err error) {
+		if *p, err = strconv.ParseFloat(strings.TrimSpace(s), 64); err != nil {
+			return fmt.Errorf("%q is not a number", s)
+		}
+		return nil
 	}}
 }
 

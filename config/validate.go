@@ -51,8 +51,14 @@ func (c *Config) Validate() error {
 	}
 	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.Given("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
 	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)")
-	for _, line := range c.unavailable() {
-		refuse(true, "%s", line)
+	for _, o := range c.table() {
+		// What asks for something that is not there must not be passed over in silence. Without TLS nobody misses a certificate.
+		needless := c.Insecure && o.group == groupCertificateStore
+		must := "not be set"
+		if o.def != "" {
+			must = "be " + o.defaultText()
+		}
+		refuse(o.refused && !needless && !strings.EqualFold(c.current(&o), o.def), "%s: %s must %s", o.lacks, o.name, must)
 	}
 	return errors.Join(problems...)
 }

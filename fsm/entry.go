@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 
@@ -36,10 +35,7 @@ type entry struct {
 	records   []byte
 }
 
-var (
-	order      = binary.LittleEndian
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+var order = chunkfile.Order
 
 // seal fills in the head of an entry whose records stand in b behind entryHead free bytes.
 func (e *entry) seal(b []byte) {
@@ -55,7 +51,7 @@ func (e *entry) seal(b []byte) {
 }
 
 func headSum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[8:entryHead], castagnoli), castagnoli, b[:4])
+	return crc32.Update(crc32.Checksum(b[8:entryHead], chunkfile.Castagnoli), chunkfile.Castagnoli, b[:4])
 }
 
 // parseEntry reads an entry. The records share the memory of b.
@@ -89,25 +85,16 @@ func parseEntry(b []byte) (e entry, err error) {
 	return e, nil
 }
 
-// Where the fields of a record stand (the log's format).
-const (
-	recordStreamLen = 48
-	recordTypeLen   = 50
-	recordHead      = 56
-)
-
 // completesChunk reports whether a scavenge point is among the records: their
 // frame is the last of its chunk. It trusts nothing: that the records are whole
 // is for the log to find out.
 func completesChunk(records []byte) bool {
-	for len(records) > recordHead {
-		size := int(order.Uint32(records))
-		streamLen, typeLen := int(order.Uint16(records[recordStreamLen:])), int(order.Uint16(records[recordTypeLen:]))
-		if size < recordHead+streamLen+typeLen || size > len(records) {
+	for len(records) > chunkfile.RecordHead {
+		size, it := int(order.Uint32(records)), chunkfile.Item(records)
+		if size < chunkfile.RecordHead+it.StreamLen()+it.TypeLen() || size > len(records) {
 			return false
 		}
-		name := records[recordHead : recordHead+streamLen]
-		if string(name) == event.ScavengePointsStream && string(records[recordHead+streamLen:recordHead+streamLen+typeLen]) == event.TypeScavengePoint {
+		if string(it.Stream()) == event.ScavengePointsStream && string(it.EventType()) == event.TypeScavengePoint {
 			return true
 		}
 		records = records[size:]

@@ -123,7 +123,7 @@ func (m *Machine) AppendFrames(first int64, raw []byte) (int, error) {
 }
 
 // InstallChunk makes a chunk file fetched from another node a part of the log,
-// as Log.InstallChunk does. Entries are applied while the file is verified, and wait
+// as PreparedChunk.Install does. Entries are applied while the file is verified, and wait
 // while it takes its place and is indexed.
 func (m *Machine) InstallChunk(tmp string) error {
 	p, err := m.log.Transfer.PrepareChunk(tmp)

@@ -4,7 +4,6 @@ package fsm
 
 import (
 	"bytes"
-	"hash/crc32"
 
 	"github.com/hashicorp/raft"
 
@@ -14,12 +13,6 @@ import (
 
 // dropEvery is how many Raft entries lie between two that are lost.
 const dropEvery = 100
-
-// Where fields of a record stand that change with its position (the log's format).
-const (
-	recordPosition = 8
-	recordFoot     = 8 // checksum and length behind the content
-)
 
 // Sabotage returns a machine that breaks its promises, to show that tests notice.
 //
@@ -73,17 +66,13 @@ func (s saboteur) moved(l *raft.Log) (*raft.Log, error) {
 func rebased(records []byte, first int64) []byte {
 	b := bytes.Clone(records)
 	for at := 0; at < len(b); {
-		if len(b)-at < recordHead+recordFoot {
+		it, err := chunkfile.ParseItem(b[at:])
+		if err != nil {
 			return nil
 		}
-		size := int(order.Uint32(b[at:]))
-		if size < recordHead+recordFoot || size > len(b)-at {
-			return nil
-		}
-		r := b[at : at+size]
-		order.PutUint64(r[recordPosition:], uint64(first)+uint64(at))
-		order.PutUint32(r[size-recordFoot:], crc32.Checksum(r[:size-recordFoot], castagnoli))
-		at += size
+		at += len(it)
+		order.PutUint64(it[8:], uint64(first)+uint64(at-len(it)))
+		chunkfile.CloseItem(it[:len(it)-chunkfile.ItemFoot], 0, len(it))
 	}
 	return b
 }

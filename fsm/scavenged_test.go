@@ -146,7 +146,11 @@ func takeSome(from, to *eventlog.Log) (err error) {
 		if err = errors.Join(err, werr, tmp.Close()); err != nil {
 			return err
 		}
-		return to.Transfer.InstallChunk(name)
+		p, err := to.Transfer.PrepareChunk(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.Install(), p.Close())
 	}
 	for {
 		b, err := c.Next(0)

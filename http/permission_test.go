@@ -83,10 +83,7 @@ func newGuarded(t testing.TB, m mode) *node {
 	var hasher = access.NewHasher(access.HasherOptions{Iterations: 1, Parallel: 1})
 	o := newOperator(t, func(o *httpapi.Options) {
 		store := storedUsers{o.Store.(*memStore)}
-		logins, err := access.NewAuthenticator(store, access.AuthenticatorOptions{Insecure: m.insecure, TrustedAuth: m.trusted, Hasher: hasher})
-		if err != nil {
-			t.Fatal(err)
-		}
+		logins := access.NewAuthenticator(store, access.AuthenticatorOptions{Insecure: m.insecure, TrustedAuth: m.trusted, Hasher: hasher})
 		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure

@@ -17,10 +17,7 @@ func TestUsersContractOfManager(t *testing.T) {
 			if err := access.EnsureDefaultUsers(context.Background(), store, 1, "changeit", "changeit"); err != nil {
 				t.Fatal(err)
 			}
-			logins, err := access.NewAuthenticator(store, access.AuthenticatorOptions{Hasher: hasher})
-			if err != nil {
-				t.Fatal(err)
-			}
+			logins := access.NewAuthenticator(store, access.AuthenticatorOptions{Hasher: hasher})
 			t.Cleanup(logins.Close)
 			policy := access.NewPolicy(store, access.PolicyOptions{AllowAnonymousStreamAccess: true})
 			o.Users, o.Access = access.NewManager(store, access.ManagerOptions{Hasher: hasher}), nodeAccess{logins, policy}

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // benchFrames makes frames of many events of about 350 bytes.
@@ -107,10 +109,7 @@ func BenchmarkIndexRebuild(b *testing.B) {
 	l, _ := benchLog(b, 400)
 	n := 0
 	for b.Loop() {
-		if err := l.index.Reset(); err != nil {
-			b.Fatal(err)
-		}
-		if err := l.indexFrom(0, l.Tail().End); err != nil {
+		if err := errors.Join(l.index.Close(), index.Void(l.opts.FS, l.opts.IndexDir), l.openIndex()); err != nil {
 			b.Fatal(err)
 		}
 		n += 400 * 256

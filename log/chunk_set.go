@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -46,11 +45,7 @@ func (s *chunkSet) release() {
 	if s == nil || s.refs.Add(-1) > 0 {
 		return
 	}
-	var err error
-	for _, c := range s.chunks {
-		err = errors.Join(err, c.Release())
-	}
-	if err != nil {
+	if err := chunkfile.ReleaseAll(s.chunks); err != nil {
 		s.released(err)
 	}
 }

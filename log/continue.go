@@ -200,10 +200,7 @@ func (k *Continuation) block(c *chunkfile.Chunk, left int64, limit int) (b Block
 
 // Close lets go of the files. It is idempotent.
 func (k *Continuation) Close() error {
-	var err error
-	for _, c := range k.chunks {
-		err = errors.Join(err, c.Release())
-	}
+	err := chunkfile.ReleaseAll(k.chunks)
 	k.chunks, k.closed = nil, true
 	return err
 }

@@ -205,9 +205,7 @@ func (v view) covering(first, last int) []*chunkfile.Chunk {
 	for n := first; n <= last; n = found[len(found)-1].Header.Last + 1 {
 		c := v.set.at(chunkfile.ChunkStart(n))
 		if c == nil || !c.Settled(v.tail.End) {
-			for _, c := range found {
-				_ = c.Release() // The set holds it as well.
-			}
+			_ = chunkfile.ReleaseAll(found) // The set holds them as well.
 			return nil
 		}
 		c.Retain()

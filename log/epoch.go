@@ -34,8 +34,8 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 	v := view{&published{set: set, tail: r.tail}}
 	defer chunkfile.GuardFaults(&err)()
 	if epoch := l.syncer.chk.Epoch.Value; epoch >= 0 && epoch < r.tail.End {
-		before, err := v.termBefore(epoch)
-		if err == nil && before < r.tail.Term {
+		before, _, err := v.frameBefore(epoch)
+		if err == nil && (before == nil || before.Term < r.tail.Term) {
 			var at int64
 			var term uint64
 			if at, term, err = v.firstFrame(epoch, 0); err == nil && at == epoch && term == r.tail.Term {
@@ -53,15 +53,6 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 		}
 	}
 	return -1, nil
-}
-
-// termBefore returns the term of the last frame that ends at or before a position, 0 when there is none.
-func (v view) termBefore(position int64) (uint64, error) {
-	t, _, err := v.frameBefore(position)
-	if err != nil || t == nil {
-		return 0, err
-	}
-	return t.Term, nil
 }
 
 // firstFrame returns the start and term of the first frame at or behind a

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,10 +39,7 @@ func (tr *Transfer) ChunkFiles(first, last int) ([]ChunkFile, error) {
 		}
 		files = append(files, *describe(c))
 	}
-	for _, c := range found {
-		err = errors.Join(err, c.Release())
-	}
-	return files, err
+	return files, chunkfile.ReleaseAll(found)
 }
 
 // OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that it was replaced
@@ -85,7 +83,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err := tr.usable(); err != nil {
 		return err
 	}
-	h := healing{dir: tr.opts.Dir, fs: tr.opts.FS}
+	h := healing{tr: tr}
 	for _, name := range fetched {
 		path, err := tr.tempPath(name)
 		if err != nil {
@@ -98,11 +96,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, c := range olds {
-			err = errors.Join(err, c.Release())
-		}
-	}()
+	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(olds)) }()
 	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
 		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
 	}
@@ -120,10 +114,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 }
 
 func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
-	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := tr.openFetched(path); return c, err }); err != nil {
-		return err
-	}
-	if err := h.make(old.Header.First, old.Header.Last, tr); err != nil {
+	if err := h.make(old.Header.First, old.Header.Last); err != nil {
 		return err
 	}
 	if err := tr.findReturning(old, h); err != nil {
@@ -159,7 +150,6 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 	}
 	c := h.made
 	in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
-	var found [4]index.Entry
 	for {
 		it, position, err := in.Next()
 		if err != nil || it == nil {
@@ -174,17 +164,22 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 		if !old.Rewritten() {
 			continue // The index has all that was ever there.
 		}
-		e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
-		if !slices.Contains(tr.index.Get(found[:0], e.Hash, e.Number), e) {
+		if e, lacking := tr.lacking(it, position); lacking {
 			h.returning = append(h.returning, e)
 		}
 	}
 }
 
+// lacking returns the entry of a record, and whether the index does not have it.
+func (s *state) lacking(it chunkfile.Item, position int64) (index.Entry, bool) {
+	var found [4]index.Entry
+	e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
+	return e, !slices.Contains(s.index.Get(found[:0], e.Hash, e.Number), e)
+}
+
 // healing makes one chunk file out of those that another node has of its range.
 type healing struct {
-	fs    vfs.FS
-	dir   string
+	tr    *Transfer
 	temps []string           // paths of files that go at the end
 	parts []*chunkfile.Chunk // the fetched files, held
 	made  *chunkfile.Chunk   // the file to use: one of parts, or held as well
@@ -194,20 +189,15 @@ type healing struct {
 	blank     int
 }
 
-// open opens the fetched files with a function that verifies them and returns them held.
-func (h *healing) open(open func(path string) (*chunkfile.Chunk, error)) error {
+// make verifies the fetched files and makes the file of a range.
+func (h *healing) make(first, last int) error {
 	for _, path := range h.temps {
-		c, err := open(path)
+		c, _, err := h.tr.openFetched(path)
 		if err != nil {
 			return err
 		}
 		h.parts = append(h.parts, c)
 	}
-	return nil
-}
-
-// make makes the file of a range.
-func (h *healing) make(first, last int, tr *Transfer) error {
 	next := first
 	var redact []int64
 	for _, c := range h.parts {
@@ -215,7 +205,7 @@ func (h *healing) make(first, last int, tr *Transfer) error {
 			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.Header.First, c.Header.Last, next)
 		}
 		next = c.Header.Last + 1
-		positions, err := tr.chunks.redactionsIn(c)
+		positions, err := h.tr.chunks.redactionsIn(c)
 		if err != nil {
 			return err
 		}
@@ -228,68 +218,29 @@ func (h *healing) make(first, last int, tr *Transfer) error {
 		h.made = c
 		return nil
 	}
-	path := filepath.Join(h.dir, uuid.NewString()+vfs.TempSuffix)
-	h.temps = append(h.temps, path)
-	if err := h.write(path, &chunkfile.Header{First: first, Last: last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: tr.cluster}, redact, tr); err != nil {
-		return err
-	}
-	c, _, err := tr.openFetched(path)
+	c, _, err := h.tr.madeOf(h.parts, first, last, redact)
 	if err != nil {
 		return err
 	}
+	h.temps = append(h.temps, c.Name)
 	h.made, h.own = c, true
 	return nil
 }
 
-// write writes what the fetched files have of a range into one, durable.
-func (h *healing) write(path string, head *chunkfile.Header, redact []int64, tr *Transfer) (err error) {
-	defer chunkfile.GuardFaults(&err)()
-	w, err := chunkfile.Create(tr.opts.FS, path, head, 0, tr.chunks.Yielder())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	var f chunkfile.Footer
-	blank := redactor{positions: redact}
-	begin, end := chunkfile.ChunkStart(head.First), chunkfile.ChunkStart(head.Last+1)
-	for _, c := range h.parts {
-		in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
-		for {
-			it, position, err := in.Next()
-			if err != nil {
-				return err
-			}
-			if it == nil || position >= end {
-				break
-			}
-			if position < begin {
-				continue
-			}
-			switch {
-			case it.IsStub():
-				w.Stubs++
-			case it.IsRecord():
-				w.Records++
-				if blanked := blank.item(it, position); blanked != nil {
-					it = blanked
-				}
-			default:
-				t := it.Trailer()
-				if f.FirstIndex == 0 {
-					f.FirstIndex = t.Index
-				}
-				f.End, f.Chain, f.LastIndex, f.LastTerm, f.LastTime, f.LastCompletes = t.End(), t.Chain, t.Index, t.Term, t.Time, t.Completes
-			}
-			if err := w.Add(it, position); err != nil {
-				return err
-			}
-			if w.DataSize > maxRewrittenData {
-				return fmt.Errorf("%d bytes of data are too many for one file", w.DataSize)
-			}
+// madeOf makes one file of what verified files have of a range of chunks, with the data of some records blanked. The new
+// file is durable, verified and held.
+func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact []int64) (_ *chunkfile.Chunk, _ chunkfile.Trailer, err error) {
+	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, vfs.RemoveIfThere(tr.opts.FS, path))
 		}
-		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1)) // What the next file has of it is the same.
+	}()
+	r := Rewrite{First: first, Last: last, Redact: redact}
+	if err := tr.chunks.writeSurvivors(context.Background(), &r, parts, path, new(Rewritten)); err != nil {
+		return nil, chunkfile.Trailer{}, err
 	}
-	return w.Finish(&f)
+	return tr.openFetched(path)
 }
 
 // close lets go of the files and removes those that are not in use.
@@ -297,13 +248,9 @@ func (h *healing) close() (err error) {
 	if h.own {
 		err = h.made.Release()
 	}
-	for _, c := range h.parts {
-		err = errors.Join(err, c.Release())
-	}
+	err = errors.Join(err, chunkfile.ReleaseAll(h.parts))
 	for _, path := range h.temps {
-		if e := h.fs.Remove(path); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, vfs.RemoveIfThere(h.tr.opts.FS, path))
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,16 +14,6 @@ import (
 // scavengeFolder lies in the folder of the index. It says what was scavenged of
 // the files that are there, and is void when others take their place.
 const scavengeFolder = "scavenging"
-
-// InstallChunk verifies a chunk file that was fetched from another node and
-// makes it a part of the log, as PrepareChunk and Install do. tmp is its name in the log's folder.
-func (tr *Transfer) InstallChunk(tmp string) error {
-	p, err := tr.PrepareChunk(tmp)
-	if err != nil {
-		return fmt.Errorf("install chunk: %w", err)
-	}
-	return errors.Join(p.Install(), p.Close())
-}
 
 // Install makes the file a part of the log. It replaces every file that it
 // overlaps, whole, the active one among them, and becomes the end of the log. Of a file that
@@ -174,7 +163,6 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	end := tr.appender.tail
 	var batch []index.Entry
-	var found [4]index.Entry
 	added := false
 	for _, o := range n.old {
 		if !o.Rewritten() {
@@ -191,8 +179,7 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 			}
 			more := it != nil && position < min(end.End, chunkfile.ChunkStart(o.Header.Last+1))
 			if more && it.IsRecord() {
-				e := index.Entry{Hash: chunkfile.HashStream(chunkfile.String(it.Stream())), Number: it.Number(), Position: position}
-				if !slices.Contains(tr.index.Get(found[:0], e.Hash, e.Number), e) {
+				if e, lacking := tr.lacking(it, position); lacking {
 					batch = append(batch, e)
 				}
 			}

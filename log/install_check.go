@@ -46,7 +46,7 @@ func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfil
 	if err := chunkfile.Sync(tr.opts.FS, path); err != nil {
 		return nil, first, err
 	}
-	c, err := chunkfile.Open(tr.opts.FS, path, 0)
+	c, err := tr.openWhole(path)
 	if err != nil {
 		return nil, first, err
 	}
@@ -56,19 +56,6 @@ func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfil
 			err = errors.Join(err, c.Release())
 		}
 	}()
-	if !c.Complete {
-		return nil, first, c.Corrupt(-1, "the fetched chunk is not complete")
-	}
-	if c.Header.Cluster != tr.cluster {
-		return nil, first, c.Corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, tr.cluster)
-	}
-	sum, err := c.ComputeChecksum(func(b []byte, at int64) error { return chunkfile.ReadFull(c.File, b, at) })
-	if err != nil {
-		return nil, first, err
-	}
-	if sum != c.Footer.Checksum {
-		return nil, first, c.Corrupt(-1, "checksum of the whole file does not match")
-	}
 	if err := c.Use(); err != nil {
 		return nil, first, err
 	}

@@ -115,34 +115,13 @@ func (s *numberSearch) search() (int64, error) {
 
 // walk looks at every entry from a number downward that lies below the position.
 func (s *numberSearch) walk(from int64) (int64, error) {
-	var batch []index.Entry
-	for size := 8; from >= 0; size = min(4*size, indexBatch) {
-		batch = s.rd.index.Descend(batch[:0], s.hash, from, 0, size)
-		for i := range batch {
-			if ok, err := s.is(batch[i]); ok || err != nil {
-				return batch[i].Number, err
-			}
+	for e := range s.rd.index.Down(s.hash, from, 0) {
+		if e.Position >= s.position {
+			continue
 		}
-		if len(batch) < size {
-			return -1, nil
+		if it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch); it != nil || err != nil {
+			return e.Number, err
 		}
-		// Entries with the lowest number may have been cut off: streams share the hash.
-		lowest := batch[len(batch)-1].Number
-		for _, e := range s.rd.index.Get(nil, s.hash, lowest) {
-			if ok, err := s.is(e); ok || err != nil {
-				return e.Number, err
-			}
-		}
-		from = lowest - 1
 	}
 	return -1, nil
-}
-
-// is reports whether an entry is that of an event of the stream below the position.
-func (s *numberSearch) is(e index.Entry) (bool, error) {
-	if e.Position >= s.position {
-		return false, nil
-	}
-	it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch)
-	return it != nil, err
 }

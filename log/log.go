@@ -13,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
 )
@@ -241,9 +242,7 @@ func (l *Log) closeFiles() error {
 	if p := l.pub.Load(); p != nil {
 		p.set.release()
 	}
-	for _, c := range l.files {
-		err = errors.Join(err, c.Release())
-	}
+	err = errors.Join(err, chunkfile.ReleaseAll(l.files))
 	if l.syncer.chk != nil {
 		err = errors.Join(err, l.syncer.chk.Close())
 	}

@@ -149,15 +149,9 @@ func pinned(c *chunkfile.Chunk, end int64) (f PinnedFile, err error) {
 	// removed, also while others hold this one.
 	f.chunk, f.Size = c, c.DataEnd(end)
 	defer chunkfile.GuardFaults(&err)()
-	h, buf := xxh3.New(), make([]byte, 1<<20)
-	for at := int64(0); at < f.Size; at += int64(len(buf)) {
-		buf = buf[:min(int64(len(buf)), f.Size-at)]
-		if err := c.Read(buf, at); err != nil {
-			return f, fmt.Errorf("read %s at %d: %w", c.Name, at, err)
-		}
-		if _, err := h.Write(buf); err != nil {
-			return f, err
-		}
+	h := xxh3.New()
+	if err := chunkfile.Hash(h, f.Size, c.Read); err != nil {
+		return f, fmt.Errorf("read %s: %w", c.Name, err)
 	}
 	sum := h.Sum128().Bytes()
 	f.Checksum = hex.EncodeToString(sum[:])

@@ -444,7 +444,7 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 			return err
 		}
 	}
-	if err := chunkfile.Hash(a.sum, file, a.written); err != nil {
+	if err := chunkfile.Hash(a.sum, a.written, func(b []byte, at int64) error { return chunkfile.ReadFull(file, b, at) }); err != nil {
 		return err
 	}
 	r.tail = s.tail

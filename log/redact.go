@@ -47,17 +47,11 @@ func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosi
 		c := v.set.at(e.Position)
 		p := EventPosition{
 			Position: e.Position, File: filepath.Base(c.Name), Format: int(chunkfile.FileVersion(c.Header.Mapped)), Complete: c.Settled(v.tail.End),
-			First: c.Header.First, Last: c.Header.Last, Offset: chunkfile.HeaderSize + e.Position - c.Start(),
+			First: c.Header.First, Last: c.Header.Last,
 			ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0,
 		}
-		if c.Header.Mapped {
-			i, err := c.Search(e.Position)
-			if err != nil {
-				return nil, err
-			}
-			if _, p.Offset, err = c.MapEntry(i, &scratch); err != nil {
-				return nil, err
-			}
+		if p.Offset, _, err = c.Find(e.Position, &scratch); err != nil {
+			return nil, err
 		}
 		found = append(found, p)
 	}
@@ -107,22 +101,12 @@ func (cs *Chunks) redactionsIn(c *chunkfile.Chunk) (positions []int64, err error
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
 	for _, r := range cs.opts.Redacted(c.Start(), c.Footer.End) {
-		offset := chunkfile.HeaderSize + r.Position - c.Start()
-		if c.Header.Mapped {
-			i, err := c.Search(r.Position)
-			if err != nil {
-				return nil, err
-			}
-			if i == c.MapEntries() {
-				continue
-			}
-			var at int64
-			if at, offset, err = c.MapEntry(i, &scratch); err != nil {
-				return nil, err
-			}
-			if at != r.Position {
-				continue // It is gone already.
-			}
+		offset, there, err := c.Find(r.Position, &scratch)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			continue // It is gone already.
 		}
 		it, err := c.ItemAt(offset, c.DataEnd(c.Footer.End), &scratch)
 		if err != nil {

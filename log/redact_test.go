@@ -262,22 +262,20 @@ func TestSwitchFile(t *testing.T) {
 	must(t, err)
 	chunk1 := byChunk(positions)[1]
 	good := uuid.NewString() + ".tmp"
-	make := func(name string, h chunkfile.Header, redact []int64) {
-		h.Mapped, h.FileID = true, event.ID(uuid.New())
-		must(t, l.Transfer.copyFrom(c[0], chunkfile.HeaderSize, filepath.Join(testDir, name), &h, redact))
+	make := func(name string, from []*chunkfile.Chunk, redact []int64) {
+		r := Rewrite{First: from[0].Header.First, Last: from[0].Header.Last, Redact: redact}
+		must(t, l.Chunks.writeSurvivors(background, &r, from, filepath.Join(testDir, name), new(Rewritten)))
 	}
-	make(good, c[0].Header, chunk1)
-	make("plain.tmp", c[0].Header, nil)
+	make(good, c, chunk1)
+	make("plain.tmp", c, nil)
 	c2, err := l.Chunks.sources(2, 2)
 	must(t, err)
-	h := c2[0].Header
-	h.Mapped = true
-	must(t, l.Transfer.copyFrom(c2[0], chunkfile.HeaderSize, filepath.Join(testDir, "other.tmp"), &h, nil))
+	make("other.tmp", c2, nil)
 	must(t, c2[0].Release())
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
-	make("damaged.tmp", c[0].Header, nil)
+	make("damaged.tmp", c, nil)
 	edit(t, fsys, "damaged.tmp", func(b []byte) []byte { b[chunkfile.HeaderSize+100] ^= 1; return b })
-	make("changed.tmp", c[0].Header, nil)
+	make("changed.tmp", c, nil)
 	edit(t, fsys, "changed.tmp", func(b []byte) []byte { return changedRecord(t, b) })
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000009.000000"), []byte("x")))
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000001.000007"), []byte("x")))

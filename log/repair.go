@@ -222,7 +222,7 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 	if len(names) == 0 {
 		return errors.New("the other node does not have these chunks complete")
 	}
-	h := healing{dir: r.o.Dir, fs: r.o.FS}
+	h := healing{tr: r.log().Transfer}
 	defer func() { err = errors.Join(err, h.close()) }()
 	for i, name := range names {
 		r.o.Pace(int64(i), int64(len(names)), "fetching "+name)
@@ -232,16 +232,12 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 			return err
 		}
 	}
-	l := r.log()
-	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.Transfer.openFetched(path); return c, err }); err != nil {
-		return err
-	}
-	if err := h.make(w.First, w.Last, l.Transfer); err != nil {
+	if err := h.make(w.First, w.Last); err != nil {
 		return err
 	}
 	f := &h.made.Footer
 	switch old := w.footer; {
-	case old != nil && (old.End != f.End || old.FirstIndex != f.FirstIndex || old.Chain != f.Chain || old.LastIndex != f.LastIndex || old.LastTerm != f.LastTerm || old.LastCompletes != f.LastCompletes):
+	case old != nil && !sameFrames(old, old, f):
 		return &event.OtherHistory{Position: old.End}
 	case f.FirstIndex <= w.before || w.behind > 0 && f.LastIndex >= w.behind:
 		return &event.OtherHistory{Position: f.End}

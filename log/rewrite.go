@@ -1,10 +1,10 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 
@@ -58,18 +58,12 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	if err != nil {
 		return done, err
 	}
-	defer func() {
-		for _, c := range sources {
-			err = errors.Join(err, c.Release())
-		}
-	}()
+	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(sources)) }()
 	tmp := uuid.NewString() + scavengeSuffix
 	path := filepath.Join(cs.opts.Dir, tmp)
 	defer func() {
 		if err != nil {
-			if e := cs.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) { // Never made, or switched already.
-				err = errors.Join(err, e)
-			}
+			err = errors.Join(err, vfs.RemoveIfThere(cs.opts.FS, path)) // Never made, or switched already.
 		}
 	}()
 	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {
@@ -124,12 +118,13 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	p := rewriting{Rewrite: r, w: w, done: done, room: maxRewrittenData, redact: redactor{positions: r.Redact}}
+	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
+	begin, end := chunkfile.ChunkStart(r.First), chunkfile.ChunkStart(r.Last+1)
 	for i, c := range sources {
-		before, mark := *done, w.Mark()
-		err := p.copy(ctx, c)
-		if errors.Is(err, errFull) && i > 0 {
-			*done = before
+		before, footer, mark := *done, p.footer, w.Mark()
+		err := p.copy(ctx, c, begin, end)
+		if errors.Is(err, errFull) && p.room > 0 {
+			*done, p.footer = before, footer
 			h.Last = sources[i-1].Header.Last
 			if err := w.Back(mark, &h); err != nil {
 				return err
@@ -143,16 +138,13 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 		done.Sources = append(done.Sources, Source{
 			First: c.Header.First, Last: c.Header.Last, Removed: done.Removed - before.Removed, Saved: c.Footer.DataSize + c.Footer.MapSize - left,
 		})
-		if r.MaxData > 0 {
-			p.room = r.MaxData
-		}
+		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1)) // What the next file has before it is the same.
+		p.room = r.MaxData
 	}
 	if err := p.pace(ctx); err != nil {
 		return err
 	}
-	f := sources[len(done.Sources)-1].Footer
-	f.FirstIndex = sources[0].Footer.FirstIndex
-	return w.Finish(&f)
+	return w.Finish(&p.footer)
 }
 
 // errFull says that an item does not fit into the new file.
@@ -163,10 +155,11 @@ type rewriting struct {
 	*Rewrite
 	w      *chunkfile.Writer
 	done   *Rewritten
-	room   int64 // for data of the new file
+	room   int64 // for data of the new file; 0: as much as it can hold
 	unpaid int64 // bytes read since Pace was called
 	stub   [chunkfile.StubSize]byte
 	redact redactor
+	footer chunkfile.Footer // what the trailers say
 }
 
 func (p *rewriting) pace(ctx context.Context) error {
@@ -181,13 +174,13 @@ func (p *rewriting) pace(ctx context.Context) error {
 	return p.Pace(ctx, n)
 }
 
-// copy copies what is to be kept of one file.
-func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
+// copy copies what is to be kept of one file, between two positions.
+func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk, begin, end int64) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 	var s Stored
 	var last chunkfile.Trailer
-	free, records, stubs := c.Start(), 0, 0
+	free, records, stubs, room := c.Start(), 0, 0, cmp.Or(p.room, maxRewrittenData)
 	for n := 1; ; n++ {
 		if n%yieldEvery == 0 {
 			p.w.Yielder.GiveWay()
@@ -202,8 +195,11 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 		if err != nil {
 			return err
 		}
-		if it == nil {
+		if it == nil || position >= end {
 			break
+		}
+		if position < begin {
+			continue
 		}
 		if position < free {
 			return c.Corrupt(at, "position %d stands behind an item that reaches up to %d", position, free)
@@ -216,7 +212,9 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 		}
 		switch {
 		case it.IsTrailer():
-			last = it.Trailer()
+			if last = it.Trailer(); p.footer.FirstIndex == 0 {
+				p.footer.FirstIndex = last.Index
+			}
 		case it.IsStub():
 			if stubs++; position < p.IDsFrom {
 				continue
@@ -244,12 +242,19 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 			it = chunkfile.AppendStub(p.stub[:0], it)
 			p.w.Stubs++
 		}
-		if p.w.DataSize+int64(len(it)) > p.room {
+		if p.w.DataSize+int64(len(it)) > room {
 			return errFull
 		}
 		if err := p.w.Add(it, position); err != nil {
 			return err
 		}
+	}
+	if last.Length > 0 {
+		f := &p.footer
+		f.End, f.Chain, f.LastIndex, f.LastTerm, f.LastTime, f.LastCompletes = last.End(), last.Chain, last.Index, last.Term, last.Time, last.Completes
+	}
+	if c.Start() < begin || c.Footer.End > end {
+		return nil
 	}
 	f := &c.Footer
 	if records != f.Records || stubs != f.Stubs || last.End() != f.End || last.Index != f.LastIndex || last.Term != f.LastTerm || last.Chain != f.Chain || last.Completes != f.LastCompletes {

@@ -13,7 +13,7 @@ const usedLately = 50 * time.Millisecond
 // work: else a request that becomes ready meanwhile waits for the end of a time
 // slice, of the runtime or of the operating system, which is many times as long as it takes itself.
 //
-// It is for one goroutine. The zero value takes the log for used.
+// It is for one goroutine.
 type Yielder struct {
 	log   *state
 	end   int64     // of the log, when it was looked at last
@@ -22,16 +22,13 @@ type Yielder struct {
 }
 
 // Yielder returns one for work beside the readers and the writer of the log.
-func (cs *Chunks) Yielder() *Yielder {
-	return &Yielder{log: cs.state, end: cs.Tail().End, read: cs.metrics.reads.count()}
+func (s *state) Yielder() *Yielder {
+	return &Yielder{log: s, end: s.Tail().End, read: s.metrics.reads.count()}
 }
 
 // InUse reports whether anybody appends or reads, or did a moment ago. It costs
 // some ten nanoseconds.
 func (y *Yielder) InUse() bool {
-	if y.log == nil {
-		return true
-	}
 	end, read := y.log.Tail().End, y.log.metrics.reads.count()
 	if end != y.end || read != y.read {
 		y.end, y.read, y.until = end, read, time.Now().Add(usedLately)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
-	"github.com/annalsdb/annals/log/index"
 )
 
 // StreamInfo returns what is known of a stream as it is applied now.
@@ -118,46 +117,20 @@ func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, delete
 		}
 	}
 	// A tombstone, a collision, or an event that readers do not see yet: look further down.
-	from := event.TombstoneNumber
-	var buf [8]index.Entry
-	for {
-		found := rd.index.Descend(buf[:0], hash, from, 0, len(buf))
-		for _, e := range found {
-			it, err := rd.confirm(v, e, stream, &scratch)
-			if err != nil {
-				return 0, false, err
-			}
-			if it == nil {
-				continue
-			}
-			if e.Number != event.TombstoneNumber {
-				return e.Number, deleted, nil
-			}
+	for e := range rd.index.Down(hash, event.TombstoneNumber, 0) {
+		it, err := rd.confirm(v, e, stream, &scratch)
+		if err != nil {
+			return 0, false, err
+		}
+		switch {
+		case it == nil:
+		case e.Number != event.TombstoneNumber:
+			return e.Number, deleted, nil
+		default:
 			deleted = true
 		}
-		if len(found) < len(buf) {
-			return -1, deleted, nil
-		}
-		// Several entries may share the lowest number when hashes collide: look at all of them before going below.
-		lowest := found[len(found)-1].Number
-		for _, e := range rd.index.Get(nil, hash, lowest) {
-			it, err := rd.confirm(v, e, stream, &scratch)
-			if err != nil {
-				return 0, false, err
-			}
-			if it == nil {
-				continue
-			}
-			if e.Number != event.TombstoneNumber {
-				return e.Number, deleted, nil
-			}
-			deleted = true
-		}
-		if lowest == 0 {
-			return -1, deleted, nil
-		}
-		from = lowest - 1
 	}
+	return -1, deleted, nil
 }
 
 func hashMetaStream(name string) uint64 {

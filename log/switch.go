@@ -24,13 +24,12 @@ import (
 // then not known. So is one of making the log durable, which comes first. Any
 // other leaves the log and the file as they were.
 //
-// sources are the chunks that the file was made of: they must still be in use. nil stands for
-// those that it covers. The caller holds them, so that none of them can come back under a
-// new name, and l.jobs.
-func (cs *Chunks) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInfo, err error) {
+// old are the chunks that the file was made of: they must still be in use. The caller holds them, so that
+// none of them can come back under a new name, and l.jobs.
+func (cs *Chunks) switchChunk(tmp string, old []*chunkfile.Chunk) (info ChunkInfo, err error) {
 	cs.switchMu.Lock()
 	defer cs.switchMu.Unlock()
-	if sources != nil && !cs.inUse(sources) {
+	if !cs.inUse(old) {
 		return info, event.ErrChunkReplaced
 	}
 	// The start trusts a rewritten chunk only within what is durable; so what it replaces must be.
@@ -38,34 +37,16 @@ func (cs *Chunks) switchChunk(tmp string, sources []*chunkfile.Chunk) (info Chun
 		return info, err
 	}
 	path := filepath.Join(cs.opts.Dir, tmp)
-	c, err := chunkfile.Open(cs.opts.FS, path, 0)
+	c, err := cs.openWhole(path)
 	if err != nil {
 		return info, err
 	}
-	if !c.Complete {
-		return info, errors.Join(c.Corrupt(-1, "the new chunk is not complete"), c.Close())
-	}
-	first, last, footer := c.Header.First, c.Header.Last, c.Footer
-	y := cs.Yielder()
-	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
-		y.GiveWay()
-		return chunkfile.ReadFull(c.File, b, at)
-	})
-	if err == nil && sum != footer.Checksum {
-		err = c.Corrupt(-1, "checksum of the whole file does not match")
-	}
-	if err == nil && c.Header.Cluster != cs.cluster {
-		err = c.Corrupt(40, "the chunk belongs to another cluster")
-	}
-	if err = errors.Join(err, c.Close()); err != nil {
+	first, footer := c.Header.First, c.Footer
+	if err := c.Close(); err != nil {
 		return info, err
 	}
-
-	cs.setMu.Lock()
-	old, err := cs.replaceable(first, last, &footer)
-	cs.setMu.Unlock()
-	if err != nil {
-		return info, err
+	if last := old[len(old)-1]; !sameFrames(&old[0].Footer, &last.Footer, &footer) {
+		return info, &event.Corruption{File: last.Name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
 	}
 	version := old[0].Version + 1
 	name := filepath.Join(cs.opts.Dir, chunkfile.FileName(first, version))
@@ -113,27 +94,37 @@ func (cs *Chunks) notRenamed(from, to string) bool {
 	return gone == nil && errors.Is(made, fs.ErrNotExist)
 }
 
-// replaceable returns the chunks that a file with this range and footer may replace. It runs under setMu.
-func (cs *Chunks) replaceable(first, last int, f *chunkfile.Footer) ([]*chunkfile.Chunk, error) {
-	var old []*chunkfile.Chunk
-	for _, c := range cs.files {
-		if c.Header.Last < first || c.Header.First > last {
-			continue
-		}
-		if c.Header.First < first || c.Header.Last > last {
-			return nil, fmt.Errorf("switch chunk: chunks %d to %d do not match the file %s", first, last, c.Name)
-		}
-		if !c.Complete {
-			return nil, fmt.Errorf("switch chunk: %s is not complete", c.Name)
-		}
-		old = append(old, c)
+// openWhole opens a complete chunk file of this cluster and compares it with its checksum.
+func (s *state) openWhole(path string) (*chunkfile.Chunk, error) {
+	c, err := chunkfile.Open(s.opts.FS, path, 0)
+	if err != nil {
+		return nil, err
 	}
-	if len(old) == 0 || old[0].Header.First != first || old[len(old)-1].Header.Last != last {
-		return nil, fmt.Errorf("switch chunk: the log has no chunks %d to %d", first, last)
+	y := s.Yielder()
+	sum, err := [16]byte{}, error(nil)
+	if c.Complete {
+		sum, err = c.ComputeChecksum(func(b []byte, at int64) error {
+			y.GiveWay()
+			return chunkfile.ReadFull(c.File, b, at)
+		})
 	}
-	end := old[len(old)-1].Footer
-	if end.End != f.End || old[0].Footer.FirstIndex != f.FirstIndex || end.Chain != f.Chain || end.LastIndex != f.LastIndex || end.LastTerm != f.LastTerm || end.LastCompletes != f.LastCompletes {
-		return nil, &event.Corruption{File: old[len(old)-1].Name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
+	switch {
+	case err != nil:
+	case !c.Complete:
+		err = c.Corrupt(-1, "the fetched chunk is not complete")
+	case c.Header.Cluster != s.cluster:
+		err = c.Corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, s.cluster)
+	case sum != c.Footer.Checksum:
+		err = c.Corrupt(-1, "checksum of the whole file does not match")
 	}
-	return old, nil
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// sameFrames reports whether a file begins and ends with the frames that others begin and end with.
+func sameFrames(first, last, f *chunkfile.Footer) bool {
+	return first.FirstIndex == f.FirstIndex && last.End == f.End && last.Chain == f.Chain && last.LastIndex == f.LastIndex &&
+		last.LastTerm == f.LastTerm && last.LastCompletes == f.LastCompletes
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // CreateTemp makes an empty file in the log's folder for a chunk file that is
-// being fetched, and returns its name. It means nothing until InstallChunk, and is
+// being fetched, and returns its name. It means nothing until it is prepared and installed, and is
 // removed at the next start if it is still there.
 func (tr *Transfer) CreateTemp() (file vfs.File, name string, err error) {
 	if err := tr.usable(); err != nil {

@@ -58,7 +58,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		o.CatchUpRate = -1
 	}
 	if n.security != nil {
-		o.Security = n.security.Peers()
+		o.Security = n.security
 	}
 	return o
 }

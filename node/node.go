@@ -133,9 +133,7 @@ func (n *Node) build() (err error) {
 	n.metrics = newStatistics(n)
 	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
 	n.store = newStore(n)
-	if n.users, err = newUsers(n); err != nil {
-		return err
-	}
+	n.users = newUsers(n)
 	n.policy = access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	n.queries = newProjections(n)
 	n.groups = subscription.New(subscription.Options{

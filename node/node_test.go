@@ -140,7 +140,7 @@ func TestInMemory(t *testing.T) {
 // file and cause, and nothing is acknowledged after it.
 func TestFailStop(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.OpWrite, vfs.OpSync} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			var mu sync.Mutex
 			broken := false
 			var fatal []error

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -86,9 +85,7 @@ func (n *Node) developmentCertificate() (*certs.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate for development: %w", err)
 	}
-	issued, err := authority.Issue(certs.NodeOptions{
-		DNSNames: []string{"localhost"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()},
-	})
+	issued, err := authority.Issue(certs.Localhost)
 	if err != nil {
 		return nil, fmt.Errorf("certificate for development: %w", err)
 	}

@@ -27,16 +27,15 @@ type users struct {
 	done chan struct{} // closed when the built-in users exist
 }
 
-func newUsers(n *Node) (*users, error) {
+func newUsers(n *Node) *users {
 	o := n.opts
 	u := &users{store: n.store, logger: o.Logger.Named("users"), opts: o, running: n.running, done: make(chan struct{})}
 	hasher := access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations, Stats: o.Stats})
-	logins, err := access.NewAuthenticator(u, access.AuthenticatorOptions{
+	u.logins = access.NewAuthenticator(u, access.AuthenticatorOptions{
 		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth, Hasher: hasher, Upgrade: u.renew, Stats: o.Stats,
 	})
-	u.hasher = hasher
-	u.logins, u.manager = logins, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
-	return u, err
+	u.hasher, u.manager = hasher, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
+	return u
 }
 
 // LastEvent reads user streams for the authenticator.

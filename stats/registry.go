@@ -18,30 +18,15 @@ import (
 )
 
 // Kind tells what a metric measures and how it may be summed up.
-type Kind uint8
+type Kind string
 
 // The kinds of metrics.
 const (
-	CounterKind   Kind = iota // only grows while the process lives
-	GaugeKind                 // goes up and down
-	MaxKind                   // the greatest value of the last 16 to 20 seconds
-	HistogramKind             // a distribution
+	CounterKind   Kind = "counter"   // only grows while the process lives
+	GaugeKind     Kind = "gauge"     // goes up and down
+	MaxKind       Kind = "max"       // the greatest value of the last 16 to 20 seconds
+	HistogramKind Kind = "histogram" // a distribution
 )
-
-// String returns the kind's name.
-func (k Kind) String() string {
-	switch k {
-	case CounterKind:
-		return "counter"
-	case GaugeKind:
-		return "gauge"
-	case MaxKind:
-		return "max"
-	case HistogramKind:
-		return "histogram"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
 
 // Label is one dimension of a metric.
 type Label struct{ Name, Value string }
@@ -129,7 +114,6 @@ func (r *Registry) MaxFunc(name, help string, f func() float64, labels ...Label)
 }
 
 func (r *Registry) function(name, help string, kind Kind, f func() float64, labels []Label) {
-	read := func() (float64, *Distribution) { return f(), nil }
 	if r == nil {
 		return
 	}
@@ -139,7 +123,7 @@ func (r *Registry) function(name, help string, kind Kind, f func() float64, labe
 	if !fresh && m.held != nil {
 		panic(fmt.Sprintf("stats: metric %s is registered as a value and as a function", m.key))
 	}
-	m.read = read
+	m.read = func() (float64, *Distribution) { return f(), nil }
 }
 
 // Remove takes the metric of that name and labels away, as for a component that

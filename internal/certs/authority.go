@@ -128,18 +128,11 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 // from one of the reference's tools.
 func LoadAuthority(dir string) (*Authority, error) {
 	certificateFile, keyFile := filepath.Join(dir, AuthorityCertificateFile), filepath.Join(dir, AuthorityKeyFile)
-	data, err := readFile(certificateFile)
+	found, err := parseFile(certificateFile, parseCertificates)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", certificateFile, err)
 	}
-	found, err := parseCertificates(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s %w", certificateFile, err)
-	}
-	if data, err = readFile(keyFile); err != nil {
-		return nil, fmt.Errorf("%s %w", keyFile, err)
-	}
-	key, err := parseKey(data, "")
+	key, err := parseFile(keyFile, func(data []byte) (crypto.Signer, error) { return parseKey(data, "") })
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", keyFile, err)
 	}
@@ -174,6 +167,11 @@ type NodeOptions struct {
 	Days int
 	// Key is the kind of its private key. Default: RSA of 2048 bits or ECDSA, as the authority's.
 	Key KeyKind
+}
+
+// Localhost are the options of a certificate for this machine.
+var Localhost = NodeOptions{
+	DNSNames: []string{"localhost"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()},
 }
 
 // Validate says what is wrong with the options.
@@ -273,26 +271,14 @@ func (a *Authority) Set(i *Issued) *Set {
 }
 
 // Temporary makes an authority and one certificate of it in memory, for the
-// nodes of a development cluster, which share it. The hosts are DNS names and IP
-// addresses; none means localhost. The keys are never written anywhere.
-func Temporary(hosts ...string) (*Set, error) {
-	if len(hosts) == 0 {
-		hosts = []string{"localhost", "127.0.0.1", "::1"}
-	}
-	var o NodeOptions
-	for _, host := range hosts {
-		if ip, err := netip.ParseAddr(host); err == nil {
-			o.IPs = append(o.IPs, ip)
-		} else {
-			o.DNSNames = append(o.DNSNames, host)
-		}
-	}
+// nodes of a development cluster, which share it. It is for localhost. The keys are never written anywhere.
+func Temporary() (*Set, error) {
 	// Quick to make, and no foreign tool has to read it.
 	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})
 	if err != nil {
 		return nil, err
 	}
-	issued, err := a.Issue(o)
+	issued, err := a.Issue(Localhost)
 	if err != nil {
 		return nil, err
 	}

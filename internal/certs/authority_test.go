@@ -64,7 +64,7 @@ func TestWrittenFilesLoad(t *testing.T) {
 			}
 			one, two := certs.NewStore(load(t, f), certs.StoreOptions{}), certs.NewStore(a.Set(issued), certs.StoreOptions{})
 			for _, host := range []string{"localhost", "db.example.com", "::1"} {
-				if serverErr, clientErr := connect(t, one.PeerServer(), two.PeerClient(host)); serverErr != nil || clientErr != nil {
+				if serverErr, clientErr := connect(t, one.Server(), two.Client(host)); serverErr != nil || clientErr != nil {
 					t.Errorf("%s: %v, %v", host, serverErr, clientErr)
 				}
 			}
@@ -248,33 +248,22 @@ func TestLoadAuthorityFails(t *testing.T) {
 }
 
 func TestTemporary(t *testing.T) {
-	for _, c := range []struct {
-		hosts []string
-		dial  []string
-	}{
-		{nil, []string{"localhost", "127.0.0.1", "::1"}},
-		{[]string{"n1.example.com", "10.0.0.1"}, []string{"n1.example.com", "10.0.0.1"}},
-	} {
-		set, err := certs.Temporary(c.hosts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		store := certs.NewStore(set, certs.StoreOptions{})
-		for _, host := range c.dial {
-			if serverErr, clientErr := connect(t, store.PeerServer(), store.PeerClient(host)); serverErr != nil || clientErr != nil {
-				t.Errorf("%s: %v, %v", host, serverErr, clientErr)
-			}
-		}
-		if time.Until(set.Expires) < 300*hours24 {
-			t.Errorf("it expires on %s", set.Expires)
-		}
-		if other, err := certs.Temporary(); err != nil {
-			t.Error(err)
-		} else if serverErr, _ := connect(t, store.PeerServer(), certs.NewStore(other, certs.StoreOptions{}).PeerClient(c.dial[0])); serverErr == nil {
-			t.Error("two authorities accept each other's nodes")
+	set, err := certs.Temporary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := certs.NewStore(set, certs.StoreOptions{})
+	for _, host := range []string{"localhost", "127.0.0.1", "::1"} {
+		if serverErr, clientErr := connect(t, store.Server(), store.Client(host)); serverErr != nil || clientErr != nil {
+			t.Errorf("%s: %v, %v", host, serverErr, clientErr)
 		}
 	}
-	if _, err := certs.Temporary("no host"); err == nil {
-		t.Error("no host was accepted")
+	if time.Until(set.Expires) < 300*hours24 {
+		t.Errorf("it expires on %s", set.Expires)
+	}
+	if other, err := certs.Temporary(); err != nil {
+		t.Error(err)
+	} else if serverErr, _ := connect(t, store.Server(), certs.NewStore(other, certs.StoreOptions{}).Client("localhost")); serverErr == nil {
+		t.Error("two authorities accept each other's nodes")
 	}
 }

@@ -57,37 +57,26 @@ type (
 	}
 )
 
-// prf returns a digest of PBKDF2, nil for an unknown one. Without a name it is SHA-1.
-func prf(id asn1.ObjectIdentifier) func() hash.Hash {
-	switch id.String() {
-	case "", "1.2.840.113549.2.7":
-		return sha1.New
-	case "1.2.840.113549.2.8":
-		return sha256.New224
-	case "1.2.840.113549.2.9":
-		return sha256.New
-	case "1.2.840.113549.2.10":
-		return sha512.New384
-	case "1.2.840.113549.2.11":
-		return sha512.New
-	}
-	return nil
+// prfs are the digests of PBKDF2. Without a name it is SHA-1.
+var prfs = map[string]func() hash.Hash{
+	"":                    sha1.New,
+	"1.2.840.113549.2.7":  sha1.New,
+	"1.2.840.113549.2.8":  sha256.New224,
+	"1.2.840.113549.2.9":  sha256.New,
+	"1.2.840.113549.2.10": sha512.New384,
+	"1.2.840.113549.2.11": sha512.New,
 }
 
-// blockCipher returns the cipher of an encrypted key, which is used in CBC mode,
-// and the length of its key in bytes.
-func blockCipher(id asn1.ObjectIdentifier) (func([]byte) (cipher.Block, error), int) {
-	switch id.String() {
-	case "1.2.840.113549.3.7":
-		return des.NewTripleDESCipher, 24
-	case "2.16.840.1.101.3.4.1.2":
-		return aes.NewCipher, 16
-	case "2.16.840.1.101.3.4.1.22":
-		return aes.NewCipher, 24
-	case "2.16.840.1.101.3.4.1.42":
-		return aes.NewCipher, 32
-	}
-	return nil, 0
+// blockCiphers are the ciphers of an encrypted key, which are used in CBC mode,
+// and the lengths of their keys in bytes.
+var blockCiphers = map[string]struct {
+	make     func([]byte) (cipher.Block, error)
+	keyBytes int
+}{
+	"1.2.840.113549.3.7":      {des.NewTripleDESCipher, 24},
+	"2.16.840.1.101.3.4.1.2":  {aes.NewCipher, 16},
+	"2.16.840.1.101.3.4.1.22": {aes.NewCipher, 24},
+	"2.16.840.1.101.3.4.1.42": {aes.NewCipher, 32},
 }
 
 // isEncryptedKey tells an encrypted PKCS#8 key by its shape.
@@ -123,27 +112,27 @@ func decryptKey(der []byte, password string) (crypto.Signer, error) {
 	if _, err := asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &scheme); err != nil {
 		return nil, errDamagedKey
 	}
-	newBlock, keyBytes := blockCipher(scheme.Cipher.Algorithm)
-	if newBlock == nil {
+	block, ok := blockCiphers[scheme.Cipher.Algorithm.String()]
+	if !ok {
 		return nil, unsupported("the cipher " + scheme.Cipher.Algorithm.String())
 	}
 	var iv []byte
 	if _, err := asn1.Unmarshal(scheme.Cipher.Parameters.FullBytes, &iv); err != nil {
 		return nil, errDamagedKey
 	}
-	derived, err := derive(scheme.KDF, password, keyBytes)
+	derived, err := derive(scheme.KDF, password, block.keyBytes)
 	if err != nil {
 		return nil, err
 	}
-	block, err := newBlock(derived)
+	opened, err := block.make(derived)
 	if err != nil {
 		return nil, fmt.Errorf("decrypt the private key: %w", err)
 	}
-	if len(iv) != block.BlockSize() || len(info.Data) == 0 || len(info.Data)%block.BlockSize() != 0 {
+	if len(iv) != opened.BlockSize() || len(info.Data) == 0 || len(info.Data)%opened.BlockSize() != 0 {
 		return nil, errDamagedKey
 	}
 	plain := make([]byte, len(info.Data))
-	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, info.Data)
+	cipher.NewCBCDecrypter(opened, iv).CryptBlocks(plain, info.Data)
 	// The key's own length tells where the padding begins: what does not parse was
 	// opened with another password.
 	key, err := x509.ParsePKCS8PrivateKey(plain)
@@ -161,7 +150,7 @@ func derive(kdf pkix.AlgorithmIdentifier, password string, keyBytes int) ([]byte
 		if _, err := asn1.Unmarshal(kdf.Parameters.FullBytes, &p); err != nil {
 			return nil, errDamagedKey
 		}
-		digest := prf(p.PRF.Algorithm)
+		digest := prfs[p.PRF.Algorithm.String()]
 		switch {
 		case digest == nil:
 			return nil, unsupported("the digest " + p.PRF.Algorithm.String())

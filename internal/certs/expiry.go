@@ -28,26 +28,25 @@ func (s *Set) AuthorityExpires() time.Time {
 
 // expiringNode judges the end of the node's own certificate.
 func expiringNode(file string, leaf *x509.Certificate, now time.Time) []Finding {
-	const remedy = "renew the certificate"
-	switch {
-	case now.After(leaf.NotAfter):
-		return []Finding{{SeverityError, file, fmt.Sprintf("expired on %s", day(leaf.NotAfter)), remedy}}
-	case leaf.NotAfter.Sub(now) <= soon:
-		return []Finding{{SeverityWarning, file, fmt.Sprintf("expires on %s", day(leaf.NotAfter)), remedy}}
-	}
-	return nil
+	return ending(file, "", leaf.NotAfter, now, "renew the certificate")
 }
 
 // expiringAuthority judges the chain above it, unless the node's own certificate ends before.
 func expiringAuthority(file string, chain []*x509.Certificate, now time.Time) []Finding {
-	const remedy = "renew the authority, then the certificates it issued"
 	first := ends(chain)
+	if first == chain[0] {
+		return nil
+	}
+	return ending(file, fmt.Sprintf("the authority %q above it ", first.Subject), first.NotAfter, now, "renew the authority, then the certificates it issued")
+}
+
+// ending judges the end of something that has a name, or none when it is the file itself.
+func ending(file, name string, end, now time.Time, remedy string) []Finding {
 	switch {
-	case first == chain[0]:
-	case now.After(first.NotAfter):
-		return []Finding{{SeverityError, file, fmt.Sprintf("the authority %q above it expired on %s", first.Subject, day(first.NotAfter)), remedy}}
-	case first.NotAfter.Sub(now) <= soon:
-		return []Finding{{SeverityWarning, file, fmt.Sprintf("the authority %q above it expires on %s", first.Subject, day(first.NotAfter)), remedy}}
+	case now.After(end):
+		return []Finding{{SeverityError, file, name + "expired on " + day(end), remedy}}
+	case end.Sub(now) <= soon:
+		return []Finding{{SeverityWarning, file, name + "expires on " + day(end), remedy}}
 	}
 	return nil
 }

@@ -219,15 +219,9 @@ func (r *Report) readBundle(f Files) *bundle {
 		r.fail("", "no certificate is configured", "set CertificateFile")
 		return nil
 	}
-	data, err := readFile(f.Certificate)
+	b, err := parseFile(f.Certificate, func(data []byte) (*bundle, error) { return parseBundle(data, f.Password) })
 	if err != nil {
 		r.problem(SeverityError, f.Certificate, err)
-		return nil
-	}
-	b, err := parseBundle(data, f.Password)
-	if err != nil {
-		r.problem(SeverityError, f.Certificate, err)
-		return nil
 	}
 	return b
 }
@@ -247,12 +241,7 @@ func (r *Report) readKey(f Files, b *bundle) (crypto.Signer, string) {
 		}
 		return nil, ""
 	}
-	data, err := readFile(f.PrivateKey)
-	if err != nil {
-		r.problem(SeverityError, f.PrivateKey, err)
-		return nil, ""
-	}
-	key, err := parseKey(data, f.KeyPassword)
+	key, err := parseFile(f.PrivateKey, func(data []byte) (crypto.Signer, error) { return parseKey(data, f.KeyPassword) })
 	if err != nil {
 		r.problem(SeverityError, f.PrivateKey, err)
 		return nil, ""
@@ -287,11 +276,7 @@ func (r *Report) readRoots(dir string) []*x509.Certificate {
 		if info, err := os.Stat(file); err == nil && info.IsDir() {
 			continue
 		}
-		data, err := readFile(file)
-		var found []*x509.Certificate
-		if err == nil {
-			found, err = parseCertificates(data)
-		}
+		found, err := parseFile(file, parseCertificates)
 		if err != nil {
 			r.problem(SeverityWarning, file, err)
 			continue

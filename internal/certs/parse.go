@@ -53,6 +53,15 @@ func readFile(name string) (_ []byte, err error) {
 	return data, nil
 }
 
+// parseFile reads a file and parses what it holds. The error does not name the file: findings carry it already.
+func parseFile[T any](name string, parse func([]byte) (T, error)) (parsed T, err error) {
+	data, err := readFile(name)
+	if err != nil {
+		return parsed, err
+	}
+	return parse(data)
+}
+
 // unreadable strips the file's name from an error: findings carry it already.
 func unreadable(err error) error {
 	if pathError, ok := errors.AsType[*os.PathError](err); ok {

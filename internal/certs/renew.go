@@ -20,11 +20,7 @@ const keptStamp = ".old-20060102T150405Z"
 // NodeCertificate reads the certificate of a node, the first of its file. The
 // password opens a PKCS#12 bundle.
 func NodeCertificate(file, password string) (*x509.Certificate, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s %w", file, err)
-	}
-	b, err := parseBundle(data, password)
+	b, err := parseFile(file, func(data []byte) (*bundle, error) { return parseBundle(data, password) })
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", file, err)
 	}

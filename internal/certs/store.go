@@ -39,10 +39,10 @@ func (s *Store) Current() *Set { return s.current.Load() }
 // afterwards use it; connections that are there stay as they are.
 func (s *Store) Replace(set *Set) { s.current.Store(set) }
 
-// PeerServer returns the configuration of a listener for other nodes. A client
+// Server returns the configuration of a listener for other nodes. A client
 // must present the certificate of a node, or its handshake fails with an error
 // that wraps ErrChain or ErrNotNode.
-func (s *Store) PeerServer() *tls.Config {
+func (s *Store) Server() *tls.Config {
 	return perHandshake(func(*tls.ClientHelloInfo) *tls.Config {
 		set := s.Current()
 		return &tls.Config{
@@ -58,12 +58,12 @@ func (s *Store) PeerServer() *tls.Config {
 	})
 }
 
-// PeerClient returns the configuration for connections to another node. The
+// Client returns the configuration for connections to another node. The
 // host is the one that is dialled, a DNS name or an IP address without port. The
 // other side must present the certificate of a node, issued for that host or
 // for the DNSName of the options; else the handshake fails with an error
 // that wraps ErrChain, ErrNotNode or ErrHost.
-func (s *Store) PeerClient(host string) *tls.Config {
+func (s *Store) Client(host string) *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -167,15 +167,3 @@ func peerOf(ctx context.Context) *peer {
 	}
 	return new(peer)
 }
-
-// Peers hands out the configurations for connections between nodes.
-type Peers struct{ store *Store }
-
-// Peers returns the Store as the source of configurations between nodes.
-func (s *Store) Peers() Peers { return Peers{s} }
-
-// Server returns PeerServer of the Store.
-func (p Peers) Server() *tls.Config { return p.store.PeerServer() }
-
-// Client returns PeerClient of the Store.
-func (p Peers) Client(host string) *tls.Config { return p.store.PeerClient(host) }

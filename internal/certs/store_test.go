@@ -140,43 +140,42 @@ func TestPeerHandshakes(t *testing.T) {
 		clientErr      error
 		text           string // a part of our error
 	}{
-		{name: "node to node by name", server: node.PeerServer(), client: node.PeerClient("localhost")},
-		{name: "node to node by address", server: node.PeerServer(), client: node.PeerClient("127.0.0.1")},
-		{name: "name in other case, with a dot", server: node.PeerServer(), client: node.PeerClient("LocalHost.")},
-		{name: "another node", server: node.PeerServer(), client: storeOf(t, root.node(t), root).PeerClient("localhost")},
-		{name: "by the interface", server: node.Peers().Server(), client: node.Peers().Client("localhost")},
-		{name: "intermediates", server: storeOf(t, between.node(t), root, between).PeerServer(),
-			client: storeOf(t, between.node(t), root, between).PeerClient("localhost")},
-		{name: "intermediate sent by one side", server: node.PeerServer(), client: storeOf(t, between.node(t), root, between).PeerClient("localhost")},
-		{name: "intermediate known though not sent", server: storeOf(t, between.node(t), root, between).PeerServer(), client: client(between.node(t))},
-		{name: "intermediate neither known nor sent", server: node.PeerServer(), client: client(between.node(t)), serverErr: certs.ErrChain, text: "(PartialChain)"},
+		{name: "node to node by name", server: node.Server(), client: node.Client("localhost")},
+		{name: "node to node by address", server: node.Server(), client: node.Client("127.0.0.1")},
+		{name: "name in other case, with a dot", server: node.Server(), client: node.Client("LocalHost.")},
+		{name: "another node", server: node.Server(), client: storeOf(t, root.node(t), root).Client("localhost")},
+		{name: "intermediates", server: storeOf(t, between.node(t), root, between).Server(),
+			client: storeOf(t, between.node(t), root, between).Client("localhost")},
+		{name: "intermediate sent by one side", server: node.Server(), client: storeOf(t, between.node(t), root, between).Client("localhost")},
+		{name: "intermediate known though not sent", server: storeOf(t, between.node(t), root, between).Server(), client: client(between.node(t))},
+		{name: "intermediate neither known nor sent", server: node.Server(), client: client(between.node(t)), serverErr: certs.ErrChain, text: "(PartialChain)"},
 
-		{name: "client of a foreign authority", server: node.PeerServer(), client: client(foreign.node(t)), serverErr: certs.ErrChain,
+		{name: "client of a foreign authority", server: node.Server(), client: client(foreign.node(t)), serverErr: certs.ErrChain,
 			text: `RemoteCertificateChainErrors (PartialChain): the certificate "CN=node" issued by "CN=foreign" is refused: x509: certificate signed by unknown authority`},
-		{name: "client without certificate", server: node.PeerServer(), client: client(nil), text: "didn't provide a certificate"},
-		{name: "client expired", server: node.PeerServer(), client: client(oldNode), serverErr: certs.ErrChain, text: "RemoteCertificateChainErrors (NotTimeValid)"},
-		{name: "client without alternative name", server: node.PeerServer(), client: client(root.node(t, forHosts(nil))), serverErr: certs.ErrNotNode, text: "neither a DNS name"},
-		{name: "client of another name", server: node.PeerServer(), client: client(root.node(t, named("user"))), serverErr: certs.ErrNotNode, text: `"user" does not match the reserved name "node"`},
-		{name: "client for servers only", server: node.PeerServer(), client: client(root.node(t, forUse(x509.ExtKeyUsageServerAuth))), serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
-		{name: "authority for servers only", server: node.PeerServer(), serverErr: certs.ErrChain, text: "(NotValidForUsage)",
+		{name: "client without certificate", server: node.Server(), client: client(nil), text: "didn't provide a certificate"},
+		{name: "client expired", server: node.Server(), client: client(oldNode), serverErr: certs.ErrChain, text: "RemoteCertificateChainErrors (NotTimeValid)"},
+		{name: "client without alternative name", server: node.Server(), client: client(root.node(t, forHosts(nil))), serverErr: certs.ErrNotNode, text: "neither a DNS name"},
+		{name: "client of another name", server: node.Server(), client: client(root.node(t, named("user"))), serverErr: certs.ErrNotNode, text: `"user" does not match the reserved name "node"`},
+		{name: "client for servers only", server: node.Server(), client: client(root.node(t, forUse(x509.ExtKeyUsageServerAuth))), serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
+		{name: "authority for servers only", server: node.Server(), serverErr: certs.ErrChain, text: "(NotValidForUsage)",
 			client: client(forServers.node(t), forServers)},
-		{name: "pattern", server: wide.PeerServer(), client: client(root.node(t, named("n2.eu.example.com")))},
-		{name: "pattern missed", server: wide.PeerServer(), client: client(root.node(t, named("n2.us.example.com"))), serverErr: certs.ErrNotNode, text: "does not match"},
+		{name: "pattern", server: wide.Server(), client: client(root.node(t, named("n2.eu.example.com")))},
+		{name: "pattern missed", server: wide.Server(), client: client(root.node(t, named("n2.us.example.com"))), serverErr: certs.ErrNotNode, text: "does not match"},
 
-		{name: "server of a foreign authority", server: server(foreign.node(t)), client: node.PeerClient("localhost"), clientErr: certs.ErrChain, text: "(PartialChain)"},
-		{name: "server without alternative name", server: server(root.node(t, forHosts(nil), named("node"))), client: node.PeerClient("node"), clientErr: certs.ErrNotNode, text: "neither"},
-		{name: "server of another name", server: server(root.node(t, named("web"))), client: node.PeerClient("localhost"), clientErr: certs.ErrNotNode, text: "reserved name"},
-		{name: "server of another host", server: node.PeerServer(), client: node.PeerClient("other"), clientErr: certs.ErrHost, text: `not issued for "other", but for ["localhost" "127.0.0.1"]`},
-		{name: "server of another address", server: node.PeerServer(), client: node.PeerClient("127.0.0.2"), clientErr: certs.ErrHost, text: "127.0.0.2"},
-		{name: "common name is no host", server: node.PeerServer(), client: node.PeerClient("node"), clientErr: certs.ErrHost, text: `"node"`},
-		{name: "address as a name", server: server(root.node(t, forHosts([]string{"127.0.0.1"}))), client: node.PeerClient("127.0.0.1"), clientErr: certs.ErrHost, text: "not issued"},
-		{name: "wildcard", server: server(root.node(t, forHosts([]string{"*.example.com"}))), client: node.PeerClient("n1.example.com")},
-		{name: "wildcard covers one label", server: server(root.node(t, forHosts([]string{"*.example.com"}))), client: node.PeerClient("n1.eu.example.com"), clientErr: certs.ErrHost},
-		{name: "ipv6", server: server(root.node(t, forHosts(nil, net.IPv6loopback))), client: node.PeerClient("::1")},
-		{name: "ipv6 with a zone", server: server(root.node(t, forHosts(nil, net.ParseIP("fe80::1")))), client: node.PeerClient("fe80::1%eth0")},
-		{name: "name of the cluster", server: server(root.node(t, forHosts([]string{"cluster.example.com"}))), client: byDNS.PeerClient("10.0.0.9")},
-		{name: "host, though there is a name of the cluster", server: node.PeerServer(), client: byDNS.PeerClient("localhost")},
-		{name: "neither host nor cluster", server: server(root.node(t, forHosts([]string{"x"}))), client: byDNS.PeerClient("y"), clientErr: certs.ErrHost, text: `"y" nor for "cluster.example.com", but for ["x"]`},
+		{name: "server of a foreign authority", server: server(foreign.node(t)), client: node.Client("localhost"), clientErr: certs.ErrChain, text: "(PartialChain)"},
+		{name: "server without alternative name", server: server(root.node(t, forHosts(nil), named("node"))), client: node.Client("node"), clientErr: certs.ErrNotNode, text: "neither"},
+		{name: "server of another name", server: server(root.node(t, named("web"))), client: node.Client("localhost"), clientErr: certs.ErrNotNode, text: "reserved name"},
+		{name: "server of another host", server: node.Server(), client: node.Client("other"), clientErr: certs.ErrHost, text: `not issued for "other", but for ["localhost" "127.0.0.1"]`},
+		{name: "server of another address", server: node.Server(), client: node.Client("127.0.0.2"), clientErr: certs.ErrHost, text: "127.0.0.2"},
+		{name: "common name is no host", server: node.Server(), client: node.Client("node"), clientErr: certs.ErrHost, text: `"node"`},
+		{name: "address as a name", server: server(root.node(t, forHosts([]string{"127.0.0.1"}))), client: node.Client("127.0.0.1"), clientErr: certs.ErrHost, text: "not issued"},
+		{name: "wildcard", server: server(root.node(t, forHosts([]string{"*.example.com"}))), client: node.Client("n1.example.com")},
+		{name: "wildcard covers one label", server: server(root.node(t, forHosts([]string{"*.example.com"}))), client: node.Client("n1.eu.example.com"), clientErr: certs.ErrHost},
+		{name: "ipv6", server: server(root.node(t, forHosts(nil, net.IPv6loopback))), client: node.Client("::1")},
+		{name: "ipv6 with a zone", server: server(root.node(t, forHosts(nil, net.ParseIP("fe80::1")))), client: node.Client("fe80::1%eth0")},
+		{name: "name of the cluster", server: server(root.node(t, forHosts([]string{"cluster.example.com"}))), client: byDNS.Client("10.0.0.9")},
+		{name: "host, though there is a name of the cluster", server: node.Server(), client: byDNS.Client("localhost")},
+		{name: "neither host nor cluster", server: server(root.node(t, forHosts([]string{"x"}))), client: byDNS.Client("y"), clientErr: certs.ErrHost, text: `"y" nor for "cluster.example.com", but for ["x"]`},
 	}
 	for _, c := range cases {
 		for _, version := range []string{"1.3", "1.2"} {
@@ -212,8 +211,8 @@ func TestPeerHandshakes(t *testing.T) {
 func TestOldVersionsAreRefused(t *testing.T) {
 	root := newAuthority(t, nil, "root")
 	store := storeOf(t, root.node(t), root)
-	for name, server := range map[string]*tls.Config{"peer": store.PeerServer(), "public": store.PublicServer()} {
-		client := store.PeerClient("localhost")
+	for name, server := range map[string]*tls.Config{"peer": store.Server(), "public": store.PublicServer()} {
+		client := store.Client("localhost")
 		client.MinVersion, client.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
 		if serverErr, _ := connect(t, server, client); serverErr == nil {
 			t.Errorf("%s: TLS 1.1 was accepted", name)
@@ -224,7 +223,7 @@ func TestOldVersionsAreRefused(t *testing.T) {
 func TestReplaceBetweenPeers(t *testing.T) {
 	oldRoot, newRoot := newAuthority(t, nil, "old"), newAuthority(t, nil, "new")
 	one, two := storeOf(t, oldRoot.node(t), oldRoot), storeOf(t, oldRoot.node(t), oldRoot)
-	server, client := one.PeerServer(), two.PeerClient("localhost")
+	server, client := one.Server(), two.Client("localhost")
 	// A client that would resume its session if it could.
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(4)
 	s, c := dial(t, server, client)
@@ -275,7 +274,7 @@ func TestReplaceUnderHandshakes(t *testing.T) {
 		}
 	}()
 	for range 50 {
-		if serverErr, clientErr := connect(t, store.PeerServer(), store.PeerClient("localhost")); serverErr != nil || clientErr != nil {
+		if serverErr, clientErr := connect(t, store.Server(), store.Client("localhost")); serverErr != nil || clientErr != nil {
 			t.Fatalf("server: %v\nclient: %v", serverErr, clientErr)
 		}
 	}
@@ -512,7 +511,7 @@ func TestNoRootsTrustNobody(t *testing.T) {
 	set := *setOf(t, root.node(t), root)
 	set.Roots = nil
 	store := certs.NewStore(&set, certs.StoreOptions{})
-	if serverErr, _ := connect(t, store.PeerServer(), store.PeerClient("localhost")); serverErr == nil {
+	if serverErr, _ := connect(t, store.Server(), store.Client("localhost")); serverErr == nil {
 		t.Error("a peer was accepted")
 	}
 }

@@ -19,10 +19,10 @@ const TempSuffix = ".tmp"
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	temp := name + TempSuffix
 	if err := writeFileSync(fsys, temp, data); err != nil {
-		return errors.Join(err, discard(fsys, temp))
+		return errors.Join(err, RemoveIfThere(fsys, temp))
 	}
 	if err := fsys.Rename(temp, name); err != nil {
-		return errors.Join(err, discard(fsys, temp))
+		return errors.Join(err, RemoveIfThere(fsys, temp))
 	}
 	return fsys.SyncDir(filepath.Dir(name))
 }
@@ -39,8 +39,8 @@ func writeFileSync(fsys FS, name string, data []byte) (err error) {
 	return f.Sync()
 }
 
-// discard removes a file that may not be there.
-func discard(fsys FS, name string) error {
+// RemoveIfThere removes a file that may not be there.
+func RemoveIfThere(fsys FS, name string) error {
 	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

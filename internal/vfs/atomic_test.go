@@ -27,7 +27,7 @@ func TestWriteFileAtomic(t *testing.T) {
 func TestWriteFileAtomicFailing(t *testing.T) {
 	boom := errors.New("boom")
 	for _, kind := range []vfs.Kind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpSyncDir} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			m := vfs.NewMem()
 			put(t, m, "/f", "old")
 			counting := vfs.NewCounting(m)

@@ -46,7 +46,7 @@ func (c *Counting) note(op call, err error) {
 		}
 	}
 	if op.closed {
-		c.misuse = append(c.misuse, op.Kind.String()+" "+op.Name)
+		c.misuse = append(c.misuse, string(op.Kind)+" "+op.Name)
 	}
 }
 

@@ -7,45 +7,34 @@ import (
 	"sync/atomic"
 )
 
-// Kind is the kind of an operation.
-type Kind uint8
+// Kind is the kind of an operation, in lower case and in one word.
+type Kind string
 
 // The operations of FS, File, Mapping and of a lock.
 const (
-	OpCreate Kind = iota
-	OpOpen
-	OpOpenReadWrite
-	OpRemove
-	OpRemoveAll
-	OpRename
-	OpMkdirAll
-	OpList
-	OpStat
-	OpSyncDir
-	OpLock
-	OpUnlock
-	OpFree
-	OpRead
-	OpWrite
-	OpSize
-	OpTruncate
-	OpSync
-	OpMap
-	OpMapBytes // only after the mapping was closed
-	OpUnmap
-	OpClose
+	OpCreate        Kind = "create"
+	OpOpen          Kind = "open"
+	OpOpenReadWrite Kind = "openreadwrite"
+	OpRemove        Kind = "remove"
+	OpRemoveAll     Kind = "removeall"
+	OpRename        Kind = "rename"
+	OpMkdirAll      Kind = "mkdirall"
+	OpList          Kind = "list"
+	OpStat          Kind = "stat"
+	OpSyncDir       Kind = "syncdir"
+	OpLock          Kind = "lock"
+	OpUnlock        Kind = "unlock"
+	OpFree          Kind = "free"
+	OpRead          Kind = "read"
+	OpWrite         Kind = "write"
+	OpSize          Kind = "size"
+	OpTruncate      Kind = "truncate"
+	OpSync          Kind = "sync"
+	OpMap           Kind = "map"
+	OpMapBytes      Kind = "mapbytes" // only after the mapping was closed
+	OpUnmap         Kind = "unmap"
+	OpClose         Kind = "close"
 )
-
-var kindNames = [...]string{
-	OpCreate: "create", OpOpen: "open", OpOpenReadWrite: "openreadwrite", OpRemove: "remove",
-	OpRemoveAll: "removeall", OpRename: "rename", OpMkdirAll: "mkdirall", OpList: "list",
-	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpUnlock: "unlock", OpFree: "free",
-	OpRead: "read", OpWrite: "write", OpSize: "size", OpTruncate: "truncate", OpSync: "sync",
-	OpMap: "map", OpMapBytes: "mapbytes", OpUnmap: "unmap", OpClose: "close",
-}
-
-// String returns the kind in lower case, in one word.
-func (k Kind) String() string { return kindNames[k] }
 
 // Mutates reports whether the operation changes files or names, or makes changes durable.
 func (k Kind) Mutates() bool {
@@ -91,6 +80,15 @@ func (h *hooked) run(c call, do func() error) error {
 	return err
 }
 
+// hook runs an operation that returns something.
+func hook[T any](h *hooked, c call, do func() (T, error)) (v T, err error) {
+	err = h.run(c, func() (err error) {
+		v, err = do()
+		return err
+	})
+	return v, err
+}
+
 // release is run for what gives something back: that is done even when a hook
 // fails it, so that an injected error does not leak a descriptor or a lock.
 func (h *hooked) release(c call, do func() error) error {
@@ -107,13 +105,10 @@ func (h *hooked) begin(c call) error {
 		return nil
 	}
 	err := h.before(c)
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
+	if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
 		return err
 	}
-	return &fs.PathError{Op: c.Kind.String(), Path: c.Name, Err: err}
+	return &fs.PathError{Op: string(c.Kind), Path: c.Name, Err: err}
 }
 
 func (h *hooked) end(c call, err error) {
@@ -124,10 +119,8 @@ func (h *hooked) end(c call, err error) {
 
 func (h *hooked) open(kind Kind, name string, open func(string) (File, error)) (File, error) {
 	f := &hookedFile{fs: h, handle: h.last.Add(1)}
-	err := h.run(call{Op: Op{Kind: kind, Name: name}, handle: f.handle}, func() (err error) {
-		f.File, err = open(name)
-		return err
-	})
+	var err error
+	f.File, err = hook(h, call{Op: Op{Kind: kind, Name: name}, handle: f.handle}, func() (File, error) { return open(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -156,36 +149,22 @@ func (h *hooked) Rename(oldName, newName string) error {
 	})
 }
 
-func (h *hooked) List(dir string) (names []string, err error) {
-	err = h.named(OpList, dir, func(string) (err error) {
-		names, err = h.inner.List(dir)
-		return err
-	})
-	return names, err
+func (h *hooked) List(dir string) ([]string, error) {
+	return hook(h, call{Op: Op{Kind: OpList, Name: dir}}, func() ([]string, error) { return h.inner.List(dir) })
 }
 
-func (h *hooked) Stat(name string) (info fs.FileInfo, err error) {
-	err = h.named(OpStat, name, func(string) (err error) {
-		info, err = h.inner.Stat(name)
-		return err
-	})
-	return info, err
+func (h *hooked) Stat(name string) (fs.FileInfo, error) {
+	return hook(h, call{Op: Op{Kind: OpStat, Name: name}}, func() (fs.FileInfo, error) { return h.inner.Stat(name) })
 }
 
-func (h *hooked) Free(dir string) (free int64, err error) {
-	err = h.named(OpFree, dir, func(string) (err error) {
-		free, err = h.inner.Free(dir)
-		return err
-	})
-	return free, err
+func (h *hooked) Free(dir string) (int64, error) {
+	return hook(h, call{Op: Op{Kind: OpFree, Name: dir}}, func() (int64, error) { return h.inner.Free(dir) })
 }
 
 func (h *hooked) Lock(name string) (io.Closer, error) {
 	l := &hookedLock{fs: h, name: name, handle: h.last.Add(1)}
-	err := h.run(call{Op: Op{Kind: OpLock, Name: name}, handle: l.handle}, func() (err error) {
-		l.inner, err = h.inner.Lock(name)
-		return err
-	})
+	var err error
+	l.inner, err = hook(h, call{Op: Op{Kind: OpLock, Name: name}, handle: l.handle}, func() (io.Closer, error) { return h.inner.Lock(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -220,12 +199,8 @@ func (f *hookedFile) call(kind Kind, off, length int64) call {
 	}
 }
 
-func (f *hookedFile) ReadAt(p []byte, off int64) (n int, err error) {
-	err = f.fs.run(f.call(OpRead, off, int64(len(p))), func() (err error) {
-		n, err = f.File.ReadAt(p, off)
-		return err
-	})
-	return n, err
+func (f *hookedFile) ReadAt(p []byte, off int64) (int, error) {
+	return hook(f.fs, f.call(OpRead, off, int64(len(p))), func() (int, error) { return f.File.ReadAt(p, off) })
 }
 
 func (f *hookedFile) WriteAt(p []byte, off int64) (n int, err error) {
@@ -244,13 +219,7 @@ func (f *hookedFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-func (f *hookedFile) Size() (size int64, err error) {
-	err = f.fs.run(f.call(OpSize, 0, 0), func() (err error) {
-		size, err = f.File.Size()
-		return err
-	})
-	return size, err
-}
+func (f *hookedFile) Size() (int64, error) { return hook(f.fs, f.call(OpSize, 0, 0), f.File.Size) }
 
 func (f *hookedFile) Truncate(size int64) error {
 	return f.fs.run(f.call(OpTruncate, 0, size), func() error { return f.File.Truncate(size) })
@@ -268,10 +237,8 @@ func (f *hookedFile) Map(size int64) (Mapping, error) {
 	m := &hookedMapping{fs: f.fs, name: f.Name(), size: size, handle: f.fs.last.Add(1)}
 	c := f.call(OpMap, 0, size)
 	c.handle = m.handle
-	err := f.fs.run(c, func() (err error) {
-		m.inner, err = f.File.Map(size)
-		return err
-	})
+	var err error
+	m.inner, err = hook(f.fs, c, func() (Mapping, error) { return f.File.Map(size) })
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func TestFaultyFailsEveryKind(t *testing.T) {
 		{vfs.OpClose, "f", func(_ vfs.FS, f vfs.File) error { return f.Close() }},
 	}
 	for _, c := range calls {
-		t.Run(c.kind.String(), func(t *testing.T) {
+		t.Run(string(c.kind), func(t *testing.T) {
 			m := vfs.NewMem()
 			put(t, m, "f", "data")
 			armed := false
@@ -58,7 +58,7 @@ func TestFaultyFailsEveryKind(t *testing.T) {
 			err = c.do(fsys, f)
 			wantIs(t, err, boom)
 			pathErr, isPath := errors.AsType[*fs.PathError](err)
-			if !isPath || pathErr.Op != c.kind.String() || pathErr.Path != c.name {
+			if !isPath || pathErr.Op != string(c.kind) || pathErr.Path != c.name {
 				t.Errorf("got %#v", err)
 			}
 			wantList(t, m, "/", "f")

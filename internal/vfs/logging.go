@@ -2,11 +2,10 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 // Logging is a file system that reports what changes it.
@@ -56,28 +55,19 @@ func (l *Logging) name(name string) string {
 }
 
 func (l *Logging) line(op Op, err error) string {
-	var b strings.Builder
-	b.WriteString(op.Kind.String())
-	b.WriteByte(' ')
-	b.WriteString(l.name(op.Name))
+	line := string(op.Kind) + " " + l.name(op.Name)
 	switch op.Kind {
 	case OpRename:
-		b.WriteByte(' ')
-		b.WriteString(l.name(op.NewName))
+		line += " " + l.name(op.NewName)
 	case OpWrite:
-		b.WriteByte(' ')
-		b.WriteString(strconv.FormatInt(op.Offset, 10))
-		b.WriteByte('+')
-		b.WriteString(strconv.FormatInt(op.Len, 10))
+		line += fmt.Sprintf(" %d+%d", op.Offset, op.Len)
 	case OpTruncate:
-		b.WriteByte(' ')
-		b.WriteString(strconv.FormatInt(op.Len, 10))
+		line += fmt.Sprint(" ", op.Len)
 	}
 	if err != nil {
-		b.WriteString(": ")
-		b.WriteString(cause(err).Error())
+		line += ": " + cause(err).Error()
 	}
-	return b.String()
+	return line
 }
 
 // cause strips the names that differ from run to run.

@@ -49,6 +49,14 @@ func (c *Chunk) Release() error {
 	return c.Close()
 }
 
+// ReleaseAll lets go of chunks.
+func ReleaseAll(chunks []*Chunk) (err error) {
+	for _, c := range chunks {
+		err = errors.Join(err, c.Release())
+	}
+	return err
+}
+
 // Rewritten reports whether the file was made from others: records may be gone,
 // or not be what their frame's chain was computed over.
 func (c *Chunk) Rewritten() bool { return c.Header.Mapped || c.Version > 0 }
@@ -348,22 +356,31 @@ func (c *Chunk) Search(position int64) (int, error) {
 	return lo, nil
 }
 
+// Find returns the offset of the item that stands at exactly a position; ok is false when it is gone. In a chunk as
+// it was written it is where such an item would be.
+func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, err error) {
+	if !c.Header.Mapped {
+		return HeaderSize + position - c.Start(), true, nil
+	}
+	i, err := c.Search(position)
+	if err != nil || i == c.MapEntries() {
+		return 0, false, err
+	}
+	at, offset, err := c.MapEntry(i, scratch)
+	return offset, err == nil && at == position, err
+}
+
 // ComputeChecksum reads the whole complete file and returns what its checksum should be.
 func (c *Chunk) ComputeChecksum(read func(b []byte, at int64) error) ([16]byte, error) {
 	end := HeaderSize + c.Footer.DataSize + c.Footer.MapSize + FooterChecksumAt
 	h := xxh3.New()
-	buf := make([]byte, min(1<<20, end))
-	for at := int64(0); at < end; {
-		n := min(int64(len(buf)), end-at)
-		if err := read(buf[:n], at); err != nil {
-			return [16]byte{}, fmt.Errorf("read %s at %d: %w", c.Name, at, err)
+	err := Hash(h, end, func(b []byte, at int64) error {
+		if err := read(b, at); err != nil {
+			return fmt.Errorf("read %s at %d: %w", c.Name, at, err)
 		}
-		if _, err := h.Write(buf[:n]); err != nil {
-			return [16]byte{}, err
-		}
-		at += n
-	}
-	return h.Sum128().Bytes(), nil
+		return nil
+	})
+	return h.Sum128().Bytes(), err
 }
 
 // Verify compares the file with its checksum, reading it through a handle of its own.

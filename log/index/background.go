@@ -59,7 +59,7 @@ func (x *Index) flush(mem *memTable) error {
 	return nil
 }
 
-// makeDurable writes a frozen table, unless a Reset comes between.
+// makeDurable writes a frozen table.
 func (x *Index) makeDurable(mem *memTable) error {
 	entries := int64(mem.count)
 	var t *table
@@ -77,20 +77,14 @@ func (x *Index) makeDurable(mem *memTable) error {
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: t, mem: mem})
-	if err == nil && done {
+	err := x.commit(change{add: t, mem: mem})
+	if err == nil {
 		err = x.saveExistence(entries)
 	}
-	switch {
-	case t == nil:
-	case done:
+	if t != nil {
 		t.release() // The state has its own reference.
-	case err == nil:
-		t.discard() // A Reset came between.
-	default:
-		t.release() // indexmap may or may not name it.
 	}
-	if err == nil && done {
+	if err == nil {
 		x.metrics.flushed.Add(uint64(entries))
 		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, logkey.File, file)
 	}
@@ -200,13 +194,9 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	t.seenBy = x.scavenge.inherited(inputs)
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: t, drop: inputs})
-	if done || err != nil {
-		t.release()
-	} else {
-		t.discard()
-	}
-	if done {
+	err = x.commit(change{add: t, drop: inputs})
+	t.release() // The state has its own reference.
+	if err == nil {
 		x.metrics.mergeRead.Add(uint64(read))
 		x.metrics.mergeWritten.Add(uint64(t.count))
 		x.opt.Logger.Debug("index tables merged", "inputs", len(inputs), logkey.Level, level,

@@ -88,30 +88,19 @@ func (b *bloom) close() error {
 	return b.source.close()
 }
 
-// writeBloom writes a filter to a file that is durable but for its name.
-func writeBloom(fsys vfs.FS, name string, b *bloom, tableSum uint64) error {
-	w, err := createFile(fsys, name, min(64<<10, bloomHeaderSize+len(b.data)+bloomSumSize))
-	if err != nil {
-		return err
-	}
-	header := make([]byte, 0, bloomHeaderSize)
-	header = append(header, bloomMagic...)
-	header = le.AppendUint32(header, bloomVersion)
-	header = le.AppendUint32(header, bloomProbes)
-	header = le.AppendUint64(header, b.blocks)
-	header = le.AppendUint64(header, tableSum)
-	err = errors.Join(w.write(header), w.write(b.data))
-	var sum uint64
-	if err == nil {
-		sum, err = w.sum()
-	}
-	if err == nil {
-		err = w.write(le.AppendUint64(nil, sum))
-	}
-	if err != nil {
-		return w.abandon(fsys, err)
-	}
-	return w.finish()
+// writeBloom writes the filter of a table beside it. Its name is not durable yet.
+func writeBloom(t *table, b *bloom) error {
+	return writeNamed(t.fsys, t.path+bloomSuffix, min(64<<10, bloomHeaderSize+len(b.data)+bloomSumSize), func(w *fileWriter) error {
+		header := append(make([]byte, 0, bloomHeaderSize), bloomMagic...)
+		header = le.AppendUint32(header, bloomVersion)
+		header = le.AppendUint32(header, bloomProbes)
+		header = le.AppendUint64(header, b.blocks)
+		header = le.AppendUint64(header, t.sum)
+		if err := errors.Join(w.write(header), w.write(b.data)); err != nil {
+			return err
+		}
+		return w.seal()
+	})
 }
 
 // openBloom opens the filter that belongs to the table with the given checksum.

@@ -156,7 +156,7 @@ func TestCloseCancelsMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()),
 	} {
 		if !errors.Is(err, event.ErrClosed) {
 			t.Errorf("%s of a closed index: %v", name, err)
@@ -232,7 +232,7 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, x.Close()) }()
 	for name, err := range map[string]error{
-		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()),
 	} {
 		if !errors.Is(err, index.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)

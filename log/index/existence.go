@@ -142,17 +142,8 @@ func (f *existenceFilter) save(fsys vfs.FS, dir string, checkpoint int64) error 
 
 // replace writes the filter to a file that durably takes the place of an older one.
 func (f *existenceFilter) replace(fsys vfs.FS, name string) error {
-	w, err := createFile(fsys, name+tempSuffix, int(min(64<<10, f.bytes()+existenceHeaderSize+existenceMaxLayers*existenceLayerSize)))
-	if err != nil {
-		return err
-	}
-	if err := f.write(w); err != nil {
-		return w.abandon(fsys, err)
-	}
-	if err := w.finish(); err != nil {
-		return errors.Join(err, fsys.Remove(name+tempSuffix))
-	}
-	if err := fsys.Rename(name+tempSuffix, name); err != nil {
+	buffer := int(min(64<<10, f.bytes()+existenceHeaderSize+existenceMaxLayers*existenceLayerSize))
+	if err := writeNamed(fsys, name, buffer, f.write); err != nil {
 		return err
 	}
 	return fsys.SyncDir(filepath.Dir(name))
@@ -179,11 +170,7 @@ func (f *existenceFilter) write(w *fileWriter) error {
 			le.PutUint64(b, l.words[i].Load())
 		}
 	}
-	sum, err := w.sum()
-	if err != nil {
-		return err
-	}
-	return w.write(le.AppendUint64(nil, sum))
+	return w.seal()
 }
 
 // loadExistence reads a saved filter and its checkpoint.

@@ -139,6 +139,33 @@ func (w *fileWriter) finish() error {
 	return err
 }
 
+// seal appends the checksum of everything written so far.
+func (w *fileWriter) seal() error {
+	sum, err := w.sum()
+	if err != nil {
+		return err
+	}
+	return w.write(le.AppendUint64(nil, sum))
+}
+
+// writeNamed writes a file that gets its name when it is whole. The name is not durable yet.
+func writeNamed(fsys vfs.FS, name string, buffer int, write func(*fileWriter) error) error {
+	w, err := createFile(fsys, name+tempSuffix, buffer)
+	if err != nil {
+		return err
+	}
+	if err := write(w); err != nil {
+		return w.abandon(fsys, err)
+	}
+	if err = w.finish(); err == nil {
+		err = fsys.Rename(name+tempSuffix, name)
+	}
+	if err != nil {
+		return errors.Join(err, vfs.RemoveIfThere(fsys, name+tempSuffix))
+	}
+	return nil
+}
+
 // abandon closes and removes an unfinished file after err and returns err with whatever else went wrong.
 func (w *fileWriter) abandon(fsys vfs.FS, err error) error {
 	return errors.Join(err, w.file.Close(), fsys.Remove(w.file.Name()))

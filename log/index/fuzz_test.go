@@ -108,10 +108,10 @@ func FuzzBloom(f *testing.F) {
 	fsys := vfs.NewMem()
 	b := newBloom(100)
 	b.add(5)
-	if err := writeBloom(fsys, "bloom", b, 77); err != nil {
+	if err := writeBloom(&table{fsys: fsys, path: "table", tableFooter: tableFooter{sum: 77}}, b); err != nil {
 		f.Fatal(err)
 	}
-	good, err := vfs.ReadFile(fsys, "bloom")
+	good, err := vfs.ReadFile(fsys, "table"+bloomSuffix)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // ErrReadOnly says that the index was opened for reading only.
 var ErrReadOnly = errors.New("index is read-only")
 
-// Index is an open index. One goroutine adds; Flush, Merge, Scavenge and Reset may
+// Index is an open index. One goroutine adds; Flush, Merge and Scavenge may
 // be called from others; any number of goroutines read.
 type Index struct {
 	opt      Options
@@ -28,7 +28,7 @@ type Index struct {
 	existence  atomic.Pointer[existenceFilter] // nil: none
 	checkpoint atomic.Int64
 
-	addMu        sync.Mutex  // held by Add and Reset, and by Flush while it freezes
+	addMu        sync.Mutex  // held by Add, and by Flush while it freezes
 	reached      int64       // log position of the newest entry added; guarded by addMu
 	reachedChain event.Chain // of the log there; guarded by addMu
 
@@ -194,56 +194,6 @@ func (x *Index) freezeForFlush() (uint64, error) {
 	return x.freeze(false)
 }
 
-// Reset drops everything: the index is empty and its checkpoint 0.
-func (x *Index) Reset() error {
-	x.mu.Lock()
-	err := x.usable()
-	x.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := x.reset(); err != nil {
-		x.fail(err)
-		return err
-	}
-	return nil
-}
-
-func (x *Index) reset() error {
-	x.addMu.Lock()
-	defer x.addMu.Unlock()
-	x.commitMu.Lock()
-	defer x.commitMu.Unlock()
-	// Without indexmap the rest is garbage that the next Open removes.
-	if err := removeSet(x.opt.FS, x.opt.Dir); err != nil {
-		return err
-	}
-	x.mu.Lock()
-	if err := x.usable(); err != nil {
-		x.mu.Unlock()
-		return err
-	}
-	x.checkpoint.Store(0)
-	x.reached, x.reachedChain, x.chain = 0, event.Chain{}, event.Chain{}
-	x.unsaved = 0
-	x.flushed = x.frozen
-	x.filterDue = true
-	if x.opt.ExistenceFilterMax > 0 {
-		x.existence.Store(newExistenceFilter(x.opt.ExistenceFilterMax))
-	}
-	s := x.current.Load()
-	for _, t := range s.tables {
-		t.doomed.Store(true)
-	}
-	s.forgetFrozen(x.metrics.queue)
-	// A flush or merge under way finds its input gone and throws its result away.
-	old := x.install(newState([]*memTable{newMemTable()}, nil))
-	x.changed.Broadcast()
-	x.mu.Unlock()
-	old.release()
-	return nil
-}
-
 // forgetFrozen takes tables that will never be written out of the statistics. mu must be held.
 func (s *state) forgetFrozen(queue *stats.Queue) {
 	for _, m := range s.mems[1:] {
@@ -300,30 +250,19 @@ type change struct {
 	mem  *memTable // flushed into add: where it ends is the new checkpoint
 }
 
-// commit makes a change durable and visible. commitMu must be held. It reports
-// false, without an error, when what the change starts from is gone by a Reset.
-func (x *Index) commit(c change) (bool, error) {
-	// Only the holder of commitMu changes the list of tables.
-	x.mu.Lock()
-	s := x.current.Load()
-	stale := c.mem != nil && !slices.Contains(s.mems, c.mem)
-	x.mu.Unlock()
+// commit makes a change durable and visible. commitMu must be held. After an error indexmap may or may not name the new table.
+func (x *Index) commit(c change) error {
+	s := x.current.Load() // Only the holder of commitMu changes the list of tables.
 	tables := make([]*table, 0, len(s.tables)+1)
 	if c.add != nil && len(c.drop) == 0 {
 		tables = append(tables, c.add)
 	}
-	dropped := 0
 	for _, t := range s.tables {
 		if !slices.Contains(c.drop, t) {
 			tables = append(tables, t)
-			continue
-		}
-		if dropped++; dropped == 1 && c.add != nil {
+		} else if t == c.drop[0] && c.add != nil {
 			tables = append(tables, c.add)
 		}
-	}
-	if stale || dropped != len(c.drop) {
-		return false, nil
 	}
 	m := &indexMap{
 		version: mapVersion, checkpoint: x.checkpoint.Load(), cluster: x.opt.Cluster, chain: x.chain,
@@ -336,7 +275,7 @@ func (x *Index) commit(c change) (bool, error) {
 		m.tables = append(m.tables, mapLine{level: t.level, file: t.file})
 	}
 	if err := writeMap(x.opt.FS, x.opt.Dir, m); err != nil {
-		return false, err
+		return err
 	}
 	x.chain = m.chain
 	// From here on no start needs the dropped files.
@@ -350,7 +289,7 @@ func (x *Index) commit(c change) (bool, error) {
 	x.checkpoint.Store(m.checkpoint)
 	x.mu.Unlock()
 	old.release()
-	return true, nil
+	return nil
 }
 
 // saveExistence writes the existence filter after entries were flushed. commitMu must be held.

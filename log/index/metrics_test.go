@@ -95,7 +95,6 @@ func TestCommitterQueueEndsEmpty(t *testing.T) {
 		end  func(*index.Index) error
 	}{
 		{"flush", (*index.Index).Flush},
-		{"reset", (*index.Index).Reset},
 		{"close", (*index.Index).Close},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -126,10 +126,12 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			}
 			m.replay(t, x)
 		},
-		"reset": func(t *rapid.T) {
-			must(t, x.Reset())
+		"void": func(t *rapid.T) {
+			must(t, x.Close())
+			must(t, index.Void(fsys, dir))
+			x = open(t, opt)
 			if x.Checkpoint() != 0 || len(x.Tables()) != 0 {
-				t.Fatalf("checkpoint %d, tables %v after a reset", x.Checkpoint(), x.Tables())
+				t.Fatalf("checkpoint %d, tables %v after a Void", x.Checkpoint(), x.Tables())
 			}
 			m.replay(t, x)
 		},

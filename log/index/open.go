@@ -221,7 +221,7 @@ func (o *opening) removeLeftovers(tables []*table) error {
 	}
 	folder := filepath.Join(o.Dir, existenceFolder)
 	for _, name := range []string{existenceName, existenceChk} {
-		if err := removeIfThere(o.FS, filepath.Join(folder, name)+tempSuffix); err != nil {
+		if err := vfs.RemoveIfThere(o.FS, filepath.Join(folder, name)+tempSuffix); err != nil {
 			return err
 		}
 	}
@@ -231,7 +231,7 @@ func (o *opening) removeLeftovers(tables []*table) error {
 // Void has the next Open of a folder that nobody has open find an empty index.
 func Void(fsys vfs.FS, dir string) error {
 	if _, err := fsys.Stat(filepath.Join(dir, existenceFolder)); errors.Is(err, fs.ErrNotExist) {
-		return removeIfThere(fsys, filepath.Join(dir, mapName))
+		return vfs.RemoveIfThere(fsys, filepath.Join(dir, mapName))
 	}
 	return removeSet(fsys, dir)
 }
@@ -239,7 +239,7 @@ func Void(fsys vfs.FS, dir string) error {
 // removeSet removes indexmap, durably, and then makes the existence filter void.
 // Tables are left to those who have them open, or to removeLeftovers.
 func removeSet(fsys vfs.FS, dir string) error {
-	if err := removeIfThere(fsys, filepath.Join(dir, mapName)); err != nil {
+	if err := vfs.RemoveIfThere(fsys, filepath.Join(dir, mapName)); err != nil {
 		return err
 	}
 	if err := fsys.SyncDir(dir); err != nil {
@@ -248,18 +248,11 @@ func removeSet(fsys vfs.FS, dir string) error {
 	folder := filepath.Join(dir, existenceFolder)
 	// The checkpoint goes first: without it the filter counts for nothing.
 	for _, name := range []string{existenceChk, existenceName} {
-		if err := removeIfThere(fsys, filepath.Join(folder, name)); err != nil {
+		if err := vfs.RemoveIfThere(fsys, filepath.Join(folder, name)); err != nil {
 			return err
 		}
 	}
 	return fsys.SyncDir(folder)
-}
-
-func removeIfThere(fsys vfs.FS, name string) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // openExistence loads the existence filter and brings an older one up to date

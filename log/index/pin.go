@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -106,11 +105,8 @@ func (p *Pin) addExistence(x *Index) error {
 	p.existence = file
 	p.filterNow = func() savedFilter { return savedFilter(x.filterSaves.Load()) }
 	p.filter = p.filterNow()
-	if p.filterLen, err = file.Size(); err != nil {
-		return err
-	}
-	foot, err := readFoot(file, p.filterLen, bloomSumSize)
-	if err != nil {
+	foot := ""
+	if p.filterLen, foot, err = readFoot(file); err != nil {
 		return err
 	}
 	p.Files = append(p.Files,
@@ -134,11 +130,7 @@ func (p *Pin) addTable(t *table) error {
 	if err != nil {
 		return err
 	}
-	size, err := f.Size()
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	foot, err := readFoot(f, size, bloomSumSize)
+	size, foot, err := readFoot(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -146,15 +138,19 @@ func (p *Pin) addTable(t *table) error {
 	return nil
 }
 
-func readFoot(f vfs.File, size int64, n int) (string, error) {
-	b := make([]byte, n)
-	if size < int64(n) {
-		return "", corrupt(f.Name(), size, "%d bytes are too few", size)
+// readFoot returns the size of a filter's file and the checksum at its end.
+func readFoot(f vfs.File) (size int64, foot string, err error) {
+	if size, err = f.Size(); err != nil {
+		return 0, "", err
 	}
-	if _, err := f.ReadAt(b, size-int64(n)); err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read %s: %w", f.Name(), err)
+	if size < bloomSumSize {
+		return 0, "", corrupt(f.Name(), size, "%d bytes are too few", size)
 	}
-	return hex.EncodeToString(b), nil
+	var b [bloomSumSize]byte
+	if err := readFull(f, b[:], size-bloomSumSize); err != nil {
+		return 0, "", err
+	}
+	return size, hex.EncodeToString(b[:]), nil
 }
 
 // Replaced calls f with each of the files that are on disk for the pin alone, by what tells them apart from those of other pins.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"iter"
 	"math"
 	"slices"
 )
@@ -109,6 +110,33 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) [
 	}
 	x.metrics.found(hash, len(dst)-start, tabled)
 	return dst
+}
+
+// Down yields all entries numbered from..downTo (both included), downwards; those of one number in any order.
+func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		var buf [8]Entry
+		page := buf[:0]
+		for size := len(buf); ; size = min(4*size, 4096) {
+			page = x.Descend(page[:0], hash, from, downTo, size)
+			whole := len(page) < size
+			if !whole {
+				// Of the lowest number some may have been cut off: streams share the hash.
+				lowest := page[size-1].Number
+				page = slices.DeleteFunc(page, func(e Entry) bool { return e.Number == lowest })
+				page = x.Get(page, hash, lowest)
+				from, whole = lowest-1, lowest <= downTo
+			}
+			for _, e := range page {
+				if !yield(e) {
+					return
+				}
+			}
+			if whole {
+				return
+			}
+		}
+	}
 }
 
 func compareFalling(a, b Entry) int { return compareEntries(b, a) }

@@ -110,28 +110,27 @@ func (s *scavenge) next(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.x.scavenge = s
-	did, found, err := func() (*ScavengedTable, bool, error) {
+	did, err := func() (*ScavengedTable, error) {
 		// The turn goes to who waited first, before this scavenge asks for it again, and
 		// also when Keep panics, which its caller may recover from.
 		defer func() { s.x.mergeTurn <- struct{}{} }()
 		return s.oldest(ctx)
 	}()
-	if err != nil || !found {
+	if err != nil || did == nil {
 		return false, err
 	}
-	if did != nil && s.opt.Done != nil {
+	if s.opt.Done != nil {
 		s.opt.Done(*did)
 	}
 	return true, nil
 }
 
 // oldest looks for a table, the oldest first, so that of a stream the lowest
-// numbers go first and what is left of it never has a hole. It returns nothing done when the
-// table was taken away by a Reset. The merge turn must be held.
-func (s *scavenge) oldest(ctx context.Context) (did *ScavengedTable, found bool, err error) {
+// numbers go first and what is left of it never has a hole. It returns nil when there is none. The merge turn must be held.
+func (s *scavenge) oldest(ctx context.Context) (*ScavengedTable, error) {
 	state := s.x.acquire()
 	if state == nil {
-		return nil, false, event.ErrClosed
+		return nil, event.ErrClosed
 	}
 	defer state.release()
 	for i, t := range slices.Backward(state.tables) {
@@ -142,10 +141,9 @@ func (s *scavenge) oldest(ctx context.Context) (did *ScavengedTable, found bool,
 		for place < i && state.tables[i-place-1].level == t.level {
 			place++
 		}
-		did, err = s.scavenge(ctx, t, place)
-		return did, true, err
+		return s.scavenge(ctx, t, place)
 	}
-	return nil, false, nil
+	return nil, nil
 }
 
 // scavenge replaces a table by one without the entries that must go. The merge
@@ -178,19 +176,12 @@ func (s *scavenge) scavenge(ctx context.Context, t *table, place int) (_ *Scaven
 	}
 	s.x.commitMu.Lock()
 	defer s.x.commitMu.Unlock()
-	done, err := s.x.commit(change{add: left, drop: []*table{t}})
-	switch {
-	case left == nil:
-	case done || err != nil:
-		left.release() // The state has its own reference; after an error indexmap may or may not name it.
-	default:
-		left.discard()
+	err = s.x.commit(change{add: left, drop: []*table{t}})
+	if left != nil {
+		left.release() // The state has its own reference.
 	}
 	if err != nil {
 		return nil, p.fatal(err)
-	}
-	if !done {
-		return nil, nil
 	}
 	s.x.metrics.scavengeDropped.Add(uint64(did.Dropped))
 	s.x.opt.Logger.Debug("index table scavenged", "table", t.file, logkey.Level, did.Level,

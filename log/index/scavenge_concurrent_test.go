@@ -249,29 +249,6 @@ func TestCloseCancelsScavenge(t *testing.T) {
 	}
 }
 
-// A Reset takes the tables away under a scavenge: its result is thrown away.
-func TestResetDuringScavenge(t *testing.T) {
-	fsys := vfs.NewMem()
-	x, m := layers(t, index.Options{FS: fsys})
-	var once sync.Once
-	var done []index.ScavengedTable
-	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
-		Keep: func(e index.Entry) (bool, error) {
-			once.Do(func() { must(t, x.Reset()) })
-			return e.Number%2 == 0, nil
-		},
-		Done: func(s index.ScavengedTable) { done = append(done, s) },
-	}))
-	if len(done) != 0 || len(x.Tables()) != 0 || x.Checkpoint() != 0 {
-		t.Errorf("done %+v, tables %+v, checkpoint %d", done, x.Tables(), x.Checkpoint())
-	}
-	m.replay(t, x)
-	must(t, x.Flush())
-	m.check(t, x, spread(3))
-	must(t, x.Close())
-	m.verifyFiles(t, fsys, "db/index")
-}
-
 // TestPowerCutDuringScavenge cuts the power before every changing operation: each
 // table is there as it was or without what had to go, and a second try finishes.
 func TestPowerCutDuringScavenge(t *testing.T) {

@@ -224,7 +224,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 				return nil
 			}
 			if count++; count == fail+1 {
-				hit = op.Kind.String() + " " + op.Name
+				hit = string(op.Kind) + " " + op.Name
 				return errDisk
 			}
 			return nil

@@ -180,18 +180,10 @@ func (t *table) attachFilter() (rebuilt error, err error) {
 		return rebuilt, err
 	}
 	t.filter = b
-	return rebuilt, replaceBloom(t, b)
-}
-
-func replaceBloom(t *table, b *bloom) error {
-	temp := t.path + bloomSuffix + tempSuffix
-	if err := writeBloom(t.fsys, temp, b, t.sum); err != nil {
-		return err
+	if err := writeBloom(t, b); err != nil {
+		return rebuilt, err
 	}
-	if err := t.fsys.Rename(temp, t.path+bloomSuffix); err != nil {
-		return err
-	}
-	return t.fsys.SyncDir(filepath.Dir(t.path))
+	return rebuilt, t.fsys.SyncDir(filepath.Dir(t.path))
 }
 
 // buildBloom makes a filter of just the right size by reading the table.

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"slices"
+
 	"github.com/zeebo/xxh3"
 )
 
@@ -77,18 +79,22 @@ func (s *scanner) fill() bool {
 	return s.err == nil
 }
 
-// mergeReader reads several tables as one sorted sequence, through a heap of scanners.
+// mergeReader reads several tables as one sorted sequence.
 type mergeReader struct {
-	heap  []*scanner
-	entry Entry
-	err   error
-	begun bool
+	tables []*scanner // those that are not at their end
+	from   *scanner   // the one that has the entry; nil before the first
+	entry  Entry
+	err    error
 }
 
 func newMergeReader(tables []*table) *mergeReader {
 	m := &mergeReader{}
 	for _, t := range tables {
-		m.heap = append(m.heap, newScanner(t))
+		s := newScanner(t)
+		if m.err == nil && !s.next() { // A table has at least one entry.
+			m.err = s.err
+		}
+		m.tables = append(m.tables, s)
 	}
 	return m
 }
@@ -97,51 +103,21 @@ func (m *mergeReader) next() bool {
 	if m.err != nil {
 		return false
 	}
-	if !m.begun {
-		m.begun = true
-		for _, s := range m.heap {
-			if !s.next() && s.err != nil { // A table has at least one entry.
-				m.err = s.err
-				return false
-			}
+	if m.from != nil && !m.from.next() {
+		if m.err = m.from.err; m.err != nil {
+			return false
 		}
-		for i := len(m.heap)/2 - 1; i >= 0; i-- {
-			m.sift(i)
-		}
-	} else if top := m.heap[0]; top.next() {
-		m.sift(0)
-	} else if m.err = top.err; m.err != nil {
-		return false
-	} else {
-		n := len(m.heap) - 1
-		m.heap[0] = m.heap[n]
-		if m.heap = m.heap[:n]; n > 0 {
-			m.sift(0)
-		}
+		m.tables = slices.DeleteFunc(m.tables, func(s *scanner) bool { return s == m.from })
 	}
-	if len(m.heap) == 0 {
+	if len(m.tables) == 0 {
 		return false
 	}
-	m.entry = m.heap[0].entry
+	m.from = m.tables[0]
+	for _, s := range m.tables[1:] { // There are few.
+		if s.entry.less(m.from.entry) {
+			m.from = s
+		}
+	}
+	m.entry = m.from.entry
 	return true
-}
-
-func (m *mergeReader) sift(i int) {
-	h := m.heap
-	moving := h[i]
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			break
-		}
-		if child+1 < len(h) && h[child+1].entry.less(h[child].entry) {
-			child++
-		}
-		if !h[child].entry.less(moving.entry) {
-			break
-		}
-		h[i] = h[child]
-		i = child
-	}
-	h[i] = moving
 }

@@ -91,7 +91,7 @@ func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
 		return nil, errors.Join(err, w.fsys.Remove(path+tempSuffix))
 	}
 	if err := w.fsys.Rename(path+tempSuffix, path); err != nil {
-		return nil, errors.Join(err, removeIfThere(w.fsys, path+tempSuffix), removeIfThere(w.fsys, path))
+		return nil, errors.Join(err, vfs.RemoveIfThere(w.fsys, path+tempSuffix), vfs.RemoveIfThere(w.fsys, path))
 	}
 	// Opened before indexmap names it, so that a table which cannot be read is never listed.
 	t, err := openTable(w.fsys, w.dir, w.file, level)
@@ -123,14 +123,7 @@ func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	name := t.path + bloomSuffix
-	if err := writeBloom(w.fsys, name+tempSuffix, t.filter, t.sum); err != nil {
-		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
-	}
-	if err := w.fsys.Rename(name+tempSuffix, name); err != nil {
-		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
-	}
-	return nil
+	return writeBloom(t, t.filter)
 }
 
 // writeTable writes all entries of a sequence. It returns no table when there are none.

@@ -53,7 +53,7 @@ func (x *Index) Entries() iter.Seq2[Entry, error] {
 		defer s.release()
 		in := newMergeReader(s.tables)
 		for in.next() {
-			if err := x.checkFilters(in.heap[0].t, in.entry.Hash); err != nil {
+			if err := x.checkFilters(in.from.t, in.entry.Hash); err != nil {
 				yield(Entry{}, err)
 				return
 			}

@@ -287,11 +287,11 @@ func (r *indexCheck) mustExist(position int64) bool {
 	if c == nil || !c.Header.Mapped {
 		return position < r.n.tail.End
 	}
-	offset, there, err := findInMap(c, position)
+	var scratch []byte
+	offset, there, err := c.Find(position, &scratch)
 	if err != nil || !there || c.Footer.Stubs == 0 {
 		return err == nil && there
 	}
-	var scratch []byte
 	b, err := c.Bytes(offset, chunkfile.RecordFixed, &scratch)
 	return err != nil || b[4] != chunkfile.KindStub
 }
@@ -315,48 +315,37 @@ func (n *inspector) chunkAt(position int64) *chunkfile.Chunk {
 	return n.chunks[i]
 }
 
-// findInMap looks a position up in the map of a scavenged chunk.
-func findInMap(c *chunkfile.Chunk, position int64) (offset int64, there bool, err error) {
-	i, err := c.Search(position)
-	if err != nil || i == c.MapEntries() {
-		return 0, false, err
-	}
-	var scratch []byte
-	at, offset, err := c.MapEntry(i, &scratch)
-	return offset, err == nil && at == position, err
-}
-
 // itemAt returns the item at a position and its offset in the file, nil where there is none.
 func (n *inspector) itemAt(position int64) (chunkfile.Item, int64, error) {
 	c := n.chunkAt(position)
 	if c == nil {
 		return nil, 0, nil
 	}
-	offset := chunkfile.HeaderSize + position - c.Start()
-	if c.Header.Mapped {
-		at, there, err := findInMap(c, position)
-		if err != nil || !there {
-			return nil, 0, err
-		}
-		offset = at
-	}
-	limit := chunkfile.HeaderSize + c.Footer.DataSize
-	if !c.Complete {
-		limit = int64(len(c.Mapped))
-		if c.Mapped == nil {
-			size, err := c.File.Size()
-			if err != nil {
-				return nil, 0, err
-			}
-			limit = size
-		}
-	}
 	var scratch []byte
+	offset, there, err := c.Find(position, &scratch)
+	if err != nil || !there {
+		return nil, 0, err
+	}
+	limit, err := dataLimit(c)
+	if err != nil {
+		return nil, 0, err
+	}
 	it, err := c.ItemAt(offset, limit, &scratch)
 	if err == nil && it.Position() != position {
 		err = c.Corrupt(offset, "position %d stands where %d belongs", it.Position(), position)
 	}
 	return it, offset, err
+}
+
+// dataLimit is the offset in a file behind what may be data.
+func dataLimit(c *chunkfile.Chunk) (int64, error) {
+	switch {
+	case c.Complete:
+		return chunkfile.HeaderSize + c.Footer.DataSize, nil
+	case c.Mapped != nil:
+		return int64(len(c.Mapped)), nil
+	}
+	return c.File.Size()
 }
 
 // locateEntries finds the entries that do not have their record.
@@ -420,15 +409,9 @@ func (r *indexCheck) eachRecord(f func(c *chunkfile.Chunk, offset int64, it chun
 		if c.Start() >= limit {
 			break
 		}
-		size := chunkfile.HeaderSize + c.Footer.DataSize
-		if !c.Complete {
-			size = int64(len(c.Mapped))
-			if c.Mapped == nil {
-				var err error
-				if size, err = c.File.Size(); err != nil {
-					return err
-				}
-			}
+		size, err := dataLimit(c)
+		if err != nil {
+			return err
 		}
 		var scratch []byte
 		for at := int64(chunkfile.HeaderSize); at < size; {

@@ -178,34 +178,22 @@ func (r *indexCheck) isNamed(hash uint64, it chunkfile.Item) bool {
 // out: the index names a later event of the stream, unless all may be gone, and none before.
 func (r *indexCheck) mayBeUnnamed(hash uint64, it chunkfile.Item) bool {
 	stream := it.Stream()
-	const page = 64
 	later := r.isVoid(stream)
-	for from := int64(math.MaxInt64); from > it.Number() && !later; {
-		r.entries = r.index.Descend(r.entries[:0], hash, from, it.Number()+1, page)
-		for _, e := range r.entries {
-			name, ok := r.names.nameAt(e.Position)
-			later = later || ok && bytes.Equal(name, stream) || r.n.unreadable(e.Position)
-			from = e.Number - 1
-		}
-		if len(r.entries) < page {
+	for e := range r.index.Down(hash, math.MaxInt64, it.Number()) {
+		if later || e.Number == it.Number() {
 			break
 		}
+		name, ok := r.names.nameAt(e.Position)
+		later = ok && bytes.Equal(name, stream) || r.n.unreadable(e.Position)
 	}
 	if !later {
 		return false
 	}
-	for from := it.Number(); from >= 0; {
-		r.entries = r.index.Descend(r.entries[:0], hash, from, 0, page)
-		for _, e := range r.entries {
-			// What names no record at all stands for one of this stream.
-			name, ok := r.names.nameAt(e.Position)
-			if ok && bytes.Equal(name, stream) || !ok && !r.n.unreadable(e.Position) {
-				return false
-			}
-			from = e.Number - 1
-		}
-		if len(r.entries) < page {
-			break
+	for e := range r.index.Down(hash, it.Number(), 0) {
+		// What names no record at all stands for one of this stream.
+		name, ok := r.names.nameAt(e.Position)
+		if ok && bytes.Equal(name, stream) || !ok && !r.n.unreadable(e.Position) {
+			return false
 		}
 	}
 	return true

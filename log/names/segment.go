@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Parts of the format: do not change.
@@ -105,9 +106,9 @@ func merged(parts []part, from string) iter.Seq2[int, uint64] {
 // segment is a file of names.
 type segment struct {
 	part
-	file    string
-	level   int
-	mapping vfs.Mapping // nil where the file system offers none
+	file  string
+	level int
+	close func() error // lets go of the bytes
 }
 
 // writeSegment makes a segment of neighbouring parts, the oldest first.
@@ -183,17 +184,11 @@ func openSegment(fsys vfs.FS, dir, name string, level int) (_ *segment, err erro
 		return nil, corrupt(path, "it is too short")
 	}
 	s := &segment{file: name, level: level}
-	var data []byte
-	switch s.mapping, err = f.Map(size); {
-	case err == nil:
-		data = s.mapping.Bytes()[:size]
-	case errors.Is(err, vfs.ErrNotMappable):
-		if data, err = vfs.ReadFile(fsys, path); err != nil {
-			return nil, err
-		}
-	default:
+	data, release, err := chunkfile.Whole(f, size)
+	if err != nil {
 		return nil, err
 	}
+	s.close = release
 	foot := data[size-footSize:]
 	body, entries := data[len(magic):size-footSize], le.Uint64(foot)
 	switch {
@@ -209,13 +204,6 @@ func openSegment(fsys vfs.FS, dir, name string, level int) (_ *segment, err erro
 	}
 	s.entries, s.sorted = body[:entries], body[entries:]
 	return s, nil
-}
-
-func (s *segment) close() error {
-	if s.mapping == nil {
-		return nil
-	}
-	return s.mapping.Close()
 }
 
 func corrupt(path, detail string) error {

@@ -352,7 +352,7 @@ func TestSyncs(t *testing.T) {
 	disk := vfs.NewMem()
 	fsys := vfs.NewFaulty(disk, func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
-			syncs = append(syncs, op.Kind.String()+" "+filepath.Base(op.Name))
+			syncs = append(syncs, string(op.Kind)+" "+filepath.Base(op.Name))
 			if failing {
 				return errInjected
 			}
