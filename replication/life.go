@@ -89,9 +89,6 @@ func (l *life) settle() (*Replica, error) {
 			return nil, err
 		}
 	}
-	if l.self.opts.Replica.InMemory {
-		return nil, l.promise(&memoryRecord{})
-	}
 	record := bootstrap.FileStore(l.self.opts.Replica.Files, filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
 	if l.made, err = raftdisk.SettleCreation(l.self.opts.Replica.Files, dir); err != nil {
 		return nil, err
@@ -218,12 +215,6 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 				return err
 			}
 			<-done
-			if l.self.opts.Replica.InMemory {
-				var err error
-				if prepared, err = prepareOn(l.options(l.self.materials.Load()), r.state); err != nil {
-					return err
-				}
-			}
 		}
 	}
 }
@@ -350,26 +341,4 @@ func Recover(o ClusterOptions) error {
 		return err
 	}
 	return r.abandon()
-}
-
-// memoryRecord is the record of a database in memory.
-type memoryRecord struct {
-	mu     sync.Mutex // guards record
-	record *bootstrap.Record
-}
-
-func (m *memoryRecord) Load() (bootstrap.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.record == nil {
-		return bootstrap.Record{}, fs.ErrNotExist
-	}
-	return *m.record, nil
-}
-
-func (m *memoryRecord) Save(r bootstrap.Record) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.record = &r
-	return nil
 }

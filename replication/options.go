@@ -20,8 +20,8 @@ import (
 // InMemory is set; what else is zero gets a default.
 type Options struct {
 	Dir      string            // the data directory; everything lies in its folder raft
-	InMemory bool              // keep nothing on disk
-	Files    vfs.FS            // where the folder raft lies; default: the operating system. bbolt goes past it
+	InMemory bool              // keep nothing on disk: EnsureDefaults makes the memory, which copies of the options share
+	Files    vfs.FS            // where the folder raft lies; default: the operating system, or memory. bbolt goes past it
 	LogStore raftdisk.LogStore // kind of Raft log; default BoltDB
 
 	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
@@ -111,6 +111,8 @@ type Options struct {
 	// waits for it that long.
 	HoldBytes int64
 	HoldTime  time.Duration
+
+	memory *raft.InmemStore // in place of files that raft's stores open themselves; nil: those
 }
 
 // EnsureDefaults fills in what is zero.
@@ -125,6 +127,9 @@ func (o *Options) EnsureDefaults() {
 	def(&o.DrainTimeout, 5*time.Second)
 	def(&o.CloseTimeout, 20*time.Second)
 	def(&o.HoldTime, 30*time.Second)
+	if o.InMemory && o.memory == nil {
+		o.Files, o.memory = vfs.NewMem(), raft.NewInmemStore()
+	}
 	if o.Files == nil {
 		o.Files = vfs.OS
 	}
@@ -198,7 +203,7 @@ func (o *Options) Validate() error {
 // disk is what consensus state is opened or made with.
 func (o *Options) disk() *raftdisk.Options {
 	d := &raftdisk.Options{
-		Files: o.Files, Dir: o.Dir, InMemory: o.InMemory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
+		Files: o.Files, Dir: o.Dir, Memory: o.memory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
 		Node: o.Node, Joining: o.Joining, Lineage: o.Lineage, Log: o.Log, TrailingEntries: o.TrailingEntries,
 	}
 	if o.Transport != nil {

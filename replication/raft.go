@@ -57,11 +57,7 @@ func Open(o Options) (*Replica, error) {
 
 // prepare does everything that needs no other node. What it returns is to be
 // started or abandoned.
-func prepare(o Options) (*Replica, error) { return prepareOn(o, nil) }
-
-// prepareOn does the same on consensus state in memory that an earlier Replica
-// left behind; nil: on what the directory holds.
-func prepareOn(o Options, left *raftdisk.State) (*Replica, error) {
+func prepare(o Options) (*Replica, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -71,9 +67,7 @@ func prepareOn(o Options, left *raftdisk.State) (*Replica, error) {
 		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
 	var err error
-	if left != nil {
-		r.state = left.Again(r.fail)
-	} else if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
+	if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
 		return nil, err
 	}
 	r.state.Logs.Covered = r.state.Snapshots.Newest
@@ -101,7 +95,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.ID.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, raftdisk.WatchLogs(r.state.Logs, r.opts.Disk), raftdisk.WatchStable(r.state.Stable, r.opts.Disk), r.state.Snapshots, trans); err != nil {
+	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.Logs, r.state.Stable, r.state.Snapshots, trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
 	r.pipeline = pipeline.New(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{

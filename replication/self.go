@@ -109,9 +109,6 @@ func (s *self) markPulled() error {
 	if r := s.replica.Load(); r != nil {
 		return r.state.Mark(raftdisk.PulledFile)
 	}
-	if s.opts.Replica.InMemory {
-		return nil
-	}
 	return raftdisk.MarkPulled(s.opts.Replica.Files, s.opts.Replica.Dir)
 }
 

@@ -37,8 +37,12 @@ func (f *plainFSM) Persist(sink raft.SnapshotSink) error {
 
 func (f *plainFSM) Release() {}
 
+func memoryRaftLog(fail *FailStop) *RaftLog {
+	return newRaftLog(memKind, nil, "memory", memoryLog{raft.NewInmemStore()}, fail, newEntrySizes(16))
+}
+
 func testMachine(f *plainFSM, snaps *Snapshots, fail *FailStop) *Machine {
-	s := &State{Snapshots: snaps, Logs: &RaftLog{kind: memKind, fail: fail, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	s := &State{Snapshots: snaps, Logs: memoryRaftLog(fail)}
 	return NewMachine(f, s, fail, new(stats.Counter), func() {}, func() {})
 }
 
@@ -127,7 +131,7 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	behind := 0
 	snaps := testSnapshots(t)
-	s := &State{Snapshots: snaps, Logs: &RaftLog{kind: memKind, fail: &FailStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	s := &State{Snapshots: snaps, Logs: memoryRaftLog(&FailStop{})}
 	machine := NewMachine(&plainFSM{restore: event.ErrDataMissing}, s, &FailStop{}, new(stats.Counter), func() { behind++ }, func() { t.Error("raft is started anew") })
 	sink := take(t, snaps, 9, false, "received")
 	_, source, err := snaps.Open(sink.ID())
@@ -157,7 +161,7 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			snaps, anew := testSnapshots(t), false
-			logs := &RaftLog{kind: memKind, fail: &FailStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}
+			logs := memoryRaftLog(&FailStop{})
 			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
 			machine := NewMachine(&plainFSM{}, &State{Snapshots: snaps, Logs: logs}, &FailStop{}, new(stats.Counter), func() {}, func() { anew = true })
 			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)

@@ -12,19 +12,11 @@ import (
 // survive a restart.
 
 func (s *State) marked(name string) bool {
-	if s.dir == "" {
-		_, marked := s.marks.Load(name)
-		return marked
-	}
 	found, err := exists(s.files, filepath.Join(s.dir, name))
 	return found || err != nil // What cannot be read is the safer of both.
 }
 
 func (s *State) Mark(name string) error {
-	if s.dir == "" {
-		s.marks.Store(name, nil)
-		return nil
-	}
 	if s.marked(name) {
 		return nil
 	}
@@ -32,14 +24,10 @@ func (s *State) Mark(name string) error {
 }
 
 func (s *State) Unmark(name string) error {
-	if s.dir == "" {
-		s.marks.Delete(name)
+	switch err := s.files.Remove(filepath.Join(s.dir, name)); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err := s.files.Remove(filepath.Join(s.dir, name)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	case err != nil:
 		return err
 	}
 	return s.files.SyncDir(s.dir)

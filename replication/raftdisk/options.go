@@ -18,10 +18,12 @@ type Log interface {
 
 // Options say where consensus state lies and what it is made with.
 type Options struct {
-	Files    vfs.FS // default: those of the operating system
+	Files    vfs.FS // where the folder raft lies; bbolt goes past it
 	Dir      string // the data directory; everything lies in its folder raft
-	InMemory bool   // keep nothing on disk
 	LogStore LogStore
+
+	// Memory holds votes and the Raft log in place of files, when Files is in memory too.
+	Memory *raft.InmemStore
 
 	ClusterID   event.ID // of the event log in Dir
 	DirectoryID event.ID // of the data directory

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -128,7 +129,7 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 // machine restored it: raft would take it for this node's state at the next start.
 type Snapshots struct {
 	files  vfs.FS
-	dir    string // empty: in memory only
+	dir    string
 	id     Identity
 	logger hclog.Logger
 	fail   *FailStop
@@ -262,11 +263,9 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
 	}
-	if s.dir != "" {
-		defer s.fail.Disk.End(s.fail.Disk.Begin(manifestOp(s.dir, snap.meta.ID)))
-		if err := snap.write(s.files, s.dir, s.id); err != nil {
-			return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
-		}
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&hang.Op{Doing: "write manifest", File: s.path(snap)}))
+	if err := snap.write(s.files, s.dir, s.id); err != nil {
+		return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
 	}
 	s.mu.Lock()
 	s.list = append([]*snapshot{snap}, s.list...)
@@ -278,7 +277,7 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	}
 	s.mu.Unlock()
 	for _, snap := range old {
-		if err := s.removeFile(snap); err != nil {
+		if err := s.files.Remove(s.path(snap)); err != nil {
 			s.logger.Warn("old manifest was not removed", logkey.Error, err) // it does no harm, and the next start sees it
 		}
 	}
@@ -306,26 +305,20 @@ func (s *Snapshots) configuration() *configured {
 	return &configured{s.list[0].meta.Configuration.Servers, s.list[0].meta.ConfigurationIndex}
 }
 
-func (s *Snapshots) removeFile(snap *snapshot) error {
-	if s.dir == "" {
-		return nil
-	}
-	return s.files.Remove(filepath.Join(s.dir, snap.meta.ID+manifestSuffix))
+func (s *Snapshots) path(snap *snapshot) string {
+	return filepath.Join(s.dir, snap.meta.ID+manifestSuffix)
 }
 
 // drop removes manifests that the event log does not reach.
 func (s *Snapshots) drop(snaps []*snapshot) error {
 	for _, snap := range snaps {
-		if err := s.removeFile(snap); err != nil {
+		if err := s.files.Remove(s.path(snap)); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(have *snapshot) bool { return slices.Contains(snaps, have) })
-	if s.dir == "" {
-		return nil
-	}
 	return s.files.SyncDir(s.dir)
 }
 

@@ -170,7 +170,7 @@ func createWalLog(files vfs.FS, path string) error {
 	return errors.Join(err, meta.Close())
 }
 
-// memoryLog is the Raft log of a database in memory.
+// memoryLog is the Raft log of a database in memory, and holds its votes as well.
 type memoryLog struct{ *raft.InmemStore }
 
 func (memoryLog) Close() error { return nil }
@@ -221,10 +221,9 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 	if err != nil {
 		return nil, err
 	}
-	return &RaftLog{
-		kind: want, files: files, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
-		open: func(path string) (Backing, error) { return open(want, path) },
-	}, nil
+	s := newRaftLog(want, files, path, inner, fail, sizes)
+	s.open = func(path string) (Backing, error) { return open(want, path) }
+	return s, nil
 }
 
 // settleExchange finishes or undoes an exchange of the Raft log, and returns the kinds present.
