@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,24 +83,14 @@ type ClusterOptions struct {
 // EnsureDefaults fills in what is zero.
 func (o *ClusterOptions) EnsureDefaults() {
 	o.Replica.EnsureDefaults()
-	if o.Size == 0 {
-		o.Size = 1
-	}
-	if o.ClockTolerance == 0 {
-		o.ClockTolerance = time.Minute
-	}
+	o.Size = cmp.Or(o.Size, 1)
+	o.ClockTolerance = cmp.Or(o.ClockTolerance, time.Minute)
+	// Shorter elections are for quicker networks. Disks do not get quicker by them.
+	o.HangTimeout = cmp.Or(o.HangTimeout, max(2*o.Replica.ElectionTimeout, 2*time.Second))
+	o.CatchUpRate = cmp.Or(o.CatchUpRate, 96<<20)
+	o.AdviceEvery = cmp.Or(o.AdviceEvery, 30*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.HangTimeout == 0 {
-		// Shorter elections are for quicker networks. Disks do not get quicker by them.
-		o.HangTimeout = max(2*o.Replica.ElectionTimeout, 2*time.Second)
-	}
-	if o.CatchUpRate == 0 {
-		o.CatchUpRate = 96 << 20
-	}
-	if o.AdviceEvery == 0 {
-		o.AdviceEvery = 30 * time.Second
 	}
 	if o.HasLog == nil {
 		o.HasLog = func() (bool, error) { return true, nil }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -117,33 +118,20 @@ type Options struct {
 
 // EnsureDefaults fills in what is zero.
 func (o *Options) EnsureDefaults() {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&o.ElectionTimeout, time.Second)
-	def(&o.LoneElectionTimeout, 50*time.Millisecond)
-	def(&o.DrainTimeout, 5*time.Second)
-	def(&o.CloseTimeout, 20*time.Second)
-	def(&o.HoldTime, 30*time.Second)
+	o.ElectionTimeout = cmp.Or(o.ElectionTimeout, time.Second)
+	o.LoneElectionTimeout = cmp.Or(o.LoneElectionTimeout, 50*time.Millisecond)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 20*time.Second)
+	o.HoldTime = cmp.Or(o.HoldTime, 30*time.Second)
 	if o.InMemory && o.memory == nil {
 		o.Files, o.memory = vfs.NewMem(), raft.NewInmemStore()
 	}
-	if o.Files == nil {
-		o.Files = vfs.OS
-	}
-	if o.LogStore == "" {
-		o.LogStore = raftdisk.BoltDB
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Files = cmp.Or(o.Files, vfs.OS)
+	o.LogStore = cmp.Or(o.LogStore, raftdisk.BoltDB)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.Disk = cmp.Or(o.Disk, new(hang.Watch))
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { panic(err) }
-	}
-	if o.Disk == nil {
-		o.Disk = new(hang.Watch)
 	}
 	if o.Outranked == nil {
 		o.Outranked = func() bool { return false }
@@ -157,24 +145,15 @@ func (o *Options) EnsureDefaults() {
 	if o.LeaderAddress == nil {
 		o.LeaderAddress = func(string, string) string { return "" }
 	}
-	if o.SnapshotBytes == 0 {
-		o.SnapshotBytes = 64 << 20
+	trailing := 16384
+	if o.LogStore == raftdisk.BoltDB {
+		trailing = 1024
 	}
-	if o.SnapshotEntries == 0 {
-		o.SnapshotEntries = 2048
-	}
-	if o.TrailingBytes == 0 {
-		o.TrailingBytes = 256 << 20
-	}
-	if o.TrailingEntries == 0 {
-		o.TrailingEntries = 16384
-		if o.LogStore == raftdisk.BoltDB {
-			o.TrailingEntries = 1024
-		}
-	}
-	if o.HoldBytes == 0 {
-		o.HoldBytes = 1 << 30
-	}
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 64<<20)
+	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, 2048)
+	o.TrailingBytes = cmp.Or(o.TrailingBytes, 256<<20)
+	o.TrailingEntries = cmp.Or(o.TrailingEntries, trailing)
+	o.HoldBytes = cmp.Or(o.HoldBytes, 1<<30)
 }
 
 // Validate reports what cannot work.

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,22 +72,13 @@ type Options struct {
 
 // EnsureDefaults fills in what is zero.
 func (o *Options) EnsureDefaults() {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&o.PollInterval, 100*time.Millisecond)
-	def(&o.AskInterval, time.Second)
-	def(&o.CallTimeout, time.Second)
-	def(&o.GoneAfter, 10*time.Second)
-	def(&o.ReportInterval, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.RecordPlace == "" {
-		o.RecordPlace = "raft"
-	}
+	o.PollInterval = cmp.Or(o.PollInterval, 100*time.Millisecond)
+	o.AskInterval = cmp.Or(o.AskInterval, time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, time.Second)
+	o.GoneAfter = cmp.Or(o.GoneAfter, 10*time.Second)
+	o.ReportInterval = cmp.Or(o.ReportInterval, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.RecordPlace = cmp.Or(o.RecordPlace, "raft")
 }
 
 // Validate reports what cannot work.

@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/serf/serf"
 
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/stats"
 )
 
 // ErrClosed says that the gossip of this node has ended.
@@ -64,9 +63,6 @@ func Open(o Options) (*Gossip, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
-	}
-	if o.Stats == nil {
-		o.Stats = new(stats.Registry)
 	}
 	g := &Gossip{
 		o: o, logger: o.Logger.Named("gossip"), complaint: newLimiter(o.timing.again), metrics: newMetrics(o.Stats),

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,29 +53,21 @@ type timing struct {
 
 // EnsureDefaults replaces what is zero.
 func (o *Options) EnsureDefaults() {
-	setDefault(&o.Interval, 2*time.Second)
-	setDefault(&o.Timeout, 2500*time.Millisecond)
-	setDefault(&o.DeadRemoval, 30*time.Minute)
-	setDefault(&o.timing.retryMin, 200*time.Millisecond)
-	setDefault(&o.timing.retryMax, 5*time.Second)
-	setDefault(&o.timing.heal, 15*time.Second)
-	setDefault(&o.timing.again, time.Minute)
-	setDefault(&o.timing.leave, 2*time.Second)
-	setDefault(&o.timing.seeds, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Interval = cmp.Or(o.Interval, 2*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2500*time.Millisecond)
+	o.DeadRemoval = cmp.Or(o.DeadRemoval, 30*time.Minute)
+	o.timing.retryMin = cmp.Or(o.timing.retryMin, 200*time.Millisecond)
+	o.timing.retryMax = cmp.Or(o.timing.retryMax, 5*time.Second)
+	o.timing.heal = cmp.Or(o.timing.heal, 15*time.Second)
+	o.timing.again = cmp.Or(o.timing.again, time.Minute)
+	o.timing.leave = cmp.Or(o.timing.leave, 2*time.Second)
+	o.timing.seeds = cmp.Or(o.timing.seeds, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Seeds == nil {
 		o.Seeds = func(context.Context) ([]string, error) { return nil, nil }
 	}
 	if o.allow == nil {
 		o.allow = func(netip.AddrPort) bool { return true }
-	}
-}
-
-func setDefault(d *time.Duration, to time.Duration) {
-	if *d == 0 {
-		*d = to
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -103,21 +104,11 @@ func (o *Options) EnsureDefaults() {
 	if o.Lineage == nil {
 		o.Lineage = func() uint32 { return 0 }
 	}
-	if o.Renew == 0 {
-		o.Renew = 10 * time.Minute
-	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 5 * time.Second
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = 5 * time.Second
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 1024
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Renew = cmp.Or(o.Renew, 10*time.Minute)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 5*time.Second)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
+	o.MaxConns = cmp.Or(o.MaxConns, 1024)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Validate reports options that cannot work.

@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,18 +72,12 @@ func (o *RaftOptions) EnsureDefaults() {
 	if o.Address == nil {
 		o.Address = func(raft.ServerID) (string, bool) { return "", false }
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Patience == 0 {
-		o.Patience = o.Timeout
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 16
-	}
-	if o.MaxRPCBytes == 0 {
-		o.MaxRPCBytes = 16 << 20
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Patience = cmp.Or(o.Patience, o.Timeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 16)
+	o.MaxRPCBytes = cmp.Or(o.MaxRPCBytes, 16<<20)
+	o.PrepareTimeout = cmp.Or(o.PrepareTimeout, 8*time.Second)
+	o.MaxManifest = cmp.Or(o.MaxManifest, 64<<20)
 	if o.InTerm == nil {
 		o.InTerm = func(uint64, func()) bool { return false }
 	}
@@ -90,12 +86,6 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
-	}
-	if o.PrepareTimeout == 0 {
-		o.PrepareTimeout = 8 * time.Second
-	}
-	if o.MaxManifest == 0 {
-		o.MaxManifest = 64 << 20
 	}
 }
 
@@ -143,9 +133,7 @@ var (
 // closed before, which raft's Shutdown does. Another order is a mistake of the program and panics.
 func (p *Port) Raft(o RaftOptions) *Raft {
 	o.EnsureDefaults()
-	if o.Logger == nil {
-		o.Logger = p.logger
-	}
+	o.Logger = cmp.Or(o.Logger, p.logger)
 	r := &Raft{
 		port: p, opts: o, logger: o.Logger.Named("raft"), consumer: make(chan raft.RPC),
 		installs: installs{preparing: make(chan struct{}, 1)},
@@ -490,10 +478,8 @@ func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*
 
 // split is the reverse of Raft.target.
 func split(target raft.ServerAddress) (node, address string) {
-	for i := range len(target) {
-		if target[i] == '@' {
-			return string(target[:i]), string(target[i+1:])
-		}
+	if node, address, ok := strings.Cut(string(target), "@"); ok {
+		return node, address
 	}
 	return "", string(target)
 }
