@@ -160,7 +160,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 		known: make(chan struct{}),
 	}
 	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
-	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock, changed: make(chan struct{})}
+	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock}
 	c.lead.priority.Store(int64(o.Priority))
 	c.lead.few.Store(o.Size > 1)
 	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned}
@@ -329,7 +329,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, c.port.Close())
 		}
 		c.owned.Wait()
-		c.lead.publish(pipeline.Leadership{})
+		c.lead.Publish(pipeline.Leadership{})
 		c.err = errors.Join(errs...)
 	})
 	return c.err
@@ -360,7 +360,7 @@ func (c *Cluster) Heal() { c.heal.kick() }
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
 // a channel that is closed when that changes.
-func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.current() }
+func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.Current() }
 
 // LeaderAddress is where the leader is reached by other nodes; ok is false when
 // this node leads or does not know who does.
@@ -439,8 +439,8 @@ func (c *Cluster) serving() (*Replica, error) {
 		}
 		return nil, event.ErrNotReady
 	}
-	if err := c.histories.diverged.Load(); err != nil {
-		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	if err := c.histories.diverged.get(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
 		if address, ok := c.Redirect(); ok {
@@ -454,11 +454,7 @@ func (c *Cluster) serving() (*Replica, error) {
 // SetReadOnly makes Submit fail with the reason; nil lifts it. A leader that must
 // refuse writes hands over to a node that need not.
 func (c *Cluster) SetReadOnly(reason error) {
-	if reason == nil {
-		c.self.readOnly.Store(nil)
-	} else {
-		c.self.readOnly.Store(&reason)
-	}
+	c.self.readOnly.set(reason)
 	if r := c.self.replica.Load(); r != nil {
 		r.pipeline.SetReadOnly(reason)
 	}

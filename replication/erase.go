@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -119,7 +120,7 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 		if through > 0 && r.raft.AppliedIndex() >= through {
 			break
 		}
-		if err := waitSome(ctx, erasePace, nil); err != nil {
+		if err := clock.Sleep(ctx, erasePace); err != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -160,7 +161,7 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 		if errors.Is(err, raft.ErrRaftShutdown) {
 			return err
 		}
-		if waitSome(ctx, erasePace, nil) != nil {
+		if clock.Sleep(ctx, erasePace) != nil {
 			if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 				return fmt.Errorf("%w; the manifest was not written: %w", context.Cause(ctx), err)
 			}

@@ -26,10 +26,10 @@ type histories struct {
 	self  *self
 	peers *peers
 
-	others   atomic.Int64          // other nodes whose log differs from this node's
-	apart    atomic.Int64          // other nodes that follow another lineage
-	unsure   atomic.Pointer[error] // this node may be the one whose history is wrong
-	diverged atomic.Pointer[error] // it is
+	others   atomic.Int64 // other nodes whose log differs from this node's
+	apart    atomic.Int64 // other nodes that follow another lineage
+	unsure   reason       // this node may be the one whose history is wrong
+	diverged reason       // it is
 
 	said map[event.ID]time.Time // when a node was named last that follows another lineage; belongs to the goroutine that looks
 }
@@ -233,16 +233,15 @@ func (h *histories) judge() {
 	}
 	h.others.Store(int64(other))
 	if other < same {
-		h.unsure.Store(nil)
+		h.unsure.set(nil)
 		return
 	}
-	unsure := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
-	h.unsure.Store(&unsure)
+	h.unsure.set(fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1))
 	if other == same {
 		return
 	}
-	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
-	if h.diverged.Swap(&err) == nil {
-		h.self.logger.Error(err.Error())
+	if h.diverged.get() == nil {
+		h.diverged.set(errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced"))
+		h.self.logger.Error(h.diverged.get().Error())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -73,7 +74,7 @@ func (j *joiner) run(ctx context.Context) {
 		} else {
 			pace = joinPace
 		}
-		if waitSome(ctx, pace, nil) != nil {
+		if clock.Sleep(ctx, pace) != nil {
 			return
 		}
 	}

@@ -31,10 +31,8 @@ type leadership struct {
 	few       atomic.Bool // fewer voters than a majority of the cluster's size are known
 	stayed    time.Time   // when leaveUnfit failed last; belongs to the goroutine that looks
 
-	noting  sync.Mutex // held while leadership is looked at and published; mu nests in it
-	mu      sync.Mutex // guards what follows
-	now     pipeline.Leadership
-	changed chan struct{}
+	noting sync.Mutex // held while leadership is looked at and announced
+	pipeline.Announced
 }
 
 // note publishes a Replica's leadership. Two goroutines do: one at a time,
@@ -43,7 +41,7 @@ func (l *leadership) note(r *Replica) (pipeline.Leadership, <-chan struct{}) {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	own, changed := r.pipeline.Leadership()
-	l.publish(l.counts(r, own))
+	l.Publish(l.counts(r, own))
 	return own, changed
 }
 
@@ -64,23 +62,6 @@ func (l *leadership) counts(r *Replica, own pipeline.Leadership) pipeline.Leader
 		return pipeline.Leadership{}
 	}
 	return own
-}
-
-func (l *leadership) publish(now pipeline.Leadership) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.now != now {
-		l.now = now
-		close(l.changed)
-		l.changed = make(chan struct{})
-	}
-}
-
-// current does what Cluster.Leadership promises.
-func (l *leadership) current() (pipeline.Leadership, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now, l.changed
 }
 
 // leader returns the leader's node id, empty when it is not known. A node without
@@ -143,7 +124,7 @@ func (l *leadership) setPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (l *leadership) outranked() bool {
-	if l.histories.diverged.Load() != nil || l.clock.Wrong() != nil {
+	if l.histories.diverged.get() != nil || l.clock.Wrong() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range l.peers.others() {
@@ -219,7 +200,7 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
 	const near = 1024
 	last := r.raft.LastIndex()
-	odd := l.histories.diverged.Load() != nil // the others are right, and any of them will do
+	odd := l.histories.diverged.get() != nil // the others are right, and any of them will do
 	var list []Status
 	for _, m := range l.peers.others() {
 		p, ok := l.peers.get(m.Node)
@@ -270,7 +251,7 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
-	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.Load() == nil && l.histories.diverged.Load() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
+	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer l.resigning.Store(false)

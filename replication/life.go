@@ -274,9 +274,7 @@ func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
 // on. The channel is closed when that has ended: with the Replica or the context,
 // whichever is first, as a Replica whose disk hangs never ends.
 func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
-	if reason := l.self.readOnly.Load(); reason != nil {
-		r.pipeline.SetReadOnly(*reason)
-	}
+	r.pipeline.SetReadOnly(l.self.readOnly.get())
 	r.state.Logs.Full.Store(l.self.full.Load())
 	l.self.replica.Store(r)
 	l.self.warn("see who is to lead", r.Rank())
@@ -292,7 +290,7 @@ func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
 			case <-r.closed:
 			case <-ctx.Done():
 			}
-			l.lead.publish(pipeline.Leadership{})
+			l.lead.Publish(pipeline.Leadership{})
 			return
 		}
 	})

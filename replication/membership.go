@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
@@ -290,7 +291,7 @@ func (m *membership) addOnce(ctx context.Context, node string) error {
 				return err
 			}
 		}
-		if err := waitSome(ctx, joinPace, nil); err != nil {
+		if err := clock.Sleep(ctx, joinPace); err != nil {
 			return refuse("node %s has not caught up yet: it goes on doing so; repeat this to give it its vote", node)
 		}
 	}
@@ -306,7 +307,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 func (m *membership) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()
-		if !errors.Is(err, event.ErrNotReady) || m.self.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
+		if !errors.Is(err, event.ErrNotReady) || m.self.stopping.Load() || time.Now().After(until) || clock.Sleep(ctx, changePace) != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -97,7 +98,7 @@ func (o *ownWrites) serve(w http.ResponseWriter, r *http.Request) {
 	if !question(w, r, &q) {
 		return
 	}
-	if l, _ := o.lead.current(); !l.Leading {
+	if l, _ := o.lead.Current(); !l.Leading {
 		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
 		return
 	}
@@ -154,7 +155,7 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 		if unknown != nil {
 			err = unknown
 		}
-		if !again || o.self.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
+		if !again || o.self.stopping.Load() || clock.Sleep(ctx, writePace) != nil || ctx.Err() != nil {
 			return event.Written{}, err
 		}
 	}
@@ -162,10 +163,10 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 
 // once does a write here, or has the leader do it.
 func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written, error) {
-	if err := o.histories.diverged.Load(); err != nil {
-		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	if err := o.histories.diverged.get(); err != nil {
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
-	if l, _ := o.lead.current(); l.Leading {
+	if l, _ := o.lead.Current(); l.Leading {
 		written, err := o.submit(ctx, write)
 		if _, ok := errors.AsType[*event.NotLeader](err); ok {
 			err = event.ErrNotReady // Somebody took over just now.

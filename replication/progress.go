@@ -68,7 +68,7 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.Load() != nil {
+	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.get() != nil {
 		return false
 	}
 	p, ok := c.peers.heard(c.lead.leader())

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -35,7 +36,7 @@ type puller struct {
 	wanted  atomic.Int32  // waiting callers; while there are some, it goes on
 	round   atomic.Pointer[pullRound]
 	active  atomic.Bool
-	err     atomic.Pointer[error] // why nothing more can come, ever
+	err     reason // why nothing more can come, ever
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
 
@@ -130,8 +131,8 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 		p.kick()
 		select {
 		case <-round.done:
-			if err := p.err.Load(); err != nil {
-				return *err
+			if err := p.err.get(); err != nil {
+				return err
 			}
 			if enough(round) {
 				return nil
@@ -169,7 +170,7 @@ func (p *puller) run(ctx context.Context) {
 			p.self.logger.Warn("data could not be fetched from other nodes; it is tried again", logkey.Error, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
-			if waitSome(ctx, pullPace, nil) != nil {
+			if clock.Sleep(ctx, pullPace) != nil {
 				return
 			}
 		}
@@ -221,9 +222,8 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	}
 	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
 	if refusals > 0 && refusals == asked && p.self.replica.Load() == nil {
-		fatal := fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
-			"remove its data directory to have it fetch everything anew", refusal)
-		p.err.Store(&fatal)
+		p.err.set(fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
+			"remove its data directory to have it fetch everything anew", refusal))
 	}
 	return false, err
 }

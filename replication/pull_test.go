@@ -37,7 +37,7 @@ func TestPullerThatGaveUp(t *testing.T) {
 	own := selfOf(1)
 	p := newPuller(&histories{self: own, peers: peersOf(own)}, nil)
 	gone := errors.New("gone")
-	p.err.Store(&gone)
+	p.err.set(gone)
 	if progress, err := p.attempt(t.Context()); progress || err != nil {
 		t.Errorf("without a log: %t, %v", progress, err)
 	}

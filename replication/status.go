@@ -96,7 +96,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 func (s *self) status() Status {
 	is := Status{
 		Node: s.node, Cluster: s.clusterID(), Address: s.opts.Advertise, ReadOnly: s.opts.ReadOnly,
-		LastRecord: -1, Epoch: -1, Full: s.readOnly.Load() != nil, Clock: s.opts.Now().UnixNano(),
+		LastRecord: -1, Epoch: -1, Full: s.readOnly.get() != nil, Clock: s.opts.Now().UnixNano(),
 	}
 	if m := s.materials.Load(); m != nil {
 		is.HasLog, is.Tail = true, m.Log.Tail()
@@ -121,11 +121,5 @@ func (s *self) status() Status {
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
 func (c *Cluster) Healthy() (unsure, diverged error) {
-	if err := c.histories.unsure.Load(); err != nil {
-		unsure = *err
-	}
-	if err := c.histories.diverged.Load(); err != nil {
-		diverged = *err
-	}
-	return unsure, diverged
+	return c.histories.unsure.get(), c.histories.diverged.get()
 }

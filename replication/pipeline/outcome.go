@@ -123,7 +123,7 @@ func (p *Pipeline) resolveGain(g *group, err error) {
 			return
 		}
 		p.leading = true
-		p.publish(Leadership{Leading: true, Term: p.term})
+		p.leadership.Publish(Leadership{Leading: true, Term: p.term})
 		p.logger.Info("leading", logkey.Term, p.term)
 	}
 }

@@ -35,6 +35,34 @@ type Leadership struct {
 	Term    uint64 // 0 when not leading
 }
 
+// Announced is a Leadership whose changes others wait for. The zero value does not lead.
+type Announced struct {
+	mu      sync.Mutex // guards what follows
+	now     Leadership
+	changed chan struct{} // made when somebody asks for it
+}
+
+// Publish announces a Leadership, unless it is the one that was announced last.
+func (a *Announced) Publish(l Leadership) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now != l && a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+	a.now = l
+}
+
+// Current returns what was announced last, and a channel that is closed when that changes.
+func (a *Announced) Current() (Leadership, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.now, a.changed
+}
+
 // Future is what raft returns for something under way. One that came from
 // Propose also has a method Response, as raft.ApplyFuture does.
 type Future interface{ Error() error }
@@ -109,9 +137,7 @@ type Pipeline struct {
 	finished  chan struct{} // the goroutine has ended
 	resolved  chan struct{} // the second goroutine has ended
 
-	mu         sync.Mutex // guards leadership and changed
-	leadership Leadership
-	changed    chan struct{}
+	leadership Announced
 }
 
 // order has the pipeline pause or go on.
@@ -152,7 +178,6 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 		patience:  o.DrainTimeout,
 		finished:  make(chan struct{}),
 		resolved:  make(chan struct{}),
-		changed:   make(chan struct{}),
 	}
 	p.watch(o.Stats)
 	go p.run()
@@ -273,19 +298,7 @@ func (p *Pipeline) Confirm(ctx context.Context) error {
 // closed when that changes. A node leads once everything committed before is
 // applied. When leadership was lost and won again quickly, the term tells.
 func (p *Pipeline) Leadership() (Leadership, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.leadership, p.changed
-}
-
-func (p *Pipeline) publish(l Leadership) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.leadership != l {
-		p.leadership = l
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
+	return p.leadership.Current()
 }
 
 // Close stops accepting, answers what was not proposed, gives what is under
@@ -382,7 +395,7 @@ func (p *Pipeline) advance() {
 func (p *Pipeline) lose() {
 	if p.leading {
 		p.leading = false
-		p.publish(Leadership{})
+		p.leadership.Publish(Leadership{})
 		p.logger.Info("leadership ended", logkey.Term, p.term)
 	}
 	p.takeBack()
