@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
+	"github.com/annalsdb/annals/replication/seldom"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -159,11 +160,12 @@ func NewCluster(o ClusterOptions) *Cluster {
 		now: o.Now, tolerance: o.ClockTolerance, alone: o.Size == 1, members: c.peers.clocks, newest: c.self.newest, logger: c.self.logger,
 		known: make(chan struct{}),
 	}
-	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
+	c.histories = &histories{self: c.self, peers: c.peers, said: seldom.Lines[event.ID]{Every: sayEvery}}
 	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock}
 	c.lead.priority.Store(int64(o.Priority))
 	c.lead.few.Store(o.Size > 1)
-	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned}
+	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
+		said: seldom.Lines[refusal]{Every: o.AdviceEvery}}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = newHealer(c.pull)

@@ -269,8 +269,8 @@ func (l *leadership) wanted() (end int64, ok bool) {
 	if p, known := l.peers.heard(l.leader()); known {
 		return p.status.Tail.End, true
 	}
-	for _, m := range l.peers.others() {
-		if p, known := l.peers.heard(m.Node.String()); known && p.status.Running {
+	for _, p := range l.peers.heardOthers() {
+		if p.status.Running {
 			end, ok = max(end, p.status.Tail.End), true
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // membership changes who belongs to the cluster, while this node leads.
@@ -28,8 +29,13 @@ type membership struct {
 	changes chan struct{}   // capacity 1: held while the configuration is changed
 	owned   *sync.WaitGroup // of the Cluster: changes whose callers have gone are waited for
 
-	mu      sync.Mutex // guards refused; nests no other lock
-	refused refusal
+	said seldom.Lines[refusal]
+}
+
+// refusal is why a node was not admitted.
+type refusal struct {
+	node event.ID
+	why  string
 }
 
 const (
@@ -55,7 +61,7 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusServiceUnavailable
 		if errors.As(err, &refused) {
 			status = http.StatusConflict
-			if m.sayRefusal(q.Node, err.Error()) {
+			if _, due := m.said.Due(refusal{q.Node, err.Error()}); due { // It asks again and again.
 				m.self.logger.Warn("a node was not admitted", logkey.Node, q.Node.String(), logkey.Address, q.Address, logkey.Error, err)
 			}
 		}
@@ -63,25 +69,6 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, a)
-}
-
-// sayRefusal reports whether a refusal is news: a node that is refused asks again and again.
-func (m *membership) sayRefusal(node event.ID, why string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if m.refused.node == node && m.refused.why == why && now.Sub(m.refused.at) < m.self.opts.AdviceEvery {
-		return false
-	}
-	m.refused = refusal{node, why, now}
-	return true
-}
-
-// refusal is what was said last of a node that was not admitted.
-type refusal struct {
-	node event.ID
-	why  string
-	at   time.Time
 }
 
 func refuse(format string, args ...any) error {

@@ -30,7 +30,6 @@ type peers struct {
 	caller  *caller
 	gossip  gossiping // nil in a cluster of one
 	metrics *clusterMetrics
-	growth  growth
 	poke    chan struct{} // capacity 1: ask the other nodes now
 
 	answered func(event.ID) // a node did
@@ -167,15 +166,6 @@ func (p *peers) askAll(ctx context.Context) {
 	}
 	wg.Wait()
 	p.keep(p.members())
-	longest, found := int64(0), false
-	for _, m := range p.others() {
-		if said, ok := p.get(m.Node); ok && said.status.HasLog && said.status.Cluster == p.self.clusterID() {
-			longest, found = max(longest, said.status.Tail.End), true
-		}
-	}
-	if found {
-		p.growth.saw(longest, time.Now())
-	}
 }
 
 // ask asks one node for its status, and compares its log with this node's at
@@ -270,13 +260,29 @@ func (p *peers) heard(node string) (peer, bool) {
 }
 
 // heardOthers are the other nodes of this cluster that said something of themselves lately.
-func (p *peers) heardOthers() (list []Status) {
+func (p *peers) heardOthers() (list []peer) {
 	for _, m := range p.others() {
 		if said, ok := p.heard(m.Node.String()); ok {
-			list = append(list, said.status)
+			list = append(list, said)
 		}
 	}
 	return list
+}
+
+// growth is how many bytes a second the cluster's log grew by of late, as the node with the longest one
+// tells; known is false when there was no chance to see.
+func (p *peers) growth() (speed float64, known bool) {
+	var longest peer
+	for _, said := range p.heardOthers() {
+		if said.status.Tail.End >= longest.status.Tail.End {
+			longest = said
+		}
+	}
+	span := longest.at.Sub(longest.before.at)
+	if span < peerPace/2 || span > heardFor {
+		return 0, false
+	}
+	return float64(longest.status.Tail.End-longest.before.end) / span.Seconds(), true
 }
 
 // where names a node for an operator.

@@ -419,7 +419,7 @@ func (p *puller) dropPartial(m *Materials) {
 // is written, or this node would not catch up.
 func (p *puller) throttle(ctx context.Context, n int) error {
 	want := rate.Inf
-	growth, known := p.peers.growth.rate()
+	growth, known := p.peers.growth()
 	if most := p.self.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
 		want = rate.Limit(max(float64(most), 2*growth))
 	}
@@ -446,7 +446,7 @@ func (s stall) stop()  { s.timer.Stop() }
 // the cluster that it is to join.
 func (p *puller) alone(end int64, why error) string {
 	var beyond *beyondError
-	running := slices.ContainsFunc(p.peers.heardOthers(), func(s Status) bool { return s.Running })
+	running := slices.ContainsFunc(p.peers.heardOthers(), func(p peer) bool { return p.status.Running })
 	switch {
 	case end > 0 && !running:
 		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // ErrClosed says that the gossip of this node has ended.
@@ -29,7 +30,7 @@ const eventBuffer = 2048
 type Gossip struct {
 	o         Options
 	logger    hclog.Logger
-	complaint *limiter
+	complaint *seldom.Lines[string]
 	metrics   *metrics
 	opened    time.Time // since when this node is alive
 	transport *transport
@@ -65,7 +66,7 @@ func Open(o Options) (*Gossip, error) {
 		return nil, err
 	}
 	g := &Gossip{
-		o: o, logger: o.Logger.Named("gossip"), complaint: newLimiter(o.timing.again), metrics: newMetrics(o.Stats),
+		o: o, logger: o.Logger.Named("gossip"), complaint: &seldom.Lines[string]{Every: o.timing.again}, metrics: newMetrics(o.Stats),
 		opened: time.Now(), events: make(chan serf.Event, eventBuffer),
 		ended: make(chan struct{}), announced: map[string]string{},
 	}

@@ -192,7 +192,7 @@ func (g *Gossip) complainOfSeed(seed, address string, err error) {
 	if time.Since(g.opened) < g.o.timing.seeds {
 		level = hclog.Info
 	}
-	if g.complaint.allow(level.String() + " seed " + seed + " " + address) {
+	if _, due := g.complaint.Due(level.String() + " seed " + seed + " " + address); due {
 		g.logger.Log(level, "cannot reach a gossip seed", keySeed, seed, logkey.Address, address, logkey.Error, err)
 	}
 }

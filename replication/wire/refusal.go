@@ -3,10 +3,11 @@ package wire
 import (
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // RefusedError says that another node does not want a connection.
@@ -62,19 +63,13 @@ func lineages(k Kind, self Identity, address string, other Identity) *refusal {
 		self.Node, address, self.Lineage, self.Cluster, other.Node, other.Lineage)}
 }
 
-// Bounds of what is remembered about lines that were logged.
-const (
-	logAgain   = time.Minute
-	logEntries = 512
-)
+// logAgain is after how long the same is logged again.
+const logAgain = time.Minute
 
 // limited logs a line about a peer once in a while.
 type limited struct {
 	logger hclog.Logger
-	now    func() time.Time
-
-	mu   sync.Mutex // guards what follows
-	last map[line]*logged
+	lines  seldom.Lines[line]
 }
 
 // line is what is logged once in a while.
@@ -83,13 +78,8 @@ type line struct {
 	reason string // one of few: not the text, which may hold ports and ids
 }
 
-type logged struct {
-	at      time.Time
-	skipped int // lines since
-}
-
 func newLimited(logger hclog.Logger) *limited {
-	return &limited{logger: logger, now: time.Now, last: map[line]*logged{}}
+	return &limited{logger: logger, lines: seldom.Lines[line]{Every: logAgain}}
 }
 
 // warn logs unless the same reason was logged for the same host within a minute.
@@ -103,7 +93,7 @@ func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, 
 	if err != nil {
 		host = peer.String()
 	}
-	skipped, ok := l.due(line{host, reason})
+	skipped, ok := l.lines.Due(line{host, reason})
 	if !ok {
 		return
 	}
@@ -112,38 +102,4 @@ func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, 
 		args = append(args, keySkipped, skipped)
 	}
 	l.logger.Log(level, message, args...)
-}
-
-// due says whether a line is to be logged, and how many were not since the last.
-func (l *limited) due(what line) (int, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	e := l.last[what]
-	if e != nil && now.Sub(e.at) < logAgain {
-		e.skipped++
-		return 0, false
-	}
-	if e == nil {
-		if len(l.last) >= logEntries {
-			l.forget(now)
-		}
-		if len(l.last) >= logEntries {
-			return 0, false // a flood from many hosts: what is known of it is enough
-		}
-		e = &logged{}
-		l.last[what] = e
-	}
-	skipped := e.skipped
-	e.at, e.skipped = now, 0
-	return skipped, true
-}
-
-// forget removes what no longer holds back a line.
-func (l *limited) forget(now time.Time) {
-	for what, e := range l.last {
-		if now.Sub(e.at) >= logAgain {
-			delete(l.last, what)
-		}
-	}
 }
