@@ -27,7 +27,7 @@ type Security = wire.Security
 
 // Materials are the event log and what stands on it, once that is open.
 type Materials struct {
-	FSM         raft.FSM
+	FSM         raft.BatchingFSM
 	Decider     pipeline.Decider
 	Log         raftdisk.Log
 	Data        Data
@@ -403,7 +403,7 @@ func (c *Cluster) AddMember(ctx context.Context, node string) error {
 	if !c.Started() {
 		return event.ErrNotReady
 	}
-	return c.membership.add(ctx, node)
+	return c.membership.persist(ctx, func() error { return c.membership.add(ctx, node) })
 }
 
 // RemoveMember removes a node from the cluster, dead or alive. It refuses what
@@ -412,7 +412,7 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	if !c.Started() {
 		return event.ErrNotReady
 	}
-	return c.membership.remove(ctx, node)
+	return c.membership.persist(ctx, func() error { return c.membership.remove(ctx, node) })
 }
 
 // Submit does what Pipeline.Submit does, also while there is no Replica.

@@ -2,17 +2,14 @@ package replication
 
 import (
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // Connection is what the leader knows of its connections with one of the others.
 type Connection struct {
-	Node       event.ID // the other node; with its data directory it gets another id
-	Connection event.ID // the newest connection for Raft's messages; zero when there is none
-	Endpoint   string   // host:port of that node between nodes, as in View; empty when not known
-
-	Sent, Received               uint64 // bytes since this node was started, over all connections
-	PendingSend, PendingReceived int64  // bytes that this node's system holds, where it tells
-	SendQueue                    int64  // entries that node had not got when it was asked last
+	wire.Peer
+	Endpoint  string // host:port of that node between nodes, as in View; empty when not known
+	SendQueue int64  // entries that node had not got when it was asked last
 }
 
 // Connections describes the leader's connections, one for each other node in
@@ -29,11 +26,7 @@ func (c *Cluster) Connections() []Connection {
 		if err != nil || id == c.self.node {
 			continue
 		}
-		peer := c.port.Peer(id)
-		one := Connection{
-			Node: id, Connection: peer.Connection, Sent: peer.Sent, Received: peer.Received,
-			PendingSend: peer.PendingSend, PendingReceived: peer.PendingReceived,
-		}
+		one := Connection{Peer: c.port.Peer(id)}
 		if m, ok := c.peers.member(string(server.ID)); ok {
 			one.Endpoint = m.ReplicationAddress
 		}

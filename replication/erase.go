@@ -66,9 +66,6 @@ func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
 	return r.erase(ctx, upTo, c.peers.awaitOthers)
 }
 
-// EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
-func (r *Replica) EraseLog(ctx context.Context, upTo int64) error { return r.erase(ctx, upTo, nil) }
-
 // erase waits with others, if given, for nodes that need the entries up to an index.
 func (r *Replica) erase(ctx context.Context, upTo int64, others func(ctx context.Context, index uint64)) error {
 	if !r.erasures.begin() {

@@ -169,3 +169,6 @@ func OpenCluster(o ClusterOptions) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+// EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
+func (r *Replica) EraseLog(ctx context.Context, upTo int64) error { return r.erase(ctx, upTo, nil) }

@@ -247,12 +247,8 @@ func changeFailed(err error) error {
 	return err
 }
 
-// add does what Cluster.AddMember promises.
+// add does once what Cluster.AddMember promises.
 func (m *membership) add(ctx context.Context, node string) error {
-	return m.persist(ctx, func() error { return m.addOnce(ctx, node) })
-}
-
-func (m *membership) addOnce(ctx context.Context, node string) error {
 	_, done, err := m.changing(ctx)
 	if err != nil {
 		return err
@@ -284,11 +280,6 @@ func (m *membership) addOnce(ctx context.Context, node string) error {
 	}
 }
 
-// remove does what Cluster.RemoveMember promises.
-func (m *membership) remove(ctx context.Context, node string) error {
-	return m.persist(ctx, func() error { return m.removeOnce(ctx, node) })
-}
-
 // persist does what an operator asks for again, for a while, when nothing was done because leadership or
 // the configuration had changed a moment ago. Each attempt decides anew on what there is then.
 func (m *membership) persist(ctx context.Context, do func() error) error {
@@ -300,7 +291,8 @@ func (m *membership) persist(ctx context.Context, do func() error) error {
 	}
 }
 
-func (m *membership) removeOnce(ctx context.Context, node string) error {
+// remove does once what Cluster.RemoveMember promises.
+func (m *membership) remove(ctx context.Context, node string) error {
 	r, done, err := m.changing(ctx)
 	if err != nil {
 		return err

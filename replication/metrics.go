@@ -21,17 +21,13 @@ func newMetrics(r *stats.Registry) *metrics {
 	}
 }
 
-// Flushes returns statistics of storing entries in the Raft log.
-func (r *Replica) Flushes() raftdisk.Flushes {
+// Flushes returns statistics of storing entries in the Raft log, zeros while raft does not run.
+func (c *Cluster) Flushes() raftdisk.Flushes {
+	r := c.self.replica.Load()
+	if r == nil {
+		return raftdisk.Flushes{}
+	}
 	f := r.metrics.flushes.Flushes()
 	f.Queued, _ = r.pipeline.Depth()
 	return f
-}
-
-// Flushes returns statistics of storing entries in the Raft log, zeros while raft does not run.
-func (c *Cluster) Flushes() raftdisk.Flushes {
-	if r := c.self.replica.Load(); r != nil {
-		return r.Flushes()
-	}
-	return raftdisk.Flushes{}
 }

@@ -31,8 +31,8 @@ type Options struct {
 	// FSM applies entries. An entry that its fence refuses is answered with an
 	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
 	// appended with nil, and any other answer ends the node. What Persist writes
-	// is the JSON of an event.Manifest. A raft.BatchingFSM gets batches.
-	FSM     raft.FSM
+	// is the JSON of an event.Manifest. Batches are all that it gets.
+	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
 	Log     raftdisk.Log
 

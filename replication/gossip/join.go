@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -199,14 +200,10 @@ func (g *Gossip) complainOfSeed(seed, address string, err error) {
 
 // each calls a function for 0 to n-1, several at a time, and waits for all.
 func each(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxKnocking)
+	var group errgroup.Group
+	group.SetLimit(maxKnocking)
 	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
+		group.Go(func() error { do(i); return nil })
 	}
-	wg.Wait()
+	_ = group.Wait()
 }

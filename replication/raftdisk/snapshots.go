@@ -136,7 +136,7 @@ type Snapshots struct {
 
 	mu       sync.Mutex // guards what follows; writing a file happens outside
 	list     []*snapshot
-	received map[string]*snapshot
+	received *snapshot // the newest
 	opened   *snapshot // received, and opened last: being restored
 }
 
@@ -220,8 +220,8 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snap := s.received[id]
-	if snap != nil {
+	snap := s.received
+	if snap != nil && snap.meta.ID == id {
 		s.opened = snap
 	} else if at := slices.IndexFunc(s.list, func(have *snapshot) bool { return have.meta.ID == id }); at >= 0 {
 		snap = s.list[at]
@@ -249,8 +249,7 @@ func (s *Snapshots) restoring() *raft.SnapshotMeta {
 func (s *Snapshots) restored(ok bool) error {
 	s.mu.Lock()
 	snap := s.opened
-	s.opened = nil
-	clear(s.received) // raft installs one after the other
+	s.opened, s.received = nil, nil // raft installs one after the other
 	s.mu.Unlock()
 	if !ok || snap == nil {
 		return nil
@@ -359,10 +358,7 @@ func (k *snapshotSink) Close() error {
 	}
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	if k.store.received == nil {
-		k.store.received = make(map[string]*snapshot)
-	}
-	k.store.received[k.ID()] = k.snap
+	k.store.received = k.snap
 	return nil
 }
 

@@ -129,7 +129,7 @@ func TestPrepare(t *testing.T) {
 	})
 	t.Run("too short", func(t *testing.T) {
 		var resp raft.InstallSnapshotResponse
-		c, dialErr := p.here.port.dial(t.Context(), kindInstall, string(p.there.LocalAddr()))
+		c, dialErr := p.here.port.dialHost(t.Context(), kindInstall, string(p.there.LocalAddr()), "")
 		if dialErr != nil {
 			t.Fatal(dialErr)
 		}
@@ -158,7 +158,7 @@ func TestPrepare(t *testing.T) {
 		}
 	})
 	t.Run("a frame without end", func(t *testing.T) {
-		c, err := p.here.port.dial(t.Context(), kindInstall, string(p.there.LocalAddr()))
+		c, err := p.here.port.dialHost(t.Context(), kindInstall, string(p.there.LocalAddr()), "")
 		if err != nil {
 			t.Fatal(err)
 		}

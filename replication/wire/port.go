@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -119,16 +120,9 @@ func (p *Port) Close() error {
 		p.closeErr = p.listener.Close()
 		p.mu.Lock()
 		p.closing = true
-		rafts := make([]*Raft, 0, len(p.rafts))
-		for r := range p.rafts {
-			rafts = append(rafts, r)
-		}
-		listeners := make([]*listener, 0, len(p.listeners))
-		for _, l := range p.listeners {
-			listeners = append(listeners, l)
-		}
+		rafts, listeners := maps.Clone(p.rafts), maps.Clone(p.listeners)
 		p.mu.Unlock()
-		for _, r := range rafts {
+		for r := range rafts {
 			p.closeErr = errors.Join(p.closeErr, r.Close())
 		}
 		for _, l := range listeners {

@@ -459,7 +459,7 @@ func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*
 	ctx, stop := context.WithTimeout(r.ctx, min(timeout, 2*r.opts.Patience))
 	defer stop()
 	node, address := split(target)
-	c, err := r.port.dial(ctx, k, address)
+	c, err := r.port.dialHost(ctx, k, address, "")
 	if err != nil {
 		if r.ctx.Err() != nil {
 			err = raft.ErrTransportShutdown

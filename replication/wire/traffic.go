@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
@@ -81,10 +83,7 @@ func (p *Port) Totals() Totals {
 		t.Sent += one.sent.Load()
 		t.Received += one.received.Load()
 	}
-	open := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(p.conns))
 	p.mu.Unlock()
 	t.PendingSend, t.PendingReceived = pendingOf(open)
 	return t
