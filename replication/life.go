@@ -254,21 +254,13 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 	}
 	o := l.options(m)
 	o.Joining = !form
-	o.Transport = addressOnly{address: raft.ServerAddress(l.self.opts.Advertise)}
+	o.Address = raft.ServerAddress(l.self.opts.Advertise)
 	r, err := prepare(o)
 	if err == nil {
 		l.self.fix(r.state.ID.Lineage)
 	}
 	return r, err
 }
-
-// addressOnly is a transport that only knows where this node is.
-type addressOnly struct {
-	raft.Transport
-	address raft.ServerAddress
-}
-
-func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
 
 // follow makes a running Replica the one that serves, and passes its leadership
 // on. The channel is closed when that has ended: with the Replica or the context,
@@ -333,7 +325,7 @@ func Recover(o ClusterOptions) error {
 	}
 	options := o.Replica
 	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
-	options.Transport = addressOnly{address: raft.ServerAddress(o.Advertise)}
+	options.Address = raft.ServerAddress(o.Advertise)
 	r, err := prepare(options)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/pipeline"
@@ -20,13 +19,9 @@ import (
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
 // InMemory is set; what else is zero gets a default.
 type Options struct {
-	Dir      string            // the data directory; everything lies in its folder raft
-	InMemory bool              // keep nothing on disk: EnsureDefaults makes the memory, which copies of the options share
-	Files    vfs.FS            // where the folder raft lies; default: the operating system, or memory. bbolt goes past it
-	LogStore raftdisk.LogStore // kind of Raft log; default BoltDB
+	raftdisk.Options // Memory is made when InMemory is set, and Address is that of the Transport, if there is one
 
-	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
-	DirectoryID event.ID // of the data directory; raft/ belongs to one directory
+	InMemory bool // keep nothing on disk; copies of the options share the memory that EnsureDefaults makes
 
 	// FSM applies entries. An entry that its fence refuses is answered with an
 	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
@@ -34,23 +29,10 @@ type Options struct {
 	// is the JSON of an event.Manifest. Batches are all that it gets.
 	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
-	Log     raftdisk.Log
 
 	// Transport connects the nodes. The default connects this one to nobody.
 	// Close closes it if it has a method Close.
 	Transport raft.Transport
-
-	// Node is the id of a node whose consensus state is made now; default: a new
-	// one. Existing state keeps its own.
-	Node event.ID
-
-	// Joining says that consensus state which is made now belongs to a node that
-	// others are to admit to their cluster. By default the node is the only voter of a cluster.
-	Joining bool
-
-	// Lineage is the history of the cluster that a node follows whose consensus state is made
-	// now. One that goes on from a copy by itself gets a new one.
-	Lineage event.ID
 
 	// Priority biases who wins an election: a node that knows of a voter with a higher one
 	// stands before it. The function returns whether there is one; default: none.
@@ -102,9 +84,8 @@ type Options struct {
 	SnapshotEntries uint64 // or so many entries, default 2,048
 
 	// Entries behind a manifest are kept for followers that lag a little or were away for a moment, up to
-	// both bounds; defaults 256 MiB and 16,384, with BoltDB, which gets slower with them, 1,024.
-	TrailingBytes   int64
-	TrailingEntries int
+	// so many bytes, default 256 MiB, and to TrailingEntries.
+	TrailingBytes int64
 
 	// Those that another node needs to catch up are kept as well: until so many bytes
 	// were stored meanwhile, default 1 GiB, and as long as that node gets on: it may stand still
@@ -112,8 +93,6 @@ type Options struct {
 	// waits for it that long.
 	HoldBytes int64
 	HoldTime  time.Duration
-
-	memory *raft.InmemStore // in place of files that raft's stores open themselves; nil: those
 }
 
 // EnsureDefaults fills in what is zero.
@@ -123,8 +102,8 @@ func (o *Options) EnsureDefaults() {
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 20*time.Second)
 	o.HoldTime = cmp.Or(o.HoldTime, 30*time.Second)
-	if o.InMemory && o.memory == nil {
-		o.Files, o.memory = vfs.NewMem(), raft.NewInmemStore()
+	if o.InMemory && o.Memory == nil {
+		o.Files, o.Memory = vfs.NewMem(), raft.NewInmemStore()
 	}
 	o.Files = cmp.Or(o.Files, vfs.OS)
 	o.LogStore = cmp.Or(o.LogStore, raftdisk.BoltDB)
@@ -181,12 +160,9 @@ func (o *Options) Validate() error {
 
 // disk is what consensus state is opened or made with.
 func (o *Options) disk() *raftdisk.Options {
-	d := &raftdisk.Options{
-		Files: o.Files, Dir: o.Dir, Memory: o.memory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
-		Node: o.Node, Joining: o.Joining, Lineage: o.Lineage, Log: o.Log, TrailingEntries: o.TrailingEntries,
-	}
+	d := o.Options
 	if o.Transport != nil {
 		d.Address = o.Transport.LocalAddr()
 	}
-	return d
+	return &d
 }

@@ -46,7 +46,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "waiting for a leader"
 	case hindered != nil:
 		return *hindered, 0, 0
-	case c.pull.busy(), c.self.replica.Load() == nil && done < total:
+	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:
 		doing = "fetching the log from other nodes"
 	case c.CaughtUp():
 		return "", done, total

@@ -35,8 +35,8 @@ type puller struct {
 	wake    chan struct{} // capacity 1
 	wanted  atomic.Int32  // waiting callers; while there are some, it goes on
 	round   atomic.Pointer[pullRound]
-	active  atomic.Bool
-	err     reason // why nothing more can come, ever
+	active  atomic.Bool // it fetches
+	err     reason      // why nothing more can come, ever
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
 
@@ -83,8 +83,6 @@ func (p *puller) kick() {
 	default:
 	}
 }
-
-func (p *puller) busy() bool { return p.active.Load() }
 
 // level returns when this node has everything that the node it fetched from had.
 func (p *puller) level(ctx context.Context) error {

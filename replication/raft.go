@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -184,14 +185,7 @@ func (r *Replica) wait(heartbeat, election time.Duration) error {
 
 // lone reports whether the node is the only voter.
 func lone(c raft.Configuration, node raft.ServerID) bool {
-	voters, self := 0, false
-	for _, server := range c.Servers {
-		if server.Suffrage == raft.Voter {
-			voters++
-			self = self || server.ID == node
-		}
-	}
-	return voters == 1 && self
+	return voters(c) == 1 && slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID == node })
 }
 
 func (r *Replica) surroundings() pipeline.Surroundings {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/seldom"
 )
@@ -90,9 +91,8 @@ func Open(o Options) (*Gossip, error) {
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.refresh()
-	g.wg.Add(2)
-	go g.watch()
-	go newJoiner(g).run()
+	g.wg.Go(g.watch)
+	g.wg.Go((&joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}).run)
 	return g, nil
 }
 
@@ -133,7 +133,6 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 
 // watch keeps the view up to date. It takes serf's events until the very end.
 func (g *Gossip) watch() {
-	defer g.wg.Done()
 	for {
 		select {
 		case <-g.events:

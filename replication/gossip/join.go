@@ -29,14 +29,9 @@ type joiner struct {
 	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
 }
 
-func newJoiner(g *Gossip) *joiner {
-	return &joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}
-}
-
 // run tries until the gossip ends: in quick succession while this node is alone,
 // and now and then afterwards.
 func (j *joiner) run() {
-	defer j.g.wg.Done()
 	t := j.g.o.timing
 	pause := t.retryMin
 	for {

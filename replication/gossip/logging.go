@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -48,10 +49,7 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 			level, text = text[open+1:open+end], strings.TrimSpace(text[open+end+1:])
 		}
 	}
-	quiet := false
-	for _, n := range noise {
-		quiet = quiet || strings.Contains(text, n)
-	}
+	quiet := slices.ContainsFunc(noise, func(n string) bool { return strings.Contains(text, n) })
 	switch {
 	case !quiet && strings.HasPrefix(level, "ERR"), !quiet && level == "WARN":
 		// Neither library can break anything of the database.

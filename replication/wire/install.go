@@ -187,7 +187,6 @@ func (s *installs) close(limit time.Duration) error {
 
 // acceptInstalls takes connections for snapshots.
 func (r *Raft) acceptInstalls(l *listener) {
-	defer r.tasks.Done()
 	stop := context.AfterFunc(r.ctx, func() { _ = l.Close() })
 	defer stop()
 	for {
@@ -198,14 +197,12 @@ func (r *Raft) acceptInstalls(l *listener) {
 		if r.track(c, nil) != nil {
 			return
 		}
-		r.tasks.Add(1)
-		go r.serveInstall(c)
+		r.tasks.Go(func() { r.serveInstall(c) })
 	}
 }
 
 // serveInstall takes one snapshot and answers.
 func (r *Raft) serveInstall(c *conn) {
-	defer r.tasks.Done()
 	defer func() { _ = c.Close() }()
 	resp, err := r.receiveInstall(c)
 	if r.ctx.Err() != nil {

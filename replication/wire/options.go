@@ -27,23 +27,14 @@ const (
 	KindPackets Kind = 6 // packets of gossip, each behind its length; open like services
 )
 
+var kindNames = [...]string{KindRaft: "raft", KindService: "service", KindRelay: "relay", kindInstall: "install", KindGossip: "gossip", KindPackets: "packets"}
+
 // String returns the kind's name.
 func (k Kind) String() string {
-	switch k {
-	case KindRaft:
-		return "raft"
-	case KindService:
-		return "service"
-	case KindRelay:
-		return "relay"
-	case kindInstall:
-		return "install"
-	case KindGossip:
-		return "gossip"
-	case KindPackets:
-		return "packets"
+	if k == 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return fmt.Sprintf("kind %d", byte(k))
+	return kindNames[k]
 }
 
 // open says whether the kind is open to a node that has no cluster yet, or that follows another history of this one:

@@ -98,8 +98,7 @@ func newPort(o Options, l net.Listener, reach func(ctx context.Context, network,
 	}
 	p.warnings = newLimited(p.logger)
 	p.metrics = newMetrics(o.Stats, p)
-	p.tasks.Add(1)
-	go p.accept()
+	p.tasks.Go(p.accept)
 	return p
 }
 
@@ -146,7 +145,6 @@ func (p *Port) self() Identity {
 
 // accept takes connections and starts their handshakes.
 func (p *Port) accept() {
-	defer p.tasks.Done()
 	var pause time.Duration
 	for {
 		raw, err := p.listener.Accept()
@@ -182,8 +180,7 @@ func (p *Port) accept() {
 		p.mu.Lock()
 		place := p.handshakes.PushBack(cancel)
 		p.mu.Unlock()
-		p.tasks.Add(1)
-		go p.greet(ctx, raw, place)
+		p.tasks.Go(func() { p.greet(ctx, raw, place) })
 	}
 }
 
@@ -200,7 +197,6 @@ func (p *Port) evict() {
 // greet does the handshake of a connection from another node and hands it to
 // the listener of its kind. Its place is that among the handshakes.
 func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
-	defer p.tasks.Done()
 	defer func() { <-p.slots }()
 	defer place.Value.(context.CancelCauseFunc)(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, p.opts.HandshakeTimeout, errSilent)

@@ -145,10 +145,9 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
 	r.in = r.network(&inbound{Listener: messages, raft: r})
 	r.out.Store(r.network(newOutbound(r)))
-	r.tasks.Add(3)
-	go r.pump()
-	go r.renew()
-	go r.acceptInstalls(snapshots.(*listener))
+	r.tasks.Go(r.pump)
+	r.tasks.Go(r.renew)
+	r.tasks.Go(func() { r.acceptInstalls(snapshots.(*listener)) })
 
 	p.mu.Lock()
 	closing := p.closing
@@ -210,7 +209,6 @@ func (r *Raft) own(run func()) bool {
 // pump hands messages to raft. There is a channel between for snapshots, which
 // come from elsewhere.
 func (r *Raft) pump() {
-	defer r.tasks.Done()
 	in, done := r.in.Consumer(), r.ctx.Done()
 	for {
 		select {
@@ -273,7 +271,6 @@ func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no ans
 // in the old one finish: raft.NetworkTransport then closes their connections,
 // because it is shut down.
 func (r *Raft) renew() {
-	defer r.tasks.Done()
 	for {
 		timer := time.NewTimer(jittered(r.port.opts.Renew))
 		select {
