@@ -141,7 +141,7 @@ type Cluster struct {
 func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
-	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
+	c.twins = &twins{self: c.self, said: seldom.Lines[Twin]{Every: sayEvery}, refused: make(map[Twin]time.Time)}
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{

@@ -102,13 +102,13 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 	m := memberlist.DefaultLANConfig()
 	m.Transport = g.transport
 	m.LogOutput = log
-	m.TCPTimeout = p.stream
+	m.TCPTimeout = 2 * g.o.Timeout // for one exchange
 	m.ProbeInterval, m.ProbeTimeout = p.probe, p.direct
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = suspicion, suspicionMax
 	m.AwarenessMaxMultiplier = 3 // nodes that lose several others at a time must still notice soon
 	m.GossipInterval = p.spread
-	m.GossipToTheDeadTime = p.dead
-	m.PushPullInterval = p.whole
+	m.GossipToTheDeadTime = 15 * g.o.Interval
+	m.PushPullInterval = 5 * g.o.Interval / 2
 	m.EnableCompression = false // there is little to compress, and what is received is not expanded without bound
 	m.RequireNodeNames = false  // seeds are joined by address
 	// A node may come back at another address as soon as its old one is dead.

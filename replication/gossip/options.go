@@ -92,9 +92,6 @@ type pace struct {
 	probe     time.Duration // between two probes; a node is suspected after one without an answer
 	direct    time.Duration // wait for a direct answer, before asking others to probe
 	spread    time.Duration // between two rounds of passing on news
-	whole     time.Duration // between two exchanges of the whole list
-	stream    time.Duration // bound for one exchange over TCP
-	dead      time.Duration // news still go to the dead for so long
 	broadcast time.Duration // wait for news to be passed on
 	reap      time.Duration // between two searches for those dead too long
 }
@@ -114,9 +111,6 @@ func (o *Options) pace() pace {
 		probe:     probe,
 		direct:    min(o.Timeout/10, probe/2),
 		spread:    o.Interval / 20,
-		whole:     5 * o.Interval / 2,
-		stream:    2 * o.Timeout,
-		dead:      15 * o.Interval,
 		broadcast: o.timing.leave / 3,
 		reap:      min(15*time.Second, o.DeadRemoval/4),
 	}

@@ -146,16 +146,14 @@ type entrySource interface {
 }
 
 // shared is a Raft log that is in use while it is copied.
-type shared struct{ s *RaftLog }
+type shared struct{ *RaftLog }
 
-func (h shared) FirstIndex() (uint64, error)              { return h.s.FirstIndex() }
-func (h shared) LastIndex() (uint64, error)               { return h.s.LastIndex() }
-func (h shared) GetLog(index uint64, log *raft.Log) error { return h.s.read(index, log) }
+func (h shared) GetLog(index uint64, log *raft.Log) error { return h.read(index, log) }
 
 func (h shared) Get(key []byte) ([]byte, error) {
-	h.s.mu.RLock()
-	defer h.s.mu.RUnlock()
-	return h.s.inner.Get(key)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.inner.Get(key)
 }
 
 // fillNew makes path.new, a complete and durable copy of the live entries from

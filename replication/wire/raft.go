@@ -136,8 +136,7 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 	o.Logger = cmp.Or(o.Logger, p.logger)
 	r := &Raft{
 		port: p, opts: o, logger: o.Logger.Named("raft"), consumer: make(chan raft.RPC),
-		installs: installs{preparing: make(chan struct{}, 1)},
-		conns:    map[*conn]struct{}{},
+		conns: map[*conn]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.commits = newCommits(r.own, r.unlessSilent, r.ctx.Done())
@@ -171,9 +170,7 @@ func (r *Raft) network(stream raft.StreamLayer) *raft.NetworkTransport {
 
 // Close stops everything and waits for it. Idempotent. raft's Shutdown calls it
 // when raft's own goroutines are done; called before, it makes raft's messages
-// fail at once, so that raft need not wait for a node that does not answer. It
-// always returns: a Prepare that does not mind its context is left alone after
-// PrepareTimeout, with an error.
+// fail at once, so that raft need not wait for a node that does not answer.
 func (r *Raft) Close() error {
 	r.closeOnce.Do(func() {
 		r.cancel(raft.ErrTransportShutdown)
@@ -186,7 +183,7 @@ func (r *Raft) Close() error {
 		inErr := r.in.Close()
 		r.tasks.Wait()
 		out := r.out.Load() // not exchanged any more
-		r.closeErr = errors.Join(inErr, out.Close(), r.installs.close(r.opts.PrepareTimeout))
+		r.closeErr = errors.Join(inErr, out.Close())
 		out.CloseStreams()
 		r.handlers.Wait()
 		r.port.mu.Lock()
