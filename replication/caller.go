@@ -94,10 +94,8 @@ func (c *caller) call(ctx context.Context, address, method, path string, ask, in
 	return nil
 }
 
-// bootstrapCaller carries calls of the bootstrap.
-type bootstrapCaller caller
-
-func (c *bootstrapCaller) Call(ctx context.Context, address string, q bootstrap.Request) (a bootstrap.Answer, err error) {
-	err = (*caller)(c).call(ctx, address, http.MethodPost, "/bootstrap", q, &a)
+// bootstrap carries a call of the bootstrap.
+func (c *caller) bootstrap(ctx context.Context, address string, q bootstrap.Request) (a bootstrap.Answer, err error) {
+	err = c.call(ctx, address, http.MethodPost, "/bootstrap", q, &a)
 	return a, err
 }

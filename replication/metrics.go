@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
@@ -37,19 +38,9 @@ type clusterMetrics struct {
 	answered, unserved *stats.Histogram // answers given, and those that were not
 }
 
-// The exchange of what nodes are is what clients of the interface know as gossip. Package gossip
-// registers the same for its hellos.
-const (
-	gossipTook, gossipTookHelp = "eventstore_gossip_processing_duration_seconds", "Time taken to exchange with another node what the two are."
-	gossipLatency              = "eventstore_gossip_latency_seconds"
-	gossipLatencyHelp          = "Time from asking another node what it is until its answer."
-)
-
 func newClusterMetrics(r *stats.Registry) *clusterMetrics {
-	took := func(activity, status string) *stats.Histogram {
-		return r.Histogram(gossipTook, gossipTookHelp, stats.DurationBounds,
-			stats.Label{Name: "activity", Value: activity}, stats.Label{Name: "status", Value: status})
-	}
+	asked, failed := gossip.Took(r, "pull-from-peer")
+	answered, unserved := gossip.Took(r, "request-from-peer")
 	return &clusterMetrics{
 		registry:      r,
 		fetchedBytes:  r.Counter("annals_catchup_fetched_bytes_total", "Bytes of the log fetched from other nodes."),
@@ -60,9 +51,8 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 		shipped:       r.Counter("annals_catchup_shipped_bytes_total", "Bytes of the log sent to nodes that fetched them."),
 		lastFetch:     r.Gauge("annals_catchup_last_fetch_timestamp_seconds", "When something was fetched from another node last, in seconds since 1970; 0: not since the start."),
 		hangs:         r.Counter("annals_disk_hangs_total", "How often an operation on the disk did not return in time, and this node took no part in its cluster until it did."),
-		latency:       r.Histogram(gossipLatency, gossipLatencyHelp, stats.DurationBounds),
-		asked:         took("pull-from-peer", "successful"), failed: took("pull-from-peer", "failed"),
-		answered: took("request-from-peer", "successful"), unserved: took("request-from-peer", "failed"),
+		latency:       r.Histogram("eventstore_gossip_latency_seconds", "Time from asking another node what it is until its answer.", stats.DurationBounds),
+		asked:         asked, failed: failed, answered: answered, unserved: unserved,
 	}
 }
 

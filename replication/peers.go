@@ -305,11 +305,8 @@ func (p *peers) clientAddress(node string) string {
 	return u.String()
 }
 
-// bootstrapView is gossip as the bootstrap sees it.
-type bootstrapView peers
-
-func (p *bootstrapView) Peers() []bootstrap.Peer {
-	var list []bootstrap.Peer
+// founders are the other nodes as the bootstrap sees them.
+func (p *peers) founders() (list []bootstrap.Peer) {
 	for _, m := range p.gossip.Members() {
 		if m.Node != p.self.node {
 			list = append(list, bootstrap.Peer{
@@ -320,8 +317,6 @@ func (p *bootstrapView) Peers() []bootstrap.Peer {
 	}
 	return list
 }
-
-func (p *bootstrapView) Changed() <-chan struct{} { return p.gossip.Changed() }
 
 func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 

@@ -100,7 +100,7 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	tick := time.NewTicker(e.o.PollInterval)
 	defer tick.Stop()
 	for {
-		changed := e.o.View.Changed() // before Peers, so that no change falls between
+		changed := e.o.Changed() // before Peers, so that no change falls between
 		e.step(input{})
 		select {
 		case <-e.done:
@@ -128,7 +128,7 @@ func (e *Engine) step(in input) (a Answer) {
 	if e.running == nil {
 		return a
 	}
-	in.now, in.peers = time.Now(), e.o.View.Peers()
+	in.now, in.peers = time.Now(), e.o.Peers()
 	decided := false
 	for _, does := range e.core.step(in) {
 		switch does := does.(type) {
@@ -167,7 +167,7 @@ func (e *Engine) start(c call) {
 	e.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(running, e.o.CallTimeout)
 		defer cancel()
-		a, err := e.o.Caller.Call(ctx, c.address, c.request)
+		a, err := e.o.Call(ctx, c.address, c.request)
 		e.step(input{result: &result{c.to, a, err}})
 	})
 }

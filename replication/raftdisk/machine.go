@@ -45,7 +45,8 @@ var _ raft.BatchingFSM = (*Machine)(nil)
 
 func NewMachine(fsm raft.BatchingFSM, s *State, fail *FailStop, written *stats.Counter, behind, anew func()) *Machine {
 	machine := &Machine{BatchingFSM: fsm, snaps: s.Snapshots, logs: s.Logs, fail: fail, written: written, behind: behind, anew: anew, Committed: func(uint64, uint64) {}}
-	machine.Configured.Store(s.Snapshots.configuration())
+	newest := s.Snapshots.newest()
+	machine.Configured.Store(&configured{newest.Configuration.Servers, newest.ConfigurationIndex})
 	return machine
 }
 

@@ -286,22 +286,18 @@ func (s *Snapshots) publish(snap *snapshot) error {
 // Newest is the index of the newest manifest and its term, 0 when there is none.
 // All entries up to there are committed and applied here.
 func (s *Snapshots) Newest() (index, term uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.list) == 0 {
-		return 0, 0
-	}
-	return s.list[0].meta.Index, s.list[0].meta.Term
+	meta := s.newest()
+	return meta.Index, meta.Term
 }
 
-// configuration is that of the newest manifest that counts; empty without one.
-func (s *Snapshots) configuration() *configured {
+// newest is what is known of the newest manifest that counts; nothing without one.
+func (s *Snapshots) newest() raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
-		return &configured{}
+		return raft.SnapshotMeta{}
 	}
-	return &configured{s.list[0].meta.Configuration.Servers, s.list[0].meta.ConfigurationIndex}
+	return s.list[0].meta
 }
 
 func (s *Snapshots) path(snap *snapshot) string {

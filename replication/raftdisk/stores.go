@@ -148,6 +148,17 @@ func (s *RaftLog) LastIndex() (uint64, error) {
 	return s.inner.LastIndex()
 }
 
+// ends are the first and the last entry of a Raft log.
+func ends(of interface {
+	FirstIndex() (uint64, error)
+	LastIndex() (uint64, error)
+}) (first, last uint64, err error) {
+	if first, err = of.FirstIndex(); err == nil {
+		last, err = of.LastIndex()
+	}
+	return first, last, err
+}
+
 // GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft compares.
 //
 // Of the entry that the newest manifest ends with, index and term are known even if
@@ -237,11 +248,7 @@ func (s *RaftLog) spare(low, high uint64) (uint64, error) {
 	if needed == 0 || high+1 < needed {
 		return high, nil
 	}
-	first, err := s.FirstIndex()
-	if err != nil {
-		return 0, err
-	}
-	last, err := s.LastIndex()
+	first, last, err := ends(s)
 	if err != nil || low > first || high >= last {
 		return high, err
 	}
@@ -252,11 +259,7 @@ func (s *RaftLog) deleteRange(low, high uint64) error {
 	if s.kind.deleteSlice == 0 {
 		return s.deleteSlice(low, high)
 	}
-	first, err := s.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := s.LastIndex()
+	first, last, err := ends(s)
 	if err != nil {
 		return err
 	}

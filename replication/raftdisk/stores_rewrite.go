@@ -50,12 +50,8 @@ func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 
 // forget is Rewrite in memory.
 func (s *RaftLog) forget(through uint64) error {
-	first, err := s.FirstIndex()
+	first, last, err := ends(s)
 	if err != nil || first == 0 || first > through {
-		return err
-	}
-	last, err := s.LastIndex()
-	if err != nil {
 		return err
 	}
 	return s.deleteSlice(first, min(through, last))
@@ -237,10 +233,7 @@ func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
 // liveEntries returns the first and the last live entry from an index on: those
 // behind the last gap, since raft never looks before a gap. There are none if the first is beyond the last.
 func liveEntries(src entrySource, from uint64) (first, last uint64, err error) {
-	if first, err = src.FirstIndex(); err != nil {
-		return 0, 0, err
-	}
-	if last, err = src.LastIndex(); err != nil {
+	if first, last, err = ends(src); err != nil {
 		return 0, 0, err
 	}
 	if last == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 const (
@@ -42,7 +43,7 @@ var (
 type Port struct {
 	opts     Options
 	logger   hclog.Logger
-	warnings *limited
+	lines    seldom.Lines[line] // that were logged, of what others did
 	metrics  *metrics
 	listener net.Listener
 
@@ -93,10 +94,9 @@ func newPort(o Options, l net.Listener, reach func(ctx context.Context, network,
 	p := &Port{
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
 		slots: make(chan struct{}, maxHandshakes), reach: reach, listeners: map[Kind]*listener{},
-		conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
+		lines: seldom.Lines[line]{Every: logAgain}, conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
 		traffic: map[event.ID]*traffic{},
 	}
-	p.warnings = newLimited(p.logger)
 	p.metrics = newMetrics(o.Stats, p)
 	p.tasks.Go(p.accept)
 	return p
@@ -156,7 +156,7 @@ func (p *Port) accept() {
 		}
 		if err != nil {
 			// For instance no more file descriptors: that passes.
-			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", logkey.Error, err)
+			p.say(hclog.Warn, p.Addr(), "accept", "accept a connection of another node", logkey.Error, err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			_ = clock.Sleep(p.ctx, pause) // If it ends, the next turn sees it.
 			continue
@@ -242,7 +242,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 			// A node that starts or ends, whose peers try again, or this one, looking for the nodes that it was given.
 			level = hclog.Info
 		}
-		p.warnings.log(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
+		p.say(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
 		return
 	}
 	p.metrics.failed.Inc()
@@ -257,9 +257,9 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	case errors.Is(err, errEnded): // Its peer tries again.
 		p.logger.Info("dropped a connection", keyPeer, peer.String(), logkey.Reason, err)
 	case errors.Is(err, errSilent), errors.Is(err, errEvicted), errors.Is(err, errNotOurs):
-		p.warnings.warn(peer, err.Error(), "dropped a connection", logkey.Reason, err)
+		p.say(hclog.Warn, peer, err.Error(), "dropped a connection", logkey.Reason, err)
 	default:
-		p.warnings.warn(peer, "handshake", "dropped a connection", logkey.Reason, err)
+		p.say(hclog.Warn, peer, "handshake", "dropped a connection", logkey.Reason, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 func TestPeersKnowEachOther(t *testing.T) {
@@ -610,15 +611,15 @@ func TestRateOfLines(t *testing.T) {
 
 func testRateOfLines(t *testing.T) {
 	var log lines
-	l := newLimited(log.logger(hclog.Warn))
+	l := &Port{logger: log.logger(hclog.Warn), lines: seldom.Lines[line]{Every: logAgain}}
 	peer := func(host, port string) net.Addr { return advertised(net.JoinHostPort(host, port)) }
-	l.warn(peer("10.0.0.1", "1"), "one", "first")
-	l.warn(peer("10.0.0.1", "2"), "one", "again")
-	l.warn(peer("10.0.0.1", "2"), "one", "again")
-	l.warn(peer("10.0.0.1", "3"), "two", "other reason")
-	l.warn(peer("10.0.0.2", "1"), "one", "other peer")
+	l.say(hclog.Warn, peer("10.0.0.1", "1"), "one", "first")
+	l.say(hclog.Warn, peer("10.0.0.1", "2"), "one", "again")
+	l.say(hclog.Warn, peer("10.0.0.1", "2"), "one", "again")
+	l.say(hclog.Warn, peer("10.0.0.1", "3"), "two", "other reason")
+	l.say(hclog.Warn, peer("10.0.0.2", "1"), "one", "other peer")
 	time.Sleep(logAgain)
-	l.warn(peer("10.0.0.1", "4"), "one", "later")
+	l.say(hclog.Warn, peer("10.0.0.1", "4"), "one", "later")
 	var got []string
 	for line := range strings.Lines(log.String()) {
 		_, text, _ := strings.Cut(line, "[WARN]  ")

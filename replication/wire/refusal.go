@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // RefusedError says that another node does not want a connection.
@@ -66,34 +64,19 @@ func lineages(k Kind, self Identity, address string, other Identity) *refusal {
 // logAgain is after how long the same is logged again.
 const logAgain = time.Minute
 
-// limited logs a line about a peer once in a while.
-type limited struct {
-	logger hclog.Logger
-	lines  seldom.Lines[line]
-}
-
 // line is what is logged once in a while.
 type line struct {
 	host   string
 	reason string // one of few: not the text, which may hold ports and ids
 }
 
-func newLimited(logger hclog.Logger) *limited {
-	return &limited{logger: logger, lines: seldom.Lines[line]{Every: logAgain}}
-}
-
-// warn logs unless the same reason was logged for the same host within a minute.
-func (l *limited) warn(peer net.Addr, reason, message string, args ...any) {
-	l.log(hclog.Warn, peer, reason, message, args...)
-}
-
-// log does the same at any level.
-func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
+// say logs a line unless the same reason was logged for the same host within a minute.
+func (p *Port) say(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
 	host, _, err := net.SplitHostPort(peer.String())
 	if err != nil {
 		host = peer.String()
 	}
-	skipped, ok := l.lines.Due(line{host, reason})
+	skipped, ok := p.lines.Due(line{host, reason})
 	if !ok {
 		return
 	}
@@ -101,5 +84,5 @@ func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, 
 	if skipped > 0 {
 		args = append(args, keySkipped, skipped)
 	}
-	l.logger.Log(level, message, args...)
+	p.logger.Log(level, message, args...)
 }
