@@ -145,7 +145,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
-		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(chan struct{}, 1), byID: make(map[event.ID]peer),
+		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(bell, 1), byID: make(map[event.ID]peer),
 		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
 		twin:     func(t Twin) { c.twins.note(t, false) },
 	}
@@ -358,7 +358,7 @@ func (c *Cluster) View() event.ClusterView {
 }
 
 // Heal has damaged chunk files fetched anew. It does not wait.
-func (c *Cluster) Heal() { c.heal.kick() }
+func (c *Cluster) Heal() { c.heal.wake.ring() }
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
 // a channel that is closed when that changes.

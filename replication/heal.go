@@ -55,19 +55,11 @@ type healer struct {
 	self    *self
 	pull    *puller
 	metrics *clusterMetrics
-	wake    chan struct{} // capacity 1
+	wake    bell
 }
 
 func newHealer(p *puller) *healer {
-	return &healer{self: p.self, pull: p, metrics: p.metrics, wake: make(chan struct{}, 1)}
-}
-
-// kick has damaged chunk files fetched anew. It does not wait.
-func (h *healer) kick() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
+	return &healer{self: p.self, pull: p, metrics: p.metrics, wake: make(bell, 1)}
 }
 
 // run heals when the log found damage, and tries again by growing pauses.

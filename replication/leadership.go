@@ -228,15 +228,14 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 	})
 	r.raft.RegisterObserver(observer)
 	defer r.raft.DeregisterObserver(observer)
-	timer := time.NewTimer(l.self.opts.Replica.ElectionTimeout)
-	defer timer.Stop()
+	over := time.After(l.self.opts.Replica.ElectionTimeout)
 	for {
 		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != l.self.name {
 			return
 		}
 		select {
 		case <-observed:
-		case <-timer.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return

@@ -69,7 +69,7 @@ func (l *life) options(m *Materials) Options {
 	o.Outranked = l.lead.outranked
 	o.LeastVoters = l.self.opts.majority()
 	o.Awaited = l.peers.awaited
-	o.Behind = l.pull.kick
+	o.Behind = l.pull.wake.ring
 	return o
 }
 

@@ -31,7 +31,7 @@ type peers struct {
 	caller  *caller
 	gossip  gossiping // nil in a cluster of one
 	metrics *clusterMetrics
-	poke    chan struct{} // capacity 1: ask the other nodes now
+	poke    bell // ask the other nodes now
 
 	answered func(event.ID) // a node did
 	twin     func(Twin)     // a node said that it refused one
@@ -134,12 +134,7 @@ func (p *peers) tell(change func(*gossip.Self)) {
 }
 
 // look has the other nodes looked at now.
-func (p *peers) look() {
-	select {
-	case p.poke <- struct{}{}:
-	default:
-	}
-}
+func (p *peers) look() { p.poke.ring() }
 
 // askAll asks all other nodes at once.
 func (p *peers) askAll(ctx context.Context) {

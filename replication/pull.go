@@ -32,8 +32,8 @@ type puller struct {
 	histories *histories
 	metrics   *clusterMetrics
 
-	wake    chan struct{} // capacity 1
-	wanted  atomic.Int32  // waiting callers; while there are some, it goes on
+	wake    bell         // rung, it makes an attempt
+	wanted  atomic.Int32 // waiting callers; while there are some, it goes on
 	round   atomic.Pointer[pullRound]
 	active  atomic.Bool // it fetches
 	err     reason      // why nothing more can come, ever
@@ -71,17 +71,9 @@ const (
 )
 
 func newPuller(h *histories, m *clusterMetrics) *puller {
-	p := &puller{self: h.self, peers: h.peers, histories: h, metrics: m, wake: make(chan struct{}, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
+	p := &puller{self: h.self, peers: h.peers, histories: h, metrics: m, wake: make(bell, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
 	p.round.Store(&pullRound{done: make(chan struct{})})
 	return p
-}
-
-// kick asks for an attempt without waiting for it.
-func (p *puller) kick() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // level returns when this node has everything that the node it fetched from had.
@@ -126,7 +118,7 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 	defer p.wanted.Add(-1)
 	for {
 		round := p.round.Load()
-		p.kick()
+		p.wake.ring()
 		select {
 		case <-round.done:
 			if err := p.err.get(); err != nil {
@@ -173,7 +165,7 @@ func (p *puller) run(ctx context.Context) {
 			}
 		}
 		if p.wanted.Load() > 0 {
-			p.kick()
+			p.wake.ring()
 		}
 	}
 }

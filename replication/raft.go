@@ -243,12 +243,10 @@ func (r *Replica) Close() error {
 			r.closeErr = r.shutdown()
 		}()
 	})
-	timer := time.NewTimer(r.opts.CloseTimeout)
-	defer timer.Stop()
 	select {
 	case <-r.closed:
 		return r.closeErr
-	case <-timer.C:
+	case <-time.After(r.opts.CloseTimeout):
 		return fmt.Errorf("close replication: not done after %s, a disk may hang", r.opts.CloseTimeout)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // only, and an entry may be of any size up to some megabytes.
 type snapshotter struct {
 	replica *Replica
-	kick    chan struct{} // capacity 1
+	kick    bell
 	quit    chan struct{}
 	ended   sync.Once
 	wg      sync.WaitGroup
@@ -31,7 +31,7 @@ type snapshotter struct {
 // newSnapshotter counts what the Raft log holds beyond the newest manifest: a
 // node that is killed again and again must not gather more each time.
 func newSnapshotter(r *Replica) *snapshotter {
-	s := &snapshotter{replica: r, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	s := &snapshotter{replica: r, kick: make(bell, 1), quit: make(chan struct{})}
 	newest, _ := r.state.Snapshots.Newest()
 	if last, err := r.state.Logs.LastIndex(); err == nil && last > newest {
 		s.entries.Store(last - newest)
@@ -43,12 +43,8 @@ func newSnapshotter(r *Replica) *snapshotter {
 // stored is called for everything appended to the Raft log, on raft's own goroutine.
 func (s *snapshotter) stored(entries, bytes int) {
 	n, b := s.entries.Add(uint64(entries)), s.bytes.Add(int64(bytes))
-	if o := &s.replica.opts; n < o.SnapshotEntries && b < o.SnapshotBytes {
-		return
-	}
-	select {
-	case s.kick <- struct{}{}:
-	default:
+	if o := &s.replica.opts; n >= o.SnapshotEntries || b >= o.SnapshotBytes {
+		s.kick.ring()
 	}
 }
 

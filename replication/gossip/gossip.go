@@ -255,11 +255,9 @@ func (g *Gossip) leave() {
 			}
 		})
 	})
-	timer := time.NewTimer(g.o.pace().broadcast)
-	defer timer.Stop()
 	select {
 	case <-told:
-	case <-timer.C:
+	case <-time.After(g.o.pace().broadcast):
 	}
 }
 

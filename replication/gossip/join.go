@@ -50,8 +50,7 @@ func (j *joiner) run() {
 
 // idle waits for a time, or until this node has lost everybody. False says that the gossip ends.
 func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	over := time.After(d)
 	for was := j.g.view.Load().alone(); ; {
 		v := j.g.view.Load()
 		if v.alone() && !was {
@@ -59,7 +58,7 @@ func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
 		}
 		was = v.alone()
 		select {
-		case <-timer.C:
+		case <-over:
 			return true
 		case <-v.changed:
 		case <-ctx.Done():

@@ -140,9 +140,6 @@ func (p *Pipeline) fail(g *group, cause error) {
 
 // drain ends the goroutine: nothing more is proposed, what is under way is waited for with patience.
 func (p *Pipeline) drain() {
-	if p.retry != nil {
-		p.retry.Stop()
-	}
 	p.lose()
 	close(p.proposals)
 	p.refuseWaiting(event.ErrNotReady)
@@ -150,8 +147,6 @@ func (p *Pipeline) drain() {
 	if g == nil {
 		return
 	}
-	timer := time.NewTimer(p.patience)
-	defer timer.Stop()
 	var outcome error
 	select {
 	case res := <-p.results:
@@ -176,7 +171,7 @@ func (p *Pipeline) drain() {
 		default:
 			outcome = errors.New("the cluster's configuration has changed")
 		}
-	case <-timer.C:
+	case <-time.After(p.patience):
 		p.ended(g, false)
 		outcome = errors.New("it did not resolve in time")
 	}

@@ -121,9 +121,9 @@ type Pipeline struct {
 	building *group
 	full     bool // no more requests fit into building
 	underWay *group
-	spare    []*group    // answered ones, for their memory
-	refusals int         // entries refused in a row
-	retry    *time.Timer // nil unless gaining leadership is to be tried again
+	spare    []*group         // answered ones, for their memory
+	refusals int              // entries refused in a row
+	retry    <-chan time.Time // nil unless gaining leadership is to be tried again
 	failed   bool
 	paused   bool            // nothing is decided, proposed or refused
 	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
@@ -316,12 +316,10 @@ func (p *Pipeline) Close() bool {
 		return true
 	default:
 	}
-	timer := time.NewTimer(p.patience / 10)
-	defer timer.Stop()
 	select {
 	case <-p.resolved:
 		return true
-	case <-timer.C:
+	case <-time.After(p.patience / 10):
 		return false
 	}
 }
@@ -342,10 +340,6 @@ func (p *Pipeline) run() {
 	defer close(p.finished)
 	for {
 		p.advance()
-		var retry <-chan time.Time
-		if p.retry != nil {
-			retry = p.retry.C
-		}
 		select {
 		case <-p.queue.wake:
 		case res := <-p.results:
@@ -354,7 +348,7 @@ func (p *Pipeline) run() {
 		case o := <-p.orders:
 			p.obey(o)
 		case <-p.env.Hint:
-		case <-retry:
+		case <-p.retry:
 			p.retry = nil
 		case <-p.stop:
 			p.drain()
@@ -634,4 +628,4 @@ func (p *Pipeline) reset() {
 	}
 }
 
-func (p *Pipeline) tryAgain() { p.retry = time.NewTimer(gainRetry) }
+func (p *Pipeline) tryAgain() { p.retry = time.After(gainRetry) }

@@ -283,11 +283,9 @@ func (r *Raft) handOver(ctx context.Context, current *install, req *raft.Install
 	}
 	outcome := make(chan raft.RPCResponse, 1)
 	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(manifest), RespChan: outcome}
-	timer := time.NewTimer(r.opts.Timeout)
-	defer timer.Stop()
 	select {
 	case r.consumer <- rpc:
-	case <-timer.C:
+	case <-time.After(r.opts.Timeout):
 		return nil, errors.New("raft is too busy for a snapshot")
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -268,14 +269,7 @@ func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no ans
 // in the old one finish: raft.NetworkTransport then closes their connections,
 // because it is shut down.
 func (r *Raft) renew() {
-	for {
-		timer := time.NewTimer(jittered(r.port.opts.Renew))
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			timer.Stop()
-			return
-		}
+	for clock.Sleep(r.ctx, jittered(r.port.opts.Renew)) == nil {
 		old := r.out.Swap(r.network(newOutbound(r)))
 		if err := old.Close(); err != nil {
 			r.logger.Warn("close the transport that was replaced", logkey.Error, err)
