@@ -3,6 +3,7 @@ package raftdisk
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,7 +41,7 @@ type logKind struct {
 var (
 	boltKind = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
 	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog}
-	memKind  = &logKind{name: "memory"}
+	memKind  = &logKind{name: "memory", deleteSlice: math.MaxUint64}
 	allKinds = []*logKind{boltKind, walKind}
 )
 
