@@ -83,10 +83,6 @@ type Options struct {
 	SnapshotBytes   int64  // a manifest is written after so many bytes of entries, default 64 MiB,
 	SnapshotEntries uint64 // or so many entries, default 2,048
 
-	// Entries behind a manifest are kept for followers that lag a little or were away for a moment, up to
-	// so many bytes, default 256 MiB, and to TrailingEntries.
-	TrailingBytes int64
-
 	// Those that another node needs to catch up are kept as well: until so many bytes
 	// were stored meanwhile, default 1 GiB, and as long as that node gets on: it may stand still
 	// for HoldTime, default 30 s, negative: nothing is kept for it. EraseLog
@@ -130,7 +126,6 @@ func (o *Options) EnsureDefaults() {
 	}
 	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 64<<20)
 	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, 2048)
-	o.TrailingBytes = cmp.Or(o.TrailingBytes, 256<<20)
 	o.TrailingEntries = cmp.Or(o.TrailingEntries, trailing)
 	o.HoldBytes = cmp.Or(o.HoldBytes, 1<<30)
 }
@@ -151,7 +146,7 @@ func (o *Options) Validate() error {
 		"election timeouts must be 10ms at least")
 	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
 	bad(o.QueueRequests < 0 || o.QueueBytes < 0, "bounds of the queue must not be negative")
-	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
+	bad(o.SnapshotBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("replication options: %w", err)
 	}

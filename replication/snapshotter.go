@@ -69,6 +69,10 @@ func (s *snapshotter) stop() {
 	s.wg.Wait()
 }
 
+// trailingBytes bounds the entries behind a manifest that are kept for followers that lag a little or were
+// away for a moment. Options.TrailingEntries does, too.
+const trailingBytes = 256 << 20
+
 // take has a manifest written and the Raft log cut, leaving at most so many
 // entries behind the newest, and at most as many as the bound in bytes allows; more
 // of both while another node that is catching up needs them.
@@ -78,7 +82,7 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	r := s.replica
 	entries, bytes := s.entries.Load(), s.bytes.Load()
 	last := r.raft.LastIndex()
-	keep := min(maxTrailing, r.state.Logs.Trailing(last, r.opts.TrailingBytes))
+	keep := min(maxTrailing, r.state.Logs.Trailing(last, trailingBytes))
 	if err := r.keepTrailing(keep); err != nil {
 		return err
 	}

@@ -216,9 +216,9 @@ func (c *core) askAround() {
 			continue
 		}
 		asked++
-		interval := c.o.AskInterval
+		interval := askInterval
 		if c.boundElsewhere(p) != nil {
-			interval = c.o.PollInterval
+			interval = pollInterval
 		}
 		c.request(p, Ask, nil, interval)
 	}
@@ -288,7 +288,7 @@ func (c *core) pursue(own *Proposal) {
 		if p := c.peers.find(member); p == nil || !c.holdsPromise(p, own) {
 			lacking = append(lacking, member)
 			if p != nil {
-				c.request(p, Promise, own, c.o.PollInterval)
+				c.request(p, Promise, own, pollInterval)
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func (c *core) await(bond *Proposal) {
 		}
 	}
 	if p := c.peers.find(bond.Proposer); p != nil {
-		c.request(p, Ask, bond, c.o.PollInterval)
+		c.request(p, Ask, bond, pollInterval)
 	}
 	c.reportBond(bond, seen)
 }

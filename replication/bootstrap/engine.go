@@ -97,7 +97,7 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 		e.running = nil
 		e.mu.Unlock()
 	}()
-	tick := time.NewTicker(e.o.PollInterval)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		changed := e.o.Changed() // before Peers, so that no change falls between
@@ -165,7 +165,7 @@ func (e *Engine) end() {
 func (e *Engine) start(c call) {
 	running := e.running
 	e.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(running, e.o.CallTimeout)
+		ctx, cancel := context.WithTimeout(running, callTimeout)
 		defer cancel()
 		a, err := e.o.Call(ctx, c.address, c.request)
 		e.step(input{result: &result{c.to, a, err}})

@@ -343,9 +343,8 @@ func TestNewRefuses(t *testing.T) {
 		"no size":                   func(o *Options) { o.ClusterSize = 0 },
 		"too large":                 func(o *Options) { o.ClusterSize = MaxClusterSize + 1 },
 		"read-only and alone":       func(o *Options) { o.ClusterSize, o.ReadOnly = 1, true },
-		"formed one, is of another": func(o *Options) { o.Store, o.Cluster = formed, id(60) },
-		"asks before it polls":      func(o *Options) { o.AskInterval = time.Millisecond },
 		"negative":                  func(o *Options) { o.GoneAfter = -1 },
+		"formed one, is of another": func(o *Options) { o.Store, o.Cluster = formed, id(60) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good()

@@ -53,20 +53,19 @@ type Options struct {
 	// it forgets its promise and its id. Log lines name it. Default "raft".
 	RecordPlace string
 
-	PollInterval   time.Duration // between two calls to a node while something hangs on its answer; default 100 ms
-	AskInterval    time.Duration // between two calls to a node for want of news; default 1 s
-	CallTimeout    time.Duration // of one call; default 1 s
-	GoneAfter      time.Duration // a node that cannot take part for so long is done without, if there are others; default 10 s
-	ReportInterval time.Duration // between log lines of a node that waits; default 30 s
+	GoneAfter time.Duration // a node that cannot take part for so long is done without, if there are others; default 10 s
 }
+
+const (
+	pollInterval   = 100 * time.Millisecond // between two calls to a node while something hangs on its answer
+	askInterval    = time.Second            // between two calls to a node for want of news
+	callTimeout    = time.Second            // of one call
+	reportInterval = 30 * time.Second       // between log lines of a node that waits
+)
 
 // EnsureDefaults fills in what is zero.
 func (o *Options) EnsureDefaults() {
-	o.PollInterval = cmp.Or(o.PollInterval, 100*time.Millisecond)
-	o.AskInterval = cmp.Or(o.AskInterval, time.Second)
-	o.CallTimeout = cmp.Or(o.CallTimeout, time.Second)
 	o.GoneAfter = cmp.Or(o.GoneAfter, 10*time.Second)
-	o.ReportInterval = cmp.Or(o.ReportInterval, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	o.RecordPlace = cmp.Or(o.RecordPlace, "raft")
 }
@@ -83,8 +82,7 @@ func (o *Options) Validate() error {
 	bad(o.ClusterSize < 1 || o.ClusterSize > MaxClusterSize, "ClusterSize %d: must be 1 to %d", o.ClusterSize, MaxClusterSize)
 	bad(o.ReadOnly && o.ClusterSize == 1, "a read-only node needs a ClusterSize above 1")
 	bad(o.Store == nil || o.Peers == nil || o.Changed == nil || o.Call == nil, "Store, Peers, Changed and Call must be given")
-	bad(o.PollInterval < time.Millisecond || o.AskInterval < o.PollInterval, "PollInterval must be 1ms at least, AskInterval not below it")
-	bad(o.CallTimeout < 0 || o.GoneAfter < 0 || o.ReportInterval < 0, "durations must not be negative")
+	bad(o.GoneAfter < 0, "GoneAfter must not be negative")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("bootstrap options: %w", err)
 	}
