@@ -276,8 +276,8 @@ func place(tail event.Tail) url.Values {
 func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) (last framesEnd, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stall := stall{time.AfterFunc(stallAfter, cancel)}
-	defer stall.stop()
+	stall := time.AfterFunc(stallAfter, cancel)
+	defer stall.Stop()
 	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
 	if err != nil {
 		return last, err
@@ -298,7 +298,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 		if _, err := io.ReadFull(in, block); err != nil {
 			return last, fmt.Errorf("frames from %s end too early: %w", address, err)
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 		if position == -1 {
 			if err := json.Unmarshal(block, &last); err != nil {
 				return last, fmt.Errorf("frames from %s: %w", address, err)
@@ -308,7 +308,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 		if err := p.throttle(ctx, len(block)); err != nil {
 			return last, err
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 		if err := p.self.markPulled(); err != nil {
 			return last, err
 		}
@@ -424,13 +424,8 @@ func (p *puller) throttle(ctx context.Context, n int) error {
 	return p.limit.WaitN(ctx, min(n, maxBlock))
 }
 
-// stall cancels a transfer in which nothing moves.
-type stall struct{ timer *time.Timer }
-
+// stallAfter is when a transfer is called off in which nothing moves.
 const stallAfter = 15 * time.Second
-
-func (s stall) moved() { s.timer.Reset(stallAfter) }
-func (s stall) stop()  { s.timer.Stop() }
 
 // alone says why a node with data and without consensus state, or with nothing, does not find
 // the cluster that it is to join.
@@ -462,8 +457,8 @@ func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) erro
 func (p *puller) receive(ctx context.Context, address, path string, file ChunkFile, into TempFile, offset int64, first time.Duration, got func(offset int64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stall := stall{time.AfterFunc(first, cancel)}
-	defer stall.stop()
+	stall := time.AfterFunc(first, cancel)
+	defer stall.Stop()
 	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, path, nil)
 	if err != nil {
 		return err
@@ -473,7 +468,7 @@ func (p *puller) receive(ctx context.Context, address, path string, file ChunkFi
 	for offset < file.Size {
 		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
 		if n > 0 {
-			stall.moved()
+			stall.Reset(stallAfter)
 			if _, err := into.WriteAt(buf[:n], offset); err != nil {
 				return err
 			}
@@ -487,7 +482,7 @@ func (p *puller) receive(ctx context.Context, address, path string, file ChunkFi
 		if err := p.throttle(ctx, n); err != nil {
 			return err
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 	}
 	return nil
 }

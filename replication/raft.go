@@ -34,9 +34,11 @@ type Replica struct {
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
 
-	configMu sync.Mutex // guards exchanging raft's configuration of itself
-	erasures erasures
-	anew     chan struct{} // closed when raft has to be started anew, by closing and opening the Replica
+	configMu sync.Mutex         // guards exchanging raft's configuration of itself
+	running  context.Context    // until it is closed
+	stop     context.CancelFunc // ends running
+	erasing  chan struct{}      // capacity 1: held by the call of EraseLog that works, and for good once it is closed
+	anew     chan struct{}      // closed when raft has to be started anew, by closing and opening the Replica
 	voided   sync.Once
 	closing  sync.Once
 	closed   chan struct{} // everything is down
@@ -72,8 +74,8 @@ func prepare(o Options) (*Replica, error) {
 		return nil, err
 	}
 	r.state.Logs.Covered = r.state.Snapshots.Newest
-	r.erasures.ctx, r.erasures.stop = context.WithCancel(context.Background())
-	r.erasures.turn = make(chan struct{}, 1)
+	r.running, r.stop = context.WithCancel(context.Background())
+	r.erasing = make(chan struct{}, 1)
 	r.state.Logs.Flushes, r.metrics.flushes.Told = r.metrics.flushes, r.opts.OnFlush
 	if r.begin, err = r.state.CheckStart(o.Log); err != nil {
 		return nil, errors.Join(err, r.state.Close())
@@ -257,7 +259,8 @@ func (r *Replica) shutdown() error {
 	}
 	r.silence.stop()
 	r.snaps.stop()
-	r.erasures.end()
+	r.stop()
+	r.erasing <- struct{}{} // What was begun is finished.
 	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", logkey.Error, err)
