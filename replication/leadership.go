@@ -68,10 +68,8 @@ func (l *leadership) counts(r *Replica, own pipeline.Leadership) pipeline.Leader
 // raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
 func (l *leadership) leader() string {
 	if r := l.self.replica.Load(); r != nil && l.disk.hanging() == nil {
-		if _, node := r.raft.LeaderWithID(); node != "" {
-			return string(node)
-		}
-		return ""
+		_, node := r.raft.LeaderWithID()
+		return string(node)
 	}
 	if s, err := l.histories.guide(); err == nil {
 		return s.Node.String()

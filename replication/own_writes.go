@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -113,15 +114,7 @@ const (
 // repeatable reports whether a write may be sent again when it is not known what
 // became of it: its ids tell that it is the same, and it is then answered as it was before.
 func repeatable(w *event.Write) bool {
-	if w.Kind != event.Append || len(w.Events) == 0 {
-		return false
-	}
-	for i := range w.Events {
-		if w.Events[i].ID.IsZero() {
-			return false
-		}
-	}
-	return true
+	return w.Kind == event.Append && len(w.Events) > 0 && !slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
 }
 
 // write does what Cluster.Write promises.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -234,15 +235,9 @@ func (p *peers) get(id event.ID) (peer, bool) {
 func (p *peers) keep(members []gossip.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := make(map[event.ID]bool, len(members))
-	for i := range members {
-		known[members[i].Node] = true
-	}
-	for id := range p.byID {
-		if !known[id] {
-			delete(p.byID, id)
-		}
-	}
+	maps.DeleteFunc(p.byID, func(id event.ID, _ peer) bool {
+		return !slices.ContainsFunc(members, func(m gossip.Member) bool { return m.Node == id })
+	})
 }
 
 // heard is what a node of this cluster said lately.
@@ -333,16 +328,10 @@ func (p *peers) all() map[event.ID]peer {
 	return maps.Clone(p.byID)
 }
 
-// stateOf is the state of another member, as far as this node knows.
-func (p *peers) stateOf(g gossip.Member) event.NodeState {
-	said, heard := p.get(g.Node)
-	return stateOf(g, said, heard)
-}
-
 // othersIn counts the other members in a state, as a view shows them.
 func (p *peers) othersIn(state event.NodeState) (n int) {
 	for _, m := range p.members() {
-		if m.Node != p.self.node && p.stateOf(m) == state {
+		if said, heard := p.get(m.Node); m.Node != p.self.node && stateOf(m, said, heard) == state {
 			n++
 		}
 	}

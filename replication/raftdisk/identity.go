@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,12 +140,7 @@ func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	for _, name := range names {
-		if name != PromiseFile && name != PromiseFile+vfs.TempSuffix {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(names, func(name string) bool { return name != PromiseFile && name != PromiseFile+vfs.TempSuffix }), nil
 }
 
 // Why consensus state is set aside: a part of the name it gets.
