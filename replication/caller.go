@@ -61,8 +61,7 @@ func (c *caller) request(ctx context.Context, address, method, path string, ask 
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the method and address once more
 		}
 		return nil, fmt.Errorf("ask node at %s: %w", address, err)

@@ -51,9 +51,9 @@ func (l *life) openAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.self.node = r.Identity().Node
+	l.self.node = r.state.ID.Node
 	l.self.name = l.self.node.String()
-	l.self.fix(r.Identity().Lineage)
+	l.self.fix(r.state.ID.Lineage)
 	l.follow(ctx, r)
 	return nil
 }

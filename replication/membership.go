@@ -57,9 +57,8 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	a, err := m.admit(ctx, q, false)
 	if err != nil {
-		var refused *event.MemberError
 		status := http.StatusServiceUnavailable
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[*event.MemberError](err); refused {
 			status = http.StatusConflict
 			if _, due := m.said.Due(refusal{q.Node, err.Error()}); due { // It asks again and again.
 				m.self.logger.Warn("a node was not admitted", logkey.Node, q.Node.String(), logkey.Address, q.Address, logkey.Error, err)

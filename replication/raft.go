@@ -213,12 +213,6 @@ func (r *Replica) surroundings() pipeline.Surroundings {
 	}
 }
 
-// Identity says who this node is.
-func (r *Replica) Identity() raftdisk.Identity { return r.state.ID }
-
-// Pipeline is the write path. It leads, and answers, only while this node does.
-func (r *Replica) Pipeline() *pipeline.Pipeline { return r.pipeline }
-
 // Configuration returns the latest configuration, committed or not, and the index of
 // the newest one that was applied by then. raft refuses a change that builds on that
 // index if its latest configuration is another one.

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -80,14 +81,11 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 			l, _ := c.lead.note(r)
 			c.lead.leaveUnfit(ctx, r, l)
 		}
-		wait, stop := context.WithTimeout(ctx, peerPace)
 		select {
-		case <-wait.Done():
+		case <-time.After(peerPace):
 		case <-c.peers.poke:
 		case <-c.peers.gossip.Changed():
-		}
-		stop()
-		if ctx.Err() != nil {
+		case <-ctx.Done():
 			return
 		}
 	}
