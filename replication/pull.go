@@ -40,8 +40,8 @@ type puller struct {
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
 
-	partly  atomic.Int64           // bytes there are of that file
-	waiting atomic.Pointer[string] // why this node does not find the cluster that it is to join; nil: it does
+	partly  atomic.Int64 // bytes there are of that file
+	waiting reason       // why this node does not find the cluster that it is to join; nil: it does
 }
 
 // partial is a chunk file of which a part was fetched.
@@ -78,19 +78,19 @@ func newPuller(h *histories, m *clusterMetrics) *puller {
 
 // level returns when this node has everything that the node it fetched from had.
 func (p *puller) level(ctx context.Context) error {
-	defer p.waiting.Store(nil)
+	defer p.waiting.set(nil)
 	next := time.Now().Add(waitSilently)
 	return p.wait(ctx, func(r *pullRound) bool {
 		own := p.self.end()
 		if r.asked {
-			p.waiting.Store(nil)
+			p.waiting.set(nil)
 			return own >= r.end
 		}
-		text := p.alone(own, r.why)
-		p.waiting.Store(&text)
+		alone := p.alone(own, r.why)
+		p.waiting.set(alone)
 		if time.Now().After(next) {
 			next = time.Now().Add(sayEvery)
-			p.self.logger.Warn(text, "db", p.self.opts.Replica.Dir)
+			p.self.logger.Warn(alone.Error(), "db", p.self.opts.Replica.Dir)
 		}
 		return false
 	})
@@ -429,18 +429,18 @@ const stallAfter = 15 * time.Second
 
 // alone says why a node with data and without consensus state, or with nothing, does not find
 // the cluster that it is to join.
-func (p *puller) alone(end int64, why error) string {
+func (p *puller) alone(end int64, why error) error {
 	var beyond *beyondError
 	running := slices.ContainsFunc(p.peers.heardOthers(), func(p peer) bool { return p.status.Running })
 	switch {
 	case end > 0 && !running:
-		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)
+		return fmt.Errorf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)
 	case errors.As(why, &beyond):
-		return fmt.Sprintf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
+		return fmt.Errorf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
 			"To keep what is beyond, stop the others, rename their folders raft, and run annals cluster recover here; to give it up, remove this data directory",
 			p.self.clusterID(), end, beyond.address, beyond.end)
 	}
-	return fmt.Sprintf("waiting to join cluster %s: %v", p.self.clusterID(), cmp.Or(why, errNoSource))
+	return fmt.Errorf("waiting to join cluster %s: %w", p.self.clusterID(), cmp.Or(why, errNoSource))
 }
 
 // install is called before raft sees a snapshot that the leader sends: it

@@ -25,7 +25,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)
 			p := newPuller(&histories{self: own, peers: heardOf(own, c.others...)}, nil)
-			if text := p.alone(c.end, c.why); !strings.Contains(text, c.says) {
+			if text := p.alone(c.end, c.why); !strings.Contains(text.Error(), c.says) {
 				t.Error(text)
 			}
 		})

@@ -535,9 +535,10 @@ func (s *inbound) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 
 // outbound is the stream layer of what goes out.
 type outbound struct {
-	raft   *Raft
-	closed chan struct{}
-	once   sync.Once
+	raft    *Raft
+	dialled func(*conn) // may be nil
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func newOutbound(r *Raft) *outbound { return &outbound{raft: r, closed: make(chan struct{})} }
@@ -548,6 +549,9 @@ func (s *outbound) Dial(target raft.ServerAddress, timeout time.Duration) (net.C
 	c, err := s.raft.dial(KindRaft, target, timeout)
 	if err != nil {
 		return nil, err
+	}
+	if s.dialled != nil {
+		s.dialled(c)
 	}
 	return c, nil
 }
