@@ -168,7 +168,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 		said: seldom.Lines[refusal]{Every: o.AdviceEvery}}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
-	c.heal = newHealer(c.pull)
+	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.life.state.Store(event.StateInitializing)
 	c.writes = &ownWrites{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, submit: c.Submit}
@@ -466,9 +466,7 @@ func (c *Cluster) SetReadOnly(reason error) {
 // SetFull says that this node has no room for more entries from a leader. It lags
 // behind then, until there is room again.
 func (c *Cluster) SetFull(full bool) {
-	if c.self.full.Swap(full) == full {
-		return
-	}
+	c.self.full.Store(full)
 	if r := c.self.replica.Load(); r != nil {
 		r.state.Logs.Full.Store(full)
 	}

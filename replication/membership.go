@@ -133,7 +133,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 		return a, nil
 	}
 	if !anyway {
-		if err := m.makeRoom(ctx, r, q); err != nil {
+		if err := m.makeRoom(ctx, r, configuration, index, q); err != nil {
 			return a, err
 		}
 		if configuration, index, err = r.Configuration(); err != nil {
@@ -183,11 +183,7 @@ func (m *membership) checkJoiner(q joinRequest) error {
 // replaced, so that it cannot come back. It never happens for mere absence, nor to one that is alive, and a read-only replica
 // takes the place of a read-only replica alone. Every other one stays a member, with the address
 // where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
-func (m *membership) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
-	configuration, index, err := r.Configuration()
-	if err != nil {
-		return err
-	}
+func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raft.Configuration, index uint64, q joinRequest) error {
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.Address) == q.Address })
 	if at < 0 || string(configuration.Servers[at].ID) == q.Node.String() {
 		return nil
