@@ -21,10 +21,6 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Security gives the TLS settings of connections between nodes. It is asked anew
-// for each, so that certificates can be exchanged while the node runs.
-type Security = wire.Security
-
 // Materials are the event log and what stands on it, once that is open.
 type Materials struct {
 	FSM         raft.BatchingFSM
@@ -53,7 +49,7 @@ type ClusterOptions struct {
 	Version  string
 
 	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
-	Security        Security
+	Security        wire.Security
 	Seeds           func(ctx context.Context) ([]string, error) // ports of other nodes, as host:port
 	GossipInterval  time.Duration
 	GossipTimeout   time.Duration

@@ -65,7 +65,7 @@ func (l *life) options(m *Materials) Options {
 		o.Lineage = l.id
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, l.self.node
-	o.LeaderAddress = func(node, _ string) string { return l.peers.clientAddress(node) }
+	o.LeaderAddress = l.peers.clientAddress
 	o.Outranked = l.lead.outranked
 	o.LeastVoters = l.self.opts.majority()
 	o.Awaited = l.peers.awaited

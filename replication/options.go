@@ -51,8 +51,8 @@ type Options struct {
 	Awaited func() uint64
 
 	// LeaderAddress returns the address for clients, scheme://host:port, of the
-	// leader with the given node id and raft address; empty when not known.
-	LeaderAddress func(node, address string) string
+	// leader with the given node id; empty when not known.
+	LeaderAddress func(node string) string
 
 	// OnFatal is called with the first error after which the node must not go
 	// on: a failed write or sync of consensus state, or a state machine that
@@ -118,7 +118,7 @@ func (o *Options) EnsureDefaults() {
 		o.Awaited = func() uint64 { return 0 }
 	}
 	if o.LeaderAddress == nil {
-		o.LeaderAddress = func(string, string) string { return "" }
+		o.LeaderAddress = func(string) string { return "" }
 	}
 	trailing := 16384
 	if o.LogStore == raftdisk.BoltDB {

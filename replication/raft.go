@@ -203,11 +203,11 @@ func (r *Replica) surroundings() pipeline.Surroundings {
 		},
 		Hint: r.raft.LeaderCh(),
 		Redirect: func() string {
-			address, node := r.raft.LeaderWithID()
+			_, node := r.raft.LeaderWithID()
 			if node == "" || node == self {
 				return ""
 			}
-			return r.opts.LeaderAddress(string(node), string(address))
+			return r.opts.LeaderAddress(string(node))
 		},
 		Fatal: func(err error) { _ = r.fail.Fail(err) },
 	}

@@ -112,16 +112,9 @@ func NotWritten(err error) bool {
 }
 
 func (p *Pipeline) resolveGain(g *group, err error) {
-	switch {
-	case err != nil || p.env.Term() != g.term || !p.env.Leader():
+	if err != nil || p.env.Term() != g.term || !p.env.Leader() {
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
-	default:
-		if err := p.decider.Reset(); err != nil {
-			p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
-			p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
-			p.tryAgain()
-			return
-		}
+	} else if p.reset() {
 		p.leading = true
 		p.leadership.Publish(Leadership{Leading: true, Term: p.term})
 		p.logger.Info("leading", logkey.Term, p.term)

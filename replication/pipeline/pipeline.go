@@ -577,11 +577,10 @@ func (p *Pipeline) ended(g *group, done bool) {
 
 // answerGroup answers the requests of a group.
 func (p *Pipeline) answerGroup(g *group, answer func(*request) (event.Written, error)) {
-	if g.counted {
-		p.give(g.requests, answer)
-	} else {
-		p.answer(g.requests, answer)
+	if !g.counted {
+		p.queue.lengths.Leave(len(g.requests))
 	}
+	p.give(g.requests, answer)
 }
 
 // answer takes requests out of the length of the queue and answers them.
@@ -618,14 +617,16 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 }
 
 // reset has the decider begin anew from the applied state. When that state
-// cannot be read, nothing can be decided: what waits is refused, and it is tried again.
-func (p *Pipeline) reset() {
-	if err := p.decider.Reset(); err != nil {
+// cannot be read, nothing can be decided: what waits is refused, and it is tried again. It reports whether it could be.
+func (p *Pipeline) reset() bool {
+	err := p.decider.Reset()
+	if err != nil {
 		p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
 		p.lose()
 		p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
 		p.tryAgain()
 	}
+	return err == nil
 }
 
 func (p *Pipeline) tryAgain() { p.retry = time.After(gainRetry) }
