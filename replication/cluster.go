@@ -160,8 +160,10 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock}
 	c.lead.priority.Store(int64(o.Priority))
 	c.lead.few.Store(o.Size > 1)
-	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
-		said: seldom.Lines[refusal]{Every: o.AdviceEvery}}
+	c.membership = &membership{
+		self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
+		said: seldom.Lines[refusal]{Every: o.AdviceEvery},
+	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}

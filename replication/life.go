@@ -155,7 +155,8 @@ func (l *life) promise(store bootstrap.Store) (err error) {
 	}
 	o := bootstrap.Options{
 		Node: l.self.node, ClusterSize: l.self.opts.Size, ReadOnly: l.self.opts.ReadOnly, Store: store,
-		Peers: l.peers.founders, Changed: func() <-chan struct{} { return l.peers.gossip.Changed() }, Call: l.peers.caller.bootstrap, Logger: l.self.logger,
+		Peers: l.peers.founders, Changed: func() <-chan struct{} { return l.peers.gossip.Changed() },
+		Call: l.peers.caller.bootstrap, Logger: l.self.logger,
 		RecordPlace: filepath.Join(l.self.opts.Replica.Dir, raftdisk.Dir),
 	}
 	if m := l.self.materials.Load(); m != nil && (l.made || m.Log.Tail().End > 0) {

@@ -51,8 +51,9 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 		shipped:       r.Counter("annals_catchup_shipped_bytes_total", "Bytes of the log sent to nodes that fetched them."),
 		lastFetch:     r.Gauge("annals_catchup_last_fetch_timestamp_seconds", "When something was fetched from another node last, in seconds since 1970; 0: not since the start."),
 		hangs:         r.Counter("annals_disk_hangs_total", "How often an operation on the disk did not return in time, and this node took no part in its cluster until it did."),
-		latency:       r.Histogram("eventstore_gossip_latency_seconds", "Time from asking another node what it is until its answer.", stats.DurationBounds),
-		asked:         asked, failed: failed, answered: answered, unserved: unserved,
+		latency: r.Histogram("eventstore_gossip_latency_seconds", "Time from asking another node what it is until its answer.",
+			stats.DurationBounds),
+		asked: asked, failed: failed, answered: answered, unserved: unserved,
 	}
 }
 
@@ -70,7 +71,8 @@ func (c *Cluster) watch() {
 			return 0
 		})
 	}
-	flag("annals_disk_hung", "1 while an operation on the disk hangs and this node takes no part in its cluster.", func() bool { return c.disk.hanging() != nil })
+	flag("annals_disk_hung", "1 while an operation on the disk hangs and this node takes no part in its cluster.",
+		func() bool { return c.disk.hanging() != nil })
 	flag("annals_catchup_fetches_under_way", "1 while this node fetches what it lacks from others.", c.pull.active.Load)
 	flag("annals_clock_wrong", "1 while this node's clock is known to be wrong.", func() bool { return c.Clock.Wrong() != nil })
 	seconds := func(of *atomic.Int64) func() float64 {

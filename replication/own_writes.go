@@ -114,7 +114,8 @@ const (
 // repeatable reports whether a write may be sent again when it is not known what
 // became of it: its ids tell that it is the same, and it is then answered as it was before.
 func repeatable(w *event.Write) bool {
-	return w.Kind == event.Append && len(w.Events) > 0 && !slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
+	return w.Kind == event.Append && len(w.Events) > 0 &&
+		!slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
 }
 
 // write does what Cluster.Write promises.

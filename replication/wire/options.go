@@ -27,7 +27,9 @@ const (
 	KindPackets Kind = 6 // packets of gossip, each behind its length; open like services
 )
 
-var kindNames = [...]string{KindRaft: "raft", KindService: "service", KindRelay: "relay", kindInstall: "install", KindGossip: "gossip", KindPackets: "packets"}
+var kindNames = [...]string{
+	KindRaft: "raft", KindService: "service", KindRelay: "relay", kindInstall: "install", KindGossip: "gossip", KindPackets: "packets",
+}
 
 // String returns the kind's name.
 func (k Kind) String() string {
