@@ -28,8 +28,9 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	host, port := n.clientEndpoint()
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Dir: c.Db, InMemory: c.MemDb, LogStore: store,
-			OnFatal: n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
+			Options:  raftdisk.Options{Dir: c.Db, LogStore: store},
+			InMemory: c.MemDb,
+			OnFatal:  n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
 			ElectionTimeout: c.LeaderElectionTimeout,
 			Disk:            n.disk,
 			OnFlush:         func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },

@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/fsm"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // patience bounds what a test waits for: a test that reaches it has found something.
@@ -43,7 +44,7 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 	b := &bare{t: t, all: all, dir: dir}
 	c := replication.NewCluster(replication.ClusterOptions{
 		Replica: replication.Options{
-			Dir: dir, ElectionTimeout: 500 * time.Millisecond, SnapshotEntries: 20, TrailingEntries: 5,
+			Options: raftdisk.Options{Dir: dir, TrailingEntries: 5}, ElectionTimeout: 500 * time.Millisecond, SnapshotEntries: 20,
 			OnFatal: func(err error) { t.Errorf("fatal: %v", err) },
 		},
 		HasLog: func() (bool, error) {

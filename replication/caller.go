@@ -61,8 +61,7 @@ func (c *caller) request(ctx context.Context, address, method, path string, ask 
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the method and address once more
 		}
 		return nil, fmt.Errorf("ask node at %s: %w", address, err)
@@ -94,10 +93,8 @@ func (c *caller) call(ctx context.Context, address, method, path string, ask, in
 	return nil
 }
 
-// bootstrapCaller carries calls of the bootstrap.
-type bootstrapCaller caller
-
-func (c *bootstrapCaller) Call(ctx context.Context, address string, q bootstrap.Request) (a bootstrap.Answer, err error) {
-	err = (*caller)(c).call(ctx, address, http.MethodPost, "/bootstrap", q, &a)
+// bootstrap carries a call of the bootstrap.
+func (c *caller) bootstrap(ctx context.Context, address string, q bootstrap.Request) (a bootstrap.Answer, err error) {
+	err = c.call(ctx, address, http.MethodPost, "/bootstrap", q, &a)
 	return a, err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // clockLooks is how many looks in a row must find the same before it counts.
@@ -23,9 +25,9 @@ type Clock struct {
 	newest    func() (int64, bool) // time of the log's newest event; false without a log
 	logger    hclog.Logger
 
-	wrong  atomic.Pointer[error] // why it is the one that is wrong; nil: it is not
-	offset atomic.Int64          // how far it is ahead of the middle one, below 0: behind; nanoseconds
-	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not; nanoseconds
+	wrong  reason       // why it is the one that is wrong; nil: it is not
+	offset atomic.Int64 // how far it is ahead of the middle one, below 0: behind; nanoseconds
+	behind atomic.Int64 // how far it is behind the newest event of the log, below 0: it is not; nanoseconds
 	// agreed is when most members' clocks were found to agree with this one last; its monotonic
 	// reading says how long ago that was. It is nil until they did.
 	agreed atomic.Pointer[agreed]
@@ -164,11 +166,9 @@ func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) 
 	case logAhead:
 		k.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
 	}
-	if wrong == nil {
-		k.wrong.Store(nil)
+	if k.wrong.set(wrong); wrong == nil {
 		return
 	}
-	k.wrong.Store(&wrong)
 	k.logger.Error(wrong.Error())
 }
 
@@ -176,19 +176,14 @@ func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) 
 func (k *Clock) watch(ctx context.Context) {
 	for {
 		k.judge()
-		if waitSome(ctx, peerPace, nil) != nil {
+		if clock.Sleep(ctx, peerPace) != nil {
 			return
 		}
 	}
 }
 
 // Wrong returns why this node's clock is the one that is wrong, nil when it is not known to be.
-func (k *Clock) Wrong() error {
-	if wrong := k.wrong.Load(); wrong != nil {
-		return *wrong
-	}
-	return nil
-}
+func (k *Clock) Wrong() error { return k.wrong.get() }
 
 // comparable reports whether this node's clock is compared with others'.
 func (k *Clock) comparable() bool { return !k.alone && k.tolerance > 0 }
@@ -221,7 +216,13 @@ func (k *Clock) Await(ctx context.Context) error {
 	if !k.comparable() {
 		return ctx.Err()
 	}
-	return waitSome(ctx, clockWait, k.known)
+	waiting, cancel := context.WithTimeout(ctx, clockWait)
+	defer cancel()
+	select {
+	case <-k.known:
+	case <-waiting.Done():
+	}
+	return ctx.Err()
 }
 
 // clockOffset is how far another node's clock is ahead, given its answer and when it was

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,13 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
+	"github.com/annalsdb/annals/replication/seldom"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Security gives the TLS settings of connections between nodes. It is asked anew
-// for each, so that certificates can be exchanged while the node runs.
-type Security = wire.Security
-
 // Materials are the event log and what stands on it, once that is open.
 type Materials struct {
-	FSM         raft.FSM
+	FSM         raft.BatchingFSM
 	Decider     pipeline.Decider
 	Log         raftdisk.Log
 	Data        Data
@@ -51,7 +49,7 @@ type ClusterOptions struct {
 	Version  string
 
 	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
-	Security        Security
+	Security        wire.Security
 	Seeds           func(ctx context.Context) ([]string, error) // ports of other nodes, as host:port
 	GossipInterval  time.Duration
 	GossipTimeout   time.Duration
@@ -82,24 +80,14 @@ type ClusterOptions struct {
 // EnsureDefaults fills in what is zero.
 func (o *ClusterOptions) EnsureDefaults() {
 	o.Replica.EnsureDefaults()
-	if o.Size == 0 {
-		o.Size = 1
-	}
-	if o.ClockTolerance == 0 {
-		o.ClockTolerance = time.Minute
-	}
+	o.Size = cmp.Or(o.Size, 1)
+	o.ClockTolerance = cmp.Or(o.ClockTolerance, time.Minute)
+	// Shorter elections are for quicker networks. Disks do not get quicker by them.
+	o.HangTimeout = cmp.Or(o.HangTimeout, max(2*o.Replica.ElectionTimeout, 2*time.Second))
+	o.CatchUpRate = cmp.Or(o.CatchUpRate, 96<<20)
+	o.AdviceEvery = cmp.Or(o.AdviceEvery, 30*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.HangTimeout == 0 {
-		// Shorter elections are for quicker networks. Disks do not get quicker by them.
-		o.HangTimeout = max(2*o.Replica.ElectionTimeout, 2*time.Second)
-	}
-	if o.CatchUpRate == 0 {
-		o.CatchUpRate = 96 << 20
-	}
-	if o.AdviceEvery == 0 {
-		o.AdviceEvery = 30 * time.Second
 	}
 	if o.HasLog == nil {
 		o.HasLog = func() (bool, error) { return true, nil }
@@ -149,11 +137,11 @@ type Cluster struct {
 func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
-	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
+	c.twins = &twins{self: c.self, said: seldom.Lines[Twin]{Every: sayEvery}, refused: make(map[Twin]time.Time)}
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
-		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(chan struct{}, 1), byID: make(map[event.ID]peer),
+		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(bell, 1), byID: make(map[event.ID]peer),
 		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
 		twin:     func(t Twin) { c.twins.note(t, false) },
 	}
@@ -168,14 +156,17 @@ func NewCluster(o ClusterOptions) *Cluster {
 		now: o.Now, tolerance: o.ClockTolerance, alone: o.Size == 1, members: c.peers.clocks, newest: c.self.newest, logger: c.self.logger,
 		known: make(chan struct{}),
 	}
-	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
-	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock, changed: make(chan struct{})}
+	c.histories = &histories{self: c.self, peers: c.peers, said: seldom.Lines[event.ID]{Every: sayEvery}}
+	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock}
 	c.lead.priority.Store(int64(o.Priority))
 	c.lead.few.Store(o.Size > 1)
-	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned}
+	c.membership = &membership{
+		self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
+		said: seldom.Lines[refusal]{Every: o.AdviceEvery},
+	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
-	c.heal = newHealer(c.pull)
+	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.life.state.Store(event.StateInitializing)
 	c.writes = &ownWrites{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, submit: c.Submit}
@@ -338,7 +329,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, c.port.Close())
 		}
 		c.owned.Wait()
-		c.lead.publish(pipeline.Leadership{})
+		c.lead.Publish(pipeline.Leadership{})
 		c.err = errors.Join(errs...)
 	})
 	return c.err
@@ -365,11 +356,11 @@ func (c *Cluster) View() event.ClusterView {
 }
 
 // Heal has damaged chunk files fetched anew. It does not wait.
-func (c *Cluster) Heal() { c.heal.kick() }
+func (c *Cluster) Heal() { c.heal.wake.ring() }
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
 // a channel that is closed when that changes.
-func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.current() }
+func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.Current() }
 
 // LeaderAddress is where the leader is reached by other nodes; ok is false when
 // this node leads or does not know who does.
@@ -410,7 +401,7 @@ func (c *Cluster) AddMember(ctx context.Context, node string) error {
 	if !c.Started() {
 		return event.ErrNotReady
 	}
-	return c.membership.add(ctx, node)
+	return c.membership.persist(ctx, func() error { return c.membership.add(ctx, node) })
 }
 
 // RemoveMember removes a node from the cluster, dead or alive. It refuses what
@@ -419,7 +410,7 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	if !c.Started() {
 		return event.ErrNotReady
 	}
-	return c.membership.remove(ctx, node)
+	return c.membership.persist(ctx, func() error { return c.membership.remove(ctx, node) })
 }
 
 // Submit does what Pipeline.Submit does, also while there is no Replica.
@@ -448,8 +439,8 @@ func (c *Cluster) serving() (*Replica, error) {
 		}
 		return nil, event.ErrNotReady
 	}
-	if err := c.histories.diverged.Load(); err != nil {
-		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	if err := c.histories.diverged.get(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
 		if address, ok := c.Redirect(); ok {
@@ -463,11 +454,7 @@ func (c *Cluster) serving() (*Replica, error) {
 // SetReadOnly makes Submit fail with the reason; nil lifts it. A leader that must
 // refuse writes hands over to a node that need not.
 func (c *Cluster) SetReadOnly(reason error) {
-	if reason == nil {
-		c.self.readOnly.Store(nil)
-	} else {
-		c.self.readOnly.Store(&reason)
-	}
+	c.self.readOnly.set(reason)
 	if r := c.self.replica.Load(); r != nil {
 		r.pipeline.SetReadOnly(reason)
 	}
@@ -477,9 +464,7 @@ func (c *Cluster) SetReadOnly(reason error) {
 // SetFull says that this node has no room for more entries from a leader. It lags
 // behind then, until there is room again.
 func (c *Cluster) SetFull(full bool) {
-	if c.self.full.Swap(full) == full {
-		return
-	}
+	c.self.full.Store(full)
 	if r := c.self.replica.Load(); r != nil {
 		r.state.Logs.Full.Store(full)
 	}

@@ -187,7 +187,7 @@ func (n *node) options() replication.ClusterOptions {
 	logger := hclog.New(&hclog.LoggerOptions{Output: &n.lines, Level: hclog.Info, TimeFormat: "05.000"})
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Dir: n.dir, InMemory: n.dir == "", Logger: logger, ElectionTimeout: time.Second, DrainTimeout: 3 * time.Second, CloseTimeout: patience,
+			Options: raftdisk.Options{Dir: n.dir}, InMemory: n.dir == "", Logger: logger, ElectionTimeout: time.Second, DrainTimeout: 3 * time.Second, CloseTimeout: patience,
 			OnFatal: func(err error) { n.fatal <- err },
 		},
 		HasLog: func() (bool, error) { return !n.data.cluster.IsZero(), nil },

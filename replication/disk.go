@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,8 +26,8 @@ type disk struct {
 	count   *stats.Counter
 	changed func() // it hangs, or goes on
 
-	hangs atomic.Pointer[error] // an operation does not return
-	since time.Time             // when that began; belongs to the goroutine that looks
+	hangs reason    // an operation does not return
+	since time.Time // when that began; belongs to the goroutine that looks
 }
 
 // run looks for operations on the disk that hang.
@@ -53,30 +52,23 @@ func (d *disk) run(ctx context.Context) {
 //
 // The process does not end: a disk in a cloud may hang for seconds, and a node on its own has nobody to take over.
 func (d *disk) note(op *hang.Op, since time.Duration) {
-	before := d.hangs.Load()
-	if (op == nil) == (before == nil) {
+	if (op == nil) == (d.hanging() == nil) {
 		return
 	}
 	if op != nil {
-		err := fmt.Errorf("%w: %s %s is under way for %s", errHangs, op.Doing, op.File, since.Round(time.Millisecond))
 		d.since = time.Now().Add(-since)
-		d.hangs.Store(&err)
+		d.hangs.set(fmt.Errorf("%w: %s %s is under way for %s", errHangs, op.Doing, op.File, since.Round(time.Millisecond)))
 		d.count.Inc()
 		d.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, logkey.File, op.File, "since", since.Round(time.Millisecond))
 	} else {
-		d.hangs.Store(nil)
+		d.hangs.set(nil)
 		d.logger.Warn("the disk goes on", "hung", time.Since(d.since).Round(time.Millisecond))
 	}
 	d.changed()
 }
 
 // hanging returns what a disk of this node hangs in, nil when it does not.
-func (d *disk) hanging() error {
-	if err := d.hangs.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (d *disk) hanging() error { return d.hangs.get() }
 
 // watchedDecider is the decider, which reads the event log and its index.
 type watchedDecider struct {

@@ -6,12 +6,5 @@
 // the state machine as a raft.FSM, the rules of deciding as a pipeline.Decider, the log
 // as an interface of two methods that is asked where the log ends.
 //
-// On disk, everything lies in the folder raft of the data directory:
-//
-//	raft/identity                 who this node is; its creation id ties the parts together
-//	raft/stable.db                votes and the current term (bbolt)
-//	raft/log.db  or  raft/wal/    the Raft log, which is the write-ahead log of the database
-//	raft/snapshots/<name>         manifests: which part of the event log is durable
-//
 // DESIGN.md tells how they come to be and what a crash leaves behind.
 package replication

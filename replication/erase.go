@@ -5,47 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // erasePace is how often is looked at what an erasure waits for.
 const erasePace = 50 * time.Millisecond
-
-// erasures are the calls of EraseLog. Their work goes on when a caller has gone.
-type erasures struct {
-	ctx     context.Context // until the Replica closes
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	turn    chan struct{} // capacity 1: held by the one that works
-	mu      sync.Mutex    // guards closed; nests no other lock
-	closed  bool
-}
-
-// end calls them off and waits.
-func (e *erasures) end() {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.stop()
-	e.running.Wait()
-}
-
-// begin counts one more, unless they were called off.
-func (e *erasures) begin() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.closed {
-		e.running.Add(1)
-	}
-	return !e.closed
-}
 
 // EraseLog removes this node's copy of events from its Raft log: when it returns nil, no
 // file in the folder raft holds an entry whose records lie below a position of the event log,
@@ -65,38 +36,25 @@ func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
 	return r.erase(ctx, upTo, c.peers.awaitOthers)
 }
 
-// EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
-func (r *Replica) EraseLog(ctx context.Context, upTo int64) error { return r.erase(ctx, upTo, nil) }
-
 // erase waits with others, if given, for nodes that need the entries up to an index.
 func (r *Replica) erase(ctx context.Context, upTo int64, others func(ctx context.Context, index uint64)) error {
-	if !r.erasures.begin() {
-		return fmt.Errorf("erase the Raft log: %w", event.ErrNotReady)
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	detach := context.AfterFunc(r.erasures.ctx, func() { cancel(event.ErrNotReady) })
+	defer cancel(nil)
+	defer context.AfterFunc(r.running, func() { cancel(event.ErrNotReady) })()
 	done := make(chan error, 1)
 	go func() {
-		defer r.erasures.running.Done()
-		defer cancel(nil)
-		defer detach()
 		select {
-		case r.erasures.turn <- struct{}{}:
+		case r.erasing <- struct{}{}:
 			done <- r.eraseThrough(ctx, upTo, others)
-			<-r.erasures.turn
+			<-r.erasing
 		case <-ctx.Done():
-			done <- context.Cause(ctx)
 		}
 	}()
 	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		select {
-		case err = <-done: // It may be why the context is over.
-		default:
-			err = context.Cause(ctx)
-		}
+		err = context.Cause(ctx)
 	}
 	switch {
 	case err == nil:
@@ -119,7 +77,7 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 		if through > 0 && r.raft.AppliedIndex() >= through {
 			break
 		}
-		if err := waitSome(ctx, erasePace, nil); err != nil {
+		if err := clock.Sleep(ctx, erasePace); err != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -160,7 +118,7 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 		if errors.Is(err, raft.ErrRaftShutdown) {
 			return err
 		}
-		if waitSome(ctx, erasePace, nil) != nil {
+		if clock.Sleep(ctx, erasePace) != nil {
 			if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 				return fmt.Errorf("%w; the manifest was not written: %w", context.Cause(ctx), err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
@@ -169,3 +170,12 @@ func OpenCluster(o ClusterOptions) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+// EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
+func (r *Replica) EraseLog(ctx context.Context, upTo int64) error { return r.erase(ctx, upTo, nil) }
+
+// Identity says who this node is.
+func (r *Replica) Identity() raftdisk.Identity { return r.state.ID }
+
+// Pipeline is the write path. It leads, and answers, only while this node does.
+func (r *Replica) Pipeline() *pipeline.Pipeline { return r.pipeline }

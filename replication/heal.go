@@ -52,22 +52,9 @@ const (
 
 // healer replaces damaged chunk files by what other nodes have of their range. One goroutine does.
 type healer struct {
-	self    *self
-	pull    *puller
-	metrics *clusterMetrics
-	wake    chan struct{} // capacity 1
-}
-
-func newHealer(p *puller) *healer {
-	return &healer{self: p.self, pull: p, metrics: p.metrics, wake: make(chan struct{}, 1)}
-}
-
-// kick has damaged chunk files fetched anew. It does not wait.
-func (h *healer) kick() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
+	self *self
+	pull *puller
+	wake bell
 }
 
 // run heals when the log found damage, and tries again by growing pauses.
@@ -108,7 +95,7 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 		case ctx.Err() != nil:
 			return 0
 		case err == nil:
-			h.metrics.healed.Inc()
+			h.pull.metrics.healed.Inc()
 			h.self.logger.Info("a damaged chunk was fetched anew", logkey.File, d.File, logkey.From, from, logkey.Took, time.Since(begun).Round(time.Millisecond))
 		case errors.Is(err, event.ErrChunkReplaced):
 		default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // lineage is the history of its cluster that a node follows. The first one has the id zero; one that
@@ -26,12 +27,12 @@ type histories struct {
 	self  *self
 	peers *peers
 
-	others   atomic.Int64          // other nodes whose log differs from this node's
-	apart    atomic.Int64          // other nodes that follow another lineage
-	unsure   atomic.Pointer[error] // this node may be the one whose history is wrong
-	diverged atomic.Pointer[error] // it is
+	others   atomic.Int64 // other nodes whose log differs from this node's
+	apart    atomic.Int64 // other nodes that follow another lineage
+	unsure   reason       // this node may be the one whose history is wrong
+	diverged reason       // it is
 
-	said map[event.ID]time.Time // when a node was named last that follows another lineage; belongs to the goroutine that looks
+	said seldom.Lines[event.ID] // of nodes that follow another lineage
 }
 
 // headerLineage carries the lineage of a node that asks, in all that it asks of others.
@@ -78,7 +79,8 @@ func (h *histories) guide() (*Status, error) {
 	fixed := own != nil && own.fixed
 	var all []Status
 	var best *Status
-	for _, s := range h.peers.heardOthers() {
+	for _, p := range h.peers.heardOthers() {
+		s := p.status
 		if theirs, known := s.follows(); !known || fixed && theirs != own.id || !s.Running {
 			continue
 		}
@@ -142,15 +144,15 @@ func (h *histories) noteApart() {
 		return
 	}
 	own, count := h.self.status(), 0
-	for _, s := range h.peers.heardOthers() {
+	for _, p := range h.peers.heardOthers() {
+		s := p.status
 		if _, known := s.follows(); !known || !apart(&own, &s) {
 			continue
 		}
 		count++
-		if time.Since(h.said[s.Node]) < sayEvery {
+		if _, due := h.said.Due(s.Node); !due {
 			continue
 		}
-		h.said[s.Node] = time.Now()
 		theirs, _ := s.follows()
 		m, _ := h.peers.member(s.Node.String())
 		h.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
@@ -233,16 +235,15 @@ func (h *histories) judge() {
 	}
 	h.others.Store(int64(other))
 	if other < same {
-		h.unsure.Store(nil)
+		h.unsure.set(nil)
 		return
 	}
-	unsure := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
-	h.unsure.Store(&unsure)
+	h.unsure.set(fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1))
 	if other == same {
 		return
 	}
-	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
-	if h.diverged.Swap(&err) == nil {
-		h.self.logger.Error(err.Error())
+	if h.diverged.get() == nil {
+		h.diverged.set(errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced"))
+		h.self.logger.Error(h.diverged.get().Error())
 	}
 }

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -22,8 +24,8 @@ type joiner struct {
 	histories *histories
 	lead      *leadership
 
-	waiting atomic.Pointer[string] // why this node is not admitted; nil: it is, or has not asked
-	removed atomic.Bool            // the cluster goes on without this node
+	waiting reason      // why this node is not admitted; nil: it is, or has not asked
+	removed atomic.Bool // the cluster goes on without this node
 }
 
 // joinRequest is what a node says that wants to be admitted, or to get its vote.
@@ -56,24 +58,23 @@ func (j *joiner) run(ctx context.Context) {
 			if r.state.Joining() && j.admitted(r) {
 				j.self.warn("record that the cluster admitted this node", r.state.Unmark(raftdisk.JoiningFile))
 			}
-			var hindered *string
+			var hindered error
 			if !voter && (r.state.Joining() || present && !j.self.opts.ReadOnly) {
 				pace = joinPace
 				err := j.ask(ctx, r)
 				if err != nil && !present {
-					text := "waiting to be admitted: " + err.Error()
-					hindered = &text
+					hindered = fmt.Errorf("waiting to be admitted: %w", err)
 				}
 				if err != nil && ctx.Err() == nil && time.Since(said) > j.self.opts.AdviceEvery {
 					said = time.Now()
 					j.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, logkey.Error, err)
 				}
 			}
-			j.waiting.Store(hindered)
+			j.waiting.set(hindered)
 		} else {
 			pace = joinPace
 		}
-		if waitSome(ctx, pace, nil) != nil {
+		if clock.Sleep(ctx, pace) != nil {
 			return
 		}
 	}

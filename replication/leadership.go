@@ -31,10 +31,8 @@ type leadership struct {
 	few       atomic.Bool // fewer voters than a majority of the cluster's size are known
 	stayed    time.Time   // when leaveUnfit failed last; belongs to the goroutine that looks
 
-	noting  sync.Mutex // held while leadership is looked at and published; mu nests in it
-	mu      sync.Mutex // guards what follows
-	now     pipeline.Leadership
-	changed chan struct{}
+	noting sync.Mutex // held while leadership is looked at and announced
+	pipeline.Announced
 }
 
 // note publishes a Replica's leadership. Two goroutines do: one at a time,
@@ -43,7 +41,7 @@ func (l *leadership) note(r *Replica) (pipeline.Leadership, <-chan struct{}) {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	own, changed := r.pipeline.Leadership()
-	l.publish(l.counts(r, own))
+	l.Publish(l.counts(r, own))
 	return own, changed
 }
 
@@ -66,31 +64,12 @@ func (l *leadership) counts(r *Replica, own pipeline.Leadership) pipeline.Leader
 	return own
 }
 
-func (l *leadership) publish(now pipeline.Leadership) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.now != now {
-		l.now = now
-		close(l.changed)
-		l.changed = make(chan struct{})
-	}
-}
-
-// current does what Cluster.Leadership promises.
-func (l *leadership) current() (pipeline.Leadership, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now, l.changed
-}
-
 // leader returns the leader's node id, empty when it is not known. A node without
 // raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
 func (l *leadership) leader() string {
 	if r := l.self.replica.Load(); r != nil && l.disk.hanging() == nil {
-		if _, node := r.raft.LeaderWithID(); node != "" {
-			return string(node)
-		}
-		return ""
+		_, node := r.raft.LeaderWithID()
+		return string(node)
 	}
 	if s, err := l.histories.guide(); err == nil {
 		return s.Node.String()
@@ -143,7 +122,7 @@ func (l *leadership) setPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (l *leadership) outranked() bool {
-	if l.histories.diverged.Load() != nil || l.clock.Wrong() != nil {
+	if l.histories.diverged.get() != nil || l.clock.Wrong() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range l.peers.others() {
@@ -219,7 +198,7 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
 	const near = 1024
 	last := r.raft.LastIndex()
-	odd := l.histories.diverged.Load() != nil // the others are right, and any of them will do
+	odd := l.histories.diverged.get() != nil // the others are right, and any of them will do
 	var list []Status
 	for _, m := range l.peers.others() {
 		p, ok := l.peers.get(m.Node)
@@ -247,15 +226,14 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 	})
 	r.raft.RegisterObserver(observer)
 	defer r.raft.DeregisterObserver(observer)
-	timer := time.NewTimer(l.self.opts.Replica.ElectionTimeout)
-	defer timer.Stop()
+	over := time.After(l.self.opts.Replica.ElectionTimeout)
 	for {
 		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != l.self.name {
 			return
 		}
 		select {
 		case <-observed:
-		case <-timer.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return
@@ -270,7 +248,7 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
-	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.Load() == nil && l.histories.diverged.Load() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
+	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer l.resigning.Store(false)
@@ -288,8 +266,8 @@ func (l *leadership) wanted() (end int64, ok bool) {
 	if p, known := l.peers.heard(l.leader()); known {
 		return p.status.Tail.End, true
 	}
-	for _, m := range l.peers.others() {
-		if p, known := l.peers.heard(m.Node.String()); known && p.status.Running {
+	for _, p := range l.peers.heardOthers() {
+		if p.status.Running {
 			end, ok = max(end, p.status.Tail.End), true
 		}
 	}

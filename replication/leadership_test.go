@@ -9,27 +9,27 @@ import (
 )
 
 func leadershipOf(own *self, p *peers) *leadership {
-	return &leadership{self: own, peers: p, histories: &histories{self: own, peers: p}, disk: new(disk), clock: new(Clock), changed: make(chan struct{})}
+	return &leadership{self: own, peers: p, histories: &histories{self: own, peers: p}, disk: new(disk), clock: new(Clock)}
 }
 
 // Who waits for leadership hears of each change, and of nothing else.
 func TestLeadershipIsPublished(t *testing.T) {
 	own := selfOf(1)
 	l := leadershipOf(own, peersOf(own))
-	_, changed := l.current()
-	l.publish(pipeline.Leadership{})
+	_, changed := l.Current()
+	l.Publish(pipeline.Leadership{})
 	select {
 	case <-changed:
 		t.Error("nothing has changed")
 	default:
 	}
-	l.publish(pipeline.Leadership{Leading: true, Term: 3})
+	l.Publish(pipeline.Leadership{Leading: true, Term: 3})
 	select {
 	case <-changed:
 	default:
 		t.Error("nobody heard of it")
 	}
-	if now, _ := l.current(); !now.Leading || now.Term != 3 {
+	if now, _ := l.Current(); !now.Leading || now.Term != 3 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -78,10 +78,10 @@ func TestOutranked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.clock {
-				l.clock.wrong.Store(&wrong)
+				l.clock.wrong.set(wrong)
 			}
 			if c.data {
-				l.histories.diverged.Store(&wrong)
+				l.histories.diverged.set(wrong)
 			}
 			if l.outranked() != c.want {
 				t.Errorf("outranked %t", !c.want)

@@ -51,9 +51,9 @@ func (l *life) openAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.self.node = r.Identity().Node
+	l.self.node = r.state.ID.Node
 	l.self.name = l.self.node.String()
-	l.self.fix(r.Identity().Lineage)
+	l.self.fix(r.state.ID.Lineage)
 	l.follow(ctx, r)
 	return nil
 }
@@ -65,11 +65,11 @@ func (l *life) options(m *Materials) Options {
 		o.Lineage = l.id
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, l.self.node
-	o.LeaderAddress = func(node, _ string) string { return l.peers.clientAddress(node) }
+	o.LeaderAddress = l.peers.clientAddress
 	o.Outranked = l.lead.outranked
 	o.LeastVoters = l.self.opts.majority()
 	o.Awaited = l.peers.awaited
-	o.Behind = l.pull.kick
+	o.Behind = l.pull.wake.ring
 	return o
 }
 
@@ -88,9 +88,6 @@ func (l *life) settle() (*Replica, error) {
 		if m, err = l.self.openLog(event.ID{}); err != nil {
 			return nil, err
 		}
-	}
-	if l.self.opts.Replica.InMemory {
-		return nil, l.promise(&memoryRecord{})
 	}
 	record := bootstrap.FileStore(l.self.opts.Replica.Files, filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
 	if l.made, err = raftdisk.SettleCreation(l.self.opts.Replica.Files, dir); err != nil {
@@ -158,7 +155,8 @@ func (l *life) promise(store bootstrap.Store) (err error) {
 	}
 	o := bootstrap.Options{
 		Node: l.self.node, ClusterSize: l.self.opts.Size, ReadOnly: l.self.opts.ReadOnly, Store: store,
-		View: (*bootstrapView)(l.peers), Caller: (*bootstrapCaller)(l.peers.caller), Logger: l.self.logger,
+		Peers: l.peers.founders, Changed: func() <-chan struct{} { return l.peers.gossip.Changed() },
+		Call: l.peers.caller.bootstrap, Logger: l.self.logger,
 		RecordPlace: filepath.Join(l.self.opts.Replica.Dir, raftdisk.Dir),
 	}
 	if m := l.self.materials.Load(); m != nil && (l.made || m.Log.Tail().End > 0) {
@@ -218,12 +216,6 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 				return err
 			}
 			<-done
-			if l.self.opts.Replica.InMemory {
-				var err error
-				if prepared, err = prepareOn(l.options(l.self.materials.Load()), r.state); err != nil {
-					return err
-				}
-			}
 		}
 	}
 }
@@ -263,7 +255,7 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 	}
 	o := l.options(m)
 	o.Joining = !form
-	o.Transport = addressOnly{address: raft.ServerAddress(l.self.opts.Advertise)}
+	o.Address = raft.ServerAddress(l.self.opts.Advertise)
 	r, err := prepare(o)
 	if err == nil {
 		l.self.fix(r.state.ID.Lineage)
@@ -271,21 +263,11 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 	return r, err
 }
 
-// addressOnly is a transport that only knows where this node is.
-type addressOnly struct {
-	raft.Transport
-	address raft.ServerAddress
-}
-
-func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
-
 // follow makes a running Replica the one that serves, and passes its leadership
 // on. The channel is closed when that has ended: with the Replica or the context,
 // whichever is first, as a Replica whose disk hangs never ends.
 func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
-	if reason := l.self.readOnly.Load(); reason != nil {
-		r.pipeline.SetReadOnly(*reason)
-	}
+	r.pipeline.SetReadOnly(l.self.readOnly.get())
 	r.state.Logs.Full.Store(l.self.full.Load())
 	l.self.replica.Store(r)
 	l.self.warn("see who is to lead", r.Rank())
@@ -301,7 +283,7 @@ func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
 			case <-r.closed:
 			case <-ctx.Done():
 			}
-			l.lead.publish(pipeline.Leadership{})
+			l.lead.Publish(pipeline.Leadership{})
 			return
 		}
 	})
@@ -344,32 +326,10 @@ func Recover(o ClusterOptions) error {
 	}
 	options := o.Replica
 	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
-	options.Transport = addressOnly{address: raft.ServerAddress(o.Advertise)}
+	options.Address = raft.ServerAddress(o.Advertise)
 	r, err := prepare(options)
 	if err != nil {
 		return err
 	}
 	return r.abandon()
-}
-
-// memoryRecord is the record of a database in memory.
-type memoryRecord struct {
-	mu     sync.Mutex // guards record
-	record *bootstrap.Record
-}
-
-func (m *memoryRecord) Load() (bootstrap.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.record == nil {
-		return bootstrap.Record{}, fs.ErrNotExist
-	}
-	return *m.record, nil
-}
-
-func (m *memoryRecord) Save(r bootstrap.Record) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.record = &r
-	return nil
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // membership changes who belongs to the cluster, while this node leads.
@@ -27,8 +29,13 @@ type membership struct {
 	changes chan struct{}   // capacity 1: held while the configuration is changed
 	owned   *sync.WaitGroup // of the Cluster: changes whose callers have gone are waited for
 
-	mu      sync.Mutex // guards refused; nests no other lock
-	refused refusal
+	said seldom.Lines[refusal]
+}
+
+// refusal is why a node was not admitted.
+type refusal struct {
+	node event.ID
+	why  string
 }
 
 const (
@@ -50,11 +57,10 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	a, err := m.admit(ctx, q, false)
 	if err != nil {
-		var refused *event.MemberError
 		status := http.StatusServiceUnavailable
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[*event.MemberError](err); refused {
 			status = http.StatusConflict
-			if m.sayRefusal(q.Node, err.Error()) {
+			if _, due := m.said.Due(refusal{q.Node, err.Error()}); due { // It asks again and again.
 				m.self.logger.Warn("a node was not admitted", logkey.Node, q.Node.String(), logkey.Address, q.Address, logkey.Error, err)
 			}
 		}
@@ -62,25 +68,6 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, a)
-}
-
-// sayRefusal reports whether a refusal is news: a node that is refused asks again and again.
-func (m *membership) sayRefusal(node event.ID, why string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if m.refused.node == node && m.refused.why == why && now.Sub(m.refused.at) < m.self.opts.AdviceEvery {
-		return false
-	}
-	m.refused = refusal{node, why, now}
-	return true
-}
-
-// refusal is what was said last of a node that was not admitted.
-type refusal struct {
-	node event.ID
-	why  string
-	at   time.Time
 }
 
 func refuse(format string, args ...any) error {
@@ -146,7 +133,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 		return a, nil
 	}
 	if !anyway {
-		if err := m.makeRoom(ctx, r, q); err != nil {
+		if err := m.makeRoom(ctx, r, configuration, index, q); err != nil {
 			return a, err
 		}
 		if configuration, index, err = r.Configuration(); err != nil {
@@ -196,11 +183,7 @@ func (m *membership) checkJoiner(q joinRequest) error {
 // replaced, so that it cannot come back. It never happens for mere absence, nor to one that is alive, and a read-only replica
 // takes the place of a read-only replica alone. Every other one stays a member, with the address
 // where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
-func (m *membership) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
-	configuration, index, err := r.Configuration()
-	if err != nil {
-		return err
-	}
+func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raft.Configuration, index uint64, q joinRequest) error {
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.Address) == q.Address })
 	if at < 0 || string(configuration.Servers[at].ID) == q.Node.String() {
 		return nil
@@ -259,12 +242,8 @@ func changeFailed(err error) error {
 	return err
 }
 
-// add does what Cluster.AddMember promises.
+// add does once what Cluster.AddMember promises.
 func (m *membership) add(ctx context.Context, node string) error {
-	return m.persist(ctx, func() error { return m.addOnce(ctx, node) })
-}
-
-func (m *membership) addOnce(ctx context.Context, node string) error {
 	_, done, err := m.changing(ctx)
 	if err != nil {
 		return err
@@ -290,15 +269,10 @@ func (m *membership) addOnce(ctx context.Context, node string) error {
 				return err
 			}
 		}
-		if err := waitSome(ctx, joinPace, nil); err != nil {
+		if err := clock.Sleep(ctx, joinPace); err != nil {
 			return refuse("node %s has not caught up yet: it goes on doing so; repeat this to give it its vote", node)
 		}
 	}
-}
-
-// remove does what Cluster.RemoveMember promises.
-func (m *membership) remove(ctx context.Context, node string) error {
-	return m.persist(ctx, func() error { return m.removeOnce(ctx, node) })
 }
 
 // persist does what an operator asks for again, for a while, when nothing was done because leadership or
@@ -306,13 +280,14 @@ func (m *membership) remove(ctx context.Context, node string) error {
 func (m *membership) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()
-		if !errors.Is(err, event.ErrNotReady) || m.self.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
+		if !errors.Is(err, event.ErrNotReady) || m.self.stopping.Load() || time.Now().After(until) || clock.Sleep(ctx, changePace) != nil {
 			return err
 		}
 	}
 }
 
-func (m *membership) removeOnce(ctx context.Context, node string) error {
+// remove does once what Cluster.RemoveMember promises.
+func (m *membership) remove(ctx context.Context, node string) error {
 	r, done, err := m.changing(ctx)
 	if err != nil {
 		return err

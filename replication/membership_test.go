@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // A caller that asks for a change of the cluster hears whether to ask again.
@@ -113,13 +115,13 @@ func TestVoterThatCanBeSpared(t *testing.T) {
 // A node that is refused asks again and again, and its refusal is said once.
 func TestRefusalIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	m := &membership{self: selfOf(1)}
+	m := &membership{said: seldom.Lines[refusal]{Every: time.Minute}}
 	for i, want := range []bool{true, false, true} {
 		why := "one"
 		if i == 2 {
 			why = "another"
 		}
-		if m.sayRefusal(event.ID{2}, why) != want {
+		if _, due := m.said.Due(refusal{event.ID{2}, why}); due != want {
 			t.Errorf("%d: said %t", i, !want)
 		}
 	}

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/pipeline"
@@ -19,37 +19,20 @@ import (
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
 // InMemory is set; what else is zero gets a default.
 type Options struct {
-	Dir      string            // the data directory; everything lies in its folder raft
-	InMemory bool              // keep nothing on disk
-	Files    vfs.FS            // where the folder raft lies; default: the operating system. bbolt goes past it
-	LogStore raftdisk.LogStore // kind of Raft log; default BoltDB
+	raftdisk.Options // Memory is made when InMemory is set, and Address is that of the Transport, if there is one
 
-	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
-	DirectoryID event.ID // of the data directory; raft/ belongs to one directory
+	InMemory bool // keep nothing on disk; copies of the options share the memory that EnsureDefaults makes
 
 	// FSM applies entries. An entry that its fence refuses is answered with an
 	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
 	// appended with nil, and any other answer ends the node. What Persist writes
-	// is the JSON of an event.Manifest. A raft.BatchingFSM gets batches.
-	FSM     raft.FSM
+	// is the JSON of an event.Manifest. Batches are all that it gets.
+	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
-	Log     raftdisk.Log
 
 	// Transport connects the nodes. The default connects this one to nobody.
 	// Close closes it if it has a method Close.
 	Transport raft.Transport
-
-	// Node is the id of a node whose consensus state is made now; default: a new
-	// one. Existing state keeps its own.
-	Node event.ID
-
-	// Joining says that consensus state which is made now belongs to a node that
-	// others are to admit to their cluster. By default the node is the only voter of a cluster.
-	Joining bool
-
-	// Lineage is the history of the cluster that a node follows whose consensus state is made
-	// now. One that goes on from a copy by itself gets a new one.
-	Lineage event.ID
 
 	// Priority biases who wins an election: a node that knows of a voter with a higher one
 	// stands before it. The function returns whether there is one; default: none.
@@ -68,8 +51,8 @@ type Options struct {
 	Awaited func() uint64
 
 	// LeaderAddress returns the address for clients, scheme://host:port, of the
-	// leader with the given node id and raft address; empty when not known.
-	LeaderAddress func(node, address string) string
+	// leader with the given node id; empty when not known.
+	LeaderAddress func(node string) string
 
 	// OnFatal is called with the first error after which the node must not go
 	// on: a failed write or sync of consensus state, or a state machine that
@@ -100,11 +83,6 @@ type Options struct {
 	SnapshotBytes   int64  // a manifest is written after so many bytes of entries, default 64 MiB,
 	SnapshotEntries uint64 // or so many entries, default 2,048
 
-	// Entries behind a manifest are kept for followers that lag a little or were away for a moment, up to
-	// both bounds; defaults 256 MiB and 16,384, with BoltDB, which gets slower with them, 1,024.
-	TrailingBytes   int64
-	TrailingEntries int
-
 	// Those that another node needs to catch up are kept as well: until so many bytes
 	// were stored meanwhile, default 1 GiB, and as long as that node gets on: it may stand still
 	// for HoldTime, default 30 s, negative: nothing is kept for it. EraseLog
@@ -115,30 +93,20 @@ type Options struct {
 
 // EnsureDefaults fills in what is zero.
 func (o *Options) EnsureDefaults() {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
+	o.ElectionTimeout = cmp.Or(o.ElectionTimeout, time.Second)
+	o.LoneElectionTimeout = cmp.Or(o.LoneElectionTimeout, 50*time.Millisecond)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 20*time.Second)
+	o.HoldTime = cmp.Or(o.HoldTime, 30*time.Second)
+	if o.InMemory && o.Memory == nil {
+		o.Files, o.Memory = vfs.NewMem(), raft.NewInmemStore()
 	}
-	def(&o.ElectionTimeout, time.Second)
-	def(&o.LoneElectionTimeout, 50*time.Millisecond)
-	def(&o.DrainTimeout, 5*time.Second)
-	def(&o.CloseTimeout, 20*time.Second)
-	def(&o.HoldTime, 30*time.Second)
-	if o.Files == nil {
-		o.Files = vfs.OS
-	}
-	if o.LogStore == "" {
-		o.LogStore = raftdisk.BoltDB
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Files = cmp.Or(o.Files, vfs.OS)
+	o.LogStore = cmp.Or(o.LogStore, raftdisk.BoltDB)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.Disk = cmp.Or(o.Disk, new(hang.Watch))
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { panic(err) }
-	}
-	if o.Disk == nil {
-		o.Disk = new(hang.Watch)
 	}
 	if o.Outranked == nil {
 		o.Outranked = func() bool { return false }
@@ -150,26 +118,16 @@ func (o *Options) EnsureDefaults() {
 		o.Awaited = func() uint64 { return 0 }
 	}
 	if o.LeaderAddress == nil {
-		o.LeaderAddress = func(string, string) string { return "" }
+		o.LeaderAddress = func(string) string { return "" }
 	}
-	if o.SnapshotBytes == 0 {
-		o.SnapshotBytes = 64 << 20
+	trailing := 16384
+	if o.LogStore == raftdisk.BoltDB {
+		trailing = 1024
 	}
-	if o.SnapshotEntries == 0 {
-		o.SnapshotEntries = 2048
-	}
-	if o.TrailingBytes == 0 {
-		o.TrailingBytes = 256 << 20
-	}
-	if o.TrailingEntries == 0 {
-		o.TrailingEntries = 16384
-		if o.LogStore == raftdisk.BoltDB {
-			o.TrailingEntries = 1024
-		}
-	}
-	if o.HoldBytes == 0 {
-		o.HoldBytes = 1 << 30
-	}
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 64<<20)
+	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, 2048)
+	o.TrailingEntries = cmp.Or(o.TrailingEntries, trailing)
+	o.HoldBytes = cmp.Or(o.HoldBytes, 1<<30)
 }
 
 // Validate reports what cannot work.
@@ -188,7 +146,7 @@ func (o *Options) Validate() error {
 		"election timeouts must be 10ms at least")
 	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
 	bad(o.QueueRequests < 0 || o.QueueBytes < 0, "bounds of the queue must not be negative")
-	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
+	bad(o.SnapshotBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("replication options: %w", err)
 	}
@@ -197,12 +155,9 @@ func (o *Options) Validate() error {
 
 // disk is what consensus state is opened or made with.
 func (o *Options) disk() *raftdisk.Options {
-	d := &raftdisk.Options{
-		Files: o.Files, Dir: o.Dir, InMemory: o.InMemory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
-		Node: o.Node, Joining: o.Joining, Lineage: o.Lineage, Log: o.Log, TrailingEntries: o.TrailingEntries,
-	}
+	d := o.Options
 	if o.Transport != nil {
 		d.Address = o.Transport.LocalAddr()
 	}
-	return d
+	return &d
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -97,7 +99,7 @@ func (o *ownWrites) serve(w http.ResponseWriter, r *http.Request) {
 	if !question(w, r, &q) {
 		return
 	}
-	if l, _ := o.lead.current(); !l.Leading {
+	if l, _ := o.lead.Current(); !l.Leading {
 		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
 		return
 	}
@@ -112,15 +114,8 @@ const (
 // repeatable reports whether a write may be sent again when it is not known what
 // became of it: its ids tell that it is the same, and it is then answered as it was before.
 func repeatable(w *event.Write) bool {
-	if w.Kind != event.Append || len(w.Events) == 0 {
-		return false
-	}
-	for i := range w.Events {
-		if w.Events[i].ID.IsZero() {
-			return false
-		}
-	}
-	return true
+	return w.Kind == event.Append && len(w.Events) > 0 &&
+		!slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
 }
 
 // write does what Cluster.Write promises.
@@ -154,7 +149,7 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 		if unknown != nil {
 			err = unknown
 		}
-		if !again || o.self.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
+		if !again || o.self.stopping.Load() || clock.Sleep(ctx, writePace) != nil || ctx.Err() != nil {
 			return event.Written{}, err
 		}
 	}
@@ -162,10 +157,10 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 
 // once does a write here, or has the leader do it.
 func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written, error) {
-	if err := o.histories.diverged.Load(); err != nil {
-		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	if err := o.histories.diverged.get(); err != nil {
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
-	if l, _ := o.lead.current(); l.Leading {
+	if l, _ := o.lead.Current(); l.Leading {
 		written, err := o.submit(ctx, write)
 		if _, ok := errors.AsType[*event.NotLeader](err); ok {
 			err = event.ErrNotReady // Somebody took over just now.

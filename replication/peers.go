@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
@@ -30,8 +32,7 @@ type peers struct {
 	caller  *caller
 	gossip  gossiping // nil in a cluster of one
 	metrics *clusterMetrics
-	growth  growth
-	poke    chan struct{} // capacity 1: ask the other nodes now
+	poke    bell // ask the other nodes now
 
 	answered func(event.ID) // a node did
 	twin     func(Twin)     // a node said that it refused one
@@ -134,12 +135,7 @@ func (p *peers) tell(change func(*gossip.Self)) {
 }
 
 // look has the other nodes looked at now.
-func (p *peers) look() {
-	select {
-	case p.poke <- struct{}{}:
-	default:
-	}
-}
+func (p *peers) look() { p.poke.ring() }
 
 // askAll asks all other nodes at once.
 func (p *peers) askAll(ctx context.Context) {
@@ -167,15 +163,6 @@ func (p *peers) askAll(ctx context.Context) {
 	}
 	wg.Wait()
 	p.keep(p.members())
-	longest, found := int64(0), false
-	for _, m := range p.others() {
-		if said, ok := p.get(m.Node); ok && said.status.HasLog && said.status.Cluster == p.self.clusterID() {
-			longest, found = max(longest, said.status.Tail.End), true
-		}
-	}
-	if found {
-		p.growth.saw(longest, time.Now())
-	}
 }
 
 // ask asks one node for its status, and compares its log with this node's at
@@ -248,15 +235,9 @@ func (p *peers) get(id event.ID) (peer, bool) {
 func (p *peers) keep(members []gossip.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := make(map[event.ID]bool, len(members))
-	for i := range members {
-		known[members[i].Node] = true
-	}
-	for id := range p.byID {
-		if !known[id] {
-			delete(p.byID, id)
-		}
-	}
+	maps.DeleteFunc(p.byID, func(id event.ID, _ peer) bool {
+		return !slices.ContainsFunc(members, func(m gossip.Member) bool { return m.Node == id })
+	})
 }
 
 // heard is what a node of this cluster said lately.
@@ -270,13 +251,29 @@ func (p *peers) heard(node string) (peer, bool) {
 }
 
 // heardOthers are the other nodes of this cluster that said something of themselves lately.
-func (p *peers) heardOthers() (list []Status) {
+func (p *peers) heardOthers() (list []peer) {
 	for _, m := range p.others() {
 		if said, ok := p.heard(m.Node.String()); ok {
-			list = append(list, said.status)
+			list = append(list, said)
 		}
 	}
 	return list
+}
+
+// growth is how many bytes a second the cluster's log grew by of late, as the node with the longest one
+// tells; known is false when there was no chance to see.
+func (p *peers) growth() (speed float64, known bool) {
+	var longest peer
+	for _, said := range p.heardOthers() {
+		if said.status.Tail.End >= longest.status.Tail.End {
+			longest = said
+		}
+	}
+	span := longest.at.Sub(longest.before.at)
+	if span < peerPace/2 || span > heardFor {
+		return 0, false
+	}
+	return float64(longest.status.Tail.End-longest.before.end) / span.Seconds(), true
 }
 
 // where names a node for an operator.
@@ -298,11 +295,8 @@ func (p *peers) clientAddress(node string) string {
 	return u.String()
 }
 
-// bootstrapView is gossip as the bootstrap sees it.
-type bootstrapView peers
-
-func (p *bootstrapView) Peers() []bootstrap.Peer {
-	var list []bootstrap.Peer
+// founders are the other nodes as the bootstrap sees them.
+func (p *peers) founders() (list []bootstrap.Peer) {
 	for _, m := range p.gossip.Members() {
 		if m.Node != p.self.node {
 			list = append(list, bootstrap.Peer{
@@ -313,8 +307,6 @@ func (p *bootstrapView) Peers() []bootstrap.Peer {
 	}
 	return list
 }
-
-func (p *bootstrapView) Changed() <-chan struct{} { return p.gossip.Changed() }
 
 func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
@@ -336,18 +328,57 @@ func (p *peers) all() map[event.ID]peer {
 	return maps.Clone(p.byID)
 }
 
-// stateOf is the state of another member, as far as this node knows.
-func (p *peers) stateOf(g gossip.Member) event.NodeState {
-	said, heard := p.get(g.Node)
-	return stateOf(g, said, heard)
-}
-
 // othersIn counts the other members in a state, as a view shows them.
 func (p *peers) othersIn(state event.NodeState) (n int) {
 	for _, m := range p.members() {
-		if m.Node != p.self.node && p.stateOf(m) == state {
+		if said, heard := p.get(m.Node); m.Node != p.self.node && stateOf(m, said, heard) == state {
 			n++
 		}
 	}
 	return n
+}
+
+// awaitOthers waits until no other node that is catching up needs entries up to
+// an index, at most HoldTime.
+func (p *peers) awaitOthers(ctx context.Context, index uint64) {
+	hold := p.self.opts.Replica.HoldTime
+	if p.gossip == nil || hold <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, hold)
+	defer cancel()
+	for {
+		p.askAll(ctx)
+		need := p.awaited()
+		if need == 0 || need > index || clock.Sleep(ctx, erasePace) != nil {
+			return
+		}
+	}
+}
+
+// awaited is the index of the first entry that a member which is catching up needs: one
+// that was heard of late, and got on within HoldTime. Nodes for which the Raft
+// log reaches back no more need a manifest instead, and nothing of what is older.
+func (p *peers) awaited() (need uint64) {
+	r := p.self.replica.Load()
+	if r == nil || p.gossip == nil {
+		return 0
+	}
+	first, err := r.state.Logs.FirstIndex()
+	if err != nil || first == 0 {
+		return 0
+	}
+	last, members := r.raft.LastIndex(), p.self.members()
+	now := time.Now()
+	for _, m := range p.others() {
+		said, ok := p.get(m.Node)
+		next := said.status.Last + 1
+		if !ok || !said.status.Running || !members[m.Node.String()] || now.Sub(said.at) > heardFor || now.Sub(said.moved) > p.self.opts.Replica.HoldTime {
+			continue
+		}
+		if next >= first && next <= last && (need == 0 || next < need) {
+			need = next
+		}
+	}
+	return need
 }

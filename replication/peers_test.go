@@ -2,6 +2,7 @@ package replication
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -47,5 +48,46 @@ func TestPeersThatWereHeard(t *testing.T) {
 	}
 	if p.keep(nil); len(p.all()) != 0 {
 		t.Errorf("kept %+v", p.all())
+	}
+}
+
+// Fetching is throttled by how fast the cluster's log grows, as far as that is known.
+func TestGrowth(t *testing.T) {
+	cluster, a := event.ID{7}, event.ID{2}
+	own := &self{node: event.ID{1}}
+	own.id.Store(&cluster)
+	type step struct {
+		after time.Duration
+		end   int64
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		later time.Duration
+		speed float64
+		known bool
+	}{
+		{name: "nothing seen"},
+		{name: "seen once", steps: []step{{0, 1000}}},
+		{"at rest", []step{{0, 1000}, {time.Second, 1000}}, 0, 0, true},
+		{"growing", []step{{0, 1000}, {time.Second, 1000}, {time.Second, 3000}}, 0, 2000, true},
+		{"too soon to tell", []step{{0, 1000}, {100 * time.Millisecond, 9000}}, 0, 0, false},
+		{"long ago", []step{{0, 1000}, {time.Second, 2000}}, time.Minute, 0, false},
+		{"seen again after long", []step{{0, 1000}, {time.Hour, 2000}}, 0, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := peersOf(own, gossip.Member{Self: gossip.Self{Node: a}, Alive: true}, gossip.Member{Self: gossip.Self{Node: event.ID{3}}, Alive: true})
+				for _, s := range c.steps {
+					time.Sleep(s.after)
+					p.put(a, peer{at: time.Now(), status: Status{Node: a, Cluster: cluster, HasLog: true, Tail: event.Tail{End: s.end}}})
+					p.put(event.ID{3}, peer{at: time.Now(), status: Status{Node: event.ID{3}, Cluster: cluster, HasLog: true, Tail: event.Tail{End: 500}}})
+				}
+				time.Sleep(c.later)
+				if speed, known := p.growth(); speed != c.speed || known != c.known {
+					t.Errorf("%v bytes a second, known %t; want %v, %t", speed, known, c.speed, c.known)
+				}
+			})
+		})
 	}
 }

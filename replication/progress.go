@@ -26,7 +26,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
-	hindered := cmp.Or(c.pull.waiting.Load(), c.join.waiting.Load())
+	hindered := cmp.Or(c.pull.waiting.get(), c.join.waiting.get())
 	own := c.self.end()
 	done, total = own, own
 	if wanted, ok := c.lead.wanted(); ok && wanted > own {
@@ -45,8 +45,8 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
 	case hindered != nil:
-		return *hindered, 0, 0
-	case c.pull.busy(), c.self.replica.Load() == nil && done < total:
+		return hindered.Error(), 0, 0
+	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:
 		doing = "fetching the log from other nodes"
 	case c.CaughtUp():
 		return "", done, total
@@ -68,7 +68,7 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.Load() != nil {
+	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.get() != nil {
 		return false
 	}
 	p, ok := c.peers.heard(c.lead.leader())

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -31,16 +32,16 @@ type puller struct {
 	histories *histories
 	metrics   *clusterMetrics
 
-	wake    chan struct{} // capacity 1
-	wanted  atomic.Int32  // waiting callers; while there are some, it goes on
+	wake    bell         // rung, it makes an attempt
+	wanted  atomic.Int32 // waiting callers; while there are some, it goes on
 	round   atomic.Pointer[pullRound]
-	active  atomic.Bool
-	err     atomic.Pointer[error] // why nothing more can come, ever
+	active  atomic.Bool // it fetches
+	err     reason      // why nothing more can come, ever
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
 
-	partly  atomic.Int64           // bytes there are of that file
-	waiting atomic.Pointer[string] // why this node does not find the cluster that it is to join; nil: it does
+	partly  atomic.Int64 // bytes there are of that file
+	waiting reason       // why this node does not find the cluster that it is to join; nil: it does
 }
 
 // partial is a chunk file of which a part was fetched.
@@ -70,36 +71,26 @@ const (
 )
 
 func newPuller(h *histories, m *clusterMetrics) *puller {
-	p := &puller{self: h.self, peers: h.peers, histories: h, metrics: m, wake: make(chan struct{}, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
+	p := &puller{self: h.self, peers: h.peers, histories: h, metrics: m, wake: make(bell, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
 	p.round.Store(&pullRound{done: make(chan struct{})})
 	return p
 }
 
-// kick asks for an attempt without waiting for it.
-func (p *puller) kick() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (p *puller) busy() bool { return p.active.Load() }
-
 // level returns when this node has everything that the node it fetched from had.
 func (p *puller) level(ctx context.Context) error {
-	defer p.waiting.Store(nil)
+	defer p.waiting.set(nil)
 	next := time.Now().Add(waitSilently)
 	return p.wait(ctx, func(r *pullRound) bool {
 		own := p.self.end()
 		if r.asked {
-			p.waiting.Store(nil)
+			p.waiting.set(nil)
 			return own >= r.end
 		}
-		text := p.alone(own, r.why)
-		p.waiting.Store(&text)
+		alone := p.alone(own, r.why)
+		p.waiting.set(alone)
 		if time.Now().After(next) {
 			next = time.Now().Add(sayEvery)
-			p.self.logger.Warn(text, "db", p.self.opts.Replica.Dir)
+			p.self.logger.Warn(alone.Error(), "db", p.self.opts.Replica.Dir)
 		}
 		return false
 	})
@@ -127,11 +118,11 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 	defer p.wanted.Add(-1)
 	for {
 		round := p.round.Load()
-		p.kick()
+		p.wake.ring()
 		select {
 		case <-round.done:
-			if err := p.err.Load(); err != nil {
-				return *err
+			if err := p.err.get(); err != nil {
+				return err
 			}
 			if enough(round) {
 				return nil
@@ -169,12 +160,12 @@ func (p *puller) run(ctx context.Context) {
 			p.self.logger.Warn("data could not be fetched from other nodes; it is tried again", logkey.Error, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
-			if waitSome(ctx, pullPace, nil) != nil {
+			if clock.Sleep(ctx, pullPace) != nil {
 				return
 			}
 		}
 		if p.wanted.Load() > 0 {
-			p.kick()
+			p.wake.ring()
 		}
 	}
 }
@@ -221,9 +212,8 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	}
 	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
 	if refusals > 0 && refusals == asked && p.self.replica.Load() == nil {
-		fatal := fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
-			"remove its data directory to have it fetch everything anew", refusal)
-		p.err.Store(&fatal)
+		p.err.set(fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
+			"remove its data directory to have it fetch everything anew", refusal))
 	}
 	return false, err
 }
@@ -286,8 +276,8 @@ func place(tail event.Tail) url.Values {
 func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) (last framesEnd, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stall := stall{time.AfterFunc(stallAfter, cancel)}
-	defer stall.stop()
+	stall := time.AfterFunc(stallAfter, cancel)
+	defer stall.Stop()
 	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
 	if err != nil {
 		return last, err
@@ -308,7 +298,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 		if _, err := io.ReadFull(in, block); err != nil {
 			return last, fmt.Errorf("frames from %s end too early: %w", address, err)
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 		if position == -1 {
 			if err := json.Unmarshal(block, &last); err != nil {
 				return last, fmt.Errorf("frames from %s: %w", address, err)
@@ -318,7 +308,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 		if err := p.throttle(ctx, len(block)); err != nil {
 			return last, err
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 		if err := p.self.markPulled(); err != nil {
 			return last, err
 		}
@@ -419,7 +409,7 @@ func (p *puller) dropPartial(m *Materials) {
 // is written, or this node would not catch up.
 func (p *puller) throttle(ctx context.Context, n int) error {
 	want := rate.Inf
-	growth, known := p.peers.growth.rate()
+	growth, known := p.peers.growth()
 	if most := p.self.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
 		want = rate.Limit(max(float64(most), 2*growth))
 	}
@@ -434,28 +424,23 @@ func (p *puller) throttle(ctx context.Context, n int) error {
 	return p.limit.WaitN(ctx, min(n, maxBlock))
 }
 
-// stall cancels a transfer in which nothing moves.
-type stall struct{ timer *time.Timer }
-
+// stallAfter is when a transfer is called off in which nothing moves.
 const stallAfter = 15 * time.Second
-
-func (s stall) moved() { s.timer.Reset(stallAfter) }
-func (s stall) stop()  { s.timer.Stop() }
 
 // alone says why a node with data and without consensus state, or with nothing, does not find
 // the cluster that it is to join.
-func (p *puller) alone(end int64, why error) string {
+func (p *puller) alone(end int64, why error) error {
 	var beyond *beyondError
-	running := slices.ContainsFunc(p.peers.heardOthers(), func(s Status) bool { return s.Running })
+	running := slices.ContainsFunc(p.peers.heardOthers(), func(p peer) bool { return p.status.Running })
 	switch {
 	case end > 0 && !running:
-		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)
+		return fmt.Errorf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)
 	case errors.As(why, &beyond):
-		return fmt.Sprintf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
+		return fmt.Errorf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
 			"To keep what is beyond, stop the others, rename their folders raft, and run annals cluster recover here; to give it up, remove this data directory",
 			p.self.clusterID(), end, beyond.address, beyond.end)
 	}
-	return fmt.Sprintf("waiting to join cluster %s: %v", p.self.clusterID(), cmp.Or(why, errNoSource))
+	return fmt.Errorf("waiting to join cluster %s: %w", p.self.clusterID(), cmp.Or(why, errNoSource))
 }
 
 // install is called before raft sees a snapshot that the leader sends: it
@@ -472,8 +457,8 @@ func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) erro
 func (p *puller) receive(ctx context.Context, address, path string, file ChunkFile, into TempFile, offset int64, first time.Duration, got func(offset int64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stall := stall{time.AfterFunc(first, cancel)}
-	defer stall.stop()
+	stall := time.AfterFunc(first, cancel)
+	defer stall.Stop()
 	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, path, nil)
 	if err != nil {
 		return err
@@ -483,7 +468,7 @@ func (p *puller) receive(ctx context.Context, address, path string, file ChunkFi
 	for offset < file.Size {
 		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
 		if n > 0 {
-			stall.moved()
+			stall.Reset(stallAfter)
 			if _, err := into.WriteAt(buf[:n], offset); err != nil {
 				return err
 			}
@@ -497,7 +482,7 @@ func (p *puller) receive(ctx context.Context, address, path string, file ChunkFi
 		if err := p.throttle(ctx, n); err != nil {
 			return err
 		}
-		stall.moved()
+		stall.Reset(stallAfter)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)
 			p := newPuller(&histories{self: own, peers: heardOf(own, c.others...)}, nil)
-			if text := p.alone(c.end, c.why); !strings.Contains(text, c.says) {
+			if text := p.alone(c.end, c.why); !strings.Contains(text.Error(), c.says) {
 				t.Error(text)
 			}
 		})
@@ -37,7 +37,7 @@ func TestPullerThatGaveUp(t *testing.T) {
 	own := selfOf(1)
 	p := newPuller(&histories{self: own, peers: peersOf(own)}, nil)
 	gone := errors.New("gone")
-	p.err.Store(&gone)
+	p.err.set(gone)
 	if progress, err := p.attempt(t.Context()); progress || err != nil {
 		t.Errorf("without a log: %t, %v", progress, err)
 	}

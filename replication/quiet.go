@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hashicorp/go-hclog"
@@ -12,42 +13,41 @@ import (
 // every start, election and change of term to the level info.
 type quiet struct{ hclog.Logger }
 
-var repeated = map[string]bool{
-	"failed to heartbeat to":                              true,
-	"failed to appendEntries to":                          true,
-	"failed to make requestVote RPC":                      true,
-	"failed to make requestVote Prevote RPC":              true,
-	"failed to pipeline appendEntries":                    true,
-	"failed to start pipeline replication to":             true,
-	"failed to decode incoming command":                   true,
-	"failed to flush response":                            true,
-	"failed to get previous log":                          true,
-	"appendEntries rejected, sending older logs":          true,
-	"failed to send snapshot to":                          true,
-	"failed to install snapshot":                          true,
-	"installSnapshot rejected to":                         true,
-	"no known peers, aborting election":                   true,
-	"not part of stable configuration, aborting election": true,
-}
+// levels are those of messages that are said too loud.
+var levels = map[string]hclog.Level{
+	"failed to heartbeat to":                              hclog.Debug,
+	"failed to appendEntries to":                          hclog.Debug,
+	"failed to make requestVote RPC":                      hclog.Debug,
+	"failed to make requestVote Prevote RPC":              hclog.Debug,
+	"failed to pipeline appendEntries":                    hclog.Debug,
+	"failed to start pipeline replication to":             hclog.Debug,
+	"failed to decode incoming command":                   hclog.Debug,
+	"failed to flush response":                            hclog.Debug,
+	"failed to get previous log":                          hclog.Debug,
+	"appendEntries rejected, sending older logs":          hclog.Debug,
+	"failed to send snapshot to":                          hclog.Debug,
+	"failed to install snapshot":                          hclog.Debug,
+	"installSnapshot rejected to":                         hclog.Debug,
+	"no known peers, aborting election":                   hclog.Debug,
+	"not part of stable configuration, aborting election": hclog.Debug,
 
-var ordinary = map[string]bool{
-	"Election timeout reached, restarting election":                 true,
-	"new leader elected, stepping down":                             true,
-	"peer has newer term, stopping replication":                     true,
-	"skipping application of old log":                               true,
-	"previous log term mis-match":                                   true,
-	"clearing log suffix":                                           true,
-	"duplicate requestVote from":                                    true,
-	"rejecting vote request since we have a leader":                 true,
-	"rejecting vote request since our last term is greater":         true,
-	"rejecting vote request since our last index is greater":        true,
-	"rejecting vote request since node is not a voter":              true,
-	"rejecting pre-vote request since we have a leader":             true,
-	"rejecting pre-vote request since our last term is greater":     true,
-	"rejecting pre-vote request since our last index is greater":    true,
-	"rejecting pre-vote request since node is not a voter":          true,
-	"rejecting pre-vote request since node is not in configuration": true,
-	"rejecting vote request since node is not in configuration":     true,
+	"Election timeout reached, restarting election":                 hclog.Info,
+	"new leader elected, stepping down":                             hclog.Info,
+	"peer has newer term, stopping replication":                     hclog.Info,
+	"skipping application of old log":                               hclog.Info,
+	"previous log term mis-match":                                   hclog.Info,
+	"clearing log suffix":                                           hclog.Info,
+	"duplicate requestVote from":                                    hclog.Info,
+	"rejecting vote request since we have a leader":                 hclog.Info,
+	"rejecting vote request since our last term is greater":         hclog.Info,
+	"rejecting vote request since our last index is greater":        hclog.Info,
+	"rejecting vote request since node is not a voter":              hclog.Info,
+	"rejecting pre-vote request since we have a leader":             hclog.Info,
+	"rejecting pre-vote request since our last term is greater":     hclog.Info,
+	"rejecting pre-vote request since our last index is greater":    hclog.Info,
+	"rejecting pre-vote request since node is not a voter":          hclog.Info,
+	"rejecting pre-vote request since node is not in configuration": hclog.Info,
+	"rejecting vote request since node is not in configuration":     hclog.Info,
 }
 
 // firstElection is said of a leader that was lost, and when there never was one.
@@ -55,15 +55,10 @@ const firstElection = "heartbeat timeout reached, starting election"
 
 // level says at which level a line is logged.
 func level(asked hclog.Level, message string, args []any) hclog.Level {
-	switch {
-	case repeated[message]:
-		return hclog.Debug
-	case ordinary[message]:
-		return hclog.Info
-	case message == firstElection && len(args) == 4 && fmt.Sprint(args[1], args[3]) == "":
+	if message == firstElection && len(args) == 4 && fmt.Sprint(args[1], args[3]) == "" {
 		return hclog.Info
 	}
-	return asked
+	return cmp.Or(levels[message], asked)
 }
 
 // Named keeps what a logger of the transport is made of quiet as well.

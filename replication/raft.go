@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +34,11 @@ type Replica struct {
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
 
-	configMu sync.Mutex // guards exchanging raft's configuration of itself
-	erasures erasures
-	anew     chan struct{} // closed when raft has to be started anew, by closing and opening the Replica
-	voided   sync.Once
+	configMu sync.Mutex         // guards exchanging raft's configuration of itself
+	running  context.Context    // until it is closed
+	stop     context.CancelFunc // ends running
+	erasing  chan struct{}      // capacity 1: held by the call of EraseLog that works, and for good once it is closed
+	anew     chan struct{}      // closed when raft has to be started anew, by closing and opening the Replica
 	closing  sync.Once
 	closed   chan struct{} // everything is down
 	closeErr error         // valid after closed
@@ -57,11 +59,7 @@ func Open(o Options) (*Replica, error) {
 
 // prepare does everything that needs no other node. What it returns is to be
 // started or abandoned.
-func prepare(o Options) (*Replica, error) { return prepareOn(o, nil) }
-
-// prepareOn does the same on consensus state in memory that an earlier Replica
-// left behind; nil: on what the directory holds.
-func prepareOn(o Options, left *raftdisk.State) (*Replica, error) {
+func prepare(o Options) (*Replica, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -71,14 +69,12 @@ func prepareOn(o Options, left *raftdisk.State) (*Replica, error) {
 		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
 	var err error
-	if left != nil {
-		r.state = left.Again(r.fail)
-	} else if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
+	if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
 		return nil, err
 	}
 	r.state.Logs.Covered = r.state.Snapshots.Newest
-	r.erasures.ctx, r.erasures.stop = context.WithCancel(context.Background())
-	r.erasures.turn = make(chan struct{}, 1)
+	r.running, r.stop = context.WithCancel(context.Background())
+	r.erasing = make(chan struct{}, 1)
 	r.state.Logs.Flushes, r.metrics.flushes.Told = r.metrics.flushes, r.opts.OnFlush
 	if r.begin, err = r.state.CheckStart(o.Log); err != nil {
 		return nil, errors.Join(err, r.state.Close())
@@ -92,7 +88,7 @@ func (r *Replica) abandon() error { return r.state.Close() }
 // start starts raft. When it fails, everything is closed.
 func (r *Replica) start(trans raft.Transport) (err error) {
 	r.opts.Transport = trans
-	r.machine = raftdisk.NewMachine(r.opts.FSM, r.state, r.fail, r.metrics.snapshots, r.opts.Behind, func() { r.voided.Do(func() { close(r.anew) }) })
+	r.machine = raftdisk.NewMachine(r.opts.FSM, r.state, r.fail, r.metrics.snapshots, r.opts.Behind, sync.OnceFunc(func() { close(r.anew) }))
 	if t, ok := trans.(interface{ Committed(index, term uint64) }); ok {
 		r.machine.Committed = t.Committed
 	}
@@ -101,7 +97,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.ID.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, raftdisk.WatchLogs(r.state.Logs, r.opts.Disk), raftdisk.WatchStable(r.state.Stable, r.opts.Disk), r.state.Snapshots, trans); err != nil {
+	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.Logs, r.state.Stable, r.state.Snapshots, trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
 	r.pipeline = pipeline.New(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{
@@ -190,14 +186,7 @@ func (r *Replica) wait(heartbeat, election time.Duration) error {
 
 // lone reports whether the node is the only voter.
 func lone(c raft.Configuration, node raft.ServerID) bool {
-	voters, self := 0, false
-	for _, server := range c.Servers {
-		if server.Suffrage == raft.Voter {
-			voters++
-			self = self || server.ID == node
-		}
-	}
-	return voters == 1 && self
+	return voters(c) == 1 && slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID == node })
 }
 
 func (r *Replica) surroundings() pipeline.Surroundings {
@@ -213,21 +202,15 @@ func (r *Replica) surroundings() pipeline.Surroundings {
 		},
 		Hint: r.raft.LeaderCh(),
 		Redirect: func() string {
-			address, node := r.raft.LeaderWithID()
+			_, node := r.raft.LeaderWithID()
 			if node == "" || node == self {
 				return ""
 			}
-			return r.opts.LeaderAddress(string(node), string(address))
+			return r.opts.LeaderAddress(string(node))
 		},
 		Fatal: func(err error) { _ = r.fail.Fail(err) },
 	}
 }
-
-// Identity says who this node is.
-func (r *Replica) Identity() raftdisk.Identity { return r.state.ID }
-
-// Pipeline is the write path. It leads, and answers, only while this node does.
-func (r *Replica) Pipeline() *pipeline.Pipeline { return r.pipeline }
 
 // Configuration returns the latest configuration, committed or not, and the index of
 // the newest one that was applied by then. raft refuses a change that builds on that
@@ -255,12 +238,10 @@ func (r *Replica) Close() error {
 			r.closeErr = r.shutdown()
 		}()
 	})
-	timer := time.NewTimer(r.opts.CloseTimeout)
-	defer timer.Stop()
 	select {
 	case <-r.closed:
 		return r.closeErr
-	case <-timer.C:
+	case <-time.After(r.opts.CloseTimeout):
 		return fmt.Errorf("close replication: not done after %s, a disk may hang", r.opts.CloseTimeout)
 	}
 }
@@ -271,7 +252,8 @@ func (r *Replica) shutdown() error {
 	}
 	r.silence.stop()
 	r.snaps.stop()
-	r.erasures.end()
+	r.stop()
+	r.erasing <- struct{}{} // What was begun is finished.
 	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", logkey.Error, err)

@@ -22,8 +22,8 @@ import (
 
 func toyOptions(y *toy, dir string, kind raftdisk.LogStore) replication.Options {
 	return replication.Options{
-		Dir: dir, InMemory: dir == "", LogStore: kind, ClusterID: event.ID{1}, DirectoryID: event.ID{2},
-		FSM: y, Decider: y, Log: y, OnFatal: func(err error) { panic(err) },
+		Options:  raftdisk.Options{Dir: dir, LogStore: kind, ClusterID: event.ID{1}, DirectoryID: event.ID{2}, Log: y},
+		InMemory: dir == "", FSM: y, Decider: y, OnFatal: func(err error) { panic(err) },
 		LoneElectionTimeout: 10 * time.Millisecond,
 	}
 }

@@ -1,10 +1,8 @@
 package replication
 
 import (
-	"context"
 	"encoding/binary"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -25,9 +23,31 @@ type self struct {
 	materials atomic.Pointer[Materials]
 	replica   atomic.Pointer[Replica]
 	lineage   atomic.Pointer[lineage] // nil: none yet
-	readOnly  atomic.Pointer[error]   // why writes are refused; nil: they are not
+	readOnly  reason                  // why writes are refused; nil: they are not
 	full      atomic.Bool
 	stopping  atomic.Bool
+}
+
+// reason is why something is so; nil: it is not so.
+type reason struct{ err atomic.Pointer[error] }
+
+func (r *reason) get() error {
+	if err := r.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (r *reason) set(err error) { r.err.Store(&err) }
+
+// bell wakes a goroutine. It has room for one, and does not wait.
+type bell chan struct{}
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
 }
 
 // clusterID is the id of the cluster, zero as long as it is not known.
@@ -109,9 +129,6 @@ func (s *self) markPulled() error {
 	if r := s.replica.Load(); r != nil {
 		return r.state.Mark(raftdisk.PulledFile)
 	}
-	if s.opts.Replica.InMemory {
-		return nil
-	}
 	return raftdisk.MarkPulled(s.opts.Replica.Files, s.opts.Replica.Dir)
 }
 
@@ -142,18 +159,4 @@ func voters(configuration raft.Configuration) (n int) {
 		}
 	}
 	return n
-}
-
-// waitSome waits a moment, or until the context ends.
-func waitSome(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-wake:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -15,7 +15,7 @@ import (
 // only, and an entry may be of any size up to some megabytes.
 type snapshotter struct {
 	replica *Replica
-	kick    chan struct{} // capacity 1
+	kick    bell
 	quit    chan struct{}
 	ended   sync.Once
 	wg      sync.WaitGroup
@@ -31,7 +31,7 @@ type snapshotter struct {
 // newSnapshotter counts what the Raft log holds beyond the newest manifest: a
 // node that is killed again and again must not gather more each time.
 func newSnapshotter(r *Replica) *snapshotter {
-	s := &snapshotter{replica: r, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	s := &snapshotter{replica: r, kick: make(bell, 1), quit: make(chan struct{})}
 	newest, _ := r.state.Snapshots.Newest()
 	if last, err := r.state.Logs.LastIndex(); err == nil && last > newest {
 		s.entries.Store(last - newest)
@@ -43,12 +43,8 @@ func newSnapshotter(r *Replica) *snapshotter {
 // stored is called for everything appended to the Raft log, on raft's own goroutine.
 func (s *snapshotter) stored(entries, bytes int) {
 	n, b := s.entries.Add(uint64(entries)), s.bytes.Add(int64(bytes))
-	if o := &s.replica.opts; n < o.SnapshotEntries && b < o.SnapshotBytes {
-		return
-	}
-	select {
-	case s.kick <- struct{}{}:
-	default:
+	if o := &s.replica.opts; n >= o.SnapshotEntries || b >= o.SnapshotBytes {
+		s.kick.ring()
 	}
 }
 
@@ -73,6 +69,10 @@ func (s *snapshotter) stop() {
 	s.wg.Wait()
 }
 
+// trailingBytes bounds the entries behind a manifest that are kept for followers that lag a little or were
+// away for a moment. Options.TrailingEntries does, too.
+const trailingBytes = 256 << 20
+
 // take has a manifest written and the Raft log cut, leaving at most so many
 // entries behind the newest, and at most as many as the bound in bytes allows; more
 // of both while another node that is catching up needs them.
@@ -82,7 +82,7 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	r := s.replica
 	entries, bytes := s.entries.Load(), s.bytes.Load()
 	last := r.raft.LastIndex()
-	keep := min(maxTrailing, r.state.Logs.Trailing(last, r.opts.TrailingBytes))
+	keep := min(maxTrailing, r.state.Logs.Trailing(last, trailingBytes))
 	if err := r.keepTrailing(keep); err != nil {
 		return err
 	}

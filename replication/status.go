@@ -2,10 +2,12 @@ package replication
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // Status is what a node tells others of itself, over the port between nodes.
@@ -79,14 +81,11 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 			l, _ := c.lead.note(r)
 			c.lead.leaveUnfit(ctx, r, l)
 		}
-		wait, stop := context.WithTimeout(ctx, peerPace)
 		select {
-		case <-wait.Done():
+		case <-time.After(peerPace):
 		case <-c.peers.poke:
 		case <-c.peers.gossip.Changed():
-		}
-		stop()
-		if ctx.Err() != nil {
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -96,7 +95,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 func (s *self) status() Status {
 	is := Status{
 		Node: s.node, Cluster: s.clusterID(), Address: s.opts.Advertise, ReadOnly: s.opts.ReadOnly,
-		LastRecord: -1, Epoch: -1, Full: s.readOnly.Load() != nil, Clock: s.opts.Now().UnixNano(),
+		LastRecord: -1, Epoch: -1, Full: s.readOnly.get() != nil, Clock: s.opts.Now().UnixNano(),
 	}
 	if m := s.materials.Load(); m != nil {
 		is.HasLog, is.Tail = true, m.Log.Tail()
@@ -121,11 +120,96 @@ func (s *self) status() Status {
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
 func (c *Cluster) Healthy() (unsure, diverged error) {
-	if err := c.histories.unsure.Load(); err != nil {
-		unsure = *err
+	return c.histories.unsure.get(), c.histories.diverged.get()
+}
+
+// State is the state of this node.
+func (c *Cluster) State() event.NodeState {
+	if c.self.stopping.Load() {
+		return event.StateShuttingDown
 	}
-	if err := c.histories.diverged.Load(); err != nil {
-		diverged = *err
+	r := c.self.replica.Load()
+	if r == nil {
+		return c.life.state.Load().(event.NodeState)
 	}
-	return unsure, diverged
+	if c.disk.hanging() != nil && c.self.opts.Size > 1 {
+		return event.StateUnknown
+	}
+	own, _ := r.pipeline.Leadership()
+	switch {
+	case own.Leading && c.lead.few.Load():
+		return event.StatePreLeader
+	case own.Leading && c.lead.resigning.Load():
+		return event.StateResigningLeader
+	case own.Leading:
+		return event.StateLeader
+	case r.raft.State() == raft.Leader:
+		return event.StatePreLeader
+	case c.join.removed.Load():
+		return event.StateUnknown
+	}
+	_, leader := r.raft.LeaderWithID()
+	voter, present := c.self.suffrage()
+	switch {
+	case leader == "":
+		return c.self.replicaState(event.StateUnknown, event.StateReadOnlyLeaderless)
+	case !present:
+		return c.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica)
+	case voter:
+		return event.StateFollower
+	case c.self.opts.ReadOnly:
+		return event.StateReadOnlyReplica
+	case c.pull.active.Load():
+		return event.StateCatchingUp
+	}
+	return event.StateClone
+}
+
+// Ready reports whether requests can be served: this node leads, or knows another one that does, and its disk works.
+func (c *Cluster) Ready() bool {
+	if c.disk.hanging() != nil {
+		return false
+	}
+	if l, _ := c.Leadership(); l.Leading {
+		return true
+	}
+	r := c.self.replica.Load()
+	if r == nil || c.join.removed.Load() {
+		return false
+	}
+	_, leader := r.raft.LeaderWithID()
+	return leader != "" && string(leader) != c.self.name
+}
+
+// Connection is what the leader knows of its connections with one of the others.
+type Connection struct {
+	wire.Peer
+	Endpoint  string // host:port of that node between nodes, as in View; empty when not known
+	SendQueue int64  // entries that node had not got when it was asked last
+}
+
+// Connections describes the leader's connections, one for each other node in
+// Raft's configuration, in its order. It is empty on a node that does not lead.
+func (c *Cluster) Connections() []Connection {
+	r := c.self.replica.Load()
+	if l, _ := c.Leadership(); !l.Leading || r == nil || c.port == nil {
+		return nil
+	}
+	last := r.raft.LastIndex()
+	var list []Connection
+	for _, server := range c.self.configuration().Servers {
+		id, err := event.ParseID(string(server.ID))
+		if err != nil || id == c.self.node {
+			continue
+		}
+		one := Connection{Peer: c.port.Peer(id)}
+		if m, ok := c.peers.member(string(server.ID)); ok {
+			one.Endpoint = m.ReplicationAddress
+		}
+		if p, ok := c.peers.heard(string(server.ID)); ok && p.status.Running && p.status.Last < last {
+			one.SendQueue = int64(last - p.status.Last)
+		}
+		list = append(list, one)
+	}
+	return list
 }

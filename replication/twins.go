@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/seldom"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -25,15 +28,10 @@ type twins struct {
 	self  *self
 	peers *peers
 	ended sync.Once // this node is one of them
+	said  seldom.Lines[Twin]
 
-	mu   sync.Mutex // guards seen; nests no other lock
-	seen map[Twin]twinNote
-}
-
-// twinNote is what a node remembers of a twin.
-type twinNote struct {
-	met  time.Time // when it was refused here; zero: others said so
-	said time.Time
+	mu      sync.Mutex         // guards refused; nests no other lock
+	refused map[Twin]time.Time // here, within the last minute
 }
 
 const (
@@ -80,38 +78,22 @@ func (t *twins) candidate(node, address string) error {
 
 // note logs a twin, once a minute. Those met here are passed on in this node's status.
 func (t *twins) note(twin Twin, met bool) {
-	t.mu.Lock()
-	now := time.Now()
-	note := t.seen[twin]
 	if met {
-		note.met = now
+		t.mu.Lock()
+		t.refused[twin] = time.Now()
+		t.mu.Unlock()
 	}
-	say := now.Sub(note.said) >= sayEvery
-	if say {
-		note.said = now
-	}
-	for other, old := range t.seen {
-		if now.Sub(old.said) >= 2*sayEvery {
-			delete(t.seen, other)
-		}
-	}
-	t.seen[twin] = note
-	t.mu.Unlock()
-	if say {
+	if _, due := t.said.Due(twin); due {
 		t.self.logger.Error(twin.Error())
 	}
 }
 
 // met are those that were refused here within the last minute.
-func (t *twins) met() (list []Twin) {
+func (t *twins) met() []Twin {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for twin, note := range t.seen {
-		if time.Since(note.met) < sayEvery {
-			list = append(list, twin)
-		}
-	}
-	return list
+	maps.DeleteFunc(t.refused, func(_ Twin, at time.Time) bool { return time.Since(at) >= sayEvery })
+	return slices.Collect(maps.Keys(t.refused))
 }
 
 // end ends this node because others know its id elsewhere.

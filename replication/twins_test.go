@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // A twin that was refused here is passed on for a minute; of others it is only said.
 func TestTwinsThatWereMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := selfOf(1)
-		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), seen: make(map[Twin]twinNote)}
+		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), said: seldom.Lines[Twin]{Every: sayEvery}, refused: make(map[Twin]time.Time)}
 		met, heard := Twin{Node: event.ID{2}, Copy: "x:1"}, Twin{Node: event.ID{3}, Copy: "y:1"}
 		tw.note(met, true)
 		tw.note(heard, false)
@@ -21,8 +22,8 @@ func TestTwinsThatWereMet(t *testing.T) {
 		}
 		time.Sleep(3 * sayEvery) // of the bubble
 		tw.note(heard, false)
-		if len(tw.met()) != 0 || len(tw.seen) != 1 {
-			t.Errorf("met %+v, remembered %+v", tw.met(), tw.seen)
+		if len(tw.met()) != 0 || len(tw.refused) != 0 {
+			t.Errorf("met %+v, remembered %+v", tw.met(), tw.refused)
 		}
 		node := event.ID{2}.String()
 		if tw.candidate(node, "10.0.0.1:1112") != nil || tw.candidate(node, "10.0.0.9:1112") == nil || tw.candidate(event.ID{9}.String(), "z:1") != nil {

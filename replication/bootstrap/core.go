@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -199,12 +200,10 @@ func (c *core) search() bool {
 // allFree reports whether no node of a set said that it is bound elsewhere.
 // Proposing to a bound node would only bind the others to something that cannot be yet.
 func (c *core) allFree(set []event.ID) bool {
-	for _, node := range set {
-		if p := c.peers.find(node); p != nil && c.boundElsewhere(p) != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(set, func(node event.ID) bool {
+		p := c.peers.find(node)
+		return p != nil && c.boundElsewhere(p) != nil
+	})
 }
 
 // askAround learns from the others what gossip has not brought yet, and
@@ -216,9 +215,9 @@ func (c *core) askAround() {
 			continue
 		}
 		asked++
-		interval := c.o.AskInterval
+		interval := askInterval
 		if c.boundElsewhere(p) != nil {
-			interval = c.o.PollInterval
+			interval = pollInterval
 		}
 		c.request(p, Ask, nil, interval)
 	}
@@ -288,7 +287,7 @@ func (c *core) pursue(own *Proposal) {
 		if p := c.peers.find(member); p == nil || !c.holdsPromise(p, own) {
 			lacking = append(lacking, member)
 			if p != nil {
-				c.request(p, Promise, own, c.o.PollInterval)
+				c.request(p, Promise, own, pollInterval)
 			}
 		}
 	}
@@ -307,15 +306,13 @@ func (c *core) pursue(own *Proposal) {
 // have been formed by a proposer that it cannot hear at the moment.
 func (c *core) await(bond *Proposal) {
 	seen := c.clusters()
-	for _, cluster := range seen {
-		if cluster == bond.Cluster {
-			c.do(say{hclog.Info, "the cluster this node is promised to exists: joining it", []any{keyCluster, cluster}})
-			c.finish(cluster, false)
-			return
-		}
+	if slices.Contains(seen, bond.Cluster) {
+		c.do(say{hclog.Info, "the cluster this node is promised to exists: joining it", []any{keyCluster, bond.Cluster}})
+		c.finish(bond.Cluster, false)
+		return
 	}
 	if p := c.peers.find(bond.Proposer); p != nil {
-		c.request(p, Ask, bond, c.o.PollInterval)
+		c.request(p, Ask, bond, pollInterval)
 	}
 	c.reportBond(bond, seen)
 }

@@ -24,7 +24,7 @@ type result struct {
 	err    error
 }
 
-// effect is something that the driver does for the state machine. Effects are
+// effect is something that an Engine does for the state machine. Effects are
 // carried out in order, and all of a step before the next step: what comes
 // after a save relies on it. If one fails, or the process ends before it,
 // the rest is not carried out.

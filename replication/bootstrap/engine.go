@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,24 +19,19 @@ var ErrRan = errors.New("the search for a cluster has been run already")
 
 // Engine finds or forms the cluster of one node.
 type Engine struct {
-	o    Options
-	core *core // of the goroutine in Run
+	o     Options
+	calls sync.WaitGroup
+	done  chan struct{} // closed when outcome or err is there
 
-	// passive is what Handle answers from while nothing runs: what was durable
-	// when Run had not begun, or had ended.
-	passive  atomic.Pointer[situation]
-	ran      atomic.Bool
-	running  chan struct{} // closed when Run begins
-	stopped  chan struct{} // closed when Run ends
-	requests chan incoming
-	results  chan result
-}
-
-// incoming is a request that waits in Handle. The channel holds one answer, so
-// that nobody waits for who went away.
-type incoming struct {
-	request Request
-	answer  chan Answer
+	// mu guards what follows. It is held for a whole step, what that step asks for included: a durable write
+	// of the record at most.
+	mu      sync.Mutex
+	core    *core
+	durable situation // after the last step whose effects were all carried out
+	ran     bool
+	running context.Context // that of Run; nil while it does not run
+	outcome Outcome
+	err     error
 }
 
 // New reads the record of this node, which Identify made. Nothing runs yet, but
@@ -57,13 +51,9 @@ func New(o Options) (*Engine, error) {
 	if err := checkRecord(&o, &record); err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
-	e := &Engine{
-		o: o, running: make(chan struct{}), stopped: make(chan struct{}),
-		requests: make(chan incoming), results: make(chan result),
-	}
+	e := &Engine{o: o, done: make(chan struct{})}
 	e.core = newCore(&e.o, record, func() event.ID { return event.ID(uuid.New()) })
-	passive := e.core.situation
-	e.passive.Store(&passive)
+	e.durable = e.core.situation
 	return e, nil
 }
 
@@ -90,123 +80,95 @@ func checkRecord(o *Options, record *Record) error {
 // node has state, Run of the next start comes to the same decision to form,
 // with the same id, so creating must be idempotent.
 func (e *Engine) Run(ctx context.Context) (Outcome, error) {
-	if !e.ran.CompareAndSwap(false, true) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer e.calls.Wait()
+	defer cancel()
+	e.mu.Lock()
+	again := e.ran
+	if !again {
+		e.ran, e.running = true, ctx
+	}
+	e.mu.Unlock()
+	if again {
 		return Outcome{}, ErrRan
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	d := &driver{Engine: e, ctx: ctx, durable: e.core.situation}
-	close(e.running)
 	defer func() {
-		cancel()
-		e.passive.Store(&d.durable)
-		close(e.stopped) // before waiting: two nodes of one process may be in each other's Handle
-		d.calls.Wait()
+		e.mu.Lock()
+		e.running = nil
+		e.mu.Unlock()
 	}()
-	return d.run()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		changed := e.o.Changed() // before Peers, so that no change falls between
+		e.step(input{})
+		select {
+		case <-e.done:
+			return e.outcome, e.err
+		case <-ctx.Done():
+			return Outcome{}, ctx.Err()
+		case <-tick.C:
+		case <-changed:
+		}
+	}
 }
 
 // Handle answers another node's request: before, during and after Run. It
 // promises something new only during Run. It waits for one durable write at most.
-func (e *Engine) Handle(r Request) Answer {
-	select {
-	case <-e.running:
-	default:
-		return e.passive.Load().passive(r)
+func (e *Engine) Handle(r Request) Answer { return e.step(input{request: &r}) }
+
+// step has the core take something in, carries out what it asks for, and returns the answer to the request.
+// While Run does not run, nothing is done.
+func (e *Engine) step(in input) (a Answer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if in.request != nil {
+		a = e.durable.passive(*in.request)
 	}
-	in := incoming{r, make(chan Answer, 1)}
-	select {
-	case e.requests <- in:
-	case <-e.stopped:
-		return e.passive.Load().passive(r)
-	}
-	select {
-	case a := <-in.answer:
+	if e.running == nil {
 		return a
-	case <-e.stopped:
 	}
-	select {
-	case a := <-in.answer: // given in the last step
-		return a
-	default:
-		return e.passive.Load().passive(r)
-	}
-}
-
-// driver is one run of an engine.
-type driver struct {
-	*Engine
-	ctx     context.Context
-	calls   sync.WaitGroup
-	durable situation // after the last step whose effects were all carried out
-}
-
-func (d *driver) run() (Outcome, error) {
-	tick := time.NewTicker(d.o.PollInterval)
-	defer tick.Stop()
-	var (
-		in     input
-		answer chan Answer // of the request in this step
-	)
-	for {
-		changed := d.o.View.Changed() // before Peers, so that no change falls between
-		in.now, in.peers = time.Now(), d.o.View.Peers()
-		outcome, err := d.carryOut(d.core.step(in), answer)
-		if err != nil || outcome != nil {
-			return deref(outcome), err
-		}
-		in, answer = input{}, nil
-		select {
-		case <-d.ctx.Done():
-			return Outcome{}, d.ctx.Err()
-		case <-tick.C:
-		case <-changed:
-		case r := <-d.requests:
-			in.request, answer = &r.request, r.answer
-		case r := <-d.results:
-			in.result = &r
-		}
-	}
-}
-
-func deref(o *Outcome) Outcome {
-	if o == nil {
-		return Outcome{}
-	}
-	return *o
-}
-
-func (d *driver) carryOut(effects []effect, answer chan Answer) (*Outcome, error) {
-	var outcome *Outcome
-	for _, e := range effects {
-		switch e := e.(type) {
+	in.now, in.peers = time.Now(), e.o.Peers()
+	decided := false
+	for _, does := range e.core.step(in) {
+		switch does := does.(type) {
 		case save:
-			if err := d.o.Store.Save(e.record); err != nil {
-				return nil, fmt.Errorf("record what this node promised: %w", err)
+			if err := e.o.Store.Save(does.record); err != nil {
+				e.err = fmt.Errorf("record what this node promised: %w", err)
+				e.end()
+				return a
 			}
 		case reply:
-			answer <- e.answer
+			a = does.answer
 		case call:
-			d.start(e)
+			e.start(does)
 		case decide:
-			outcome = &e.outcome
+			e.outcome, decided = does.outcome, true
 		case say:
-			d.o.Logger.Log(e.level, e.message, readable(e.args)...)
+			e.o.Logger.Log(does.level, does.message, readable(does.args)...)
 		}
 	}
-	d.durable = d.core.situation
-	return outcome, nil
+	e.durable = e.core.situation
+	if decided {
+		e.end()
+	}
+	return a
 }
 
-// start makes a call in the background. The core has one call to a node under way at most.
-func (d *driver) start(c call) {
-	d.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(d.ctx, d.o.CallTimeout)
+// end has Run return. e.mu is held.
+func (e *Engine) end() {
+	e.running = nil
+	close(e.done)
+}
+
+// start makes a call in the background. The core has one call to a node under way at most. e.mu is held.
+func (e *Engine) start(c call) {
+	running := e.running
+	e.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(running, callTimeout)
 		defer cancel()
-		a, err := d.o.Caller.Call(ctx, c.address, c.request)
-		select {
-		case d.results <- result{c.to, a, err}:
-		case <-d.ctx.Done():
-		}
+		a, err := e.o.Call(ctx, c.address, c.request)
+		e.step(input{result: &result{c.to, a, err}})
 	})
 }
 

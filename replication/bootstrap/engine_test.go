@@ -78,7 +78,8 @@ func (l *lan) join(t *testing.T, address string, o Options) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Node, o.View, o.Caller = node, lanView{l, address}, l
+	view := lanView{l, address}
+	o.Node, o.Peers, o.Changed, o.Call = node, view.Peers, view.Changed, l.Call
 	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +303,7 @@ func TestCallsEnd(t *testing.T) {
 		l := newLan()
 		l.nodes["x"] = &lanNode{peer: Peer{Node: id(1), Address: "x", Alive: true, ClusterSize: 2}}
 		store := &memStore{record: Record{Node: id(2)}}
-		e, err := New(Options{Node: id(2), ClusterSize: 2, Store: store, View: lanView{l, ""}, Caller: deaf{}})
+		e, err := New(Options{Node: id(2), ClusterSize: 2, Store: store, Peers: lanView{l, ""}.Peers, Changed: lanView{l, ""}.Changed, Call: deaf})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,9 +316,7 @@ func TestCallsEnd(t *testing.T) {
 }
 
 // deaf takes every call and never answers.
-type deaf struct{}
-
-func (deaf) Call(ctx context.Context, _ string, _ Request) (Answer, error) {
+func deaf(ctx context.Context, _ string, _ Request) (Answer, error) {
 	<-ctx.Done()
 	return Answer{}, ctx.Err()
 }
@@ -325,7 +324,8 @@ func (deaf) Call(ctx context.Context, _ string, _ Request) (Answer, error) {
 func TestNewRefuses(t *testing.T) {
 	good := func() Options {
 		return Options{
-			Node: id(1), ClusterSize: 3, Store: &memStore{record: Record{Node: id(1)}}, View: lanView{newLan(), ""}, Caller: deaf{},
+			Node: id(1), ClusterSize: 3, Store: &memStore{record: Record{Node: id(1)}},
+			Peers: lanView{newLan(), ""}.Peers, Changed: lanView{newLan(), ""}.Changed, Call: deaf,
 		}
 	}
 	if _, err := New(good()); err != nil {
@@ -338,14 +338,13 @@ func TestNewRefuses(t *testing.T) {
 		"no record":                 func(o *Options) { o.Store = &memStore{} },
 		"a bad record":              func(o *Options) { o.Store = &memStore{record: Record{Node: id(1), Formed: true}} },
 		"no store":                  func(o *Options) { o.Store = nil },
-		"no view":                   func(o *Options) { o.View = nil },
-		"no caller":                 func(o *Options) { o.Caller = nil },
+		"no view":                   func(o *Options) { o.Peers = nil },
+		"no caller":                 func(o *Options) { o.Call = nil },
 		"no size":                   func(o *Options) { o.ClusterSize = 0 },
 		"too large":                 func(o *Options) { o.ClusterSize = MaxClusterSize + 1 },
 		"read-only and alone":       func(o *Options) { o.ClusterSize, o.ReadOnly = 1, true },
-		"formed one, is of another": func(o *Options) { o.Store, o.Cluster = formed, id(60) },
-		"asks before it polls":      func(o *Options) { o.AskInterval = time.Millisecond },
 		"negative":                  func(o *Options) { o.GoneAfter = -1 },
+		"formed one, is of another": func(o *Options) { o.Store, o.Cluster = formed, id(60) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good()

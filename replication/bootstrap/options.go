@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,29 +16,11 @@ import (
 type Peer struct {
 	Node        event.ID
 	Cluster     event.ID // zero for a node without cluster state
-	Address     string   // for Caller
+	Address     string   // for Call
 	ReadOnly    bool
 	Alive       bool
 	ClusterSize int
 	Since       time.Time // since when Alive is what it is; zero if not known
-}
-
-// View is what this node sees of the others. It may be incomplete, late or
-// wrong: that delays a cluster and never makes two of it.
-type View interface {
-	// Peers returns the other nodes, also dead ones as long as they are known. The engine does not change the slice.
-	Peers() []Peer
-
-	// Changed returns a channel that is closed, or gets a value, when Peers
-	// changes after the call.
-	Changed() <-chan struct{}
-}
-
-// Caller brings a request to the Handle of the node at an address.
-type Caller interface {
-	// Call returns when ctx ends. After an error the other node may have
-	// handled the request or may do so yet.
-	Call(ctx context.Context, address string, r Request) (Answer, error)
 }
 
 // Outcome is how a node's search for a cluster ends.
@@ -46,7 +29,7 @@ type Outcome struct {
 	Form    bool // this node creates the cluster, as its only voter; otherwise it joins it
 }
 
-// Options of an Engine. Node, ClusterSize, Store, View and Caller must be
+// Options of an Engine. Node, ClusterSize, Store, Peers, Changed and Call must be
 // given; what else is zero gets a default.
 type Options struct {
 	Node        event.ID // as Identify returned it
@@ -54,39 +37,37 @@ type Options struct {
 	ClusterSize int      // voters that the cluster is to have, 1 to MaxClusterSize
 	ReadOnly    bool     // this node never counts, and joins what others form
 	Store       Store
-	View        View
-	Caller      Caller
 	Logger      hclog.Logger // default: none
+
+	// Peers returns the other nodes that this one sees, also dead ones as long as they are known, and Changed a channel
+	// that is closed, or gets a value, when that changes after the call. It may be incomplete, late or
+	// wrong: that delays a cluster and never makes two of it.
+	Peers   func() []Peer
+	Changed func() <-chan struct{}
+
+	// Call brings a request to the Handle of the node at an address. It returns when ctx ends. After an error the other
+	// node may have handled the request or may do so yet.
+	Call func(ctx context.Context, address string, r Request) (Answer, error)
 
 	// RecordPlace names what an operator removes, with the node stopped, so that
 	// it forgets its promise and its id. Log lines name it. Default "raft".
 	RecordPlace string
 
-	PollInterval   time.Duration // between two calls to a node while something hangs on its answer; default 100 ms
-	AskInterval    time.Duration // between two calls to a node for want of news; default 1 s
-	CallTimeout    time.Duration // of one call; default 1 s
-	GoneAfter      time.Duration // a node that cannot take part for so long is done without, if there are others; default 10 s
-	ReportInterval time.Duration // between log lines of a node that waits; default 30 s
+	GoneAfter time.Duration // a node that cannot take part for so long is done without, if there are others; default 10 s
 }
+
+const (
+	pollInterval   = 100 * time.Millisecond // between two calls to a node while something hangs on its answer
+	askInterval    = time.Second            // between two calls to a node for want of news
+	callTimeout    = time.Second            // of one call
+	reportInterval = 30 * time.Second       // between log lines of a node that waits
+)
 
 // EnsureDefaults fills in what is zero.
 func (o *Options) EnsureDefaults() {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&o.PollInterval, 100*time.Millisecond)
-	def(&o.AskInterval, time.Second)
-	def(&o.CallTimeout, time.Second)
-	def(&o.GoneAfter, 10*time.Second)
-	def(&o.ReportInterval, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.RecordPlace == "" {
-		o.RecordPlace = "raft"
-	}
+	o.GoneAfter = cmp.Or(o.GoneAfter, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.RecordPlace = cmp.Or(o.RecordPlace, "raft")
 }
 
 // Validate reports what cannot work.
@@ -100,9 +81,8 @@ func (o *Options) Validate() error {
 	bad(o.Node.IsZero(), "Node must be given")
 	bad(o.ClusterSize < 1 || o.ClusterSize > MaxClusterSize, "ClusterSize %d: must be 1 to %d", o.ClusterSize, MaxClusterSize)
 	bad(o.ReadOnly && o.ClusterSize == 1, "a read-only node needs a ClusterSize above 1")
-	bad(o.Store == nil || o.View == nil || o.Caller == nil, "Store, View and Caller must be given")
-	bad(o.PollInterval < time.Millisecond || o.AskInterval < o.PollInterval, "PollInterval must be 1ms at least, AskInterval not below it")
-	bad(o.CallTimeout < 0 || o.GoneAfter < 0 || o.ReportInterval < 0, "durations must not be negative")
+	bad(o.Store == nil || o.Peers == nil || o.Changed == nil || o.Call == nil, "Store, Peers, Changed and Call must be given")
+	bad(o.GoneAfter < 0, "GoneAfter must not be negative")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("bootstrap options: %w", err)
 	}

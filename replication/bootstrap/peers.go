@@ -165,7 +165,7 @@ func (c *core) request(p *peer, kind Kind, proposal *Proposal, interval time.Dur
 		return
 	}
 	if p.failures > 0 {
-		interval = max(interval, min(c.o.PollInterval<<min(p.failures, 10), maxBackoff))
+		interval = max(interval, min(pollInterval<<min(p.failures, 10), maxBackoff))
 	}
 	if !p.called.IsZero() && c.now.Sub(p.called) < interval {
 		return

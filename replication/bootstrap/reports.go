@@ -25,7 +25,7 @@ const (
 
 // due reports whether it is time for another line about waiting.
 func (c *core) due() bool {
-	if c.now.Sub(c.reported) < c.o.ReportInterval {
+	if c.now.Sub(c.reported) < reportInterval {
 		return false
 	}
 	c.reported = c.now
@@ -81,7 +81,7 @@ func (c *core) reportBond(bond *Proposal, seen []event.ID) {
 // reportConflict is loud at once, then at intervals like the others.
 func (c *core) reportConflict(seen []event.ID) {
 	if !c.conflict {
-		c.conflict, c.reported = true, c.now.Add(-c.o.ReportInterval)
+		c.conflict, c.reported = true, c.now.Add(-reportInterval)
 	}
 	if !c.due() {
 		return

@@ -1,10 +1,12 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // advertised finds the address that others are told: memberlist knows addresses
@@ -47,17 +49,12 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	var four, six []netip.Addr
-	for _, ip := range found {
-		if ip = ip.Unmap(); ip.Is4() {
-			four = append(four, ip)
-		} else {
-			six = append(six, ip)
-		}
-	}
-	all := append(four, six...)
-	if len(all) == 0 {
+	if len(found) == 0 {
 		return nil, fmt.Errorf("the name %s has no address", host)
 	}
-	return all[:min(len(all), maxAnswers)], nil
+	for i := range found {
+		found[i] = found[i].Unmap()
+	}
+	slices.SortStableFunc(found, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+	return found[:min(len(found), maxAnswers)], nil
 }

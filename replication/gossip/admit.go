@@ -88,7 +88,7 @@ func (g *Gossip) announce(name, host string) {
 
 // refuse logs that a node is not let in, but not all the time.
 func (g *Gossip) refuse(name, address string, err error) {
-	if g.complaint.allow("refused " + name) {
+	if _, due := g.complaint.Due("refused " + name); due {
 		g.logger.Warn("gossip with a node refused", logkey.Node, name, logkey.Address, address, logkey.Error, err)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/stats"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // ErrClosed says that the gossip of this node has ended.
@@ -30,7 +31,7 @@ const eventBuffer = 2048
 type Gossip struct {
 	o         Options
 	logger    hclog.Logger
-	complaint *limiter
+	complaint *seldom.Lines[string]
 	metrics   *metrics
 	opened    time.Time // since when this node is alive
 	transport *transport
@@ -65,11 +66,8 @@ func Open(o Options) (*Gossip, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Stats == nil {
-		o.Stats = new(stats.Registry)
-	}
 	g := &Gossip{
-		o: o, logger: o.Logger.Named("gossip"), complaint: newLimiter(o.timing.again), metrics: newMetrics(o.Stats),
+		o: o, logger: o.Logger.Named("gossip"), complaint: &seldom.Lines[string]{Every: o.timing.again}, metrics: newMetrics(o.Stats),
 		opened: time.Now(), events: make(chan serf.Event, eventBuffer),
 		ended: make(chan struct{}), announced: map[string]string{},
 	}
@@ -93,9 +91,8 @@ func Open(o Options) (*Gossip, error) {
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.refresh()
-	g.wg.Add(2)
-	go g.watch()
-	go newJoiner(g).run()
+	g.wg.Go(g.watch)
+	g.wg.Go((&joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}).run)
 	return g, nil
 }
 
@@ -105,13 +102,13 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 	m := memberlist.DefaultLANConfig()
 	m.Transport = g.transport
 	m.LogOutput = log
-	m.TCPTimeout = p.stream
+	m.TCPTimeout = 2 * g.o.Timeout // for one exchange
 	m.ProbeInterval, m.ProbeTimeout = p.probe, p.direct
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = suspicion, suspicionMax
 	m.AwarenessMaxMultiplier = 3 // nodes that lose several others at a time must still notice soon
 	m.GossipInterval = p.spread
-	m.GossipToTheDeadTime = p.dead
-	m.PushPullInterval = p.whole
+	m.GossipToTheDeadTime = 15 * g.o.Interval
+	m.PushPullInterval = 5 * g.o.Interval / 2
 	m.EnableCompression = false // there is little to compress, and what is received is not expanded without bound
 	m.RequireNodeNames = false  // seeds are joined by address
 	// A node may come back at another address as soon as its old one is dead.
@@ -136,7 +133,6 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 
 // watch keeps the view up to date. It takes serf's events until the very end.
 func (g *Gossip) watch() {
-	defer g.wg.Done()
 	for {
 		select {
 		case <-g.events:
@@ -259,11 +255,9 @@ func (g *Gossip) leave() {
 			}
 		})
 	})
-	timer := time.NewTimer(g.o.pace().broadcast)
-	defer timer.Stop()
 	select {
 	case <-told:
-	case <-timer.C:
+	case <-time.After(g.o.pace().broadcast):
 	}
 }
 

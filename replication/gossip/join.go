@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -28,14 +29,9 @@ type joiner struct {
 	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
 }
 
-func newJoiner(g *Gossip) *joiner {
-	return &joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}
-}
-
 // run tries until the gossip ends: in quick succession while this node is alone,
 // and now and then afterwards.
 func (j *joiner) run() {
-	defer j.g.wg.Done()
 	t := j.g.o.timing
 	pause := t.retryMin
 	for {
@@ -54,8 +50,7 @@ func (j *joiner) run() {
 
 // idle waits for a time, or until this node has lost everybody. False says that the gossip ends.
 func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	over := time.After(d)
 	for was := j.g.view.Load().alone(); ; {
 		v := j.g.view.Load()
 		if v.alone() && !was {
@@ -63,7 +58,7 @@ func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
 		}
 		was = v.alone()
 		select {
-		case <-timer.C:
+		case <-over:
 			return true
 		case <-v.changed:
 		case <-ctx.Done():
@@ -192,21 +187,17 @@ func (g *Gossip) complainOfSeed(seed, address string, err error) {
 	if time.Since(g.opened) < g.o.timing.seeds {
 		level = hclog.Info
 	}
-	if g.complaint.allow(level.String() + " seed " + seed + " " + address) {
+	if _, due := g.complaint.Due(level.String() + " seed " + seed + " " + address); due {
 		g.logger.Log(level, "cannot reach a gossip seed", keySeed, seed, logkey.Address, address, logkey.Error, err)
 	}
 }
 
 // each calls a function for 0 to n-1, several at a time, and waits for all.
 func each(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxKnocking)
+	var group errgroup.Group
+	group.SetLimit(maxKnocking)
 	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
+		group.Go(func() error { do(i); return nil })
 	}
-	wg.Wait()
+	_ = group.Wait()
 }

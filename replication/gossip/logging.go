@@ -2,49 +2,13 @@ package gossip
 
 import (
 	"bytes"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/replication/seldom"
 )
-
-// maxComplaints bounds what a limiter remembers; beyond it, new complaints are
-// silent until old ones may be repeated.
-const maxComplaints = 128
-
-// limiter lets the same complaint pass once in a while.
-type limiter struct {
-	every time.Duration
-
-	mu   sync.Mutex // guards what follows
-	last map[string]time.Time
-}
-
-func newLimiter(every time.Duration) *limiter {
-	return &limiter{every: every, last: map[string]time.Time{}}
-}
-
-func (l *limiter) allow(what string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if last, ok := l.last[what]; ok && now.Sub(last) < l.every {
-		return false
-	}
-	if len(l.last) >= maxComplaints {
-		for w, last := range l.last {
-			if now.Sub(last) >= l.every {
-				delete(l.last, w)
-			}
-		}
-		if len(l.last) >= maxComplaints {
-			return false
-		}
-	}
-	l.last[what] = now
-	return true
-}
 
 // A library's line that holds one of these texts tells nothing new: a dead node is
 // logged once when it is found dead, a refused one by this package, and the rest
@@ -74,7 +38,7 @@ var noise = []string{
 // line: a time, a level in brackets, a text.
 type libraryLog struct {
 	to        hclog.Logger
-	complaint *limiter
+	complaint *seldom.Lines[string]
 }
 
 func (l *libraryLog) Write(line []byte) (int, error) {
@@ -85,14 +49,11 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 			level, text = text[open+1:open+end], strings.TrimSpace(text[open+end+1:])
 		}
 	}
-	quiet := false
-	for _, n := range noise {
-		quiet = quiet || strings.Contains(text, n)
-	}
+	quiet := slices.ContainsFunc(noise, func(n string) bool { return strings.Contains(text, n) })
 	switch {
 	case !quiet && strings.HasPrefix(level, "ERR"), !quiet && level == "WARN":
 		// Neither library can break anything of the database.
-		if l.complaint.allow(text) {
+		if _, due := l.complaint.Due(text); due {
 			l.to.Warn(text)
 		}
 	case level == "DEBUG":

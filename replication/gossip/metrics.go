@@ -15,16 +15,22 @@ type metrics struct {
 }
 
 func newMetrics(r *stats.Registry) *metrics {
-	// Package replication registers the same for the questions that nodes ask each other.
-	took := func(status string) *stats.Histogram {
-		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange with another node what the two are.",
-			stats.DurationBounds, stats.Label{Name: "activity", Value: "push-to-peer"}, stats.Label{Name: "status", Value: status})
-	}
+	greeted, ungreeted := Took(r, "push-to-peer")
 	return &metrics{
-		greeted: took("successful"), ungreeted: took("failed"),
+		greeted: greeted, ungreeted: ungreeted,
 		sent:     r.Counter("annals_gossip_packets_sent_total", "Gossip packets sent."),
 		received: r.Counter("annals_gossip_packets_received_total", "Gossip packets received."),
 		dropped:  r.Counter("annals_gossip_packets_dropped_total", "Gossip packets that were not sent: the other node took no more, or there was no connection to it in time."),
 		refused:  r.Counter("annals_gossip_members_refused_total", "Announcements of nodes that do not belong to this cluster."),
 	}
+}
+
+// Took registers how long an exchange of what nodes are takes, of a kind. That is what clients of the interface
+// know as gossip: the questions that nodes ask each other beside it count as well.
+func Took(r *stats.Registry, activity string) (successful, failed *stats.Histogram) {
+	of := func(status string) *stats.Histogram {
+		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange with another node what the two are.",
+			stats.DurationBounds, stats.Label{Name: "activity", Value: activity}, stats.Label{Name: "status", Value: status})
+	}
+	return of("successful"), of("failed")
 }

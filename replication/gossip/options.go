@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,29 +53,21 @@ type timing struct {
 
 // EnsureDefaults replaces what is zero.
 func (o *Options) EnsureDefaults() {
-	setDefault(&o.Interval, 2*time.Second)
-	setDefault(&o.Timeout, 2500*time.Millisecond)
-	setDefault(&o.DeadRemoval, 30*time.Minute)
-	setDefault(&o.timing.retryMin, 200*time.Millisecond)
-	setDefault(&o.timing.retryMax, 5*time.Second)
-	setDefault(&o.timing.heal, 15*time.Second)
-	setDefault(&o.timing.again, time.Minute)
-	setDefault(&o.timing.leave, 2*time.Second)
-	setDefault(&o.timing.seeds, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Interval = cmp.Or(o.Interval, 2*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2500*time.Millisecond)
+	o.DeadRemoval = cmp.Or(o.DeadRemoval, 30*time.Minute)
+	o.timing.retryMin = cmp.Or(o.timing.retryMin, 200*time.Millisecond)
+	o.timing.retryMax = cmp.Or(o.timing.retryMax, 5*time.Second)
+	o.timing.heal = cmp.Or(o.timing.heal, 15*time.Second)
+	o.timing.again = cmp.Or(o.timing.again, time.Minute)
+	o.timing.leave = cmp.Or(o.timing.leave, 2*time.Second)
+	o.timing.seeds = cmp.Or(o.timing.seeds, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Seeds == nil {
 		o.Seeds = func(context.Context) ([]string, error) { return nil, nil }
 	}
 	if o.allow == nil {
 		o.allow = func(netip.AddrPort) bool { return true }
-	}
-}
-
-func setDefault(d *time.Duration, to time.Duration) {
-	if *d == 0 {
-		*d = to
 	}
 }
 
@@ -99,9 +92,6 @@ type pace struct {
 	probe     time.Duration // between two probes; a node is suspected after one without an answer
 	direct    time.Duration // wait for a direct answer, before asking others to probe
 	spread    time.Duration // between two rounds of passing on news
-	whole     time.Duration // between two exchanges of the whole list
-	stream    time.Duration // bound for one exchange over TCP
-	dead      time.Duration // news still go to the dead for so long
 	broadcast time.Duration // wait for news to be passed on
 	reap      time.Duration // between two searches for those dead too long
 }
@@ -121,9 +111,6 @@ func (o *Options) pace() pace {
 		probe:     probe,
 		direct:    min(o.Timeout/10, probe/2),
 		spread:    o.Interval / 20,
-		whole:     5 * o.Interval / 2,
-		stream:    2 * o.Timeout,
-		dead:      15 * o.Interval,
 		broadcast: o.timing.leave / 3,
 		reap:      min(15*time.Second, o.DeadRemoval/4),
 	}

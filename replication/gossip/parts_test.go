@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // full is a node with the longest attributes that a node can have.
@@ -130,7 +131,7 @@ func TestPace(t *testing.T) {
 
 func TestLibraryLog(t *testing.T) {
 	var out bytes.Buffer
-	l := &libraryLog{to: hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, DisableTime: true}), complaint: newLimiter(time.Minute)}
+	l := &libraryLog{to: hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, DisableTime: true}), complaint: &seldom.Lines[string]{Every: time.Minute}}
 	for _, line := range []string{
 		"2026/01/02 03:04:05 [DEBUG] memberlist: detail",
 		"2026/01/02 03:04:05 [INFO] serf: state",
@@ -157,22 +158,6 @@ func TestLibraryLog(t *testing.T) {
 `
 	if out.String() != want {
 		t.Errorf("logged\n%s", out.String())
-	}
-}
-
-func TestLimiter(t *testing.T) {
-	l := newLimiter(time.Hour)
-	for i := range 2 * maxComplaints {
-		if got := l.allow(fmt.Sprint(i)); got != (i < maxComplaints) {
-			t.Errorf("complaint %d: %t", i, got)
-		}
-	}
-	if l.allow("0") || len(l.last) != maxComplaints {
-		t.Error("it was allowed again")
-	}
-	l.every = 0
-	if !l.allow("0") || !l.allow("new") {
-		t.Error("it was not allowed later")
 	}
 }
 

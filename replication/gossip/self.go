@@ -64,37 +64,56 @@ const (
 	leavingSize = 4 // what tagLeaving takes, for which there must always be room
 )
 
+// attribute is one of a Self, and its tag.
+type attribute struct {
+	tag string
+	of  any // *event.ID, *string, *bool or *int
+	// Of a number.
+	min, max int
+}
+
+// attributes are all that travel in tags.
+func (s *Self) attributes() []attribute {
+	return []attribute{
+		{tag: tagCluster, of: &s.Cluster},
+		{tag: tagReplication, of: &s.ReplicationAddress},
+		{tag: tagHTTPHost, of: &s.HTTPHost},
+		{tagHTTPPort, &s.HTTPPort, 0, math.MaxUint16},
+		{tag: tagHTTPSecure, of: &s.HTTPSecure},
+		{tag: tagReadOnly, of: &s.ReadOnly},
+		{tagPriority, &s.Priority, math.MinInt32, math.MaxInt32},
+		{tagClusterSize, &s.ClusterSize, 0, math.MaxUint16},
+		{tag: tagVersion, of: &s.Version},
+		{tagFormat, &s.Format, 0, math.MaxUint16},
+		{tag: tagPhase, of: &s.Phase},
+	}
+}
+
 // encode returns the tags.
 func (s *Self) encode() (map[string]string, error) {
 	tags := map[string]string{}
-	text := func(key, value string) {
-		if value != "" {
-			tags[key] = value
+	for _, a := range s.attributes() {
+		text := ""
+		switch v := a.of.(type) {
+		case *event.ID:
+			if !v.IsZero() {
+				text = v.String()
+			}
+		case *string:
+			text = *v
+		case *bool:
+			if *v {
+				text = "1"
+			}
+		case *int:
+			if *v != 0 {
+				text = strconv.Itoa(*v)
+			}
+		}
+		if text != "" {
+			tags[a.tag] = text
 		}
 	}
-	number := func(key string, value int) {
-		if value != 0 {
-			tags[key] = strconv.Itoa(value)
-		}
-	}
-	flag := func(key string, value bool) {
-		if value {
-			tags[key] = "1"
-		}
-	}
-	if !s.Cluster.IsZero() {
-		tags[tagCluster] = s.Cluster.String()
-	}
-	text(tagReplication, s.ReplicationAddress)
-	text(tagHTTPHost, s.HTTPHost)
-	number(tagHTTPPort, s.HTTPPort)
-	flag(tagHTTPSecure, s.HTTPSecure)
-	flag(tagReadOnly, s.ReadOnly)
-	number(tagPriority, s.Priority)
-	number(tagClusterSize, s.ClusterSize)
-	text(tagVersion, s.Version)
-	number(tagFormat, s.Format)
-	text(tagPhase, s.Phase)
 
 	// What others would refuse is refused here.
 	decoded, err := decode(s.Node.String(), tags)
@@ -138,33 +157,24 @@ func decode(name string, tags map[string]string) (s Self, err error) {
 			return Self{}, fmt.Errorf("gossip: the attribute %.60q has other than visible ASCII characters", value)
 		}
 	}
-	if text, ok := tags[tagCluster]; ok {
-		if s.Cluster, err = event.ParseID(text); err != nil {
-			return Self{}, fmt.Errorf("gossip: cluster id %.60q: %w", text, err)
-		}
-	}
-	s.ReplicationAddress = tags[tagReplication]
-	s.HTTPHost = tags[tagHTTPHost]
-	s.HTTPSecure = tags[tagHTTPSecure] == "1"
-	s.ReadOnly = tags[tagReadOnly] == "1"
-	s.Version = tags[tagVersion]
-	s.Phase = tags[tagPhase]
-	for _, n := range []struct {
-		tag      string
-		into     *int
-		min, max int
-	}{
-		{tagHTTPPort, &s.HTTPPort, 0, math.MaxUint16},
-		{tagPriority, &s.Priority, math.MinInt32, math.MaxInt32},
-		{tagClusterSize, &s.ClusterSize, 0, math.MaxUint16},
-		{tagFormat, &s.Format, 0, math.MaxUint16},
-	} {
-		text, ok := tags[n.tag]
+	for _, a := range s.attributes() {
+		text, ok := tags[a.tag]
 		if !ok {
 			continue
 		}
-		if *n.into, err = strconv.Atoi(text); err != nil || *n.into < n.min || *n.into > n.max {
-			return Self{}, fmt.Errorf("gossip: attribute %s: %.60q is not a number from %d to %d", n.tag, text, n.min, n.max)
+		switch v := a.of.(type) {
+		case *event.ID:
+			if *v, err = event.ParseID(text); err != nil {
+				return Self{}, fmt.Errorf("gossip: cluster id %.60q: %w", text, err)
+			}
+		case *string:
+			*v = text
+		case *bool:
+			*v = text == "1"
+		case *int:
+			if *v, err = strconv.Atoi(text); err != nil || *v < a.min || *v > a.max {
+				return Self{}, fmt.Errorf("gossip: attribute %s: %.60q is not a number from %d to %d", a.tag, text, a.min, a.max)
+			}
 		}
 	}
 	if s.ReplicationAddress != "" {

@@ -219,7 +219,7 @@ func (t *transport) carry(l *lane, to netip.AddrPort) {
 		case o = <-l.queue:
 			idle.Reset(laneIdle)
 		case <-idle.C:
-			if t.retire(l, to, true) {
+			if t.retire(l, to) {
 				return
 			}
 			continue
@@ -256,11 +256,11 @@ func (t *transport) carry(l *lane, to netip.AddrPort) {
 	}
 }
 
-// retire takes a lane out of use, if nothing waits for it or in any case, and says whether it did.
-func (t *transport) retire(l *lane, to netip.AddrPort, idle bool) bool {
+// retire takes a lane out of use if nothing waits for it, and says whether it did.
+func (t *transport) retire(l *lane, to netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if idle && len(l.queue) > 0 {
+	if len(l.queue) > 0 {
 		return false
 	}
 	p := t.peers[to]

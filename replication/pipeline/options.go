@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,16 +20,8 @@ type Options struct {
 }
 
 func (o *Options) ensureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.QueueRequests == 0 {
-		o.QueueRequests = 8192
-	}
-	if o.QueueBytes == 0 {
-		o.QueueBytes = 64 << 20
-	}
-	if o.DrainTimeout == 0 {
-		o.DrainTimeout = 5 * time.Second
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.QueueRequests = cmp.Or(o.QueueRequests, 8192)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 }

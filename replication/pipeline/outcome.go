@@ -112,18 +112,11 @@ func NotWritten(err error) bool {
 }
 
 func (p *Pipeline) resolveGain(g *group, err error) {
-	switch {
-	case err != nil || p.env.Term() != g.term || !p.env.Leader():
+	if err != nil || p.env.Term() != g.term || !p.env.Leader() {
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
-	default:
-		if err := p.decider.Reset(); err != nil {
-			p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
-			p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
-			p.tryAgain()
-			return
-		}
+	} else if p.reset() {
 		p.leading = true
-		p.publish(Leadership{Leading: true, Term: p.term})
+		p.leadership.Publish(Leadership{Leading: true, Term: p.term})
 		p.logger.Info("leading", logkey.Term, p.term)
 	}
 }
@@ -140,9 +133,6 @@ func (p *Pipeline) fail(g *group, cause error) {
 
 // drain ends the goroutine: nothing more is proposed, what is under way is waited for with patience.
 func (p *Pipeline) drain() {
-	if p.retry != nil {
-		p.retry.Stop()
-	}
 	p.lose()
 	close(p.proposals)
 	p.refuseWaiting(event.ErrNotReady)
@@ -150,8 +140,6 @@ func (p *Pipeline) drain() {
 	if g == nil {
 		return
 	}
-	timer := time.NewTimer(p.patience)
-	defer timer.Stop()
 	var outcome error
 	select {
 	case res := <-p.results:
@@ -176,7 +164,7 @@ func (p *Pipeline) drain() {
 		default:
 			outcome = errors.New("the cluster's configuration has changed")
 		}
-	case <-timer.C:
+	case <-time.After(p.patience):
 		p.ended(g, false)
 		outcome = errors.New("it did not resolve in time")
 	}

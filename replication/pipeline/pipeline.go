@@ -35,6 +35,34 @@ type Leadership struct {
 	Term    uint64 // 0 when not leading
 }
 
+// Announced is a Leadership whose changes others wait for. The zero value does not lead.
+type Announced struct {
+	mu      sync.Mutex // guards what follows
+	now     Leadership
+	changed chan struct{} // made when somebody asks for it
+}
+
+// Publish announces a Leadership, unless it is the one that was announced last.
+func (a *Announced) Publish(l Leadership) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now != l && a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+	a.now = l
+}
+
+// Current returns what was announced last, and a channel that is closed when that changes.
+func (a *Announced) Current() (Leadership, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.now, a.changed
+}
+
 // Future is what raft returns for something under way. One that came from
 // Propose also has a method Response, as raft.ApplyFuture does.
 type Future interface{ Error() error }
@@ -93,9 +121,9 @@ type Pipeline struct {
 	building *group
 	full     bool // no more requests fit into building
 	underWay *group
-	spare    []*group    // answered ones, for their memory
-	refusals int         // entries refused in a row
-	retry    *time.Timer // nil unless gaining leadership is to be tried again
+	spare    []*group         // answered ones, for their memory
+	refusals int              // entries refused in a row
+	retry    <-chan time.Time // nil unless gaining leadership is to be tried again
 	failed   bool
 	paused   bool            // nothing is decided, proposed or refused
 	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
@@ -109,9 +137,7 @@ type Pipeline struct {
 	finished  chan struct{} // the goroutine has ended
 	resolved  chan struct{} // the second goroutine has ended
 
-	mu         sync.Mutex // guards leadership and changed
-	leadership Leadership
-	changed    chan struct{}
+	leadership Announced
 }
 
 // order has the pipeline pause or go on.
@@ -152,7 +178,6 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 		patience:  o.DrainTimeout,
 		finished:  make(chan struct{}),
 		resolved:  make(chan struct{}),
-		changed:   make(chan struct{}),
 	}
 	p.watch(o.Stats)
 	go p.run()
@@ -273,19 +298,7 @@ func (p *Pipeline) Confirm(ctx context.Context) error {
 // closed when that changes. A node leads once everything committed before is
 // applied. When leadership was lost and won again quickly, the term tells.
 func (p *Pipeline) Leadership() (Leadership, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.leadership, p.changed
-}
-
-func (p *Pipeline) publish(l Leadership) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.leadership != l {
-		p.leadership = l
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
+	return p.leadership.Current()
 }
 
 // Close stops accepting, answers what was not proposed, gives what is under
@@ -303,12 +316,10 @@ func (p *Pipeline) Close() bool {
 		return true
 	default:
 	}
-	timer := time.NewTimer(p.patience / 10)
-	defer timer.Stop()
 	select {
 	case <-p.resolved:
 		return true
-	case <-timer.C:
+	case <-time.After(p.patience / 10):
 		return false
 	}
 }
@@ -329,10 +340,6 @@ func (p *Pipeline) run() {
 	defer close(p.finished)
 	for {
 		p.advance()
-		var retry <-chan time.Time
-		if p.retry != nil {
-			retry = p.retry.C
-		}
 		select {
 		case <-p.queue.wake:
 		case res := <-p.results:
@@ -341,7 +348,7 @@ func (p *Pipeline) run() {
 		case o := <-p.orders:
 			p.obey(o)
 		case <-p.env.Hint:
-		case <-retry:
+		case <-p.retry:
 			p.retry = nil
 		case <-p.stop:
 			p.drain()
@@ -382,7 +389,7 @@ func (p *Pipeline) advance() {
 func (p *Pipeline) lose() {
 	if p.leading {
 		p.leading = false
-		p.publish(Leadership{})
+		p.leadership.Publish(Leadership{})
 		p.logger.Info("leadership ended", logkey.Term, p.term)
 	}
 	p.takeBack()
@@ -570,11 +577,10 @@ func (p *Pipeline) ended(g *group, done bool) {
 
 // answerGroup answers the requests of a group.
 func (p *Pipeline) answerGroup(g *group, answer func(*request) (event.Written, error)) {
-	if g.counted {
-		p.give(g.requests, answer)
-	} else {
-		p.answer(g.requests, answer)
+	if !g.counted {
+		p.queue.lengths.Leave(len(g.requests))
 	}
+	p.give(g.requests, answer)
 }
 
 // answer takes requests out of the length of the queue and answers them.
@@ -611,14 +617,16 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 }
 
 // reset has the decider begin anew from the applied state. When that state
-// cannot be read, nothing can be decided: what waits is refused, and it is tried again.
-func (p *Pipeline) reset() {
-	if err := p.decider.Reset(); err != nil {
+// cannot be read, nothing can be decided: what waits is refused, and it is tried again. It reports whether it could be.
+func (p *Pipeline) reset() bool {
+	err := p.decider.Reset()
+	if err != nil {
 		p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
 		p.lose()
 		p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
 		p.tryAgain()
 	}
+	return err == nil
 }
 
-func (p *Pipeline) tryAgain() { p.retry = time.NewTimer(gainRetry) }
+func (p *Pipeline) tryAgain() { p.retry = time.After(gainRetry) }

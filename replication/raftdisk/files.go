@@ -8,6 +8,47 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
+// Marks are empty files in the folder raft. Each tells one thing that must
+// survive a restart.
+
+func (s *State) marked(name string) bool {
+	found, err := exists(s.files, filepath.Join(s.dir, name))
+	return found || err != nil // What cannot be read is the safer of both.
+}
+
+func (s *State) Mark(name string) error {
+	if s.marked(name) {
+		return nil
+	}
+	return vfs.WriteFileAtomic(s.files, filepath.Join(s.dir, name), nil)
+}
+
+func (s *State) Unmark(name string) error {
+	switch err := s.files.Remove(filepath.Join(s.dir, name)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.files.SyncDir(s.dir)
+}
+
+// Joining reports whether the cluster has not yet admitted this node.
+func (s *State) Joining() bool { return s.marked(JoiningFile) }
+
+// pulled reports whether data was fetched from other nodes, so that the event log may
+// be ahead of the Raft log. It was committed before; raft catches up by and by.
+func (s *State) pulled() bool { return s.marked(PulledFile) }
+
+// MarkPulled marks the consensus state of a data directory, if there is any, while it is not open.
+func MarkPulled(files vfs.FS, dataDir string) error {
+	dir := filepath.Join(dataDir, Dir)
+	if made, err := exists(files, filepath.Join(dir, identityFile)); err != nil || !made {
+		return err
+	}
+	return (&State{files: files, dir: dir}).Mark(PulledFile)
+}
+
 // Suffixes of names that are being made or taken away. What bears newSuffix is
 // complete only under the conditions that openLogStore states.
 const (

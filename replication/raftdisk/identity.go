@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -43,56 +44,34 @@ var (
 
 // Identity says who a node is. It is made once per data directory.
 type Identity struct {
-	Creation  event.ID // ties stable store, Raft log and manifests together
-	Node      event.ID
-	Cluster   event.ID
-	Directory event.ID
-	Lineage   event.ID // which history of the cluster; zero: the one that began with it
+	Creation  event.ID `json:"creationId"` // ties stable store, Raft log and manifests together
+	Node      event.ID `json:"nodeId"`
+	Cluster   event.ID `json:"clusterId"`
+	Directory event.ID `json:"directoryId"`
+	Lineage   event.ID `json:"lineageId,omitzero"` // which history of the cluster; zero: the one that began with it
 }
 
-type identityJSON struct {
-	Format    int    `json:"format"`
-	Creation  string `json:"creationId"`
-	Node      string `json:"nodeId"`
-	Cluster   string `json:"clusterId"`
-	Directory string `json:"directoryId"`
-	Lineage   string `json:"lineageId,omitempty"` // versions before it knew none, which is the first one
+// identityDoc is an identity as it lies on disk: do not change without changing the format.
+type identityDoc struct {
+	Format int `json:"format"`
+	Identity
 }
 
 func encodeIdentity(id Identity) ([]byte, error) {
-	doc := identityJSON{
-		Format: identityBuild, Creation: id.Creation.String(), Node: id.Node.String(),
-		Cluster: id.Cluster.String(), Directory: id.Directory.String(),
-	}
-	if !id.Lineage.IsZero() {
-		doc.Lineage = id.Lineage.String()
-	}
-	return json.MarshalIndent(doc, "", "  ")
+	return json.MarshalIndent(identityDoc{identityBuild, id}, "", "  ")
 }
 
 func decodeIdentity(data []byte) (Identity, error) {
-	var doc identityJSON
-	if err := json.Unmarshal(data, &doc); err != nil {
+	var doc identityDoc
+	switch err := json.Unmarshal(data, &doc); {
+	case err != nil:
 		return Identity{}, err
-	}
-	if doc.Format != identityBuild {
+	case doc.Format != identityBuild:
 		return Identity{}, fmt.Errorf("format %d is not known, only %d", doc.Format, identityBuild)
+	case doc.Creation.IsZero() || doc.Node.IsZero():
+		return Identity{}, errors.New("it lacks an id")
 	}
-	var id Identity
-	for _, part := range []struct {
-		text string
-		to   *event.ID
-	}{{doc.Creation, &id.Creation}, {doc.Node, &id.Node}, {doc.Cluster, &id.Cluster}, {doc.Directory, &id.Directory}, {doc.Lineage, &id.Lineage}} {
-		if part.to == &id.Lineage && part.text == "" {
-			continue
-		}
-		parsed, err := event.ParseID(part.text)
-		if err != nil {
-			return Identity{}, fmt.Errorf("%q: %w", part.text, err)
-		}
-		*part.to = parsed
-	}
-	return id, nil
+	return doc.Identity, nil
 }
 
 func newIdentity(o *Options) Identity {
@@ -111,8 +90,7 @@ func newIdentity(o *Options) Identity {
 // State is a node's consensus state, open.
 type State struct {
 	files     vfs.FS
-	dir       string   // empty: in memory only
-	marks     sync.Map // those of a state in memory, by name
+	dir       string
 	ID        Identity
 	Stable    *StableStore
 	Logs      *RaftLog
@@ -123,9 +101,6 @@ func (s *State) Close() error { return errors.Join(s.Logs.Close(), s.Stable.Clos
 
 // Open opens the consensus state of a data directory, making it when there is none.
 func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
-	if o.InMemory {
-		return memoryState(o, logger, fail)
-	}
 	dir := filepath.Join(o.Dir, Dir)
 	made, err := SettleCreation(o.Files, o.Dir)
 	if err != nil {
@@ -165,12 +140,7 @@ func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	for _, name := range names {
-		if name != PromiseFile && name != PromiseFile+vfs.TempSuffix {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(names, func(name string) bool { return name != PromiseFile && name != PromiseFile+vfs.TempSuffix }), nil
 }
 
 // Why consensus state is set aside: a part of the name it gets.
@@ -206,9 +176,6 @@ func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
 
 // Asides are the folders of consensus state that was set aside.
 func Asides(o *Options) (found []string, err error) {
-	if o.InMemory {
-		return nil, nil
-	}
 	names, err := o.Files.List(o.Dir)
 	for _, name := range names {
 		for _, why := range []string{AsideLost, asideRestore} {
@@ -232,7 +199,7 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 		return nil, fmt.Errorf("%w: raft/ belongs to data directory %s, this is %s", ErrStateLost, id.Directory, o.DirectoryID)
 	}
 	s := &State{files: o.Files, dir: dir, ID: id}
-	if s.Stable, err = openStable(dir, id, fail); err != nil {
+	if s.Stable, err = openStable(o, dir, id, fail); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -243,7 +210,11 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 	if s.Snapshots, err = openSnapshots(o.Files, filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
 		return nil, err
 	}
-	s.Logs, err = openLogStore(o.Files, dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
+	if sizes := newEntrySizes(o.TrailingEntries); o.Memory != nil {
+		s.Logs = newRaftLog(memKind, o.Files, memKind.name, memoryLog{o.Memory}, fail, sizes)
+	} else {
+		s.Logs, err = openLogStore(o.Files, dir, kindOf(o.LogStore), id.Creation[:], logger, fail, sizes)
+	}
 	return s, err
 }
 
@@ -263,9 +234,23 @@ func ReadIdentity(files vfs.FS, dir string) (Identity, error) {
 	return id, nil
 }
 
-func openStable(dir string, id Identity, fail *FailStop) (*StableStore, error) {
+// votes is what holds votes and the current term, with the creation id.
+type votes interface {
+	raft.StableStore
+	Close() error
+}
+
+// openVotes opens them, on disk with a function.
+func (o *Options) openVotes(path string, open func(path string, mmap int) (*raftboltdb.BoltStore, error)) (votes, error) {
+	if o.Memory != nil {
+		return memoryLog{o.Memory}, nil
+	}
+	return open(path, 0)
+}
+
+func openStable(o *Options, dir string, id Identity, fail *FailStop) (*StableStore, error) {
 	path := filepath.Join(dir, stableFile)
-	store, err := openExistingBolt(path, 0)
+	store, err := o.openVotes(path, openExistingBolt)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, stableFile)
 	}
@@ -276,7 +261,7 @@ func openStable(dir string, id Identity, fail *FailStop) (*StableStore, error) {
 		err = fmt.Errorf("%w: raft/%s was not made together with raft/%s", ErrStateLost, stableFile, identityFile)
 		return nil, errors.Join(err, store.Close())
 	}
-	stable, err := newStable(store, path, fail, store.Close)
+	stable, err := newStable(store, path, fail)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -328,7 +313,7 @@ func create(o *Options, logger hclog.Logger, steps int) error {
 func (m *making) restored() bool { return m.tail.End > 0 }
 
 func (m *making) makeStable() (err error) {
-	store, err := openBolt(filepath.Join(m.dir, stableFile), 0)
+	store, err := m.o.openVotes(filepath.Join(m.dir, stableFile), openBolt)
 	if err != nil {
 		return err
 	}
@@ -360,14 +345,16 @@ func (m *making) makeManifest() error {
 // makeLog makes the Raft log: empty behind a manifest, else with the one entry
 // that names this node as the only voter, as raft's own bootstrap does.
 func (m *making) makeLog() (err error) {
-	kind := kindOf(m.o.LogStore)
-	path := filepath.Join(m.dir, kind.name)
-	if err := kind.create(m.o.Files, path); err != nil {
-		return err
-	}
-	store, err := kind.open(m.o.Files, path, m.logger)
-	if err != nil {
-		return err
+	var store Backing = memoryLog{m.o.Memory}
+	if m.o.Memory == nil {
+		kind := kindOf(m.o.LogStore)
+		path := filepath.Join(m.dir, kind.name)
+		if err := kind.create(m.o.Files, path); err != nil {
+			return err
+		}
+		if store, err = kind.open(m.o.Files, path, m.logger); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if err := store.Set(keyCreation, m.id.Creation[:]); err != nil {
@@ -443,47 +430,4 @@ func firstEntry(o *Options, id Identity) *raft.Log {
 		Index: 1, Term: 1, Type: raft.LogConfiguration,
 		Data: raft.EncodeConfiguration(firstConfiguration(o, id)),
 	}
-}
-
-// Again is the state of a database in memory for its next Replica; its votes are
-// not to be forgotten.
-func (s *State) Again(fail *FailStop) *State {
-	s.Stable.fail, s.Logs.fail, s.Snapshots.fail = fail, fail, fail
-	s.Logs.Frozen.Store(false)
-	s.Logs.closed = false
-	return s
-}
-
-// memoryState makes the state of a database in memory, which starts anew each time.
-func memoryState(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
-	id, tail, store := newIdentity(o), o.Log.Tail(), raft.NewInmemStore()
-	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
-		return nil, err
-	}
-	stable, err := newStable(store, "memory", fail, func() error { return nil })
-	if err != nil {
-		return nil, err
-	}
-	s := &State{
-		ID:        id,
-		Stable:    stable,
-		Logs:      &RaftLog{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
-		Snapshots: &Snapshots{id: id, logger: logger, fail: fail},
-	}
-	if o.Joining {
-		s.marks.Store(JoiningFile, nil)
-		s.marks.Store(PulledFile, nil)
-	}
-	if tail.End == 0 && o.Joining {
-		return s, nil
-	}
-	if tail.End == 0 {
-		return s, store.StoreLog(firstEntry(o, id))
-	}
-	snap, err := syntheticSnapshot(o, id, tail)
-	if err != nil {
-		return nil, err
-	}
-	s.Snapshots.list = append(s.Snapshots.list, snap)
-	return s, nil
 }

@@ -197,7 +197,7 @@ func refused(t *testing.T, o *Options, why string) {
 }
 
 func FuzzDecodeIdentity(f *testing.F) {
-	data, err := encodeIdentity(Identity{Node: event.ID{1}})
+	data, err := encodeIdentity(Identity{Node: event.ID{1}, Creation: event.ID{2}})
 	if err != nil {
 		f.Fatal(err)
 	}

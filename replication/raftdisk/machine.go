@@ -17,14 +17,13 @@ import (
 // snapshot store which manifests are this node's own and which ones were
 // restored, and stops the node when one cannot be written.
 type Machine struct {
-	raft.FSM
-	batching raft.BatchingFSM // nil if the state machine takes entries one by one
-	snaps    *Snapshots
-	logs     *RaftLog
-	fail     *FailStop
-	written  *stats.Counter // manifests
-	behind   func()         // a snapshot came whose data is not here; must not block
-	anew     func()         // raft has to be started anew; must not block
+	raft.BatchingFSM
+	snaps   *Snapshots
+	logs    *RaftLog
+	fail    *FailStop
+	written *stats.Counter // manifests
+	behind  func()         // a snapshot came whose data is not here; must not block
+	anew    func()         // raft has to be started anew; must not block
 
 	Committed func(index, term uint64) // called before entries are applied; must not block
 
@@ -44,24 +43,17 @@ type configured struct {
 
 var _ raft.BatchingFSM = (*Machine)(nil)
 
-func NewMachine(fsm raft.FSM, s *State, fail *FailStop, written *stats.Counter, behind, anew func()) *Machine {
-	machine := &Machine{FSM: fsm, snaps: s.Snapshots, logs: s.Logs, fail: fail, written: written, behind: behind, anew: anew, Committed: func(uint64, uint64) {}}
-	machine.batching, _ = fsm.(raft.BatchingFSM)
-	machine.Configured.Store(s.Snapshots.configuration())
+func NewMachine(fsm raft.BatchingFSM, s *State, fail *FailStop, written *stats.Counter, behind, anew func()) *Machine {
+	machine := &Machine{BatchingFSM: fsm, snaps: s.Snapshots, logs: s.Logs, fail: fail, written: written, behind: behind, anew: anew, Committed: func(uint64, uint64) {}}
+	newest := s.Snapshots.newest()
+	machine.Configured.Store(&configured{newest.Configuration.Servers, newest.ConfigurationIndex})
 	return machine
 }
 
 // Dirty reports whether a manifest would cover more than the newest one.
 func (s *Machine) Dirty() bool { return s.applied.Load() != s.covered.Load() }
 
-func (s *Machine) Apply(log *raft.Log) any {
-	answer := s.FSM.Apply(log)
-	s.applied.Add(1)
-	return answer
-}
-
-// ApplyBatch also gets configuration entries. A batching state machine is
-// handed them as raft does; one that is not sees commands only.
+// ApplyBatch is all that raft calls. It also gets configuration entries.
 func (s *Machine) ApplyBatch(logs []*raft.Log) []any {
 	commands := uint64(0)
 	newest := s.Configured.Load() // of several configurations in one batch the last one counts
@@ -79,21 +71,12 @@ func (s *Machine) ApplyBatch(logs []*raft.Log) []any {
 	}()
 	last := logs[len(logs)-1]
 	s.Committed(last.Index, last.Term)
-	if s.batching != nil {
-		return s.batching.ApplyBatch(logs)
-	}
-	answers := make([]any, len(logs))
-	for i, log := range logs {
-		if log.Type == raft.LogCommand {
-			answers[i] = s.FSM.Apply(log)
-		}
-	}
-	return answers
+	return s.BatchingFSM.ApplyBatch(logs)
 }
 
 // Snapshot runs on the goroutine that applies, so that applied is what the snapshot covers.
 func (s *Machine) Snapshot() (raft.FSMSnapshot, error) {
-	snap, err := s.FSM.Snapshot()
+	snap, err := s.BatchingFSM.Snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +96,7 @@ func (s *Machine) Restore(source io.ReadCloser) error {
 	if err != nil {
 		return errors.Join(err, source.Close(), s.snaps.restored(false))
 	}
-	err = s.FSM.Restore(source)
+	err = s.BatchingFSM.Restore(source)
 	if errors.Is(err, event.ErrDataMissing) {
 		s.behind()
 	}

@@ -18,19 +18,33 @@ type Log interface {
 
 // Options say where consensus state lies and what it is made with.
 type Options struct {
-	Files    vfs.FS // default: those of the operating system
-	Dir      string // the data directory; everything lies in its folder raft
-	InMemory bool   // keep nothing on disk
-	LogStore LogStore
+	Dir      string   // the data directory; everything lies in its folder raft
+	Files    vfs.FS   // where that folder lies; default: the operating system, or memory. bbolt goes past it
+	LogStore LogStore // kind of Raft log; default BoltDB
 
-	ClusterID   event.ID // of the event log in Dir
-	DirectoryID event.ID // of the data directory
+	// Memory holds votes and the Raft log in place of files, when Files is in memory too.
+	Memory *raft.InmemStore
+
+	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
+	DirectoryID event.ID // of the data directory; raft/ belongs to one directory
 	Log         Log
 
-	Node    event.ID           // of a node whose state is made now; default: a new one
-	Joining bool               // state that is made now is of a node that others are to admit
-	Lineage event.ID           // of a node whose state is made now
-	Address raft.ServerAddress // where the other nodes reach this one; default: its id
+	// Node is the id of a node whose consensus state is made now; default: a new
+	// one. Existing state keeps its own.
+	Node event.ID
 
-	TrailingEntries int // so many sizes of entries are remembered
+	// Joining says that consensus state which is made now belongs to a node that
+	// others are to admit to their cluster. By default the node is the only voter of a cluster.
+	Joining bool
+
+	// Lineage is the history of the cluster that a node follows whose consensus state is made
+	// now. One that goes on from a copy by itself gets a new one.
+	Lineage event.ID
+
+	// Address is where the other nodes reach a node whose consensus state is made now; default: its id.
+	Address raft.ServerAddress
+
+	// TrailingEntries bounds the entries that are kept behind a manifest; default 16,384, with BoltDB, which
+	// gets slower with them, 1,024. So many sizes of entries are remembered.
+	TrailingEntries int
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -128,14 +129,14 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 // machine restored it: raft would take it for this node's state at the next start.
 type Snapshots struct {
 	files  vfs.FS
-	dir    string // empty: in memory only
+	dir    string
 	id     Identity
 	logger hclog.Logger
 	fail   *FailStop
 
 	mu       sync.Mutex // guards what follows; writing a file happens outside
 	list     []*snapshot
-	received map[string]*snapshot
+	received *snapshot // the newest
 	opened   *snapshot // received, and opened last: being restored
 }
 
@@ -219,8 +220,8 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snap := s.received[id]
-	if snap != nil {
+	snap := s.received
+	if snap != nil && snap.meta.ID == id {
 		s.opened = snap
 	} else if at := slices.IndexFunc(s.list, func(have *snapshot) bool { return have.meta.ID == id }); at >= 0 {
 		snap = s.list[at]
@@ -248,8 +249,7 @@ func (s *Snapshots) restoring() *raft.SnapshotMeta {
 func (s *Snapshots) restored(ok bool) error {
 	s.mu.Lock()
 	snap := s.opened
-	s.opened = nil
-	clear(s.received) // raft installs one after the other
+	s.opened, s.received = nil, nil // raft installs one after the other
 	s.mu.Unlock()
 	if !ok || snap == nil {
 		return nil
@@ -262,11 +262,9 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
 	}
-	if s.dir != "" {
-		defer s.fail.Disk.End(s.fail.Disk.Begin(manifestOp(s.dir, snap.meta.ID)))
-		if err := snap.write(s.files, s.dir, s.id); err != nil {
-			return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
-		}
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&hang.Op{Doing: "write manifest", File: s.path(snap)}))
+	if err := snap.write(s.files, s.dir, s.id); err != nil {
+		return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
 	}
 	s.mu.Lock()
 	s.list = append([]*snapshot{snap}, s.list...)
@@ -278,7 +276,7 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	}
 	s.mu.Unlock()
 	for _, snap := range old {
-		if err := s.removeFile(snap); err != nil {
+		if err := s.files.Remove(s.path(snap)); err != nil {
 			s.logger.Warn("old manifest was not removed", logkey.Error, err) // it does no harm, and the next start sees it
 		}
 	}
@@ -288,44 +286,34 @@ func (s *Snapshots) publish(snap *snapshot) error {
 // Newest is the index of the newest manifest and its term, 0 when there is none.
 // All entries up to there are committed and applied here.
 func (s *Snapshots) Newest() (index, term uint64) {
+	meta := s.newest()
+	return meta.Index, meta.Term
+}
+
+// newest is what is known of the newest manifest that counts; nothing without one.
+func (s *Snapshots) newest() raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
-		return 0, 0
+		return raft.SnapshotMeta{}
 	}
-	return s.list[0].meta.Index, s.list[0].meta.Term
+	return s.list[0].meta
 }
 
-// configuration is that of the newest manifest that counts; empty without one.
-func (s *Snapshots) configuration() *configured {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.list) == 0 {
-		return &configured{}
-	}
-	return &configured{s.list[0].meta.Configuration.Servers, s.list[0].meta.ConfigurationIndex}
-}
-
-func (s *Snapshots) removeFile(snap *snapshot) error {
-	if s.dir == "" {
-		return nil
-	}
-	return s.files.Remove(filepath.Join(s.dir, snap.meta.ID+manifestSuffix))
+func (s *Snapshots) path(snap *snapshot) string {
+	return filepath.Join(s.dir, snap.meta.ID+manifestSuffix)
 }
 
 // drop removes manifests that the event log does not reach.
 func (s *Snapshots) drop(snaps []*snapshot) error {
 	for _, snap := range snaps {
-		if err := s.removeFile(snap); err != nil {
+		if err := s.files.Remove(s.path(snap)); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(have *snapshot) bool { return slices.Contains(snaps, have) })
-	if s.dir == "" {
-		return nil
-	}
 	return s.files.SyncDir(s.dir)
 }
 
@@ -366,10 +354,7 @@ func (k *snapshotSink) Close() error {
 	}
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	if k.store.received == nil {
-		k.store.received = make(map[string]*snapshot)
-	}
-	k.store.received[k.ID()] = k.snap
+	k.store.received = k.snap
 	return nil
 }
 

@@ -18,11 +18,7 @@ import (
 // are dropped if an older one fits and the Raft log can replay everything from
 // there. Otherwise the node refuses to start.
 func (s *State) CheckStart(log Log) (raft.Configuration, error) {
-	first, err := s.Logs.FirstIndex()
-	if err != nil {
-		return raft.Configuration{}, err
-	}
-	last, err := s.Logs.LastIndex()
+	first, last, err := ends(s.Logs)
 	if err != nil {
 		return raft.Configuration{}, err
 	}
@@ -156,10 +152,7 @@ func (s *State) SettlePulled(tail event.Tail) error {
 	if err != nil {
 		return err
 	}
-	if len(s.Snapshots.list) > 0 {
-		last = max(last, s.Snapshots.list[0].meta.Index)
-	}
-	if tail.Index > last {
+	if newest, _ := s.Snapshots.Newest(); tail.Index > max(last, newest) {
 		return nil
 	}
 	return s.Unmark(PulledFile)

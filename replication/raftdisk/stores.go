@@ -19,37 +19,25 @@ import (
 // fails ends the node: raft itself would step down and go on, and a disk that
 // lost a write once must never be asked to sync it again.
 type FailStop struct {
-	failed  atomic.Bool
-	mu      sync.Mutex // guards err
-	err     error
+	err     atomic.Pointer[error]
 	OnFatal func(error)
-	Disk    *hang.Watch
+	Disk    *hang.Watch // of operations that raft's own goroutine waits for
 }
 
 // Check returns the error that stopped the node, if one did.
 func (f *FailStop) Check() error {
-	if !f.failed.Load() {
-		return nil
+	if err := f.err.Load(); err != nil {
+		return *err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
+	return nil
 }
 
 // Fail records the first error, reports it before it returns, and returns the first error ever after.
 func (f *FailStop) Fail(err error) error {
-	f.mu.Lock()
-	first := f.err == nil
-	if first {
-		f.err = err
-		f.failed.Store(true)
-	}
-	err = f.err
-	f.mu.Unlock()
-	if first {
+	if f.err.CompareAndSwap(nil, &err) {
 		f.OnFatal(err)
 	}
-	return err
+	return *f.err.Load()
 }
 
 // Backing is one kind of Raft log on disk or in memory. Set and Get hold
@@ -65,6 +53,9 @@ type Backing interface {
 //
 // It stops the node on the first failed write, deletes in slices, keeps recent
 // entries in memory, and can be rewritten into a fresh file.
+//
+// What raft stores and reads is watched: a leader whose disk hangs goes on sending heartbeats from other
+// goroutines, and looks at its lease on the one that hangs. Waiting for the lock of the log counts: who holds it may hang.
 type RaftLog struct {
 	kind    *logKind
 	files   vfs.FS
@@ -76,6 +67,8 @@ type RaftLog struct {
 	// Stored is called after entries were stored, with the bytes they carry. It must not block.
 	Stored func(entries, bytes int)
 	open   func(path string) (Backing, error) // a backing of this kind: Rewrite needs it
+
+	storing, reading hang.Op
 
 	// Covered is the newest manifest: its entry may be gone while others behind it are
 	// there, and raft asks for its term. nil: there is none.
@@ -98,6 +91,13 @@ type RaftLog struct {
 	Needed atomic.Uint64
 	// Full: the disk has no room for entries with data. What raft needs for itself still goes.
 	Full atomic.Bool
+}
+
+func newRaftLog(kind *logKind, files vfs.FS, path string, inner Backing, fail *FailStop, sizes *entrySizes) *RaftLog {
+	return &RaftLog{
+		kind: kind, files: files, path: path, inner: inner, fail: fail, sizes: sizes, cache: &entryCache{},
+		storing: hang.Op{Doing: "store entries", File: path}, reading: hang.Op{Doing: "read entries", File: path},
+	}
 }
 
 var (
@@ -148,12 +148,24 @@ func (s *RaftLog) LastIndex() (uint64, error) {
 	return s.inner.LastIndex()
 }
 
+// ends are the first and the last entry of a Raft log.
+func ends(of interface {
+	FirstIndex() (uint64, error)
+	LastIndex() (uint64, error)
+}) (first, last uint64, err error) {
+	if first, err = of.FirstIndex(); err == nil {
+		last, err = of.LastIndex()
+	}
+	return first, last, err
+}
+
 // GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft compares.
 //
 // Of the entry that the newest manifest ends with, index and term are known even if
 // it was deleted. A follower needs them to take what comes next. A leader never
 // sends it: what is before it is gone too, and so a manifest goes out instead.
 func (s *RaftLog) GetLog(index uint64, log *raft.Log) error {
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.reading))
 	err := s.read(index, log)
 	if err == raft.ErrLogNotFound && s.Covered != nil {
 		if last, term := s.Covered(); index == last && index > 0 {
@@ -177,6 +189,7 @@ func (s *RaftLog) read(index uint64, log *raft.Log) error {
 func (s *RaftLog) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
 func (s *RaftLog) StoreLogs(logs []*raft.Log) error {
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.storing))
 	if err := s.fail.Check(); err != nil {
 		return err
 	}
@@ -235,11 +248,7 @@ func (s *RaftLog) spare(low, high uint64) (uint64, error) {
 	if needed == 0 || high+1 < needed {
 		return high, nil
 	}
-	first, err := s.FirstIndex()
-	if err != nil {
-		return 0, err
-	}
-	last, err := s.LastIndex()
+	first, last, err := ends(s)
 	if err != nil || low > first || high >= last {
 		return high, err
 	}
@@ -250,11 +259,7 @@ func (s *RaftLog) deleteRange(low, high uint64) error {
 	if s.kind.deleteSlice == 0 {
 		return s.deleteSlice(low, high)
 	}
-	first, err := s.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := s.LastIndex()
+	first, last, err := ends(s)
 	if err != nil {
 		return err
 	}
@@ -311,20 +316,20 @@ func (s *RaftLog) Close() error {
 	return nil
 }
 
-// StableStore holds votes and the current term.
+// StableStore holds votes and the current term. What raft stores in it is watched like entries.
 type StableStore struct {
-	raft.StableStore
-	path  string
-	fail  *FailStop
-	close func() error
+	votes
+	path    string
+	fail    *FailStop
+	storing hang.Op
 
 	rising sync.RWMutex  // held for writing while another term is stored, and by InTerm for reading
 	term   atomic.Uint64 // as it is stored
 }
 
 // newStable makes the store on another that holds what there is.
-func newStable(inner raft.StableStore, path string, fail *FailStop, closer func() error) (*StableStore, error) {
-	s := &StableStore{StableStore: inner, path: path, fail: fail, close: closer}
+func newStable(inner votes, path string, fail *FailStop) (*StableStore, error) {
+	s := &StableStore{votes: inner, path: path, fail: fail, storing: hang.Op{Doing: "store vote or term", File: path}}
 	term, err := inner.GetUint64(keyCurrentTerm)
 	if err != nil {
 		return nil, fmt.Errorf("read the term in %s: %w", path, err)
@@ -346,20 +351,22 @@ func (s *StableStore) InTerm(term uint64, do func()) bool {
 }
 
 func (s *StableStore) Set(key, value []byte) error {
-	return s.write(func() error { return s.StableStore.Set(key, value) })
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.storing))
+	return s.write(func() error { return s.votes.Set(key, value) })
 }
 
 // SetUint64 waits for what InTerm runs, if it changes the term.
 func (s *StableStore) SetUint64(key []byte, value uint64) error {
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.storing))
 	if !bytes.Equal(key, keyCurrentTerm) {
-		return s.write(func() error { return s.StableStore.SetUint64(key, value) })
+		return s.write(func() error { return s.votes.SetUint64(key, value) })
 	}
 	if value == s.term.Load() {
 		return s.fail.Check()
 	}
 	s.rising.Lock()
 	defer s.rising.Unlock()
-	err := s.write(func() error { return s.StableStore.SetUint64(key, value) })
+	err := s.write(func() error { return s.votes.SetUint64(key, value) })
 	if err == nil {
 		s.term.Store(value)
 	}
@@ -377,7 +384,7 @@ func (s *StableStore) write(do func() error) error {
 }
 
 func (s *StableStore) Close() error {
-	if err := s.close(); err != nil {
+	if err := s.votes.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}
 	return nil

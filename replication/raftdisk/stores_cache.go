@@ -23,9 +23,6 @@ type entryCache struct {
 }
 
 func (c *entryCache) get(index uint64, log *raft.Log) bool {
-	if c == nil {
-		return false
-	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	slot := &c.ring[index%cacheEntries]
@@ -37,7 +34,7 @@ func (c *entryCache) get(index uint64, log *raft.Log) bool {
 }
 
 func (c *entryCache) put(logs []*raft.Log) {
-	if c == nil || len(logs) == 0 {
+	if len(logs) == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -58,9 +55,6 @@ func (c *entryCache) put(logs []*raft.Log) {
 
 // drop forgets the entries from low to high. They are about to be deleted, perhaps to be erased.
 func (c *entryCache) drop(low, high uint64) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.ring {

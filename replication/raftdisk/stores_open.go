@@ -3,6 +3,7 @@ package raftdisk
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,7 +41,7 @@ type logKind struct {
 var (
 	boltKind = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
 	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog}
-	memKind  = &logKind{name: "memory"}
+	memKind  = &logKind{name: "memory", deleteSlice: math.MaxUint64}
 	allKinds = []*logKind{boltKind, walKind}
 )
 
@@ -170,7 +171,7 @@ func createWalLog(files vfs.FS, path string) error {
 	return errors.Join(err, meta.Close())
 }
 
-// memoryLog is the Raft log of a database in memory.
+// memoryLog is the Raft log of a database in memory, and holds its votes as well.
 type memoryLog struct{ *raft.InmemStore }
 
 func (memoryLog) Close() error { return nil }
@@ -221,28 +222,22 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 	if err != nil {
 		return nil, err
 	}
-	return &RaftLog{
-		kind: want, files: files, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
-		open: func(path string) (Backing, error) { return open(want, path) },
-	}, nil
+	s := newRaftLog(want, files, path, inner, fail, sizes)
+	s.open = func(path string) (Backing, error) { return open(want, path) }
+	return s, nil
 }
 
 // settleExchange finishes or undoes an exchange of the Raft log, and returns the kinds present.
 func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
 	for _, kind := range allKinds {
 		path := filepath.Join(dir, kind.name)
-		have, err := exists(files, path)
-		if err != nil {
-			return nil, err
+		var there [3]bool
+		for i, suffix := range []string{"", newSuffix, oldSuffix} {
+			if there[i], err = exists(files, path+suffix); err != nil {
+				return nil, err
+			}
 		}
-		haveNew, err := exists(files, path+newSuffix)
-		if err != nil {
-			return nil, err
-		}
-		haveOld, err := exists(files, path+oldSuffix)
-		if err != nil {
-			return nil, err
-		}
+		have, haveNew, haveOld := there[0], there[1], there[2]
 		if !have && haveNew && haveOld {
 			if err := files.Rename(path+newSuffix, path); err != nil {
 				return nil, err
@@ -268,23 +263,21 @@ func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
 // dropTwin removes the kind that is not wanted after a conversion that was
 // complete but for the removal.
 func dropTwin(files vfs.FS, dir string, want *logKind, open func(*logKind, string) (Backing, error)) error {
-	var ends [2][2]uint64
+	var ends [2]uint64
 	for i, kind := range allKinds {
 		store, err := open(kind, filepath.Join(dir, kind.name))
 		if err != nil {
 			return err
 		}
-		first, err1 := store.FirstIndex()
-		last, err2 := store.LastIndex()
-		if err := errors.Join(err1, err2, store.Close()); err != nil {
+		ends[i], err = store.LastIndex()
+		if err := errors.Join(err, store.Close()); err != nil {
 			return err
 		}
-		ends[i] = [2]uint64{first, last}
 	}
 	// A conversion leaves out what lies before a gap, so only the ends must agree.
-	if ends[0][1] != ends[1][1] {
+	if ends[0] != ends[1] {
 		return fmt.Errorf("%w: raft/ holds two Raft logs that end at different entries: %s at %d, %s at %d",
-			ErrStateLost, allKinds[0].name, ends[0][1], allKinds[1].name, ends[1][1])
+			ErrStateLost, allKinds[0].name, ends[0], allKinds[1].name, ends[1])
 	}
 	for _, kind := range allKinds {
 		if kind != want {

@@ -35,7 +35,7 @@ func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 	}
 	s.cache.drop(0, through)
 	if s.kind == memKind {
-		return 0, s.forget(through)
+		return 0, s.deleteRange(0, through)
 	}
 	stalled, err = s.rewrite(through, logger)
 	if err != nil {
@@ -46,19 +46,6 @@ func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		return stalled, s.fail.Fail(fmt.Errorf("rewrite %s: %w", s.path, err))
 	}
 	return stalled, nil
-}
-
-// forget is Rewrite in memory.
-func (s *RaftLog) forget(through uint64) error {
-	first, err := s.FirstIndex()
-	if err != nil || first == 0 || first > through {
-		return err
-	}
-	last, err := s.LastIndex()
-	if err != nil {
-		return err
-	}
-	return s.deleteSlice(first, min(through, last))
 }
 
 func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
@@ -81,12 +68,9 @@ func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 	if s.closed {
 		return 0, errors.Join(event.ErrClosed, closeIf(fresh))
 	}
-	again := fresh == nil || s.cuts.Load() != cuts
-	if !again {
+	if fresh != nil && s.cuts.Load() == cuts {
 		err = topUp(fresh, s.inner, through+1)
-		again = errors.Is(err, errGap)
-	}
-	if again {
+	} else {
 		// Entries were deleted while others were copied. That is rare, and there is little to copy.
 		// If it was the disk, it says so again.
 		if err := closeIf(fresh); err != nil {
@@ -146,16 +130,14 @@ type entrySource interface {
 }
 
 // shared is a Raft log that is in use while it is copied.
-type shared struct{ s *RaftLog }
+type shared struct{ *RaftLog }
 
-func (h shared) FirstIndex() (uint64, error)              { return h.s.FirstIndex() }
-func (h shared) LastIndex() (uint64, error)               { return h.s.LastIndex() }
-func (h shared) GetLog(index uint64, log *raft.Log) error { return h.s.read(index, log) }
+func (h shared) GetLog(index uint64, log *raft.Log) error { return h.read(index, log) }
 
 func (h shared) Get(key []byte) ([]byte, error) {
-	h.s.mu.RLock()
-	defer h.s.mu.RUnlock()
-	return h.s.inner.Get(key)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.inner.Get(key)
 }
 
 // fillNew makes path.new, a complete and durable copy of the live entries from
@@ -194,23 +176,13 @@ func fillNew(files vfs.FS, kind *logKind, path string, src entrySource, from uin
 	return dst, nil
 }
 
-var errGap = errors.New("the entries do not follow those that are there")
-
-// topUp copies what src has got since, none of which may be missing.
+// topUp copies what src has got since, of which nothing was deleted.
 func topUp(dst Backing, src entrySource, from uint64) error {
 	have, err := dst.LastIndex()
 	if err != nil {
 		return err
 	}
-	from = max(from, have+1)
-	begin, last, err := liveEntries(src, from)
-	if err != nil || begin > last {
-		return err
-	}
-	if have > 0 && begin != from {
-		return errGap
-	}
-	return copyEntries(dst, src, from)
+	return copyEntries(dst, src, max(from, have+1))
 }
 
 // copyEntries copies the live entries of a Raft log from an index on. The target must be empty or end before them.
@@ -239,10 +211,7 @@ func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
 // liveEntries returns the first and the last live entry from an index on: those
 // behind the last gap, since raft never looks before a gap. There are none if the first is beyond the last.
 func liveEntries(src entrySource, from uint64) (first, last uint64, err error) {
-	if first, err = src.FirstIndex(); err != nil {
-		return 0, 0, err
-	}
-	if last, err = src.LastIndex(); err != nil {
+	if first, last, err = ends(src); err != nil {
 		return 0, 0, err
 	}
 	if last == 0 {

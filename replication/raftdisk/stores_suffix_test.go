@@ -25,10 +25,9 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 				open := func() *RaftLog {
 					inner, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
 					mustNot(t, err)
-					return &RaftLog{
-						kind: kind, files: vfs.OS, path: path, fail: &FailStop{OnFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
-						open: func(p string) (Backing, error) { return kind.open(vfs.OS, p, hclog.NewNullLogger()) },
-					}
+					s := newRaftLog(kind, vfs.OS, path, inner, &FailStop{OnFatal: func(err error) { t.Error(err) }}, newEntrySizes(16))
+					s.open = func(p string) (Backing, error) { return kind.open(vfs.OS, p, hclog.NewNullLogger()) }
+					return s
 				}
 				s := open()
 				mustNot(t, s.inner.Set(keyCreation, []byte("who")))

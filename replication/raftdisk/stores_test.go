@@ -75,8 +75,8 @@ func TestRule20FailStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			inner.err, inner.calls = disk, 0
-			logs := &RaftLog{files: vfs.OS, kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
-			stable := &StableStore{StableStore: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
+			logs := newRaftLog(boltKind, vfs.OS, "x/log.db", inner, fail, newEntrySizes(8))
+			stable := &StableStore{votes: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
 			snaps := &Snapshots{files: vfs.OS, dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
 			first := call(logs, stable, snaps)
 			if first == nil || len(fatal) != 1 || fatal[0] != first {
@@ -102,7 +102,7 @@ func TestRule20FailStop(t *testing.T) {
 }
 
 type brokenStable struct {
-	raft.StableStore
+	votes
 	err error
 }
 
@@ -126,7 +126,7 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
-			s := &RaftLog{kind: c.kind, fail: &FailStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+			s := newRaftLog(c.kind, nil, "", inner, &FailStop{}, newEntrySizes(8))
 			if err := s.StoreLogs(entries(1, 1500)); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 func TestEntryCache(t *testing.T) {
 	t.Parallel()
 	inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
-	s := &RaftLog{kind: boltKind, fail: &FailStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+	s := newRaftLog(boltKind, nil, "", inner, &FailStop{}, newEntrySizes(8))
 	if err := s.StoreLogs(entries(1, 2000)); err != nil {
 		t.Fatal(err)
 	}
@@ -538,7 +538,7 @@ func kindAt(path string) *logKind {
 // While something is done in a term, raft comes to no other.
 func TestRule26TermStandsStill(t *testing.T) {
 	t.Parallel()
-	s, err := newStable(raft.NewInmemStore(), "memory", &FailStop{}, func() error { return nil })
+	s, err := newStable(memoryLog{raft.NewInmemStore()}, "memory", &FailStop{})
 	if err != nil {
 		t.Fatal(err)
 	}

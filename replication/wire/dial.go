@@ -36,10 +36,6 @@ func (p *Port) DialHost(ctx context.Context, k Kind, address, host string) (net.
 	return c, nil
 }
 
-func (p *Port) dial(ctx context.Context, k Kind, address string) (*conn, error) {
-	return p.dialHost(ctx, k, address, "")
-}
-
 func (p *Port) dialHost(ctx context.Context, k Kind, address, host string) (*conn, error) {
 	c, err := p.connect(ctx, k, address, host)
 	if err != nil {

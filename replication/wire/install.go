@@ -131,8 +131,7 @@ func readInstallAnswer(r io.Reader, resp *raft.InstallSnapshotResponse) error {
 
 // installs lets one snapshot at a time be prepared.
 type installs struct {
-	preparing chan struct{}  // one place, taken while Prepare runs
-	calls     sync.WaitGroup // of Prepare; begun only by tasks of Raft
+	preparing sync.Mutex // held while Prepare runs
 
 	mu      sync.Mutex // guards what follows; nests no other lock
 	current *install
@@ -168,26 +167,8 @@ func (s *installs) end(i *install) {
 	}
 }
 
-// close waits for Prepare, but not for ever. No call begins any more.
-func (s *installs) close(limit time.Duration) error {
-	done := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
-		return errors.New("a snapshot is still being prepared although that was called off")
-	}
-}
-
 // acceptInstalls takes connections for snapshots.
 func (r *Raft) acceptInstalls(l *listener) {
-	defer r.tasks.Done()
 	stop := context.AfterFunc(r.ctx, func() { _ = l.Close() })
 	defer stop()
 	for {
@@ -198,14 +179,12 @@ func (r *Raft) acceptInstalls(l *listener) {
 		if r.track(c, nil) != nil {
 			return
 		}
-		r.tasks.Add(1)
-		go r.serveInstall(c)
+		r.tasks.Go(func() { r.serveInstall(c) })
 	}
 }
 
 // serveInstall takes one snapshot and answers.
 func (r *Raft) serveInstall(c *conn) {
-	defer r.tasks.Done()
 	defer func() { _ = c.Close() }()
 	resp, err := r.receiveInstall(c)
 	if r.ctx.Err() != nil {
@@ -284,30 +263,17 @@ func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, e
 	return b.Bytes(), nil
 }
 
-// prepare calls Prepare and waits for it, but no longer than its time and no
-// longer than it matters.
+// prepare calls Prepare, which has its time and goes on no longer than it matters.
 func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, manifest []byte) error {
+	r.installs.preparing.Lock() // The one before was called off.
+	defer r.installs.preparing.Unlock()
 	ctx, stop := context.WithTimeoutCause(ctx, r.opts.PrepareTimeout, errPrepare)
 	defer stop()
-	s := &r.installs
-	select {
-	case s.preparing <- struct{}{}: // the one before has returned
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	err := r.opts.Prepare(ctx, req.LastLogIndex, req.LastLogTerm, manifest)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	s.calls.Add(1)
-	result := make(chan error, 1)
-	go func() {
-		defer s.calls.Done()
-		defer func() { <-s.preparing }()
-		result <- r.opts.Prepare(ctx, req.LastLogIndex, req.LastLogTerm, manifest)
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return err
 }
 
 // handOver gives a snapshot to raft and waits for what raft says.
@@ -317,11 +283,9 @@ func (r *Raft) handOver(ctx context.Context, current *install, req *raft.Install
 	}
 	outcome := make(chan raft.RPCResponse, 1)
 	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(manifest), RespChan: outcome}
-	timer := time.NewTimer(r.opts.Timeout)
-	defer timer.Stop()
 	select {
 	case r.consumer <- rpc:
-	case <-timer.C:
+	case <-time.After(r.opts.Timeout):
 		return nil, errors.New("raft is too busy for a snapshot")
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

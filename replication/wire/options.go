@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,23 +27,16 @@ const (
 	KindPackets Kind = 6 // packets of gossip, each behind its length; open like services
 )
 
+var kindNames = [...]string{
+	KindRaft: "raft", KindService: "service", KindRelay: "relay", kindInstall: "install", KindGossip: "gossip", KindPackets: "packets",
+}
+
 // String returns the kind's name.
 func (k Kind) String() string {
-	switch k {
-	case KindRaft:
-		return "raft"
-	case KindService:
-		return "service"
-	case KindRelay:
-		return "relay"
-	case kindInstall:
-		return "install"
-	case KindGossip:
-		return "gossip"
-	case KindPackets:
-		return "packets"
+	if k == 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return fmt.Sprintf("kind %d", byte(k))
+	return kindNames[k]
 }
 
 // open says whether the kind is open to a node that has no cluster yet, or that follows another history of this one:
@@ -103,21 +97,11 @@ func (o *Options) EnsureDefaults() {
 	if o.Lineage == nil {
 		o.Lineage = func() uint32 { return 0 }
 	}
-	if o.Renew == 0 {
-		o.Renew = 10 * time.Minute
-	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 5 * time.Second
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = 5 * time.Second
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 1024
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Renew = cmp.Or(o.Renew, 10*time.Minute)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 5*time.Second)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
+	o.MaxConns = cmp.Or(o.MaxConns, 1024)
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Validate reports options that cannot work.

@@ -2,9 +2,7 @@ package wire
 
 import (
 	"errors"
-	"net"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -32,7 +30,9 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	if r.opts.MaxInFlight < 2 {
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
-	stream := &pipeStream{outbound: newOutbound(r)}
+	stream := newOutbound(r)
+	var dialled *conn // the only one
+	stream.dialled = func(c *conn) { dialled = c }
 	transport := r.network(stream)
 	target = r.target(id, target)
 	inner, err := transport.AppendEntriesPipeline(id, target)
@@ -40,7 +40,7 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 		return nil, errors.Join(err, transport.Close())
 	}
 	p := &pipeline{
-		AppendPipeline: inner, raft: r, id: id, target: target, transport: transport, conn: stream.conn,
+		AppendPipeline: inner, raft: r, id: id, target: target, transport: transport, conn: dialled,
 		answers: make(chan raft.AppendFuture), closing: make(chan struct{}),
 	}
 	p.owned.Go(p.hand)
@@ -101,21 +101,4 @@ func (p *pipeline) Close() error {
 		p.err = errors.Join(p.AppendPipeline.Close(), p.transport.Close())
 	})
 	return p.err
-}
-
-// pipeStream is the stream layer of one pipeline: it remembers the one
-// connection that is dialled.
-type pipeStream struct {
-	*outbound
-	conn *conn
-}
-
-// Dial connects to a target.
-func (s *pipeStream) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	c, err := s.raft.dial(KindRaft, target, timeout)
-	if err != nil {
-		return nil, err
-	}
-	s.conn = c
-	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 const (
@@ -41,7 +43,7 @@ var (
 type Port struct {
 	opts     Options
 	logger   hclog.Logger
-	warnings *limited
+	lines    seldom.Lines[line] // that were logged, of what others did
 	metrics  *metrics
 	listener net.Listener
 
@@ -92,13 +94,11 @@ func newPort(o Options, l net.Listener, reach func(ctx context.Context, network,
 	p := &Port{
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
 		slots: make(chan struct{}, maxHandshakes), reach: reach, listeners: map[Kind]*listener{},
-		conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
+		lines: seldom.Lines[line]{Every: logAgain}, conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
 		traffic: map[event.ID]*traffic{},
 	}
-	p.warnings = newLimited(p.logger)
 	p.metrics = newMetrics(o.Stats, p)
-	p.tasks.Add(1)
-	go p.accept()
+	p.tasks.Go(p.accept)
 	return p
 }
 
@@ -119,16 +119,9 @@ func (p *Port) Close() error {
 		p.closeErr = p.listener.Close()
 		p.mu.Lock()
 		p.closing = true
-		rafts := make([]*Raft, 0, len(p.rafts))
-		for r := range p.rafts {
-			rafts = append(rafts, r)
-		}
-		listeners := make([]*listener, 0, len(p.listeners))
-		for _, l := range p.listeners {
-			listeners = append(listeners, l)
-		}
+		rafts, listeners := maps.Clone(p.rafts), maps.Clone(p.listeners)
 		p.mu.Unlock()
-		for _, r := range rafts {
+		for r := range rafts {
 			p.closeErr = errors.Join(p.closeErr, r.Close())
 		}
 		for _, l := range listeners {
@@ -152,7 +145,6 @@ func (p *Port) self() Identity {
 
 // accept takes connections and starts their handshakes.
 func (p *Port) accept() {
-	defer p.tasks.Done()
 	var pause time.Duration
 	for {
 		raw, err := p.listener.Accept()
@@ -164,7 +156,7 @@ func (p *Port) accept() {
 		}
 		if err != nil {
 			// For instance no more file descriptors: that passes.
-			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", logkey.Error, err)
+			p.say(hclog.Warn, p.Addr(), "accept", "accept a connection of another node", logkey.Error, err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			_ = clock.Sleep(p.ctx, pause) // If it ends, the next turn sees it.
 			continue
@@ -188,8 +180,7 @@ func (p *Port) accept() {
 		p.mu.Lock()
 		place := p.handshakes.PushBack(cancel)
 		p.mu.Unlock()
-		p.tasks.Add(1)
-		go p.greet(ctx, raw, place)
+		p.tasks.Go(func() { p.greet(ctx, raw, place) })
 	}
 }
 
@@ -206,7 +197,6 @@ func (p *Port) evict() {
 // greet does the handshake of a connection from another node and hands it to
 // the listener of its kind. Its place is that among the handshakes.
 func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
-	defer p.tasks.Done()
 	defer func() { <-p.slots }()
 	defer place.Value.(context.CancelCauseFunc)(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, p.opts.HandshakeTimeout, errSilent)
@@ -252,7 +242,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 			// A node that starts or ends, whose peers try again, or this one, looking for the nodes that it was given.
 			level = hclog.Info
 		}
-		p.warnings.log(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
+		p.say(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
 		return
 	}
 	p.metrics.failed.Inc()
@@ -267,9 +257,9 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	case errors.Is(err, errEnded): // Its peer tries again.
 		p.logger.Info("dropped a connection", keyPeer, peer.String(), logkey.Reason, err)
 	case errors.Is(err, errSilent), errors.Is(err, errEvicted), errors.Is(err, errNotOurs):
-		p.warnings.warn(peer, err.Error(), "dropped a connection", logkey.Reason, err)
+		p.say(hclog.Warn, peer, err.Error(), "dropped a connection", logkey.Reason, err)
 	default:
-		p.warnings.warn(peer, "handshake", "dropped a connection", logkey.Reason, err)
+		p.say(hclog.Warn, peer, "handshake", "dropped a connection", logkey.Reason, err)
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 func TestPeersKnowEachOther(t *testing.T) {
@@ -604,18 +606,20 @@ func TestOptions(t *testing.T) {
 }
 
 func TestRateOfLines(t *testing.T) {
+	synctest.Test(t, testRateOfLines)
+}
+
+func testRateOfLines(t *testing.T) {
 	var log lines
-	now := time.Unix(0, 0)
-	l := newLimited(log.logger(hclog.Warn))
-	l.now = func() time.Time { return now }
+	l := &Port{logger: log.logger(hclog.Warn), lines: seldom.Lines[line]{Every: logAgain}}
 	peer := func(host, port string) net.Addr { return advertised(net.JoinHostPort(host, port)) }
-	l.warn(peer("10.0.0.1", "1"), "one", "first")
-	l.warn(peer("10.0.0.1", "2"), "one", "again")
-	l.warn(peer("10.0.0.1", "2"), "one", "again")
-	l.warn(peer("10.0.0.1", "3"), "two", "other reason")
-	l.warn(peer("10.0.0.2", "1"), "one", "other peer")
-	now = now.Add(logAgain)
-	l.warn(peer("10.0.0.1", "4"), "one", "later")
+	l.say(hclog.Warn, peer("10.0.0.1", "1"), "one", "first")
+	l.say(hclog.Warn, peer("10.0.0.1", "2"), "one", "again")
+	l.say(hclog.Warn, peer("10.0.0.1", "2"), "one", "again")
+	l.say(hclog.Warn, peer("10.0.0.1", "3"), "two", "other reason")
+	l.say(hclog.Warn, peer("10.0.0.2", "1"), "one", "other peer")
+	time.Sleep(logAgain)
+	l.say(hclog.Warn, peer("10.0.0.1", "4"), "one", "later")
 	var got []string
 	for line := range strings.Lines(log.String()) {
 		_, text, _ := strings.Cut(line, "[WARN]  ")
@@ -624,16 +628,6 @@ func TestRateOfLines(t *testing.T) {
 	want := "first: peer=10.0.0.1:1|other reason: peer=10.0.0.1:3|other peer: peer=10.0.0.2:1|later: peer=10.0.0.1:4 not-logged=2"
 	if s := strings.Join(got, "|"); s != want {
 		t.Errorf("logged %s\nwant   %s", s, want)
-	}
-	for i := range 3 * logEntries {
-		l.due(line{host: fmt.Sprint(i)})
-	}
-	if len(l.last) != logEntries {
-		t.Errorf("%d peers remembered", len(l.last))
-	}
-	now = now.Add(logAgain)
-	if _, ok := l.due(line{host: "new"}); !ok || len(l.last) != 1 {
-		t.Errorf("%d peers remembered after a minute", len(l.last))
 	}
 }
 

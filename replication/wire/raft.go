@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -70,18 +73,12 @@ func (o *RaftOptions) EnsureDefaults() {
 	if o.Address == nil {
 		o.Address = func(raft.ServerID) (string, bool) { return "", false }
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Patience == 0 {
-		o.Patience = o.Timeout
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 16
-	}
-	if o.MaxRPCBytes == 0 {
-		o.MaxRPCBytes = 16 << 20
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Patience = cmp.Or(o.Patience, o.Timeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 16)
+	o.MaxRPCBytes = cmp.Or(o.MaxRPCBytes, 16<<20)
+	o.PrepareTimeout = cmp.Or(o.PrepareTimeout, 8*time.Second)
+	o.MaxManifest = cmp.Or(o.MaxManifest, 64<<20)
 	if o.InTerm == nil {
 		o.InTerm = func(uint64, func()) bool { return false }
 	}
@@ -90,12 +87,6 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
-	}
-	if o.PrepareTimeout == 0 {
-		o.PrepareTimeout = 8 * time.Second
-	}
-	if o.MaxManifest == 0 {
-		o.MaxManifest = 64 << 20
 	}
 }
 
@@ -143,13 +134,10 @@ var (
 // closed before, which raft's Shutdown does. Another order is a mistake of the program and panics.
 func (p *Port) Raft(o RaftOptions) *Raft {
 	o.EnsureDefaults()
-	if o.Logger == nil {
-		o.Logger = p.logger
-	}
+	o.Logger = cmp.Or(o.Logger, p.logger)
 	r := &Raft{
 		port: p, opts: o, logger: o.Logger.Named("raft"), consumer: make(chan raft.RPC),
-		installs: installs{preparing: make(chan struct{}, 1)},
-		conns:    map[*conn]struct{}{},
+		conns: map[*conn]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.commits = newCommits(r.own, r.unlessSilent, r.ctx.Done())
@@ -157,10 +145,9 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
 	r.in = r.network(&inbound{Listener: messages, raft: r})
 	r.out.Store(r.network(newOutbound(r)))
-	r.tasks.Add(3)
-	go r.pump()
-	go r.renew()
-	go r.acceptInstalls(snapshots.(*listener))
+	r.tasks.Go(r.pump)
+	r.tasks.Go(r.renew)
+	r.tasks.Go(func() { r.acceptInstalls(snapshots.(*listener)) })
 
 	p.mu.Lock()
 	closing := p.closing
@@ -184,9 +171,7 @@ func (r *Raft) network(stream raft.StreamLayer) *raft.NetworkTransport {
 
 // Close stops everything and waits for it. Idempotent. raft's Shutdown calls it
 // when raft's own goroutines are done; called before, it makes raft's messages
-// fail at once, so that raft need not wait for a node that does not answer. It
-// always returns: a Prepare that does not mind its context is left alone after
-// PrepareTimeout, with an error.
+// fail at once, so that raft need not wait for a node that does not answer.
 func (r *Raft) Close() error {
 	r.closeOnce.Do(func() {
 		r.cancel(raft.ErrTransportShutdown)
@@ -199,7 +184,7 @@ func (r *Raft) Close() error {
 		inErr := r.in.Close()
 		r.tasks.Wait()
 		out := r.out.Load() // not exchanged any more
-		r.closeErr = errors.Join(inErr, out.Close(), r.installs.close(r.opts.PrepareTimeout))
+		r.closeErr = errors.Join(inErr, out.Close())
 		out.CloseStreams()
 		r.handlers.Wait()
 		r.port.mu.Lock()
@@ -222,7 +207,6 @@ func (r *Raft) own(run func()) bool {
 // pump hands messages to raft. There is a channel between for snapshots, which
 // come from elsewhere.
 func (r *Raft) pump() {
-	defer r.tasks.Done()
 	in, done := r.in.Consumer(), r.ctx.Done()
 	for {
 		select {
@@ -285,15 +269,7 @@ func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no ans
 // in the old one finish: raft.NetworkTransport then closes their connections,
 // because it is shut down.
 func (r *Raft) renew() {
-	defer r.tasks.Done()
-	for {
-		timer := time.NewTimer(jittered(r.port.opts.Renew))
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			timer.Stop()
-			return
-		}
+	for clock.Sleep(r.ctx, jittered(r.port.opts.Renew)) == nil {
 		old := r.out.Swap(r.network(newOutbound(r)))
 		if err := old.Close(); err != nil {
 			r.logger.Warn("close the transport that was replaced", logkey.Error, err)
@@ -471,7 +447,7 @@ func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*
 	ctx, stop := context.WithTimeout(r.ctx, min(timeout, 2*r.opts.Patience))
 	defer stop()
 	node, address := split(target)
-	c, err := r.port.dial(ctx, k, address)
+	c, err := r.port.dialHost(ctx, k, address, "")
 	if err != nil {
 		if r.ctx.Err() != nil {
 			err = raft.ErrTransportShutdown
@@ -490,10 +466,8 @@ func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*
 
 // split is the reverse of Raft.target.
 func split(target raft.ServerAddress) (node, address string) {
-	for i := range len(target) {
-		if target[i] == '@' {
-			return string(target[:i]), string(target[i+1:])
-		}
+	if node, address, ok := strings.Cut(string(target), "@"); ok {
+		return node, address
 	}
 	return "", string(target)
 }
@@ -561,9 +535,10 @@ func (s *inbound) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 
 // outbound is the stream layer of what goes out.
 type outbound struct {
-	raft   *Raft
-	closed chan struct{}
-	once   sync.Once
+	raft    *Raft
+	dialled func(*conn) // may be nil
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func newOutbound(r *Raft) *outbound { return &outbound{raft: r, closed: make(chan struct{})} }
@@ -574,6 +549,9 @@ func (s *outbound) Dial(target raft.ServerAddress, timeout time.Duration) (net.C
 	c, err := s.raft.dial(KindRaft, target, timeout)
 	if err != nil {
 		return nil, err
+	}
+	if s.dialled != nil {
+		s.dialled(c)
 	}
 	return c, nil
 }

@@ -3,7 +3,6 @@ package wire
 import (
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,20 +61,8 @@ func lineages(k Kind, self Identity, address string, other Identity) *refusal {
 		self.Node, address, self.Lineage, self.Cluster, other.Node, other.Lineage)}
 }
 
-// Bounds of what is remembered about lines that were logged.
-const (
-	logAgain   = time.Minute
-	logEntries = 512
-)
-
-// limited logs a line about a peer once in a while.
-type limited struct {
-	logger hclog.Logger
-	now    func() time.Time
-
-	mu   sync.Mutex // guards what follows
-	last map[line]*logged
-}
+// logAgain is after how long the same is logged again.
+const logAgain = time.Minute
 
 // line is what is logged once in a while.
 type line struct {
@@ -83,27 +70,13 @@ type line struct {
 	reason string // one of few: not the text, which may hold ports and ids
 }
 
-type logged struct {
-	at      time.Time
-	skipped int // lines since
-}
-
-func newLimited(logger hclog.Logger) *limited {
-	return &limited{logger: logger, now: time.Now, last: map[line]*logged{}}
-}
-
-// warn logs unless the same reason was logged for the same host within a minute.
-func (l *limited) warn(peer net.Addr, reason, message string, args ...any) {
-	l.log(hclog.Warn, peer, reason, message, args...)
-}
-
-// log does the same at any level.
-func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
+// say logs a line unless the same reason was logged for the same host within a minute.
+func (p *Port) say(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
 	host, _, err := net.SplitHostPort(peer.String())
 	if err != nil {
 		host = peer.String()
 	}
-	skipped, ok := l.due(line{host, reason})
+	skipped, ok := p.lines.Due(line{host, reason})
 	if !ok {
 		return
 	}
@@ -111,39 +84,5 @@ func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, 
 	if skipped > 0 {
 		args = append(args, keySkipped, skipped)
 	}
-	l.logger.Log(level, message, args...)
-}
-
-// due says whether a line is to be logged, and how many were not since the last.
-func (l *limited) due(what line) (int, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	e := l.last[what]
-	if e != nil && now.Sub(e.at) < logAgain {
-		e.skipped++
-		return 0, false
-	}
-	if e == nil {
-		if len(l.last) >= logEntries {
-			l.forget(now)
-		}
-		if len(l.last) >= logEntries {
-			return 0, false // a flood from many hosts: what is known of it is enough
-		}
-		e = &logged{}
-		l.last[what] = e
-	}
-	skipped := e.skipped
-	e.at, e.skipped = now, 0
-	return skipped, true
-}
-
-// forget removes what no longer holds back a line.
-func (l *limited) forget(now time.Time) {
-	for what, e := range l.last {
-		if now.Sub(e.at) >= logAgain {
-			delete(l.last, what)
-		}
-	}
+	p.logger.Log(level, message, args...)
 }

@@ -14,22 +14,15 @@ const maxPeers = 256
 // without preambles.
 type traffic struct{ sent, received atomic.Uint64 }
 
-// Peer are the metrics of this node's connections with another one.
+// Peer are the metrics of this node's connections with another one, or with all others.
 type Peer struct {
-	Node           event.ID
+	Node           event.ID // zero: all others
 	Connection     event.ID // the newest one for Raft's messages, or of any other kind; zero when there is none
 	Connections    int      // open ones
 	Sent, Received uint64   // bytes since this port was opened, over all connections
 
 	// Bytes that the system holds: written here and not acknowledged by the other node,
 	// received and not read. Zero where the system does not tell.
-	PendingSend, PendingReceived int64
-}
-
-// Totals are sums over all connections with other nodes.
-type Totals struct {
-	Connections                  int
-	Sent, Received               uint64 // bytes since this port was opened
 	PendingSend, PendingReceived int64
 }
 
@@ -48,15 +41,32 @@ func (p *Port) of(node event.ID) *traffic {
 
 // Peer returns the metrics of a node, zeros if there never was a connection with it.
 func (p *Port) Peer(node event.ID) Peer {
-	peer := Peer{Node: node}
+	peer := p.sum(func(other event.ID) bool { return other == node })
+	peer.Node = node
+	return peer
+}
+
+// Totals returns the sums over all nodes.
+func (p *Port) Totals() Peer {
+	all := p.sum(func(event.ID) bool { return true })
+	all.Sent += p.others.sent.Load()
+	all.Received += p.others.received.Load()
+	return all
+}
+
+// sum sums up the connections with some nodes.
+func (p *Port) sum(of func(event.ID) bool) (all Peer) {
 	p.mu.Lock()
-	if t, ok := p.traffic[node]; ok {
-		peer.Sent, peer.Received = t.sent.Load(), t.received.Load()
+	for node, t := range p.traffic {
+		if of(node) {
+			all.Sent += t.sent.Load()
+			all.Received += t.received.Load()
+		}
 	}
 	var newest *conn
 	var open []*conn
 	for c := range p.conns {
-		if c.peer.Node != node {
+		if !of(c.peer.Node) {
 			continue
 		}
 		open = append(open, c)
@@ -66,35 +76,13 @@ func (p *Port) Peer(node event.ID) Peer {
 	}
 	p.mu.Unlock()
 	if newest != nil {
-		peer.Connection = newest.id
+		all.Connection = newest.id
 	}
-	peer.Connections = len(open)
-	peer.PendingSend, peer.PendingReceived = pendingOf(open)
-	return peer
-}
-
-// Totals returns the sums over all nodes.
-func (p *Port) Totals() Totals {
-	p.mu.Lock()
-	t := Totals{Connections: len(p.conns), Sent: p.others.sent.Load(), Received: p.others.received.Load()}
-	for _, one := range p.traffic {
-		t.Sent += one.sent.Load()
-		t.Received += one.received.Load()
-	}
-	open := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		open = append(open, c)
-	}
-	p.mu.Unlock()
-	t.PendingSend, t.PendingReceived = pendingOf(open)
-	return t
-}
-
-func pendingOf(conns []*conn) (send, received int64) {
-	for _, c := range conns {
+	all.Connections = len(open)
+	for _, c := range open {
 		out, in := pending(c.raw)
-		send += out
-		received += in
+		all.PendingSend += out
+		all.PendingReceived += in
 	}
-	return send, received
+	return all
 }

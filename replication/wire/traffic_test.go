@@ -38,7 +38,7 @@ func TestTraffic(t *testing.T) {
 	if got, want := a.Peer(node(3)), (Peer{Node: node(3)}); got != want {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
-	if got, want := a.Totals(), (Totals{Sent: 1100, Received: 1100}); got != want {
+	if got, want := a.Totals(), (Peer{Sent: 1100, Received: 1100}); got != want {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
 	if p := b.Peer(node(1)); p.Received != 1100 { // What it sent is counted a moment after it was sent.
