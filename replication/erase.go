@@ -39,22 +39,28 @@ func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
 // erase waits with others, if given, for nodes that need the entries up to an index.
 func (r *Replica) erase(ctx context.Context, upTo int64, others func(ctx context.Context, index uint64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(r.running, func() { cancel(event.ErrNotReady) })()
+	detach := context.AfterFunc(r.running, func() { cancel(event.ErrNotReady) })
 	done := make(chan error, 1)
 	go func() {
+		defer cancel(nil)
+		defer detach()
 		select {
 		case r.erasing <- struct{}{}:
 			done <- r.eraseThrough(ctx, upTo, others)
 			<-r.erasing
 		case <-ctx.Done():
+			done <- context.Cause(ctx)
 		}
 	}()
 	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		select {
+		case err = <-done: // It may be why the context is over.
+		default:
+			err = context.Cause(ctx)
+		}
 	}
 	switch {
 	case err == nil:

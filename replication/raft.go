@@ -39,6 +39,7 @@ type Replica struct {
 	stop     context.CancelFunc // ends running
 	erasing  chan struct{}      // capacity 1: held by the call of EraseLog that works, and for good once it is closed
 	anew     chan struct{}      // closed when raft has to be started anew, by closing and opening the Replica
+	voided   sync.Once
 	closing  sync.Once
 	closed   chan struct{} // everything is down
 	closeErr error         // valid after closed
@@ -88,7 +89,7 @@ func (r *Replica) abandon() error { return r.state.Close() }
 // start starts raft. When it fails, everything is closed.
 func (r *Replica) start(trans raft.Transport) (err error) {
 	r.opts.Transport = trans
-	r.machine = raftdisk.NewMachine(r.opts.FSM, r.state, r.fail, r.metrics.snapshots, r.opts.Behind, sync.OnceFunc(func() { close(r.anew) }))
+	r.machine = raftdisk.NewMachine(r.opts.FSM, r.state, r.fail, r.metrics.snapshots, r.opts.Behind, func() { r.voided.Do(func() { close(r.anew) }) })
 	if t, ok := trans.(interface{ Committed(index, term uint64) }); ok {
 		r.machine.Committed = t.Committed
 	}
