@@ -147,42 +147,51 @@ func (l *lists) boundSets() {
 			if !ok {
 				return call
 			}
+			has, size := o.Get("has"), o.Get("size")
 			other := l.e.rt.NewObject()
-			l.e.must(other.Set("has", l.forwarded(o, "has")))
-			l.e.must(other.Set("size", o.Get("size")))
+			l.e.must(other.Set("size", size))
+			l.e.must(other.Set("has", l.e.function("has", func(call goja.FunctionCall) goja.Value {
+				l.e.alive()
+				fn, ok := goja.AssertFunction(has)
+				if !ok {
+					l.e.throw("has is not a function")
+				}
+				v, err := fn(o, call.Arguments...)
+				l.e.must(err)
+				return v
+			})))
 			l.e.must(other.Set("keys", l.e.function("keys", func(goja.FunctionCall) goja.Value {
 				// An iterator is walked as it is: the methods end before its end.
-				it, err := keys(o)
+				from, err := keys(o)
 				l.e.must(err)
-				from, ok := it.(*goja.Object)
+				it, ok := from.(*goja.Object)
 				if !ok {
-					return it
+					l.e.throw("keys did not return an iterator")
+				}
+				next, ok := goja.AssertFunction(it.Get("next"))
+				if !ok {
+					l.e.throw("next is not a function")
 				}
 				steps := l.e.rt.NewObject()
-				l.e.must(steps.Set("next", l.forwarded(from, "next")))
-				l.e.must(steps.Set("return", l.forwarded(from, "return")))
+				l.e.method(steps, "next", func(goja.FunctionCall) goja.Value {
+					l.e.alive()
+					v, err := next(it)
+					l.e.must(err)
+					return v
+				})
+				if end, ok := goja.AssertFunction(it.Get("return")); ok {
+					l.e.method(steps, "return", func(goja.FunctionCall) goja.Value {
+						v, err := end(it)
+						l.e.must(err)
+						return v
+					})
+				}
 				return steps
 			})))
 			call.Arguments = withArgument(call.Arguments, 0, other)
 			return call
 		})
 	}
-}
-
-// forwarded is a method that looks at the interrupt before it calls that of another object; what is no
-// function stays what it is.
-func (l *lists) forwarded(o *goja.Object, name string) goja.Value {
-	v := orUndefined(o.Get(name))
-	fn, ok := goja.AssertFunction(v)
-	if !ok {
-		return v
-	}
-	return l.e.function(name, func(call goja.FunctionCall) goja.Value {
-		l.e.alive()
-		v, err := fn(o, call.Arguments...)
-		l.e.must(err)
-		return v
-	})
 }
 
 func isNothing(v goja.Value) bool { return goja.IsUndefined(v) || goja.IsNull(v) }
