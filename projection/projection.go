@@ -192,7 +192,10 @@ func (p *projection) do(e effect) {
 	case doStart:
 		p.start(e.gen)
 	case doLoadStopped:
-		p.t.work.Go(func() { p.loadStopped(e.gen) })
+		p.mu.Lock()
+		o := p.options() // The definition may be gone when the goroutine begins.
+		p.mu.Unlock()
+		p.t.work.Go(func() { p.loadStopped(e.gen, o) })
 	case doStop:
 		if r := p.current(); r != nil {
 			r.Stop()
@@ -340,10 +343,7 @@ func (p *projection) watch(r Run, gen int) {
 }
 
 // loadStopped looks how far a projection came that is not to run.
-func (p *projection) loadStopped(gen int) {
-	p.mu.Lock()
-	o := p.options()
-	p.mu.Unlock()
+func (p *projection) loadStopped(gen int, o run.Options) {
 	at, reason := source.Zero(o.Definition), ""
 	if o.Mode == run.Continuous {
 		answer, err := p.t.opts.Stored(p.t.ctx, o, "")

@@ -235,7 +235,7 @@ func (r *Run) code() (handler.Handler, error) {
 	if i, ok := h.(handler.Interrupter); ok {
 		r.cut.Store(&i)
 	}
-	if r.reading.Err() != nil { // Perhaps too early for who interrupts it.
+	if r.wanted.Err() != nil || r.reading.Err() != nil { // Perhaps too early for who interrupts it.
 		return nil, handler.ErrInterrupted
 	}
 	if r.def.IsBiState {

@@ -234,7 +234,8 @@ func (x *expressions) going(symbol *goja.Symbol, builtin, ours goja.Callable) na
 		if !ok {
 			x.e.throw("the method of an expression needs an object")
 		}
-		defer x.e.within("")()
+		x.e.enter("")
+		defer x.e.leave()
 		text, with := call.Argument(0).ToString(), call.Argument(1)
 		if symbol == goja.SymReplace {
 			with = x.replacement(with)

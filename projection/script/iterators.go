@@ -204,7 +204,8 @@ func (l *lists) isPlain(v goja.Value) bool {
 
 // collect is what an iterable yields, at most so many values; -1: all.
 func (l *lists) collect(v goja.Value, most int) []any {
-	defer l.e.within("")()
+	l.e.enter("")
+	defer l.e.leave()
 	var items []any
 	l.e.rt.ForOf(v, func(item goja.Value) bool {
 		l.e.alive()

@@ -157,6 +157,18 @@ var ordinary = []string{
 	`let [a, ...b] = [1, 2], [c, ...d] = b; ({a, x: [c, ...d] = [5]} = {a: 7, x: [8, 9]}); return [a, b, c, d]`,
 }
 
+// TestSetsWithoutNext: what the engine would trip over is an error that a script can catch.
+func TestSetsWithoutNext(t *testing.T) {
+	for _, keys := range []string{"{}", "{next: 5}"} {
+		out, err := compile(t, `fromAll().when({T: function() {
+			try { new Set([1]).union({size: 1, has() { return true }, keys() { return `+keys+` }}) } catch (e) { return e.message }
+		}})`).Process(jsonEvent(`{}`))
+		if err != nil || !strings.Contains(string(out.State), "next is not a function") {
+			t.Errorf("%s: %s, %v", keys, out.State, err)
+		}
+	}
+}
+
 // TestOrdinaryIterables compares scripts with what the engine alone makes of them.
 func TestOrdinaryIterables(t *testing.T) {
 	for _, body := range ordinary {

@@ -31,8 +31,10 @@ func (e *engine) changed(o *goja.Object, name string, change func(goja.FunctionC
 		return
 	}
 	fn, _ := goja.AssertFunction(old)
+	where := name + ": "
 	e.method(o, name, func(call goja.FunctionCall) goja.Value {
-		defer e.within(name + ": ")()
+		e.enter(where)
+		defer e.leave()
 		this := call.This
 		call = change(call)
 		v, err := fn(call.This, call.Arguments...)
@@ -45,16 +47,16 @@ func (e *engine) changed(o *goja.Object, name string, change func(goja.FunctionC
 	e.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 
-// within counts functions of ours that bound others, and says when one is over. name is
-// that of the function, for texts.
-func (e *engine) within(name string) (over func()) {
+// enter and leave count functions of ours that bound others. where is the beginning of the text of an error.
+func (e *engine) enter(where string) {
 	if e.nested >= maxNested {
-		e.throwError("RangeError", "%smore than %d functions of the engine within each other", name, maxNested)
+		e.throwError("RangeError", "%smore than %d functions of the engine within each other", where, maxNested)
 	}
 	e.alive()
 	e.nested++
-	return func() { e.nested-- }
 }
+
+func (e *engine) leave() { e.nested-- }
 
 // length is that of an array, or of what is used as one.
 func (e *engine) length(v goja.Value) int64 {
