@@ -260,20 +260,22 @@ func (p *peers) heardOthers() (list []peer) {
 	return list
 }
 
-// growth is how many bytes a second the cluster's log grew by of late, as the node with the longest one
-// tells; known is false when there was no chance to see.
+// growth is how many bytes a second the cluster's log grew by of late, as its nodes tell: one that catches up with
+// the longest makes it no longer. known is false when there was no chance to see.
 func (p *peers) growth() (speed float64, known bool) {
-	var longest peer
+	var end, before int64
+	var span time.Duration
 	for _, said := range p.heardOthers() {
-		if said.status.Tail.End >= longest.status.Tail.End {
-			longest = said
+		s := said.at.Sub(said.before.at)
+		if s < peerPace/2 || s > heardFor {
+			continue
 		}
+		end, before, span = max(end, said.status.Tail.End), max(before, said.before.end), max(span, s)
 	}
-	span := longest.at.Sub(longest.before.at)
-	if span < peerPace/2 || span > heardFor {
+	if span == 0 {
 		return 0, false
 	}
-	return float64(longest.status.Tail.End-longest.before.end) / span.Seconds(), true
+	return float64(max(end-before, 0)) / span.Seconds(), true
 }
 
 // where names a node for an operator.

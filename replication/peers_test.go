@@ -59,6 +59,7 @@ func TestGrowth(t *testing.T) {
 	type step struct {
 		after time.Duration
 		end   int64
+		more  int64 // what another node has beyond 500 bytes
 	}
 	for _, c := range []struct {
 		name  string
@@ -68,12 +69,14 @@ func TestGrowth(t *testing.T) {
 		known bool
 	}{
 		{name: "nothing seen"},
-		{name: "seen once", steps: []step{{0, 1000}}},
-		{"at rest", []step{{0, 1000}, {time.Second, 1000}}, 0, 0, true},
-		{"growing", []step{{0, 1000}, {time.Second, 1000}, {time.Second, 3000}}, 0, 2000, true},
-		{"too soon to tell", []step{{0, 1000}, {100 * time.Millisecond, 9000}}, 0, 0, false},
-		{"long ago", []step{{0, 1000}, {time.Second, 2000}}, time.Minute, 0, false},
-		{"seen again after long", []step{{0, 1000}, {time.Hour, 2000}}, 0, 0, false},
+		{name: "seen once", steps: []step{{0, 1000, 0}}},
+		{"at rest", []step{{0, 1000, 0}, {time.Second, 1000, 0}}, 0, 0, true},
+		{"growing", []step{{0, 1000, 0}, {time.Second, 1000, 0}, {time.Second, 3000, 0}}, 0, 2000, true},
+		{"too soon to tell", []step{{0, 1000, 0}, {100 * time.Millisecond, 9000, 0}}, 0, 0, false},
+		{"long ago", []step{{0, 1000, 0}, {time.Second, 2000, 0}}, time.Minute, 0, false},
+		{"seen again after long", []step{{0, 1000, 0}, {time.Hour, 2000, 0}}, 0, 0, false},
+		{"another catches up", []step{{0, 1000, 0}, {time.Second, 1000, 0}, {time.Second, 1000, 500}}, 0, 0, true},
+		{"another overtakes", []step{{0, 1000, 0}, {time.Second, 1000, 0}, {time.Second, 1000, 700}}, 0, 200, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,7 +84,7 @@ func TestGrowth(t *testing.T) {
 				for _, s := range c.steps {
 					time.Sleep(s.after)
 					p.put(a, peer{at: time.Now(), status: Status{Node: a, Cluster: cluster, HasLog: true, Tail: event.Tail{End: s.end}}})
-					p.put(event.ID{3}, peer{at: time.Now(), status: Status{Node: event.ID{3}, Cluster: cluster, HasLog: true, Tail: event.Tail{End: 500}}})
+					p.put(event.ID{3}, peer{at: time.Now(), status: Status{Node: event.ID{3}, Cluster: cluster, HasLog: true, Tail: event.Tail{End: 500 + s.more}}})
 				}
 				time.Sleep(c.later)
 				if speed, known := p.growth(); speed != c.speed || known != c.known {

@@ -86,6 +86,8 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		case <-c.peers.poke:
 		case <-c.peers.gossip.Changed():
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return
 		}
 	}

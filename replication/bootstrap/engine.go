@@ -81,17 +81,16 @@ func checkRecord(o *Options, record *Record) error {
 // with the same id, so creating must be idempotent.
 func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer e.calls.Wait()
-	defer cancel()
 	e.mu.Lock()
-	again := e.ran
-	if !again {
-		e.ran, e.running = true, ctx
-	}
-	e.mu.Unlock()
-	if again {
+	if e.ran {
+		e.mu.Unlock()
+		cancel()
 		return Outcome{}, ErrRan
 	}
+	e.ran, e.running = true, ctx
+	e.mu.Unlock()
+	defer e.calls.Wait()
+	defer cancel()
 	defer func() {
 		e.mu.Lock()
 		e.running = nil
