@@ -189,7 +189,10 @@ func (x *executor) do(ctx context.Context) error {
 			return x.consider(each, i)
 		})
 	}
-	return threads.Wait()
+	if threads.Wait() != nil {
+		return context.Cause(each) // The reason of an interrupt, else the first error.
+	}
+	return nil
 }
 
 // consider executes what weighs enough in a unit, or leaves the unit as it is.

@@ -84,7 +84,7 @@ type Service struct {
 
 	estimating sync.Mutex // tried, never waited for: held by the one estimate that is made
 
-	mu     sync.Mutex // guards what follows; taken before that of a run
+	mu     sync.Mutex // guards what follows; taken before those of a run and of the history
 	run    *run       // that was started last, nil: none
 	closed bool
 }
@@ -171,7 +171,10 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 // caller that sees the end can start the next one.
 func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) {
 	hold.Unlock()
-	r.tell(r.conclude(err, stopped), err)
+	s.mu.Lock() // No other run begins before the history has the end of this one.
+	status := r.conclude(err, stopped)
+	s.mu.Unlock()
+	r.tell(status, err)
 	close(r.done)
 }
 

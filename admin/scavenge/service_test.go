@@ -720,3 +720,83 @@ func TestDatabaseIsClosedWhenItCannotBeWritten(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 }
+
+// TestInterruptInExecution: a run that is interrupted while it writes a chunk file says why, and nothing else.
+func TestInterruptInExecution(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+		for range 2000 {
+			h.append(plain("a", "x"))
+		}
+		h.append(metadataOf("a", `{"$maxCount":1}`))
+		h.service.Close()
+		at, goOn := make(chan struct{}), make(chan struct{})
+		fsys := vfs.NewFaulty(h.disk, func(op vfs.Op) error {
+			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".scavenge.tmp") {
+				close(at)
+				<-goOn
+			}
+			return nil
+		})
+		if err := h.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }}); err != nil {
+			t.Fatal(err)
+		}
+		h.service = scavenge.New(scavenge.Options{
+			Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
+		})
+		if _, err := h.service.Start(scavenge.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		<-at
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.service.Interrupt(event.ErrChunksFetched)
+		}()
+		synctest.Wait()
+		close(goOn)
+		<-done
+		if got := h.service.Last(); got.Result != scavenge.ResultErrored || got.Error != event.ErrChunksFetched.Error() {
+			t.Errorf("%s %q", got.Result, got.Error)
+		}
+	})
+}
+
+// TestRunsFollowEachOther: the history has the end of a run before the begin of the next, however soon that is started.
+func TestRunsFollowEachOther(t *testing.T) {
+	store := &recorded{failed: make(chan struct{})}
+	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+	h.append(plain("a", "x"))
+	h.service.Close()
+	h.history.Close()
+	h.history = history.New(history.Options{Store: store, Endpoint: func() string { return "test" }})
+	h.service = scavenge.New(scavenge.Options{
+		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
+	})
+	for runs := 0; runs < 50; {
+		_, err := h.service.Start(scavenge.Request{})
+		if err == nil {
+			runs++
+		} else if !errors.Is(err, scavenge.ErrRunning) && !errors.Is(err, event.ErrChunksLocked) {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	h.service.Close()
+	h.history.Close()
+	underWay := 0
+	for _, e := range store.events {
+		switch e.Type {
+		case history.TypeStarted:
+			if underWay++; underWay > 1 {
+				t.Fatal("a run began in the history before the one before it had ended there")
+			}
+		case history.TypeCompleted:
+			underWay--
+		}
+	}
+}
