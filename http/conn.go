@@ -173,7 +173,7 @@ func (c *phraseConn) SetReason(code int, phrase string) {
 func (c *phraseConn) setFixed(f *fixedFields) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.next.fixed = f
+	c.next.fixed, c.next.body = f, 0 // Whatever an answer before said of itself.
 }
 
 func (c *phraseConn) setWhole(body int) {

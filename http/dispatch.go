@@ -125,6 +125,8 @@ func (x *exchange) release() {
 	if cap(room.Block) > maxPooledBuffer/2 || cap(room.Events) > maxPooledEvents {
 		room = event.Room{}
 	}
+	clear(room.Events) // Each holds on to blocks that came before the last one.
+	room.Events = room.Events[:0]
 	writer.Reset()
 	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], writer: writer, room: room}
 	exchanges.Put(x)

@@ -74,6 +74,10 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	for _, c := range used {
 		done.OldBytes += c.FileSize()
 	}
+	if len(used) == 1 && len(sources) > 1 && done.Removed+done.Redacted == 0 { // The new file would be the old one, with a map.
+		used, done.Chunk = nil, chunkInfo(used[0], cs.pub.Load().tail.End)
+		return done, vfs.RemoveIfThere(cs.opts.FS, path)
+	}
 	c, err := cs.switchChunk(tmp, used)
 	if err != nil {
 		return done, err

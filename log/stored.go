@@ -152,7 +152,7 @@ type Rewrite struct {
 	IDsFrom     int64              // of removed events at or behind this position the ids are kept, in stubs; stubs before it go
 
 	// MaxData bounds the data of the new file. Files whose events do not fit any more are left as
-	// they are, but for the first. 0: they all go into the new file.
+	// they are, but for the first, which is left as well when it alone fits and nothing of it goes. 0: they all go into the new file.
 	MaxData int64
 
 	// Pace, if not nil, is called between blocks of at most a few MiB with the bytes

@@ -37,7 +37,10 @@ mkfifo "$folder/said"
 exec 3<>"$folder/said"
 "$annals" node --db "$folder/db" --node-port 0 "${options[@]}" >&3 2>"$folder/node.log" 3>&- &
 pids+=($!)
-read -r -t 60 line <&3
+read -r -t 60 line <&3 || {
+	cat "$folder/node.log" >&2
+	exit 1
+}
 base=${line#annals listens on }
 "$annals" bench fill --base "$base" "${what[@]}" >"$folder/fill.txt"
 "$annals" bench limit --base "$base" "${what[@]}" >"$folder/fill.txt"

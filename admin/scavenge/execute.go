@@ -206,18 +206,27 @@ func (x *executor) consider(ctx context.Context, i int) error {
 		x.r.logger.Info(fmt.Sprintf("chunk skipped with weight %d", f.weight), args...)
 		x.r.update(func(s *Status) { s.Skipped++ })
 	}
-	for files := x.units[i]; len(files) > 0; {
-		if !slices.ContainsFunc(files, func(f considered) bool { return f.executed }) {
-			for _, f := range files {
+	for files, most := x.units[i], len(x.units[i]); len(files) > 0; {
+		now := files[:min(most, len(files))]
+		if !slices.ContainsFunc(now, func(f considered) bool { return f.executed }) {
+			for _, f := range now {
 				x.r.did(f.DataBytes)
 			}
-			break
+			files = files[len(now):]
+			continue
 		}
-		n, err := x.execute(ctx, files)
+		n, err := x.execute(ctx, now)
+		if err != nil && len(now) > 1 && ctx.Err() == nil {
+			// It takes more space until the old files go, and reads files that are not executed: one by
+			// one the others may succeed. They are merged later.
+			x.r.logger.Warn("chunk files are executed one by one", logkey.Chunks, fmt.Sprintf("%d-%d", now[0].First, now[len(now)-1].Last), logkey.Error, err)
+			most = 1
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if err := x.finish(ctx, i, files[:n], false); err != nil {
+		if err := x.finish(ctx, i, now[:n], false); err != nil {
 			return err
 		}
 		files = files[n:]
@@ -247,11 +256,11 @@ func (x *executor) execute(ctx context.Context, files []considered) (n int, err 
 	done, err := r.rewrite(ctx, first, last, keep)
 	took := time.Since(begun)
 	if err != nil {
-		// With ctx over it is the error of another thread, or a stop.
-		if ctx.Err() == nil {
+		// With ctx over it is the error of another thread, or a stop. Of several files each is tried alone.
+		if ctx.Err() == nil && len(files) == 1 {
 			r.history.Chunk(history.ChunkCompleted{First: first, Last: last, Took: history.Ticks(took), Error: err.Error()})
 		}
-		return 0, fmt.Errorf("execute %s: %w", files[0].File, err)
+		return 0, fmt.Errorf("execute chunks %d to %d: %w", first, last, err)
 	}
 	n = len(done.Sources)
 	count, saved, rest := 0, int64(0), done.OldBytes-done.Chunk.FileBytes
@@ -306,9 +315,11 @@ func (x *executor) finish(ctx context.Context, i int, files []considered, whole 
 		}
 		x.at.Chunk = x.units[n][len(x.units[n])-1].Last
 	}
-	if len(files) > 0 {
-		x.r.erase, x.at.Erase = true, true
-		x.r.maxChunk = max(x.r.maxChunk, files[len(files)-1].Last)
+	for _, f := range files {
+		if f.executed {
+			x.r.erase, x.at.Erase = true, true
+			x.r.maxChunk = max(x.r.maxChunk, f.Last)
+		}
 	}
 	return x.r.db.Update(context.WithoutCancel(ctx), func(tx *state.Tx) error {
 		for _, f := range files {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -283,7 +284,11 @@ func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
 	if err != nil {
 		return fmt.Errorf("leader: %w", err)
 	}
-	have, err := logEnd(ctx, w.http, list[node], false) // Nodes stand in the order of their numbers.
+	at := slices.IndexFunc(list, func(t target) bool { return t.index == node })
+	if at < 0 { // It has ended since.
+		return fmt.Errorf("%w: %s is not there", errNotYet, nodeName(node))
+	}
+	have, err := logEnd(ctx, w.http, list[at], false)
 	if err != nil {
 		return err
 	}
