@@ -58,7 +58,10 @@ func (o *offer) accepted(accept string) *mediaType {
 func (o *offer) best(accept string) *mediaType {
 	ranges := make([]acceptRange, 0, 16)
 	for part := range strings.SplitSeq(accept, ",") {
-		if r, ok := parseRange(part); ok && len(ranges) < maxRanges {
+		if len(ranges) == maxRanges {
+			break
+		}
+		if r, ok := parseRange(part); ok {
 			ranges = append(ranges, r)
 		}
 	}

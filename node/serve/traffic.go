@@ -54,6 +54,13 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// WriteTo reads all that comes into w.
+func (c *countedConn) WriteTo(w io.Writer) (int64, error) {
+	n, err := c.TCPConn.WriteTo(w)
+	c.traffic.received.Add(uint64(n))
+	return n, err
+}
+
 // ReadFrom sends what r holds, by the kernel if it can.
 func (c *countedConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.TCPConn.ReadFrom(r)
