@@ -30,10 +30,15 @@ func newPair(t *testing.T, o RaftOptions) *pair {
 }
 
 func (p *pair) install(term, index uint64, size int64, data io.Reader) (raft.InstallSnapshotResponse, error) {
+	return p.installOf(term-1, term, index, size, data)
+}
+
+// installOf installs a snapshot whose last entry is of another term than its leader.
+func (p *pair) installOf(last, term, index uint64, size int64, data io.Reader) (raft.InstallSnapshotResponse, error) {
 	var resp raft.InstallSnapshotResponse
 	req := raft.InstallSnapshotRequest{
 		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("10.0.0.1:1112")},
-		SnapshotVersion: 1, Term: term, Leader: []byte("10.0.0.1:1112"), LastLogIndex: index, LastLogTerm: term - 1,
+		SnapshotVersion: 1, Term: term, Leader: []byte("10.0.0.1:1112"), LastLogIndex: index, LastLogTerm: last,
 		Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: size,
 	}
 	err := p.here.InstallSnapshot(raft.ServerID(node(1).String()), raft.ServerAddress(p.there.LocalAddr()), &req, &resp, data)
@@ -125,6 +130,13 @@ func TestPrepare(t *testing.T) {
 		}
 		if _, err := p.install(5, 42, -1, sent); err == nil || prepared.Load() != "not" || sent.n != 0 {
 			t.Errorf("error %v, %v prepared, %d bytes sent", err, prepared.Load(), sent.n)
+		}
+	})
+	t.Run("from a leader that was replaced", func(t *testing.T) {
+		prepared.Store("not")
+		_, err := p.installOf(4, 2, 42, 3, strings.NewReader("abc"))
+		if err == nil || err.Error() != "snapshot of term 4 from the leader of term 2, which was replaced" || prepared.Load() != "not" {
+			t.Errorf("error %v, %v prepared", err, prepared.Load())
 		}
 	})
 	t.Run("too short", func(t *testing.T) {
