@@ -290,6 +290,15 @@ func TestInspectScavengedIndex(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of which no chunk was executed, in a copy", func(t *testing.T) {
+		f := buildScavenged(t)
+		f.frame(true, inspectRecord{event.ScavengePointsStream, 0})
+		f.close()
+		f.reindex(without("a", 0))
+		findings, _, err := f.inspect(false)
+		f.must(err)
+		inspectCompare(t, findings, nil)
+	})
 	t.Run("without a scavenge", func(t *testing.T) {
 		f := buildScavenged(t)
 		f.close()
