@@ -4,11 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -109,21 +107,13 @@ func TestMergedAsExecutedOnAFullDisk(t *testing.T) {
 	}
 	h.append(metadataOf("a", `{"$maxCount":1}`))
 	h.service.Close()
-	if err := h.log.Close(); err != nil {
-		t.Fatal(err)
-	}
 	fsys := &tight{FS: h.disk}
 	used, err := fsys.Free("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fsys.size = 2<<20 - used // The files have 5 MB, of which half goes.
-	if h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }}); err != nil {
-		t.Fatal(err)
-	}
-	h.service = scavenge.New(scavenge.Options{
-		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DiskReserve: 1 << 20,
-	})
+	h.on(fsys, scavenge.Options{DiskReserve: 1 << 20})
 	got := h.run(scavenge.Request{Threads: 1})
 	if got.Result != scavenge.ResultSuccess || got.Executed != 5 || got.Removed != 124 || got.Saved < 2_300_000 {
 		t.Fatalf("%+v", got)

@@ -39,6 +39,20 @@ func (h *house) run(r scavenge.Request) scavenge.Status {
 	return status
 }
 
+// on opens the log anew on a file system, with a service of its own: the one before is closed.
+func (h *house) on(fsys vfs.FS, o scavenge.Options) {
+	h.t.Helper()
+	err := h.log.Close()
+	if err == nil {
+		h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	o.Log, o.FS, o.Dir, o.Write, o.History = func() (*eventlog.Log, error) { return h.log, nil }, h.disk, "db/index/scavenging", h.writePoint, h.history
+	h.service = scavenge.New(o)
+}
+
 // opened is a house with a log that is open until the test ends.
 func opened(t *testing.T, options func(*scavenge.Options)) *house {
 	h := newHouse(t, 1)
@@ -590,16 +604,7 @@ func TestOneChunkFails(t *testing.T) {
 		<-store.failed
 		return nil
 	})
-	if err := h.log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }}); err != nil {
-		t.Fatal(err)
-	}
-	h.service = scavenge.New(scavenge.Options{
-		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
-	})
+	h.on(fsys, scavenge.Options{DisableMerging: true})
 	if got := h.run(scavenge.Request{Threads: 4}); got.Result != scavenge.ResultErrored || !strings.Contains(got.Error, "a bad block") {
 		t.Fatalf("%+v", got)
 	}
@@ -684,16 +689,7 @@ func TestInterruptInExecution(t *testing.T) {
 			}
 			return nil
 		})
-		if err := h.log.Close(); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }}); err != nil {
-			t.Fatal(err)
-		}
-		h.service = scavenge.New(scavenge.Options{
-			Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
-		})
+		h.on(fsys, scavenge.Options{DisableMerging: true})
 		if _, err := h.service.Start(scavenge.Request{}); err != nil {
 			t.Fatal(err)
 		}
