@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/http1"
 )
 
 // listen serves a handler on a loopback port and returns its address.
@@ -29,9 +30,9 @@ func listen(t testing.TB, h http.Handler) string {
 
 // listenOn serves a handler on a listener and returns its address.
 func listenOn(t testing.TB, l net.Listener, h http.Handler) string {
-	srv := &http.Server{Handler: h, ConnContext: httpapi.ConnContext}
+	srv := http1.New(&http.Server{Handler: h})
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(httpapi.Listener(l)) }()
+	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() {
 		if err := srv.Close(); err != nil {
 			t.Error(err)
@@ -332,7 +333,7 @@ func TestAnswersInOnePiece(t *testing.T) {
 
 // setReason reaches the connection as a handler does.
 func setReason(r *http.Request, code int, phrase string) {
-	httpapi.SetReason(r.Context(), code, phrase)
+	http1.SetReason(r.Context(), code, phrase)
 }
 
 func TestTooLargeOverTheWire(t *testing.T) {
@@ -366,17 +367,4 @@ func TestTooLargeOverTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	<-sent
-}
-
-func TestListenerFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := httpapi.Listener(l).Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("%v", err)
-	}
 }

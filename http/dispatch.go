@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -47,8 +48,8 @@ var (
 )
 
 // answerFields are those of an answer that a browser shows under the policy.
-func answerFields(policy string) *fixedFields {
-	return newFixedFields(
+func answerFields(policy string) *http1.Fields {
+	return http1.NewFields(
 		"Access-Control-Allow-Origin", "*",
 		"Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, "+
 			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, "+
@@ -140,7 +141,7 @@ func (x *exchange) common() {
 	}
 	h := x.w.Header()
 	h[keyAllowMethods] = methods
-	setFixed(x.r.Context(), h, everyAnswer)
+	http1.SetFields(x.r.Context(), h, everyAnswer)
 }
 
 func (x *exchange) run() error {
@@ -231,12 +232,9 @@ func (x *exchange) send(status int, body []byte) {
 	x.note(status)
 	noteLogEnd(x)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
-	// net/http counts short bodies itself, without two allocations, unless they go out early.
+	// The connection counts short bodies itself, without two allocations, unless they go out early.
 	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {
 		x.w.Header()[keyContentLength] = []string{strconv.Itoa(len(body))}
-	}
-	if len(body) > 2000 && hasBody && x.r.Method != http.MethodHead {
-		setWhole(x.r.Context(), len(body))
 	}
 	x.w.WriteHeader(status)
 	if len(body) == 0 || x.r.Method == http.MethodHead || !hasBody {

@@ -6,8 +6,8 @@
 // service.go, a result or an error becomes an answer; no decision about data is
 // made here. Its parts, in the order a request meets them:
 //
-//	conn.go       the connection layer that puts texts into HTTP/1.1 status lines, and
-//	              behind them the fields that every answer carries
+//	http1         connections: requests of the plain form are read and answered there, others
+//	              by net/http; texts in status lines
 //	server.go     options
 //	table.go      the table of routes: path, methods, media types, rights, handlers
 //	path.go       the escaped path to a row of the table, decoded exactly once

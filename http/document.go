@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/xmljson"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -15,7 +16,7 @@ import (
 // event of a stream, or to the stream itself when number is below 0. It has no
 // script, and its policy would run none.
 func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
-	setFixed(x.r.Context(), x.w.Header(), everyPage)
+	http1.SetFields(x.r.Context(), x.w.Header(), everyPage)
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
 	b = xmljson.AppendText(b, stream)
 	b = append(b, `</title><meta http-equiv="refresh" content="0; url=`...)

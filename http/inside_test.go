@@ -2,13 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"io"
 	"math"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -145,94 +139,4 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("%v", d.Err())
 		}
 	})
-}
-
-// tlsListener hands on connections as a TLS listener would that negotiated HTTP/1.1.
-type tlsListener struct {
-	net.Listener
-	config *tls.Config
-}
-
-func (l tlsListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	secure := tls.Server(c, l.config)
-	if err := secure.Handshake(); err != nil {
-		return nil, err
-	}
-	return wrapConn(secure), nil
-}
-
-func TestPhraseAboveTLS(t *testing.T) {
-	// Only its certificate and its client are of use here.
-	model := httptest.NewTLSServer(http.NotFoundHandler())
-	defer model.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{ConnContext: ConnContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !r.TLS.HandshakeComplete {
-			t.Error("the handler does not know of TLS")
-		}
-		SetReason(r.Context(), http.StatusGone, "Deleted")
-		w.WriteHeader(http.StatusGone)
-	})}
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(tlsListener{l, &tls.Config{Certificates: model.TLS.Certificates}}) }()
-	client := model.Client()
-	defer client.CloseIdleConnections()
-	for range 2 {
-		resp, err := client.Get("https://" + l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Error(err)
-		}
-		if err := resp.Body.Close(); err != nil {
-			t.Error(err)
-		}
-		if resp.Status != "410 Deleted" {
-			t.Errorf("status %q", resp.Status)
-		}
-	}
-	if err := srv.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
-	}
-}
-
-// brokenConn takes some bytes and fails.
-type brokenConn struct {
-	net.Conn
-	takes int
-}
-
-func (c *brokenConn) Write([]byte) (int, error) { return c.takes, io.ErrShortWrite }
-
-func TestPhraseOfABrokenConnection(t *testing.T) {
-	const head = "HTTP/1.1 410 Gone\r\n\r\nbody"
-	for takes, want := range map[int]int{0: 0, 5: 2, 28: 25} {
-		c := wrapConn(&brokenConn{takes: takes})
-		c.(phraser).SetReason(410, "Deleted")
-		if n, err := c.Write([]byte(head)); n != want || !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("took %d: %d, %v, want %d", takes, n, err, want)
-		}
-	}
-}
-
-func TestStatusLine(t *testing.T) {
-	for line, want := range map[string]int{
-		"HTTP/1.1 200 OK\r\n": 200, "HTTP/1.0 404 \r\n": 404, "HTTP/1.1 100 Continue\r\n\r\n": 100, "HTTP/1.1 200 OK": 0, "HTTP/1.1 2x0 OK\r\n": 0,
-		"": 0, "HTTP/1.1": 0, "HTTP/2.0 200 OK\r\n": 0, "body HTTP/1.1 200 OK\r\n": 0,
-	} {
-		if code, _, _ := statusLine([]byte(line)); code != want {
-			t.Errorf("%q: %d, want %d", line, code, want)
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/subscription"
@@ -277,5 +278,5 @@ func (x *exchange) phrase(status int, text string) {
 	if text == http.StatusText(status) || x.r.ProtoMajor != 1 {
 		return
 	}
-	SetReason(x.r.Context(), status, text)
+	http1.SetReason(x.r.Context(), status, text)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 	readat "github.com/annalsdb/annals/projection/position"
@@ -428,9 +429,9 @@ func TestProjectionPhrases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: n.handler, ConnContext: httpapi.ConnContext}
+	server := http1.New(&http.Server{Handler: n.handler})
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(httpapi.Listener(l)) }()
+	go func() { served <- server.Serve(l) }()
 	defer func() {
 		if err := server.Shutdown(context.Background()); err != nil {
 			t.Error(err)

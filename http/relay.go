@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -178,7 +179,7 @@ func marked(x *exchange) *http.Request {
 // clearHeader makes room for the header of another node's answer, which has all of its own.
 func clearHeader(x *exchange) {
 	clear(x.w.Header())
-	setFixed(x.r.Context(), nil, nil)
+	http1.SetFields(x.r.Context(), nil, nil)
 }
 
 // onceBody is a body that cannot be read again. It keeps http.Transport from

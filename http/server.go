@@ -211,8 +211,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler returns what an http.Server serves. For texts in status lines its
-// listener must come from Listener, and its ConnContext must be ours.
+// Handler returns what a server serves, for texts in status lines one of package http1.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Drain prepares for the end: /health/live answers 503 from now on, and long

@@ -8,11 +8,12 @@ import (
 	"path"
 	"strings"
 
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/web"
 )
 
 // folderAnswer is what files of WebDir carry: their scripts are not ours to restrict.
-var folderAnswer = newFixedFields("X-Content-Type-Options", "nosniff")
+var folderAnswer = http1.NewFields("X-Content-Type-Options", "nosniff")
 
 // webTypes are the media types of the files of a web interface, whatever the machine says of them.
 var webTypes = map[string]string{
@@ -57,7 +58,7 @@ func serveWebDir(x *exchange) error {
 	if !ok {
 		return fmt.Errorf("serve %s of the web interface: it cannot be read from its middle", name)
 	}
-	setFixed(x.r.Context(), x.w.Header(), folderAnswer)
+	http1.SetFields(x.r.Context(), x.w.Header(), folderAnswer)
 	h := x.w.Header()
 	delete(h, "Content-Security-Policy") // Where it stands in the map, as with HTTP/2.
 	h[keyContentType], h[keyCacheControl] = []string{webType(name)}, cacheFiles

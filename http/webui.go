@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/web"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // uiAnswer is what the files of our own interface carry. Nothing runs but its modules,
 // nothing is loaded from elsewhere, and no text becomes markup.
-var uiAnswer = newFixedFields(
+var uiAnswer = http1.NewFields(
 	"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "+
 		"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 	"X-Content-Type-Options", "nosniff",
@@ -153,7 +154,7 @@ func serveUI(x *exchange) error {
 	if f == nil {
 		return problemNoRoute
 	}
-	setFixed(x.r.Context(), x.w.Header(), uiAnswer)
+	http1.SetFields(x.r.Context(), x.w.Header(), uiAnswer)
 	h, body := x.w.Header(), f.plain
 	h[keyContentType], h[keyCacheControl], h[keyVary] = []string{f.contentType}, control, varyCoding
 	etag := f.etag

@@ -27,7 +27,7 @@ type stage struct {
 const module = "github.com/annalsdb/annals/"
 
 var stages = []stage{
-	{"net/http", "request line and headers, goroutine of the connection", []string{"net/http.", "bufio.", "net/textproto."}},
+	{"http1", "request line and headers, goroutine of the connection", []string{module + "http/http1", "net/http.", "bufio.", "net/textproto.", "net/url."}},
 	{"http", "route, rights, body, answer", []string{module + "http", module + "access", module + "internal/jsontext", module + "internal/xmljson", module + "node", module + "event"}},
 	{"pipeline", "queue, entry, waking who waits", []string{module + "replication/pipeline"}},
 	{"decide", "expected version, ids, bytes of the entry", []string{module + "fsm.(*Decider)", module + "fsm.(*overlay)", module + "fsm.(*entry)"}},
@@ -192,7 +192,7 @@ func stageOf(s *profile.Sample) string {
 				if !slices.ContainsFunc(st.packages, func(p string) bool { return strings.HasPrefix(name, p) }) {
 					continue
 				}
-				if onSocket && i < 2 { // net/http and http
+				if onSocket && i < 2 { // http1 and http
 					return socket.name
 				}
 				return st.name

@@ -45,10 +45,11 @@ var imports = []row{
 	{"projection", with("event", "stats")},
 	{"admin", with("event", "log", "stats", "internal/vfs")},
 	{"http/atom", with("event", "subscription")},
+	{"http/http1", nil},
 	{"http", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", []string{"http", "access", "internal/certs", "internal/logkey"}},
-	{"node/relay", []string{"event", "http", "replication", "node/serve", "internal/logkey"}},
+	{"node/serve", []string{"http/http1", "access", "internal/certs", "internal/logkey"}},
+	{"node/relay", []string{"event", "http", "http/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.

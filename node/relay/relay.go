@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
@@ -207,7 +208,7 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 		}
 	}
 	if _, phrase, ok := strings.Cut(answer.Status, " "); ok {
-		httpapi.SetReason(r.Context(), answer.StatusCode, phrase)
+		http1.SetReason(r.Context(), answer.StatusCode, phrase)
 	}
 	w.WriteHeader(answer.StatusCode)
 	to := io.Writer(w)
@@ -242,7 +243,7 @@ func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
 		status, text = http.StatusInternalServerError, failed
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	httpapi.SetReason(r.Context(), status, text)
+	http1.SetReason(r.Context(), status, text)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) // The client may have gone.
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -29,12 +29,12 @@ const (
 // Server answers HTTP on one listener.
 type Server struct {
 	listener net.Listener
-	server   *http.Server
+	server   *http1.Server
 	silent   silentConns
 	logger   hclog.Logger
 	owned    sync.WaitGroup
 
-	// ConnContext adds to the context of a connection without TLS. Default: what package http needs.
+	// ConnContext adds to the context of a connection without TLS. Default: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
 }
 
@@ -49,12 +49,12 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 
 // New returns a server of a listener, which it closes.
 func New(l net.Listener, logger hclog.Logger) *Server {
-	return &Server{listener: l, logger: logger, ConnContext: httpapi.ConnContext}
+	return &Server{listener: l, logger: logger}
 }
 
 // Serve answers requests, with TLS if there are certificates for it.
 func (s *Server) Serve(handler http.Handler, security *certs.Store) {
-	s.server = &http.Server{
+	h := &http.Server{
 		Handler:           handler,
 		ConnContext:       s.ConnContext,
 		ReadHeaderTimeout: HeaderTimeout,
@@ -65,11 +65,12 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	l := s.listener
 	if security != nil {
 		secure := newTLSListener(l, security, s.logger)
-		l, s.server.ConnContext = secure, secure.connContext
+		l, h.ConnContext = secure, secure.connContext
 	}
-	s.server.ConnState = s.silent.note
+	h.ConnState = s.silent.note
+	s.server = http1.New(h)
 	s.owned.Go(func() {
-		if err := s.server.Serve(httpapi.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.logger.Error("HTTP is no longer served", logkey.Error, err)
 		}
 	})

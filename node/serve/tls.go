@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
-	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -91,7 +90,6 @@ func (t *tlsListener) handshake(c net.Conn) {
 
 // connContext marks the connections of nodes: their callers are the system.
 func (t *tlsListener) connContext(ctx context.Context, c net.Conn) context.Context {
-	ctx = httpapi.ConnContext(ctx, c)
 	if _, ok := t.nodes.LoadAndDelete(c.RemoteAddr().String()); ok {
 		ctx = access.WithNodeConn(ctx)
 	}

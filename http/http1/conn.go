@@ -1,0 +1,256 @@
+package http1
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// bufferSize is that of a connection's buffer, and so bounds the header of a plain request, in bytes.
+const bufferSize = 4 << 10
+
+// state is what a connection does.
+type state uint8
+
+const (
+	isNew     state = iota // no request has begun
+	isIdle                 // between two requests
+	isReading              // a request's header has begun
+	isServing
+	isEnding // it is not to read another request
+)
+
+// conn is a connection from its first byte to its end, or to the request that is not plain.
+type conn struct {
+	server  *Server
+	net     net.Conn
+	tls     *tls.ConnectionState
+	remote  string
+	ctx     context.Context
+	answers context.Context // which finds w
+
+	buf      []byte
+	from, to int    // what of buf was received and not read yet
+	before   string // the method of the request before; empty: there was none
+	w        response
+
+	mu    sync.Mutex // guards what follows
+	state state
+	since int64 // the tick at which it began
+	// All of the request was read, and nothing behind it.
+	isTaken bool
+	watch   chan struct{} // closed when the goroutine has ended that waits for the client to leave; nil: there is none
+	cancel  context.CancelFunc
+}
+
+// errEnding is why no request is read of a connection that is ending.
+var errEnding = errors.New("http1: the connection is ending")
+
+func (c *conn) serve() {
+	c.buf, c.remote = make([]byte, bufferSize), c.net.RemoteAddr().String()
+	c.ctx = c.server.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, c.net.LocalAddr()), c.net)
+	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
+	for {
+		end, err := c.readHeader()
+		if err != nil {
+			break
+		}
+		var r *http.Request
+		if end > 0 {
+			r = parse(c.buf[c.from:end])
+		}
+		if r == nil {
+			c.server.handOver(c)
+			return
+		}
+		c.from = end
+		if !c.answer(r) || !c.enter(isIdle) {
+			break
+		}
+	}
+	c.server.forget(c)
+	_ = c.net.Close() // Whatever is wrong with it, nobody wants to know any more.
+}
+
+// readHeader waits for the header of the next request and returns where in the buffer it
+// ends, 0 if it is too long to be plain.
+func (c *conn) readHeader() (end int, err error) {
+	if c.from > 0 {
+		c.to = copy(c.buf, c.buf[c.from:c.to])
+		c.from = 0
+	}
+	searched, skipped := 0, 0
+	for {
+		for ; c.before == http.MethodPost && skipped < 4 && c.to > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n'); skipped++ {
+			c.to = copy(c.buf, c.buf[1:c.to]) // Old clients send an empty line behind a body.
+			searched = 0
+		}
+		if at := bytes.Index(c.buf[searched:c.to], []byte("\r\n\r\n")); at >= 0 {
+			end = searched + at + len("\r\n\r\n")
+			break
+		}
+		if c.to == len(c.buf) {
+			break
+		}
+		if c.to > 0 && !c.enter(isReading) {
+			return 0, errEnding
+		}
+		searched = max(0, c.to-len("\r\n\r"))
+		n, err := c.net.Read(c.buf[c.to:])
+		c.to += n
+		if err == io.EOF && (c.to > 3 || c.to > 0 && c.before == "") {
+			break // net/http says what is missing.
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if !c.enter(isServing) {
+		return 0, errEnding
+	}
+	return end, nil
+}
+
+// enter changes the state, unless the connection is ending.
+func (c *conn) enter(s state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == isEnding {
+		return false
+	}
+	if c.state != s {
+		c.state, c.since = s, c.server.tick.Load()
+	}
+	return true
+}
+
+// read reads what follows the header.
+func (c *conn) read(p []byte) (int, error) {
+	if c.from < c.to {
+		n := copy(p, c.buf[c.from:c.to])
+		c.from += n
+		return n, nil
+	}
+	return c.net.Read(p)
+}
+
+// taken notes that the request's body was read.
+func (c *conn) taken() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isTaken = c.from == c.to
+}
+
+// answer has a request answered and reports whether another may follow.
+func (c *conn) answer(r *http.Request) (again bool) {
+	w := &c.w
+	ctx, cancel := context.WithCancel(c.answers)
+	defer cancel()
+	c.before = r.Method
+	b := &body{c: c, left: r.ContentLength}
+	r.RemoteAddr, r.TLS, r.Body = c.remote, c.tls, http.NoBody
+	if b.left > 0 {
+		r.Body = b
+	}
+	c.mu.Lock()
+	c.isTaken, c.cancel = b.left == 0 && c.from == c.to, cancel
+	c.mu.Unlock()
+	w.begin(c, r, b)
+	defer func() {
+		if p := recover(); p != nil {
+			again = false
+			if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+				stack := make([]byte, 64<<10)
+				c.server.logf("http1: panic serving %v: %v\n%s", c.remote, p, stack[:runtime.Stack(stack, false)])
+			}
+		}
+		w.release()
+		_ = b.Close()
+		again = c.unwatch() && again
+	}()
+	c.server.handler.ServeHTTP(w, r.WithContext(ctx))
+	return w.finish() == nil && !w.isLast
+}
+
+// look is what the server does with the connection at each tick.
+func (c *conn) look(tick int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	age := tick - c.since
+	switch c.state {
+	case isServing:
+		if age > 1 && c.isTaken && c.watch == nil {
+			c.isTaken, c.watch = false, make(chan struct{})
+			go c.wait(c.watch, c.cancel)
+		}
+	case isNew, isReading:
+		if age > c.server.headerTicks {
+			c.end()
+		}
+	case isIdle:
+		if age > c.server.idleTicks {
+			c.end()
+		}
+	}
+}
+
+// end wakes the connection's goroutine from reading, to close it.
+func (c *conn) end() {
+	c.state = isEnding
+	_ = c.net.SetReadDeadline(past) // It fails only where reading fails as well.
+}
+
+// endIfSilent ends the connection if it waits for a request.
+func (c *conn) endIfSilent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == isNew || c.state == isIdle {
+		c.end()
+	}
+}
+
+var past = time.Unix(1, 0)
+
+// wait reads while a request is served: it cancels the request when the client leaves. What
+// comes instead is the beginning of the next one.
+func (c *conn) wait(done chan struct{}, cancel context.CancelFunc) {
+	defer close(done)
+	n, err := c.net.Read(c.buf)
+	c.from, c.to = 0, n
+	if err != nil && !isTimeout(err) {
+		cancel()
+	}
+}
+
+// leave cancels the request: its client can no longer be answered.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel()
+}
+
+// unwatch ends the waiting for the client to leave. It reports whether the connection can be read on.
+func (c *conn) unwatch() bool {
+	c.mu.Lock()
+	watch := c.watch
+	c.isTaken, c.watch = false, nil
+	c.mu.Unlock()
+	if watch == nil {
+		return true
+	}
+	err := c.net.SetReadDeadline(past)
+	<-watch
+	return err == nil && c.net.SetReadDeadline(time.Time{}) == nil
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}

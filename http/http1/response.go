@@ -1,0 +1,329 @@
+package http1
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWhole bounds what is held back of a body, in bytes, so that it goes out in few pieces.
+	maxWhole = 128 << 10
+	// headroom is what is left before it in the buffer, for the header.
+	headroom = 2 << 10
+	// maxPooled bounds the buffers that are kept.
+	maxPooled = 256 << 10
+)
+
+// response is a http.ResponseWriter. Each connection has one.
+type response struct {
+	c       *conn
+	request *http.Request
+	body    *body // of the request
+	header  http.Header
+
+	code   int // that the reason is for; 0: none
+	reason string
+	fixed  *Fields
+
+	status  int    // 0: WriteHeader was not called yet
+	head    []byte // status line and fields, without the last ones
+	length  int64  // of the body as the handler says; -1: it does not
+	written int64  // by the handler
+	out     *[]byte
+	hasDate bool
+	hasType bool // or is not to have one
+
+	isSent    bool // the header is out
+	isChunked bool
+	isLast    bool // the connection ends with this answer
+	isTimed   bool // the handler set a deadline
+	err       error
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, headroom, 8<<10); return &b }}
+
+// begin prepares for the answer to a request.
+func (w *response) begin(c *conn, r *http.Request, b *body) {
+	header, head := w.header, w.head
+	if header == nil {
+		header = http.Header{}
+	}
+	clear(header)
+	*w = response{c: c, request: r, body: b, header: header, head: head[:0], length: -1, isLast: r.Close}
+}
+
+// release gives the buffer back.
+func (w *response) release() {
+	if w.out != nil && cap(*w.out) <= maxPooled {
+		*w.out = (*w.out)[:headroom]
+		buffers.Put(w.out)
+	}
+	w.out, w.request, w.body = nil, nil, nil
+}
+
+// Header returns the fields that WriteHeader sends.
+func (w *response) Header() http.Header { return w.header }
+
+// WriteHeader ends the header. Interim answers are not sent: a client need not get them.
+func (w *response) WriteHeader(status int) {
+	if w.status != 0 || status < http.StatusOK {
+		return
+	}
+	w.status = status
+	b := append(w.head, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	switch text := http.StatusText(status); {
+	case w.code == status:
+		b = appendPhrase(b, w.reason)
+	case text != "":
+		b = append(b, text...)
+	default:
+		b = strconv.AppendInt(append(b, "status code "...), int64(status), 10)
+	}
+	b = append(b, "\r\n"...)
+	if w.fixed != nil {
+		b = append(b, w.fixed.lines...)
+	}
+	for name, values := range w.header {
+		switch name {
+		case "Content-Length":
+			if n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64); err == nil && n >= 0 && status != http.StatusNoContent && status != http.StatusNotModified {
+				w.length = n
+			}
+			continue
+		case "Content-Type":
+			w.hasType = true
+			if status == http.StatusNotModified {
+				continue
+			}
+		case "Content-Encoding":
+			w.hasType = w.hasType || len(values) > 0 && values[0] != ""
+		case "Date":
+			w.hasDate = true
+		case "Connection":
+			w.isLast = w.isLast || len(values) > 0 && values[0] == "close"
+			continue
+		case "Transfer-Encoding": // It is ours to choose.
+			w.hasType = true
+			continue
+		}
+		if !isName(name) {
+			continue
+		}
+		for _, value := range values {
+			b = append(b, name...)
+			b = append(b, ": "...)
+			b = appendValue(b, value)
+			b = append(b, "\r\n"...)
+		}
+	}
+	w.head = b
+}
+
+// hasBody reports whether an answer of the status may have a body, be it one that HEAD leaves out.
+func (w *response) hasBody() bool {
+	return w.status != http.StatusNoContent && w.status != http.StatusNotModified
+}
+
+func (w *response) isHead() bool { return w.request.Method == http.MethodHead }
+
+// Write sends bytes of the body, sooner or later.
+func (w *response) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.err != nil:
+		return 0, w.err
+	case len(p) == 0:
+		return 0, nil
+	case !w.hasBody():
+		return 0, http.ErrBodyNotAllowed
+	}
+	if w.written += int64(len(p)); w.length >= 0 && w.written > w.length {
+		return 0, http.ErrContentLength
+	}
+	if w.out == nil {
+		w.out = buffers.Get().(*[]byte)
+	}
+	if w.isHead() {
+		*w.out = append(*w.out, p[:min(len(p), maxWhole-len(*w.out))]...) // For its type.
+		return len(p), nil
+	}
+	if len(*w.out)-headroom+len(p) > maxWhole {
+		if err := w.send(p, false); err != nil {
+			return 0, err
+		}
+		if len(p) > maxWhole && !w.isChunked {
+			n, err := w.c.net.Write(p)
+			return n, w.failed(err)
+		}
+	}
+	*w.out = append(*w.out, p...)
+	return len(p), nil
+}
+
+// FlushError sends what was written so far.
+func (w *response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.send(nil, false)
+}
+
+// Flush is FlushError for those who do not ask.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// SetReadDeadline bounds the reading of the request's body.
+func (w *response) SetReadDeadline(t time.Time) error {
+	w.isTimed = true
+	return w.c.net.SetReadDeadline(t)
+}
+
+// SetWriteDeadline bounds the writing of the answer.
+func (w *response) SetWriteDeadline(t time.Time) error {
+	w.isTimed = true
+	return w.c.net.SetWriteDeadline(t)
+}
+
+// finish sends what is left of the answer, and takes what is left of the request.
+func (w *response) finish() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	err := w.send(nil, true)
+	if w.length >= 0 && w.written != w.length && !w.isHead() {
+		w.isLast = true // The handler is not to be trusted with more.
+	}
+	if err == nil && w.isTimed {
+		err = w.c.net.SetDeadline(time.Time{})
+	}
+	return err
+}
+
+// send sends what is held back, the last of the answer or not. What comes next may tell the type of the body.
+func (w *response) send(next []byte, last bool) error {
+	if w.err != nil {
+		return w.err
+	}
+	var content []byte
+	if w.out != nil {
+		content = (*w.out)[headroom:]
+	}
+	prefix := w.head[:0]
+	if !w.isSent {
+		// A client that sends all of its request before it reads must not wait for us.
+		if err := w.takeRest(); err != nil {
+			w.isLast = true
+		}
+		if len(content) > 0 {
+			next = content
+		}
+		prefix = w.appendLast(w.head, next, last)
+		w.isSent = true
+	}
+	if w.isHead() && w.out != nil {
+		content, *w.out = nil, (*w.out)[:headroom]
+	}
+	if w.isChunked && len(content) > 0 {
+		prefix = strconv.AppendInt(prefix, int64(len(content)), 16)
+		prefix = append(prefix, "\r\n"...)
+		*w.out = append(*w.out, "\r\n"...)
+	}
+	if w.isChunked && last {
+		if w.out == nil {
+			prefix = append(prefix, "0\r\n\r\n"...)
+		} else {
+			*w.out = append(*w.out, "0\r\n\r\n"...)
+		}
+	}
+	w.head = prefix
+	if w.out == nil {
+		if len(prefix) == 0 {
+			return nil
+		}
+		_, err := w.c.net.Write(prefix)
+		return w.failed(err)
+	}
+	out := *w.out
+	if len(prefix) > headroom {
+		if _, err := w.c.net.Write(prefix); err != nil {
+			return w.failed(err)
+		}
+		prefix = nil
+	}
+	out = out[headroom-copy(out[headroom-len(prefix):], prefix):]
+	*w.out = (*w.out)[:headroom]
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := w.c.net.Write(out)
+	return w.failed(err)
+}
+
+// takeRest reads what the handler left of the request's body.
+func (w *response) takeRest() error {
+	b := w.body
+	if b.isTaken() {
+		return nil
+	}
+	c := w.c
+	if err := c.net.SetReadDeadline(time.Now().Add(c.server.others.ReadHeaderTimeout)); err != nil {
+		return err
+	}
+	if err := b.drain(); err != nil {
+		return err
+	}
+	return c.net.SetReadDeadline(time.Time{})
+}
+
+// appendLast ends the header, now that it is known how the body goes out.
+func (w *response) appendLast(b, content []byte, last bool) []byte {
+	if w.hasBody() {
+		if !w.hasType && len(content) > 0 {
+			b = append(b, "Content-Type: "...)
+			b = append(b, http.DetectContentType(content)...)
+			b = append(b, "\r\n"...)
+		}
+		if w.length < 0 && last && (!w.isHead() || w.written > 0) {
+			w.length = w.written
+		}
+		switch {
+		case w.length >= 0:
+			b = append(b, "Content-Length: "...)
+			b = strconv.AppendInt(b, w.length, 10)
+			b = append(b, "\r\n"...)
+		case !w.isHead():
+			w.isChunked = true
+			b = append(b, "Transfer-Encoding: chunked\r\n"...)
+		}
+	}
+	if !w.hasDate {
+		b = append(b, *w.c.server.date.Load()...)
+	}
+	if w.isLast = w.isLast || w.c.server.isClosing(); w.isLast {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// failed takes down that the client can no longer be written to.
+func (w *response) failed(err error) error {
+	if err != nil {
+		w.err = err
+		w.c.leave()
+	}
+	return err
+}
+
+// appendValue appends a field's value without what would end it.
+func appendValue(b []byte, value string) []byte {
+	if strings.ContainsAny(value, "\r\n") {
+		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
+	}
+	return append(b, strings.Trim(value, " \t")...)
+}

@@ -1,0 +1,272 @@
+package http1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// lookEvery is how often a server looks at its connections.
+	lookEvery = 250 * time.Millisecond
+	// maxPause bounds the pause after a connection that could not be accepted.
+	maxPause = time.Second
+)
+
+// Server serves what an http.Server describes: its Handler, ConnContext, ReadHeaderTimeout,
+// IdleTimeout and ErrorLog hold for plain requests, all of it for others.
+type Server struct {
+	others                 *http.Server // serves what is not plain
+	handler                http.Handler
+	headerTicks, idleTicks int64 // no connection waits for longer
+	handed                 handed
+	owned                  sync.WaitGroup // of what Serve starts, but for connections
+
+	tick atomic.Int64           // how often it has looked
+	date atomic.Pointer[string] // the field, as of then
+
+	mu       sync.Mutex // guards what follows
+	listener net.Listener
+	conns    map[*conn]struct{}
+	closing  chan struct{} // closed when it closes
+	gone     chan struct{} // closed when it closes and there are no conns
+}
+
+// New returns a server of what h describes, which nothing else may use.
+func New(h *http.Server) *Server {
+	s := &Server{
+		others: h, handler: h.Handler, headerTicks: int64(h.ReadHeaderTimeout / lookEvery), idleTicks: int64(h.IdleTimeout / lookEvery),
+		handed: handed{conns: make(chan net.Conn), closed: make(chan struct{})},
+		conns:  map[*conn]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
+	}
+	given := h.ConnContext
+	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if p, ok := c.(interface{ context() context.Context }); ok { // It was ours.
+			return context.WithValue(p.context(), connKey{}, p)
+		}
+		if given != nil {
+			ctx = given(ctx, c)
+		}
+		return ctx
+	}
+	s.setDate()
+	return s
+}
+
+// Serve answers the requests of the listener's connections, on which handshakes of TLS must be done.
+// It closes the listener, and returns http.ErrServerClosed after Shutdown or Close. It is called once.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	isClosing := s.isClosing()
+	s.mu.Unlock()
+	if isClosing {
+		return errors.Join(http.ErrServerClosed, l.Close())
+	}
+	s.owned.Go(s.look)
+	s.owned.Go(func() {
+		if err := s.others.Serve(&s.handed); !errors.Is(err, http.ErrServerClosed) {
+			s.logf("http1: %v", err)
+		}
+	})
+	err := s.accept(l)
+	if s.isClosing() {
+		return http.ErrServerClosed
+	}
+	return errors.Join(err, s.Close())
+}
+
+// accept takes connections until the listener fails for good.
+func (s *Server) accept(l net.Listener) error {
+	var pause time.Duration
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.admit(c)
+			continue
+		}
+		//lint:ignore SA1019 Nothing else says that there are too many files for now.
+		if n, ok := errors.AsType[net.Error](err); !ok || !n.Temporary() {
+			return err
+		}
+		pause = min(max(2*pause, 5*time.Millisecond), maxPause)
+		s.logf("http1: accept: %v; again in %v", err, pause)
+		select {
+		case <-time.After(pause):
+		case <-s.closing:
+			return err
+		}
+	}
+}
+
+// admit begins to serve a connection.
+func (s *Server) admit(nc net.Conn) {
+	c := &conn{server: s, net: nc, since: s.tick.Load()}
+	if t, ok := nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		state := t.ConnectionState()
+		if state.NegotiatedProtocol == "h2" {
+			s.handed.give(nc)
+			return
+		}
+		c.tls = &state
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosing() {
+		_ = nc.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	go c.serve()
+}
+
+// handOver leaves a connection to net/http, with what was read of it.
+func (s *Server) handOver(c *conn) {
+	s.forget(c)
+	s.handed.give(wrapConn(c))
+}
+
+// forget takes a connection off those that are served.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if len(s.conns) == 0 && s.isClosing() {
+		s.goneNow()
+	}
+}
+
+func (s *Server) goneNow() {
+	select {
+	case <-s.gone:
+	default:
+		close(s.gone)
+	}
+}
+
+func (s *Server) isClosing() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// look looks at all connections again and again.
+func (s *Server) look() {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.gone:
+			return
+		}
+		now := s.tick.Add(1)
+		s.setDate()
+		s.mu.Lock()
+		for c := range s.conns {
+			c.look(now)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Server) setDate() {
+	field := "Date: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n"
+	s.date.Store(&field)
+}
+
+// beginClose takes no more connections and requests.
+func (s *Server) beginClose() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosing() {
+		return nil
+	}
+	close(s.closing)
+	for c := range s.conns {
+		c.endIfSilent()
+	}
+	if len(s.conns) == 0 {
+		s.goneNow()
+	}
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
+// Shutdown lets the requests under way finish, for as long as the context allows, and closes.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.beginClose()
+	err = errors.Join(err, s.others.Shutdown(ctx))
+	select {
+	case <-s.gone:
+		s.owned.Wait()
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err())
+	}
+}
+
+// Close cuts off all connections. Handlers see their contexts end, and are not waited for.
+func (s *Server) Close() error {
+	err := s.beginClose()
+	s.mu.Lock()
+	for c := range s.conns {
+		_ = c.net.Close()
+	}
+	s.goneNow()
+	s.mu.Unlock()
+	err = errors.Join(err, s.others.Close())
+	s.owned.Wait()
+	return err
+}
+
+func (s *Server) logf(format string, args ...any) {
+	if s.others.ErrorLog != nil {
+		s.others.ErrorLog.Printf(format, args...)
+	}
+}
+
+// handed is the listener of net/http: its connections are handed over by ours.
+type handed struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (h *handed) give(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.closed:
+		_ = c.Close() // Nobody is served any more.
+	}
+}
+
+// Accept returns the next connection.
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr returns nothing of use: connections come from many sides.
+func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
