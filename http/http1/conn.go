@@ -41,11 +41,10 @@ type conn struct {
 	before   string // the method of the request before; empty: there was none
 	w        response
 
-	mu    sync.Mutex // guards what follows
-	state state
-	since int64 // the tick at which it began
-	// All of the request was read, and nothing behind it.
-	isTaken bool
+	mu      sync.Mutex // guards what follows
+	state   state
+	since   int64         // the tick at which it began
+	isTaken bool          // all of the request was read, and the rest is to be watched
 	watch   chan struct{} // closed when the goroutine has ended that waits for the client to leave; nil: there is none
 	cancel  context.CancelFunc
 }
@@ -54,9 +53,13 @@ type conn struct {
 var errEnding = errors.New("http1: the connection is ending")
 
 func (c *conn) serve() {
-	c.buf, c.remote = make([]byte, bufferSize), c.net.RemoteAddr().String()
-	c.ctx = c.server.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, c.net.LocalAddr()), c.net)
-	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
+	isHanded := false
+	defer func() { // Also if a handler ends the goroutine.
+		if !isHanded {
+			_ = c.net.Close() // Whatever is wrong with it, nobody wants to know any more.
+			c.server.forget(c)
+		}
+	}()
 	for {
 		end, err := c.readHeader()
 		if err != nil {
@@ -67,16 +70,16 @@ func (c *conn) serve() {
 			r = parse(c.buf[c.from:end])
 		}
 		if r == nil {
-			c.server.handOver(c)
+			isHanded = true
+			c.server.forget(c)
+			c.server.handed.give(wrapConn(c))
 			return
 		}
 		c.from = end
-		if !c.answer(r) || !c.enter(isIdle) {
+		if !c.answer(r) || c.server.isClosing() || !c.enter(isIdle) {
 			break
 		}
 	}
-	c.server.forget(c)
-	_ = c.net.Close() // Whatever is wrong with it, nobody wants to know any more.
 }
 
 // readHeader waits for the header of the next request and returns where in the buffer it
@@ -145,7 +148,7 @@ func (c *conn) read(p []byte) (int, error) {
 func (c *conn) taken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isTaken = c.from == c.to
+	c.isTaken = true
 }
 
 // answer has a request answered and reports whether another may follow.
@@ -160,7 +163,7 @@ func (c *conn) answer(r *http.Request) (again bool) {
 		r.Body = b
 	}
 	c.mu.Lock()
-	c.isTaken, c.cancel = b.left == 0 && c.from == c.to, cancel
+	c.isTaken, c.cancel = b.left == 0, cancel
 	c.mu.Unlock()
 	w.begin(c, r, b)
 	defer func() {
@@ -191,11 +194,11 @@ func (c *conn) look(tick int64) {
 			go c.wait(c.watch, c.cancel)
 		}
 	case isNew, isReading:
-		if age > c.server.headerTicks {
+		if most := c.server.headerTicks; most > 0 && age > most {
 			c.end()
 		}
 	case isIdle:
-		if age > c.server.idleTicks {
+		if most := c.server.idleTicks; most > 0 && age > most {
 			c.end()
 		}
 	}
@@ -207,11 +210,11 @@ func (c *conn) end() {
 	_ = c.net.SetReadDeadline(past) // It fails only where reading fails as well.
 }
 
-// endIfSilent ends the connection if it waits for a request.
-func (c *conn) endIfSilent() {
+// endUnlessServing ends the connection if it waits for a request, or the rest of one.
+func (c *conn) endUnlessServing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == isNew || c.state == isIdle {
+	if c.state != isServing {
 		c.end()
 	}
 }
@@ -222,18 +225,26 @@ var past = time.Unix(1, 0)
 // comes instead is the beginning of the next one.
 func (c *conn) wait(done chan struct{}, cancel context.CancelFunc) {
 	defer close(done)
-	n, err := c.net.Read(c.buf)
-	c.from, c.to = 0, n
+	if c.from == c.to {
+		c.from, c.to = 0, 0
+	}
+	if c.to == len(c.buf) {
+		return
+	}
+	n, err := c.net.Read(c.buf[c.to:])
+	c.to += n
 	if err != nil && !isTimeout(err) {
 		cancel()
 	}
 }
 
-// leave cancels the request: its client can no longer be answered.
+// leave cancels the request, if there is one: its client can no longer be answered.
 func (c *conn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel()
+	if c.cancel != nil {
+		c.cancel()
+	}
 }
 
 // unwatch ends the waiting for the client to leave. It reports whether the connection can be read on.

@@ -113,7 +113,9 @@ func (c *phraseConn) context() context.Context { return c.ctx }
 func (c *phraseConn) Read(p []byte) (int, error) {
 	if len(c.rest) > 0 {
 		n := copy(p, c.rest)
-		c.rest = c.rest[n:]
+		if c.rest = c.rest[n:]; len(c.rest) == 0 {
+			c.rest = nil // It holds a buffer.
+		}
 		return n, nil
 	}
 	return c.Conn.Read(p)

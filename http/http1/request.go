@@ -198,10 +198,11 @@ func (b *body) isTaken() bool {
 	return b.left == 0
 }
 
-// drain throws away what is left, which is not much.
+// drain throws away what is left, which is not much. Whoever reads on must not take that for the end.
 func (b *body) drain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.closed = true
 	for b.left > 0 {
 		if _, err := b.read(b.c.buf); err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 const (
 	// maxWhole bounds what is held back of a body, in bytes, so that it goes out in few pieces.
 	maxWhole = 128 << 10
+	// maxTimed bounds it for a handler that bounds the time of writing: it means a short piece.
+	maxTimed = 4 << 10
 	// headroom is what is left before it in the buffer, for the header.
 	headroom = 2 << 10
 	// maxPooled bounds the buffers that are kept.
@@ -55,13 +57,19 @@ func (w *response) begin(c *conn, r *http.Request, b *body) {
 	*w = response{c: c, request: r, body: b, header: header, head: head[:0], length: -1, isLast: r.Close}
 }
 
-// release gives the buffer back.
+// release lets go of the request.
 func (w *response) release() {
+	w.drop()
+	w.request, w.body = nil, nil
+}
+
+// drop gives the buffer back.
+func (w *response) drop() {
 	if w.out != nil && cap(*w.out) <= maxPooled {
 		*w.out = (*w.out)[:headroom]
 		buffers.Put(w.out)
 	}
-	w.out, w.request, w.body = nil, nil, nil
+	w.out = nil
 }
 
 // Header returns the fields that WriteHeader sends.
@@ -147,24 +155,32 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.written += int64(len(p)); w.length >= 0 && w.written > w.length {
 		return 0, http.ErrContentLength
 	}
-	if w.out == nil {
-		w.out = buffers.Get().(*[]byte)
-	}
-	if w.isHead() {
-		*w.out = append(*w.out, p[:min(len(p), maxWhole-len(*w.out))]...) // For its type.
+	if w.isHead() { // Its type is asked for alone.
+		w.hold(p[:min(len(p), 512)])
 		return len(p), nil
 	}
-	if len(*w.out)-headroom+len(p) > maxWhole {
+	most := maxWhole
+	if w.isTimed {
+		most = maxTimed
+	}
+	if w.out != nil && len(*w.out)-headroom+len(p) > most || w.out == nil && len(p) > most {
 		if err := w.send(p, false); err != nil {
 			return 0, err
 		}
-		if len(p) > maxWhole && !w.isChunked {
-			n, err := w.c.net.Write(p)
-			return n, w.failed(err)
-		}
+	}
+	if len(p) > most {
+		return w.sendLarge(p)
+	}
+	w.hold(p)
+	return len(p), nil
+}
+
+// hold keeps a part of the body until it is sent.
+func (w *response) hold(p []byte) {
+	if w.out == nil {
+		w.out = buffers.Get().(*[]byte)
 	}
 	*w.out = append(*w.out, p...)
-	return len(p), nil
 }
 
 // FlushError sends what was written so far.
@@ -202,6 +218,9 @@ func (w *response) finish() error {
 	if err == nil && w.isTimed {
 		err = w.c.net.SetDeadline(time.Time{})
 	}
+	if err == nil && w.isLast {
+		err = w.takeRest() // A connection that is closed on a client that sends takes the answer with it.
+	}
 	return err
 }
 
@@ -214,55 +233,75 @@ func (w *response) send(next []byte, last bool) error {
 	if w.out != nil {
 		content = (*w.out)[headroom:]
 	}
-	prefix := w.head[:0]
 	if !w.isSent {
 		// A client that sends all of its request before it reads must not wait for us.
-		if err := w.takeRest(); err != nil {
+		if !w.isLast && w.takeRest() != nil {
 			w.isLast = true
 		}
 		if len(content) > 0 {
 			next = content
 		}
-		prefix = w.appendLast(w.head, next, last)
+		w.head = w.appendLast(w.head, next, last)
 		w.isSent = true
 	}
-	if w.isHead() && w.out != nil {
-		content, *w.out = nil, (*w.out)[:headroom]
+	if w.isHead() {
+		w.drop()
+		content = nil
 	}
 	if w.isChunked && len(content) > 0 {
-		prefix = strconv.AppendInt(prefix, int64(len(content)), 16)
-		prefix = append(prefix, "\r\n"...)
+		w.head = appendSize(w.head, len(content))
 		*w.out = append(*w.out, "\r\n"...)
 	}
 	if w.isChunked && last {
-		if w.out == nil {
-			prefix = append(prefix, "0\r\n\r\n"...)
-		} else {
+		if w.out != nil {
 			*w.out = append(*w.out, "0\r\n\r\n"...)
+		} else {
+			w.head = append(w.head, "0\r\n\r\n"...)
 		}
 	}
-	w.head = prefix
+	err := w.failed(w.write())
+	w.drop()
+	return err
+}
+
+// write writes what stands in head and out, with one call if it can.
+func (w *response) write() error {
+	head := w.head
+	w.head = head[:0]
+	if w.out != nil && len(head) <= headroom {
+		gap := (*w.out)[headroom-len(head):]
+		copy(gap, head)
+		_, err := w.c.net.Write(gap)
+		return err
+	}
+	if len(head) > 0 {
+		if _, err := w.c.net.Write(head); err != nil {
+			return err
+		}
+	}
 	if w.out == nil {
-		if len(prefix) == 0 {
-			return nil
-		}
-		_, err := w.c.net.Write(prefix)
-		return w.failed(err)
-	}
-	out := *w.out
-	if len(prefix) > headroom {
-		if _, err := w.c.net.Write(prefix); err != nil {
-			return w.failed(err)
-		}
-		prefix = nil
-	}
-	out = out[headroom-copy(out[headroom-len(prefix):], prefix):]
-	*w.out = (*w.out)[:headroom]
-	if len(out) == 0 {
 		return nil
 	}
-	_, err := w.c.net.Write(out)
-	return w.failed(err)
+	_, err := w.c.net.Write((*w.out)[headroom:])
+	return err
+}
+
+// sendLarge sends a part of the body without a copy of it, behind all else.
+func (w *response) sendLarge(p []byte) (int, error) {
+	if w.isChunked {
+		w.head = appendSize(w.head, len(p))
+		if err := w.failed(w.write()); err != nil {
+			return 0, err
+		}
+		w.head = append(w.head, "\r\n"...) // It goes out with what follows.
+	}
+	n, err := w.c.net.Write(p)
+	return n, w.failed(err)
+}
+
+// appendSize begins a chunk.
+func appendSize(b []byte, n int) []byte {
+	return append(strconv.AppendInt(b, int64(n), 16), "\r\n"...)
 }
 
 // takeRest reads what the handler left of the request's body.
@@ -272,8 +311,10 @@ func (w *response) takeRest() error {
 		return nil
 	}
 	c := w.c
-	if err := c.net.SetReadDeadline(time.Now().Add(c.server.others.ReadHeaderTimeout)); err != nil {
-		return err
+	if most := c.server.others.ReadHeaderTimeout; most > 0 {
+		if err := c.net.SetReadDeadline(time.Now().Add(most)); err != nil {
+			return err
+		}
 	}
 	if err := b.drain(); err != nil {
 		return err

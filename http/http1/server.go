@@ -61,24 +61,31 @@ func New(h *http.Server) *Server {
 // Serve answers the requests of the listener's connections, on which handshakes of TLS must be done.
 // It closes the listener, and returns http.ErrServerClosed after Shutdown or Close. It is called once.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	s.listener = l
-	isClosing := s.isClosing()
-	s.mu.Unlock()
-	if isClosing {
+	if !s.begin(l) {
 		return errors.Join(http.ErrServerClosed, l.Close())
 	}
+	err := s.accept(l)
+	if s.isClosing() {
+		return http.ErrServerClosed
+	}
+	return errors.Join(err, s.Close())
+}
+
+// begin starts what Serve needs, unless the server is closing.
+func (s *Server) begin(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosing() {
+		return false
+	}
+	s.listener = l
 	s.owned.Go(s.look)
 	s.owned.Go(func() {
 		if err := s.others.Serve(&s.handed); !errors.Is(err, http.ErrServerClosed) {
 			s.logf("http1: %v", err)
 		}
 	})
-	err := s.accept(l)
-	if s.isClosing() {
-		return http.ErrServerClosed
-	}
-	return errors.Join(err, s.Close())
+	return true
 }
 
 // accept takes connections until the listener fails for good.
@@ -107,7 +114,7 @@ func (s *Server) accept(l net.Listener) error {
 
 // admit begins to serve a connection.
 func (s *Server) admit(nc net.Conn) {
-	c := &conn{server: s, net: nc, since: s.tick.Load()}
+	c := &conn{server: s, net: nc, since: s.tick.Load(), buf: make([]byte, bufferSize), remote: nc.RemoteAddr().String()}
 	if t, ok := nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		state := t.ConnectionState()
 		if state.NegotiatedProtocol == "h2" {
@@ -116,6 +123,8 @@ func (s *Server) admit(nc net.Conn) {
 		}
 		c.tls = &state
 	}
+	c.ctx = s.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, nc.LocalAddr()), nc)
+	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosing() {
@@ -124,12 +133,6 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	s.conns[c] = struct{}{}
 	go c.serve()
-}
-
-// handOver leaves a connection to net/http, with what was read of it.
-func (s *Server) handOver(c *conn) {
-	s.forget(c)
-	s.handed.give(wrapConn(c))
 }
 
 // forget takes a connection off those that are served.
@@ -193,7 +196,7 @@ func (s *Server) beginClose() error {
 	}
 	close(s.closing)
 	for c := range s.conns {
-		c.endIfSilent()
+		c.endUnlessServing()
 	}
 	if len(s.conns) == 0 {
 		s.goneNow()
@@ -223,6 +226,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	for c := range s.conns {
 		_ = c.net.Close()
+		c.leave()
 	}
 	s.goneNow()
 	s.mu.Unlock()
