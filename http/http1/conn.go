@@ -36,10 +36,10 @@ type conn struct {
 	ctx     context.Context
 	answers context.Context // which finds w
 
-	buf      []byte
-	from, to int    // what of buf was received and not read yet
-	before   string // the method of the request before; empty: there was none
-	w        response
+	buf                  []byte
+	from, to             int  // what of buf was received and not read yet
+	isUsed, isBehindPost bool // there was a request before; it was a POST
+	w                    response
 
 	mu      sync.Mutex // guards what follows
 	state   state
@@ -76,7 +76,8 @@ func (c *conn) serve() {
 			return
 		}
 		c.from = end
-		if !c.answer(r) || c.server.isClosing() || !c.enter(isIdle) {
+		// The server may have begun to close since it said that the connection stays. Idle first: or it may begin in between.
+		if !c.answer(r) || !c.enter(isIdle) || c.server.isClosing() {
 			break
 		}
 	}
@@ -91,7 +92,7 @@ func (c *conn) readHeader() (end int, err error) {
 	}
 	searched, skipped := 0, 0
 	for {
-		for ; c.before == http.MethodPost && skipped < 4 && c.to > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n'); skipped++ {
+		for ; c.isBehindPost && skipped < 4 && c.to > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n'); skipped++ {
 			c.to = copy(c.buf, c.buf[1:c.to]) // Old clients send an empty line behind a body.
 			searched = 0
 		}
@@ -108,7 +109,7 @@ func (c *conn) readHeader() (end int, err error) {
 		searched = max(0, c.to-len("\r\n\r"))
 		n, err := c.net.Read(c.buf[c.to:])
 		c.to += n
-		if err == io.EOF && (c.to > 3 || c.to > 0 && c.before == "") {
+		if err == io.EOF && (skipped+c.to > 3 || c.to > 0 && !c.isUsed) {
 			break // net/http says what is missing.
 		}
 		if err != nil {
@@ -129,7 +130,10 @@ func (c *conn) enter(s state) bool {
 		return false
 	}
 	if c.state != s {
-		c.state, c.since = s, c.server.tick.Load()
+		if c.state != isNew || s != isReading { // A first header has its time from the beginning.
+			c.since = c.server.tick.Load()
+		}
+		c.state = s
 	}
 	return true
 }
@@ -156,7 +160,7 @@ func (c *conn) answer(r *http.Request) (again bool) {
 	w := &c.w
 	ctx, cancel := context.WithCancel(c.answers)
 	defer cancel()
-	c.before = r.Method
+	c.isUsed, c.isBehindPost = true, r.Method == http.MethodPost
 	b := &body{c: c, left: r.ContentLength}
 	r.RemoteAddr, r.TLS, r.Body = c.remote, c.tls, http.NoBody
 	if b.left > 0 {
@@ -174,6 +178,7 @@ func (c *conn) answer(r *http.Request) (again bool) {
 				c.server.logf("http1: panic serving %v: %v\n%s", c.remote, p, stack[:runtime.Stack(stack, false)])
 			}
 		}
+		_ = w.takeRest() // Or what it sends resets the connection, and answers on their way with it.
 		w.release()
 		_ = b.Close()
 		again = c.unwatch() && again

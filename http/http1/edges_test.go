@@ -1,12 +1,14 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -311,4 +313,62 @@ func TestNothingIsHeld(t *testing.T) {
 	c := dial(t, address)
 	c.send(get)
 	c.answer("GET")
+}
+
+// TestPanicBehindAnswers: answers that went out before a handler gave up reach the client, as of net/http: what is left of the
+// body is read before the connection is closed, or else the system resets it.
+func TestPanicBehindAnswers(t *testing.T) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write(make([]byte, 400000))
+	}
+	l := listen(t)
+	serve(t, &http.Server{Handler: http.HandlerFunc(handler)}, l)
+	_, ours := start(t, handler)
+	for _, to := range []struct{ name, address string }{{"net/http", l.Addr().String()}, {"ours", ours}} {
+		t.Run(to.name, func(t *testing.T) {
+			for range 20 {
+				conn, err := net.Dial("tcp", to.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := talk(t, conn)
+				c.send(get + "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n\r\n" + strings.Repeat("x", 50000))
+				time.Sleep(20 * time.Millisecond)
+				r, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, r.Body); n != 400000 || err != nil {
+					t.Fatalf("%d bytes, %v", n, err)
+				}
+			}
+		})
+	}
+}
+
+// TestFieldOrder: the same request gets the same answer to the byte, as of net/http, which sorts the fields.
+func TestFieldOrder(t *testing.T) {
+	_, address := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"A", "B", "C", "D", "E", "Date"} {
+			w.Header().Set(name, "x")
+		}
+	})
+	first := ""
+	for range 30 {
+		c := dial(t, address)
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		got := c.ended()
+		if first == "" {
+			first = got
+		}
+		if got != first {
+			t.Fatalf("%q, and before %q", got, first)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type response struct {
 	request *http.Request
 	body    *body // of the request
 	header  http.Header
+	names   []string // of the fields
 
 	code   int // that the reason is for; 0: none
 	reason string
@@ -42,6 +44,7 @@ type response struct {
 	isChunked bool
 	isLast    bool // the connection ends with this answer
 	isTimed   bool // the handler set a deadline
+	isTried   bool // to read what is left of the request
 	err       error
 }
 
@@ -49,12 +52,12 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, headroom, 8<<10); re
 
 // begin prepares for the answer to a request.
 func (w *response) begin(c *conn, r *http.Request, b *body) {
-	header, head := w.header, w.head
+	header, head, names := w.header, w.head, w.names
 	if header == nil {
 		header = http.Header{}
 	}
 	clear(header)
-	*w = response{c: c, request: r, body: b, header: header, head: head[:0], length: -1, isLast: r.Close}
+	*w = response{c: c, request: r, body: b, header: header, head: head[:0], names: names[:0], length: -1, isLast: r.Close}
 }
 
 // release lets go of the request.
@@ -96,7 +99,12 @@ func (w *response) WriteHeader(status int) {
 	if w.fixed != nil {
 		b = append(b, w.fixed.lines...)
 	}
-	for name, values := range w.header {
+	for name := range w.header {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names) // So that the same answer is the same to the byte.
+	for _, name := range w.names {
+		values := w.header[name]
 		switch name {
 		case "Content-Length":
 			if n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64); err == nil && n >= 0 && status != http.StatusNoContent && status != http.StatusNotModified {
@@ -218,9 +226,6 @@ func (w *response) finish() error {
 	if err == nil && w.isTimed {
 		err = w.c.net.SetDeadline(time.Time{})
 	}
-	if err == nil && w.isLast {
-		err = w.takeRest() // A connection that is closed on a client that sends takes the answer with it.
-	}
 	return err
 }
 
@@ -307,9 +312,10 @@ func appendSize(b []byte, n int) []byte {
 // takeRest reads what the handler left of the request's body.
 func (w *response) takeRest() error {
 	b := w.body
-	if b.isTaken() {
+	if w.isTried || b.isTaken() {
 		return nil
 	}
+	w.isTried = true
 	c := w.c
 	if most := c.server.others.ReadHeaderTimeout; most > 0 {
 		if err := c.net.SetReadDeadline(time.Now().Add(most)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"regexp"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // bounds are what is said of the ends of connections and bodies.
@@ -24,7 +27,7 @@ type pair struct{ ours, theirs string }
 func newPair(t testing.TB) pair {
 	_, ours := start(t, obey)
 	l := listen(t)
-	serve(t, &http.Server{Handler: http.HandlerFunc(obey)}, l)
+	serve(t, &http.Server{Handler: http.HandlerFunc(obey), ErrorLog: hclog.NewNullLogger().StandardLogger(nil)}, l)
 	return pair{ours, l.Addr().String()}
 }
 
@@ -204,5 +207,39 @@ func TestInPieces(t *testing.T) {
 			}
 		}()
 		equal(t, fmt.Sprintf("pieces of %d", size), summary([]byte(c.ended()), nil), want)
+	}
+}
+
+// TestSameAnswers: whatever a handler does in whatever order, its client sees what it sees of net/http.
+func TestSameAnswers(t *testing.T) {
+	p := newPair(t)
+	ops := strings.Fields("status=200 status=204 status=304 status=404 status=410 head=Content-Length:10 head=Content-Length:0 head=Content-Length:400 " +
+		"head=Connection:close head=Content-Type:text/x head=X:1 head=x-low:%20a%20 none=Content-Type none=Date none=Content-Length write=0 write=1 write=10 " +
+		"write=400 write=3000 write=140000 flush late=X-Late head=Content-Encoding:gzip head=Content-Encoding: head=Set-Cookie:a head=Set-Cookie:b head=Bad%20Name:1")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 500 {
+		var sent strings.Builder
+		for n := 1 + r.IntN(2); n > 0; n-- {
+			method, body := []string{"GET", "GET", "POST", "PUT"}[r.IntN(4)], ""
+			if n == 1 && sent.Len() == 0 && r.IntN(4) == 0 {
+				method = "HEAD" // One alone: the answers of others are told from it.
+			}
+			if method == "POST" || method == "PUT" {
+				body = "hello"
+			}
+			query := []string{"", "all", "read=2"}[r.IntN(3)] // First: net/http lets nothing be read when the answer has begun.
+			for range r.IntN(6) {
+				if op := ops[r.IntN(len(ops))]; !strings.Contains(op, "Content-Length") || !strings.Contains(query, "Content-Length") {
+					query += "&" + op
+				}
+			}
+			fmt.Fprintf(&sent, "%s /?%s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", method, query, len(body), body)
+		}
+		ours, theirs := exchange(t, p.ours, []byte(sent.String())), exchange(t, p.theirs, []byte(sent.String()))
+		if bounds.ReplaceAllString(ours, "") != bounds.ReplaceAllString(theirs, "") {
+			t.Fatalf("%q:\nours   %.700s\ntheirs %.700s", sent.String(), ours, theirs)
+		}
 	}
 }
