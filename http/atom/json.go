@@ -103,7 +103,7 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 	b = append(b, b[from:to]...)
 	b = append(b, `","relation":"alternate"}`...)
 	if m != nil {
-		b = w.appendAnswers(b, m, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
+		b = w.appendAnswers(b, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
 	}
 	return append(b, `]}`...)
 }
