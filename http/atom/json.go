@@ -83,7 +83,7 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 	b = strconv.AppendInt(b, number, 10)
 	to := len(b)
 	b = append(b, `","updated":"`...)
-	b = AppendTime(b, e.Time)
+	b = w.appendTime(b, e.Time)
 	b = append(b, `","author":{"name":"EventStore"},"summary":`...)
 	b = jsontext.AppendString(b, e.Type)
 	if m != nil {

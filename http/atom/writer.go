@@ -36,6 +36,8 @@ type Writer struct {
 	id      []byte // that of the message being written
 	scratch []byte
 	names   names
+	second  int64 // since 1970, of the time written last; 0: none
+	date    [len(dateText)]byte
 }
 
 // maxBuffer bounds the buffer that is kept.
