@@ -201,6 +201,9 @@ func (g *group) ring() {
 	if g.closed {
 		return
 	}
+	if len(g.tracked) == 0 {
+		g.tracked = nil // An idle group keeps no large map.
+	}
 	now := g.now()
 	for m := g.out.head; m != nil && !g.deadline(m).After(now); m = g.out.head {
 		g.metrics.expired.Inc()

@@ -1,6 +1,12 @@
 package subscription
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
 
 func TestHash32(t *testing.T) {
 	for text, want := range map[string]uint32{
@@ -38,4 +44,26 @@ func TestPinnedShares(t *testing.T) {
 	if one.buckets != 0 || p.owner[0] != nil {
 		t.Errorf("who left has %d", one.buckets)
 	}
+}
+
+// The map of what has no answer stays for the next page, and goes when nobody reads for a while.
+func TestMapOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		g := newGroup(newTerm(t.Context(), s.opts, s.metrics), &definition{Settings: DefaultSettings()})
+		defer g.stop()
+		g.loaded = true
+		g.add(event.StreamPage{Events: make([]event.Resolved, 1)}, 0, 1, 1)
+		for _, m := range g.read(t.Context(), 1) {
+			g.ack([]event.ID{m.ID})
+		}
+		if g.tracked == nil || len(g.tracked) > 0 {
+			t.Errorf("after an answer: %v", g.tracked)
+		}
+		time.Sleep(g.Settings.MessageTimeout + tick)
+		synctest.Wait()
+		if g.tracked != nil {
+			t.Error("an idle group keeps the map")
+		}
+	})
 }

@@ -83,9 +83,6 @@ func (s *messages) takeBack(m *message) {
 func (s *messages) forget(m *message) {
 	m.state = done
 	delete(s.tracked, m.id)
-	if len(s.tracked) == 0 {
-		s.tracked = nil // An idle group keeps no large map.
-	}
 	if m.replayed {
 		s.unansweredReplays.remove(m)
 	} else {
