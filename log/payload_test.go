@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,5 +167,40 @@ func TestPayloadThatIsGone(t *testing.T) {
 	beyond := event.Record{Position: l.Tail().End}
 	if err := l.Reads.ReadPayload(&beyond); !errors.Is(err, event.ErrEventNotFound) {
 		t.Errorf("of an event that does not exist: %v", err)
+	}
+}
+
+// TestBlocksAreFull: the memory of a page that somebody keeps is not mostly empty.
+func TestBlocksAreFull(t *testing.T) {
+	var longer []int
+	for i := range 100 {
+		longer = append(longer, 200+i)
+	}
+	for _, c := range []struct {
+		name          string
+		sizes         []int
+		blocks, empty int // at most
+	}{
+		{"one", []int{270}, 1, 0},
+		{"alike", slices.Repeat([]int{270}, 100), 1, 0},
+		{"ever longer", longer, 3, 1 << 10},
+		{"large", slices.Repeat([]int{maxAlike/2 + 1}, 100), 100, 0},
+		{"a large one first", append([]int{maxAlike / 4}, longer...), 1, maxAlike / 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var a arena
+			blocks, empty := 0, 0
+			for i, size := range c.sizes {
+				if free := cap(a.block) - len(a.block); free < size {
+					blocks++
+					empty += free
+				}
+				a.coming = len(c.sizes) - i
+				a.copy(make([]byte, size))
+			}
+			if empty += cap(a.block) - len(a.block); blocks > c.blocks || empty > c.empty {
+				t.Errorf("%d blocks, %d bytes of them empty; want %d and %d", blocks, empty, c.blocks, c.empty)
+			}
+		})
 	}
 }

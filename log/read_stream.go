@@ -24,14 +24,18 @@ type Reader struct {
 // the one of a Room, when the next page is read into it.
 type arena struct {
 	block     []byte
-	blockSize int // unless a record needs more; 0: as much as it needs
+	blockSize int // unless a record needs more; 0: as much as it needs, and those to come if they are alike
+	coming    int // records that are still to come, the present one included, as far as that is known
 	left      int // how many bytes of data and metadata may still be copied
 }
 
-// A page begins with a block of minBlock bytes. Each further one is twice as large, up to maxBlock.
+// A page in a room begins with a block of minBlock bytes. Each further one is twice as large, up
+// to maxBlock. A page of its own may be kept for long: its blocks are made to be full,
+// if records are alike. More than maxAlike bytes are not made in that hope.
 const (
 	minBlock = 8 << 10
 	maxBlock = 1 << 20
+	maxAlike = 64 << 10
 )
 
 // newArena returns an arena for a page whose payload is bounded; 0 means no bound.
@@ -58,10 +62,12 @@ func newSingleArena() arena { return arena{left: math.MaxInt} }
 
 func (a *arena) copy(b []byte) []byte {
 	if cap(a.block)-len(a.block) < len(b) {
+		size := len(b) * max(1, min(a.coming, maxAlike/len(b)))
 		if a.blockSize > 0 {
 			a.blockSize = min(max(a.blockSize, 2*cap(a.block)), maxBlock)
+			size = max(a.blockSize, len(b))
 		}
-		a.block = make([]byte, 0, max(a.blockSize, len(b)))
+		a.block = make([]byte, 0, size)
 	}
 	at := len(a.block)
 	a.block = append(a.block, b...)
@@ -137,6 +143,8 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 	defer func() { a.keep(r.Room, page.Events) }()
 	if r.Room != nil {
 		page.Events = r.Room.Events[:0]
+	} else {
+		a.blockSize = 0
 	}
 	if r.Backward {
 		err = rd.readBackward(v, &a, r, &page)
@@ -228,7 +236,8 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 				page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, page.Stream)})
 			}
 		}
-		for _, e := range found {
+		for i, e := range found {
+			a.coming = len(found) - i
 			it, err := rd.confirm(v, e, page.Stream, &scratch)
 			if err != nil {
 				return err

@@ -178,7 +178,6 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	g.mu.Unlock()
 
 	page, err := g.streams.page(ctx, from, count)
-	compact(page.Events)
 
 	g.mu.Lock()
 	defer g.mu.Unlock()

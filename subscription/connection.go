@@ -144,13 +144,13 @@ func (c *Connection) took(m *message) {
 	c.g.strategy.handed(m)
 }
 
-func (c *Connection) returned(m *message, now time.Time) {
+func (c *Connection) returned(m *message) {
 	c.inFlight--
 	c.g.strategy.returned(m)
 	if at := slices.Index(c.unread, m); at >= 0 {
 		c.unread = slices.Delete(c.unread, at, at+1) // Its time was over before anybody looked.
 	} else if c.latencies != nil {
-		c.latencies.add(now.Sub(m.given))
+		c.latencies.add(c.g.now().Sub(m.given))
 	}
 }
 

@@ -201,6 +201,9 @@ func (g *group) ring() {
 	if g.closed {
 		return
 	}
+	if len(g.tracked) == 0 {
+		g.tracked = nil // An idle group keeps no large map.
+	}
 	now := g.now()
 	for m := g.out.head; m != nil && !g.deadline(m).After(now); m = g.out.head {
 		g.metrics.expired.Inc()
@@ -245,7 +248,7 @@ func (g *group) handOut(m *message, to *Connection, now time.Time) {
 // again has an outstanding message handed out once more, or parks it when that
 // was done often enough. The caller holds mu.
 func (g *group) again(m *message) {
-	g.takeBack(m, g.now())
+	g.takeBack(m)
 	if m.retries >= g.Settings.MaxRetryCount {
 		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
 		return
@@ -308,7 +311,7 @@ func (g *group) ack(ids []event.ID) {
 			}
 		}
 		next = g.out.next(m)
-		g.takeBack(m, g.now())
+		g.takeBack(m)
 		g.forget(m)
 		acknowledged++
 	}
@@ -327,10 +330,10 @@ func (g *group) nack(ids []event.ID, action Action, reason string) {
 		}
 		switch action {
 		case Park:
-			g.takeBack(m, g.now())
+			g.takeBack(m)
 			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
 		case Skip, Stop:
-			g.takeBack(m, g.now())
+			g.takeBack(m)
 			g.forget(m)
 		default:
 			g.again(m)

@@ -71,10 +71,10 @@ func (s *messages) listOf(m *message) *list {
 }
 
 // takeBack takes a message that is outstanding away from who has it.
-func (s *messages) takeBack(m *message, now time.Time) {
+func (s *messages) takeBack(m *message) {
 	s.out.remove(m)
 	if m.to != nil {
-		m.to.returned(m, now)
+		m.to.returned(m)
 		m.to = nil
 	}
 }
@@ -83,9 +83,6 @@ func (s *messages) takeBack(m *message, now time.Time) {
 func (s *messages) forget(m *message) {
 	m.state = done
 	delete(s.tracked, m.id)
-	if len(s.tracked) == 0 {
-		s.tracked = nil // An idle group keeps no large map.
-	}
 	if m.replayed {
 		s.unansweredReplays.remove(m)
 	} else {

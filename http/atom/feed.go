@@ -155,9 +155,9 @@ func (d *Feed) appendLink(b []byte, l *link) []byte {
 	case linkCount:
 		return strconv.AppendInt(append(b, '/'), int64(d.count), 10)
 	case linkAckAll:
-		return d.appendIDs(append(b, "/ack?ids="...))
+		return append(append(b, "/ack?ids="...), d.w.ids[:len(d.w.ids)-1]...)
 	case linkNackAll:
-		return d.appendIDs(append(b, "/nack?ids="...))
+		return append(append(b, "/nack?ids="...), d.w.ids[:len(d.w.ids)-1]...)
 	case linkHead:
 		b = append(b, "/head"...)
 	case linkNumber:
@@ -196,6 +196,7 @@ func (d *Feed) entry(i int) (*event.Resolved, *subscription.Message) {
 		i = d.size() - 1 - i
 	}
 	if d.isGroup {
+		d.w.id = d.w.ids[i*idLength:][:idLength-1]
 		return d.messages[i].Event, &d.messages[i]
 	}
 	return &d.events[i], nil

@@ -74,16 +74,18 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 	number, stream := shown(e)
 	w.name(stream, false)
 	b = append(b, `{"title":"`...)
+	from := len(b)
 	b = strconv.AppendInt(b, number, 10)
+	digits := b[from:]
 	b = append(b, '@')
 	b = append(b, w.names.text...)
 	b = append(b, `","id":"`...)
-	from := len(b)
+	from = len(b)
 	b = append(b, w.names.home...)
-	b = strconv.AppendInt(b, number, 10)
+	b = append(b, digits...)
 	to := len(b)
 	b = append(b, `","updated":"`...)
-	b = AppendTime(b, e.Time)
+	b = w.appendTime(b, e.Time)
 	b = append(b, `","author":{"name":"EventStore"},"summary":`...)
 	b = jsontext.AppendString(b, e.Type)
 	if m != nil {
@@ -103,7 +105,7 @@ func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Me
 	b = append(b, b[from:to]...)
 	b = append(b, `","relation":"alternate"}`...)
 	if m != nil {
-		b = w.appendAnswers(b, m, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
+		b = w.appendAnswers(b, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
 	}
 	return append(b, `]}`...)
 }
@@ -118,7 +120,9 @@ func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 	b = append(b, `","eventType":`...)
 	b = jsontext.AppendString(b, rec.Type)
 	b = append(b, `,"eventNumber":`...)
+	from := len(b)
 	b = strconv.AppendInt(b, rec.Number, 10)
+	digits := b[from:]
 	if level >= Body {
 		if isJSON || level == TryHarder {
 			isJSON = isJSON || isStructure(rec.Data)
@@ -150,7 +154,11 @@ func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 		b = strconv.AppendBool(b, rec.IsRedacted())
 		b = append(b, `,"positionEventNumber":`...)
 	}
-	b = strconv.AppendInt(b, e.Number, 10)
+	if e.Target == nil {
+		b = append(b, digits...)
+	} else {
+		b = strconv.AppendInt(b, e.Number, 10)
+	}
 	b = append(b, `,"positionStreamId":`...)
 	if e.Stream == rec.Stream {
 		b = append(b, '"')

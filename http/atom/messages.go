@@ -9,6 +9,10 @@ import (
 // in which they are to be processed.
 func (w *Writer) Messages(messages []subscription.Message, k subscription.Key, count int) Feed {
 	w.root = AppendGroupURI(append(w.root[:0], w.Origin...), k)
+	w.ids = w.ids[:0]
+	for i := range messages {
+		w.ids = append(messages[i].ID.AppendTo(w.ids), ',')
+	}
 	d := Feed{
 		w: w, isGroup: true, stream: k.Stream, group: k.Group, count: count, messages: messages, forward: true,
 	}
@@ -21,16 +25,8 @@ func (w *Writer) Messages(messages []subscription.Message, k subscription.Key, c
 	return d
 }
 
-// appendIDs appends the ids by which the messages are answered, in the order of delivery.
-func (d *Feed) appendIDs(b []byte) []byte {
-	for i := range d.messages {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = d.messages[i].ID.AppendTo(b)
-	}
-	return b
-}
+// idLength is how much of Writer.ids an id takes.
+const idLength = len("01234567-89ab-cdef-0123-456789abcdef,")
 
 // appendGroupTitle appends the title of a feed of messages.
 func (d *Feed) appendGroupTitle(b []byte) []byte {
@@ -47,19 +43,17 @@ func (d *Feed) appendGroupTitle(b []byte) []byte {
 
 // appendAnswers appends the links by which a message is answered, each between
 // what stands before an address and what stands behind it. The feed that the
-// message is in has put the group's address into w.root.
-func (w *Writer) appendAnswers(b []byte, m *subscription.Message, before, ack, nack string) []byte {
+// message is in has put the group's address into w.root, and its id into w.id.
+func (w *Writer) appendAnswers(b []byte, before, ack, nack string) []byte {
 	b = append(b, before...)
 	b = append(b, w.root...)
 	b = append(b, ackPath...)
-	from := len(b)
-	b = m.ID.AppendTo(b)
-	to := len(b)
+	b = append(b, w.id...)
 	b = append(b, ack...)
 	b = append(b, before...)
 	b = append(b, w.root...)
 	b = append(b, nackPath...)
-	b = append(b, b[from:to]...)
+	b = append(b, w.id...)
 	return append(b, nack...)
 }
 

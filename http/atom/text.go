@@ -16,8 +16,7 @@ func AppendTime(b []byte, ns int64) []byte {
 	t := time.Unix(0, ns).UTC()
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
-	micros := t.Nanosecond() / 1000
-	var d [len("2006-01-02T15:04:05.000000Z")]byte
+	var d [len(dateText) + len(microsText)]byte
 	put2(d[0:], year/100) // Nanoseconds in 64 bits end in 2262.
 	put2(d[2:], year%100)
 	d[4] = '-'
@@ -30,12 +29,38 @@ func AppendTime(b []byte, ns int64) []byte {
 	put2(d[14:], minute)
 	d[16] = ':'
 	put2(d[17:], second)
-	d[19] = '.'
-	put2(d[20:], micros/10000)
-	put2(d[22:], micros/100%100)
-	put2(d[24:], micros%100)
-	d[26] = 'Z'
+	putMicros(d[len(dateText):], t.Nanosecond())
 	return append(b, d[:]...)
+}
+
+// The two parts of a time: the events of a page often have the first one in common.
+const (
+	dateText   = "2006-01-02T15:04:05"
+	microsText = ".000000Z"
+)
+
+// putMicros writes the end of a time from its nanoseconds.
+func putMicros(b []byte, ns int) {
+	micros := ns / 1000
+	b[0] = '.'
+	put2(b[1:], micros/10000)
+	put2(b[3:], micros/100%100)
+	put2(b[5:], micros%100)
+	b[7] = 'Z'
+}
+
+// appendTime is AppendTime.
+func (w *Writer) appendTime(b []byte, ns int64) []byte {
+	second := ns / 1e9
+	if w.second != second || ns < 1e9 {
+		b = AppendTime(b, ns)
+		w.second = second
+		copy(w.date[:], b[len(b)-len(dateText)-len(microsText):])
+		return b
+	}
+	var d [len(microsText)]byte
+	putMicros(d[:], int(ns%1e9))
+	return append(append(b, w.date[:]...), d[:]...)
 }
 
 // put2 writes a number below 100 as two digits.

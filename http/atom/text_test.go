@@ -30,13 +30,17 @@ func FuzzPosition(f *testing.F) {
 }
 
 func TestAppendTime(t *testing.T) {
+	var w Writer
 	for _, at := range []time.Time{
 		time.Unix(0, 0), time.Unix(0, 999), time.Unix(0, math.MaxInt64), time.Unix(0, -1), time.Date(1999, 12, 31, 23, 59, 59, 999999999, time.UTC),
-		time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC),
+		time.Date(1999, 12, 31, 23, 59, 59, 1000, time.UTC), time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC), time.Date(2024, 2, 29, 1, 2, 3, 123456789, time.UTC),
 	} {
 		want := at.UTC().Format("2006-01-02T15:04:05.000000Z")
 		if got := string(AppendTime(nil, at.UnixNano())); got != want {
 			t.Errorf("%v: %s, want %s", at, got, want)
+		}
+		if got := string(w.appendTime(nil, at.UnixNano())); got != want {
+			t.Errorf("%v, behind the one before: %s, want %s", at, got, want)
 		}
 	}
 }

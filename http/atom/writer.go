@@ -32,8 +32,12 @@ type Writer struct {
 	Origin []byte
 
 	root    []byte // address of the feed, which all its links begin with
+	ids     []byte // by which messages are answered, in the order of delivery, a comma behind each
+	id      []byte // that of the message being written
 	scratch []byte
 	names   names
+	second  int64 // since 1970, of the time written last; 0: none
+	date    [len(dateText)]byte
 }
 
 // maxBuffer bounds the buffer that is kept.
@@ -41,12 +45,12 @@ const maxBuffer = 1 << 20
 
 // Reset forgets the request and keeps the buffers.
 func (w *Writer) Reset() {
-	root, scratch, n := w.root[:0], w.scratch[:0], w.names
+	root, ids, scratch, n := w.root[:0], w.ids[:0], w.scratch[:0], w.names
 	if cap(scratch) > maxBuffer {
 		scratch = nil
 	}
 	n.reset()
-	*w = Writer{root: root, scratch: scratch, names: n}
+	*w = Writer{root: root, ids: ids, scratch: scratch, names: n}
 }
 
 // AppendHome appends the address of a stream with a slash behind it.

@@ -97,7 +97,7 @@ func (w *Writer) appendEntryXML(b []byte, e *event.Resolved, m *subscription.Mes
 	b = strconv.AppendInt(b, number, 10)
 	to := len(b)
 	b = append(b, t.idUpdated...)
-	b = AppendTime(b, e.Time)
+	b = w.appendTime(b, e.Time)
 	b = append(b, t.updatedSummary...)
 	b = xmljson.AppendText(b, e.Type)
 	b = append(b, t.summary...)
@@ -112,7 +112,7 @@ func (w *Writer) appendEntryXML(b []byte, e *event.Resolved, m *subscription.Mes
 	b = append(b, b[from:to]...)
 	b = append(b, t.linkEnd...)
 	if m != nil {
-		b = w.appendAnswers(b, m, t.link, `" rel="ack" />`, `" rel="nack" />`)
+		b = w.appendAnswers(b, t.link, `" rel="ack" />`, `" rel="nack" />`)
 	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
 		b = append(b, t.content...)
