@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,18 +20,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNobodyReadsTheLog: a process whose standard error is a pipe that was closed
-// at the other end goes on, and ends in order.
-func TestNobodyReadsTheLog(t *testing.T) {
-	command := exec.Command(os.Args[0], "node", "--mem-db", "--node-port=0")
+// startNode runs a node as a process of its own and returns it when it is ready, with its standard error.
+func startNode(t *testing.T) (command *exec.Cmd, stderr io.ReadCloser) {
+	t.Helper()
+	command = exec.Command(os.Args[0], "node", "--mem-db", "--node-port=0")
 	command.Dir = t.TempDir()
 	command.Env = append(os.Environ(), asProcess+"=1")
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stderr, err := command.StderrPipe()
-	if err != nil {
+	if stderr, err = command.StderrPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := command.Start(); err != nil {
@@ -39,13 +39,26 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "write a first event") {
 	}
-	if err := stderr.Close(); err != nil {
-		t.Error(err)
-	}
+	return command, stderr
+}
+
+// end has a node end in order.
+func end(t *testing.T, command *exec.Cmd) {
+	t.Helper()
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	if err := command.Wait(); err != nil {
 		t.Errorf("the process ended with %v", err)
 	}
+}
+
+// TestNobodyReadsTheLog: a process whose standard error is a pipe that was closed
+// at the other end goes on, and ends in order.
+func TestNobodyReadsTheLog(t *testing.T) {
+	command, stderr := startNode(t)
+	if err := stderr.Close(); err != nil {
+		t.Error(err)
+	}
+	end(t, command)
 }
