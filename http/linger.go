@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -13,8 +14,8 @@ import (
 // what is left of a body after the answer is read and thrown away, within bounds.
 // Of HTTP/2 the same holds for the reset of a stream.
 const (
-	// smallRest is what net/http reads by itself on HTTP/1.
-	smallRest   = 256 << 10
+	// smallRest is what connections of HTTP/1 read by themselves: net/http does as much.
+	smallRest   = http1.MaxBody
 	lingerBytes = 4 * maxBody
 	lingerTime  = 30 * time.Second
 )
