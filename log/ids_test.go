@@ -205,8 +205,8 @@ func TestHasIDIsQuick(t *testing.T) {
 	for i := range events {
 		r.add([]recentID{{id: event.ID{byte(i), byte(i >> 8)}, stream: 1, number: int64(i)}})
 	}
-	for i := range r.ring {
-		r.ring[i].id[15] = 1
+	for at := range r.held {
+		r.entry(at).id[15] = 1
 	}
 	for i := range events {
 		if has, err := r.has(event.ID{byte(i), byte(i >> 8), 15: 1}, 1, int64(i)); has || err != nil {

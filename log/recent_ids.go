@@ -37,7 +37,8 @@ type recentIDs struct {
 	told     sync.Once // of closing it
 
 	mu      sync.Mutex // guards the fields below
-	ring    []recentID // grows up to capacity, then the oldest is replaced
+	ring    []*idBlock // grows up to capacity, then the oldest entry is replaced
+	held    int        // entries in ring
 	next    int        // in ring: the oldest entry once it is full
 	table   []uint64   // slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most half full; nil: there is none
 	idle    int        // entries added since find was called
@@ -52,6 +53,10 @@ type recentID struct {
 	stream uint64 // hash
 	number int64
 }
+
+// idBlock is a piece of the ring, which grows by such: to copy all of it into larger memory
+// again and again would touch thrice as much.
+type idBlock [1 << 12]recentID
 
 // newRecentIDs returns a memory of the given capacity; load must be called before find returns.
 func newRecentIDs(capacity int) *recentIDs {
@@ -68,7 +73,16 @@ func (r *recentIDs) load(newestFirst []recentID, err error) {
 	r.loading = false
 	r.err = err
 	slices.Reverse(newestFirst)
-	r.ring = newestFirst
+	for part := range slices.Chunk(newestFirst, len(idBlock{})) {
+		block := new(idBlock)
+		if len(part) == len(block) {
+			block = (*idBlock)(part)
+		} else {
+			copy(block[:], part)
+		}
+		r.ring = append(r.ring, block)
+	}
+	r.held = len(newestFirst)
 	r.build()
 	r.addLocked(r.early)
 	r.early = nil
@@ -90,7 +104,7 @@ func (r *recentIDs) reload() bool {
 	if r.err == nil || r.loading {
 		return false
 	}
-	r.loading, r.ring, r.table, r.next = true, nil, nil, 0
+	r.loading, r.ring, r.held, r.table, r.next = true, nil, 0, nil, 0
 	return true
 }
 
@@ -120,11 +134,11 @@ func (r *recentIDs) addLocked(batch []recentID) {
 		r.touch(batch[:n], &tags)
 		r.touchOldest(n)
 		for i := range batch[:n] {
-			if len(r.ring) == r.capacity {
+			if r.held == r.capacity {
 				r.forget(r.next)
 			}
 			at := r.put(&batch[i])
-			if len(r.table) < 2*len(r.ring) {
+			if len(r.table) < 2*r.held {
 				r.grow()
 			}
 			r.name(at, tags[i])
@@ -138,15 +152,22 @@ func (r *recentIDs) build() {
 	r.table = nil
 	r.grow()
 	var tags [touchAhead]uint32
-	for _, part := range [2][2]int{{r.next, len(r.ring)}, {0, r.next}} {
-		for at := part[0]; at < part[1]; at += touchAhead {
-			batch := r.ring[at:min(part[1], at+touchAhead)]
+	for _, part := range [2][2]int{{r.next, r.held}, {0, r.next}} {
+		for at := part[0]; at < part[1]; {
+			within := at % len(idBlock{})
+			batch := r.ring[at/len(idBlock{})][within:min(within+part[1]-at, within+touchAhead, len(idBlock{}))]
 			r.touch(batch, &tags)
 			for i := range batch {
 				r.name(at+i, tags[i])
 			}
+			at += len(batch)
 		}
 	}
+}
+
+// entry is one of the ring.
+func (r *recentIDs) entry(at int) *recentID {
+	return &r.ring[uint(at)/uint(len(idBlock{}))][uint(at)%uint(len(idBlock{}))]
 }
 
 // touchAhead is how many entries are asked for at a time before the first is needed.
@@ -166,11 +187,11 @@ func (r *recentIDs) touch(batch []recentID, tags *[touchAhead]uint32) {
 
 // touchOldest does the same for the oldest entries, which are about to go.
 func (r *recentIDs) touchOldest(n int) {
-	if len(r.ring) < r.capacity {
+	if r.held < r.capacity {
 		return
 	}
 	for i := range n {
-		r.touched ^= r.table[r.home(r.tag(&r.ring[(r.next+i)%r.capacity]))]
+		r.touched ^= r.table[r.home(r.tag(r.entry((r.next+i)%r.capacity)))]
 	}
 }
 
@@ -178,7 +199,7 @@ func (r *recentIDs) touchOldest(n int) {
 func (r *recentIDs) metrics() (events, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.ring) + len(r.early), (cap(r.ring)+cap(r.early))*recentIDBytes + 8*len(r.table)
+	return r.held + len(r.early), (len(r.ring)*len(idBlock{})+cap(r.early))*recentIDBytes + 8*len(r.table)
 }
 
 // recentIDBytes is the size of a recentID.
@@ -200,7 +221,7 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	if !ok {
 		return 0, false, nil
 	}
-	return r.ring[uint32(r.table[slot])-1].number, true, nil
+	return r.entry(int(uint32(r.table[slot])) - 1).number, true, nil
 }
 
 // has reports whether the event was written to the stream under exactly a number.
@@ -213,7 +234,12 @@ func (r *recentIDs) has(id event.ID, stream uint64, number int64) (bool, error) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Contains(r.ring, recentID{id: id, stream: stream, number: number}), nil
+	for at := range r.held {
+		if *r.entry(at) == (recentID{id: id, stream: stream, number: number}) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // slot returns the table slot of an entry, or the free one where it would go.
@@ -227,7 +253,7 @@ func (r *recentIDs) slot(e *recentID, tag uint32) (int, bool) {
 		if uint32(s>>32) != tag {
 			continue // Spares a look at the ring.
 		}
-		if o := &r.ring[uint32(s)-1]; o.id == e.id && o.stream == e.stream {
+		if o := r.entry(int(uint32(s)) - 1); o.id == e.id && o.stream == e.stream {
 			return i, true
 		}
 	}
@@ -249,27 +275,22 @@ func (r *recentIDs) home(tag uint32) int { return int(uint64(tag) * uint64(len(r
 // that was written again stays in the ring under its earlier number too, which
 // the table no longer names: the ring holds the newest events, each of them.
 func (r *recentIDs) put(e *recentID) int {
-	at := len(r.ring)
+	at := r.held
 	if at == r.capacity {
 		at = r.next
 		if r.next++; r.next == r.capacity {
 			r.next = 0
 		}
-		r.ring[at] = *e
-		return at
+	} else if r.held++; at == len(r.ring)*len(idBlock{}) {
+		r.ring = append(r.ring, new(idBlock))
 	}
-	if at == cap(r.ring) {
-		grown := make([]recentID, at, min(r.capacity, max(1024, at+at/2)))
-		copy(grown, r.ring)
-		r.ring = grown
-	}
-	r.ring = append(r.ring, *e)
+	*r.entry(at) = *e
 	return at
 }
 
 // name lets the table name a ring entry, instead of an older one of the same event.
 func (r *recentIDs) name(at int, tag uint32) {
-	slot, _ := r.slot(&r.ring[at], tag)
+	slot, _ := r.slot(r.entry(at), tag)
 	r.table[slot] = uint64(tag)<<32 | uint64(at+1)
 }
 
@@ -277,7 +298,7 @@ func (r *recentIDs) name(at int, tag uint32) {
 // moving up what follows it in its run.
 func (r *recentIDs) forget(at int) {
 	mask := len(r.table) - 1
-	old := &r.ring[at]
+	old := r.entry(at)
 	hole, ok := r.slot(old, r.tag(old))
 	if !ok || uint32(r.table[hole]) != uint32(at+1) {
 		return
@@ -295,7 +316,7 @@ func (r *recentIDs) forget(at int) {
 // grow makes a larger table. The tags tell where each slot goes.
 func (r *recentIDs) grow() {
 	old := r.table
-	entries := min(r.capacity, max(1024, 2*len(r.ring)))
+	entries := min(r.capacity, max(1024, 2*r.held))
 	r.table = make([]uint64, 1<<bits.Len(uint(2*entries-1)))
 	mask := len(r.table) - 1
 	for _, s := range old {

@@ -12,7 +12,7 @@ import (
 
 // TestRecentIDsModel holds the memory against a plain list of the newest entries.
 func TestRecentIDsModel(t *testing.T) {
-	for _, capacity := range []int{1, 2, 3, 5, 8, 64, 1000, 1025} {
+	for _, capacity := range []int{1, 2, 3, 5, 8, 64, 1000, 1025, 2*len(idBlock{}) + 5} {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := newRecentIDs(capacity)
@@ -63,8 +63,8 @@ func TestRecentIDsModel(t *testing.T) {
 				}
 			}
 		}
-		if r.table != nil && len(r.table) < 2*len(r.ring) || len(r.table) > max(4096, 8*capacity) {
-			t.Fatalf("table of %d for %d entries", len(r.table), len(r.ring))
+		if r.table != nil && len(r.table) < 2*r.held || len(r.table) > max(4096, 8*capacity) {
+			t.Fatalf("table of %d for %d entries", len(r.table), r.held)
 		}
 	}
 }

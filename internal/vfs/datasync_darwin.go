@@ -9,3 +9,6 @@ func datasync(fd int) error {
 		return err
 	})
 }
+
+// uncache does nothing: there is no such call here.
+func uncache(int) error { return nil }

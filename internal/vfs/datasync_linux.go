@@ -6,3 +6,6 @@ import "golang.org/x/sys/unix"
 func datasync(fd int) error {
 	return retryEINTR(func() error { return unix.Fdatasync(fd) })
 }
+
+// uncache lets go of the pages of a file that are on disk.
+func uncache(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) }

@@ -30,6 +30,7 @@ const (
 	OpSize          Kind = "size"
 	OpTruncate      Kind = "truncate"
 	OpSync          Kind = "sync"
+	OpUncache       Kind = "uncache"
 	OpMap           Kind = "map"
 	OpMapBytes      Kind = "mapbytes" // only after the mapping was closed
 	OpUnmap         Kind = "unmap"
@@ -226,6 +227,13 @@ func (f *hookedFile) Truncate(size int64) error {
 }
 
 func (f *hookedFile) Sync() error { return f.fs.run(f.call(OpSync, 0, 0), f.File.Sync) }
+
+func (f *hookedFile) Uncache() {
+	_ = f.fs.run(f.call(OpUncache, 0, 0), func() error {
+		f.File.Uncache()
+		return nil
+	})
+}
 
 func (f *hookedFile) Close() error {
 	c := f.call(OpClose, 0, 0)

@@ -132,6 +132,9 @@ func (f *osFile) Sync() error {
 	return nil
 }
 
+// Uncache is a hint: an error means no more than that the memory stays in use.
+func (f *osFile) Uncache() { _ = withDescriptor(f.f, uncache) }
+
 func (f *osFile) Map(size int64) (Mapping, error) {
 	if size < 0 || size > math.MaxInt {
 		return nil, &fs.PathError{Op: "map", Path: f.f.Name(), Err: fmt.Errorf("size %d: %w", size, fs.ErrInvalid)}

@@ -51,6 +51,8 @@ type File interface {
 	Truncate(size int64) error
 	// Sync makes the file's data, and the metadata needed to read it back, durable.
 	Sync() error
+	// Uncache says that nobody is expected to read what is durable of the file soon, so that it need not take memory.
+	Uncache()
 	// Map maps the first size bytes for reading; size may lie beyond the end of the
 	// file, then only bytes that the file has by then may be touched. The mapping
 	// shows later writes. It fails with ErrNotMappable where that is not offered.

@@ -22,6 +22,9 @@ import (
 // the next one. Zeros, because the WAL reads what it finds behind its last write as
 // entries, if they look like it.
 //
+// A full segment is let go of in memory before the next spare is made, which so takes no other: hardly anybody
+// reads it again, and memory that the system has not used for a while can cost more than all else about a write.
+//
 // A name says what a file holds: X.wal is a segment, X.wal.tmp is one that was deleted, of any
 // content, and the spare holds zeros, on disk. Its new name is on disk before anything is written to it.
 type segmentFiles struct {
@@ -31,6 +34,8 @@ type segmentFiles struct {
 	logger hclog.Logger
 
 	mu     sync.Mutex
+	last   string   // path of the segment that is written, if this process made it
+	full   string   // of one before it that takes memory
 	used   []string // paths of deleted segments
 	spare  bool     // there is one
 	making bool     // the goroutine runs
@@ -107,6 +112,7 @@ func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile
 		if err != nil {
 			return nil, err
 		}
+		s.follow(path)
 		s.prepare(false)
 		return &segmentFile{File: f, of: s}, nil
 	}
@@ -117,8 +123,12 @@ func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile
 	if err := f.Truncate(int64(size)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	s.follow(path)
 	return &segmentFile{File: f, of: s, unsynced: true}, nil
 }
+
+// follow notes which segment is written from now on.
+func (s *segmentFiles) follow(path string) { s.full, s.last = s.last, path }
 
 func (s *segmentFiles) Delete(dir, name string) error {
 	s.mu.Lock()
@@ -145,8 +155,10 @@ func (s *segmentFiles) prepare(soon bool) {
 		path, open = s.used[n], s.files.OpenReadWrite
 		s.used = s.used[:n]
 	}
-	s.making = true
+	full := s.full
+	s.making, s.full = true, ""
 	s.wg.Go(func() {
+		s.uncache(full)
 		err := s.makeSpare(path, open)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -155,6 +167,17 @@ func (s *segmentFiles) prepare(soon bool) {
 			s.logger.Warn("the next segment of the Raft log was not prepared", logkey.Error, errors.Join(err, s.files.RemoveAll(path)))
 		}
 	})
+}
+
+// uncache lets go of a segment in memory, if it still has that name.
+func (s *segmentFiles) uncache(path string) {
+	if path == "" {
+		return
+	}
+	if f, err := s.files.Open(path); err == nil {
+		f.Uncache()
+		_ = f.Close() // Nothing was written.
+	}
 }
 
 func (s *segmentFiles) makeSpare(path string, open func(string) (vfs.File, error)) (err error) {

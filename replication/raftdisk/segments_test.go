@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -81,6 +82,38 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 		mustNot(t, err)
 		checkSegments(t, "", s, 400)
 		mustNot(t, s.Close())
+	}
+}
+
+// A full segment takes no memory when the next spare is made; the one that is written does.
+func TestFullSegmentsTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), walKind.name)
+	mustNot(t, walKind.create(vfs.OS, path))
+	var mu sync.Mutex // The spare is made beside.
+	var written string
+	uncached := map[string]bool{}
+	s, err := openSmallWal(vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, segmentSuffix):
+			written = op.Name
+		case op.Kind == vfs.OpRename && strings.HasSuffix(op.NewName, segmentSuffix):
+			written = op.NewName
+		case op.Kind == vfs.OpUncache:
+			if op.Name == written || uncached[op.Name] {
+				t.Errorf("%s was let go of while %s was written, before that: %t", op.Name, written, uncached[op.Name])
+			}
+			uncached[op.Name] = true
+		}
+		return nil
+	}), path)
+	mustNot(t, err)
+	mustNot(t, fillSegments(s, 400, func(uint64) {}))
+	mustNot(t, s.Close())
+	if len(uncached) < 20 {
+		t.Errorf("%d segments were let go of", len(uncached))
 	}
 }
 
