@@ -197,6 +197,10 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	defer x.commitMu.Unlock()
 	err = x.commit(change{add: t, drop: inputs})
 	t.release() // The state has its own reference.
+	if err == nil && x.unsaved > 0 {
+		// Or a start would read all of the new table, to bring an older filter up to date.
+		err = x.saveExistence(t.count)
+	}
 	if err == nil {
 		x.metrics.mergeRead.Add(uint64(read))
 		x.metrics.mergeWritten.Add(uint64(t.count))
