@@ -267,7 +267,7 @@ func (c *Config) databaseOptions() []option {
 		{name: "ChunkCheckDays", group: g, def: "7", target: intField(&c.ChunkCheckDays, 0, 36500),
 			doc: "Days from one check of the checksums of all chunks to the next, while the node runs. 0: none but at start."},
 		{name: "SkipIndexVerify", group: g, def: "False", target: boolField(&c.SkipIndexVerify),
-			doc: "Start and merge without checking the checksums of index tables."},
+			doc: "Start without checking index tables that an older version has written. Newer ones are checked where they are read."},
 		{name: "MaxMemTableSize", group: g, def: "1000000", target: intField(&c.MaxMemTableSize, 1, math.MaxInt32),
 			doc: "The number of index entries held in memory before a table is written."},
 		{name: "MaxAutoMergeIndexLevel", group: g, def: "2147483647", target: intField(&c.MaxAutoMergeIndexLevel, 0, math.MaxInt32),

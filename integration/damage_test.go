@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -19,29 +21,30 @@ func TestIndexDamaged(t *testing.T) {
 	cases := []struct {
 		name   string
 		damage func(t *testing.T, index string)
+		late   string // it is found when it is read, and mended by the start behind the one that says this
 	}{
-		{"missing", func(t *testing.T, index string) { remove(t, index) }},
-		{"map missing", func(t *testing.T, index string) { remove(t, filepath.Join(index, "indexmap")) }},
-		{"map cut off", func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 20) }},
-		{"map empty", func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 0) }},
-		{"map altered", func(t *testing.T, index string) { flipByte(t, filepath.Join(index, "indexmap"), 50) }},
-		{"table missing", func(t *testing.T, index string) { remove(t, tables(t, index)[0]) }},
-		{"table cut off", func(t *testing.T, index string) {
+		{name: "missing", damage: func(t *testing.T, index string) { remove(t, index) }},
+		{name: "map missing", damage: func(t *testing.T, index string) { remove(t, filepath.Join(index, "indexmap")) }},
+		{name: "map cut off", damage: func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 20) }},
+		{name: "map empty", damage: func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 0) }},
+		{name: "map altered", damage: func(t *testing.T, index string) { flipByte(t, filepath.Join(index, "indexmap"), 50) }},
+		{name: "table missing", damage: func(t *testing.T, index string) { remove(t, tables(t, index)[0]) }},
+		{name: "table cut off", damage: func(t *testing.T, index string) {
 			truncateFile(t, tables(t, index)[0], fileSize(t, tables(t, index)[0])/2)
 		}},
-		{"table altered", func(t *testing.T, index string) {
+		{name: "table altered", damage: func(t *testing.T, index string) {
 			for _, name := range tables(t, index) {
 				flipByte(t, name, fileSize(t, name)/2)
 			}
-		}},
-		{"bloom filter missing", func(t *testing.T, index string) { remove(t, matches(t, index, "*.bloomfilter")[0]) }},
-		{"bloom filter altered", func(t *testing.T, index string) {
+		}, late: "the index is damaged, start the node again"},
+		{name: "bloom filter missing", damage: func(t *testing.T, index string) { remove(t, matches(t, index, "*.bloomfilter")[0]) }},
+		{name: "bloom filter altered", damage: func(t *testing.T, index string) {
 			for _, name := range matches(t, index, "*.bloomfilter") {
 				flipByte(t, name, fileSize(t, name)/2)
 			}
-		}},
-		{"existence filter missing", func(t *testing.T, index string) { remove(t, filepath.Join(index, "stream-existence")) }},
-		{"existence filter altered", func(t *testing.T, index string) {
+		}, late: "the next start makes it anew"},
+		{name: "existence filter missing", damage: func(t *testing.T, index string) { remove(t, filepath.Join(index, "stream-existence")) }},
+		{name: "existence filter altered", damage: func(t *testing.T, index string) {
 			for _, name := range matches(t, index, "stream-existence/*") {
 				if size := fileSize(t, name); size > 0 {
 					flipByte(t, name, size/2)
@@ -57,6 +60,12 @@ func TestIndexDamaged(t *testing.T) {
 			dir := t.TempDir()
 			copyTree(t, origin, dir)
 			c.damage(t, filepath.Join(dir, "index"))
+			if c.late != "" {
+				node := testkit.LaunchNode(t, dir, smallTables...)
+				node.AwaitLog(c.late)
+				node.Signal(syscall.SIGTERM)
+				node.Wait(time.Minute)
+			}
 			node := testkit.StartNode(t, dir, smallTables...)
 			l.checkNode(t, node)
 			mustAppend(t, node, "behind-the-damage", -1, 1)

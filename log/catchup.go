@@ -234,7 +234,11 @@ func (rd *Reader) idAt(v view, stream string, number int64) (id event.ID, ok boo
 // recordOf finds the record of an event by way of the index, nil when it is not there.
 func (rd *Reader) recordOf(v view, stream string, number int64, scratch *[]byte) (chunkfile.Item, int64, error) {
 	var buf [4]index.Entry
-	for _, e := range rd.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
+	found, err := rd.index.Get(buf[:0], chunkfile.HashStream(stream), number)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range found {
 		it, err := rd.confirm(v, e, stream, scratch)
 		if err != nil || it != nil {
 			return it, e.Position, err

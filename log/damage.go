@@ -138,6 +138,9 @@ func (h *Health) Unhealthy() error {
 	case len(list) > 1:
 		return fmt.Errorf("%d complete chunks are damaged, the first of them: %w", len(list), list[0].Err)
 	}
+	if err := h.index.Damage(); err != nil {
+		return fmt.Errorf("the index is damaged, the next start builds it again: %w", err)
+	}
 	return h.reads.ids.failed()
 }
 

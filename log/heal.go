@@ -164,17 +164,21 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 		if !old.Rewritten() {
 			continue // The index has all that was ever there.
 		}
-		if e, lacking := tr.lacking(it, position); lacking {
-			h.returning = append(h.returning, e)
+		if h.returning, err = tr.appendLacking(h.returning, it, position); err != nil {
+			return err
 		}
 	}
 }
 
-// lacking returns the entry of a record, and whether the index does not have it.
-func (s *state) lacking(it chunkfile.Item, position int64) (index.Entry, bool) {
-	var found [4]index.Entry
+// appendLacking appends the entry of a record unless the index has it.
+func (s *state) appendLacking(to []index.Entry, it chunkfile.Item, position int64) ([]index.Entry, error) {
+	var room [4]index.Entry
 	e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
-	return e, !slices.Contains(s.index.Get(found[:0], e.Hash, e.Number), e)
+	found, err := s.index.Get(room[:0], e.Hash, e.Number)
+	if err != nil || slices.Contains(found, e) {
+		return to, err
+	}
+	return append(to, e), nil
 }
 
 // healing makes one chunk file out of those that another node has of its range.

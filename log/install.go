@@ -179,8 +179,8 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 			}
 			more := it != nil && position < min(end.End, chunkfile.ChunkStart(o.Header.Last+1))
 			if more && it.IsRecord() {
-				if e, lacking := tr.lacking(it, position); lacking {
-					batch = append(batch, e)
+				if batch, err = tr.appendLacking(batch, it, position); err != nil {
+					return err
 				}
 			}
 			if len(batch) == indexBatch || !more && len(batch) > 0 {

@@ -205,7 +205,11 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 				continue
 			}
 			want = append(want, place{position, string(it)})
-			if e, ok := only(l.index.Get(nil, chunkfile.HashStream(string(it.Stream())), it.Number()), position); !ok {
+			found, err := l.index.Get(nil, chunkfile.HashStream(string(it.Stream())), it.Number())
+			if err != nil {
+				return err
+			}
+			if e, ok := only(found, position); !ok {
 				return fmt.Errorf("index says %+v of event %d of %s at %d", e, it.Number(), it.Stream(), position)
 			}
 		}

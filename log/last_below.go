@@ -55,9 +55,9 @@ const (
 
 // probe looks at the highest entry numbered from..to.
 func (s *numberSearch) probe(from, to int64) (side, int64, error) {
-	found := s.rd.index.Descend(s.found[:0], s.hash, to, from, 1)
-	if len(found) == 0 {
-		return probeNothing, 0, nil
+	found, err := s.rd.index.Descend(s.found[:0], s.hash, to, from, 1)
+	if err != nil || len(found) == 0 {
+		return probeNothing, 0, err
 	}
 	e := found[0]
 	it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch)
@@ -115,7 +115,10 @@ func (s *numberSearch) search() (int64, error) {
 
 // walk looks at every entry from a number downward that lies below the position.
 func (s *numberSearch) walk(from int64) (int64, error) {
-	for e := range s.rd.index.Down(s.hash, from, 0) {
+	for e, err := range s.rd.index.Down(s.hash, from, 0) {
+		if err != nil {
+			return 0, err
+		}
 		if e.Position >= s.position {
 			continue
 		}

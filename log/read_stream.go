@@ -225,10 +225,14 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 	for count > 0 {
 		limit := int(min(count, 4096))
 		var found []index.Entry
+		var err error
 		if backward {
-			found = rd.index.Descend(room[:0], hash, from, to, limit)
+			found, err = rd.index.Descend(room[:0], hash, from, to, limit)
 		} else {
-			found = rd.index.Ascend(room[:0], hash, from, to, limit)
+			found, err = rd.index.Ascend(room[:0], hash, from, to, limit)
+		}
+		if err != nil {
+			return err
 		}
 		seen := int64(-1)
 		add := func(it chunkfile.Item, position int64) {

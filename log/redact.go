@@ -36,7 +36,11 @@ func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosi
 	defer chunkfile.GuardFaults(&err)()
 	var buf [4]index.Entry
 	var scratch []byte
-	for _, e := range cs.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
+	entries, err := cs.index.Get(buf[:0], chunkfile.HashStream(stream), number)
+	if err != nil {
+		return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
+	}
+	for _, e := range entries {
 		it, err := cs.reads.confirm(v, e, stream, &scratch)
 		if err != nil {
 			return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)

@@ -111,13 +111,20 @@ func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, delete
 		return -1, false, nil
 	}
 	var scratch []byte
-	if e, ok := rd.index.Last(hash); ok && e.Number != event.TombstoneNumber {
+	e, ok, err := rd.index.Last(hash)
+	if err != nil {
+		return 0, false, err
+	}
+	if ok && e.Number != event.TombstoneNumber {
 		if it, err := rd.confirm(v, e, stream, &scratch); err != nil || it != nil {
 			return e.Number, false, err
 		}
 	}
 	// A tombstone, a collision, or an event that readers do not see yet: look further down.
-	for e := range rd.index.Down(hash, event.TombstoneNumber, 0) {
+	for e, err := range rd.index.Down(hash, event.TombstoneNumber, 0) {
+		if err != nil {
+			return 0, false, err
+		}
 		it, err := rd.confirm(v, e, stream, &scratch)
 		if err != nil {
 			return 0, false, err

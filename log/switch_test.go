@@ -98,8 +98,8 @@ func TestSwitchChunk(t *testing.T) {
 			}
 			for _, f := range m.frames {
 				for _, e := range f.events {
-					if got := l.index.Get(nil, chunkfile.HashStream(e.stream), e.number); len(got) == 0 != removed[e.position] {
-						t.Fatalf("index says %v of event %d of %s", got, e.number, e.stream)
+					if got, err := l.index.Get(nil, chunkfile.HashStream(e.stream), e.number); err != nil || len(got) == 0 != removed[e.position] {
+						t.Fatalf("index says %v, %v of event %d of %s", got, err, e.number, e.stream)
 					}
 				}
 			}

@@ -58,6 +58,9 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 		for _, d := range log.Health.Damaged() {
 			f.Damaged = append(f.Damaged, d.File)
 		}
+		if err := log.Index().Damage(); err != nil {
+			f.Index = err.Error()
+		}
 	}
 	if !f.Insecure {
 		if err := e.defaultPasswords(ctx, f); err != nil {

@@ -71,6 +71,7 @@ var checks = []struct {
 	{"projections", judgeProjections, "none is faulted"},
 	{"backup", judgeBackup, "this node does not back itself up (BackupTo)"},
 	{"chunks", judgeChunks, "none is known to be damaged"},
+	{"index", judgeIndex, "it is not known to be damaged"},
 	{"passwords", judgePasswords, "admin and ops have passwords of their own"},
 	{"limits", judgeLimits, "not known on this system"},
 }

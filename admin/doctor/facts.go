@@ -25,6 +25,7 @@ type Facts struct {
 	Backup  *Backup  // nil: the node does not back itself up
 	Damaged []string // chunk files that are not what was written
 	Alone   bool     // there is no other node to fetch them from
+	Index   string   // what of the index is not what was written; empty: nothing is known
 
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
 	DefaultPasswords []string

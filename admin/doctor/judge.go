@@ -198,6 +198,12 @@ func judgeChunks(f *Facts, r *report) {
 	}
 }
 
+func judgeIndex(f *Facts, r *report) {
+	if f.Index != "" {
+		r.wrong("check the disk, and start the node again: it builds the index from the log", "%s", f.Index)
+	}
+}
+
 func judgePasswords(f *Facts, r *report) {
 	switch {
 	case f.Insecure:

@@ -209,9 +209,9 @@ func (a *accumulator) voidMetadata(s *state.Stream, name string, upTo int64) err
 		// The stream was forgotten by Cleaning, or there are none. A weight may be wrong:
 		// whether a stream of the same hash is meant is not looked at.
 		var buf [1]index.Entry
-		found := a.r.log.Index().Descend(buf[:0], chunkfile.HashStream(event.MetaStreamOf(name)), upTo, 0, 1)
-		if len(found) == 0 || found[0].Position >= a.r.point.Position {
-			return nil
+		found, err := a.r.log.Index().Descend(buf[:0], chunkfile.HashStream(event.MetaStreamOf(name)), upTo, 0, 1)
+		if err != nil || len(found) == 0 || found[0].Position >= a.r.point.Position {
+			return err
 		}
 		position = found[0].Position
 	}

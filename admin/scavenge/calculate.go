@@ -174,10 +174,13 @@ func (k *calculator) weigh(ctx context.Context, name string, from, to, weight in
 	const batch = 1024
 	hash := chunkfile.HashStream(name)
 	for from < to {
-		if err := ctx.Err(); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			k.buf, err = k.r.log.Index().Ascend(k.buf[:0], hash, from, to-1, batch)
+		}
+		if err != nil {
 			return err
 		}
-		k.buf = k.r.log.Index().Ascend(k.buf[:0], hash, from, to-1, batch)
 		for _, e := range k.buf {
 			if e.Position < k.r.point.Position {
 				k.weights[chunkOf(e.Position)] += weight

@@ -93,7 +93,11 @@ func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 
 // pointAt reads an event of the stream of the points: where it is, and what it says if it is a point.
 func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Point, err error) {
-	for _, e := range r.log.Index().Get(nil, chunkfile.HashStream(event.ScavengePointsStream), number) {
+	entries, err := r.log.Index().Get(nil, chunkfile.HashStream(event.ScavengePointsStream), number)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, e := range entries {
 		err = r.log.Chunks.Scan(ctx, e.Position, e.Position+1, func(rec *eventlog.Stored) error {
 			if string(rec.Stream) != event.ScavengePointsStream {
 				return nil // The streams share the hash.

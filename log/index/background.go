@@ -93,7 +93,8 @@ func (x *Index) makeDurable(mem *memTable) error {
 
 // adopt makes a table report what goes wrong with it to the index.
 func (x *Index) adopt(t *table) {
-	t.onError = x.fail
+	t.onError = x.tableFailed
+	t.onFilter = x.ofFilter
 	t.metrics = x.metrics
 	t.onClose = func(err error) { x.opt.Logger.Warn("index table", logkey.File, t.file, logkey.Error, err) }
 }
@@ -117,7 +118,7 @@ func (x *Index) merger() {
 			x.mergeTurn <- struct{}{}
 			if err != nil {
 				if x.ctx.Err() == nil {
-					x.fail(tableFailure("merge index", err))
+					x.tableFailed(fmt.Errorf("merge index: %w", err))
 				}
 				return
 			}
@@ -196,6 +197,10 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	defer x.commitMu.Unlock()
 	err = x.commit(change{add: t, drop: inputs})
 	t.release() // The state has its own reference.
+	if err == nil && x.unsaved > 0 {
+		// Or a start would read all of the new table, to bring an older filter up to date.
+		err = x.saveExistence(t.count)
+	}
 	if err == nil {
 		x.metrics.mergeRead.Add(uint64(read))
 		x.metrics.mergeWritten.Add(uint64(t.count))
@@ -232,8 +237,8 @@ func (x *Index) Merge(ctx context.Context) error {
 	}
 	err = x.merge(ctx, s.tables, level)
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
-		err = tableFailure("merge index", err)
-		x.fail(err)
+		err = fmt.Errorf("merge index: %w", err)
+		x.tableFailed(err)
 	}
 	return err
 }
@@ -264,12 +269,4 @@ func take(ctx context.Context, turn <-chan struct{}) error {
 	case <-turn:
 		return nil
 	}
-}
-
-// tableFailure is the error of reading or replacing tables.
-func tableFailure(doing string, err error) error {
-	if event.IsCorruption(err) {
-		return fmt.Errorf("%s (start with verification of the index to have it built again): %w", doing, err)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -105,7 +105,7 @@ func lookups(b *testing.B, x *index.Index, name string, n, streams int64) {
 		i := int64(0)
 		for b.Loop() {
 			i = (i + 7_654_321) % n
-			buf = x.Get(buf[:0], spread(uint64(i%streams)), i/streams)
+			buf = found(x.Get(buf[:0], spread(uint64(i%streams)), i/streams))
 			if len(buf) != 1 {
 				b.Fatal("not found")
 			}
@@ -115,7 +115,7 @@ func lookups(b *testing.B, x *index.Index, name string, n, streams int64) {
 		i := int64(0)
 		for b.Loop() {
 			i = (i + 7_654_321) % n
-			if _, ok := x.Last(spread(uint64(i % streams))); !ok {
+			if _, ok := last(x, spread(uint64(i%streams))); !ok {
 				b.Fatal("not found")
 			}
 		}
@@ -124,7 +124,7 @@ func lookups(b *testing.B, x *index.Index, name string, n, streams int64) {
 		i := int64(0)
 		for b.Loop() {
 			i = (i + 7_654_321) % n
-			if buf = x.Ascend(buf[:0], spread(uint64(i%streams)), i/streams, 1<<62, 20); len(buf) == 0 {
+			if buf = found(x.Ascend(buf[:0], spread(uint64(i%streams)), i/streams, 1<<62, 20)); len(buf) == 0 {
 				b.Fatal("not found")
 			}
 		}
@@ -164,7 +164,7 @@ func BenchmarkAbsent(b *testing.B) {
 		i := uint64(1 << 40)
 		for b.Loop() {
 			i++
-			x.Last(spread(i))
+			last(x, spread(i))
 		}
 	})
 	b.Run("mayexist", func(b *testing.B) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
@@ -19,9 +21,11 @@ const (
 	bloomProbes      = 6
 	bloomBitsPerHash = 10
 
-	bloomVersion    = 1
-	bloomHeaderSize = 32
-	bloomSumSize    = 8
+	bloomVersion     = 2
+	bloomWithoutSums = 1        // the version of filters that are checked as a whole when they are opened
+	bloomPage        = 32 << 10 // bytes with one checksum; the last page may have fewer
+	bloomHeaderSize  = 32
+	bloomSumSize     = 8
 )
 
 var bloomMagic = []byte("ANNALSBF")
@@ -44,9 +48,14 @@ func bloomBits(mixed uint64) uint64 { return mixed * 0x9e3779b97f4a7c15 >> 10 }
 
 // bloom is the filter of one table. It does not change once it is built.
 type bloom struct {
-	blocks uint64
-	data   []byte // blocks x bloomBlock bytes
-	source *content
+	blocks  uint64
+	data    []byte // blocks x bloomBlock bytes
+	name    string // of its file
+	bytes   int64  // of its file
+	source  *content
+	pages   blockSums   // of data; empty: all of it was checked, or just made
+	told    atomic.Bool // onError was called
+	onError func(error) // gets, once, that a page is damaged
 }
 
 func bloomBlocksFor(hashes int64) uint64 {
@@ -55,7 +64,7 @@ func bloomBlocksFor(hashes int64) uint64 {
 
 func newBloom(hashes int64) *bloom {
 	blocks := bloomBlocksFor(hashes)
-	return &bloom{blocks: blocks, data: make([]byte, blocks*bloomBlock)}
+	return &bloom{blocks: blocks, data: make([]byte, blocks*bloomBlock), bytes: int64(bloomFileSize(bloomVersion, blocks))}
 }
 
 func (b *bloom) add(hash uint64) {
@@ -70,7 +79,11 @@ func (b *bloom) add(hash uint64) {
 
 func (b *bloom) mayContain(hash uint64) bool {
 	m := bloomMix(hash)
-	block := b.data[bloomBlockOf(m, b.blocks)*bloomBlock:][:bloomBlock]
+	place := bloomBlockOf(m, b.blocks) * bloomBlock
+	if page := place / bloomPage; b.pages.known != nil && !isKnown(b.pages.known, page) && !b.whole(page) {
+		return true
+	}
+	block := b.data[place:][:bloomBlock]
 	w := bloomBits(m)
 	for range bloomProbes {
 		if block[w>>3&63]&(1<<(w&7)) == 0 {
@@ -79,6 +92,28 @@ func (b *bloom) mayContain(hash uint64) bool {
 		w >>= 9
 	}
 	return true
+}
+
+// whole reports whether a page is what was written. Where one is not the filter denies nothing.
+func (b *bloom) whole(page uint64) bool {
+	at := page * bloomPage
+	if b.pages.matches(page, b.data[at:min(at+bloomPage, uint64(len(b.data)))]) {
+		b.pages.setKnown(page)
+		return true
+	}
+	if b.told.CompareAndSwap(false, true) {
+		b.onError(corrupt(b.name, int64(bloomHeaderSize+at), "wrong checksum of a page"))
+	}
+	return false
+}
+
+// bloomFileSize is the size of a file with so many blocks.
+func bloomFileSize(version uint32, blocks uint64) uint64 {
+	size := bloomHeaderSize + blocks*bloomBlock + bloomSumSize
+	if version != bloomWithoutSums {
+		size += ((blocks*bloomBlock+bloomPage-1)/bloomPage + 1) * sumSize
+	}
+	return size
 }
 
 func (b *bloom) close() error {
@@ -96,15 +131,21 @@ func writeBloom(t *table, b *bloom) error {
 		header = le.AppendUint32(header, bloomProbes)
 		header = le.AppendUint64(header, b.blocks)
 		header = le.AppendUint64(header, t.sum)
-		if err := errors.Join(w.write(header), w.write(b.data)); err != nil {
+		var sums []byte
+		for at := 0; at < len(b.data); at += bloomPage {
+			sums = le.AppendUint64(sums, xxh3.Hash(b.data[at:min(at+bloomPage, len(b.data))]))
+		}
+		sums = le.AppendUint64(sums, xxh3.Hash(slices.Concat(header, sums)))
+		if err := errors.Join(w.write(header), w.write(b.data), w.write(sums)); err != nil {
 			return err
 		}
 		return w.seal()
 	})
 }
 
-// openBloom opens the filter that belongs to the table with the given checksum.
-func openBloom(fsys vfs.FS, name string, tableSum uint64) (b *bloom, err error) {
+// openBloom opens the filter that belongs to the table with the given checksum. Unless it is asked for
+// the whole to be checked, pages are compared with their checksums later.
+func openBloom(fsys vfs.FS, name string, tableSum uint64, whole bool) (b *bloom, err error) {
 	c, err := openContent(fsys, name)
 	if err != nil {
 		return nil, err
@@ -115,7 +156,7 @@ func openBloom(fsys vfs.FS, name string, tableSum uint64) (b *bloom, err error) 
 		err = readFull(c.file, data, 0)
 	}
 	if err == nil {
-		b, err = parseBloom(name, data, tableSum)
+		b, err = parseBloom(name, data, tableSum, whole || c.data == nil)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.close())
@@ -130,26 +171,37 @@ func openBloom(fsys vfs.FS, name string, tableSum uint64) (b *bloom, err error) 
 	return b, nil
 }
 
-func parseBloom(name string, data []byte, tableSum uint64) (*bloom, error) {
+func parseBloom(name string, data []byte, tableSum uint64, whole bool) (*bloom, error) {
 	if len(data) < bloomHeaderSize+bloomBlock+bloomSumSize {
 		return nil, corrupt(name, 0, "too short for a bloom filter: %d bytes", len(data))
 	}
 	if !bytes.Equal(data[:8], bloomMagic) {
 		return nil, corrupt(name, 0, "not a bloom filter")
 	}
-	if v, p := le.Uint32(data[8:]), le.Uint32(data[12:]); v != bloomVersion || p != bloomProbes {
-		return nil, corrupt(name, 8, "unknown version %d with %d probes", v, p)
+	version, probes := le.Uint32(data[8:]), le.Uint32(data[12:])
+	if version != bloomVersion && version != bloomWithoutSums || probes != bloomProbes {
+		return nil, corrupt(name, 8, "unknown version %d with %d probes", version, probes)
 	}
-	blocks, bytesLeft := le.Uint64(data[16:]), uint64(len(data)-bloomHeaderSize-bloomSumSize)
-	if bytesLeft%bloomBlock != 0 || blocks != bytesLeft/bloomBlock {
+	blocks, size := le.Uint64(data[16:]), uint64(len(data))
+	if blocks < 1 || blocks > size/bloomBlock || bloomFileSize(version, blocks) != size {
 		return nil, corrupt(name, 16, "%d blocks do not fit the size of the file", blocks)
 	}
 	if le.Uint64(data[24:]) != tableSum {
 		return nil, corrupt(name, 24, "filter of another table")
 	}
 	end := len(data) - bloomSumSize
-	if le.Uint64(data[end:]) != xxh3.Hash(data[:end]) {
-		return nil, corrupt(name, int64(end), "wrong checksum")
+	bits := bloomHeaderSize + int(blocks)*bloomBlock
+	b := &bloom{blocks: blocks, data: data[bloomHeaderSize:bits:bits], name: name, bytes: int64(size), onError: func(error) {}}
+	if whole || version == bloomWithoutSums {
+		if le.Uint64(data[end:]) != xxh3.Hash(data[:end]) {
+			return nil, corrupt(name, int64(end), "wrong checksum")
+		}
+		return b, nil
 	}
-	return &bloom{blocks: blocks, data: data[bloomHeaderSize:end:end]}, nil
+	sums := data[bits : end-sumSize]
+	if le.Uint64(data[end-sumSize:]) != xxh3.Hash(slices.Concat(data[:bloomHeaderSize], sums)) {
+		return nil, corrupt(name, int64(end-sumSize), "wrong checksum of the checksums of pages")
+	}
+	b.pages = newBlockSums(sums)
+	return b, nil
 }

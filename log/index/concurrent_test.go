@@ -43,12 +43,12 @@ func TestReadersDuringFlushAndMerge(t *testing.T) {
 						}
 						hash := spread(i % streams)
 						low := written.Load()
-						last, ok := x.Last(hash)
+						last, ok := last(x, hash)
 						if low > 0 && (!ok || last.Number < low-1) {
 							t.Errorf("Last = %+v, %v after %d rounds", last, ok, low)
 							return
 						}
-						buf = x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20)
+						buf = found(x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20))
 						if int64(len(buf)) < low {
 							t.Errorf("%d entries after %d rounds", len(buf), low)
 							return
@@ -162,7 +162,9 @@ func TestCloseCancelsMerge(t *testing.T) {
 			t.Errorf("%s of a closed index: %v", name, err)
 		}
 	}
-	if _, ok := x.Last(spread(1)); ok || x.Ascend(nil, spread(1), 0, 9, 9) != nil || x.Tables() != nil {
+	_, ok, lastErr := x.Last(spread(1))
+	_, ascendErr := x.Ascend(nil, spread(1), 0, 9, 9)
+	if ok || !errors.Is(lastErr, event.ErrClosed) || !errors.Is(ascendErr, event.ErrClosed) || x.Tables() != nil {
 		t.Error("a closed index answers")
 	}
 	y := open(t, index.Options{FS: fsys})

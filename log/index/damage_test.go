@@ -56,6 +56,7 @@ func TestDamage(t *testing.T) {
 	const (
 		whole  = iota // still opens with all it had
 		empty         // must be built again
+		later         // that is found when it is read
 		closed        // OpenReadOnly alone notices at open
 	)
 	existence := filepath.Join("stream-existence", "streamExistenceFilter")
@@ -68,12 +69,16 @@ func TestDamage(t *testing.T) {
 		fine   bool // offline it is no damage
 	}{
 		{name: "table header", file: func(s string) string { return s }, at: 3, want: empty},
-		{name: "first entry", file: func(s string) string { return s }, at: 33, want: empty, noOpen: true},
-		{name: "entry in the middle", file: func(s string) string { return s }, at: 2000, want: empty, noOpen: true},
+		{name: "first entry", file: func(s string) string { return s }, at: 33, want: later, noOpen: true},
+		{name: "entry in the middle", file: func(s string) string { return s }, at: 2000, want: later, noOpen: true},
+		{name: "checksum of a block", file: func(s string) string { return s }, at: -90, want: empty},
+		{name: "checksum of checksums", file: func(s string) string { return s }, at: -81, want: empty},
 		{name: "footer", file: func(s string) string { return s }, at: -20, want: empty},
 		{name: "last byte of table", file: func(s string) string { return s }, at: -1, want: empty},
 		{name: "bloom header", file: func(s string) string { return s + ".bloomfilter" }, at: 9, want: whole},
 		{name: "bloom bits", file: func(s string) string { return s + ".bloomfilter" }, at: 40, want: whole},
+		{name: "bloom checksum of a page", file: func(s string) string { return s + ".bloomfilter" }, at: -20, want: whole},
+		{name: "bloom checksum of checksums", file: func(s string) string { return s + ".bloomfilter" }, at: -12, want: whole},
 		{name: "bloom checksum", file: func(s string) string { return s + ".bloomfilter" }, at: -3, want: whole},
 		{name: "indexmap checksum", file: func(string) string { return "indexmap" }, at: 0, want: empty},
 		{name: "indexmap body", file: func(string) string { return "indexmap" }, at: -5, want: empty},
@@ -88,9 +93,16 @@ func TestDamage(t *testing.T) {
 			flip(t, fsys, filepath.Join(dir, c.file(tables[0].File)), c.at)
 			offline(t, fsys, c.noOpen, c.fine)
 
+			if c.want == later {
+				x := open(t, index.Options{FS: fsys})
+				if _, ok, err := x.Last(spread(1)); ok || !event.IsCorruption(err) || !event.IsCorruption(x.Damage()) {
+					t.Fatalf("Last = %v, %v, damage %v", ok, err, x.Damage())
+				}
+				must(t, x.Close())
+			}
 			var logged bytes.Buffer
 			x := open(t, index.Options{FS: fsys, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, Level: hclog.Warn})})
-			if c.want == empty {
+			if c.want != whole {
 				if x.Checkpoint() != 0 || len(x.Tables()) != 0 || exists(t, fsys, tables[0].File) || exists(t, fsys, tables[1].File+".bloomfilter") {
 					t.Fatalf("checkpoint %d, tables %v: want an empty index", x.Checkpoint(), x.Tables())
 				}

@@ -25,6 +25,7 @@ const (
 )
 
 const (
+	sumSize  = 8       // bytes of a checksum
 	ioBuffer = 1 << 20 // bytes written or read at a time by flushes, merges and checks
 
 	// syncEvery bounds the dirty data of a file that is being written, so that its

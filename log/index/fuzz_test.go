@@ -19,10 +19,30 @@ func sealTable(data []byte) []byte {
 	data = slices.Clone(data)
 	if len(data) >= tableHeaderSize+tableFooterSize {
 		foot := len(data) - tableFooterSize
+		sealBlocks(data[tableHeaderSize:foot])
 		le.PutUint64(data[foot+64:], xxh3.Hash(data[:foot]))
 		le.PutUint64(data[foot+72:], xxh3.Hash(data[foot:foot+72]))
 	}
 	return data
+}
+
+// sealBlocks makes the directory of blocks right, if there is room for one.
+func sealBlocks(data []byte) {
+	count := int64(len(data)-sumSize) / entrySize
+	for count > 0 && count*entrySize+directorySize(count) > int64(len(data)) {
+		count--
+	}
+	if count < 1 || count*entrySize+directorySize(count) != int64(len(data)) {
+		return
+	}
+	var hashes, sums []byte
+	entries, directory := data[:count*entrySize], data[count*entrySize:]
+	for block := range slices.Chunk(entries, blockEntries*entrySize) {
+		hashes = append(hashes, block[:sumSize]...)
+		sums = le.AppendUint64(sums, xxh3.Hash(block))
+	}
+	lists := slices.Concat(hashes, sums)
+	copy(directory, le.AppendUint64(lists, xxh3.Hash(lists)))
 }
 
 func FuzzTable(f *testing.F) {
@@ -35,9 +55,9 @@ func FuzzTable(f *testing.F) {
 	}
 	f.Add(good, false)
 	f.Add(good[:len(good)-entrySize], true)
-	many := make([]Entry, 400)
+	many := make([]Entry, 1400)
 	for i := range many {
-		many[i] = Entry{Hash: uint64(i) << 50, Number: int64(i)}
+		many[i] = Entry{Hash: uint64(i) << 48, Number: int64(i)}
 	}
 	t = makeTable(f, mem, "", many)
 	t.release()
@@ -67,7 +87,7 @@ func FuzzTable(f *testing.F) {
 				tab.descend(nil, hash, number, 0, 3)
 			}
 		}
-		if tab.verify(func(int64) {}) != nil {
+		if tab.verify(func(int64) {}) != nil || tab.version != tableVersion {
 			return
 		}
 		// One that passes is just what would be written for its entries.
@@ -131,9 +151,15 @@ func FuzzBloom(f *testing.F) {
 			end := len(data) - bloomSumSize
 			le.PutUint64(data[end:], xxh3.Hash(data[:end]))
 		}
-		if b, err := parseBloom("bloom", data, 77); err == nil {
-			b.mayContain(5)
-			b.mayContain(1<<64 - 1)
+		if seal && len(data) >= bloomHeaderSize+2*bloomSumSize+sumSize { // Those of the checksums of a page, too, where there is one.
+			sums := data[:len(data)-bloomSumSize-sumSize]
+			le.PutUint64(data[len(sums):], xxh3.Hash(slices.Concat(sums[:bloomHeaderSize], sums[len(sums)-sumSize:])))
+		}
+		for _, whole := range []bool{false, true} {
+			if b, err := parseBloom("bloom", data, 77, whole); err == nil {
+				b.mayContain(5)
+				b.mayContain(1<<64 - 1)
+			}
 		}
 		e, err := parseExistence(existenceName, data, 1<<20)
 		if err != nil {

@@ -37,6 +37,23 @@ func must(t tester, err error) {
 	}
 }
 
+// found is what a lookup has found without an error.
+func found(entries []index.Entry, err error) []index.Entry {
+	if err != nil {
+		panic(err)
+	}
+	return entries
+}
+
+// last is Last without an error.
+func last(x *index.Index, hash uint64) (index.Entry, bool) {
+	e, ok, err := x.Last(hash)
+	if err != nil {
+		panic(err)
+	}
+	return e, ok
+}
+
 func less(a, b index.Entry) int {
 	switch {
 	case a.Hash != b.Hash:
@@ -122,7 +139,7 @@ func (m *model) replay(t tester, x *index.Index) {
 func (m *model) check(t tester, x *index.Index, hash uint64) {
 	t.Helper()
 	all := m.of(hash)
-	got, ok := x.Last(hash)
+	got, ok := last(x, hash)
 	if ok != (len(all) > 0) || ok && got != all[len(all)-1] {
 		t.Fatalf("Last(%x) = %+v, %v; want the end of %+v", hash, got, ok, all)
 	}
@@ -135,12 +152,12 @@ func (m *model) check(t tester, x *index.Index, hash uint64) {
 	}
 	for _, e := range all {
 		want := m.ascend(hash, e.Number, e.Number, 1000)
-		if got := x.Get(nil, hash, e.Number); !slices.Equal(got, want) {
+		if got := found(x.Get(nil, hash, e.Number)); !slices.Equal(got, want) {
 			t.Fatalf("Get(%x, %d) = %+v, want %+v", hash, e.Number, got, want)
 		}
 		m.checkRange(t, x, hash, e.Number, e.Number+5, 4)
 	}
-	if got := x.Get(nil, hash, 1<<40); len(got) != 0 {
+	if got := found(x.Get(nil, hash, 1<<40)); len(got) != 0 {
 		t.Fatalf("Get(%x) of a number never added = %+v", hash, got)
 	}
 }
@@ -149,11 +166,11 @@ func (m *model) checkRange(t tester, x *index.Index, hash uint64, low, high int6
 	t.Helper()
 	prefix := []index.Entry{{Hash: 1}, {Hash: 2}}
 	want := append(slices.Clone(prefix), m.ascend(hash, low, high, limit)...)
-	if got := x.Ascend(slices.Clone(prefix), hash, low, high, limit); !slices.Equal(got, want) {
+	if got := found(x.Ascend(slices.Clone(prefix), hash, low, high, limit)); !slices.Equal(got, want) {
 		t.Fatalf("Ascend(%x, %d, %d, %d) = %+v, want %+v", hash, low, high, limit, got, want)
 	}
 	want = append(slices.Clone(prefix), m.descend(hash, high, low, limit)...)
-	if got := x.Descend(slices.Clone(prefix), hash, high, low, limit); !slices.Equal(got, want) {
+	if got := found(x.Descend(slices.Clone(prefix), hash, high, low, limit)); !slices.Equal(got, want) {
 		t.Fatalf("Descend(%x, %d, %d, %d) = %+v, want %+v", hash, high, low, limit, got, want)
 	}
 }

@@ -23,6 +23,7 @@ type Index struct {
 	opt      Options
 	metrics  *metrics
 	readOnly bool
+	damage
 
 	current    atomic.Pointer[state]           // nil once closed
 	existence  atomic.Pointer[existenceFilter] // nil: none
@@ -240,6 +241,15 @@ func (x *Index) fail(err error) {
 	if first {
 		x.cancel(err)
 		x.opt.OnFatal(err)
+	}
+}
+
+// tableFailed takes note of what went wrong with tables. With a damaged one the index goes on.
+func (x *Index) tableFailed(err error) {
+	if event.IsCorruption(err) {
+		x.ofTable(err)
+	} else {
+		x.fail(err)
 	}
 }
 

@@ -87,6 +87,32 @@ type source interface {
 	descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry
 }
 
+// onDisk is a table that is whole.
+type onDisk struct{ *table }
+
+func (o onDisk) last(hash uint64) (Entry, bool) {
+	e, ok, err := o.table.last(hash)
+	if err != nil {
+		panic(err)
+	}
+	return e, ok
+}
+
+func (o onDisk) ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
+	return must(o.table.ascend(dst, hash, from, to, max))
+}
+
+func (o onDisk) descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
+	return must(o.table.descend(dst, hash, from, downTo, max))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func checkSource(t *testing.T, all []Entry, s source, hash uint64, from, to int64, limit int) {
 	t.Helper()
 	var stream, window []Entry

@@ -149,7 +149,7 @@ func (x *Index) watch(r *stats.Registry) {
 		}
 		return int64(len(t.filter.data))
 	}))
-	resource("index-samples", "size", overTables(func(t *table) int64 { return 8 * int64(len(t.samples)) }))
+	resource("index-samples", "size", overTables(func(t *table) int64 { return 8 * int64(len(t.starts)+len(t.samples)) }))
 	resource("stream-existence-filter", "size", func() float64 {
 		if f := x.existence.Load(); f != nil {
 			return float64(f.bytes())

@@ -76,7 +76,7 @@ func TestMetrics(t *testing.T) {
 		"eventstore_queue_processing_duration_seconds message_type=MergeTables queue=Index Committer":   1,
 		"eventstore_cache_resources_bytes cache=stream-existence-filter kind=capacity":                  1 << 20,
 		"eventstore_cache_resources_bytes cache=index-bloom-filters kind=size":                          64,
-		"eventstore_cache_resources_bytes cache=index-samples kind=size":                                8,
+		"eventstore_cache_resources_bytes cache=index-samples kind=size":                                16,
 	} {
 		if have, ok := got[key]; !ok || have != want {
 			t.Errorf("%s is %v (%t), expected %v", key, have, ok, want)

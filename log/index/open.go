@@ -30,6 +30,11 @@ func Open(opt Options) (*Index, error) {
 	}
 	o := x.opening()
 	m, tables, err := o.openSet()
+	if err == nil {
+		if err = x.openExistence(m.checkpoint, tables); err != nil { // It may have read tables.
+			releaseAll(tables)
+		}
+	}
 	if err != nil {
 		if !isDamage(err) {
 			return nil, fmt.Errorf("open index: %w", err)
@@ -42,14 +47,14 @@ func Open(opt Options) (*Index, error) {
 			return nil, fmt.Errorf("remove damaged index: %w", err)
 		}
 		m, tables = &indexMap{}, nil
+		if err := x.openExistence(m.checkpoint, tables); err != nil {
+			return nil, fmt.Errorf("open index: %w", err)
+		}
 	}
-	x.checkpoint.Store(m.checkpoint)
 	x.reached, x.reachedChain, x.chain = m.checkpoint, m.chain, m.chain
 	x.current.Store(newState([]*memTable{newMemTable()}, tables))
-	for _, t := range tables {
-		t.release() // The state has its own reference.
-	}
-	if err := errors.Join(o.removeLeftovers(tables), x.openExistence(m.checkpoint, tables)); err != nil {
+	releaseAll(tables) // The state has its own references.
+	if err := o.removeLeftovers(tables); err != nil {
 		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
 	}
 	x.mergeTurn <- struct{}{}
@@ -66,7 +71,7 @@ func newIndex(opt Options) *Index {
 	x := &Index{
 		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats),
 		mergeTurn: make(chan struct{}, 1), scavengeTurn: make(chan struct{}, 1),
-		mergeWork: make(chan struct{}, 1),
+		mergeWork: make(chan struct{}, 1), damage: damage{fsys: opt.FS, logger: opt.Logger},
 	}
 	x.changed = sync.NewCond(&x.mu)
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
@@ -147,14 +152,18 @@ func (o *opening) openSet() (*indexMap, []*table, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		for _, t := range tables {
-			if t != nil {
-				t.release()
-			}
-		}
+		releaseAll(tables)
 		return nil, nil, err
 	}
 	return m, tables, nil
+}
+
+func releaseAll(tables []*table) {
+	for _, t := range tables {
+		if t != nil {
+			t.release()
+		}
+	}
 }
 
 func (o *opening) openListed(line mapLine, told func(bytes int64)) (*table, error) {
@@ -171,7 +180,7 @@ func (o *opening) openListed(line mapLine, told func(bytes int64)) (*table, erro
 }
 
 func (o *opening) checkListed(t *table, told func(bytes int64)) error {
-	if !o.SkipVerify && !o.readOnly {
+	if t.version == tableWithoutSums && !o.SkipVerify && !o.readOnly {
 		if err := t.verify(told); err != nil {
 			return err
 		}
@@ -180,7 +189,7 @@ func (o *opening) checkListed(t *table, told func(bytes int64)) error {
 	case o.NoBloom:
 		return nil
 	case o.readOnly:
-		b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum)
+		b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum, true)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // Written without filters.
 		}
@@ -259,6 +268,7 @@ func removeSet(fsys vfs.FS, dir string) error {
 // from the tables that are not wholly below its checkpoint. One that is damaged
 // or of another index is made anew from all tables, and saved.
 func (x *Index) openExistence(checkpoint int64, tables []*table) error {
+	x.checkpoint.Store(checkpoint)
 	if x.opt.ExistenceFilterMax < 0 {
 		return nil
 	}

@@ -62,7 +62,7 @@ type Options struct {
 	MaxAutoMergeLevel  int   // highest level that automatic merges make; 0: no limit; below 0: no automatic merges
 	NoBloom            bool  // do without the filters of tables
 	ExistenceFilterMax int64 // bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
-	SkipVerify         bool  // open tables without reading their whole content
+	SkipVerify         bool  // open tables whose blocks have no checksums without reading their whole content
 
 	Cluster event.ID // of the log; an index of another one is built anew
 	// Belongs is asked during Open whether a frame of the log ends at a position with a chain. An

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (x *Index) Pin() (_ *Pin, err error) {
 	x.mu.Lock()
 	err, s := x.usable(), x.current.Load()
 	x.mu.Unlock()
-	if err != nil {
+	if err = cmp.Or(err, x.Damage()); err != nil {
 		return nil, fmt.Errorf("pin index: %w", err)
 	}
 	p := &Pin{Checkpoint: x.checkpoint.Load()}

@@ -4,18 +4,22 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Sources are asked without assuming which of them holds which numbers: streams
 // that share a hash may have any numbers anywhere. For a stream alone under its
 // hash newer sources hold higher numbers, and the bounds below then make all but
 // the sources of the answer cost one search each.
+//
+// An error says that a source could not be read: what it has is not known, so nothing is answered.
 
 // Last returns the entry with the highest number of a hash.
-func (x *Index) Last(hash uint64) (Entry, bool) {
+func (x *Index) Last(hash uint64) (Entry, bool, error) {
 	s := x.acquire()
 	if s == nil {
-		return Entry{}, false
+		return Entry{}, false, event.ErrClosed
 	}
 	defer s.release()
 	var best Entry
@@ -26,12 +30,16 @@ func (x *Index) Last(hash uint64) (Entry, bool) {
 		}
 	}
 	for _, t := range s.tables {
-		if e, ok := t.last(hash); ok && (!found || best.less(e)) {
+		e, ok, err := t.last(hash)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		if ok && (!found || best.less(e)) {
 			best, found, where = e, true, inTables
 		}
 	}
 	x.metrics.lookups.count(hash, where)
-	return best, found
+	return best, found, nil
 }
 
 // noLimit is more entries than one number of one hash can have.
@@ -39,10 +47,10 @@ const noLimit = math.MaxInt32
 
 // Get appends all entries with a number to dst, by rising position. More than
 // one means that streams share the hash.
-func (x *Index) Get(dst []Entry, hash uint64, number int64) []Entry {
+func (x *Index) Get(dst []Entry, hash uint64, number int64) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
-		return dst
+		return nil, event.ErrClosed
 	}
 	defer s.release()
 	start := len(dst)
@@ -51,29 +59,33 @@ func (x *Index) Get(dst []Entry, hash uint64, number int64) []Entry {
 	}
 	fromMemory := len(dst)
 	for _, t := range s.tables {
-		dst = t.ascend(dst, hash, number, number, noLimit)
+		if dst, err = t.ascend(dst, hash, number, number, noLimit); err != nil {
+			return nil, err
+		}
 	}
 	x.metrics.found(hash, len(dst)-start, len(dst) > fromMemory)
 	if len(dst)-start > 1 {
 		slices.SortFunc(dst[start:], compareEntries)
 	}
-	return dst
+	return dst, nil
 }
 
 // Ascend appends the lowest max entries numbered from..to (both included) to dst, upwards.
-func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
+func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
-		return dst
+		return nil, event.ErrClosed
 	}
 	defer s.release()
 	if max <= 0 || from > to {
-		return dst
+		return dst, nil
 	}
 	start, tabled := len(dst), false
 	for i := len(s.tables) - 1; i >= 0; i-- {
 		before := len(dst)
-		dst = s.tables[i].ascend(dst, hash, from, to, max)
+		if dst, err = s.tables[i].ascend(dst, hash, from, to, max); err != nil {
+			return nil, err
+		}
 		tabled = tabled || len(dst) > before
 		dst, to = settle(dst, start, before, max, to, compareEntries)
 	}
@@ -83,18 +95,18 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) []Entr
 		dst, to = settle(dst, start, before, max, to, compareEntries)
 	}
 	x.metrics.found(hash, len(dst)-start, tabled)
-	return dst
+	return dst, nil
 }
 
 // Descend appends the highest max entries numbered from..downTo (both included) to dst, downwards.
-func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
+func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
-		return dst
+		return nil, event.ErrClosed
 	}
 	defer s.release()
 	if max <= 0 || from < downTo {
-		return dst
+		return dst, nil
 	}
 	start, tabled := len(dst), false
 	for _, m := range s.mems {
@@ -104,31 +116,41 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) [
 	}
 	for _, t := range s.tables {
 		before := len(dst)
-		dst = t.descend(dst, hash, from, downTo, max)
+		if dst, err = t.descend(dst, hash, from, downTo, max); err != nil {
+			return nil, err
+		}
 		tabled = tabled || len(dst) > before
 		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
 	}
 	x.metrics.found(hash, len(dst)-start, tabled)
-	return dst
+	return dst, nil
 }
 
 // Down yields all entries numbered from..downTo (both included), downwards; those of one number in any order.
-func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
+// The first error ends it.
+func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		var buf [8]Entry
 		page := buf[:0]
 		for size := len(buf); ; size = min(4*size, 4096) {
-			page = x.Descend(page[:0], hash, from, downTo, size)
+			var err error
+			if page, err = x.Descend(page[:0], hash, from, downTo, size); err != nil {
+				yield(Entry{}, err)
+				return
+			}
 			whole := len(page) < size
 			if !whole {
 				// Of the lowest number some may have been cut off: streams share the hash.
 				lowest := page[size-1].Number
 				page = slices.DeleteFunc(page, func(e Entry) bool { return e.Number == lowest })
-				page = x.Get(page, hash, lowest)
+				if page, err = x.Get(page, hash, lowest); err != nil {
+					yield(Entry{}, err)
+					return
+				}
 				from, whole = lowest-1, lowest <= downTo
 			}
 			for _, e := range page {
-				if !yield(e) {
+				if !yield(e, nil) {
 					return
 				}
 			}

@@ -78,8 +78,8 @@ func (s *scavenge) inherited(inputs []*table) *scavenge {
 // When ctx ends, which is looked at every 1024 entries, or Keep or Pace returns an
 // error, that is returned; the tables done until then stay so and the one under work
 // stays as it was. That holds as well when a new table cannot be written: the index goes on
-// without it. A damaged table, or a set of tables that cannot be replaced, makes the index
-// unusable as in a merge.
+// without it. A damaged table is known by Damage from then on; a set of tables that cannot be replaced
+// makes the index unusable as in a merge.
 func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
@@ -334,9 +334,9 @@ func (p *pass) written(err error) error {
 	return fmt.Errorf("write index table in place of %s: %w", p.t.file, err)
 }
 
-// fatal makes the index unusable.
+// fatal makes the index unusable, or known to be damaged.
 func (p *pass) fatal(err error) error {
-	err = tableFailure("scavenge index", err)
-	p.x.fail(err)
+	err = fmt.Errorf("scavenge index: %w", err)
+	p.x.tableFailed(err)
 	return err
 }

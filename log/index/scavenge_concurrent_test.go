@@ -47,7 +47,7 @@ func TestReadersDuringScavenge(t *testing.T) {
 					for i := r; !over(); i += 7 {
 						hash := spread(i % streams)
 						low := written.Load()
-						buf = x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20)
+						buf = found(x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20))
 						high := discard.Load() // Nothing at or above it had gone by then.
 						next := int64(0)
 						for n, e := range buf {
@@ -57,7 +57,7 @@ func TestReadersDuringScavenge(t *testing.T) {
 							}
 							next = e.Number + 1
 						}
-						if last, ok := x.Last(hash); next < low || low > 0 && (!ok || last.Number < low-1) {
+						if last, ok := last(x, hash); next < low || low > 0 && (!ok || last.Number < low-1) {
 							t.Errorf("last is %+v, %v, and %d from the front, after %d rounds", last, ok, next-1, low)
 							return
 						}
@@ -298,7 +298,7 @@ func TestPowerCutDuringScavenge(t *testing.T) {
 			}
 			for h := range uint64(9) {
 				for _, e := range left.of(spread(h)) {
-					if got := x.Get(nil, e.Hash, e.Number); !slices.Contains(got, e) {
+					if got := found(x.Get(nil, e.Hash, e.Number)); !slices.Contains(got, e) {
 						t.Fatalf("%+v is missing: %v", e, got)
 					}
 				}

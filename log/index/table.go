@@ -17,10 +17,12 @@ import (
 
 // The format of tables: do not change. DESIGN.md has the picture.
 const (
-	tableVersion    = 1
-	tableHeaderSize = 32
-	entrySize       = 24
-	tableFooterSize = 80
+	tableVersion     = 2
+	tableWithoutSums = 1 // the version of tables that are checked as a whole when they are opened
+	tableHeaderSize  = 32
+	entrySize        = 24
+	tableFooterSize  = 80
+	blockEntries     = 1024 // entries with one checksum; the last block may have fewer
 )
 
 var (
@@ -54,13 +56,20 @@ func (f *tableFooter) encode() []byte {
 	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-func tableHeader() []byte {
+func tableHeader(version uint32) []byte {
 	b := make([]byte, 0, tableHeaderSize)
 	b = append(b, tableMagic...)
-	b = le.AppendUint32(b, tableVersion)
+	b = le.AppendUint32(b, version)
 	b = le.AppendUint32(b, entrySize)
 	return append(b, make([]byte, tableHeaderSize-len(b))...)
 }
+
+// directorySize is the size of what a table of the newest version has between entries and footer.
+func directorySize(entries int64) int64 {
+	return blocksOf(entries)*2*sumSize + sumSize
+}
+
+func blocksOf(entries int64) int64 { return (entries + blockEntries - 1) / blockEntries }
 
 func putEntry(b []byte, e Entry) {
 	_ = b[entrySize-1]
@@ -83,24 +92,29 @@ type table struct {
 	file  string // its name in the folder
 	level int
 	tableFooter
-	bytes   int64
-	source  *content
-	rows    []byte   // the mapped entries, nil when not mapped
-	samples []uint64 // hashes of every sampleEvery-th entry; nil when the table was opened without reading it
-	filter  *bloom   // nil: none
-	metrics *metrics // of the index; nil in a table that is in none
-	onError func(error)
-	onClose func(error) // gets what goes wrong when the last reference goes
-	seenBy  *scavenge   // the last one that has looked through all of its entries; guarded by Index.mergeTurn
+	bytes     int64
+	source    *content
+	version   uint32
+	directory []byte // what is between entries and footer
+	blocks    blockSums
+	rows      []byte          // the mapped entries, nil when not mapped
+	starts    []uint64        // hashes of the first entry of each block; nil when a table without sums was not verified
+	samples   []atomic.Uint64 // hashes of every sampleEvery-th entry, of blocks that were compared with their sums
+	filter    *bloom          // nil: none
+	metrics   *metrics        // of the index; nil in a table that is in none
+	onError   func(error)
+	onFilter  func(error) // gets what is wrong with the filter
+	onClose   func(error) // gets what goes wrong when the last reference goes
+	seenBy    *scavenge   // the last one that has looked through all of its entries; guarded by Index.mergeTurn
 
 	refs   atomic.Int64
 	doomed atomic.Bool
 }
 
-// openTable opens a table with one reference. It checks the frame, not the entries.
+// openTable opens a table with one reference. It checks all but the entries.
 func openTable(fsys vfs.FS, dir, file string, level int) (t *table, err error) {
 	t = &table{fsys: fsys, path: filepath.Join(dir, file), file: file, level: level,
-		onError: func(error) {}, onClose: func(error) {}}
+		onError: func(error) {}, onFilter: func(error) {}, onClose: func(error) {}}
 	if t.source, err = openContent(fsys, t.path); err != nil {
 		return nil, err
 	}
@@ -109,7 +123,7 @@ func openTable(fsys vfs.FS, dir, file string, level int) (t *table, err error) {
 	}
 	t.bytes = t.source.size
 	if t.source.data != nil {
-		t.rows = t.source.data[tableHeaderSize : t.source.size-tableFooterSize]
+		t.rows = t.source.data[tableHeaderSize:][:t.count*entrySize]
 	}
 	t.refs.Store(1)
 	return t, nil
@@ -117,15 +131,16 @@ func openTable(fsys vfs.FS, dir, file string, level int) (t *table, err error) {
 
 func (t *table) readFrame() error {
 	size := t.source.size
-	if size < tableHeaderSize+entrySize+tableFooterSize || (size-tableHeaderSize-tableFooterSize)%entrySize != 0 {
+	if size < tableHeaderSize+entrySize+tableFooterSize {
 		return corrupt(t.path, 0, "no table has %d bytes", size)
 	}
 	var header [tableHeaderSize]byte
 	if err := readFull(t.source.file, header[:], 0); err != nil {
 		return err
 	}
-	if !bytes.Equal(header[:], tableHeader()) {
-		return corrupt(t.path, 0, "not a table of version %d", tableVersion)
+	t.version = le.Uint32(header[len(tableMagic):])
+	if t.version != tableVersion && t.version != tableWithoutSums || !bytes.Equal(header[:], tableHeader(t.version)) {
+		return corrupt(t.path, 0, "not a table of version %d or %d", tableVersion, tableWithoutSums)
 	}
 	var b [tableFooterSize]byte
 	at := size - tableFooterSize
@@ -141,9 +156,39 @@ func (t *table) readFrame() error {
 		minPos: int64(le.Uint64(b[40:])), maxPos: int64(le.Uint64(b[48:])), maxNumber: int64(le.Uint64(b[56:])),
 		sum: le.Uint64(b[64:]),
 	}
-	if t.count != (size-tableHeaderSize-tableFooterSize)/entrySize || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
+	if t.count < 1 || t.count > size/entrySize || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
 		return corrupt(t.path, at, "footer does not fit the file")
 	}
+	end := tableHeaderSize + t.count*entrySize
+	if t.version == tableVersion {
+		end += directorySize(t.count)
+	}
+	if end != at {
+		return corrupt(t.path, at, "footer does not fit the file")
+	}
+	return t.readDirectory(at)
+}
+
+// readDirectory reads what lies between the entries and the footer.
+func (t *table) readDirectory(end int64) error {
+	if t.version == tableWithoutSums {
+		t.blocks = noBlockSums(blocksOf(t.count))
+		return nil
+	}
+	d := make([]byte, directorySize(t.count))
+	if err := readFull(t.source.file, d, end-int64(len(d))); err != nil {
+		return err
+	}
+	lists := d[:len(d)-sumSize]
+	if le.Uint64(d[len(lists):]) != xxh3.Hash(lists) {
+		return corrupt(t.path, end-sumSize, "wrong checksum of the directory of blocks")
+	}
+	hashes, sums := lists[:len(lists)/2], lists[len(lists)/2:]
+	t.directory, t.blocks = d, newBlockSums(sums)
+	for ; len(hashes) > 0; hashes = hashes[sumSize:] {
+		t.starts = append(t.starts, le.Uint64(hashes))
+	}
+	t.samples = make([]atomic.Uint64, (t.count+sampleEvery-1)/sampleEvery)
 	return nil
 }
 
@@ -152,17 +197,21 @@ func (t *table) readFrame() error {
 // goroutine may use the table yet.
 func (t *table) verify(told func(bytes int64)) error {
 	s := newScanner(t)
-	samples := make([]uint64, 0, (t.count+sampleEvery-1)/sampleEvery)
+	starts := make([]uint64, 0, blocksOf(t.count))
+	samples := make([]atomic.Uint64, (t.count+sampleEvery-1)/sampleEvery)
 	for s.next() {
 		if len(s.rest) == 0 {
 			told(int64(len(s.buf)))
 		}
-		if (s.place-1)%sampleEvery == 0 {
-			samples = append(samples, s.entry.Hash)
+		if place := s.place - 1; place%sampleEvery == 0 {
+			samples[place/sampleEvery].Store(s.entry.Hash)
+			if place%blockEntries == 0 {
+				starts = append(starts, s.entry.Hash)
+			}
 		}
 	}
 	if s.err == nil {
-		t.samples = samples
+		t.starts, t.samples = starts, samples
 	}
 	return s.err
 }
@@ -170,8 +219,9 @@ func (t *table) verify(told func(bytes int64)) error {
 // attachFilter opens the table's bloom filter. A missing or damaged one is made
 // anew from the table.
 func (t *table) attachFilter() (rebuilt error, err error) {
-	b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum)
+	b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum, false)
 	if err == nil {
+		b.onError = t.onFilter
 		t.filter = b
 		return nil, nil
 	}
@@ -213,7 +263,7 @@ func (t *table) fileBytes() int64 {
 	if t.filter == nil {
 		return t.bytes
 	}
-	return t.bytes + bloomHeaderSize + int64(len(t.filter.data)) + bloomSumSize
+	return t.bytes + t.filter.bytes
 }
 
 func (t *table) retain() { t.refs.Add(1) }
@@ -239,9 +289,9 @@ func (t *table) mayContain(hash uint64) bool {
 }
 
 // last returns the entry with the highest number of a hash.
-func (t *table) last(hash uint64) (e Entry, ok bool) {
+func (t *table) last(hash uint64) (e Entry, ok bool, err error) {
 	if !t.mayContain(hash) {
-		return e, false
+		return e, false, nil
 	}
 	r := t.view()
 	defer r.done()
@@ -252,38 +302,38 @@ func (t *table) last(hash uint64) (e Entry, ok bool) {
 	if end > 0 {
 		e = r.at(end - 1)
 	}
-	ok = end > 0 && e.Hash == hash && !r.failed
+	ok = end > 0 && e.Hash == hash && r.err == nil
 	switch {
-	case t.metrics == nil:
+	case t.metrics == nil || r.err != nil:
 	case ok:
 		t.metrics.filterFound.Add(1)
 	default:
 		t.metrics.filterMistook.Add(1)
 	}
-	return e, ok
+	return e, ok, r.err
 }
 
 // ascend appends the lowest max entries numbered from..to, upwards.
-func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
+func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
 	if !t.mayContain(hash) {
-		return dst
+		return dst, nil
 	}
 	r := t.view()
 	defer r.done()
 	for i := r.search(hash, from); i < t.count && max > 0; i, max = i+1, max-1 {
 		e := r.at(i)
-		if e.Hash != hash || e.Number > to || r.failed {
+		if e.Hash != hash || e.Number > to || r.err != nil {
 			break
 		}
 		dst = append(dst, e)
 	}
-	return dst
+	return dst, r.err
 }
 
 // descend appends the highest max entries numbered downTo..from, downwards.
-func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
+func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
 	if !t.mayContain(hash) {
-		return dst
+		return dst, nil
 	}
 	r := t.view()
 	defer r.done()
@@ -296,10 +346,10 @@ func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) [
 	}
 	for i := end - 1; i >= 0 && max > 0; i, max = i-1, max-1 {
 		e := r.at(i)
-		if e.Hash != hash || e.Number < downTo || r.failed {
+		if e.Hash != hash || e.Number < downTo || r.err != nil {
 			break
 		}
 		dst = append(dst, e)
 	}
-	return dst
+	return dst, r.err
 }

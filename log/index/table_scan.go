@@ -57,12 +57,15 @@ func (s *scanner) fill() bool {
 		return false
 	}
 	if s.place == 0 {
-		if _, s.err = s.hash.Write(tableHeader()); s.err != nil {
+		if _, s.err = s.hash.Write(tableHeader(s.t.version)); s.err != nil {
 			return false
 		}
 	}
 	left := (s.t.count - s.place) * entrySize
 	if left == 0 {
+		if _, s.err = s.hash.Write(s.t.directory); s.err != nil {
+			return false
+		}
 		s.got.count, s.got.maxHash, s.got.sum = s.place, s.entry.Hash, s.hash.Sum64()
 		if s.got != s.t.tableFooter {
 			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and metrics of the footer")

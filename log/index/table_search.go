@@ -5,67 +5,86 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
-// blockRows entries are read at a time from a table that is not mapped.
-const blockRows = 170
-
-// sampleEvery is the distance of the entries whose hashes are kept in memory.
+// sampleEvery is the distance of the entries whose hashes are kept in memory. A block has several of them.
 const sampleEvery = 128
 
-type block struct {
-	data  [blockRows * entrySize]byte
-	first int64 // entry at the start of data
-	rows  int64
-}
+// block is what is read at a time from a table that is not mapped.
+type block [blockEntries * entrySize]byte
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
 // view reads single entries of a table. It is used by one goroutine for one lookup.
 type view struct {
 	t      *table
-	rows   []byte
-	block  *block // nil when mapped
-	failed bool   // a read failed: what at returned is void
+	rows   []byte          // as the table has them
+	known  []atomic.Uint64 // blocks of rows that may be read
+	data   []byte          // of the block that was loaded last; nil: none
+	loaded uint64          // its number
+	buffer *block          // nil when mapped
+	err    error           // a read failed: what at returned is void
 }
 
 func (t *table) view() view {
-	v := view{t: t, rows: t.rows}
+	v := view{t: t, rows: t.rows, known: t.blocks.known}
 	if v.rows == nil {
-		v.block = blocks.Get().(*block)
-		v.block.rows = 0
+		v.buffer = blocks.Get().(*block)
 	}
 	return v
 }
 
 func (v *view) done() {
-	if v.block != nil {
-		blocks.Put(v.block)
+	if v.buffer != nil {
+		blocks.Put(v.buffer)
 	}
 }
 
 func (v *view) at(i int64) Entry {
-	if v.rows != nil {
+	number := uint64(i) / blockEntries
+	if v.rows != nil && isKnown(v.known, number) {
 		return getEntry(v.rows[i*entrySize:])
 	}
-	return v.read(i)
-}
-
-func (v *view) read(i int64) Entry {
-	b := v.block
-	if i < b.first || i >= b.first+b.rows {
-		// The entry in the middle serves both directions and the end of a search.
-		b.first = max(0, min(i-blockRows/2, v.t.count-blockRows))
-		b.rows = min(blockRows, v.t.count-b.first)
-		err := readFull(v.t.source.file, b.data[:b.rows*entrySize], tableHeaderSize+b.first*entrySize)
-		if err != nil {
-			b.rows = 0
-			v.failed = true
-			v.t.onError(err)
+	if v.data == nil || v.loaded != number {
+		if !v.load(number) {
 			return Entry{}
 		}
 	}
-	return getEntry(b.data[(i-b.first)*entrySize:])
+	return getEntry(v.data[i%blockEntries*entrySize:])
+}
+
+// load reads a block, and compares it with its checksum unless it is known.
+func (v *view) load(number uint64) bool {
+	if v.err != nil {
+		return false
+	}
+	t := v.t
+	first := int64(number) * blockEntries
+	offset, size := first*entrySize, min(blockEntries, t.count-first)*entrySize
+	if v.buffer == nil {
+		v.data = t.rows[offset:][:size]
+	} else {
+		v.data = v.buffer[:size]
+		v.err = readFull(t.source.file, v.data, tableHeaderSize+offset)
+	}
+	switch {
+	case v.err != nil || isKnown(v.known, number):
+	case !t.blocks.matches(number, v.data):
+		v.err = corrupt(t.path, tableHeaderSize+offset, "wrong checksum of a block of entries")
+	default:
+		for i := int64(0); i < size; i += sampleEvery * entrySize {
+			t.samples[(offset+i)/entrySize/sampleEvery].Store(le.Uint64(v.data[i:]))
+		}
+		t.blocks.setKnown(number)
+	}
+	if v.err != nil {
+		v.data = nil
+		t.onError(v.err)
+		return false
+	}
+	v.loaded = number
+	return true
 }
 
 // search returns the place of the first entry that is not below (hash, number).
@@ -78,24 +97,12 @@ func (v *view) read(i int64) Entry {
 // are uniform; whatever is left is done by bisection, so that no content makes
 // it slower than O(log n).
 func (v *view) search(hash uint64, number int64) int64 {
-	lo, hi := int64(0), v.t.count
-	below := Entry{Hash: v.t.minHash}
-	above := Entry{Hash: v.t.maxHash, Number: v.t.maxNumber}
-	if hash < below.Hash {
+	if hash < v.t.minHash {
 		return 0
 	}
-	if samples := v.t.samples; samples != nil {
-		if first, _ := slices.BinarySearch(samples, hash); first > 0 {
-			lo, below = int64(first-1)*sampleEvery+1, Entry{Hash: samples[first-1]}
-		}
-		if hash < math.MaxUint64 {
-			if end, _ := slices.BinarySearch(samples, hash+1); end < len(samples) {
-				hi, above = int64(end)*sampleEvery, Entry{Hash: samples[end]}
-			}
-		}
-	}
+	lo, hi, below, above := v.confine(hash)
 	for range 6 {
-		if hi-lo <= 8 || v.failed {
+		if hi-lo <= 8 || v.err != nil {
 			break
 		}
 		guess := lo + interpolate(below, above, hash, number, hi-lo)
@@ -135,6 +142,46 @@ func (v *view) search(hash uint64, number int64) int64 {
 		}
 	}
 	return lo
+}
+
+// confine returns bounds of where the entries of a hash are, with keys that are outside of them or equal.
+func (v *view) confine(hash uint64) (lo, hi int64, below, above Entry) {
+	t := v.t
+	hi, below, above = t.count, Entry{Hash: t.minHash}, Entry{Hash: t.maxHash, Number: t.maxNumber}
+	first, begins := slices.BinarySearch(t.starts, hash)
+	end := first
+	switch {
+	case begins && hash == math.MaxUint64:
+		end = len(t.starts)
+	case begins:
+		n, _ := slices.BinarySearch(t.starts[first:], hash+1)
+		end += n
+	}
+	if end < len(t.starts) {
+		hi, above = int64(end)*blockEntries, Entry{Hash: t.starts[end]}
+	}
+	if first == 0 {
+		return lo, hi, below, above
+	}
+	// The entries begin in the block before, or at its end.
+	lo = int64(first-1) * blockEntries
+	if !isKnown(v.known, uint64(first-1)) && !v.load(uint64(first-1)) {
+		return lo, hi, below, above
+	}
+	samples := t.samples[lo/sampleEvery : min((lo+blockEntries)/sampleEvery, int64(len(t.samples)))]
+	k := int64(1) // The first one is below the hash.
+	for k < int64(len(samples)) && samples[k].Load() < hash {
+		k++
+	}
+	place := lo
+	lo, below = place+(k-1)*sampleEvery+1, Entry{Hash: samples[k-1].Load()}
+	for k < int64(len(samples)) && samples[k].Load() == hash {
+		k++
+	}
+	if k < int64(len(samples)) {
+		hi, above = place+k*sampleEvery, Entry{Hash: samples[k].Load()}
+	}
+	return lo, hi, below, above
 }
 
 // interpolate guesses where in a range of n entries between two keys a third belongs: 0..n-1.

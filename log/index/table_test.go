@@ -71,18 +71,22 @@ func TestTable(t *testing.T) {
 
 func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 	t.Helper()
+	lazy, blocks := tab.samples, tab.blocks
 	if err := tab.verify(func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
-	samples := tab.samples
-	defer func() { tab.samples = samples }()
-	v := tab.view()
-	defer v.done()
-	for i := range 300 {
-		tab.samples = samples
-		if i%2 == 1 { // As when it was opened without being read.
-			tab.samples = nil
+	starts, verified := tab.starts, tab.samples
+	for i := range 450 {
+		tab.starts = starts
+		switch i % 3 {
+		case 0:
+			tab.samples, tab.blocks = lazy, blocks
+		case 1: // As of a table without checksums of blocks,
+			tab.samples, tab.blocks = verified, noBlockSums(blocksOf(tab.count))
+		case 2: // and when it is not to be verified.
+			tab.starts, tab.samples, tab.blocks = nil, nil, noBlockSums(blocksOf(tab.count))
 		}
+		v := tab.view()
 		e := all[r.IntN(len(all))]
 		switch r.IntN(3) {
 		case 0:
@@ -96,12 +100,14 @@ func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 		if got := v.search(e.Hash, e.Number); got != int64(want) {
 			t.Fatalf("search(%x, %d) = %d, want %d of %d", e.Hash, e.Number, got, want, len(all))
 		}
+		v.done()
 	}
+	tab.starts, tab.samples, tab.blocks = starts, lazy, blocks
 	for range 10 {
 		e := all[r.IntN(len(all))]
-		checkSource(t, all, tab, e.Hash, e.Number-r.Int64N(5), e.Number, 1+r.IntN(10))
+		checkSource(t, all, onDisk{tab}, e.Hash, e.Number-r.Int64N(5), e.Number, 1+r.IntN(10))
 	}
-	checkSource(t, all, tab, all[len(all)-1].Hash+1, 0, 9, 5)
+	checkSource(t, all, onDisk{tab}, all[len(all)-1].Hash+1, 0, 9, 5)
 }
 
 func TestMergeReaderFindsDamage(t *testing.T) {
@@ -142,7 +148,7 @@ func TestReadErrorIsReported(t *testing.T) {
 	var got error
 	tab.onError = func(err error) { got = err }
 	armed = true
-	if e, ok := tab.last(5); ok || !errors.Is(got, errDisk) {
-		t.Fatalf("last = %+v, %v with error %v", e, ok, got)
+	if e, ok, err := tab.last(5); ok || !errors.Is(err, errDisk) || !errors.Is(got, errDisk) {
+		t.Fatalf("last = %+v, %v, %v with error %v", e, ok, err, got)
 	}
 }

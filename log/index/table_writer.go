@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -25,18 +26,20 @@ type tableWriter struct {
 	footer tableFooter
 	last   Entry
 
-	samples []uint64 // as table has them
+	block  []byte // entries that wait for being as many as a block has
+	hashes []byte // the first one of each block
+	sums   []byte // of the blocks
 }
 
 // newTableWriter begins a table of at most so many entries and distinct hashes.
 func newTableWriter(fsys vfs.FS, dir string, entries, hashes int64, noBloom bool) (*tableWriter, error) {
-	w := &tableWriter{fsys: fsys, dir: dir, file: newTableName(), room: hashes}
-	buffer := int(min(ioBuffer, tableHeaderSize+entries*entrySize+tableFooterSize))
+	w := &tableWriter{fsys: fsys, dir: dir, file: newTableName(), room: hashes, block: make([]byte, 0, blockEntries*entrySize)}
+	buffer := int(min(ioBuffer, tableHeaderSize+entries*entrySize+directorySize(entries)+tableFooterSize))
 	var err error
 	if w.out, err = createFile(fsys, filepath.Join(dir, w.file)+tempSuffix, buffer); err != nil {
 		return nil, err
 	}
-	if err := w.out.write(tableHeader()); err != nil {
+	if err := w.out.write(tableHeader(tableVersion)); err != nil {
 		return nil, w.out.abandon(fsys, err)
 	}
 	if !noBloom {
@@ -46,11 +49,16 @@ func newTableWriter(fsys vfs.FS, dir string, entries, hashes int64, noBloom bool
 }
 
 func (w *tableWriter) add(e Entry) error {
-	b, err := w.out.room(entrySize)
-	if err != nil {
-		return err
+	if len(w.block) == cap(w.block) {
+		if err := w.endBlock(); err != nil {
+			return err
+		}
 	}
-	putEntry(b, e)
+	if len(w.block) == 0 {
+		w.hashes = le.AppendUint64(w.hashes, e.Hash)
+	}
+	w.block = w.block[:len(w.block)+entrySize]
+	putEntry(w.block[len(w.block)-entrySize:], e)
 	f := &w.footer
 	if f.count == 0 {
 		f.minHash, f.minPos, f.maxPos, f.maxNumber = e.Hash, e.Position, e.Position, e.Number
@@ -63,9 +71,6 @@ func (w *tableWriter) add(e Entry) error {
 			w.filter.add(e.Hash)
 		}
 	}
-	if f.count%sampleEvery == 0 {
-		w.samples = append(w.samples, e.Hash)
-	}
 	f.count++
 	f.minPos = min(f.minPos, e.Position)
 	f.maxPos = max(f.maxPos, e.Position)
@@ -74,16 +79,35 @@ func (w *tableWriter) add(e Entry) error {
 	return nil
 }
 
+// endBlock writes the block.
+func (w *tableWriter) endBlock() error {
+	w.sums = le.AppendUint64(w.sums, xxh3.Hash(w.block))
+	err := w.out.write(w.block)
+	w.block = w.block[:0]
+	return err
+}
+
+// end writes the last block and what follows the entries.
+func (w *tableWriter) end() (err error) {
+	if err := w.endBlock(); err != nil {
+		return err
+	}
+	directory := append(w.hashes, w.sums...)
+	if err := w.out.write(le.AppendUint64(directory, xxh3.Hash(directory))); err != nil {
+		return err
+	}
+	w.footer.maxHash = w.last.Hash
+	if w.footer.sum, err = w.out.sum(); err != nil {
+		return err
+	}
+	return w.out.write(w.footer.encode())
+}
+
 // publish makes the table and its filter durable under their names and opens it
 // with one reference. Nothing names it yet: a crash from here on leaves files
 // that the next Open removes. After an error none are left, unless removing fails too.
 func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
-	w.footer.maxHash = w.last.Hash
-	var err error
-	if w.footer.sum, err = w.out.sum(); err == nil {
-		err = w.out.write(w.footer.encode())
-	}
-	if err != nil {
+	if err := w.end(); err != nil {
 		return nil, w.out.abandon(w.fsys, err)
 	}
 	path := filepath.Join(w.dir, w.file)
@@ -98,7 +122,6 @@ func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.fsys.Remove(path))
 	}
-	t.samples = slices.Clip(w.samples)
 	if w.filter != nil {
 		err = w.publishFilter(ctx, t)
 	}

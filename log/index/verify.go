@@ -19,16 +19,14 @@ func OpenReadOnly(fsys vfs.FS, dir string) (*Index, error) {
 	opt := Options{FS: fsys, Dir: dir}
 	opt.EnsureDefaults()
 	x := newIndex(opt)
-	x.readOnly = true
+	x.readOnly, x.fsys = true, nil
 	m, tables, err := x.opening().openSet()
 	if err != nil {
 		return nil, fmt.Errorf("open index: %w", err)
 	}
 	x.checkpoint.Store(m.checkpoint)
 	x.current.Store(newState([]*memTable{newMemTable()}, tables))
-	for _, t := range tables {
-		t.release()
-	}
+	releaseAll(tables)
 	f, covered, err := loadExistence(fsys, filepath.Join(dir, existenceFolder), 1<<62)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // Made without one.

@@ -391,8 +391,12 @@ func (r *indexCheck) locateEntries(total int64) (found int, err error) {
 func (r *indexCheck) locateRecords() (found int, err error) {
 	err = r.eachRecord(func(c *chunkfile.Chunk, offset int64, it chunkfile.Item) error {
 		hash := it.StreamHash()
-		if r.isNamed(hash, it) || r.scavenged && r.mayBeUnnamed(hash, it) {
-			return nil
+		known, err := r.isNamed(hash, it)
+		if err == nil && !known && r.scavenged {
+			known, err = r.mayBeUnnamed(hash, it)
+		}
+		if err != nil || known {
+			return err
 		}
 		found++
 		r.n.find(Problem, FindIndex, c.Name, offset, it.Position(), "the index does not name event %d of stream %s", it.Number(), printable(it.Stream()))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -137,12 +138,13 @@ func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 		}
 		hash, number := it.StreamHash(), it.Number()
 		if r.names.streams.shared[hash] != nil {
-			if r.isNamed(hash, it) {
+			named, err := r.isNamed(hash, it)
+			if named {
 				sum.add(hash, number, it.Position())
-			} else {
-				allowed = allowed && r.mayBeUnnamed(hash, it)
+			} else if err == nil && allowed {
+				allowed, err = r.mayBeUnnamed(hash, it)
 			}
-			return nil
+			return err
 		}
 		from, dropped := r.covered.from(r.names.streams.place(hash))
 		if number >= from {
@@ -165,22 +167,20 @@ func (r *indexCheck) isVoid(stream []byte) bool {
 }
 
 // IsNamed says that the index has the entry of a record.
-func (r *indexCheck) isNamed(hash uint64, it chunkfile.Item) bool {
-	r.entries = r.index.Get(r.entries[:0], hash, it.Number())
-	for _, e := range r.entries {
-		if e.Position == it.Position() {
-			return true
-		}
-	}
-	return false
+func (r *indexCheck) isNamed(hash uint64, it chunkfile.Item) (_ bool, err error) {
+	r.entries, err = r.index.Get(r.entries[:0], hash, it.Number())
+	return slices.ContainsFunc(r.entries, func(e index.Entry) bool { return e.Position == it.Position() }), err
 }
 
 // MayBeUnnamed says of a record without entry that a scavenge may have taken that
 // out: the index names a later event of the stream, unless all may be gone, and none before.
-func (r *indexCheck) mayBeUnnamed(hash uint64, it chunkfile.Item) bool {
+func (r *indexCheck) mayBeUnnamed(hash uint64, it chunkfile.Item) (bool, error) {
 	stream := it.Stream()
 	later := r.isVoid(stream)
-	for e := range r.index.Down(hash, math.MaxInt64, it.Number()) {
+	for e, err := range r.index.Down(hash, math.MaxInt64, it.Number()) {
+		if err != nil {
+			return false, err
+		}
 		if later || e.Number == it.Number() {
 			break
 		}
@@ -188,14 +188,17 @@ func (r *indexCheck) mayBeUnnamed(hash uint64, it chunkfile.Item) bool {
 		later = ok && bytes.Equal(name, stream) || r.n.unreadable(e.Position)
 	}
 	if !later {
-		return false
+		return false, nil
 	}
-	for e := range r.index.Down(hash, it.Number(), 0) {
+	for e, err := range r.index.Down(hash, it.Number(), 0) {
+		if err != nil {
+			return false, err
+		}
 		// What names no record at all stands for one of this stream.
 		name, ok := r.names.nameAt(e.Position)
 		if ok && bytes.Equal(name, stream) || !ok && !r.n.unreadable(e.Position) {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }

@@ -535,11 +535,11 @@ func TestInspectScavengedSharedHash(t *testing.T) {
 	for key, want := range map[string][2]bool{ // named, may be unnamed
 		"a0": {false, true}, "a3": {false, true}, "a4": {true, false}, "b2": {false, false}, "b5": {true, false},
 	} {
-		if got := r.isNamed(shared, items[key]); got != want[0] {
-			t.Errorf("%s: named is %t", key, got)
+		if got, err := r.isNamed(shared, items[key]); got != want[0] || err != nil {
+			t.Errorf("%s: named is %t, %v", key, got, err)
 		}
-		if got := !want[0] && r.mayBeUnnamed(shared, items[key]); got != want[1] {
-			t.Errorf("%s: may be unnamed is %t", key, got)
+		if got, err := r.mayBeUnnamed(shared, items[key]); !want[0] && got != want[1] || err != nil {
+			t.Errorf("%s: may be unnamed is %t, %v", key, got, err)
 		}
 	}
 	f.must(errors.Join(n.close(), r.close()))

@@ -1,0 +1,263 @@
+package index_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// The format of tables, once more.
+const (
+	headerSize = 32
+	entrySize  = 24
+	blockSize  = 1024 * entrySize
+	footerSize = 80
+)
+
+// onBoth runs a test on files that are mapped into memory and on some that are not.
+func onBoth(t *testing.T, test func(t *testing.T, fsys vfs.FS, dir string)) {
+	t.Run("mapped", func(t *testing.T) { test(t, vfs.OS, t.TempDir()) })
+	t.Run("read", func(t *testing.T) { test(t, vfs.NewMem(), "db/index") })
+}
+
+// oneTable makes an index of one table with many blocks and closes it.
+func oneTable(t *testing.T, fsys vfs.FS, dir string, entries, streams int) (*model, string) {
+	t.Helper()
+	m := &model{}
+	x := open(t, index.Options{FS: fsys, Dir: dir})
+	fill(t, x, m, entries, streams)
+	must(t, x.Flush())
+	file := x.Tables()[0].File
+	must(t, x.Close())
+	return m, filepath.Join(dir, file)
+}
+
+func warnings(b *bytes.Buffer) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Warn})
+}
+
+// TestDamagedBlock: with a damaged block every lookup answers rightly or not at all, the
+// index goes on and does not carry the damage on, and the next start builds it again.
+func TestDamagedBlock(t *testing.T) {
+	const entries, streams, blocks = 5000, 700, 5
+	for damaged := range blocks {
+		onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
+			m, file := oneTable(t, fsys, dir, entries, streams)
+			flip(t, fsys, file, headerSize+int64(damaged)*blockSize+100)
+			var logged bytes.Buffer
+			x := open(t, index.Options{FS: fsys, Dir: dir, Logger: warnings(&logged)})
+			if x.Checkpoint() != m.end || x.Damage() != nil {
+				t.Fatalf("checkpoint %d of %d, damage %v", x.Checkpoint(), m.end, x.Damage())
+			}
+			failed := 0
+			refused := func(err error) bool {
+				if c, ok := err.(*event.Corruption); ok && c.File == file && c.Offset == headerSize+int64(damaged)*blockSize {
+					failed++
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				return err != nil
+			}
+			for h := range uint64(streams + 50) {
+				all := m.of(spread(h))
+				if e, ok, err := x.Last(spread(h)); !refused(err) && (ok != (len(all) > 0) || ok && e != all[len(all)-1]) {
+					t.Fatalf("Last(%d) = %v, %v", h, e, ok)
+				}
+				if got, err := x.Ascend(nil, spread(h), 0, 1<<62, 100); !refused(err) && !slices.Equal(got, all) {
+					t.Fatalf("Ascend(%d) = %v", h, got)
+				}
+				if got, err := x.Get(nil, spread(h), 3); !refused(err) && !slices.Equal(got, m.ascend(spread(h), 3, 3, 1)) {
+					t.Fatalf("Get(%d) = %v", h, got)
+				}
+				var down []index.Entry
+				var err error
+				for e, derr := range x.Down(spread(h), 1<<62, 0) {
+					if err = derr; err == nil {
+						down = append(down, e)
+					}
+				}
+				slices.Reverse(down)
+				if !refused(err) && !slices.Equal(down, all) {
+					t.Fatalf("Down(%d) = %v", h, down)
+				}
+			}
+			// All of a block's streams, and those that end or begin beside it.
+			if failed < 4*streams/blocks/2 || failed > 4*(streams+50)/blocks*2 {
+				t.Errorf("%d lookups failed", failed)
+			}
+			fill(t, x, m, 100, streams)
+			must(t, x.Flush())
+			for name, err := range map[string]error{
+				"damage": x.Damage(), "merge": x.Merge(t.Context()),
+				"scavenge": x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number > 2, nil }}),
+			} {
+				if !event.IsCorruption(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if _, err := x.Pin(); !event.IsCorruption(err) {
+				t.Errorf("pin: %v", err)
+			}
+			fill(t, x, m, 100, streams)
+			must(t, x.Flush())
+			if n := len(x.Tables()); n != 3 {
+				t.Errorf("%d tables", n)
+			}
+			must(t, x.Close())
+			if n := strings.Count(logged.String(), "[ERROR]"); n != 1 {
+				t.Errorf("told %d times: %s", n, &logged)
+			}
+			rebuilt(t, fsys, dir, m)
+		})
+	}
+}
+
+// rebuilt expects an index that must be built again, and builds it.
+func rebuilt(t *testing.T, fsys vfs.FS, dir string, m *model) {
+	t.Helper()
+	x := open(t, index.Options{FS: fsys, Dir: dir})
+	if x.Checkpoint() != 0 || len(x.Tables()) != 0 {
+		t.Fatalf("checkpoint %d, tables %v", x.Checkpoint(), x.Tables())
+	}
+	m.replay(t, x)
+	must(t, x.Flush())
+	must(t, x.Close())
+	m.verifyFiles(t, fsys, dir)
+}
+
+// TestMergeFindsDamage: nothing was read of the block before.
+func TestMergeFindsDamage(t *testing.T) {
+	fsys, m, tables := build(t)
+	flip(t, fsys, filepath.Join(dir, tables[0].File), 5000)
+	x := open(t, index.Options{FS: fsys})
+	if err := x.Merge(t.Context()); !event.IsCorruption(err) || x.Damage() == nil || !slices.Equal(x.Tables(), tables) {
+		t.Fatalf("merge: %v, damage %v, tables %v", err, x.Damage(), x.Tables())
+	}
+	must(t, x.Close())
+	rebuilt(t, fsys, dir, m)
+}
+
+// TestDamagedTableAtOpen: the existence filter is made anew from a table that turns out to be damaged.
+func TestDamagedTableAtOpen(t *testing.T) {
+	fsys, m, tables := build(t)
+	flip(t, fsys, filepath.Join(dir, tables[1].File), 5000)
+	must(t, fsys.Remove(filepath.Join(dir, "stream-existence", "streamExistenceFilter.dat")))
+	rebuilt(t, fsys, dir, m)
+}
+
+// TestDamagedFilterPage: a filter denies nothing where it is damaged, and the next start makes it anew.
+func TestDamagedFilterPage(t *testing.T) {
+	const streams = 60_000 // three pages
+	fsys, dir := vfs.OS, t.TempDir()
+	m, file := oneTable(t, fsys, dir, streams, streams)
+	file += ".bloomfilter"
+	flip(t, fsys, file, 32+40_000)
+	for _, warned := range []int{1, 0} {
+		var logged bytes.Buffer
+		x := open(t, index.Options{FS: fsys, Dir: dir, ExistenceFilterMax: -1, Logger: warnings(&logged)})
+		for h := range uint64(streams) {
+			if _, ok := last(x, spread(h)); !ok {
+				t.Fatalf("%d is not there", h)
+			}
+		}
+		for h := range uint64(1000) {
+			if e, ok := last(x, spread(streams+h)); ok {
+				t.Fatalf("%d is there: %v", h, e)
+			}
+		}
+		if _, err := fsys.Stat(file); strings.Count(logged.String(), "next start") != warned || (err == nil) != (warned == 0) || x.Damage() != nil {
+			t.Fatalf("%s, file: %v, damage %v", &logged, err, x.Damage())
+		}
+		must(t, x.Close())
+	}
+	m.verifyFiles(t, fsys, dir)
+}
+
+// older rewrites a table and its filter as they were before blocks and pages had checksums.
+func older(t *testing.T, fsys vfs.FS, file string) {
+	t.Helper()
+	le := binary.LittleEndian
+	data, err := vfs.ReadFile(fsys, file)
+	must(t, err)
+	footer := data[len(data)-footerSize:]
+	le.PutUint32(data[8:], 1)
+	data = append(data[:headerSize+le.Uint64(footer[8:])*entrySize], footer...)
+	sums := data[len(data)-16:]
+	le.PutUint64(sums, xxh3.Hash(data[:len(data)-footerSize]))
+	le.PutUint64(sums[8:], xxh3.Hash(data[len(data)-footerSize:len(data)-8]))
+	must(t, vfs.WriteFileAtomic(fsys, file, data))
+
+	filter, err := vfs.ReadFile(fsys, file+".bloomfilter")
+	must(t, err)
+	le.PutUint32(filter[8:], 1)
+	copy(filter[24:], sums[:8])
+	filter = filter[:32+64*le.Uint64(filter[16:])]
+	must(t, vfs.WriteFileAtomic(fsys, file+".bloomfilter", le.AppendUint64(filter, xxh3.Hash(filter))))
+}
+
+// TestOlderTables: tables without checksums of blocks are read, checked as a whole when they are opened, and replaced by merges.
+func TestOlderTables(t *testing.T) {
+	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
+		m, file := oneTable(t, fsys, dir, 3000, 70)
+		older(t, fsys, file)
+		m.verifyFiles(t, fsys, dir)
+		for _, skip := range []bool{false, true} {
+			var logged bytes.Buffer
+			x := open(t, index.Options{FS: fsys, Dir: dir, SkipVerify: skip, Logger: warnings(&logged)})
+			for h := range uint64(71) {
+				m.check(t, x, spread(h))
+			}
+			must(t, x.Close())
+			if logged.Len() > 0 {
+				t.Fatal(logged.String())
+			}
+		}
+		flip(t, fsys, file, 50_000)
+		rebuilt(t, fsys, dir, m)
+
+		x := open(t, index.Options{FS: fsys, Dir: dir})
+		older(t, fsys, filepath.Join(dir, x.Tables()[0].File))
+		must(t, x.Close())
+		x = open(t, index.Options{FS: fsys, Dir: dir})
+		fill(t, x, m, 100, 70)
+		must(t, x.Flush())
+		must(t, x.Merge(t.Context()))
+		data, err := vfs.ReadFile(fsys, filepath.Join(dir, x.Tables()[0].File))
+		must(t, err)
+		if version := binary.LittleEndian.Uint32(data[8:]); version != 2 {
+			t.Errorf("version %d", version)
+		}
+		must(t, x.Close())
+		m.verifyFiles(t, fsys, dir)
+	})
+}
+
+// TestOpenReadsLittle: what is read of a table at open does not grow with it.
+func TestOpenReadsLittle(t *testing.T) {
+	fsys := vfs.NewMem()
+	dir := "db/index"
+	oneTable(t, fsys, dir, 200_000, 100)
+	var read int64
+	counting := vfs.NewFaulty(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead && !strings.Contains(op.Name, "stream-existence") {
+			read += op.Len
+		}
+		return nil
+	})
+	x := open(t, index.Options{FS: counting, Dir: dir})
+	size := x.Tables()[0].Bytes
+	must(t, x.Close())
+	if read > size/500 {
+		t.Errorf("read %d bytes of %d", read, size)
+	}
+}
