@@ -130,7 +130,7 @@ func (k *checker) ended() {
 	k.save()
 }
 
-// pass reads the complete chunks from one on, at a rate that is divided while the
+// pass reads the complete chunks from one on, before the first of them the index, at a rate that is divided while the
 // log is used. It reports whether it came to the end.
 func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (all bool) {
 	h := k.h
@@ -148,11 +148,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 	yielder := h.chunks.Yielder()
 	owed := time.Duration(0) // of waiting
 	last := time.Now()
-	pause := func(n int64) error {
-		h.metrics.verified.Add(uint64(n))
-		next := h.CheckProgress()
-		next.Done += n
-		h.checked.Store(&next)
+	pace := func(n int64) error {
 		h.suspicions(ctx)
 		rate := perSec
 		if divided > 1 && yielder.InUse() {
@@ -172,6 +168,18 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 			last = now
 		}
 		return ctx.Err()
+	}
+	pause := func(n int64) error {
+		h.metrics.verified.Add(uint64(n))
+		next := h.CheckProgress()
+		next.Done += n
+		h.checked.Store(&next)
+		return pace(n)
+	}
+	if number == 0 {
+		if err := h.index.Check(pace); err != nil && ctx.Err() == nil {
+			h.logger.Warn("the index could not be checked", logkey.Error, err)
+		}
 	}
 	for {
 		next, ok := h.checkChunk(ctx, number, pause)

@@ -105,7 +105,11 @@ func TestCheckPaced(t *testing.T) {
 		if !p.Running || p.Total == 0 {
 			t.Fatalf("%+v", p)
 		}
-		after(time.Duration(p.Total/100+2) * time.Second)
+		all := p.Total
+		for _, table := range l.index.Tables() {
+			all += table.Bytes
+		}
+		after(time.Duration(all/100+2) * time.Second)
 		if p = l.Health.CheckProgress(); p.Running || p.Done != p.Total || p.Ended.IsZero() {
 			t.Fatalf("%+v", p)
 		}

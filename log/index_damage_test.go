@@ -1,9 +1,12 @@
 package eventlog
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -58,5 +61,55 @@ func TestDamagedIndex(t *testing.T) {
 	l = mustOpen(t, testOptions(fsys))
 	must(t, l.Health.Unhealthy())
 	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+}
+
+// TestIndexIsChecked: a block of the index that no read needs is found to be damaged behind a start, and once a week.
+func TestIndexIsChecked(t *testing.T) {
+	for _, behindStart := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys, m := vfs.NewMem(), newModel()
+			o := checkOptions(fsys)
+			l := mustOpen(t, o)
+			write(t, l, m.someFrames(12, false)...)
+			must(t, l.index.Flush())
+			table := l.index.Tables()[0].File
+			closeLog(t, l)
+			rot(t, fsys, path.Join("index", table), 200)
+			o.SkipVerify = !behindStart
+			l = mustOpen(t, o)
+			if !behindStart {
+				after(week - 1)
+				must(t, l.Health.Unhealthy())
+			}
+			after(2)
+			if err := l.Health.Unhealthy(); !event.IsCorruption(err) || !strings.Contains(err.Error(), table) {
+				t.Errorf("behind a start %v: %v", behindStart, err)
+			}
+			closeLog(t, l)
+			l = mustOpen(t, o)
+			after(2)
+			must(t, l.Health.Unhealthy())
+			closeLog(t, l)
+		})
+	}
+}
+
+// TestIndexCannotBeRead: what the system does not deliver of a mapped table is damage of it.
+func TestIndexCannotBeRead(t *testing.T) {
+	o := testOptions(vfs.OS)
+	o.Dir = t.TempDir()
+	l := mustOpen(t, o)
+	m := newModel()
+	write(t, l, m.someFrames(12, false)...)
+	must(t, l.index.Flush())
+	table := l.index.Tables()[0].File
+	closeLog(t, l)
+	l = mustOpen(t, o)
+	must(t, os.Truncate(filepath.Join(o.Dir, "index", table), 0))
+	_, err := l.Reads.StreamInfo(m.frames[0].events[0].stream)
+	if unhealthy := l.Health.Unhealthy(); !event.IsCorruption(err) || !strings.Contains(err.Error(), table) || !event.IsCorruption(unhealthy) {
+		t.Errorf("read: %v, unhealthy: %v", err, unhealthy)
+	}
 	closeLog(t, l)
 }

@@ -136,7 +136,7 @@ func (s *state) adopt() {
 	}
 }
 
-// met is deferred by reads, before guardFaults: it names the chunk in which mapped memory could not be read.
+// met is deferred by reads, before guardFaults: it names the chunk or index file of which mapped memory could not be read.
 func (s *state) met(err *error) {
 	fault, ok := errors.AsType[*chunkfile.Fault](*err)
 	if !ok {
@@ -153,6 +153,9 @@ func (s *state) met(err *error) {
 			*err = c.Corrupt(int64(fault.Addr-base), "%s", fault.Detail)
 			return
 		}
+	}
+	if ofIndex := s.index.Faulted(fault.Addr, fault.Detail); ofIndex != nil {
+		*err = ofIndex
 	}
 }
 

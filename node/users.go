@@ -131,7 +131,11 @@ func (u *users) exist(ctx context.Context) bool {
 	}
 	for _, login := range []string{access.LoginAdmin, access.LoginOps} {
 		info, err := u.store.StreamInfo(ctx, access.UserStream(login))
-		if err != nil || info.Last < 0 && !info.HardDeleted && !info.Metadata.SoftDeleted() {
+		if err != nil {
+			u.logger.Debug("the built-in users cannot be read yet", logkey.Error, err)
+			return false
+		}
+		if info.Last < 0 && !info.HardDeleted && !info.Metadata.SoftDeleted() {
 			return false
 		}
 	}

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // TestDamagedManifest: one damaged manifest hides no other backup, is named, and is never taken for missing.
@@ -69,4 +73,54 @@ func TestReuseVanishes(t *testing.T) {
 		t.Errorf("reused %v, %v", reused, err)
 	}
 	must(t, w.Abort(t.Context()))
+}
+
+// TestDamagedFilter: the filter of a table has a damaged page. That is harmless, and a backup that is made then is whole.
+func TestDamagedFilter(t *testing.T) {
+	fsys := vfs.OS
+	home := t.TempDir()
+	o := logOptions(fsys, filepath.Join(home, "db"))
+	o.Index.MaxMemTable = 10
+	o.Index.MaxAutoMergeLevel = -1
+	must(t, fsys.MkdirAll(o.Dir))
+	l, err := eventlog.Open(o)
+	must(t, err)
+	d := &database{t: t, fs: fsys, Log: l}
+	d.write(30, false)
+	must(t, l.Index().Flush())
+	tables := l.Index().Tables()
+	if len(tables) < 2 {
+		t.Fatal(tables)
+	}
+	must(t, l.Close())
+	filter := filepath.Join(o.Dir, "index", tables[0].File+".bloomfilter")
+	bits, err := vfs.ReadFile(fsys, filter)
+	must(t, err)
+	bits[40] ^= 1
+	must(t, vfs.WriteFileAtomic(fsys, filter, bits))
+
+	l, err = eventlog.Open(o)
+	must(t, err)
+	if _, err := l.Reads.StreamInfo("s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fsys.Stat(filter); err == nil {
+		t.Fatal("the filter is there")
+	}
+	must(t, l.Health.Unhealthy())
+	s := session.New(session.Options{Pin: l.Pin, NodeID: func() string { return "n1" }})
+	target := backup.NewFolder(fsys, filepath.Join(home, "backups"))
+	m, err := backup.Create(t.Context(), s, target, backup.CreateOptions{Now: clock()})
+	must(t, err)
+	problems, err := backup.Verify(t.Context(), target, &m, backup.VerifyOptions{FS: fsys, Report: func(f backup.Finding) {
+		if f.Severity == inspect.Problem {
+			t.Errorf("verify of the backup: %s %s: %s", f.Kind, filepath.Base(f.File), strings.TrimSpace(f.Detail))
+		}
+	}})
+	must(t, err)
+	if problems > 0 {
+		t.Errorf("%d problems", problems)
+	}
+	s.Close()
+	must(t, l.Close())
 }

@@ -17,15 +17,23 @@ import (
 // of all processor time of a cluster under load. No timer of a node is that exact.
 const timerSlack = 200 * time.Microsecond
 
+// relaxed is set for the program that was begun anew: it does not begin again, whatever the system did with the slack.
+const relaxed = "ANNALS_TIMERS_RELAXED"
+
 // relaxTimers begins the program anew, as the same process, with that slack. A thread has the slack of the one
 // that made it, and the runtime makes its own before main. Where the system refuses nothing is lost but time.
 func relaxTimers() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if isRelaxed() || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) != nil || !isRelaxed() {
+	if os.Getenv(relaxed) != "" {
+		_ = os.Unsetenv(relaxed)
 		return
 	}
-	_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ()) // It returns only if it fails.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	path, err := os.Executable() // By its path: the system names the process after it.
+	if err != nil || isRelaxed() || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) != nil || !isRelaxed() {
+		return
+	}
+	_ = syscall.Exec(path, os.Args, append(os.Environ(), relaxed+"=1")) // It returns only if it fails.
 }
 
 func isRelaxed() bool {

@@ -51,3 +51,61 @@ func (d *damage) forget(err error) {
 		d.logger.Warn("remove damaged index file", logkey.Error, err)
 	}
 }
+
+// Check compares all tables with their checksums, blocks that nothing has read yet among them. It calls pause
+// with the bytes read before it reads on, whose error ends it. A damaged table is known by Damage afterwards, and no error.
+func (x *Index) Check(pause func(bytes int64) error) error {
+	s := x.acquire()
+	if s == nil {
+		return event.ErrClosed
+	}
+	for _, t := range s.tables { // Not the state: it has memory that will be flushed.
+		t.retain()
+		defer t.release()
+	}
+	tables := s.tables
+	s.release()
+	for _, t := range tables {
+		in := newScanner(t)
+		for in.next() {
+			if len(in.rest) > 0 {
+				continue
+			}
+			if err := pause(int64(len(in.buf))); err != nil {
+				return err
+			}
+		}
+		if event.IsCorruption(in.err) {
+			x.ofTable(in.err)
+		} else if in.err != nil {
+			return in.err
+		}
+	}
+	return nil
+}
+
+// Faulted names the file in whose mapping lies an address that the system could not deliver, and
+// takes note of the damage. It is nil if it is not the index's.
+func (x *Index) Faulted(address uintptr, detail string) error {
+	s := x.acquire()
+	if s == nil {
+		return nil
+	}
+	defer s.release()
+	for _, t := range s.tables {
+		if at, ok := t.source.place(address); ok {
+			err := corrupt(t.path, at, "%s", detail)
+			x.ofTable(err)
+			return err
+		}
+		if t.filter == nil || t.filter.source == nil {
+			continue
+		}
+		if at, ok := t.filter.source.place(address); ok {
+			err := corrupt(t.filter.name, at, "%s", detail)
+			x.ofFilter(err)
+			return err
+		}
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unsafe"
 
 	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
@@ -191,6 +192,12 @@ type content struct {
 	mapping vfs.Mapping
 	data    []byte // nil when not mapped
 	size    int64
+}
+
+// place returns where in the file an address of its mapping lies.
+func (c *content) place(address uintptr) (at int64, ok bool) {
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(c.data)))
+	return int64(address - base), address >= base && address-base < uintptr(len(c.data))
 }
 
 func openContent(fsys vfs.FS, name string) (c *content, err error) {

@@ -353,7 +353,7 @@ func TestInspectIndex(t *testing.T) {
 		{"map", func(f *inspectFolder) { f.flip("index/indexmap", 40) }, []string{"error checksum index/indexmap @0: wrong checksum"}},
 		{"map missing", func(f *inspectFolder) { f.remove("index/indexmap") }, []string{"error missing index/indexmap @-1: no such file, though"}},
 		{"table missing", func(f *inspectFolder) { f.remove(tables(f)[1]) }, []string{"error missing TABLE"}},
-		{"filter missing", func(f *inspectFolder) { f.remove(tables(f)[1] + ".bloomfilter") }, []string{"error missing TABLE.bloomfilter"}},
+		{"filter missing", func(f *inspectFolder) { f.remove(tables(f)[1] + ".bloomfilter") }, []string{"notice missing TABLE.bloomfilter"}},
 		{"tables swapped", func(f *inspectFolder) {
 			names := tables(f)
 			a, b := f.read(names[0]), f.read(names[1])
