@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // checkFile says how far the check of all chunks is. It means something on this
@@ -177,7 +178,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		return pace(n)
 	}
 	if number == 0 {
-		if err := h.index.Check(pace); err != nil && ctx.Err() == nil {
+		if err := index.Check(h.index, pace); err != nil && ctx.Err() == nil {
 			h.logger.Warn("the index could not be checked", logkey.Error, err)
 		}
 	}

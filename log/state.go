@@ -154,7 +154,7 @@ func (s *state) met(err *error) {
 			return
 		}
 	}
-	if ofIndex := s.index.Faulted(fault.Addr, fault.Detail); ofIndex != nil {
+	if ofIndex := index.Faulted(s.index, fault.Addr, fault.Detail); ofIndex != nil {
 		*err = ofIndex
 	}
 }

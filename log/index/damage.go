@@ -54,7 +54,7 @@ func (d *damage) forget(err error) {
 
 // Check compares all tables with their checksums, blocks that nothing has read yet among them. It calls pause
 // with the bytes read before it reads on, whose error ends it. A damaged table is known by Damage afterwards, and no error.
-func (x *Index) Check(pause func(bytes int64) error) error {
+func Check(x *Index, pause func(bytes int64) error) error {
 	s := x.acquire()
 	if s == nil {
 		return event.ErrClosed
@@ -86,7 +86,7 @@ func (x *Index) Check(pause func(bytes int64) error) error {
 
 // Faulted names the file in whose mapping lies an address that the system could not deliver, and
 // takes note of the damage. It is nil if it is not the index's.
-func (x *Index) Faulted(address uintptr, detail string) error {
+func Faulted(x *Index, address uintptr, detail string) error {
 	s := x.acquire()
 	if s == nil {
 		return nil
