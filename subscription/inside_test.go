@@ -57,11 +57,15 @@ func TestMapOfMessages(t *testing.T) {
 		for _, m := range g.read(t.Context(), 1) {
 			g.ack([]event.ID{m.ID})
 		}
+		g.mu.Lock()
 		if g.tracked == nil || len(g.tracked) > 0 {
 			t.Errorf("after an answer: %v", g.tracked)
 		}
+		g.mu.Unlock()
 		time.Sleep(g.Settings.MessageTimeout + tick)
 		synctest.Wait()
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		if g.tracked != nil {
 			t.Error("an idle group keeps the map")
 		}

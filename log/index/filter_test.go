@@ -91,7 +91,7 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 		}
 		return nil
 	})
-	x, err := Open(Options{FS: counting, Dir: "index"})
+	x, err := Open(Options{FS: counting, Dir: "index", MaxAutoMergeLevel: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
