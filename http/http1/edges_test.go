@@ -164,11 +164,12 @@ func TestLargeWrite(t *testing.T) {
 
 // TestClientLeavesBehindMore: a client that sent the beginning of its next request is noticed to leave, as net/http notices it.
 func TestClientLeavesBehindMore(t *testing.T) {
-	ended := make(chan bool, 10)
+	begun, ended := make(chan struct{}, 10), make(chan bool, 10)
 	handler := func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/first" {
 			return
 		}
+		begun <- struct{}{}
 		select {
 		case <-r.Context().Done():
 			ended <- true
@@ -183,7 +184,7 @@ func TestClientLeavesBehindMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, address)
 			c.send("GET /first HTTP/1.1\r\nHost: h\r\n\r\n" + get)
-			time.Sleep(100 * time.Millisecond)
+			<-begun
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -374,7 +374,7 @@ func TestAcceptFails(t *testing.T) {
 	})
 }
 
-// TestBodyIsReadOn: whoever reads a body when the answer is finished reads nothing of the next request.
+// TestBodyIsReadOn: a goroutine that reads a body when the answer is finished reads nothing of the next request.
 func TestBodyIsReadOn(t *testing.T) {
 	bodies := make(chan io.ReadCloser, 2)
 	_, address := start(t, func(_ http.ResponseWriter, r *http.Request) { bodies <- r.Body })

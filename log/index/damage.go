@@ -41,7 +41,7 @@ func (d *damage) ofFilter(err error) {
 	d.forget(err)
 }
 
-// forget removes the damaged file, so that the next Open notices. Whoever has it open goes on reading it.
+// forget removes the damaged file, so that the next Open notices. Readers that have it open go on.
 func (d *damage) forget(err error) {
 	c, _ := errors.AsType[*event.Corruption](err)
 	if d.fsys == nil {
