@@ -367,24 +367,23 @@ func TestReadOnlyReplicaNeverVotes(t *testing.T) {
 	})
 }
 
-// A write is acknowledged when the leader has it on disk and then a majority: as long
-// as the leader's disk does not answer, no other node has the entry either, so that
-// a node that comes back never lacks what it acknowledged alone.
-func TestRule07LeaderStoresFirst(t *testing.T) {
+// A write is committed and acknowledged when the leader has it on disk, and a majority: as long
+// as the leader's disk does not answer, others may have the entry, but nobody takes it for committed.
+func TestRule07LeaderHasWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
 	records := int64(0)
 	for undisturbed := false; !undisturbed; records++ {
 		h.write("s", records)
 		h.alike()
-		undisturbed = h.storesFirst(records + 1)
+		undisturbed = h.leaderHas(records + 1)
 	}
 	h.alike()
 }
 
-// storesFirst has the leader's disk hang with one more write. It returns false if
+// leaderHas has the leader's disk hang with one more write. It returns false if
 // another leader was elected meanwhile, so that nothing was seen.
-func (h *house) storesFirst(records int64) (undisturbed bool) {
+func (h *house) leaderHas(records int64) (undisturbed bool) {
 	h.t.Helper()
 	leader := h.leader()
 	term, last := leader.raft().CurrentTerm(), leader.raft().LastIndex()
@@ -393,15 +392,30 @@ func (h *house) storesFirst(records int64) (undisturbed bool) {
 	go func() { written <- leader.write("s", records) }()
 	<-entered
 	for _, n := range h.others(leader) {
+		eventually(h.t, "the entry is sent while the leader stores it", func() bool {
+			return n.raft().LastIndex() > last || n.raft().CurrentTerm() != term
+		})
+	}
+	for _, n := range h.others(leader) {
 		for range 3 {
 			contact := n.raft().LastContact()
 			eventually(h.t, "a message of the leader", func() bool {
 				return n.raft().LastContact().After(contact) || n.raft().CurrentTerm() != term
 			})
 		}
-		if got := n.raft().LastIndex(); got > last && n.raft().CurrentTerm() == term {
-			h.t.Errorf("node %s has entry %d, which the leader has not stored yet", n.name, got)
+	}
+	for _, n := range h.nodes {
+		if got := n.raft().CommitIndex(); got > last && n.raft().CurrentTerm() == term {
+			h.t.Errorf("node %s takes entry %d for committed, which the leader has not stored yet", n.name, got)
 		}
+	}
+	select {
+	case err := <-written:
+		if leader.leads(term) {
+			h.t.Errorf("the write was answered, with error %v, before the leader had stored it", err)
+		}
+		written <- err
+	default:
 	}
 	close(release)
 	err := <-written

@@ -93,6 +93,9 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if t, ok := trans.(interface{ Committed(index, term uint64) }); ok {
 		r.machine.Committed = t.Committed
 	}
+	if t, ok := trans.(interface{ Storing([]*raft.Log) }); ok {
+		r.state.Logs.Storing = t.Storing
+	}
 	r.snaps = newSnapshotter(r)
 	r.silence = &silence{replica: r, quit: make(chan struct{})}
 	if trans == nil {

@@ -64,6 +64,8 @@ type RaftLog struct {
 	cache   *entryCache
 	sizes   *entrySizes
 	Flushes *FlushMeter // nil: not measured
+	// Storing is called before entries are stored, which may fail then: it ends the node. It must not block, nor change them.
+	Storing func([]*raft.Log)
 	// Stored is called after entries were stored, with the bytes they carry. It must not block.
 	Stored func(entries, bytes int)
 	open   func(path string) (Backing, error) // a backing of this kind: Rewrite needs it
@@ -198,6 +200,9 @@ func (s *RaftLog) StoreLogs(logs []*raft.Log) error {
 	}
 	if s.Full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
 		return errFull
+	}
+	if s.Storing != nil {
+		s.Storing(logs)
 	}
 	begun := time.Now()
 	s.mu.RLock()

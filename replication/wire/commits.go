@@ -62,6 +62,16 @@ func (c *commits) newest(index, term uint64) {
 	}
 }
 
+// known returns the newest entry of a term that this node knows to be committed; 0: none.
+func (c *commits) known(term uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.term != term {
+		return 0
+	}
+	return c.index
+}
+
 // sent notes a message of raft's.
 func (c *commits) sent(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) {
 	if heartbeat(args) {

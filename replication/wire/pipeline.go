@@ -17,10 +17,11 @@ type pipeline struct {
 	target    raft.ServerAddress
 	transport *raft.NetworkTransport // of this pipeline alone
 	conn      *conn
+	ahead     *ahead
 
 	answers chan raft.AppendFuture
 	closing chan struct{}  // closed when raft is done with the pipeline
-	owned   sync.WaitGroup // hand
+	owned   sync.WaitGroup // hand, sendAhead
 	once    sync.Once
 	err     error // of closing; valid after once
 }
@@ -40,10 +41,14 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 		return nil, errors.Join(err, transport.Close())
 	}
 	p := &pipeline{
-		AppendPipeline: inner, raft: r, id: id, target: target, transport: transport, conn: dialled,
+		AppendPipeline: inner, raft: r, id: id, target: target, transport: transport, conn: dialled, ahead: newAhead(),
 		answers: make(chan raft.AppendFuture), closing: make(chan struct{}),
 	}
 	p.owned.Go(p.hand)
+	p.owned.Go(p.sendAhead)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pipelines[p] = struct{}{}
 	return p, nil
 }
 
@@ -57,21 +62,42 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 func (p *pipeline) hand() {
 	taking := true
 	for {
+		var f raft.AppendFuture
 		select {
-		case f := <-p.AppendPipeline.Consumer():
-			if !taking {
+		case f = <-p.AppendPipeline.Consumer():
+			if taking {
+				p.raft.commits.answered(p.id, f.Request(), f.Response())
+			}
+			if p.ahead.answered(f) {
 				continue
 			}
-			p.raft.commits.answered(p.id, f.Request(), f.Response())
-			select {
-			case p.answers <- f:
-				taking = f.Response().Success && f.Response().Term <= f.Request().Term
-			case <-p.closing:
-				return
-			}
+		case <-p.ahead.wake:
 		case <-p.closing:
 			return
 		}
+		// What was sent ahead comes first: raft's own messages went out behind it.
+		for t := p.ahead.next(); t != nil; t = p.ahead.next() {
+			if !p.give(t, &taking) {
+				return
+			}
+		}
+		if f != nil && !p.give(f, &taking) {
+			return
+		}
+	}
+}
+
+// give hands an answer to raft, if it takes any. It reports whether the pipeline goes on.
+func (p *pipeline) give(f raft.AppendFuture, taking *bool) bool {
+	if !*taking {
+		return true
+	}
+	select {
+	case p.answers <- f:
+		*taking = f.Response().Success && f.Response().Term <= f.Request().Term
+		return true
+	case <-p.closing:
+		return false
 	}
 }
 
@@ -82,6 +108,8 @@ func (p *pipeline) hand() {
 // with a response that says no success: raft leaves the pipeline without a word and
 // goes on behind the last entry that was confirmed.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.ahead.sending.Lock()
+	defer p.ahead.sending.Unlock()
 	if p.conn.isDue() && !p.conn.retired.Load() {
 		p.conn.retire()
 	}
@@ -89,6 +117,10 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, err
 	}
 	p.raft.cut(args)
+	if t := p.ahead.takeOver(args, resp); t != nil {
+		return t, nil
+	}
+	p.ahead.sentTo(args)
 	p.raft.commits.sent(p.id, p.target, args)
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
@@ -96,9 +128,13 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // Close ends the pipeline. Idempotent.
 func (p *pipeline) Close() error {
 	p.once.Do(func() {
+		p.raft.mu.Lock()
+		delete(p.raft.pipelines, p)
+		p.raft.mu.Unlock()
 		close(p.closing)
-		p.owned.Wait()
+		// Before its goroutines are waited for: what is being written then fails.
 		p.err = errors.Join(p.AppendPipeline.Close(), p.transport.Close())
+		p.owned.Wait()
 	})
 	return p.err
 }

@@ -120,6 +120,8 @@ type Raft struct {
 	closing bool
 	conns   map[*conn]struct{} // not closed
 
+	pipelines map[*pipeline]struct{} // not closed
+
 	closeOnce sync.Once
 	closeErr  error // valid after closeOnce
 }
@@ -137,7 +139,7 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 	o.Logger = cmp.Or(o.Logger, p.logger)
 	r := &Raft{
 		port: p, opts: o, logger: o.Logger.Named("raft"), consumer: make(chan raft.RPC),
-		conns: map[*conn]struct{}{},
+		conns: map[*conn]struct{}{}, pipelines: map[*pipeline]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.commits = newCommits(r.own, r.unlessSilent, r.ctx.Done())
