@@ -190,7 +190,7 @@ func (a *appender) commit() error {
 	a.metrics.commits.Inc()
 	clear(a.items)
 	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
-	if a.tail.End-a.syncer.syncedEnd.Load() > syncEvery {
+	if a.tail.End-a.syncer.flushedEnd.Load() > flushEvery {
 		a.syncer.wakeSyncer()
 	}
 	return nil

@@ -12,9 +12,13 @@ import (
 	"github.com/annalsdb/annals/log/datadir"
 )
 
-// syncEvery is how many bytes may be appended before the background syncer
-// makes them durable. It spreads the work that a snapshot would find otherwise.
-const syncEvery = 32 << 20
+const (
+	// syncEvery is how many bytes may be appended before the background syncer
+	// makes them durable. It spreads the work that a snapshot would find otherwise.
+	syncEvery = 32 << 20
+	// flushEvery is how many of them it writes at once. The Raft log's syncs wait for what the disk has been given.
+	flushEvery = 2 << 20
+)
 
 // dirtyFiles are the writer's files that hold unsynced data.
 type dirtyFiles struct {
@@ -31,12 +35,16 @@ type syncer struct {
 	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
 	dirty      dirtyFiles
 	syncedEnd  atomic.Int64
+	flushedEnd atomic.Int64 // where the last flush or sync began
 	syncWanted chan struct{}
 }
 
 // Sync makes everything committed durable and then moves the checkpoint files up to it.
 // An error is final, as with Append: a sync that failed is never tried again.
-func (s *syncer) Sync() error {
+func (s *syncer) Sync() error { return s.run(s.sync) }
+
+// run runs sync or flush.
+func (s *syncer) run(sync func() error) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
@@ -44,7 +52,7 @@ func (s *syncer) Sync() error {
 	err := s.usable() // Changed while waiting for the lock.
 	fails := false
 	if err == nil {
-		if err = s.sync(); err != nil {
+		if err = sync(); err != nil {
 			// Before the lock is free: the next sync would succeed, as the kernel calls what it failed
 			// to write clean, and move the checkpoints.
 			err = fmt.Errorf("sync: %w", err)
@@ -63,6 +71,7 @@ func (s *syncer) sync() error {
 	begun := time.Now()
 	// Before the files are looked at: whatever this tail covers is in them.
 	upTo := s.pub.Load()
+	s.flushedEnd.Store(upTo.tail.End)
 	s.dirty.mu.Lock()
 	active, complete, dir := s.dirty.active, s.dirty.complete, s.dirty.dir
 	s.dirty.complete, s.dirty.dir = nil, false
@@ -99,6 +108,19 @@ func (s *syncer) sync() error {
 	return nil
 }
 
+// flush has the disk write what is in the active chunk. It runs under syncMu. What it leaves
+// to sync are complete chunks and the checkpoint files.
+func (s *syncer) flush() error {
+	s.flushedEnd.Store(s.pub.Load().tail.End)
+	s.dirty.mu.Lock()
+	active := s.dirty.active
+	s.dirty.mu.Unlock()
+	if active == nil {
+		return nil
+	}
+	return active.Sync()
+}
+
 // moveCheckpoints says in the checkpoint files what is durable. The writer's
 // comes first: the epoch's never lies beyond it, whenever the machine stops. The
 // chaser's was written with the commit; a copy of the volume is to find it, too.
@@ -125,12 +147,16 @@ func (s *syncer) wakeSyncer() {
 	}
 }
 
-// runSyncer syncs in the background whenever enough was appended.
+// runSyncer flushes and syncs in the background whenever enough was appended.
 func (s *syncer) runSyncer(ctx context.Context) {
 	for {
 		select {
 		case <-s.syncWanted:
-			if s.Sync() != nil {
+			run := s.flush
+			if s.pub.Load().tail.End-s.syncedEnd.Load() > syncEvery {
+				run = s.sync
+			}
+			if s.run(run) != nil {
 				return // The owner was told.
 			}
 		case <-ctx.Done():
