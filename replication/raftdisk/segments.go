@@ -187,7 +187,9 @@ func (s *segmentFiles) makeSpare(path string, open func(string) (vfs.File, error
 	}
 	zeros := make([]byte, min(s.size, 1<<20))
 	for at := int64(0); at < s.size && err == nil; at += int64(len(zeros)) {
-		_, err = f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at)
+		if _, err = f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at); err == nil {
+			err = f.Sync() // All at once would hold up the syncs that writes wait for.
+		}
 	}
 	if err == nil {
 		err = f.Truncate(s.size)
