@@ -17,9 +17,8 @@ func TestWriterQueueStatistics(t *testing.T) {
 		second, third := r.submit("b"), r.submit("c")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := r.submitCtx(ctx, "d")
-		time.Sleep(3 * time.Second) // of the bubble
-		cancel()
-		synctest.Wait()
+		time.Sleep(3*time.Second - contextPace) // of the bubble
+		end(cancel)
 		if a := <-gone; a.err != event.ErrWriteTimeout {
 			t.Errorf("%+v", a)
 		}

@@ -99,7 +99,7 @@ const (
 // Pipeline is the leader's write path. One goroutine decides requests in the
 // order they come into the entry being built, and proposes an entry when none
 // is under way. A second goroutine waits for what is under way, since raft's
-// futures can only be waited for by blocking.
+// futures can only be waited for by blocking. A third one wakes callers whose context is over.
 //
 // What is under way is an entry, a barrier that confirms a group in which
 // nothing wrote, or the barrier that ends an election.
@@ -136,6 +136,7 @@ type Pipeline struct {
 	patience  time.Duration // for what is under way when closing
 	finished  chan struct{} // the goroutine has ended
 	resolved  chan struct{} // the second goroutine has ended
+	unwatched chan struct{} // the third goroutine has ended
 
 	leadership Announced
 }
@@ -178,10 +179,15 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 		patience:  o.DrainTimeout,
 		finished:  make(chan struct{}),
 		resolved:  make(chan struct{}),
+		unwatched: make(chan struct{}),
 	}
 	p.watch(o.Stats)
 	go p.run()
 	go p.resolver()
+	go func() {
+		defer close(p.unwatched)
+		p.queue.watchContexts(p.finished)
+	}()
 	return p
 }
 
@@ -202,7 +208,7 @@ func (p *Pipeline) Submit(ctx context.Context, w *event.Write) (event.Written, e
 		p.metrics.timeouts.Add(1)
 		return event.Written{}, event.ErrWriteTimeout
 	}
-	r := p.queue.fresh(w, size)
+	r := p.queue.fresh(ctx, w, size)
 	if err := p.queue.push(r); err != nil {
 		p.queue.recycle(r)
 		if err == event.ErrBusy {
@@ -210,7 +216,7 @@ func (p *Pipeline) Submit(ctx context.Context, w *event.Write) (event.Written, e
 		}
 		return event.Written{}, err
 	}
-	written, err, ok := p.queue.wait(ctx, r)
+	written, err, ok := p.queue.wait(r)
 	if !ok {
 		p.metrics.timeouts.Add(1)
 		return event.Written{}, event.ErrWriteTimeout
@@ -282,12 +288,12 @@ func (p *Pipeline) Confirm(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("confirm leadership: %w", err)
 	}
-	r := p.queue.fresh(nil, 0)
+	r := p.queue.fresh(ctx, nil, 0)
 	if err := p.queue.push(r); err != nil {
 		p.queue.recycle(r)
 		return err
 	}
-	_, err, ok := p.queue.wait(ctx, r)
+	_, err, ok := p.queue.wait(r)
 	if !ok {
 		return fmt.Errorf("confirm leadership: %w", ctx.Err())
 	}
@@ -311,6 +317,7 @@ func (p *Pipeline) Close() bool {
 		close(p.stop)
 	})
 	<-p.finished
+	<-p.unwatched
 	select {
 	case <-p.resolved:
 		return true
@@ -516,7 +523,7 @@ func (p *Pipeline) launch() {
 		// back, so that the applied state is the newest there is. This saves a
 		// lone node the sync of a barrier.
 		p.reuse(g, decidedAnswer)
-		p.queue.signal() // come back for what still waits, but look at the other channels first
+		signal(p.queue.wake) // come back for what still waits, but look at the other channels first
 	default:
 		p.metrics.barriers.Add(1)
 		p.start(g, p.env.Barrier())
@@ -609,7 +616,7 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 				break
 			}
 			if r.state.CompareAndSwap(state, answered) {
-				r.done <- struct{}{}
+				signal(r.look)
 				break
 			}
 		}

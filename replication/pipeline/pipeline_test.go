@@ -237,7 +237,7 @@ func (r *rig) expired(stream string) (context.Context, *fakeFuture) {
 	r.lead()
 	ctx, cancel := context.WithCancel(context.Background())
 	answer, entry := r.submitCtx(ctx, stream), r.next(stream)
-	cancel()
+	end(cancel)
 	r.answered(answer, 0, event.ErrWriteTimeout)
 	return ctx, entry
 }
@@ -685,7 +685,7 @@ func TestExpiredRequests(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			a := r.submitCtx(ctx, "a") // the barrier of the election is still under way
 			b := r.submit("b")
-			cancel()
+			end(cancel)
 			r.answered(a, 0, event.ErrWriteTimeout)
 			r.lead()
 			r.next("b").resolve(nil, nil)
@@ -698,7 +698,7 @@ func TestExpiredRequests(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			a, first := r.underWay("a")
 			b, c, d := r.submit("b"), r.submitCtx(ctx, "c"), r.submit("d")
-			cancel()
+			end(cancel)
 			r.answered(c, 0, event.ErrWriteTimeout)
 			first.resolve(nil, nil)
 			r.next("b").resolve(nil, nil)

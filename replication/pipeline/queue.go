@@ -26,7 +26,9 @@ type request struct {
 	write   *event.Write // nil: a confirmation
 	bytes   int64
 	state   atomic.Uint32
-	done    chan struct{} // capacity 1; receives once a request was answered
+	ctx     context.Context // of the caller
+	place   int             // in queue.callers
+	look    chan struct{}   // capacity 1: the caller is to look at the state and its context. It may find nothing new
 	written event.Written
 	err     error
 	wrote   bool // the entry carries bytes of this request
@@ -42,9 +44,12 @@ type queue struct {
 
 	lengths *stats.Queue // counts every request from when it came until its caller has its answer
 
+	asked chan struct{} // capacity 1; signalled when there is a first caller
+
 	mu      sync.Mutex // guards what follows
 	waiting []*request
-	since   time.Time // when the first of them came
+	callers []*request // that are waited for
+	since   time.Time  // when the first of them came
 	count   int
 	bytes   int64
 	closed  error
@@ -52,21 +57,21 @@ type queue struct {
 
 func newQueue(maxCount int, maxBytes int64, lengths *stats.Queue) *queue {
 	return &queue{
-		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1), lengths: lengths,
-		pool: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
+		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), lengths: lengths,
+		pool: sync.Pool{New: func() any { return &request{look: make(chan struct{}, 1)} }},
 	}
 }
 
 // fresh returns a request of so many bytes.
-func (q *queue) fresh(w *event.Write, bytes int) *request {
+func (q *queue) fresh(ctx context.Context, w *event.Write, bytes int) *request {
 	r := q.pool.Get().(*request)
-	r.write, r.bytes = w, int64(bytes)
+	r.ctx, r.write, r.bytes = ctx, w, int64(bytes)
 	r.state.Store(queued)
 	return r
 }
 
 func (q *queue) recycle(r *request) {
-	r.write, r.written, r.err, r.wrote = nil, event.Written{}, nil, false
+	r.ctx, r.write, r.written, r.err, r.wrote = nil, nil, event.Written{}, nil, false
 	q.pool.Put(r)
 }
 
@@ -82,23 +87,30 @@ func (q *queue) push(r *request) error {
 		return event.ErrBusy
 	}
 	q.waiting = append(q.waiting, r)
+	r.place = len(q.callers)
+	q.callers = append(q.callers, r)
 	q.count++
 	q.bytes += r.bytes
 	first := len(q.waiting) == 1
 	if first {
 		q.since = time.Now()
 	}
+	alone := r.place == 0
 	q.mu.Unlock()
 	q.lengths.Enter(1)
 	if first {
-		q.signal()
+		signal(q.wake)
+	}
+	if alone {
+		signal(q.asked)
 	}
 	return nil
 }
 
-func (q *queue) signal() {
+// signal is for channels of capacity 1.
+func signal(c chan<- struct{}) {
 	select {
-	case q.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -174,21 +186,66 @@ func (q *queue) withdraw(r *request) bool {
 	return true
 }
 
-// wait blocks until the request is answered, and recycles it. It reports false when ctx ended first.
-func (q *queue) wait(ctx context.Context, r *request) (event.Written, error, bool) {
-	if ctx.Done() == nil {
-		<-r.done
-	} else {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			if q.abandon(r) {
-				return event.Written{}, nil, false
-			}
-			<-r.done
+// wait blocks until the request is answered, and recycles it. It reports false when its context ended first.
+func (q *queue) wait(r *request) (event.Written, error, bool) {
+	for range r.look {
+		if r.state.Load() == answered || r.ctx.Err() != nil {
+			break
 		}
+	}
+	q.leave(r)
+	if r.state.Load() != answered && q.abandon(r) {
+		return event.Written{}, nil, false
 	}
 	written, err := r.written, r.err
 	q.recycle(r)
 	return written, err, true
+}
+
+// leave takes a caller off the list.
+func (q *queue) leave(r *request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last := len(q.callers) - 1
+	moved := q.callers[last]
+	q.callers[r.place], q.callers[last] = moved, nil
+	moved.place = r.place
+	q.callers = q.callers[:last]
+}
+
+// contextPace is how long a caller may wait behind the end of its context.
+const contextPace = 50 * time.Millisecond
+
+// watchContexts wakes callers whose context is over, until nobody waits any more and all is done. A timer for each
+// write, and a goroutine that wakes for one of two reasons, would take 6 % of the processor time of a write.
+func (q *queue) watchContexts(done <-chan struct{}) {
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	for {
+		select {
+		case <-q.asked:
+		case <-done:
+			return
+		}
+		for q.lookAtContexts() {
+			pace.Reset(contextPace)
+			select {
+			case <-pace.C:
+			case <-done:
+				return
+			}
+		}
+	}
+}
+
+// lookAtContexts reports whether there are callers.
+func (q *queue) lookAtContexts() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.callers {
+		if r.ctx.Err() != nil {
+			signal(r.look)
+		}
+	}
+	return len(q.callers) > 0
 }
