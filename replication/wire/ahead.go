@@ -13,7 +13,8 @@ import (
 // nothing in Raft asks for that order: the leader must not count itself before its own sync, and it does
 // not (Ongaro's thesis, section 10.2.1). So the pipeline sends the message that raft is about to send, and when raft
 // sends it, there is only the answer to hand over. raft knows nothing of it: no entry is
-// committed before the leader has stored it, as raft asks for the answer no sooner.
+// committed before the leader has stored it, as raft asks for the answer no sooner. To raft the follower was
+// heard of at that moment, though its answer is as old as the leader's sync took: raft.VerifyLeader must not be built on that.
 //
 // A leader that ends before it has stored an entry leaves it to followers: an entry of its term that was not
 // committed and nobody was told of, as if the leader had ended a moment later. It cannot
@@ -51,7 +52,6 @@ type early struct {
 type takenOver struct {
 	args  *raft.AppendEntriesRequest
 	resp  *raft.AppendEntriesResponse
-	start time.Time
 	parts []*early
 }
 
@@ -123,14 +123,14 @@ func (a *ahead) sentTo(args *raft.AppendEntriesRequest) {
 }
 
 // takeOver returns the answer to come if all entries of a message of raft's were sent before. Otherwise
-// raft sends them all again, and no more is heard of those that were.
+// raft sends them all again, and no more is heard of those that were. a.sending is held.
 func (a *ahead) takeOver(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) *takenOver {
 	if len(args.Entries) == 0 {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := &takenOver{args: args, resp: resp, start: time.Now()}
+	t := &takenOver{args: args, resp: resp}
 	next, last := args.PrevLogEntry+1, args.Entries[len(args.Entries)-1].Index
 	for n, e := range a.sent {
 		if e.args.Term != args.Term || e.args.PrevLogEntry+1 != next {
@@ -147,6 +147,8 @@ func (a *ahead) takeOver(args *raft.AppendEntriesRequest, resp *raft.AppendEntri
 		for _, e := range t.parts {
 			e.wantedBy = t
 		}
+		// The message does not go out, but the next one must say what is committed by it: of barriers, nobody else does.
+		a.last.LeaderCommitIndex = max(a.last.LeaderCommitIndex, args.LeaderCommitIndex)
 		a.look(t)
 		return t
 	}
@@ -208,8 +210,8 @@ func (t *takenOver) decisive() raft.AppendFuture {
 	return t.parts[len(t.parts)-1].answer
 }
 
-// Error is that of the answer. It must not be asked for before the answer was handed over.
+// Error is that of the answer. Neither it nor Start may be asked for before the answer was handed over.
 func (t *takenOver) Error() error                          { return t.decisive().Error() }
-func (t *takenOver) Start() time.Time                      { return t.start }
+func (t *takenOver) Start() time.Time                      { return t.parts[0].answer.Start() }
 func (t *takenOver) Request() *raft.AppendEntriesRequest   { return t.args }
 func (t *takenOver) Response() *raft.AppendEntriesResponse { return t.resp }

@@ -46,7 +46,12 @@ func entries(indexes ...uint64) (logs []*raft.Log) {
 // send is raft sending entries.
 func (l *leading) send(prev uint64, indexes ...uint64) {
 	l.t.Helper()
-	req := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: prev, PrevLogTerm: 3, LeaderCommitIndex: 5, Entries: entries(indexes...)}
+	l.sendCommitted(5, prev, indexes...)
+}
+
+func (l *leading) sendCommitted(commit, prev uint64, indexes ...uint64) {
+	l.t.Helper()
+	req := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: prev, PrevLogTerm: 3, LeaderCommitIndex: commit, Entries: entries(indexes...)}
 	if _, err := l.pipe.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
 		l.t.Error(err)
 	}
@@ -118,6 +123,21 @@ func TestEntriesAreSentWhileTheyAreStored(t *testing.T) {
 	l.send(8)
 	l.gets("8: commit 5", true)
 	l.has(true, 8)
+}
+
+// Of barriers, which no state machine gets, and of entries of older terms raft alone says that they are committed,
+// and as long as it has entries to send it says so with them.
+func TestCommitsOfMessagesThatAreTakenOver(t *testing.T) {
+	t.Parallel()
+	l := newLeading(t, RaftOptions{})
+	want := uint64(5)
+	for i := uint64(8); i < 14; i++ {
+		l.here.Storing(entries(i))
+		l.gets(fmt.Sprintf("%d: %d commit %d", i-1, i, want), true)
+		want = i - 1
+		l.sendCommitted(want, i-1, i)
+		l.has(true, i)
+	}
 }
 
 func TestOneMessageOfWhatWasSentInTwo(t *testing.T) {
