@@ -135,6 +135,12 @@ func Pause(ctx context.Context, c *Cluster) (resume func()) {
 	return sync.OnceFunc(p.Resume)
 }
 
+// Propose hands raft an entry past the pipeline.
+func Propose(r *Replica, entry []byte) pipeline.Future { return r.surroundings().Propose(entry) }
+
+// Raft is a Replica's.
+func Raft(r *Replica) *raft.Raft { return r.raft }
+
 // Queued is how many requests a node's pipeline has not answered.
 func Queued(c *Cluster) int {
 	n, _ := c.self.replica.Load().pipeline.Depth()

@@ -126,7 +126,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 		if a.Voter || q.ReadOnly || full() || q.Last+voteNear < r.raft.CommitIndex() {
 			return a, nil
 		}
-		if err := m.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
+		if err := m.change(ctx, r, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
 			return a, err
 		}
 		a.Voter = true
@@ -143,7 +143,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 	if !q.ReadOnly && !m.self.opts.Surplus && full() {
 		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", m.self.opts.Size, q.Node)
 	}
-	err = m.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
+	err = m.change(ctx, r, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
 	a.Present = err == nil
 	return a, err
 }
@@ -202,7 +202,7 @@ func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raf
 		}
 		m.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), logkey.Node, q.Node.String(), logkey.Address, q.Address)
 		// raft changes the address of a voter by this, and not its vote.
-		return m.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
+		return m.change(ctx, r, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
 	}
 	if old.Suffrage == raft.Voter {
 		if err := m.spare(configuration, old); err != nil {
@@ -210,13 +210,13 @@ func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raf
 		}
 	}
 	m.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), logkey.Node, q.Node.String(), logkey.Address, q.Address)
-	return m.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
+	return m.change(ctx, r, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
 }
 
 // change waits for a change of the configuration.
-func (m *membership) change(ctx context.Context, what string, q joinRequest, f raft.IndexFuture) error {
+func (m *membership) change(ctx context.Context, r *Replica, what string, q joinRequest, f raft.IndexFuture) error {
 	done := make(chan error, 1)
-	m.owned.Go(func() { done <- f.Error() }) // raft resolves it at the latest when it shuts down
+	m.owned.Go(func() { done <- endWith(r.ended, f).Error() }) // at the latest it fails when raft has ended
 	select {
 	case err := <-done:
 		if err != nil {
@@ -321,7 +321,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 		}
 		return refuse("this node leads and nobody could take over")
 	}
-	return m.change(ctx, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
+	return m.change(ctx, r, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
 }
 
 // spare refuses to remove a voter without which there would be no majority.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ type Replica struct {
 	anew     chan struct{}      // closed when raft has to be started anew, by closing and opening the Replica
 	voided   sync.Once
 	closing  sync.Once
+	ended    chan struct{} // raft has ended: it resolves nothing any more
 	closed   chan struct{} // everything is down
 	closeErr error         // valid after closed
 }
@@ -66,7 +68,8 @@ func prepare(o Options) (*Replica, error) {
 		return nil, err
 	}
 	r := &Replica{
-		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), anew: make(chan struct{}), closed: make(chan struct{}),
+		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), anew: make(chan struct{}),
+		ended: make(chan struct{}), closed: make(chan struct{}),
 		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
 	var err error
@@ -196,8 +199,8 @@ func lone(c raft.Configuration, node raft.ServerID) bool {
 func (r *Replica) surroundings() pipeline.Surroundings {
 	self := raft.ServerID(r.state.ID.Node.String())
 	return pipeline.Surroundings{
-		Propose: func(entry []byte) pipeline.Future { return r.raft.Apply(entry, 0) },
-		Barrier: func() pipeline.Future { return r.raft.Barrier(0) },
+		Propose: func(entry []byte) pipeline.Future { return endWith(r.ended, r.raft.Apply(entry, 0)) },
+		Barrier: func() pipeline.Future { return endWith(r.ended, r.raft.Barrier(0)) },
 		Term:    r.raft.CurrentTerm,
 		Leader:  func() bool { return r.raft.State() == raft.Leader },
 		Quorum: func() pipeline.Quorum {
@@ -251,7 +254,8 @@ func (r *Replica) Close() error {
 }
 
 func (r *Replica) shutdown() error {
-	if !r.pipeline.Close() {
+	resolved := r.pipeline.Close()
+	if !resolved {
 		r.logger.Warn("the entry under way did not resolve before shutdown")
 	}
 	r.silence.stop()
@@ -268,5 +272,21 @@ func (r *Replica) shutdown() error {
 	if t, ok := r.opts.Transport.(raft.WithClose); ok {
 		err = t.Close() // raft need not wait for nodes that do not answer
 	}
-	return errors.Join(err, ended.Error(), r.state.Close())
+	err = errors.Join(err, ended.Error())
+	close(r.ended)
+	if !resolved && !r.pipeline.Close() {
+		r.logger.Error("raft has ended, and what waits for an entry has not")
+	}
+	return errors.Join(err, r.state.Close())
+}
+
+// endWith makes a future of raft fail with raft.ErrRaftShutdown once a channel is
+// closed, unless it is resolved. By itself raft v1.7.3 never resolves what lies in the channels between
+// its goroutines while it shuts down. Its futures have a field for such a channel, which raft fills for restores only.
+// Nobody may wait for the future yet.
+func endWith(ended chan struct{}, f raft.Future) raft.Future {
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer { // the others are resolved
+		v.Elem().FieldByName("ShutdownCh").Set(reflect.ValueOf(ended))
+	}
+	return f
 }

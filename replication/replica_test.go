@@ -16,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
@@ -429,5 +430,49 @@ func TestOptionsAreValidated(t *testing.T) {
 		if _, err := replication.Open(o); err == nil {
 			t.Errorf("%s: started", name)
 		}
+	}
+}
+
+// What lies between two goroutines of raft when it ends is resolved by none of them.
+func TestCloseEndsWhatRaftNeverResolves(t *testing.T) {
+	y := newToy()
+	r := open(t, toyOptions(y, "", raftdisk.Wal))
+	entered, release := make(chan struct{}, 64), make(chan struct{})
+	hold := func() { entered <- struct{}{}; <-release }
+	y.applying.Store(&hold)
+	var futures []pipeline.Future
+	for i := range 20 { // raft takes each up with one chance in two
+		committed := replication.Raft(r).CommitIndex()
+		futures = append(futures, replication.Propose(r, make([]byte, 24)))
+		if i == 0 {
+			<-entered
+		}
+		eventually(t, "commit", func() bool { return replication.Raft(r).CommitIndex() > committed })
+	}
+	replication.Abandon(r) // no manifest, which would wait for the state machine
+	closed := make(chan error, 1)
+	go func() { closed <- r.Close() }()
+	eventually(t, "shutdown", func() bool { return replication.Raft(r).State() == raft.Shutdown })
+	close(release)
+	ended := make(chan int)
+	go func() {
+		lost := 0
+		for _, f := range futures {
+			if errors.Is(f.Error(), raft.ErrRaftShutdown) {
+				lost++
+			}
+		}
+		ended <- lost
+	}()
+	select {
+	case lost := <-ended:
+		if lost == 0 {
+			t.Error("raft resolved all of them: this tests nothing")
+		}
+	case <-time.After(patience):
+		t.Error("futures of a raft that has ended do not end")
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }

@@ -309,8 +309,8 @@ func (p *Pipeline) Leadership() (Leadership, <-chan struct{}) {
 
 // Close stops accepting, answers what was not proposed, gives what is under
 // way some time to resolve, and answers that too. It reports false when that
-// did not resolve: raft never resolves what its buffers hold at shutdown, and
-// the waiting goroutine cannot be stopped then.
+// did not resolve: a goroutine still waits for it then, and Close can be called
+// again once it is sure to resolve.
 func (p *Pipeline) Close() bool {
 	p.stopped.Do(func() {
 		p.queue.close(event.ErrClosed)
