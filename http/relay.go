@@ -103,7 +103,7 @@ func (x *exchange) isRead() bool {
 
 // noteNotDone tells a node that relayed the request that it was not begun.
 func noteNotDone(x *exchange, err error) {
-	if x.r.Header[keyRelayed] == nil {
+	if err == nil || x.r.Header[keyRelayed] == nil {
 		return
 	}
 	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere || errors.Is(err, event.ErrNotReady) {
