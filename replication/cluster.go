@@ -27,7 +27,8 @@ type Materials struct {
 	Decider     pipeline.Decider
 	Log         raftdisk.Log
 	Data        Data
-	Healer      Healer // nil: damaged chunk files stay
+	Healer      Healer       // nil: damaged chunk files stay
+	Unfit       func() error // why this node cannot decide writes, though it can store them; nil: it always can
 	ClusterID   event.ID
 	DirectoryID event.ID
 }

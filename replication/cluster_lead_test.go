@@ -320,6 +320,37 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 	h.write("s", 2)
 }
 
+// A leader that cannot decide writes hands over to a node that can, also when it has lost its
+// leadership for what counts. Another one that cannot either is passed by.
+func TestLeaderThatCannotDecideHandsOver(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	leader := h.leader()
+	fit := h.others(leader)[0]
+	broken := errors.New("the index is damaged")
+	for _, n := range h.others(fit) {
+		n.data.broken.Store(&broken)
+	}
+	eventually(t, "the node that can decide leads", func() bool { return h.leader() == fit })
+	h.write("s", 1)
+	h.alike()
+
+	// One that is elected all the same never comes to decide.
+	for _, n := range h.nodes {
+		n.data.broken.Store(&broken)
+	}
+	h.isolate(fit)
+	eventually(t, "an unfit node is elected", func() bool {
+		return slices.ContainsFunc(h.others(fit), func(n *node) bool { return replication.RaftOf(n.cluster.Load()).State() == raft.Leader })
+	})
+	fit.data.broken.Store(nil)
+	h.rejoin(fit)
+	eventually(t, "the node that can decide leads again", func() bool { return h.leader() == fit })
+	h.write("s", 2)
+	h.alike()
+}
+
 // A follower without room takes no entries, lags, and catches up once there is room.
 func TestFollowerWithAFullDiskLags(t *testing.T) {
 	t.Parallel()

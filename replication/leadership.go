@@ -122,7 +122,7 @@ func (l *leadership) setPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (l *leadership) outranked() bool {
-	if l.histories.diverged.get() != nil || l.clock.Wrong() != nil {
+	if l.histories.diverged.get() != nil || l.clock.Wrong() != nil || l.self.unfit() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range l.peers.others() {
@@ -206,7 +206,7 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()
 		})
 		if ok && voter && time.Since(p.at) < 2*peerTimeout && p.status.Running && p.status.Last+near >= last &&
-			p.status.Applied+near >= last && (p.agrees != disagrees || odd) && !p.status.Full && !p.status.WrongClock && suits(p.status) {
+			p.status.Applied+near >= last && (p.agrees != disagrees || odd) && !p.status.Full && !p.status.WrongClock && !p.status.Unfit && suits(p.status) {
 			list = append(list, p.status)
 		}
 	}
@@ -244,11 +244,14 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 // stayPace is how long a leader that is not fit goes on when handing over has failed.
 const stayPace = 10 * time.Second
 
-// leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, or
-// refuses writes for want of space and another does not. What failed is tried again after a
+// leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, cannot decide
+// writes, or refuses them for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
-	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
+	undecided := l.self.unfit()
+	fit := undecided == nil && l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil
+	leads := own.Leading || undecided != nil && r.raft.State() == raft.Leader // Without decisions its leadership may not count.
+	if fit || !leads || l.disk.hanging() != nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer l.resigning.Store(false)

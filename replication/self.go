@@ -68,6 +68,14 @@ func (s *self) openLog(cluster event.ID) (*Materials, error) {
 	return &m, nil
 }
 
+// unfit says why this node cannot decide writes, nil when it can.
+func (s *self) unfit() error {
+	if m := s.materials.Load(); m != nil && m.Unfit != nil {
+		return m.Unfit()
+	}
+	return nil
+}
+
 // end is where this node's event log ends.
 func (s *self) end() int64 {
 	if m := s.materials.Load(); m != nil {

@@ -32,7 +32,8 @@ type Status struct {
 	LastRecord int64      `json:"lastRecord"`
 	Epoch      int64      `json:"epoch"`
 	HasLog     bool       `json:"hasLog"`
-	Full       bool       `json:"full"` // refuses writes, for want of disk space
+	Full       bool       `json:"full"`            // refuses writes, for want of disk space
+	Unfit      bool       `json:"unfit,omitempty"` // cannot decide writes
 
 	Clock      int64 `json:"clock"`      // Unix time in ns; 0: a version that does not tell
 	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
@@ -98,6 +99,7 @@ func (s *self) status() Status {
 	is := Status{
 		Node: s.node, Cluster: s.clusterID(), Address: s.opts.Advertise, ReadOnly: s.opts.ReadOnly,
 		LastRecord: -1, Epoch: -1, Full: s.readOnly.get() != nil, Clock: s.opts.Now().UnixNano(),
+		Unfit: s.unfit() != nil,
 	}
 	if m := s.materials.Load(); m != nil {
 		is.HasLog, is.Tail = true, m.Log.Tail()

@@ -45,7 +45,7 @@ func (d *toyData) copied() *toyData {
 }
 
 func (d *toyData) materials() replication.Materials {
-	return replication.Materials{FSM: d.toy, Decider: d.toy, Log: d.toy, Data: d, ClusterID: d.cluster, DirectoryID: d.directory}
+	return replication.Materials{FSM: d.toy, Decider: d.toy, Log: d.toy, Data: d, Unfit: d.unfit, ClusterID: d.cluster, DirectoryID: d.directory}
 }
 
 func (d *toyData) LastRecord() int64 { return d.Tail().End - 1 }

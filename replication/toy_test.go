@@ -25,6 +25,7 @@ import (
 // An entry is the expected end, the expected chain, and the records.
 type toy struct {
 	applying atomic.Pointer[func()] // called before entries are applied; nil: nothing is
+	broken   atomic.Pointer[error]  // why no writes can be decided; nil: they can
 
 	mu      sync.Mutex // guards the applied state
 	frames  []toyFrame
@@ -201,8 +202,18 @@ func (s *toySnapshot) Persist(sink raft.SnapshotSink) error {
 func (s *toySnapshot) Release() {}
 
 func (y *toy) Reset() error {
+	if err := y.unfit(); err != nil {
+		return err
+	}
 	tail := y.Tail()
 	y.end, y.chain, y.pending, y.fresh, y.entry = tail.End, tail.Chain, map[string]int64{}, map[string]int64{}, nil
+	return nil
+}
+
+func (y *toy) unfit() error {
+	if err := y.broken.Load(); err != nil {
+		return *err
+	}
 	return nil
 }
 
