@@ -257,12 +257,15 @@ func (rd *Reader) confirm(v view, e index.Entry, stream string, scratch *[]byte)
 	if err != nil || it == nil {
 		return nil, err
 	}
-	if !it.IsRecord() || it.Number() != e.Number {
-		return nil, &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
+	same := it.IsRecord() && it.Number() == e.Number
+	if same && bytes.Equal(it.Stream(), []byte(stream)) {
+		return it, nil
 	}
-	if !bytes.Equal(it.Stream(), []byte(stream)) {
-		rd.metrics.collisions.Add(1)
-		return nil, nil
+	if !same || it.StreamHash() != e.Hash {
+		err := &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
+		rd.damages.suspectIndex(err)
+		return nil, err
 	}
-	return it, nil
+	rd.metrics.collisions.Add(1)
+	return nil, nil
 }

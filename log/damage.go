@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // Health knows what of the log's files is not what was written, and looks for it.
@@ -43,9 +44,12 @@ type damages struct {
 	known    map[string]Damage
 	suspects map[*chunkfile.Chunk]error
 	cleared  map[string]time.Time // when the file was last found to be whole after all
+
+	index        error     // what a read met that the index may explain; nil: it is not under suspicion
+	indexCleared time.Time // when the index was last found to be whole after all
 }
 
-// clearedFor is how long a file that was found to be whole is not read again because of what a read met.
+// clearedFor is how long a file or index that was found to be whole is not read again because of what a read met.
 const clearedFor = time.Minute
 
 func newDamages() *damages {
@@ -71,6 +75,35 @@ func (d *damages) suspect(c *chunkfile.Chunk, err error) {
 	case d.wake <- struct{}{}:
 	default:
 	}
+}
+
+// suspectIndex has the index examined soon: it led a read to what is not there.
+func (d *damages) suspectIndex(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.index != nil || time.Since(d.indexCleared) < clearedFor {
+		return
+	}
+	d.index = err
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takeIndex returns why the index is under suspicion, nil when it is not.
+func (d *damages) takeIndex() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.index
+	d.index = nil
+	return err
+}
+
+func (d *damages) clearIndex() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.indexCleared = time.Now()
 }
 
 // take returns a suspect, nil when there is none.
@@ -179,7 +212,7 @@ func (h *Health) suspicions(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, met := h.damages.take()
 		if c == nil {
-			return
+			break
 		}
 		v, err := h.view()
 		if err != nil {
@@ -195,9 +228,28 @@ func (h *Health) suspicions(ctx context.Context) {
 		case whole:
 			h.damages.clear(c)
 			h.logger.Debug("a read met what looked like damage, but the chunk is what was written", logkey.File, filepath.Base(c.Name), logkey.Error, met)
+			h.damages.suspectIndex(met)
 		case err != nil && ctx.Err() == nil:
 			h.logger.Warn("a chunk that looks damaged cannot be examined", logkey.File, filepath.Base(c.Name), logkey.Error, err)
 		}
+	}
+	h.examineIndex(ctx)
+}
+
+// examineIndex compares the index with its checksums if reads have put it under suspicion.
+func (h *Health) examineIndex(ctx context.Context) {
+	met := h.damages.takeIndex()
+	if met == nil || h.index.Damage() != nil {
+		return
+	}
+	err := index.Check(h.index, func(int64) error { return ctx.Err() })
+	switch {
+	case ctx.Err() != nil || h.index.Damage() != nil:
+	case err != nil:
+		h.logger.Warn("the index, which looks damaged, cannot be examined", logkey.Error, err)
+	default:
+		h.damages.clearIndex()
+		h.logger.Debug("a read met what looked like damage, but the index is what was written", logkey.Error, met)
 	}
 }
 

@@ -1,6 +1,9 @@
 package eventlog
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // TestDamagedIndex: nothing that needs a damaged block of the index is answered as if events were not there, the log
@@ -62,6 +66,63 @@ func TestDamagedIndex(t *testing.T) {
 	must(t, l.Health.Unhealthy())
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
+}
+
+// TestIndexLeadsAstray: entries that were right when they were read first name other places now. The
+// reads that follow them fail, and have the index examined.
+func TestIndexLeadsAstray(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		wrong  func(right, other int64) int64
+		states string
+	}{
+		{"the same number of another stream", func(_, other int64) int64 { return other }, "where there is another"},
+		{"inside of a record", func(right, _ int64) int64 { return right + 3 }, ""},
+		{"behind the log", func(right, _ int64) int64 { return right + 1<<50 }, "outside of the table"},
+		{"before the log", func(int64, int64) int64 { return -1 << 63 }, "outside of the table"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys, m := vfs.NewMem(), newModel()
+			l := mustOpen(t, checkOptions(fsys))
+			defer func() { closeLog(t, l) }()
+			write(t, l, m.frame(false, ev("a", "")), m.frame(false, ev("b", "")))
+			write(t, l, m.someFrames(16, true)...) // The first chunk is complete.
+			must(t, l.index.Flush())
+			a, err := l.Reads.ReadEvent("a", 0, false)
+			must(t, err)
+			b, err := l.Reads.ReadEvent("b", 0, false)
+			must(t, err)
+			var entry []byte
+			for _, field := range []uint64{chunkfile.HashStream("a"), 0, uint64(a.Record.Position)} {
+				entry = binary.LittleEndian.AppendUint64(entry, field)
+			}
+			name, at := "", -1
+			for _, table := range l.index.Tables() {
+				if at < 0 {
+					name = path.Join(testDir, "index", table.File)
+					data, err := vfs.ReadFile(fsys, name)
+					must(t, err)
+					at = bytes.Index(data, entry)
+				}
+			}
+			f, err := fsys.OpenReadWrite(name)
+			must(t, err)
+			_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(c.wrong(a.Record.Position, b.Record.Position))), int64(at)+16)
+			must(t, errors.Join(err, f.Close()))
+
+			must(t, l.Health.Unhealthy())
+			if got, err := l.Reads.ReadEvent("a", 0, false); !event.IsCorruption(err) || !strings.Contains(err.Error(), c.states) {
+				t.Errorf("%s: %v, %v", c.name, got, err)
+			}
+			synctest.Wait()
+			if err := l.Health.Unhealthy(); !event.IsCorruption(err) || l.index.Damage() == nil || len(l.Health.Damaged()) > 0 {
+				t.Errorf("%s: unhealthy: %v", c.name, err)
+			}
+			if _, err := l.Reads.ReadEvent("a", 0, false); !event.IsCorruption(err) || !strings.Contains(err.Error(), path.Base(name)) {
+				t.Errorf("%s, then: %v", c.name, err)
+			}
+		})
+	}
 }
 
 // TestIndexIsChecked: a block of the index that no read needs is found to be damaged behind a start, and once a week.

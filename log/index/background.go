@@ -96,6 +96,7 @@ func (x *Index) adopt(t *table) {
 	t.onError = x.tableFailed
 	t.onFilter = x.ofFilter
 	t.metrics = x.metrics
+	t.damage = &x.damage
 	t.onClose = func(err error) { x.opt.Logger.Warn("index table", logkey.File, t.file, logkey.Error, err) }
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // blockSums tells which blocks of a file were compared with their checksums. A block is when it is read for
-// the first time, so that opening a file does not cost reading all of it.
+// the first time, so that opening a file does not cost reading all of it. Once the index is known to be
+// damaged that is not enough: what was right may have changed behind it, and each lookup compares what it reads.
 type blockSums struct {
 	sums  []byte          // xxh3 of each block
 	known []atomic.Uint64 // one bit a block: it is what was written
@@ -28,7 +29,7 @@ func noBlockSums(blocks int64) blockSums {
 }
 
 func isKnown(known []atomic.Uint64, block uint64) bool {
-	return known[block>>6].Load()&(1<<(block&63)) != 0
+	return known != nil && known[block>>6].Load()&(1<<(block&63)) != 0
 }
 
 func (s *blockSums) setKnown(block uint64) { s.known[block>>6].Or(1 << (block & 63)) }

@@ -122,6 +122,57 @@ func TestDamagedBlock(t *testing.T) {
 	}
 }
 
+// TestDamageBehindReads: blocks and pages that were right when they were read change on disk. Once the index is known to be
+// damaged no lookup misses what is there, though it was right before.
+func TestDamageBehindReads(t *testing.T) {
+	const entries, streams = 5000, 700
+	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
+		m, file := oneTable(t, fsys, dir, entries, streams)
+		x := open(t, index.Options{FS: fsys, Dir: dir})
+		defer func() { must(t, x.Close()) }()
+		for h := range uint64(streams) {
+			m.check(t, x, spread(h))
+		}
+		overwrite(t, fsys, file, headerSize+blockSize, 2*blockSize) // Of five blocks.
+		overwrite(t, fsys, file+".bloomfilter", 32, 512)
+		must(t, index.Check(x, func(int64) error { return nil }))
+		if !event.IsCorruption(x.Damage()) {
+			t.Fatalf("damage: %v", x.Damage())
+		}
+		failed := 0
+		for h := range uint64(streams) {
+			want := m.of(spread(h))
+			got, err := x.Ascend(nil, spread(h), 0, 1<<62, 100)
+			e, ok, lerr := x.Last(spread(h))
+			switch {
+			case event.IsCorruption(err) || event.IsCorruption(lerr):
+				failed++
+			case err != nil || lerr != nil || !slices.Equal(got, want) || !ok || e != want[len(want)-1]:
+				t.Fatalf("stream %d: %v, %v, %v; last: %v, %v, %v", h, got, want, err, e, ok, lerr)
+			}
+		}
+		if failed < streams/5 || failed > streams*3/5 {
+			t.Errorf("%d lookups of %d failed", failed, streams)
+		}
+	})
+}
+
+// overwrite changes bytes of a file under those who have it open.
+func overwrite(t *testing.T, fsys vfs.FS, name string, at, n int64) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(name)
+	must(t, err)
+	data := make([]byte, n)
+	_, err = f.ReadAt(data, at)
+	must(t, err)
+	for i := range data {
+		data[i] ^= 0x5a
+	}
+	_, err = f.WriteAt(data, at)
+	must(t, err)
+	must(t, f.Close())
+}
+
 // rebuilt expects an index that must be built again, and builds it.
 func rebuilt(t *testing.T, fsys vfs.FS, dir string, m *model) {
 	t.Helper()

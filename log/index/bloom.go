@@ -77,10 +77,11 @@ func (b *bloom) add(hash uint64) {
 	}
 }
 
-func (b *bloom) mayContain(hash uint64) bool {
+// mayContain reports whether a hash may have been added. A suspect filter is compared with its checksum again.
+func (b *bloom) mayContain(hash uint64, suspect bool) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
-	if page := place / bloomPage; b.pages.known != nil && !isKnown(b.pages.known, page) && !b.whole(page) {
+	if page := place / bloomPage; b.pages.known != nil && (suspect || !isKnown(b.pages.known, page)) && !b.whole(page) {
 		return true
 	}
 	block := b.data[place:][:bloomBlock]

@@ -18,13 +18,13 @@ func TestBloomRate(t *testing.T) {
 		b.add(i) // as far from uniform as can be
 	}
 	for i := range uint64(n) {
-		if !b.mayContain(i) {
+		if !b.mayContain(i, false) {
 			t.Fatalf("denies %d", i)
 		}
 	}
 	wrong := 0
 	for range n {
-		if h := r.Uint64(); h >= n && b.mayContain(h) {
+		if h := r.Uint64(); h >= n && b.mayContain(h, false) {
 			wrong++
 		}
 	}

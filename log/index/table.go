@@ -102,6 +102,7 @@ type table struct {
 	samples   []atomic.Uint64 // hashes of every sampleEvery-th entry, of blocks that were compared with their sums
 	filter    *bloom          // nil: none
 	metrics   *metrics        // of the index; nil in a table that is in none
+	damage    *damage         // of the index; nil in a table that is in none
 	onError   func(error)
 	onFilter  func(error) // gets what is wrong with the filter
 	onClose   func(error) // gets what goes wrong when the last reference goes
@@ -285,8 +286,11 @@ func (t *table) release() {
 }
 
 func (t *table) mayContain(hash uint64) bool {
-	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash))
+	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash, t.suspect()))
 }
+
+// suspect reports whether nothing is to be believed because it was right before.
+func (t *table) suspect() bool { return t.damage != nil && t.damage.Damage() != nil }
 
 // last returns the entry with the highest number of a hash.
 func (t *table) last(hash uint64) (e Entry, ok bool, err error) {
@@ -300,7 +304,7 @@ func (t *table) last(hash uint64) (e Entry, ok bool, err error) {
 		end = r.search(hash+1, math.MinInt64)
 	}
 	if end > 0 {
-		e = r.at(end - 1)
+		e = r.answer(end - 1)
 	}
 	ok = end > 0 && e.Hash == hash && r.err == nil
 	switch {
@@ -321,7 +325,7 @@ func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Ent
 	r := t.view()
 	defer r.done()
 	for i := r.search(hash, from); i < t.count && max > 0; i, max = i+1, max-1 {
-		e := r.at(i)
+		e := r.answer(i)
 		if e.Hash != hash || e.Number > to || r.err != nil {
 			break
 		}
@@ -345,7 +349,7 @@ func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) (
 		end = r.search(hash+1, math.MinInt64)
 	}
 	for i := end - 1; i >= 0 && max > 0; i, max = i-1, max-1 {
-		e := r.at(i)
+		e := r.answer(i)
 		if e.Hash != hash || e.Number < downTo || r.err != nil {
 			break
 		}

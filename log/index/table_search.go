@@ -20,7 +20,7 @@ var blocks = sync.Pool{New: func() any { return new(block) }}
 type view struct {
 	t      *table
 	rows   []byte          // as the table has them
-	known  []atomic.Uint64 // blocks of rows that may be read
+	known  []atomic.Uint64 // blocks that need not be compared with their checksums; nil: none
 	data   []byte          // of the block that was loaded last; nil: none
 	loaded uint64          // its number
 	buffer *block          // nil when mapped
@@ -29,6 +29,9 @@ type view struct {
 
 func (t *table) view() view {
 	v := view{t: t, rows: t.rows, known: t.blocks.known}
+	if t.suspect() && t.blocks.sums != nil {
+		v.known = nil
+	}
 	if v.rows == nil {
 		v.buffer = blocks.Get().(*block)
 	}
@@ -52,6 +55,16 @@ func (v *view) at(i int64) Entry {
 		}
 	}
 	return getEntry(v.data[i%blockEntries*entrySize:])
+}
+
+// answer is at for an entry that a lookup is about to return: one that leads nowhere it can have been written for is damage.
+func (v *view) answer(i int64) Entry {
+	e := v.at(i)
+	if t := v.t; v.err == nil && (e.Position < t.minPos || e.Position > t.maxPos) {
+		v.err = corrupt(t.path, tableHeaderSize+i*entrySize, "an entry with a position outside of the table's")
+		t.onError(v.err)
+	}
+	return e
 }
 
 // load reads a block, and compares it with its checksum unless it is known.
