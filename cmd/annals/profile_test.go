@@ -33,7 +33,7 @@ var stages = []stage{
 	{"decide", "expected version, ids, bytes of the entry", []string{module + "fsm.(*Decider)", module + "fsm.(*overlay)", module + "fsm.(*entry)"}},
 	{"raft", "consensus", []string{"github.com/hashicorp/raft.", module + "replication."}},
 	{"wire", "messages between nodes, their sockets", []string{module + "replication/wire", "github.com/hashicorp/go-msgpack"}},
-	{"Raft log", "write and sync", []string{module + "replication/raftdisk", "github.com/hashicorp/raft-wal", "github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt"}},
+	{"Raft log", "write and sync", []string{module + "replication/raftdisk", "github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt"}},
 	{"apply", "fence, frame", []string{module + "fsm."}},
 	{"log", "chunk file, cached facts, newest ids, waking readers; reading events", []string{module + "log.", module + "log/chunkfile", module + "log/datadir"}},
 	{"index", "table in memory, searches, tables being written", []string{module + "log/index"}},

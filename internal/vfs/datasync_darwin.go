@@ -12,3 +12,13 @@ func datasync(fd int) error {
 
 // uncache does nothing: there is no such call here.
 func uncache(int) error { return nil }
+
+// direct says whether writes go past the memory that the kernel keeps of a file.
+func direct(fd int, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_NOCACHE, value)
+	return err
+}

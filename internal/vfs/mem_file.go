@@ -378,6 +378,9 @@ func (f *memFile) Sync() error {
 // Uncache does nothing: the memory is all there is.
 func (f *memFile) Uncache() {}
 
+// Direct does nothing either.
+func (f *memFile) Direct() {}
+
 func (f *memFile) Map(size int64) (Mapping, error) {
 	if err := f.check("map", size); err != nil {
 		return nil, err

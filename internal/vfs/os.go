@@ -107,13 +107,27 @@ func (osFS) Free(dir string) (int64, error) {
 	return int64(blocks * size), nil
 }
 
-type osFile struct{ f *os.File }
+type osFile struct {
+	f      *os.File
+	direct atomic.Bool
+}
 
-func (f *osFile) ReadAt(p []byte, off int64) (int, error)  { return f.f.ReadAt(p, off) }
-func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.f.WriteAt(p, off) }
-func (f *osFile) Close() error                             { return f.f.Close() }
-func (f *osFile) Name() string                             { return f.f.Name() }
-func (f *osFile) Truncate(size int64) error                { return f.f.Truncate(size) }
+func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
+func (f *osFile) Close() error                            { return f.f.Close() }
+func (f *osFile) Name() string                            { return f.f.Name() }
+func (f *osFile) Truncate(size int64) error               { return f.f.Truncate(size) }
+
+// WriteAt leaves direct writing if the file system takes no such write: some want a larger alignment, or say so only here.
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.f.WriteAt(p, off)
+	if errors.Is(err, unix.EINVAL) && f.direct.Swap(false) {
+		if err := withDescriptor(f.f, func(fd int) error { return direct(fd, false) }); err != nil {
+			return n, &fs.PathError{Op: "write", Path: f.f.Name(), Err: err}
+		}
+		return f.f.WriteAt(p, off)
+	}
+	return n, err
+}
 
 func (f *osFile) Size() (int64, error) {
 	info, err := f.f.Stat()
@@ -134,6 +148,11 @@ func (f *osFile) Sync() error {
 
 // Uncache is a hint: an error means no more than that the memory stays in use.
 func (f *osFile) Uncache() { _ = withDescriptor(f.f, uncache) }
+
+// Direct is a hint as well.
+func (f *osFile) Direct() {
+	f.direct.Store(withDescriptor(f.f, func(fd int) error { return direct(fd, true) }) == nil)
+}
 
 func (f *osFile) Map(size int64) (Mapping, error) {
 	if size < 0 || size > math.MaxInt {

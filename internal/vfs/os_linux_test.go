@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,31 @@ func TestUncache(t *testing.T) {
 		t.Error("the file still takes memory")
 	}
 	if got, err := vfs.ReadFile(vfs.OS, path); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes are read, %v", len(got), err)
+	}
+}
+
+// What is written past the memory of the system takes none, and a write that is not aligned is made all the same.
+func TestDirect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	f, err := vfs.OS.Create(path)
+	ok(t, err)
+	defer f.Close()
+	f.Direct()
+	room := make([]byte, 3*vfs.DirectAlign)
+	at := -int(uintptr(unsafe.Pointer(unsafe.SliceData(room)))) & (vfs.DirectAlign - 1)
+	data := room[at : at+vfs.DirectAlign]
+	copy(data, bytes.Repeat([]byte("annals"), 1000))
+	_, err = f.WriteAt(data, 0)
+	ok(t, errors.Join(err, f.Sync()))
+	var of unix.Statfs_t
+	if ok(t, unix.Statfs(filepath.Dir(path), &of)); of.Type == unix.EXT4_SUPER_MAGIC && cached(t, path) {
+		t.Error("the file takes memory")
+	}
+	_, err = f.WriteAt([]byte("odd"), vfs.DirectAlign)
+	ok(t, errors.Join(err, f.Sync()))
+	want := append(bytes.Clone(data), "odd"...)
+	if got, err := vfs.ReadFile(vfs.OS, path); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes are read, %v", len(got), err)
 	}
 }

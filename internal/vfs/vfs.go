@@ -14,6 +14,9 @@ var ErrLocked = errors.New("locked by another process")
 // ErrNotMappable says that a file system cannot map files into memory. Callers fall back to ReadAt.
 var ErrNotMappable = errors.New("file cannot be mapped into memory")
 
+// DirectAlign is the alignment in bytes of writes after Direct.
+const DirectAlign = 4096
+
 // FS is a file system. Names are paths as package filepath understands them.
 // Missing files are reported by errors for which errors.Is(err, fs.ErrNotExist) holds.
 type FS interface {
@@ -53,6 +56,9 @@ type File interface {
 	Sync() error
 	// Uncache says that nobody is expected to read what is durable of the file soon, so that it need not take memory.
 	Uncache()
+	// Direct has what is written from now on go past the memory that the system keeps of files, where it can do so.
+	// Each write, in memory and in the file, must begin and end at a multiple of DirectAlign then, and the file must not be read through this handle.
+	Direct()
 	// Map maps the first size bytes for reading; size may lie beyond the end of the
 	// file, then only bytes that the file has by then may be touched. The mapping
 	// shows later writes. It fails with ErrNotMappable where that is not offered.

@@ -5,7 +5,7 @@
 //	raft/identity    who the node is, and the creation id that all parts share
 //	raft/stable.db   votes and the current term, bbolt
 //	raft/log.db      the Raft log as a bbolt file,
-//	raft/wal/        or as segment files
+//	raft/segments/   or as segment files
 //	raft/snapshots/  manifests: what the event log holds up to an entry
 //	raft/bootstrap, raft/joining, raft/pulled   the promise and the marks of a node
 //

@@ -1,230 +1,446 @@
 package raftdisk
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
+	"math"
 	"sync"
+	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft-wal/types"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
-	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// segmentFiles keeps the segment files of a WAL, and uses them again.
+// segmentLog is a Raft log in segment files. One write and one sync store what raft gives at a time.
 //
-// Each write to a segment waits for its sync. On blocks that were never written that costs the file
-// system a commit of its journal beside the data, and memory that it did not have before. So a
-// segment that the WAL deletes is overwritten with zeros, beside the writes, and becomes
-// the next one. Zeros, because the WAL reads what it finds behind its last write as
-// entries, if they look like it.
+// Whole pages are written, past the memory that the system keeps of files: hardly anybody reads them again. The page that the log
+// ends in is written again with the next entries; what it has of those before stays the same, also
+// when a power cut lets only some of its sectors through.
 //
-// A full segment is let go of in memory before the next spare is made, which so takes no other: hardly anybody
-// reads it again, and memory that the system has not used for a while can cost more than all else about a write.
-//
-// A name says what a file holds: X.wal is a segment, X.wal.tmp is one that was deleted, of any
-// content, and the spare holds zeros, on disk. Its new name is on disk before anything is written to it.
-type segmentFiles struct {
-	files  vfs.FS
-	dir    string
-	size   int64
-	logger hclog.Logger
+// All but the last segment are read when somebody asks for their entries.
+type segmentLog struct {
+	files *segmentFiles
 
-	mu     sync.Mutex
-	last   string   // path of the segment that is written, if this process made it
-	full   string   // of one before it that takes memory
-	used   []string // paths of deleted segments
-	spare  bool     // there is one
-	making bool     // the goroutine runs
-	closed bool
-	wg     sync.WaitGroup
+	writing sync.Mutex // held by StoreLogs, and by deletions of the end; the others nest in it
+	page    []byte     // what the last page holds of the last segment
+	buffer  []byte     // what was written last; reused
+	asked   uint64     // number of the segment for which the next one was asked for
+	failed  error      // a write that failed: nothing is written any more
+
+	deleting sync.Mutex // held while entries are deleted or the head is replaced; mu nests in it
+
+	mu       sync.Mutex     // guards what follows
+	head     logHead        // changed within deleting
+	segments []*segmentFile // rising
+	closed   bool
+}
+
+// segmentFile is one of the files. Its fields are guarded by segmentLog.mu, but for what never changes.
+type segmentFile struct {
+	head segmentHead
+	file vfs.File // for reading
+	out  vfs.File // for writing, of the last one
+	last uint64   // index of its last entry, below head.first if it has none
+
+	unfilled bool  // Its blocks were never written.
+	found    found // with offsets of all entries, or none; of the last one always
+	readers  int   // that use the file
+	gone     bool  // The last reader closes it.
 }
 
 const (
-	// segmentSize is small enough that a segment is free again soon, and large against what beginning one costs.
-	segmentSize = 16 << 20
-	// usedSegments bounds the disk space that waits for being used again. A manifest frees about so many segments.
-	usedSegments = 4
-
-	spareFile     = "spare"
-	segmentSuffix = ".wal" // as the WAL calls them
+	pageSize = vfs.DirectAlign
+	// keptBuffer is how large a buffer for writing may be to be kept.
+	keptBuffer = 1 << 20
 )
 
-// openSegments takes over what a process before left in the folder.
-func openSegments(files vfs.FS, dir string, size int64, logger hclog.Logger) (*segmentFiles, error) {
-	s := &segmentFiles{files: files, dir: dir, size: size, logger: logger}
-	names, err := files.List(dir)
+func openSegmentLog(files vfs.FS, path string, logger hclog.Logger) (Backing, error) {
+	s, err := openSegments(files, path, segmentSize, logger)
 	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		switch {
-		case name == spareFile:
-			s.spare = true
-		case strings.HasSuffix(name, segmentSuffix+vfs.TempSuffix), name == spareFile+vfs.TempSuffix:
-			s.used = append(s.used, filepath.Join(dir, name))
-		}
+		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return s, nil
 }
 
-// Close waits for a file that is being overwritten.
-func (s *segmentFiles) Close() error {
+func createSegmentLog(files vfs.FS, path string) error {
+	if err := files.MkdirAll(path); err != nil {
+		return err
+	}
+	return logHead{}.write(files, path)
+}
+
+func openSegments(files vfs.FS, path string, size int64, logger hclog.Logger) (_ *segmentLog, err error) {
+	s := &segmentLog{}
+	if s.head, err = readLogHead(files, path); err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	if s.files, numbers, err = openSegmentFiles(files, path, size, logger); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	var unbegun []uint64
+	for _, number := range numbers {
+		f, err := files.Open(segmentPath(path, number))
+		if err != nil {
+			return nil, err
+		}
+		head, begun, err := readSegmentHead(f, number)
+		if err != nil || !begun {
+			err = errors.Join(err, f.Close())
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case !begun:
+			unbegun = append(unbegun, number)
+		case len(unbegun) > 0:
+			err := &event.Corruption{File: segmentPath(path, unbegun[0]), Detail: "the header of a segment of the Raft log is not what was written"}
+			return nil, errors.Join(err, f.Close())
+		default:
+			s.segments = append(s.segments, &segmentFile{head: head, file: f})
+		}
+	}
+	if n := len(unbegun) - 1; n >= 0 { // One was about to be begun, another prepared.
+		s.files.next = unbegun[n]
+		if err := s.files.release(unbegun[:n]...); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.recover(); err != nil {
+		return nil, err
+	}
+	// A process before may have ended before it released them.
+	return s, s.dropFront()
+}
+
+// recover finds where each segment ends.
+func (s *segmentLog) recover() error {
+	for i := range s.segments[:max(len(s.segments)-1, 0)] {
+		s.segments[i].last = s.segments[i+1].head.first - 1
+	}
+	for n := len(s.segments) - 1; n >= 0; n-- {
+		g := s.segments[n]
+		last := g.last // 0: not known
+		if err := s.recoverLast(g); err != nil {
+			return err
+		}
+		if g.last < last {
+			return damagedSegment(g.file, g.found.end, g.last+1)
+		}
+		if len(g.found.offsets) > 0 {
+			return nil
+		}
+		// It was begun, and its first entries are not there.
+		s.segments = s.segments[:n]
+		if err := errors.Join(g.discard(), s.files.release(g.head.number)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverLast finds where the last segment ends, and reads its last page. What is there may be in memory alone, after a
+// sync that failed: the kernel holds it for clean, no later sync writes it, and a power cut would
+// take away what this process believes in. So it is written once more, with the same bytes. All
+// before it was synced, or the process would have ended.
+func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
+	if g.found, err = scanSegment(g.file, g.head, math.MaxUint64); err != nil {
+		return err
+	}
+	g.last = g.head.first + uint64(len(g.found.offsets)) - 1
+	if err := s.openOut(g); err != nil {
+		return err
+	}
+	b := aligned(1 << 20)
+	for at := int64(0); at < g.found.end; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), g.found.end-at)]
+		if _, err := g.file.ReadAt(b, at); err != nil {
+			return err
+		}
+		if err := writePages(g.out, b, at); err != nil {
+			return err
+		}
+		s.keepPage(b)
+	}
+	err = g.out.Sync()
+	g.file.Uncache()
+	return err
+}
+
+// openOut opens a segment for writing.
+func (s *segmentLog) openOut(g *segmentFile) (err error) {
+	if g.out, err = s.files.files.OpenReadWrite(segmentPath(s.files.dir, g.head.number)); err == nil {
+		g.out.Direct()
+	}
+	return err
+}
+
+// closeOut closes what it was written through.
+func (g *segmentFile) closeOut() error {
+	if g.out == nil {
+		return nil
+	}
+	err := g.out.Close()
+	g.out = nil
+	return err
+}
+
+// aligned is a buffer that begins at a page, and has room for another one behind it.
+func aligned(size int) []byte {
+	b := make([]byte, size+2*pageSize)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pageSize - 1)
+	return b[skip : skip+size : skip+size+pageSize]
+}
+
+// writePages writes a buffer from a page on, with zeros up to the end of its last page, for which it has room.
+func writePages(f vfs.File, b []byte, at int64) error {
+	if rest := len(b) % pageSize; rest > 0 {
+		n := len(b)
+		b = b[:n+pageSize-rest]
+		clear(b[n:])
+	}
+	_, err := f.WriteAt(b, at)
+	return err
+}
+
+// keepPage remembers the last page of what was written, if it is not full.
+func (s *segmentLog) keepPage(b []byte) {
+	s.page = append(s.page[:0], b[len(b)/pageSize*pageSize:]...)
+}
+
+func (s *segmentLog) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.files.Close()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
 	s.closed = true
+	var err error
+	for _, g := range s.segments {
+		err = errors.Join(err, g.discard())
+	}
+	return err
+}
+
+// discard closes a segment's file, or has its last reader do so.
+func (g *segmentFile) discard() error {
+	g.gone = true
+	err := g.closeOut()
+	if g.readers == 0 {
+		err = errors.Join(err, g.file.Close())
+	}
+	return err
+}
+
+func (s *segmentLog) FirstIndex() (uint64, error) {
+	first, _, err := s.ends()
+	return first, err
+}
+
+func (s *segmentLog) LastIndex() (uint64, error) {
+	_, last, err := s.ends()
+	return last, err
+}
+
+// ends returns the first and the last index, 0 both if there are no entries.
+func (s *segmentLog) ends() (first, last uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, 0, event.ErrClosed
+	}
+	first, last = s.bounds()
+	return first, last, nil
+}
+
+func (s *segmentLog) bounds() (first, last uint64) {
+	if len(s.segments) == 0 {
+		return 0, 0
+	}
+	first, last = max(s.head.first, s.segments[0].head.first), s.segments[len(s.segments)-1].last
+	if first > last {
+		return 0, 0
+	}
+	return first, last
+}
+
+// Set stores the creation id.
+func (s *segmentLog) Set(key, value []byte) error {
+	if !bytes.Equal(key, keyCreation) {
+		return fmt.Errorf("a Raft log has no place for %q", key)
+	}
+	s.deleting.Lock()
+	defer s.deleting.Unlock()
+	return s.setHead(func(h *logHead) { h.creation = bytes.Clone(value) })
+}
+
+func (s *segmentLog) Get(key []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !bytes.Equal(key, keyCreation) || len(s.head.creation) == 0 {
+		return nil, raftboltdb.ErrKeyNotFound
+	}
+	return bytes.Clone(s.head.creation), nil
+}
+
+// setHead changes the head on disk, then in memory. The caller holds deleting.
+func (s *segmentLog) setHead(change func(*logHead)) error {
+	next := s.head
+	change(&next)
+	if err := next.write(s.files.files, s.files.dir); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head = next
+	return nil
+}
+
+func (s *segmentLog) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs stores entries that follow the last one. A crash before it returns leaves any number of them.
+func (s *segmentLog) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
+	_, last, err := s.ends()
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	for i, log := range logs {
+		if want := last + 1 + uint64(i); last > 0 && log.Index != want || log.Index != logs[0].Index+uint64(i) || log.Index == 0 {
+			return fmt.Errorf("entry %d given where %d is next in the Raft log", log.Index, want)
+		}
+		size += int64(entrySize(log))
+	}
+	if s.failed = s.store(logs, size); s.failed != nil {
+		return s.failed
+	}
+	return nil
+}
+
+func (s *segmentLog) store(logs []*raft.Log, size int64) error {
+	last, err := s.last(logs[0].Index)
+	if err != nil {
+		return err
+	}
+	g := last
+	begins := last == nil || last.found.end+size > s.files.size || last.unfilled && s.files.ready()
+	if begins {
+		if g, err = s.begin(last, logs[0].Index); err != nil {
+			return err
+		}
+	}
+	b, page := s.start(g, begins)
+	next := g.found
+	for _, log := range logs {
+		n := entrySize(log)
+		if need := len(b) + n; need > cap(b)-pageSize {
+			b = append(aligned(2 * need)[:0], b...)
+		}
+		next.offsets = append(next.offsets, uint32(next.end/entryAlign)) // Readers know of fewer.
+		b, next.sum = appendEntry(b, log, next.sum)
+		next.end += int64(n)
+	}
+	if s.buffer = b; cap(b) > keptBuffer {
+		s.buffer = nil
+	}
+	err = writePages(g.out, b, page)
+	if err == nil {
+		err = g.out.Sync()
+	}
+	if err == nil && begins && g.unfilled {
+		err = s.files.files.SyncDir(s.files.dir)
+	}
+	if err != nil && begins {
+		err = errors.Join(err, g.discard())
+	}
+	if err != nil {
+		return err
+	}
+	s.keepPage(b)
+	if s.asked != g.head.number && (g.unfilled || next.end > s.files.size/2) {
+		s.asked = g.head.number
+		s.files.prepare()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.found, g.last = next, logs[len(logs)-1].Index
+	if !begins {
+		return nil
+	}
+	for _, before := range s.segments[:max(len(s.segments)-1, 0)] {
+		before.found.offsets = nil // They are read again for a follower that lags so much.
+	}
+	s.segments = append(s.segments, g)
+	if last == nil {
+		return nil
+	}
+	return last.closeOut()
+}
+
+// last returns the last segment, nil if the log is empty, and is to have an entry.
+func (s *segmentLog) last(first uint64) (g *segmentFile, err error) {
+	s.mu.Lock()
+	deleted := s.head.first
+	if n := len(s.segments); n > 0 {
+		g = s.segments[n-1]
+	}
 	s.mu.Unlock()
-	s.wg.Wait()
-	return nil
+	if g == nil && first < deleted {
+		s.deleting.Lock()
+		defer s.deleting.Unlock()
+		err = s.setHead(func(h *logHead) { h.first = 0 })
+	}
+	return g, err
 }
 
-func (s *segmentFiles) ListDir(dir string) ([]string, error) { return s.files.List(dir) }
-
-func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
-	return s.files.Open(filepath.Join(dir, name))
-}
-
-// OpenWriter opens the last segment.
-func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := s.files.OpenReadWrite(filepath.Join(dir, name))
-	if err != nil {
+// begin makes the segment that follows another, if there is one.
+func (s *segmentLog) begin(last *segmentFile, first uint64) (_ *segmentFile, err error) {
+	g := &segmentFile{head: segmentHead{first: first}}
+	if last != nil {
+		g.head.before = last.found.sum
+	}
+	if g.head.number, g.unfilled, err = s.files.begin(); err != nil {
 		return nil, err
 	}
-	if err := renew(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("write %s again: %w", name, err), f.Close())
-	}
-	return &segmentFile{File: f, of: s}, nil
-}
-
-// Create makes a segment from the spare, if there is one, or an empty file of that size.
-func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	path := filepath.Join(dir, name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.spare {
-		s.spare = false
-		if err := errors.Join(s.files.Rename(filepath.Join(dir, spareFile), path), s.files.SyncDir(dir)); err != nil {
-			return nil, err
-		}
-		f, err := s.files.OpenReadWrite(path)
-		if err != nil {
-			return nil, err
-		}
-		s.follow(path)
-		s.prepare(false)
-		return &segmentFile{File: f, of: s}, nil
-	}
-	f, err := s.files.Create(path)
-	if err != nil {
+	if g.file, err = s.files.files.Open(segmentPath(s.files.dir, g.head.number)); err != nil {
 		return nil, err
 	}
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := s.openOut(g); err != nil {
+		return nil, errors.Join(err, g.file.Close())
 	}
-	s.follow(path)
-	return &segmentFile{File: f, of: s, unsynced: true}, nil
+	return g, nil
 }
 
-// follow notes which segment is written from now on.
-func (s *segmentFiles) follow(path string) { s.full, s.last = s.last, path }
-
-func (s *segmentFiles) Delete(dir, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	path := filepath.Join(dir, name)
-	if len(s.used) == usedSegments {
-		return errors.Join(s.files.Remove(path), s.files.SyncDir(dir))
+// start returns what is written before the next entries, from a page of a segment on.
+func (s *segmentLog) start(g *segmentFile, begins bool) (b []byte, page int64) {
+	if b = s.buffer[:0]; cap(b) == 0 {
+		b = aligned(64 << 10)[:0]
 	}
-	if err := errors.Join(s.files.Rename(path, path+vfs.TempSuffix), s.files.SyncDir(dir)); err != nil {
-		return err
+	if !begins {
+		return append(b, s.page...), g.found.end / pageSize * pageSize
 	}
-	s.used = append(s.used, path+vfs.TempSuffix)
-	s.prepare(false)
-	return nil
-}
-
-// prepare has a spare made of a deleted segment, or, if it is needed soon, of a new file.
-func (s *segmentFiles) prepare(soon bool) {
-	if s.spare || s.making || s.closed || len(s.used) == 0 && !soon {
-		return
-	}
-	path, open := filepath.Join(s.dir, spareFile+vfs.TempSuffix), s.files.Create
-	if n := len(s.used) - 1; n >= 0 {
-		path, open = s.used[n], s.files.OpenReadWrite
-		s.used = s.used[:n]
-	}
-	full := s.full
-	s.making, s.full = true, ""
-	s.wg.Go(func() {
-		s.uncache(full)
-		err := s.makeSpare(path, open)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.making, s.spare = false, err == nil
-		if err != nil {
-			s.logger.Warn("the next segment of the Raft log was not prepared", logkey.Error, errors.Join(err, s.files.RemoveAll(path)))
-		}
-	})
-}
-
-// uncache lets go of a segment in memory, if it still has that name.
-func (s *segmentFiles) uncache(path string) {
-	if path == "" {
-		return
-	}
-	if f, err := s.files.Open(path); err == nil {
-		f.Uncache()
-		_ = f.Close() // Nothing was written.
-	}
-}
-
-func (s *segmentFiles) makeSpare(path string, open func(string) (vfs.File, error)) (err error) {
-	f, err := open(path)
-	if err != nil {
-		return err
-	}
-	zeros := make([]byte, min(s.size, 1<<20))
-	for at := int64(0); at < s.size && err == nil; at += int64(len(zeros)) {
-		if _, err = f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at); err == nil {
-			err = f.Sync() // All at once would hold up the syncs that writes wait for.
-		}
-	}
-	if err == nil {
-		err = f.Truncate(s.size)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return errors.Join(s.files.Rename(path, filepath.Join(s.dir, spareFile)), s.files.SyncDir(s.dir))
-}
-
-// segmentFile is the segment that is being written. The WAL writes to it, and syncs it, from one goroutine.
-type segmentFile struct {
-	vfs.File
-	of       *segmentFiles
-	unsynced bool // The folder was not synced since the file was made.
-	asked    bool // for a spare to follow it
-}
-
-func (f *segmentFile) WriteAt(b []byte, at int64) (int, error) {
-	if !f.asked && at+int64(len(b)) > f.of.size/2 {
-		f.asked = true
-		f.of.mu.Lock()
-		f.of.prepare(true)
-		f.of.mu.Unlock()
-	}
-	return f.File.WriteAt(b, at)
-}
-
-func (f *segmentFile) Sync() error {
-	if err := f.File.Sync(); err != nil || !f.unsynced {
-		return err
-	}
-	f.unsynced = false
-	return f.of.files.SyncDir(f.of.dir)
+	b = g.head.appendTo(b)
+	g.found = found{end: segmentHeader, sum: g.head.sum}
+	return b, 0
 }

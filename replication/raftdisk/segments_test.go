@@ -5,267 +5,563 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/metadb"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// smallSegment holds some ten entries of segmentEntry.
-const smallSegment = 4 << 10
+// smallSegment holds some twenty entries of storedEntry.
+const smallSegment = 8 << 10
 
-func segmentEntry(index uint64) *raft.Log {
-	return &raft.Log{Index: index, Term: 1, Data: bytes.Repeat(fmt.Appendf(nil, "%d ", index), 150)[:300]}
+func createSegments(t *testing.T, files vfs.FS) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), segmentKind.name)
+	mustNot(t, vfs.MkdirAllSync(files, path))
+	mustNot(t, segmentKind.create(files, path))
+	return path
 }
 
-// fillSegments stores entries and cuts the head off, so that each segment but the first few was used before.
-func fillSegments(s *walStore, to uint64, stored func(uint64)) error {
-	for i := uint64(1); i <= to; i++ {
-		if err := s.StoreLogs([]*raft.Log{segmentEntry(i)}); err != nil {
-			return err
+func openSmall(t *testing.T, files vfs.FS, path string) *segmentLog {
+	t.Helper()
+	s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// storedEntry is one of many sizes.
+func storedEntry(index, term uint64) *raft.Log {
+	size := 100 + int(index*term*7919%500)
+	e := &raft.Log{Index: index, Term: term, Data: bytes.Repeat(fmt.Appendf(nil, "%d/%d ", index, term), size)[:size], AppendedAt: time.Unix(0, int64(index))}
+	if index%3 == 0 {
+		e.Extensions = []byte{byte(index)}
+	}
+	if index%5 == 0 {
+		e.Type, e.Data = raft.LogNoop, nil
+	}
+	return e
+}
+
+func storedEntries(from, to, term uint64) (logs []*raft.Log) {
+	for i := from; i <= to; i++ {
+		logs = append(logs, storedEntry(i, term))
+	}
+	return logs
+}
+
+// logModel is what a Raft log is to hold.
+type logModel struct {
+	first, last uint64
+	terms       map[uint64]uint64
+}
+
+func (m *logModel) store(from, to, term uint64) {
+	if m.last == 0 {
+		m.first = from
+	}
+	for i := from; i <= to; i++ {
+		m.terms[i] = term
+	}
+	m.last = to
+}
+
+func (m *logModel) delete(low, high uint64) {
+	switch {
+	case low == m.first && high == m.last:
+		m.first, m.last = 0, 0
+	case low == m.first:
+		m.first = high + 1
+	default:
+		m.last = low - 1
+	}
+}
+
+func (m *logModel) clone() logModel {
+	terms := map[uint64]uint64{}
+	for i := m.first; i <= m.last && i > 0; i++ {
+		terms[i] = m.terms[i]
+	}
+	return logModel{m.first, m.last, terms}
+}
+
+// check compares a Raft log with the model.
+func (m *logModel) check(t *testing.T, when string, s *segmentLog) {
+	t.Helper()
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || first != m.first || last != m.last {
+		t.Fatalf("%s: entries %d to %d, %v; want %d to %d", when, first, last, err, m.first, m.last)
+	}
+	for i := first; i <= last && last > 0; i++ {
+		var got raft.Log
+		want := storedEntry(i, m.terms[i])
+		if err := s.GetLog(i, &got); err != nil || got.Index != i || got.Term != want.Term || got.Type != want.Type || !got.AppendedAt.Equal(want.AppendedAt) ||
+			!bytes.Equal(got.Data, want.Data) || !bytes.Equal(got.Extensions, want.Extensions) {
+			t.Fatalf("%s: entry %d is %+v, %v; want %+v", when, i, got, err, want)
 		}
-		stored(i)
-		if i > 30 && i%5 == 0 {
-			if err := s.DeleteRange(1, i-20); err != nil {
-				return err
+	}
+	for _, i := range []uint64{0, first - 1, last + 1} {
+		if err := s.GetLog(i, new(raft.Log)); err != raft.ErrLogNotFound {
+			t.Fatalf("%s: entry %d: %v", when, i, err)
+		}
+	}
+}
+
+// logStep changes a Raft log. What a power cut in its middle leaves is one of several states.
+type logStep struct {
+	name  string
+	do    func(s *segmentLog) error
+	apply func(m *logModel)
+	// between are states that are neither before nor after.
+	between []logModel
+}
+
+// someStep is what raft might do next.
+func someStep(r *rand.Rand, m *logModel, term *uint64) logStep {
+	before := m.clone()
+	front := func(high uint64) logStep {
+		return logStep{
+			fmt.Sprintf("delete %d to %d", m.first, high),
+			func(s *segmentLog) error { return s.DeleteRange(before.first, high) },
+			func(m *logModel) { m.delete(m.first, high) }, nil,
+		}
+	}
+	switch k := r.IntN(20); {
+	case k < 3 && m.last > 0: // as after a manifest
+		return front(m.first + r.Uint64N(m.last-m.first+1)*9/10)
+	case k == 3 && m.last > 0: // another leader's
+		*term++
+		low := m.last - min(r.Uint64N(1+m.last-m.first), r.Uint64N(60))
+		step := logStep{fmt.Sprintf("delete %d to %d", low, m.last), func(s *segmentLog) error { return s.DeleteRange(low, before.last) }, func(m *logModel) { m.delete(low, m.last) }, nil}
+		for last := low; last < before.last && low > before.first; last++ {
+			some := before.clone()
+			some.last = last
+			step.between = append(step.between, some)
+		}
+		return step
+	case k == 4 && m.last > 0 && r.IntN(3) == 0: // a manifest was installed
+		*term++
+		return front(m.last)
+	}
+	from := m.last + 1
+	if m.last == 0 {
+		from = 1 + r.Uint64N(500) // also below what was there before
+	}
+	to, of := from+r.Uint64N(1+r.Uint64N(12)), *term
+	if r.IntN(60) == 0 {
+		to = from + 60 // more than a segment takes
+	}
+	step := logStep{fmt.Sprintf("store %d to %d", from, to), func(s *segmentLog) error { return s.StoreLogs(storedEntries(from, to, of)) }, func(m *logModel) { m.store(from, to, of) }, nil}
+	for last := from; last < to; last++ {
+		some := before.clone()
+		some.store(from, last, of)
+		step.between = append(step.between, some)
+	}
+	return step
+}
+
+// A Raft log holds what it is to hold, whatever raft does with it and however often the process is started again.
+func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 1))
+		files := vfs.NewMem()
+		path := createSegments(t, files)
+		s, m, term := openSmall(t, files, path), logModel{terms: map[uint64]uint64{}}, uint64(1)
+		mustNot(t, s.Set(keyCreation, []byte("who")))
+		for i := range 300 {
+			step := someStep(r, &m, &term)
+			when := fmt.Sprintf("seed %d, step %d: %s", seed, i, step.name)
+			if err := step.do(s); err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			step.apply(&m)
+			if r.IntN(10) == 0 {
+				mustNot(t, s.Close())
+				s = openSmall(t, files, path)
+			}
+			if r.IntN(4) == 0 {
+				m.check(t, when, s)
 			}
 		}
-		s.segments.wg.Wait()
-	}
-	return nil
-}
-
-func openSmallWal(files vfs.FS, path string) (*walStore, error) {
-	s, err := openWal(files, path, smallSegment, hclog.NewNullLogger())
-	if err != nil {
-		return nil, err
-	}
-	return s.(*walStore), nil
-}
-
-// Deleted segments become the next ones, and a new file is made where there is none. At the end
-// there are as many files as live entries need, the spare, and those that wait.
-func TestSegmentsAreUsedAgain(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(vfs.OS, path))
-	var mu sync.Mutex // The spare is made beside.
-	made := map[string]int{}
-	s, err := openSmallWal(vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		made[fmt.Sprint(op.Kind)]++
-		return nil
-	}), path)
-	mustNot(t, err)
-	mustNot(t, fillSegments(s, 400, func(uint64) {}))
-	mustNot(t, s.Close())
-	if made["create"] > 6 || made["remove"] > 2 {
-		t.Errorf("%d files were made, %d removed", made["create"], made["remove"])
-	}
-	names, err := vfs.OS.List(path)
-	mustNot(t, err)
-	if len(names) > 10 || !slices.Contains(names, spareFile) {
-		t.Errorf("the folder holds %q", names)
-	}
-	for range 2 { // The second start finds what the first left.
-		s, err = openSmallWal(vfs.OS, path)
-		mustNot(t, err)
-		checkSegments(t, "", s, 400)
+		if id, err := s.Get(keyCreation); err != nil || string(id) != "who" {
+			t.Errorf("creation id %q, %v", id, err)
+		}
 		mustNot(t, s.Close())
 	}
 }
 
-// A full segment takes no memory when the next spare is made; the one that is written does.
-func TestFullSegmentsTakeNoMemory(t *testing.T) {
+// Whenever the power fails, what was acknowledged is there, what was deleted is not, and what a file held before is not taken for entries.
+func TestPowerCutInSegments(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(vfs.OS, path))
-	var mu sync.Mutex // The spare is made beside.
-	var written string
-	uncached := map[string]bool{}
-	s, err := openSmallWal(vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, segmentSuffix):
-			written = op.Name
-		case op.Kind == vfs.OpRename && strings.HasSuffix(op.NewName, segmentSuffix):
-			written = op.NewName
-		case op.Kind == vfs.OpUncache:
-			if op.Name == written || uncached[op.Name] {
-				t.Errorf("%s was let go of while %s was written, before that: %t", op.Name, written, uncached[op.Name])
-			}
-			uncached[op.Name] = true
+	const runs = 12
+	cuts, reached := 0, map[string]bool{}
+	for range runs {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 1))
+		mem := vfs.NewCrashMem()
+		path := createSegments(t, mem)
+		type state struct {
+			when    string
+			files   *vfs.Mem
+			allowed []logModel
 		}
-		return nil
-	}), path)
-	mustNot(t, err)
-	mustNot(t, fillSegments(s, 400, func(uint64) {}))
-	mustNot(t, s.Close())
-	if len(uncached) < 20 {
-		t.Errorf("%d segments were let go of", len(uncached))
-	}
-}
-
-// checkSegments compares all entries with what was stored, the last of which is at least the one acknowledged.
-func checkSegments(t *testing.T, when string, s Backing, acknowledged uint64) {
-	t.Helper()
-	first, err1 := s.FirstIndex()
-	last, err2 := s.LastIndex()
-	if mustNot(t, errors.Join(err1, err2)); last != acknowledged && last != acknowledged+1 {
-		t.Errorf("%s: the entries end at %d, %d was acknowledged", when, last, acknowledged)
-	}
-	for i := first; i <= last && last > 0; i++ {
-		var entry raft.Log
-		if err := s.GetLog(i, &entry); err != nil || !bytes.Equal(entry.Data, segmentEntry(i).Data) {
-			t.Errorf("%s: entry %d is %.10q, %v", when, i, entry.Data, err)
+		var mu sync.Mutex // The next segment is prepared beside.
+		var states []state
+		allowed := []logModel{{terms: map[uint64]uint64{}}}
+		when := ""
+		s := openSmall(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if !op.Kind.Mutates() || r.IntN(4) > 0 {
+				return nil
+			}
+			options := vfs.CrashOptions{}
+			if r.IntN(3) > 0 {
+				options.Rand = rand.New(rand.NewPCG(seed, uint64(len(states))))
+			}
+			kind := fmt.Sprintf("%s %s", op.Kind, filepath.Ext(op.Name))
+			reached[kind] = true
+			states = append(states, state{fmt.Sprintf("seed %d, %s, before %s of %s", seed, when, op.Kind, filepath.Base(op.Name)), mem.CrashClone(options), slices.Clone(allowed)})
+			return nil
+		}), path)
+		m, term := logModel{terms: map[uint64]uint64{}}, uint64(1)
+		for i := range 150 {
+			step := someStep(r, &m, &term)
+			before := m.clone()
+			step.apply(&m)
+			mu.Lock()
+			when, allowed = fmt.Sprintf("step %d: %s", i, step.name), append([]logModel{before, m.clone()}, step.between...)
+			mu.Unlock()
+			if err := step.do(s); err != nil {
+				t.Fatalf("seed %d, %s: %v", seed, when, err)
+			}
+			mu.Lock()
+			allowed = []logModel{m.clone()}
+			mu.Unlock()
 		}
-	}
-}
-
-// Whenever the power fails, what was in a file before it became a segment is not taken for entries,
-// and no entry is missing.
-func TestPowerCutWhileSegmentsAreUsedAgain(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(vfs.OS, path))
-	mem := vfs.NewCrashMem()
-	mustNot(t, vfs.MkdirAllSync(mem, path))
-
-	var mu sync.Mutex // The spare is made beside.
-	var cuts []powerCut
-	var last uint64
-	s, err := openSmallWal(vfs.NewFaulty(mem, func(op vfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if op.Kind.Mutates() && last > 35 {
-			some := rand.New(rand.NewPCG(uint64(len(cuts)), 7))
-			cut := powerCut{
-				op:    fmt.Sprintf("%d: %s %s", len(cuts), op.Kind, filepath.Base(op.Name)),
-				files: []*vfs.Mem{mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: some})}, last: last,
-			}
-			for again := boltFiles(t, path); fmt.Sprint(again) != fmt.Sprint(cut.bolt); again = boltFiles(t, path) {
-				cut.bolt = again // The page that names the segments may be being written.
-			}
-			cuts = append(cuts, cut)
-		}
-		return nil
-	}), path)
-	mustNot(t, err)
-	mustNot(t, fillSegments(s, 75, func(index uint64) {
-		mu.Lock()
-		last = index
-		mu.Unlock()
-	}))
-	mustNot(t, s.Close())
-
-	for _, cut := range cuts {
-		for _, files := range cut.files {
-			for path, data := range cut.bolt {
-				mustNot(t, os.WriteFile(path, data, 0o600))
-			}
-			s, err := openSmallWal(files, path)
+		mustNot(t, s.Close())
+		cuts += len(states)
+		for _, cut := range states {
+			s, err := openSegments(cut.files, path, smallSegment, hclog.NewNullLogger())
 			if err != nil {
-				t.Fatalf("before %s: %v", cut.op, err)
+				t.Fatalf("%s: %v", cut.when, err)
 			}
-			checkSegments(t, "before "+cut.op, s, cut.last)
-			next, err := s.LastIndex()
+			first, last, err := s.ends()
 			mustNot(t, err)
-			mustNot(t, s.StoreLogs([]*raft.Log{segmentEntry(next + 1)}))
+			i := slices.IndexFunc(cut.allowed, func(m logModel) bool { return m.first == first && m.last == last })
+			if i < 0 {
+				t.Fatalf("%s: there are entries %d to %d", cut.when, first, last)
+			}
+			m := cut.allowed[i]
+			m.check(t, cut.when, s)
+			mustNot(t, s.StoreLogs(storedEntries(m.last+1, m.last+3, 1000)))
+			m.store(m.last+1, m.last+3, 1000)
 			mustNot(t, s.Close())
-			s, err = openSmallWal(files, path)
-			mustNot(t, err)
-			checkSegments(t, "after "+cut.op, s, next+1)
+			s = openSmall(t, cut.files, path)
+			m.check(t, cut.when+", then", s)
 			mustNot(t, s.Close())
 		}
 	}
-	if len(cuts) < 60 {
-		t.Errorf("the power was cut %d times only", len(cuts))
+	if cuts < 40*runs || !reached["write .segment"] || !reached["rename .segment"] || !reached["rename .free"] || !reached["write .free"] {
+		t.Errorf("the power was cut %d times, %v", cuts, reached)
 	}
 }
 
-// A spare that cannot be made is done without.
-func TestNoSpare(t *testing.T) {
+// Entries of another history that were cut off do not follow what was stored in their place, even where they begin just behind it.
+func TestEntriesCutOffStayAway(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(vfs.OS, path))
+	files := vfs.NewMem()
+	path := createSegments(t, files)
+	s := openSmall(t, files, path)
+	const size = (pageSize - segmentHeader) / 2 // The second entry ends with a page, the rest of which is written with it.
+	store := func(from, to, term uint64) {
+		for i := from; i <= to; i++ {
+			mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: term, Data: make([]byte, size-entryHead)}))
+		}
+	}
+	store(1, 1, 1)
+	s.files.wg.Wait()
+	store(2, 5, 1) // begins the next segment
+	mustNot(t, s.DeleteRange(3, 5))
+	store(3, 3, 2)
+	if mustNot(t, s.Close()); s.page == nil || len(s.page) > 0 {
+		t.Fatalf("the log ends %d bytes behind the beginning of a page", len(s.page))
+	}
+	s = openSmall(t, files, path)
+	if _, last, err := s.ends(); err != nil || last != 3 {
+		t.Errorf("the entries end at %d, %v", last, err)
+	}
+	mustNot(t, s.Close())
+}
+
+// Deleted segments become the next ones. At the end there are as many files as live entries need,
+// the next one, and those that wait.
+func TestSegmentsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	path := createSegments(t, vfs.OS)
+	var mu sync.Mutex // The next segment is prepared beside.
+	made := map[string]int{}
+	s := openSmall(t, vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !strings.HasSuffix(op.Name, vfs.TempSuffix) {
+			made[fmt.Sprint(op.Kind)]++
+		}
+		return nil
+	}), path)
+	m := logModel{terms: map[uint64]uint64{}}
+	for i := uint64(1); i <= 800; i++ {
+		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		m.store(i, i, 1)
+		if i%40 == 0 {
+			mustNot(t, s.DeleteRange(m.first, i-20))
+			m.delete(m.first, i-20)
+		}
+		s.files.wg.Wait()
+	}
+	mustNot(t, s.Close())
+	if made["create"] > 8 || made["remove"] > 3 {
+		t.Errorf("%d files were made, %d removed", made["create"], made["remove"])
+	}
+	names, err := vfs.OS.List(path)
+	mustNot(t, err)
+	if len(names) > 10 {
+		t.Errorf("the folder holds %q", names)
+	}
+	for range 2 { // The second start finds what the first left.
+		s = openSmall(t, vfs.OS, path)
+		m.check(t, "opened", s)
+		mustNot(t, s.Close())
+	}
+}
+
+// What cannot be prepared is done without.
+func TestNoSegmentPrepared(t *testing.T) {
+	t.Parallel()
+	path := createSegments(t, vfs.OS)
 	var mu sync.Mutex
 	failed := 0
-	s, err := openSmallWal(vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+	s := openSmall(t, vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if op.Kind == vfs.OpSync && filepath.Ext(op.Name) == vfs.TempSuffix {
+		if op.Kind == vfs.OpSync && filepath.Ext(op.Name) == freeSuffix {
 			failed++
 			return syscall.EIO
 		}
 		return nil
 	}), path)
-	mustNot(t, err)
-	mustNot(t, fillSegments(s, 200, func(uint64) {}))
-	checkSegments(t, "", s, 200)
+	m := logModel{terms: map[uint64]uint64{}}
+	for i := uint64(1); i <= 200; i++ {
+		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		m.store(i, i, 1)
+		s.files.wg.Wait()
+	}
+	m.check(t, "", s)
 	mustNot(t, s.Close())
-	if names, err := vfs.OS.List(path); err != nil || slices.Contains(names, spareFile) || failed == 0 {
+	if names, err := vfs.OS.List(path); err != nil || strings.Contains(fmt.Sprint(names), freeSuffix) || failed < 5 {
 		t.Errorf("the folder holds %q, %v; %d syncs failed", names, err, failed)
 	}
 }
 
-// A process ends after a segment was sealed and before the next one was named, or in the middle of sealing it.
-func TestEndWhileSegmentIsSealed(t *testing.T) {
+// Entries that are not what was written are not given to raft, wherever that is noticed.
+func TestDamagedSegments(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		lost   uint64                       // entries of the append that sealed
-		damage func(file []byte, index int) // where the index begins
-	}{
-		"sealed":                  {0, func([]byte, int) {}},
-		"without the commit":      {1, func(file []byte, _ int) { clear(file[len(bytes.TrimRight(file, "\x00"))-8:]) }},
-		"without half the index":  {1, func(file []byte, index int) { clear(file[index+8:]) }},
-		"with other bytes there":  {1, func(file []byte, index int) { copy(file[index:], bytes.Repeat([]byte{7}, len(file)-index)) }},
-		"without all of the last": {1, func(file []byte, index int) { clear(file[index-300:]) }},
+	fill := func(t *testing.T) (files *vfs.Mem, path string, names []string) {
+		files = vfs.NewMem()
+		path = createSegments(t, files)
+		s := openSmall(t, files, path)
+		for i := uint64(1); i <= 100; i += 10 { // The first segment is left when the next is prepared.
+			mustNot(t, s.StoreLogs(storedEntries(i, i+9, 1)))
+		}
+		mustNot(t, s.Close())
+		names, err := files.List(path)
+		mustNot(t, err)
+		return files, path, slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, segmentSuffix) })
+	}
+	flip := func(t *testing.T, files vfs.FS, name string, at int64) {
+		f, err := files.OpenReadWrite(name)
+		mustNot(t, err)
+		b := make([]byte, 1)
+		_, err = f.ReadAt(b, at)
+		mustNot(t, err)
+		b[0] ^= 4
+		_, err = f.WriteAt(b, at)
+		mustNot(t, errors.Join(err, f.Close()))
+	}
+	for _, at := range []int64{segmentHeader, segmentHeader + 9, segmentHeader + 17, segmentHeader + entryHead + 3, 3000} {
+		files, path, names := fill(t)
+		flip(t, files, filepath.Join(path, names[0]), at)
+		s := openSmall(t, files, path)
+		if err := s.GetLog(1, new(raft.Log)); !event.IsCorruption(err) {
+			t.Errorf("byte %d of the first segment: %v", at, err)
+		}
+		var last raft.Log
+		if mustNot(t, s.GetLog(100, &last)); !bytes.Equal(last.Data, storedEntry(100, 1).Data) {
+			t.Errorf("the last entry is %q", last.Data)
+		}
+		mustNot(t, s.Close())
+	}
+	// A segment is read while it is damaged.
+	files, path, names := fill(t)
+	s := openSmall(t, files, path)
+	mustNot(t, s.GetLog(1, new(raft.Log)))
+	flip(t, files, filepath.Join(path, names[0]), segmentHeader+entryHead)
+	if err := s.GetLog(1, new(raft.Log)); !event.IsCorruption(err) {
+		t.Errorf("an entry that was right before: %v", err)
+	}
+	mustNot(t, s.GetLog(3, new(raft.Log)))
+	mustNot(t, s.Close())
+	// The log does not begin or end where another file says.
+	for name, damage := range map[string]func(files vfs.FS, path string, names []string) error{
+		"a header": func(files vfs.FS, path string, names []string) error {
+			flip(t, files, filepath.Join(path, names[1]), 25)
+			return nil
+		},
+		"no head": func(files vfs.FS, path string, _ []string) error {
+			return files.Remove(filepath.Join(path, logHeadFile))
+		},
+		"a damaged head": func(files vfs.FS, path string, _ []string) error {
+			flip(t, files, filepath.Join(path, logHeadFile), 17)
+			return nil
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), walKind.name)
-			mustNot(t, walKind.create(vfs.OS, path))
-			s, err := openSmallWal(vfs.OS, path)
-			mustNot(t, err)
-			meta, first := filepath.Join(path, metadb.FileName), filepath.Join(path, "00000000000000000001-0000000000000000"+segmentSuffix)
-			var before []byte
-			last := uint64(0)
-			for rotated := false; !rotated; {
-				before, err = os.ReadFile(meta)
-				mustNot(t, err)
-				last++
-				mustNot(t, s.StoreLogs([]*raft.Log{segmentEntry(last)}))
-				mustNot(t, s.DeleteRange(0, 0)) // waits for the next segment
-				now, err := os.ReadFile(meta)
-				mustNot(t, err)
-				rotated = !bytes.Equal(before, now)
-			}
-			mustNot(t, s.Close())
-			mustNot(t, os.WriteFile(meta, before, 0o600))
-			file, err := os.ReadFile(first)
-			mustNot(t, err)
-			c.damage(file, len(bytes.TrimRight(file, "\x00"))-8-int(last+1)/2*8)
-			mustNot(t, os.WriteFile(first, file, 0o600))
-			for next := last - c.lost; next < last+3; next++ {
-				s, err := openSmallWal(vfs.OS, path)
-				mustNot(t, err)
-				if end, err := s.LastIndex(); err != nil || end != next {
-					t.Fatalf("the entries end at %d, %v, not at %d", end, err, next)
+		files, path, names := fill(t)
+		mustNot(t, damage(files, path, names))
+		if _, err := openSegments(files, path, smallSegment, hclog.NewNullLogger()); err == nil {
+			t.Errorf("%s: it opens", name)
+		}
+	}
+}
+
+// Entries are read while others are stored and deleted, and files used again.
+func TestSegmentsAreReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	path := createSegments(t, vfs.OS)
+	s := openSmall(t, vfs.OS, path)
+	mustNot(t, s.StoreLogs(storedEntries(1, 30, 1)))
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for r := rand.New(rand.NewPCG(1, 2)); ; {
+				select {
+				case <-done:
+					return
+				default:
 				}
-				checkSegments(t, "", s, next)
-				mustNot(t, s.StoreLogs([]*raft.Log{segmentEntry(next + 1)}))
-				mustNot(t, s.Close())
+				first, last, err := s.ends()
+				if err != nil || last < 30 {
+					t.Errorf("the entries end at %d, %v", last, err)
+					return
+				}
+				index := first + r.Uint64N(last-first+1)
+				var got raft.Log
+				if err := s.GetLog(index, &got); err != nil && err != raft.ErrLogNotFound || err == nil && !bytes.Equal(got.Data, storedEntry(index, 1).Data) {
+					t.Errorf("entry %d: %v, %q", index, err, got.Data)
+					return
+				}
 			}
 		})
 	}
+	for i := uint64(31); i <= 3000; i++ {
+		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		if i%50 == 0 {
+			mustNot(t, s.DeleteRange(1, i-30))
+		}
+	}
+	close(done)
+	readers.Wait()
+	mustNot(t, s.Close())
+	if err := s.GetLog(3000, new(raft.Log)); !errors.Is(err, event.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// What does not follow the last entry is refused.
+func TestSegmentsHaveNoGap(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewMem()
+	s := openSmall(t, files, createSegments(t, files))
+	mustNot(t, s.StoreLogs(storedEntries(5, 9, 1)))
+	m := logModel{terms: map[uint64]uint64{}}
+	m.store(5, 9, 1)
+	for _, logs := range [][]*raft.Log{storedEntries(11, 11, 1), storedEntries(9, 10, 1), {storedEntry(10, 1), storedEntry(12, 1)}} {
+		if err := s.StoreLogs(logs); err == nil {
+			t.Errorf("entry %d was taken", logs[0].Index)
+		}
+	}
+	if err := s.DeleteRange(6, 8); err == nil {
+		t.Error("entries in the middle were deleted")
+	}
+	if err := s.Set([]byte("other"), nil); err == nil {
+		t.Error("another key was taken")
+	}
+	m.check(t, "", s)
+	mustNot(t, s.StoreLogs(storedEntries(10, 10, 1)))
+	mustNot(t, s.Close())
+}
+
+// FuzzSegment: whatever a segment holds behind its header, a start takes as entries what fits, and goes on behind it.
+func FuzzSegment(f *testing.F) {
+	var some []byte
+	head := segmentHead{number: 1, first: 7}
+	head.appendTo(nil)
+	sum := head.sum
+	for _, e := range storedEntries(7, 12, 3) {
+		some, sum = appendEntry(some, e, sum)
+	}
+	f.Add([]byte{}, true)
+	f.Add(some, true)
+	f.Add(some[:len(some)-9], true)
+	f.Add(some, false)
+	f.Fuzz(func(t *testing.T, content []byte, sealed bool) {
+		files := vfs.NewMem()
+		const path = "/segments"
+		mustNot(t, segmentKind.create(files, path))
+		head := segmentHead{number: 1, first: 7}
+		first := head.appendTo(nil)
+		// The first entry is right whatever its checksum was.
+		if len(content) > entryHead {
+			if n := entryHead + entryBytes(content); n <= int64(len(content)) {
+				le.PutUint64(content, entrySum(content[:n], head.sum))
+			}
+		}
+		mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 1), append(first, content...)))
+		if sealed {
+			next := segmentHead{number: 2, first: 9}
+			b, _ := appendEntry(next.appendTo(nil), storedEntry(9, 3), next.sum)
+			mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 2), b))
+		}
+		s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())
+		if err != nil {
+			return
+		}
+		_, last, err := s.ends()
+		mustNot(t, err)
+		for i := uint64(6); i <= last+1; i++ {
+			if err := s.GetLog(i, new(raft.Log)); err != nil && err != raft.ErrLogNotFound && !event.IsCorruption(err) {
+				t.Fatal(i, err)
+			}
+		}
+		mustNot(t, s.StoreLogs(storedEntries(last+1, last+2, 4)))
+		mustNot(t, s.Close())
+		s = openSmall(t, files, path)
+		if _, now, err := s.ends(); err != nil || now != last+2 {
+			t.Fatalf("the entries end at %d, %v; not at %d", now, err, last+2)
+		}
+		mustNot(t, s.Close())
+	})
 }

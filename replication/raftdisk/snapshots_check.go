@@ -42,7 +42,7 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 	switch {
 	case last > 0 && base.meta.Index > last:
 		// A manifest was installed and the entries it replaced were not deleted yet.
-		// The WAL would refuse to append behind the gap for ever.
+		// Segments would refuse to append behind the gap for ever.
 		if err := s.Logs.DeleteRange(first, last); err != nil {
 			return raft.Configuration{}, err
 		}

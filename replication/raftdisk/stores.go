@@ -77,7 +77,7 @@ type RaftLog struct {
 	Covered func() (index, term uint64)
 
 	// mu is held for reading by each operation, although that does I/O: bbolt and
-	// the WAL order readers and writers themselves. It is held for writing only
+	// segments order readers and writers themselves. It is held for writing only
 	// while Rewrite or Close exchanges the backing under everybody's feet.
 	mu     sync.RWMutex
 	inner  Backing

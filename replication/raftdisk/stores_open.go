@@ -13,7 +13,6 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
-	"github.com/hashicorp/raft-wal/segment"
 	"go.etcd.io/bbolt"
 
 	"github.com/annalsdb/annals/internal/logkey"
@@ -27,7 +26,7 @@ type LogStore string
 // is converted.
 const (
 	BoltDB LogStore = "BoltDB" // one bbolt file
-	Wal    LogStore = "Wal"    // segment files: half the cost of a sync, younger code
+	Wal    LogStore = "Wal"    // segment files: half the cost of a sync
 )
 
 // logKind says how one kind of Raft log is opened and treated.
@@ -39,15 +38,16 @@ type logKind struct {
 }
 
 var (
-	boltKind = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
-	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog}
-	memKind  = &logKind{name: "memory", deleteSlice: math.MaxUint64}
-	allKinds = []*logKind{boltKind, walKind}
+	boltKind    = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
+	segmentKind = &logKind{name: "segments", open: openSegmentLog, create: createSegmentLog}
+	walKind     = &logKind{name: "wal", open: openWalLog} // of earlier releases, never made
+	memKind     = &logKind{name: "memory", deleteSlice: math.MaxUint64}
+	allKinds    = []*logKind{boltKind, segmentKind, walKind}
 )
 
 func kindOf(s LogStore) *logKind {
 	if s == Wal {
-		return walKind
+		return segmentKind
 	}
 	return boltKind
 }
@@ -114,16 +114,27 @@ func createBoltLog(_ vfs.FS, path string) error {
 	return store.Close()
 }
 
-// walStore closes the WAL's metadata file too, which wal.WAL.Close leaves open and locked.
-type walStore struct {
+// walLog is a Raft log of earlier releases, kept by raft-wal. A start converts it.
+type walLog struct {
 	*wal.WAL
-	segments *segmentFiles
-	meta     *walMeta
+	meta *metadb.BoltMetaDB
 }
 
-// GetLog reads one entry that was not deleted. The WAL itself goes on reading those that were cut off
-// the front of its last segment: a leader would send them, where all else holds that they are gone.
-func (w *walStore) GetLog(index uint64, log *raft.Log) error {
+func openWalLog(_ vfs.FS, path string, logger hclog.Logger) (Backing, error) {
+	if _, err := os.Stat(filepath.Join(path, metadb.FileName)); err != nil {
+		return nil, err // raft-wal would begin an empty one.
+	}
+	meta := &metadb.BoltMetaDB{}
+	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithLogger(logger))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), meta.Close())
+	}
+	return &walLog{w, meta}, nil
+}
+
+// GetLog reads one entry that was not deleted. raft-wal itself goes on reading those that were cut off
+// the front of its last segment.
+func (w *walLog) GetLog(index uint64, log *raft.Log) error {
 	first, err := w.FirstIndex()
 	if err != nil {
 		return err
@@ -134,42 +145,8 @@ func (w *walStore) GetLog(index uint64, log *raft.Log) error {
 	return w.WAL.GetLog(index, log)
 }
 
-func (w *walStore) Close() error {
-	return errors.Join(w.WAL.Close(), w.segments.Close(), w.meta.Close())
-}
-
-func openWalLog(files vfs.FS, path string, logger hclog.Logger) (Backing, error) {
-	return openWal(files, path, segmentSize, logger)
-}
-
-func openWal(files vfs.FS, path string, size int64, logger hclog.Logger) (Backing, error) {
-	if err := renewHead(filepath.Join(path, metadb.FileName)); err != nil {
-		return nil, err // if it is missing the WAL would begin an empty one
-	}
-	segments, err := openSegments(files, path, size, logger)
-	if err != nil {
-		return nil, err
-	}
-	filer := &walFiler{Filer: segment.NewFiler(path, segments), segments: segments}
-	meta := &walMeta{filer: filer}
-	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(int(size)), wal.WithLogger(logger))
-	if err != nil {
-		if filer.tail != nil {
-			err = errors.Join(err, filer.tail.Close())
-		}
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), segments.Close(), meta.Close())
-	}
-	return &walStore{WAL: w, segments: segments, meta: meta}, nil
-}
-
-func createWalLog(files vfs.FS, path string) error {
-	if err := files.MkdirAll(path); err != nil {
-		return err
-	}
-	meta := &metadb.BoltMetaDB{}
-	_, err := meta.Load(path)
-	return errors.Join(err, meta.Close())
-}
+// Close closes the file of metadata too, which raft-wal leaves open and locked.
+func (w *walLog) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
 // memoryLog is the Raft log of a database in memory, and holds its votes as well.
 type memoryLog struct{ *raft.InmemStore }
@@ -195,8 +172,8 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 		if err != nil {
 			return nil, err
 		}
-		have, err := store.Get(keyCreation)
-		if err == nil && string(have) == string(id) {
+		made, err := store.Get(keyCreation)
+		if err == nil && string(made) == string(id) {
 			return store, nil
 		}
 		if err == nil || errors.Is(err, raftboltdb.ErrKeyNotFound) {
@@ -204,17 +181,17 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 		}
 		return nil, errors.Join(err, store.Close())
 	}
-	switch {
-	case len(found) == 0:
-		return nil, fmt.Errorf("%w: the Raft log (raft/%s or raft/%s) is missing", ErrStateLost, boltKind.name, walKind.name)
-	case len(found) == 2:
-		if err := dropTwin(files, dir, want, open); err != nil {
-			return nil, err
-		}
-	case found[0] != want:
-		logger.Info("converting the raft log", logkey.From, found[0].name, logkey.To, want.name)
-		if err := convertLog(files, dir, found[0], want, open, logger); err != nil {
-			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", found[0].name, want.name, err)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: the Raft log (raft/%s or raft/%s) is missing", ErrStateLost, boltKind.name, segmentKind.name)
+	}
+	have, err := dropTwins(files, dir, found, want, open)
+	if err != nil {
+		return nil, err
+	}
+	if have != want {
+		logger.Info("converting the raft log", logkey.From, have.name, logkey.To, want.name)
+		if err := convertLog(files, dir, have, want, open, logger); err != nil {
+			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", have.name, want.name, err)
 		}
 	}
 	path := filepath.Join(dir, want.name)
@@ -260,31 +237,39 @@ func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
 	return found, nil
 }
 
-// dropTwin removes the kind that is not wanted after a conversion that was
-// complete but for the removal.
-func dropTwin(files vfs.FS, dir string, want *logKind, open func(*logKind, string) (Backing, error)) error {
-	var ends [2]uint64
-	for i, kind := range allKinds {
+// dropTwins removes all kinds but one after a conversion that was complete but
+// for the removal, and returns that one: what is wanted, if it is there.
+func dropTwins(files vfs.FS, dir string, found []*logKind, want *logKind, open func(*logKind, string) (Backing, error)) (*logKind, error) {
+	have, ends := found[0], make([]uint64, len(found))
+	if len(found) == 1 {
+		return have, nil
+	}
+	for i, kind := range found {
+		if kind == want {
+			have = kind
+		}
 		store, err := open(kind, filepath.Join(dir, kind.name))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ends[i], err = store.LastIndex()
 		if err := errors.Join(err, store.Close()); err != nil {
-			return err
+			return nil, err
+		}
+		// A conversion leaves out what lies before a gap, so only the ends must agree.
+		if ends[i] != ends[0] {
+			return nil, fmt.Errorf("%w: raft/ holds two Raft logs that end at different entries: %s at %d, %s at %d",
+				ErrStateLost, found[0].name, ends[0], kind.name, ends[i])
 		}
 	}
-	// A conversion leaves out what lies before a gap, so only the ends must agree.
-	if ends[0] != ends[1] {
-		return fmt.Errorf("%w: raft/ holds two Raft logs that end at different entries: %s at %d, %s at %d",
-			ErrStateLost, allKinds[0].name, ends[0], allKinds[1].name, ends[1])
-	}
-	for _, kind := range allKinds {
-		if kind != want {
-			return remove(files, filepath.Join(dir, kind.name))
+	for _, kind := range found {
+		if kind != have {
+			if err := remove(files, filepath.Join(dir, kind.name)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	return have, nil
 }
 
 func convertLog(files vfs.FS, dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {

@@ -17,7 +17,7 @@ import (
 
 // Rewrite copies the entries behind an index into a fresh store and deletes the
 // old one, so that nothing of others stays on disk: bbolt does not overwrite pages
-// that it frees, and the WAL removes whole segments only. A manifest must cover
+// that it frees, and segments keep what was deleted of them. A manifest must cover
 // the entries up to the index.
 //
 // Most is copied while the store is in use. Appends and reads wait for the rest

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -122,7 +124,7 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 		{"tail, from its end", 700, 2000, boltKind, [][2]uint64{{989, 1500}, {700, 988}}},
 		{"exactly one", 1, 512, boltKind, [][2]uint64{{1, 512}}},
 		{"nothing there", 1600, 1700, boltKind, nil},
-		{"at once", 1, 1200, walKind, [][2]uint64{{1, 1200}}},
+		{"at once", 1, 1200, segmentKind, [][2]uint64{{1, 1200}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
@@ -295,7 +297,7 @@ func names(t *testing.T, dir string) string {
 // log overwrites what it deletes, and erased data would linger.
 func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 	t.Parallel()
-	for _, kind := range allKinds {
+	for _, kind := range madeKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
@@ -333,7 +335,7 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 // the WAL, freed and shared pages of bbolt, and the end of the log cut and written anew.
 func TestRule21RewriteOfLargeLogs(t *testing.T) {
 	t.Parallel()
-	for _, kind := range allKinds {
+	for _, kind := range madeKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
@@ -381,7 +383,7 @@ func TestRule21RewriteOfLargeLogs(t *testing.T) {
 // What is cut off the front ends before what another node needs.
 func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 	t.Parallel()
-	for _, kind := range allKinds {
+	for _, kind := range madeKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			s := openTestLog(t, t.TempDir(), kind)
 			defer closeLog(t, s)
@@ -410,7 +412,7 @@ func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 
 func TestConversion(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ from, to *logKind }{{boltKind, walKind}, {walKind, boltKind}} {
+	for _, c := range []struct{ from, to *logKind }{{boltKind, segmentKind}, {segmentKind, boltKind}} {
 		t.Run(c.from.name+" to "+c.to.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, c.from)
@@ -435,18 +437,60 @@ func TestConversion(t *testing.T) {
 		mustNot(t, s.StoreLogs(entries(90, 95)))
 		mustNot(t, s.inner.StoreLogs(entries(97, 99)))
 		closeLog(t, s)
-		s = openTestLog(t, dir, walKind)
+		s = openTestLog(t, dir, segmentKind)
 		defer closeLog(t, s)
 		checkEntries(t, s, 97, 99)
+	})
+	t.Run("of an earlier release", func(t *testing.T) {
+		for _, want := range madeKinds {
+			dir := t.TempDir()
+			fillWal(t, filepath.Join(dir, walKind.name), 1, 300, 99)
+			s := openTestLog(t, dir, want)
+			checkEntries(t, s, 100, 300)
+			closeLog(t, s)
+			if got := names(t, dir); got != want.name {
+				t.Errorf("folder holds %s", got)
+			}
+			// A crash came before the old one went, and the option was changed.
+			fillWal(t, filepath.Join(dir, walKind.name), 1, 300, 0)
+			for _, want := range madeKinds {
+				s := openTestLog(t, dir, want)
+				checkEntries(t, s, 100, 300)
+				closeLog(t, s)
+				if got := names(t, dir); got != want.name {
+					t.Errorf("folder holds %s", got)
+				}
+			}
+		}
 	})
 	t.Run("of an empty log", func(t *testing.T) {
 		dir := t.TempDir()
 		closeLog(t, openTestLog(t, dir, boltKind))
-		s := openTestLog(t, dir, walKind)
+		s := openTestLog(t, dir, segmentKind)
 		defer closeLog(t, s)
 		checkEntries(t, s, 0, 0)
 		mustNot(t, s.StoreLogs(entries(77, 78)))
 	})
+}
+
+// madeKinds are the kinds of Raft log that are made; others are converted.
+var madeKinds = []*logKind{boltKind, segmentKind}
+
+// fillWal makes a Raft log as earlier releases did, with the entries up to one deleted.
+func fillWal(t *testing.T, path string, from, to, deleted uint64) {
+	t.Helper()
+	mustNot(t, os.Mkdir(path, 0o700))
+	meta := &metadb.BoltMetaDB{}
+	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentSize(32<<10))
+	mustNot(t, err)
+	mustNot(t, w.Set(keyCreation, testID))
+	for _, e := range entries(from, to) {
+		mustNot(t, w.StoreLog(e))
+	}
+	if deleted > 0 {
+		mustNot(t, w.DeleteRange(from, deleted))
+	}
+	mustNot(t, (&walLog{w, meta}).Close())
 }
 
 func TestExchangeThatACrashInterrupted(t *testing.T) {
@@ -478,7 +522,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 			mustNot(t, os.Rename(path+newSuffix, path))
 		}},
 	} {
-		for _, kind := range allKinds {
+		for _, kind := range madeKinds {
 			t.Run(c.name+" "+kind.name, func(t *testing.T) {
 				dir := t.TempDir()
 				s := openTestLog(t, dir, kind)
@@ -495,12 +539,12 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		}
 	}
 	t.Run("conversion before the old one went", func(t *testing.T) {
-		for _, started := range allKinds {
+		for _, started := range madeKinds {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, boltKind)
 			mustNot(t, s.StoreLogs(entries(5, 30)))
-			path := filepath.Join(dir, walKind.name)
-			s.kind = walKind
+			path := filepath.Join(dir, segmentKind.name)
+			s.kind = segmentKind
 			mustNot(t, filled(s, path))
 			closeLog(t, s)
 			mustNot(t, os.Rename(path+newSuffix, path))
@@ -517,11 +561,11 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		s := openTestLog(t, dir, boltKind)
 		mustNot(t, s.StoreLogs(entries(5, 30)))
 		closeLog(t, s)
-		s = openTestLog(t, other, walKind)
+		s = openTestLog(t, other, segmentKind)
 		mustNot(t, s.StoreLogs(entries(5, 31)))
 		closeLog(t, s)
-		mustNot(t, os.Rename(filepath.Join(other, walKind.name), filepath.Join(dir, walKind.name)))
-		_, err := openLogStore(vfs.OS, dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
+		mustNot(t, os.Rename(filepath.Join(other, segmentKind.name), filepath.Join(dir, segmentKind.name)))
+		_, err := openLogStore(vfs.OS, dir, segmentKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
 		if !errors.Is(err, ErrStateLost) {
 			t.Errorf("error %v", err)
 		}
@@ -529,8 +573,8 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 }
 
 func kindAt(path string) *logKind {
-	if filepath.Base(path) == walKind.name {
-		return walKind
+	if filepath.Base(path) == segmentKind.name {
+		return segmentKind
 	}
 	return boltKind
 }

@@ -1,0 +1,228 @@
+package raftdisk
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// segmentFiles makes the files of segments, and uses them again.
+//
+// Each write to a segment waits for its sync. On blocks that were never written that costs the file
+// system a commit of its journal beside the data. So a new file is filled with zeros before it becomes a segment, and one
+// whose segment was deleted becomes a later one as it is. That is done beside the writes, when the segment that is being written
+// is half full.
+//
+// N.segment is the segment with that number, or, behind the last one that was begun, will be. N.free was one. No number is given
+// twice. A name is on disk before anything is written to the file.
+type segmentFiles struct {
+	files  vfs.FS
+	dir    string
+	size   int64
+	logger hclog.Logger
+
+	mu     sync.Mutex
+	last   uint64   // number that was given last
+	next   uint64   // number of the segment to be begun; 0: there is none yet
+	free   []string // paths of files that can be used again
+	making bool     // the goroutine runs
+	closed bool
+	wg     sync.WaitGroup
+}
+
+const (
+	// segmentSize is small enough that a segment is free again soon, and large against what beginning one costs.
+	segmentSize = 16 << 20
+	// freeSegments bounds the disk space that waits for being used again. A manifest frees about so many segments.
+	freeSegments = 4
+
+	segmentSuffix = ".segment"
+	freeSuffix    = ".free"
+)
+
+func segmentPath(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%016x%s", number, segmentSuffix))
+}
+
+// segmentNumber is the number in a file's name.
+func segmentNumber(name, suffix string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	number, err := strconv.ParseUint(digits, 16, 64)
+	return number, ok && err == nil && len(digits) == 16
+}
+
+// openSegmentFiles takes over what a process before left in the folder, and returns the numbers of segments, rising.
+func openSegmentFiles(files vfs.FS, dir string, size int64, logger hclog.Logger) (*segmentFiles, []uint64, error) {
+	s := &segmentFiles{files: files, dir: dir, size: size, logger: logger}
+	names, err := files.List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var numbers []uint64
+	for _, name := range names {
+		if number, ok := segmentNumber(name, segmentSuffix); ok {
+			numbers = append(numbers, number)
+			s.last = max(s.last, number)
+		} else if number, ok := segmentNumber(name, freeSuffix); ok {
+			s.free = append(s.free, filepath.Join(dir, name))
+			s.last = max(s.last, number)
+		}
+	}
+	// A name that a sync which failed left in memory alone is believed from here on.
+	return s, numbers, files.SyncDir(dir)
+}
+
+// Close waits for a file that is being prepared.
+func (s *segmentFiles) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// begin returns the number of the next segment. Where none was prepared its file is a new one, and its folder not synced.
+func (s *segmentFiles) begin() (number uint64, unfilled bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number = s.next; number > 0 {
+		s.next = 0
+		return number, false, nil
+	}
+	s.last++
+	f, err := s.files.Create(segmentPath(s.dir, s.last))
+	if err != nil {
+		return 0, true, err
+	}
+	return s.last, true, f.Close()
+}
+
+// ready reports whether the next segment is prepared.
+func (s *segmentFiles) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next > 0
+}
+
+// release lets go of the files of deleted segments. Which of them are still there after a crash is open.
+func (s *segmentFiles) release(numbers ...uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range numbers {
+		path := segmentPath(s.dir, number)
+		free := strings.TrimSuffix(path, segmentSuffix) + freeSuffix
+		if len(s.free) >= freeSegments {
+			if err := s.files.Remove(path); err != nil {
+				return err
+			}
+		} else if err := s.files.Rename(path, free); err != nil {
+			return err
+		} else {
+			s.free = append(s.free, free)
+		}
+	}
+	return s.files.SyncDir(s.dir)
+}
+
+// prepare has the next segment made beside the writes, of a free file or of a new one.
+func (s *segmentFiles) prepare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next > 0 || s.making || s.closed {
+		return
+	}
+	free, fill := "", false
+	if n := len(s.free) - 1; n >= 0 {
+		free, s.free = s.free[n], s.free[:n]
+	} else {
+		s.last++
+		free, fill = strings.TrimSuffix(segmentPath(s.dir, s.last), segmentSuffix)+freeSuffix, true
+	}
+	s.making = true
+	s.wg.Go(func() {
+		var err error
+		if fill {
+			err = s.fill(free)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.making = false
+		if err == nil { // Its number is given now: another segment may have been begun meanwhile.
+			s.last++
+			path := segmentPath(s.dir, s.last)
+			if err = errors.Join(s.files.Rename(free, path), s.files.SyncDir(s.dir)); err == nil {
+				s.next = s.last
+				return
+			}
+		}
+		s.logger.Warn("the next segment of the Raft log was not prepared", logkey.Error, errors.Join(err, vfs.RemoveIfThere(s.files, free)))
+	})
+}
+
+// fill makes a file of zeros.
+func (s *segmentFiles) fill(path string) (err error) {
+	f, err := s.files.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	f.Direct()
+	zeros := aligned(int(min(s.size, 1<<20)))
+	for at := int64(0); at < s.size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil { // All at once would hold up the syncs that writes wait for.
+			return err
+		}
+	}
+	return nil
+}
+
+// logHead is what a Raft log of segments holds beside them, in the file head:
+//
+//	"ANNALSRH" | version u32 = 1 | bytes of the creation id u32 | first index u64 | creation id | xxh3 of all before u64
+type logHead struct {
+	creation []byte
+	first    uint64 // Entries below were deleted.
+}
+
+const (
+	logHeadFile    = "head"
+	logHeadMagic   = "ANNALSRH"
+	logHeadVersion = 1
+	logHeadSize    = 24 // before the creation id
+)
+
+func (h logHead) write(files vfs.FS, dir string) error {
+	b := append(make([]byte, 0, 64), logHeadMagic...)
+	b = le.AppendUint32(b, logHeadVersion)
+	b = le.AppendUint32(b, uint32(len(h.creation)))
+	b = le.AppendUint64(b, h.first)
+	b = append(b, h.creation...)
+	return vfs.WriteFileAtomic(files, filepath.Join(dir, logHeadFile), le.AppendUint64(b, xxh3.Hash(b)))
+}
+
+func readLogHead(files vfs.FS, dir string) (h logHead, err error) {
+	name := filepath.Join(dir, logHeadFile)
+	b, err := vfs.ReadFile(files, name)
+	if err != nil {
+		return h, err
+	}
+	end := len(b) - 8
+	if end < logHeadSize || string(b[:8]) != logHeadMagic || le.Uint64(b[end:]) != xxh3.Hash(b[:end]) || int(le.Uint32(b[12:])) != end-logHeadSize {
+		return h, fmt.Errorf("%s is damaged", name)
+	}
+	if version := le.Uint32(b[8:]); version != logHeadVersion {
+		return h, fmt.Errorf("%s has version %d, this program knows %d", name, version, logHeadVersion)
+	}
+	return logHead{creation: b[logHeadSize:end], first: le.Uint64(b[16:])}, nil
+}
