@@ -17,7 +17,7 @@ const (
 	// makes them durable. It spreads the work that a snapshot would find otherwise.
 	syncEvery = 32 << 20
 	// flushEvery is how many of them it writes at once. The Raft log's syncs wait for what the disk has been given.
-	flushEvery = 2 << 20
+	flushEvery = 512 << 10
 )
 
 // dirtyFiles are the writer's files that hold unsynced data.
