@@ -50,6 +50,7 @@ type segmentFile struct {
 	unfilled bool  // Its blocks were never written.
 	found    found // with offsets of all entries, or none; of the last one always
 	readers  int   // that use the file
+	cuts     int   // how often entries at its end were deleted
 	gone     bool  // The last reader closes it.
 }
 

@@ -3,15 +3,19 @@ package raftdisk
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // DeleteRange deletes entries from the front or from the end, low and high included.
 func (s *segmentLog) DeleteRange(low, high uint64) error {
-	if done, err := s.deleteFront(low, high); done || err != nil {
+	if done, err := s.deleteFront(low, high); done {
 		return err
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if done, err := s.deleteFront(low, high); done { // Others were stored meanwhile.
+		return err
+	}
 	s.deleting.Lock()
 	defer s.deleting.Unlock()
 	first, last, err := s.ends()
@@ -22,12 +26,18 @@ func (s *segmentLog) DeleteRange(low, high uint64) error {
 		return fmt.Errorf("entries %d to %d are in the middle of the Raft log, which has %d to %d", low, high, first, last)
 	case s.failed != nil:
 		return s.failed
+	case low <= first:
+		// In one step: what a crash left of them would not fit what comes next.
+		if s.failed = s.setHead(func(h *logHead) { h.first = last + 1 }); s.failed == nil {
+			s.failed = s.dropFront()
+		}
+	default:
+		s.failed = s.deleteEnd(low)
 	}
-	s.failed = s.deleteEnd(max(low, first), first, last)
 	return s.failed
 }
 
-// deleteFront deletes entries from the front, beside StoreLogs, and reports whether that was all.
+// deleteFront deletes entries from the front, beside StoreLogs, and reports whether that is all there is to be done.
 func (s *segmentLog) deleteFront(low, high uint64) (done bool, err error) {
 	s.deleting.Lock()
 	defer s.deleting.Unlock()
@@ -61,60 +71,53 @@ func (s *segmentLog) dropFront() error {
 	return s.files.release(numbers...)
 }
 
-func (s *segmentLog) deleteEnd(low, first, last uint64) error {
-	if low == first {
-		// In one step: what a crash left of them would not fit what comes next.
-		if err := s.setHead(func(h *logHead) { h.first = last + 1 }); err != nil {
-			return err
-		}
-		return s.dropFront()
-	}
-	for {
-		s.mu.Lock()
-		n := len(s.segments) - 1
-		g := s.segments[n]
-		if g.head.first < low {
-			s.mu.Unlock()
-			return s.cut(g, low)
-		}
-		s.segments = s.segments[:n]
-		err := g.discard()
-		s.mu.Unlock()
-		// One by one: of those left after a crash none may be missing.
-		if err = errors.Join(err, s.files.release(g.head.number)); err != nil {
-			return err
-		}
-	}
-}
-
-// cut makes an entry of the last segment its first that is none.
-func (s *segmentLog) cut(g *segmentFile, low uint64) error {
+// deleteEnd deletes the entries from one on that is not the first.
+func (s *segmentLog) deleteEnd(low uint64) error {
+	s.mu.Lock()
+	at := s.at(low - 1)
+	g := s.segments[at]
+	s.mu.Unlock()
 	kept, err := scanSegment(g.file, g.head, low-g.head.first)
 	if err != nil {
 		return err
 	}
-	if uint64(len(kept.offsets)) < low-g.head.first {
-		return damagedSegment(g.file, kept.end, g.head.first+uint64(len(kept.offsets)))
+	if n := uint64(len(kept.offsets)); n < low-g.head.first {
+		return damagedSegment(g.file, kept.end, g.head.first+n)
 	}
+	s.mu.Lock()
+	later := s.segments[at+1:]
+	s.segments = s.segments[: at+1 : at+1]
+	g.found, g.last, g.cuts = kept, low-1, g.cuts+1
+	for _, l := range later {
+		err = errors.Join(err, l.discard())
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, l := range slices.Backward(later) { // One by one: of those left after a crash none may be missing.
+		if err := s.files.release(l.head.number); err != nil {
+			return err
+		}
+	}
+	return s.cut(g)
+}
+
+// cut writes zeros behind what is left of the last segment.
+func (s *segmentLog) cut(g *segmentFile) error {
 	if g.out == nil {
 		if err := s.openOut(g); err != nil {
 			return err
 		}
 	}
-	at := kept.end / pageSize * pageSize
-	b := aligned(pageSize)
-	if _, err := g.file.ReadAt(b[:kept.end-at], at); err != nil {
+	end := g.found.end
+	b, at := aligned(pageSize), end/pageSize*pageSize
+	if _, err := g.file.ReadAt(b[:end-at], at); err != nil {
 		return err
 	}
 	if _, err := g.out.WriteAt(b, at); err != nil {
 		return err
 	}
-	if err := g.out.Sync(); err != nil {
-		return err
-	}
-	s.page = append(s.page[:0], b[:kept.end-at]...)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.found, g.last = kept, low-1
-	return nil
+	s.page = append(s.page[:0], b[:end-at]...)
+	return g.out.Sync()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/zeebo/xxh3"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -35,6 +36,7 @@ type segmentFiles struct {
 	next   uint64   // number of the segment to be begun; 0: there is none yet
 	free   []string // paths of files that can be used again
 	making bool     // the goroutine runs
+	failed error    // a sync of the folder that failed
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -93,6 +95,9 @@ func (s *segmentFiles) Close() {
 func (s *segmentFiles) begin() (number uint64, unfilled bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed != nil {
+		return 0, false, s.failed
+	}
 	if number = s.next; number > 0 {
 		s.next = 0
 		return number, false, nil
@@ -157,13 +162,19 @@ func (s *segmentFiles) prepare() {
 		s.making = false
 		if err == nil { // Its number is given now: another segment may have been begun meanwhile.
 			s.last++
-			path := segmentPath(s.dir, s.last)
-			if err = errors.Join(s.files.Rename(free, path), s.files.SyncDir(s.dir)); err == nil {
-				s.next = s.last
-				return
-			}
+			err = s.files.Rename(free, segmentPath(s.dir, s.last))
 		}
-		s.logger.Warn("the next segment of the Raft log was not prepared", logkey.Error, errors.Join(err, vfs.RemoveIfThere(s.files, free)))
+		if err != nil {
+			err = errors.Join(err, vfs.RemoveIfThere(s.files, free))
+			if !s.closed {
+				s.logger.Warn("the next segment of the Raft log was not prepared", logkey.Error, err)
+			}
+			return
+		}
+		// As with any sync that fails, nothing is begun after it.
+		if s.failed = s.files.SyncDir(s.dir); s.failed == nil {
+			s.next = s.last
+		}
 	})
 }
 
@@ -177,6 +188,12 @@ func (s *segmentFiles) fill(path string) (err error) {
 	f.Direct()
 	zeros := aligned(int(min(s.size, 1<<20)))
 	for at := int64(0); at < s.size; at += int64(len(zeros)) {
+		s.mu.Lock()
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return event.ErrClosed
+		}
 		if _, err := f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -446,48 +447,191 @@ func TestDamagedSegments(t *testing.T) {
 	}
 }
 
-// Entries are read while others are stored and deleted, and files used again.
+// manySegments is a Raft log that was opened with entries in several segments, of which it knows only those of the last.
+func manySegments(t *testing.T, hook func(op vfs.Op) error) *segmentLog {
+	t.Helper()
+	files := vfs.NewMem()
+	path := createSegments(t, files)
+	s := openSmall(t, files, path)
+	for i := uint64(1); i <= 80; i++ {
+		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		s.files.wg.Wait()
+	}
+	mustNot(t, s.Close())
+	return openSmall(t, vfs.NewFaulty(files, hook), path)
+}
+
+// While a segment is read to know where its entries are, some of them are deleted, and others are stored in their place.
+func TestEndIsDeletedWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	var hold atomic.Bool
+	reached, read := make(chan struct{}), make(chan struct{})
+	s := manySegments(t, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead && hold.CompareAndSwap(true, false) {
+			close(reached)
+			<-read
+		}
+		return nil
+	})
+	first := s.segments[1].head.first
+	m := logModel{terms: map[uint64]uint64{}}
+	m.store(1, 80, 1)
+	hold.Store(true)
+	got := make(chan error, 1)
+	go func() { got <- s.GetLog(first+1, new(raft.Log)) }()
+	<-reached
+	mustNot(t, s.DeleteRange(first+3, 80))
+	m.delete(first+3, 80)
+	mustNot(t, s.StoreLogs(storedEntries(first+3, first+4, 2)))
+	m.store(first+3, first+4, 2)
+	close(read)
+	mustNot(t, <-got)
+	mustNot(t, s.StoreLogs(storedEntries(first+5, first+9, 2)))
+	m.store(first+5, first+9, 2)
+	m.check(t, "", s)
+	mustNot(t, s.Close())
+}
+
+// Entries are read at each step of a deletion.
+func TestReadsDuringADeletion(t *testing.T) {
+	t.Parallel()
+	var s *segmentLog
+	var on, reading atomic.Bool
+	steps := 0
+	s = manySegments(t, func(op vfs.Op) error {
+		if !on.Load() || !op.Kind.Mutates() || !reading.CompareAndSwap(false, true) {
+			return nil
+		}
+		defer reading.Store(false)
+		steps++
+		first, last, err := s.ends()
+		mustNot(t, err)
+		for i := first; i <= last; i++ {
+			mustNot(t, s.GetLog(i, new(raft.Log)))
+		}
+		return nil
+	})
+	on.Store(true)
+	mustNot(t, s.DeleteRange(8, 80))
+	if _, last, err := s.ends(); err != nil || last != 7 || steps < 6 {
+		t.Errorf("the entries end at %d, %v, after %d steps", last, err, steps)
+	}
+	mustNot(t, s.Close())
+}
+
+// A segment whose name may not be on disk is not passed over: a start would take its file for a damaged one.
+func TestSyncOfPreparedSegmentFails(t *testing.T) {
+	t.Parallel()
+	var on, failed atomic.Bool
+	s := manySegments(t, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncDir && on.CompareAndSwap(true, false) {
+			failed.Store(true)
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	path := s.files.dir
+	on.Store(true)
+	last, err := uint64(80), error(nil)
+	for ; err == nil && last < 400; last++ {
+		err = s.StoreLog(storedEntry(last+1, 1))
+		s.files.wg.Wait()
+	}
+	last--
+	if !errors.Is(err, syscall.EMFILE) || !failed.Load() {
+		t.Errorf("entry %d: %v", last+1, err)
+	}
+	mustNot(t, s.Close())
+	s = openSmall(t, s.files.files, path)
+	m := logModel{terms: map[uint64]uint64{}}
+	m.store(1, last, 1)
+	m.check(t, "", s)
+	mustNot(t, s.Close())
+}
+
+// Entries are read while others are stored and deleted at both ends, and files used again.
 func TestSegmentsAreReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	path := createSegments(t, vfs.OS)
+	r := rand.New(rand.NewPCG(3, 4))
+	last, term := uint64(60), uint64(1)
 	s := openSmall(t, vfs.OS, path)
-	mustNot(t, s.StoreLogs(storedEntries(1, 30, 1)))
-	done := make(chan struct{})
-	var readers sync.WaitGroup
-	for range 3 {
-		readers.Go(func() {
-			for r := rand.New(rand.NewPCG(1, 2)); ; {
-				select {
-				case <-done:
-					return
-				default:
+	mustNot(t, s.StoreLogs(storedEntries(1, last, term)))
+	var committed atomic.Uint64 // Later ones may be deleted at the end, earlier ones from the front.
+	committed.Store(40)
+	for i := range 6 { // After each start most of the entries are where nobody knows.
+		spared := uint64(10 * (i % 2)) // of those that may be deleted from the front
+		mustNot(t, s.StoreLogs(storedEntries(last+1, last+40, term)))
+		last += 40
+		done := make(chan struct{})
+		var others sync.WaitGroup
+		other := func(do func(r *rand.Rand, first, last uint64) error) {
+			seed := r.Uint64()
+			others.Go(func() {
+				for r := rand.New(rand.NewPCG(seed, 2)); ; {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					first, last, err := s.ends()
+					if err == nil && last == 0 && spared == 0 {
+						continue // All entries were deleted.
+					}
+					if err == nil && last < 30 {
+						err = fmt.Errorf("the entries end at %d", last)
+					}
+					if err == nil {
+						err = do(r, first, last)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
 				}
-				first, last, err := s.ends()
-				if err != nil || last < 30 {
-					t.Errorf("the entries end at %d, %v", last, err)
-					return
-				}
+			})
+		}
+		for range 2 {
+			other(func(r *rand.Rand, first, last uint64) error {
 				index := first + r.Uint64N(last-first+1)
 				var got raft.Log
-				if err := s.GetLog(index, &got); err != nil && err != raft.ErrLogNotFound || err == nil && !bytes.Equal(got.Data, storedEntry(index, 1).Data) {
-					t.Errorf("entry %d: %v, %q", index, err, got.Data)
-					return
+				if err := s.GetLog(index, &got); err == raft.ErrLogNotFound {
+					return nil
+				} else if err != nil || got.Index != index || !bytes.Equal(got.Data, storedEntry(index, got.Term).Data) {
+					return fmt.Errorf("entry %d: %w, %q", index, err, got.Data)
 				}
-			}
+				return nil
+			})
+		}
+		other(func(_ *rand.Rand, first, _ uint64) error { // as after a manifest, while others are deleted
+			time.Sleep(time.Millisecond)
+			return s.DeleteRange(first, committed.Load()-spared)
 		})
-	}
-	for i := uint64(31); i <= 3000; i++ {
-		mustNot(t, s.StoreLog(storedEntry(i, 1)))
-		if i%50 == 0 {
-			mustNot(t, s.DeleteRange(1, i-30))
+		for range 400 {
+			if room := last - committed.Load(); r.IntN(4) == 0 && room > 0 {
+				cut := 1 + r.Uint64N(room)
+				term++
+				mustNot(t, s.DeleteRange(last-cut+1, last))
+				last -= cut
+			}
+			more := 1 + r.Uint64N(8)
+			mustNot(t, s.StoreLogs(storedEntries(last+1, last+more, term)))
+			if last += more; r.IntN(4) == 0 {
+				committed.Store(last - r.Uint64N(min(last-committed.Load(), 40)))
+			}
+		}
+		close(done)
+		others.Wait()
+		mustNot(t, s.Close())
+		if err := s.GetLog(last, new(raft.Log)); !errors.Is(err, event.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+		s = openSmall(t, vfs.OS, path)
+		if _, end, err := s.ends(); err != nil || end != last {
+			t.Fatalf("the entries end at %d, %v; not at %d", end, err, last)
 		}
 	}
-	close(done)
-	readers.Wait()
 	mustNot(t, s.Close())
-	if err := s.GetLog(3000, new(raft.Log)); !errors.Is(err, event.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
 }
 
 // What does not follow the last entry is refused.
