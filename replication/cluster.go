@@ -479,6 +479,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 			return m.ReplicationAddress, ok
 		},
 		Prepare:  c.pull.install,
+		Holds:    r.state.Logs.Holds,
 		Append:   func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
 		InTerm:   r.state.Stable.InTerm,
 		Silent:   c.disk.hanging,

@@ -170,6 +170,9 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 			snaps, anew := testSnapshots(t), false
 			logs := memoryRaftLog(&FailStop{})
 			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
+			if logs.Holds(9, c.term) != c.stale {
+				t.Error("whether the log holds what the manifest covers is answered wrongly")
+			}
 			machine := NewMachine(&plainFSM{}, &State{Snapshots: snaps, Logs: logs}, &FailStop{}, new(stats.Counter), func() {}, func() { anew = true })
 			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)
 			mustNot(t, err)

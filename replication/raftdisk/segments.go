@@ -162,6 +162,11 @@ func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
 	if err := s.openOut(g); err != nil {
 		return err
 	}
+	if g.found.end%pageSize == 0 { // What was cut off behind it must not come back either.
+		if _, err := g.out.WriteAt(aligned(pageSize), g.found.end); err != nil {
+			return err
+		}
+	}
 	b := aligned(1 << 20)
 	for at := int64(0); at < g.found.end; at += int64(len(b)) {
 		b = b[:min(int64(len(b)), g.found.end-at)]
@@ -222,6 +227,8 @@ func (s *segmentLog) keepPage(b []byte) {
 func (s *segmentLog) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	s.deleting.Lock()
+	defer s.deleting.Unlock()
 	s.files.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()

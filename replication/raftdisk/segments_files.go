@@ -24,7 +24,7 @@ import (
 // is half full.
 //
 // N.segment is the segment with that number, or, behind the last one that was begun, will be. N.free was one. No number is given
-// twice. A name is on disk before anything is written to the file.
+// again while the file that had it is there. A name is on disk before anything is written to the file.
 type segmentFiles struct {
 	files  vfs.FS
 	dir    string
@@ -36,7 +36,7 @@ type segmentFiles struct {
 	next   uint64   // number of the segment to be begun; 0: there is none yet
 	free   []string // paths of files that can be used again
 	making bool     // the goroutine runs
-	failed error    // a sync of the folder that failed
+	failed error    // a sync of the folder that failed: no segment is begun after it
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -121,27 +121,41 @@ func (s *segmentFiles) ready() bool {
 func (s *segmentFiles) release(numbers ...uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var free []string
 	for _, number := range numbers {
 		path := segmentPath(s.dir, number)
-		free := strings.TrimSuffix(path, segmentSuffix) + freeSuffix
-		if len(s.free) >= freeSegments {
+		name := strings.TrimSuffix(path, segmentSuffix) + freeSuffix
+		if len(s.free)+len(free) >= freeSegments {
 			if err := s.files.Remove(path); err != nil {
 				return err
 			}
-		} else if err := s.files.Rename(path, free); err != nil {
+		} else if err := s.files.Rename(path, name); err != nil {
 			return err
 		} else {
-			s.free = append(s.free, free)
+			free = append(free, name)
 		}
 	}
-	return s.files.SyncDir(s.dir)
+	err := s.syncDir()
+	if err == nil {
+		s.free = append(s.free, free...)
+	}
+	return err
+}
+
+// syncDir syncs the folder. The caller holds mu.
+func (s *segmentFiles) syncDir() error {
+	err := s.files.SyncDir(s.dir)
+	if err != nil && s.failed == nil {
+		s.failed = err
+	}
+	return err
 }
 
 // prepare has the next segment made beside the writes, of a free file or of a new one.
 func (s *segmentFiles) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next > 0 || s.making || s.closed {
+	if s.next > 0 || s.making || s.closed || s.failed != nil {
 		return
 	}
 	free, fill := "", false
@@ -171,8 +185,7 @@ func (s *segmentFiles) prepare() {
 			}
 			return
 		}
-		// As with any sync that fails, nothing is begun after it.
-		if s.failed = s.files.SyncDir(s.dir); s.failed == nil {
+		if s.syncDir() == nil {
 			s.next = s.last
 		}
 	})

@@ -519,34 +519,56 @@ func TestReadsDuringADeletion(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// A segment whose name may not be on disk is not passed over: a start would take its file for a damaged one.
+// A segment whose name may not be on disk is not passed over, whatever is asked for afterwards: a start would take its file for a damaged one.
 func TestSyncOfPreparedSegmentFails(t *testing.T) {
 	t.Parallel()
-	var on, failed atomic.Bool
-	s := manySegments(t, func(op vfs.Op) error {
-		if op.Kind == vfs.OpSyncDir && on.CompareAndSwap(true, false) {
-			failed.Store(true)
-			return syscall.EMFILE
+	for name, after := range map[string]func(t *testing.T, s *segmentLog, last uint64) (uint64, error){
+		"entries": func(_ *testing.T, _ *segmentLog, last uint64) (uint64, error) { return last, nil },
+		"deletion": func(t *testing.T, s *segmentLog, last uint64) (uint64, error) {
+			low := s.segments[len(s.segments)-1].head.first - 3
+			mustNot(t, s.DeleteRange(low, last))
+			return low - 1, nil
+		},
+		"unfilled": func(_ *testing.T, s *segmentLog, last uint64) (uint64, error) {
+			s.asked = 0 // as by a segment that was begun without one prepared
+			return last, nil
+		},
+	} {
+		var on, failed atomic.Bool
+		s := manySegments(t, func(op vfs.Op) error {
+			if op.Kind == vfs.OpSyncDir && on.CompareAndSwap(true, false) {
+				failed.Store(true)
+				return syscall.EMFILE
+			}
+			return nil
+		})
+		path := s.files.dir
+		m := logModel{terms: map[uint64]uint64{}}
+		m.store(1, 80, 1)
+		store := func() error {
+			err := s.StoreLog(storedEntry(m.last+1, 1))
+			if err == nil {
+				m.store(m.last+1, m.last+1, 1)
+			}
+			s.files.wg.Wait()
+			return err
 		}
-		return nil
-	})
-	path := s.files.dir
-	on.Store(true)
-	last, err := uint64(80), error(nil)
-	for ; err == nil && last < 400; last++ {
-		err = s.StoreLog(storedEntry(last+1, 1))
-		s.files.wg.Wait()
+		on.Store(true)
+		for !failed.Load() && m.last < 400 {
+			mustNot(t, store())
+		}
+		last, err := after(t, s, m.last)
+		for m.last = last; err == nil && m.last < 400; {
+			err = store()
+		}
+		if !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("%s: entry %d: %v", name, m.last+1, err)
+		}
+		mustNot(t, s.Close())
+		s = openSmall(t, s.files.files, path)
+		m.check(t, name, s)
+		mustNot(t, s.Close())
 	}
-	last--
-	if !errors.Is(err, syscall.EMFILE) || !failed.Load() {
-		t.Errorf("entry %d: %v", last+1, err)
-	}
-	mustNot(t, s.Close())
-	s = openSmall(t, s.files.files, path)
-	m := logModel{terms: map[uint64]uint64{}}
-	m.store(1, last, 1)
-	m.check(t, "", s)
-	mustNot(t, s.Close())
 }
 
 // Entries are read while others are stored and deleted at both ends, and files used again.

@@ -118,14 +118,32 @@ func (s *RaftLog) conflicts(meta *raft.SnapshotMeta) (bool, error) {
 	if err != nil || last <= meta.Index {
 		return false, err
 	}
-	var entry raft.Log
-	switch err := s.GetLog(meta.Index, &entry); {
-	case errors.Is(err, raft.ErrLogNotFound), err == nil && entry.Term == meta.Term:
-		return false, fmt.Errorf("snapshot of index %d and term %d: %w, to %d", meta.Index, meta.Term, errStale, last)
-	case err != nil:
-		return false, err
+	same, err := s.has(meta.Index, meta.Term)
+	if err == nil && same {
+		err = fmt.Errorf("snapshot of index %d and term %d: %w, to %d", meta.Index, meta.Term, errStale, last)
 	}
-	return true, nil
+	return !same, err
+}
+
+// has reports whether the log, which goes beyond an entry, has it or had it: what was removed from the front was committed.
+func (s *RaftLog) has(index, term uint64) (bool, error) {
+	var entry raft.Log
+	err := s.GetLog(index, &entry)
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return true, nil
+	}
+	return err == nil && entry.Term == term, err
+}
+
+// Holds reports whether this node has what a snapshot of a leader covers, and more: such a
+// snapshot is not restored. The entries it covers are committed, so that it holds them for good.
+func (s *RaftLog) Holds(index, term uint64) bool {
+	last, err := s.LastIndex()
+	if err != nil || last <= index || s.Frozen.Load() {
+		return false
+	}
+	same, err := s.has(index, term)
+	return err == nil && same
 }
 
 var (

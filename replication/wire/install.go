@@ -300,6 +300,10 @@ func (r *Raft) handOver(ctx context.Context, current *install, req *raft.Install
 	r.logger.Info("handed a snapshot to raft", logkey.Index, req.LastLogIndex, logkey.Term, req.LastLogTerm, logkey.Bytes, len(manifest))
 	select {
 	case o := <-outcome:
+		if o.Error != nil && r.opts.Holds(req.LastLogIndex, req.LastLogTerm) {
+			r.logger.Info("a snapshot is not needed, the Raft log has all that it covers", logkey.Index, req.LastLogIndex, logkey.Term, req.LastLogTerm)
+			return &raft.InstallSnapshotResponse{Term: req.Term, Success: true}, nil
+		}
 		if o.Error != nil {
 			return nil, o.Error
 		}

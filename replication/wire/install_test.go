@@ -224,6 +224,23 @@ func (h *hold) prepare(ctx context.Context, index, _ uint64, _ []byte) error {
 	}
 }
 
+// A node that has all that a refused snapshot covers says so, and is sent what comes next instead of the same snapshot again.
+func TestSnapshotThatIsNotNeeded(t *testing.T) {
+	p := newPair(t, RaftOptions{InTerm: inTerm(5), Holds: func(index, term uint64) bool { return index <= 38 && term == 4 }})
+	snapshots := p.consume()
+	for index, held := range map[uint64]bool{38: true, 39: false} {
+		go func() {
+			rpc := <-snapshots
+			_, _ = io.Copy(io.Discard, rpc.Reader)
+			rpc.Respond(&raft.InstallSnapshotResponse{}, errors.New("the Raft log goes beyond this snapshot"))
+		}()
+		resp, err := p.install(5, index, 3, strings.NewReader("abc"))
+		if held && (err != nil || !resp.Success || resp.Term != 5) || !held && (err == nil || resp.Success) {
+			t.Errorf("snapshot of %d: %+v, %v", index, resp, err)
+		}
+	}
+}
+
 func TestMessagesFlowWhilePreparing(t *testing.T) {
 	h := newHold()
 	p := newPair(t, RaftOptions{Prepare: h.prepare, InTerm: inTerm(5)})

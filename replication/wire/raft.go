@@ -65,6 +65,11 @@ type RaftOptions struct {
 	PrepareTimeout time.Duration // default 8 s
 	MaxManifest    int64         // in bytes; default 64 MiB
 
+	// Holds is asked when raft has refused a snapshot, and reports whether this node has all entries that the
+	// snapshot covers. The other node is told that it was installed then: it would send the same one for ever, if
+	// the answers to what it sent before were lost and it has removed the entries since. Default: it does not.
+	Holds func(index, term uint64) bool
+
 	Logger hclog.Logger // default: the port's
 }
 
@@ -84,6 +89,9 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.Silent == nil {
 		o.Silent = func() error { return nil }
+	}
+	if o.Holds == nil {
+		o.Holds = func(uint64, uint64) bool { return false }
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
