@@ -220,17 +220,18 @@ func TestPowerCutInSegments(t *testing.T) {
 			allowed []logModel
 		}
 		var mu sync.Mutex // The next segment is prepared beside.
+		cutting := rand.New(rand.NewPCG(seed, 2))
 		var states []state
 		allowed := []logModel{{terms: map[uint64]uint64{}}}
 		when := ""
 		s := openSmall(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if !op.Kind.Mutates() || r.IntN(4) > 0 {
+			if !op.Kind.Mutates() || cutting.IntN(4) > 0 {
 				return nil
 			}
 			options := vfs.CrashOptions{}
-			if r.IntN(3) > 0 {
+			if cutting.IntN(3) > 0 {
 				options.Rand = rand.New(rand.NewPCG(seed, uint64(len(states))))
 			}
 			kind := fmt.Sprintf("%s %s", op.Kind, filepath.Ext(op.Name))
