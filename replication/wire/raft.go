@@ -66,7 +66,7 @@ type RaftOptions struct {
 	MaxManifest    int64         // in bytes; default 64 MiB
 
 	// Holds is asked when raft has refused a snapshot, and reports whether this node has all entries that the
-	// snapshot covers. The other node is told that it was installed then: it would send the same one for ever, if
+	// snapshot covers. The answer says then that it was installed: the other node would send the same one for ever, if
 	// the answers to what it sent before were lost and it has removed the entries since. Default: it does not.
 	Holds func(index, term uint64) bool
 
