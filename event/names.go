@@ -43,3 +43,13 @@ func MetaStreamOf(name string) string { return metaPrefix + name }
 
 // OriginalOf returns the stream that the given metadata stream describes.
 func OriginalOf(meta string) string { return strings.TrimPrefix(meta, metaPrefix) }
+
+// ShownInAll reports whether the log shows events of a stream to those who read all of it. It
+// leaves out the reference's record of elections, and what subscriptions to $all write for
+// themselves, which they would otherwise be sent in turn.
+func ShownInAll(stream string) bool {
+	if !strings.HasPrefix(stream, "$") {
+		return true
+	}
+	return stream != "$epoch-information" && !strings.HasPrefix(stream, "$persistentsubscription-$all::")
+}

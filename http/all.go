@@ -27,15 +27,8 @@ func allForward(x *exchange) error       { return servePageOfAll(x, false, false
 func filteredBackward(x *exchange) error { return servePageOfAll(x, true, true) }
 func filteredForward(x *exchange) error  { return servePageOfAll(x, false, true) }
 
-// isShown tells the streams that $all leaves out: the reference's record of
-// elections, and what subscriptions to $all write for themselves, which they
-// would otherwise be sent in turn.
-func isShown(stream, _ string) bool {
-	if !strings.HasPrefix(stream, "$") {
-		return true
-	}
-	return stream != "$epoch-information" && !strings.HasPrefix(stream, "$persistentsubscription-$all::")
-}
+// isShown is a filter that leaves out only what $all never shows.
+func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
 
 // maxFilteredScan bounds the records that one filtered page looks at, so that a
 // filter nothing matches cannot keep a request busy for long.

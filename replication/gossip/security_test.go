@@ -3,7 +3,10 @@ package gossip
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -139,12 +142,55 @@ func TestHostNames(t *testing.T) {
 	c.sees("1+ 2+ 3+", 1, 2, 3)
 	c.kill(1)
 	c.sees("1x 2+ 3+", 2, 3)
+	// What was asked for before a node knew the others does not count: it may have answered one that
+	// pinged it first, of which it had nothing but the address.
 	for n := byte(2); n <= 3; n++ {
 		all[n].mu.Lock()
-		if len(all[n].hosts) != 1 || all[n].hosts["localhost"] == 0 {
-			t.Errorf("node %d wanted certificates for %v", n, all[n].hosts)
-		}
+		clear(all[n].hosts)
 		all[n].mu.Unlock()
+	}
+	for n := byte(2); n <= 3; n++ {
+		wanted := func() map[string]int {
+			all[n].mu.Lock()
+			defer all[n].mu.Unlock()
+			return maps.Clone(all[n].hosts)
+		}
+		eventually(t, "a node connects to others", func() bool { return len(wanted()) > 0 })
+		if hosts := wanted(); len(hosts) != 1 || hosts["localhost"] == 0 {
+			t.Errorf("node %d wanted certificates for %v", n, hosts)
+		}
+	}
+}
+
+// While a node turns from one that was announced to one of the view, its host is known at any moment.
+func TestHostOfAnnounced(t *testing.T) {
+	c := newCluster(t)
+	g := c.open(1)
+	old := g.view.Load()
+	address := netip.MustParseAddrPort("127.0.0.1:1")
+	other := Member{Self: Self{Node: id(2), ReplicationAddress: "localhost:1"}, GossipAddress: "127.0.0.2:1"}
+	next := &view{members: append(slices.Clone(old.members), other), changed: old.changed}
+	for range 2000 {
+		g.announce(id(2).String(), "localhost")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			g.view.Store(next)
+			g.announcing.Lock()
+			delete(g.announced, id(2).String())
+			g.announcing.Unlock()
+		}()
+		for asking := true; asking; {
+			if host := g.hostOf(address, id(2).String()); host != "localhost" {
+				t.Fatalf("host %q", host)
+			}
+			select {
+			case <-done:
+				asking = false
+			default:
+			}
+		}
+		g.view.Store(old)
 	}
 }
 

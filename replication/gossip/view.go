@@ -87,7 +87,7 @@ func (g *Gossip) refresh() {
 		close(old.changed)
 		g.report(old, next)
 	}
-	// Not before: hostOf looks into the view first.
+	// Not before: see hostOf.
 	g.announcing.Lock()
 	maps.DeleteFunc(g.announced, func(name, _ string) bool { return known[name] })
 	g.announcing.Unlock()
@@ -127,15 +127,15 @@ func (g *Gossip) report(old, next *view) {
 // hostOf returns the host that the certificate at an address must be for: what
 // the node there says of itself, the name under which it was found, or the address.
 func (g *Gossip) hostOf(address netip.AddrPort, node string) string {
-	host, found := "", false
+	// What is announced first: refresh has a node in the view before it forgets what was announced of it.
+	g.announcing.Lock()
+	host, found := g.announced[node]
+	g.announcing.Unlock()
 	v := g.view.Load()
-	if m := v.find(func(m *Member) bool { return m.Node.String() == node }); m != nil {
-		host, found = m.host(), true
-	}
 	if !found {
-		g.announcing.Lock()
-		host, found = g.announced[node]
-		g.announcing.Unlock()
+		if m := v.find(func(m *Member) bool { return m.Node.String() == node }); m != nil {
+			host, found = m.host(), true
+		}
 	}
 	if seeds := g.seeds.Load(); !found && seeds != nil {
 		host, found = (*seeds)[address]
