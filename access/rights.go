@@ -21,6 +21,13 @@ func (r Right) String() string {
 	return [...]string{"read", "write", "delete", "metadata read", "metadata write"}[r]
 }
 
+// IsNobodys reports a right that nobody has, however entitled: to write to the log or to delete
+// it, and to delete a metadata stream.
+func IsNobodys(stream string, right Right) bool {
+	return stream == event.AllStream && (right == WriteRight || right == DeleteRight) ||
+		event.IsMetaStream(stream) && right == DeleteRight
+}
+
 // listOf returns the roles that an access list names for a right; nil when it does not mention it.
 func listOf(a *event.ACL, r Right) event.Roles {
 	switch r {

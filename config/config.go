@@ -133,6 +133,8 @@ type Config struct {
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
 	MaxLiveConnections            int
+	KeepAliveInterval             time.Duration
+	KeepAliveTimeout              time.Duration
 	WebDir                        string
 	WebTitle                      string
 	WebTone                       WebTone

@@ -101,6 +101,7 @@ func (c *Config) table() []option {
 	t = append(t, c.backupOptions()...)
 	t = append(t, c.interfaceOptions()...)
 	t = append(t, c.projectionOptions()...)
+	t = append(t, c.grpcOptions()...)
 	return append(t, ignoredOptions()...)
 }
 
@@ -151,6 +152,16 @@ func (c *Config) applicationOptions() []option {
 		{name: "DefaultOpsPassword", group: groupDefaultUser, def: "changeit", target: textField(&c.DefaultOpsPassword),
 			sensitive: true, environmentOnly: true,
 			doc: "The password that the user ops is created with."},
+	}
+}
+
+func (c *Config) grpcOptions() []option {
+	const g, ms = groupGrpc, time.Millisecond
+	return []option{
+		{name: "KeepAliveInterval", group: g, def: "10000", target: durationField(&c.KeepAliveInterval, ms, 1),
+			doc: "Milliseconds without a sign of the client after which it is pinged, on connections of HTTP/2."},
+		{name: "KeepAliveTimeout", group: g, def: "10000", target: durationField(&c.KeepAliveTimeout, ms, 1),
+			doc: "Milliseconds that such a ping waits for its answer before the connection is closed."},
 	}
 }
 

@@ -66,9 +66,6 @@ func ignoredOptions() []option {
 	t = append(t, option{name: "DbLogFormat", group: groupDatabase, def: "V2", target: ignored(enumField(new(string), "V2", "V3", "ExperimentalV3")),
 		doc: "The format of the log. No effect."})
 
-	add(groupGrpc, KindInt, "10000", "KeepAliveInterval", "Milliseconds between pings on gRPC connections.")
-	add(groupGrpc, KindInt, "10000", "KeepAliveTimeout", "Milliseconds that such a ping waits for its answer.")
-
 	add(groupInterface, KindInt, "1113", "NodeTcpPort", "The port of the TCP client protocol, which is not offered.").
 		synonyms = []string{"ExtTcpPort"}
 	add(groupInterface, KindInt, "0", "NodeTcpPortAdvertiseAs", "The port of that protocol told to others.").

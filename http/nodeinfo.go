@@ -7,9 +7,12 @@ import (
 	"strings"
 )
 
-// compatibleVersion is the release of the reference whose clients and web
+// CompatibleRelease is the release of the reference whose clients and web
 // interface work against us; they read it to know what they can ask for.
-const compatibleVersion = "23.10.0.0"
+const CompatibleRelease = "23.10.0"
+
+// compatibleVersion is that release as HTTP tells it.
+const compatibleVersion = CompatibleRelease + ".0"
 
 // SubsystemProjections is what the projections are called among the subsystems.
 const SubsystemProjections = "Projections"

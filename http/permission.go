@@ -125,13 +125,10 @@ func (x *exchange) isSelf() bool {
 	return !x.who.IsAnonymous() && !x.who.IsSystem() && x.who.Login == x.route.argument
 }
 
-// authorize checks the caller's right to the stream of the route. Nobody, however
-// entitled, writes to or deletes the log, or deletes a metadata stream.
+// authorize checks the caller's right to the stream of the route.
 func (x *exchange) authorize(right access.Right) error {
-	stream := x.route.stream
-	if stream == event.AllStream && (right == access.WriteRight || right == access.DeleteRight) ||
-		event.IsMetaStream(stream) && right == access.DeleteRight {
-		return event.ErrNotAuthorized
+	if stream := x.route.stream; !access.IsNobodys(stream, right) {
+		return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
 	}
-	return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
+	return event.ErrNotAuthorized
 }

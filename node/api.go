@@ -67,6 +67,7 @@ func (n *Node) serve() {
 	if n.https() {
 		security = n.security.Store
 	}
+	n.http.PingAfter, n.http.PingTimeout = n.config.KeepAliveInterval, n.config.KeepAliveTimeout
 	n.http.Serve(n.handler(), security)
 }
 
@@ -77,8 +78,8 @@ func (n *Node) serveNodes() {
 	}
 }
 
-// handler is the HTTP interface with its work counted.
-func (n *Node) handler() http.Handler { return n.metrics.counted(n.api.Handler()) }
+// handler is the HTTP interface with its work counted, and gRPC.
+func (n *Node) handler() http.Handler { return n.rpc.Handler(n.metrics.counted(n.api.Handler())) }
 
 // gate is authentication and authorisation in one.
 type gate struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/annalsdb/annals/admin/indexmerge"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	grpcapi "github.com/annalsdb/annals/grpc"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -49,6 +50,7 @@ type Node struct {
 	users      *users
 	startup    startup
 	api        *httpapi.Server
+	rpc        *grpcapi.Server
 	relay      *relay.Relay
 	merges     *indexmerge.Jobs
 	chunks     chunklock.Lock // of the one job that may rewrite chunk files
@@ -170,7 +172,10 @@ func (n *Node) build() (err error) {
 	if n.web != nil {
 		made = append(made, n.web.Close)
 	}
-	n.api, err = newAPI(n)
+	if n.api, err = newAPI(n); err != nil {
+		return err
+	}
+	n.rpc, err = newRPC(n)
 	return err
 }
 
@@ -280,6 +285,7 @@ func (n *Node) Close() error {
 
 func (n *Node) close() (err error) {
 	n.api.Drain()
+	n.rpc.Drain()
 	n.backupRuns.Cancel()
 	// Who copies from here reads no further: the files must be closed before the log is.
 	n.backups.Close()
@@ -296,6 +302,7 @@ func (n *Node) close() (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}
+	n.rpc.Close()
 	n.relay.Close()
 	// A place for backups that does not answer delays the end, but has not delayed the handing over.
 	n.backupRuns.Close()

@@ -24,6 +24,10 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
 	drainTimeout   = 10 * time.Second
+
+	// Of HTTP/2: a client of gRPC has one connection, and a call on it for each subscription.
+	maxStreams   = 10_000
+	streamBuffer = 1 << 20
 )
 
 // Server answers HTTP on one listener.
@@ -33,6 +37,10 @@ type Server struct {
 	silent   silentConns
 	logger   hclog.Logger
 	owned    sync.WaitGroup
+
+	// PingAfter and PingTimeout are when a client of HTTP/2 that is silent is pinged, and when
+	// it counts as gone without an answer. 0: it is not pinged.
+	PingAfter, PingTimeout time.Duration
 
 	// ConnContext adds to the context of a connection without TLS. Default: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
@@ -61,6 +69,14 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	h.Protocols = new(http.Protocols)
+	h.Protocols.SetHTTP1(true)
+	h.Protocols.SetHTTP2(true)
+	h.Protocols.SetUnencryptedHTTP2(true)
+	h.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 4 * streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		SendPingTimeout: s.PingAfter, PingTimeout: s.PingTimeout,
 	}
 	l := s.listener
 	if security != nil {

@@ -1,0 +1,193 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+)
+
+// Keys of request headers as the header map holds them.
+const (
+	keyRequiresLeader = "Requires-Leader"
+	keyConnectionName = "Connection-Name"
+)
+
+// unnamed is the name of a connection that its client gave none.
+const unnamed = "<unknown>"
+
+// call is what a method knows of its call besides the messages.
+type call struct {
+	who    access.Principal
+	from   string // host:port of the client
+	name   string // that the client gave its connection
+	leader bool   // the leader must answer
+	out    *heldWriter
+}
+
+type callKey struct{}
+
+// callOf returns the call of a method's context.
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// caller authenticates the caller of a request.
+func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
+	who, err := s.opts.Access.Authenticate(r)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w}}
+	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
+	if c.name == "" {
+		c.name = unnamed
+	}
+	return c, nil
+}
+
+// refuse answers a call whose caller was not authenticated: a status without messages.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemUnauthenticated
+	h := w.Header()
+	switch {
+	case errors.Is(err, event.ErrNotAuthorized):
+		if s.opts.LogFailedLogins {
+			login, _, _ := r.BasicAuth()
+			s.opts.Logger.Warn("authentication failed", "login", login, logkey.Remote, r.RemoteAddr)
+		}
+	case errors.Is(err, event.ErrNotInitialized):
+		p = problemNotInitialized
+		h.Set("Grpc-Retry-Pushback-Ms", "-1")
+	default:
+		p = s.problemOf(r.URL.Path, err)
+	}
+	h.Set("Content-Type", "application/grpc")
+	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
+	h.Set("Grpc-Message", p.text)
+	w.WriteHeader(http.StatusOK)
+}
+
+// heldWriter holds flushes back while a method has more to send at once.
+type heldWriter struct {
+	http.ResponseWriter
+	held atomic.Bool
+}
+
+// hold says whether more follows what is sent next. What was held back goes out with the
+// first message that nothing follows. grpc-go writes a message after Send has returned, so one may
+// see what was said of the next: it goes out with that then.
+func (w *heldWriter) hold(more bool) { w.held.Store(more) }
+
+// Flush sends what was written, unless more follows.
+func (w *heldWriter) Flush() {
+	if !w.held.Load() {
+		w.ResponseWriter.(http.Flusher).Flush()
+	}
+}
+
+// unary is around each method with one answer.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	begun := time.Now()
+	defer func() { s.done(ctx, info.FullMethod, begun, err) }()
+	err = s.guard(info.FullMethod, func() (err error) {
+		resp, err = handler(ctx, req)
+		return err
+	})
+	if err == nil {
+		return resp, nil
+	}
+	p := s.problemOf(info.FullMethod, err)
+	if err := grpc.SetTrailer(ctx, p.trailers()); err != nil {
+		return nil, fmt.Errorf("set trailers: %w", err)
+	}
+	return nil, p.status().Err()
+}
+
+// stream is around each method with many messages.
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	begun := time.Now()
+	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
+	err = s.guard(info.FullMethod, func() error { return handler(srv, ss) })
+	if err == nil {
+		return nil
+	}
+	p := s.problemOf(info.FullMethod, err)
+	ss.SetTrailer(p.trailers())
+	return p.status().Err()
+}
+
+// guard turns a panic into an error: grpc-go runs methods on goroutines of its own, where
+// nothing else would.
+func (s *Server) guard(method string, do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Logger.Error("a call panicked", keyMethod, method, logkey.Error, p, "stack", string(debug.Stack()))
+			err = problemInternal
+		}
+	}()
+	return do()
+}
+
+// keyMethod is a key of log lines.
+const keyMethod = "method"
+
+// done tells of a call that has ended.
+func (s *Server) done(ctx context.Context, method string, begun time.Time, err error) {
+	if !s.opts.LogCalls {
+		return
+	}
+	c := callOf(ctx)
+	s.opts.Logger.Info("call", keyMethod, method, "code", status.Code(err).String(), logkey.Took, time.Since(begun),
+		logkey.Remote, c.from, "login", c.who.Login, "connection", c.name)
+}
+
+// require returns event.ErrNotAuthorized unless the caller reaches a level.
+func (s *Server) require(ctx context.Context, level access.Level) error {
+	return access.CheckLevel(callOf(ctx).who, level)
+}
+
+// authorize returns event.ErrNotAuthorized unless the caller has a right to a stream.
+func (s *Server) authorize(ctx context.Context, stream string, right access.Right) error {
+	if access.IsNobodys(stream, right) {
+		return event.ErrNotAuthorized
+	}
+	return s.opts.Access.CheckStream(ctx, callOf(ctx).who, stream, right)
+}
+
+// leading returns nil on the leader, else *event.NotLeader or event.ErrNotReady.
+func (s *Server) leading() error {
+	if address, ok := s.opts.Cluster.Redirect(); ok {
+		return &event.NotLeader{Address: address}
+	}
+	if s.opts.Cluster.Role() != roleLeader {
+		return event.ErrNotReady
+	}
+	return nil
+}
+
+// roleLeader is the leader's state as Cluster.Role has it.
+const roleLeader = "leader"
+
+// freshly makes sure that a read sees all that was acknowledged before it, if the caller wants the leader.
+func (s *Server) freshly(ctx context.Context) error {
+	if !callOf(ctx).leader {
+		return nil
+	}
+	if err := s.leading(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	defer cancel()
+	return s.opts.Cluster.Confirm(ctx)
+}

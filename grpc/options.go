@@ -1,0 +1,80 @@
+package grpcapi
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Defaults of the waits, and of sizes in bytes.
+const (
+	DefaultWriteTimeout = 4 * time.Second
+	DefaultReadTimeout  = 10 * time.Second
+
+	// MaxAppendBytes bounds data and metadata of all events of one append.
+	MaxAppendBytes = 16 << 20
+)
+
+// Options says what a Server serves and how. Store, Cluster and Access must be set; the
+// zero value of everything else works.
+type Options struct {
+	Store   Store
+	Cluster Cluster
+	Access  Access
+	Logger  hclog.Logger
+	Stats   *stats.Registry // may be nil
+
+	// Membership serves gossip, which is not there without it.
+	Membership Membership
+
+	// Version is the release of the reference whose interface this is: three numbers.
+	Version string
+
+	// WriteTimeout bounds the wait for a write.
+	WriteTimeout time.Duration
+	// ReadTimeout bounds one page of a read.
+	ReadTimeout time.Duration
+
+	// MaxEventBytes bounds data plus metadata of one event; at most, and by
+	// default, event.MaxEventBytes.
+	MaxEventBytes int
+	// MaxAppendBytes bounds data plus metadata of all events of one append, where the
+	// operator wants less than MaxAppendBytes; 0: no bound of its own.
+	MaxAppendBytes int64
+
+	// GossipIsOpen lets callers without credentials see the members of the cluster.
+	GossipIsOpen bool
+	// StatsAreOpen lets callers without credentials see statistics.
+	StatsAreOpen bool
+	Insecure     bool // no authentication and no rights
+
+	LogCalls        bool // one line for every call
+	LogFailedLogins bool // one line for every call with wrong credentials
+}
+
+func (o *Options) ensureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+	if o.ReadTimeout <= 0 {
+		o.ReadTimeout = DefaultReadTimeout
+	}
+	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
+		o.MaxEventBytes = event.MaxEventBytes
+	}
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	if o.Store == nil || o.Cluster == nil || o.Access == nil {
+		return errors.New("grpc: store, cluster and access must be set")
+	}
+	return nil
+}

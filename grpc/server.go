@@ -1,0 +1,102 @@
+package grpcapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
+	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+)
+
+// Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
+const (
+	maxMessage       = 17 << 20
+	maxSmallMessage  = 4 << 20
+	streamsPathBegin = "/event_store.client.streams.Streams/"
+)
+
+// Server answers calls. It starts no goroutine of its own: those of the http.Server and
+// of grpc-go run it, and Drain ends what does not end by itself.
+type Server struct {
+	opts Options
+
+	// Streams takes larger messages than the others.
+	streams, others *grpc.Server
+
+	// draining is canceled by Drain: subscriptions end.
+	draining context.Context
+	drain    context.CancelFunc
+}
+
+// New returns a server. The options must be valid.
+func New(o Options) *Server {
+	o.ensureDefaults()
+	s := &Server{opts: o}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.streams, s.others = s.newServer(maxMessage), s.newServer(maxSmallMessage)
+	s.register()
+	return s
+}
+
+func (s *Server) newServer(maxReceived int) *grpc.Server {
+	return grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+	)
+}
+
+// register registers the services that are served.
+func (s *Server) register() {
+	if s.opts.Membership != nil {
+		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
+	}
+	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+}
+
+// Handler returns a handler that answers the requests of gRPC and leaves the others to next.
+func (s *Server) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isCall(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.serve(w, r)
+	})
+}
+
+// isCall reports whether a request is a call of gRPC.
+func isCall(r *http.Request) bool {
+	if r.ProtoMajor != 2 {
+		return false
+	}
+	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+// serve authenticates the caller and lets grpc-go do the rest.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	c, err := s.caller(w, r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	server := s.others
+	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
+		server = s.streams
+	}
+	server.ServeHTTP(c.out, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+}
+
+// Drain ends subscriptions, which do not end by themselves. Other calls are served as
+// before. It does not wait and may be called more than once.
+func (s *Server) Drain() { s.drain() }
+
+// Close cuts off the calls that are under way.
+func (s *Server) Close() {
+	s.drain()
+	s.streams.Stop()
+	s.others.Stop()
+}

@@ -1,0 +1,83 @@
+package grpcapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// Store writes to streams and reads them. Its errors are those of package event;
+// a call that outlives its context returns the context's error.
+type Store interface {
+	// Write does w whole or not at all. On a node that does not lead it returns
+	// *event.NotLeader or event.ErrNotReady.
+	Write(ctx context.Context, w *event.Write) (event.Written, error)
+
+	// WriteOwn does w wherever the leader is, and sends what has ids again until it is known
+	// what became of it.
+	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
+
+	// ReadStream reads one page. A stream that was never written, is soft-deleted
+	// or has only metadata is event.ErrStreamNotFound, a hard-deleted one
+	// event.ErrStreamDeleted.
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+
+	// ReadPayload reads data and metadata of a record that a page left bare;
+	// event.ErrEventNotFound when they are gone.
+	ReadPayload(ctx context.Context, r *event.Record) error
+
+	// ReadEvent reads one event. Besides the errors of ReadStream it returns event.ErrEventNotFound.
+	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+
+	// ReadAll reads one page of the log.
+	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
+
+	// StreamInfo tells what is known of a stream without reading its events. It is
+	// cheap. A stream nobody wrote is no error: its Last and MetaLast are -1.
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+
+	// LogEnd returns the position where the next record will lie.
+	LogEnd() int64
+
+	// WaitStream returns nil when the stream's last number is above after, or when it is hard-deleted.
+	WaitStream(ctx context.Context, stream string, after int64) error
+	// WaitLog returns nil when the log's end is above position.
+	WaitLog(ctx context.Context, position int64) error
+}
+
+// Cluster knows who leads.
+type Cluster interface {
+	// Role is this node's state in lower case: "leader", "follower" and so on.
+	Role() string
+	// Redirect returns the base URI of the leader's client address. It is ok only
+	// when this node is not the leader and knows who is.
+	Redirect() (leader string, ok bool)
+	// Confirm returns nil when this node was the leader at some time after the
+	// call began and has applied all that was committed before it.
+	Confirm(ctx context.Context) error
+}
+
+// Membership is the cluster as an operator sees it.
+type Membership interface {
+	// View is the cluster as this node knows it at the moment. It is prompt and
+	// never waits for the network.
+	View() event.ClusterView
+	// SetPriority changes this node's priority in elections until it is restarted.
+	SetPriority(priority int) error
+	// Resign hands leadership over. It is nil also when nobody could take over and
+	// when this node does not lead.
+	Resign(ctx context.Context) error
+}
+
+// Access knows callers and their rights.
+type Access interface {
+	// Authenticate names the caller: event.ErrNotAuthorized for wrong credentials,
+	// event.ErrNotInitialized when they cannot be checked yet. A request without
+	// credentials is an anonymous caller, not an error.
+	Authenticate(r *http.Request) (access.Principal, error)
+	// CheckStream returns event.ErrNotAuthorized when the caller lacks the right.
+	// The rights of a metadata stream are the metadata rights of its original.
+	CheckStream(ctx context.Context, p access.Principal, stream string, right access.Right) error
+}

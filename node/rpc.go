@@ -1,0 +1,22 @@
+package node
+
+import (
+	grpcapi "github.com/annalsdb/annals/grpc"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// newRPC returns the gRPC interface.
+func newRPC(n *Node) (*grpcapi.Server, error) {
+	c, part := n.config, n.part()
+	options := grpcapi.Options{
+		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Membership: part,
+		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: httpapi.CompatibleRelease,
+		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
+		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
+		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+	}
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	return grpcapi.New(options), nil
+}
