@@ -64,7 +64,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, event.ErrNotAuthorized):
 		if s.opts.LogFailedLogins {
 			login, _, _ := r.BasicAuth()
-			s.opts.Logger.Warn("authentication failed", "login", login, logkey.Remote, r.RemoteAddr)
+			s.opts.Logger.Warn("authentication failed", logkey.Login, login, logkey.Remote, r.RemoteAddr)
 		}
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
@@ -149,7 +149,7 @@ func (s *Server) done(ctx context.Context, method string, begun time.Time, err e
 	}
 	c := callOf(ctx)
 	s.opts.Logger.Info("call", keyMethod, method, "code", status.Code(err).String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, "login", c.who.Login, "connection", c.name)
+		logkey.Remote, c.from, logkey.Login, c.who.Login, "connection", c.name)
 }
 
 // require returns event.ErrNotAuthorized unless the caller reaches a level.
