@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -14,6 +15,10 @@ const (
 	maxForwarded      = 8192
 	maxForwardedBytes = 64 << 20
 )
+
+// arrival is how long the answer to a write waits at most for this node to hold what the leader
+// wrote. Followers hear of it within milliseconds.
+const arrival = time.Second
 
 // forwards counts the writes of clients that this node has the leader do.
 type forwards struct {
@@ -47,7 +52,8 @@ func (f *forwards) leave(bytes int) {
 // While nobody is known to lead it fails with event.ErrNotReady at once. When the leader changes meanwhile the next
 // one gets the write, as long as ctx lasts, if the one before did nothing or the ids of its events make it safe to send it
 // again; else the outcome is unknown (event.ErrOutcomeUnknown, event.ErrWriteTimeout). A read-only replica passes nothing on:
-// *event.NotLeader. Two writes that are on their way at a time may reach the leader in either order.
+// *event.NotLeader. Two writes that are on their way at a time may reach the leader in either order. The answer waits a moment for
+// this node's log, so that a client which knows this node alone reads what it wrote.
 //
 // As with Write, w must not be changed before it returns, and after event.ErrWriteTimeout never.
 func (s *store) WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error) {
@@ -69,5 +75,16 @@ func (s *store) WriteAnywhere(ctx context.Context, w *event.Write) (event.Writte
 		return event.Written{}, event.ErrBusy
 	}
 	defer s.forwards.leave(size)
-	return s.cluster.Write(ctx, w)
+	written, err := s.cluster.Write(ctx, w)
+	if err == nil {
+		s.arrived(ctx, written.Position)
+	}
+	return written, err
+}
+
+// arrived waits a moment until this node's log holds the record at a position.
+func (s *store) arrived(ctx context.Context, position int64) {
+	ctx, cancel := context.WithTimeout(ctx, arrival)
+	defer cancel()
+	_ = s.WaitLog(ctx, position) // The write is done, whatever becomes of this.
 }
