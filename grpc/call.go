@@ -35,6 +35,7 @@ type call struct {
 	name   string // that the client gave its connection
 	leader bool   // the leader must answer
 	out    *heldWriter
+	in     *inflow
 }
 
 type callKey struct{}
@@ -48,7 +49,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w}}
+	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w}, in: newInflow(r.Body)}
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
 		c.name = unnamed
@@ -118,7 +119,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	begun := time.Now()
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, ss) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, callOf(ss.Context()).in}) })
 	if err == nil {
 		return nil
 	}

@@ -296,7 +296,9 @@ func (x *exchange) text(status int, text string) {
 
 // reads returns the context of a read: it ends when the client goes or the time
 // for a request is over.
-func (x *exchange) reads() *clock.Deadline { return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout) }
+func (x *exchange) reads() *clock.Deadline {
+	return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout)
+}
 
 // readsFrom is reads for a request that may want the leader. There is nothing to
 // release when it fails.
