@@ -22,7 +22,8 @@ const (
 // Server answers calls. It starts no goroutine of its own: those of the http.Server and
 // of grpc-go run it, and Drain ends what does not end by itself.
 type Server struct {
-	opts Options
+	opts    Options
+	metrics *metrics
 
 	// Streams takes larger messages than the others.
 	streams, others *grpc.Server
@@ -35,7 +36,7 @@ type Server struct {
 // New returns a server. The options must be valid.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.streams, s.others = s.newServer(maxMessage), s.newServer(maxSmallMessage)
 	s.register()
