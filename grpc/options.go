@@ -42,8 +42,8 @@ type Options struct {
 	// MaxEventBytes bounds data plus metadata of one event; at most, and by
 	// default, event.MaxEventBytes.
 	MaxEventBytes int
-	// MaxAppendBytes bounds data plus metadata of all events of one append, where the
-	// operator wants less than MaxAppendBytes; 0: no bound of its own.
+	// MaxAppendBytes bounds data plus metadata of all events of one append; at most, and by
+	// default, the constant MaxAppendBytes.
 	MaxAppendBytes int64
 
 	// GossipIsOpen lets callers without credentials see the members of the cluster.
@@ -68,6 +68,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
 		o.MaxEventBytes = event.MaxEventBytes
+	}
+	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
+		o.MaxAppendBytes = MaxAppendBytes
 	}
 }
 

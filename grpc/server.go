@@ -7,6 +7,7 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
 )
@@ -54,6 +55,7 @@ func (s *Server) register() {
 	if s.opts.Membership != nil {
 		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
 	}
+	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 }
 
@@ -88,8 +90,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
 	}
-	r.Body = &countedBody{r.Body, s.metrics.received}
-	server.ServeHTTP(c.out, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	r.Body = c.in
+	server.ServeHTTP(c.out, r)
 }
 
 // Drain ends subscriptions, which do not end by themselves. Other calls are served as

@@ -90,7 +90,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	grpcapi "github.com/annalsdb/annals/grpc"
 	httpapi "github.com/annalsdb/annals/http"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/stats/latency"
 )
 
@@ -72,6 +74,31 @@ func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error
 	written, err := s.cluster.Submit(ctx, w)
 	s.latencies.Record(latency.RequestManager, time.Since(begun))
 	return written, err
+}
+
+// begunWrite is a write whose answer is still to come.
+type begunWrite struct {
+	pipeline.Pending
+	s     *store
+	begun time.Time
+}
+
+func (b *begunWrite) Done(giveUp bool) (event.Written, error, bool) {
+	written, err, ok := b.Pending.Done(giveUp)
+	if ok {
+		b.s.latencies.Record(latency.RequestManager, time.Since(b.begun))
+	}
+	return written, err, ok
+}
+
+func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (grpcapi.Pending, error) {
+	b := &begunWrite{s: s, begun: time.Now()}
+	var err error
+	if b.Pending, err = s.cluster.Begin(ctx, w, wake); err != nil {
+		s.latencies.Record(latency.RequestManager, time.Since(b.begun))
+		return nil, err
+	}
+	return b, nil
 }
 
 // WriteOwn does a write of the node's own, wherever the leader is.

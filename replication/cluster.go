@@ -420,23 +420,33 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 
 // Submit does what Pipeline.Submit does, also while there is no Replica.
 func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
-	r, err := c.serving()
+	r, err := serving(c)
 	if err != nil {
 		return event.Written{}, err
 	}
 	return r.pipeline.Submit(ctx, w)
 }
 
+// Begin does what Pipeline.Begin does, also while there is no Replica.
+func (c *Cluster) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (pipeline.Pending, error) {
+	r, err := serving(c)
+	if err != nil {
+		return pipeline.Pending{}, err
+	}
+	return r.pipeline.Begin(ctx, w, wake)
+}
+
 // Confirm does what Pipeline.Confirm does, also while there is no Replica.
 func (c *Cluster) Confirm(ctx context.Context) error {
-	r, err := c.serving()
+	r, err := serving(c)
 	if err != nil {
 		return err
 	}
 	return r.pipeline.Confirm(ctx)
 }
 
-func (c *Cluster) serving() (*Replica, error) {
+// serving returns what does writes, or why there is none.
+func serving(c *Cluster) (*Replica, error) {
 	r := c.self.replica.Load()
 	if r == nil {
 		if address, ok := c.Redirect(); ok {
