@@ -7,8 +7,11 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+	"google.golang.org/grpc/encoding/proto"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
@@ -29,6 +32,8 @@ type Server struct {
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
+
+	term leadership
 }
 
 // New returns a server. The options must be valid.
@@ -45,6 +50,7 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 	return grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
 	)
 }
 
@@ -53,6 +59,7 @@ func (s *Server) register() {
 	if s.opts.Membership != nil {
 		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
 	}
+	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 }
 
