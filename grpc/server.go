@@ -9,7 +9,9 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+	"google.golang.org/grpc/encoding/proto"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
@@ -31,6 +33,8 @@ type Server struct {
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
+
+	term leadership
 }
 
 // New returns a server. The options must be valid.
@@ -47,6 +51,7 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 	return grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
 	)
 }
 

@@ -132,6 +132,14 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 	return log.Reads.ReadEvent(stream, number, resolveLinks)
 }
 
+func (s *store) Tombstone(ctx context.Context, stream string) (event.Record, error) {
+	log, err := s.readableFor(ctx)
+	if err != nil {
+		return event.Record{}, err
+	}
+	return log.Reads.Tombstone(stream)
+}
+
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
 	log, err := s.readableFor(ctx)
 	if err != nil {
