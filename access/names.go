@@ -1,6 +1,14 @@
 package access
 
-import "github.com/annalsdb/annals/event"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/event"
+)
 
 // Streams, event types and documents of user management. They are part of the
 // wire contract and of stored data: do not change.
@@ -45,3 +53,19 @@ const MaxLoginBytes = event.MaxNameBytes - len(UserStreamPrefix)
 
 // UserStream returns the name of the stream that holds a user.
 func UserStream(login string) string { return UserStreamPrefix + login }
+
+// currentLogin stands for the caller where a login is read. Clients use it: do not change.
+const currentLogin = "$current"
+
+// CheckLogin says what keeps a login, which is not empty, from being that of a new user.
+func CheckLogin(login string) error {
+	switch {
+	case len(login) > MaxLoginBytes:
+		return fmt.Errorf("loginName is longer than %d bytes.", MaxLoginBytes) //lint:ignore ST1005 the text is that of the wire
+	case login == currentLogin:
+		return errors.New("loginName must not be " + currentLogin + ", which names the caller.") //lint:ignore ST1005 the text is that of the wire
+	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
+		return errors.New("loginName must not hold control characters or characters that do not exist.") //lint:ignore ST1005 the text is that of the wire
+	}
+	return nil
+}

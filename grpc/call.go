@@ -64,7 +64,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, event.ErrNotAuthorized):
 		if s.opts.LogFailedLogins {
 			login, _, _ := r.BasicAuth()
-			s.opts.Logger.Warn("authentication failed", "login", login, logkey.Remote, r.RemoteAddr)
+			s.opts.Logger.Warn("authentication failed", logkey.Login, login, logkey.Remote, r.RemoteAddr)
 		}
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
@@ -72,6 +72,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		p = s.problemOf(r.URL.Path, err)
 	}
+	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
 	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
@@ -104,10 +105,15 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		resp, err = handler(ctx, req)
 		return err
 	})
-	if err == nil {
+	var p *problem
+	if err != nil {
+		p = s.problemOf(info.FullMethod, err)
+	}
+	c := callOf(ctx)
+	s.note(c.who.Login, c.from, info.FullMethod, req, p)
+	if p == nil {
 		return resp, nil
 	}
-	p := s.problemOf(info.FullMethod, err)
 	if err := grpc.SetTrailer(ctx, p.trailers()); err != nil {
 		return nil, fmt.Errorf("set trailers: %w", err)
 	}
@@ -149,7 +155,7 @@ func (s *Server) done(ctx context.Context, method string, begun time.Time, err e
 	}
 	c := callOf(ctx)
 	s.opts.Logger.Info("call", keyMethod, method, "code", status.Code(err).String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, "login", c.who.Login, "connection", c.name)
+		logkey.Remote, c.from, logkey.Login, c.who.Login, "connection", c.name)
 }
 
 // require returns event.ErrNotAuthorized unless the caller reaches a level.
