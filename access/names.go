@@ -1,7 +1,6 @@
 package access
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -57,15 +56,16 @@ func UserStream(login string) string { return UserStreamPrefix + login }
 // currentLogin stands for the caller where a login is read. Clients use it: do not change.
 const currentLogin = "$current"
 
-// CheckLogin says what keeps a login, which is not empty, from being that of a new user.
-func CheckLogin(login string) error {
+// WrongLogin says what keeps a login, which is not empty, from being that of a new user;
+// nothing when it can be one.
+func WrongLogin(login string) string {
 	switch {
 	case len(login) > MaxLoginBytes:
-		return fmt.Errorf("loginName is longer than %d bytes.", MaxLoginBytes) //lint:ignore ST1005 the text is that of the wire
+		return fmt.Sprintf("loginName is longer than %d bytes.", MaxLoginBytes)
 	case login == currentLogin:
-		return errors.New("loginName must not be " + currentLogin + ", which names the caller.") //lint:ignore ST1005 the text is that of the wire
+		return "loginName must not be " + currentLogin + ", which names the caller."
 	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
-		return errors.New("loginName must not hold control characters or characters that do not exist.") //lint:ignore ST1005 the text is that of the wire
+		return "loginName must not hold control characters or characters that do not exist."
 	}
-	return nil
+	return ""
 }

@@ -76,8 +76,8 @@ func (u *usersService) Create(ctx context.Context, req *users.CreateReq) (*users
 	o := req.GetOptions()
 	a := access.NewAccount{Login: o.GetLoginName(), Password: o.GetPassword(), FullName: o.GetFullName(), Groups: append([]string{}, o.GetGroups()...)}
 	return &users.CreateResp{}, u.change(ctx, access.Admin, a.Login, []string{a.Password}, func(ctx context.Context) error {
-		if err := access.CheckLogin(a.Login); err != nil {
-			return invalid("%v", err)
+		if why := access.WrongLogin(a.Login); why != "" {
+			return invalid("%s", why)
 		}
 		return u.s.opts.Users.Create(ctx, a)
 	})

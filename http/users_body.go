@@ -65,8 +65,8 @@ func (m *members) groups() []string {
 // newAccount returns the user that a body describes.
 func (m *members) newAccount() access.NewAccount {
 	login := m.required("loginName")
-	if err := access.CheckLogin(login); err != nil {
-		m.wrong(badRequest(err.Error()))
+	if why := access.WrongLogin(login); why != "" {
+		m.wrong(badRequest(why))
 	}
 	return access.NewAccount{Login: login, Password: m.required("password"), FullName: m.text("fullName"), Groups: m.groups()}
 }
