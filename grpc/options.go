@@ -54,6 +54,9 @@ type Options struct {
 
 	LogCalls        bool // one line for every call
 	LogFailedLogins bool // one line for every call with wrong credentials
+
+	// Subscriptions serves persistent subscriptions, which are not there without it.
+	Subscriptions Subscriptions
 }
 
 func (o *Options) ensureDefaults() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
@@ -52,6 +53,9 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 func (s *Server) register() {
 	if s.opts.Membership != nil {
 		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
+	}
+	if s.opts.Subscriptions != nil {
+		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
 	}
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 }

@@ -14,6 +14,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
 		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+		Subscriptions: n.groups,
 	}
 	if err := options.Validate(); err != nil {
 		return nil, err
