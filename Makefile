@@ -52,8 +52,16 @@ staticcheck: ## staticcheck at the version pinned in go.mod
 rules: ## the house rules: imports, forbidden calls, file sizes
 	$(GO) test -count=1 ./internal/lint
 
+.PHONY: generate
+generate: ## write the Go files of grpc/proto/*.proto
+	GO="$(GO)" $(GO) run ./scripts/protogen
+
+.PHONY: generated
+generated: ## fail if generate would change a byte
+	GO="$(GO)" $(GO) run ./scripts/protogen -check
+
 .PHONY: lint
-lint: format vet staticcheck rules ## format, vet, staticcheck and the house rules
+lint: format vet staticcheck rules generated ## format, vet, staticcheck, the house rules and generated files
 
 .PHONY: torture
 torture: build ## torture clusters of three nodes for some minutes (TORTURE="--rounds 2 --seconds 30")

@@ -99,9 +99,9 @@ func (c *Config) table() []option {
 	t = append(t, c.databaseOptions()...)
 	t = append(t, c.scavengeOptions()...)
 	t = append(t, c.backupOptions()...)
+	t = append(t, c.grpcOptions()...)
 	t = append(t, c.interfaceOptions()...)
 	t = append(t, c.projectionOptions()...)
-	t = append(t, c.grpcOptions()...)
 	return append(t, ignoredOptions()...)
 }
 

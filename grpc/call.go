@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/stats"
 )
 
 // Keys of request headers as the header map holds them.
@@ -48,7 +49,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w}}
+	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}}
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
 		c.name = unnamed
@@ -64,7 +65,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, event.ErrNotAuthorized):
 		if s.opts.LogFailedLogins {
 			login, _, _ := r.BasicAuth()
-			s.opts.Logger.Warn("authentication failed", "login", login, logkey.Remote, r.RemoteAddr)
+			s.opts.Logger.Warn("authentication failed", logkey.Login, login, logkey.Remote, r.RemoteAddr)
 		}
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
@@ -81,7 +82,14 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // heldWriter holds flushes back while a method has more to send at once.
 type heldWriter struct {
 	http.ResponseWriter
+	sent *stats.Counter
 	held atomic.Bool
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.sent.Add(uint64(n))
+	return n, err
 }
 
 // hold says whether more follows what is sent next. What was held back goes out with the
@@ -99,6 +107,7 @@ func (w *heldWriter) Flush() {
 // unary is around each method with one answer.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	begun := time.Now()
+	s.metrics.underWay.Add(1)
 	defer func() { s.done(ctx, info.FullMethod, begun, err) }()
 	err = s.guard(info.FullMethod, func() (err error) {
 		resp, err = handler(ctx, req)
@@ -117,6 +126,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // stream is around each method with many messages.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	begun := time.Now()
+	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
 	err = s.guard(info.FullMethod, func() error { return handler(srv, ss) })
 	if err == nil {
@@ -144,12 +154,14 @@ const keyMethod = "method"
 
 // done tells of a call that has ended.
 func (s *Server) done(ctx context.Context, method string, begun time.Time, err error) {
+	code := status.Code(err)
+	s.metrics.end(method, code)
 	if !s.opts.LogCalls {
 		return
 	}
 	c := callOf(ctx)
-	s.opts.Logger.Info("call", keyMethod, method, "code", status.Code(err).String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, "login", c.who.Login, "connection", c.name)
+	s.opts.Logger.Info("call", keyMethod, method, "code", code.String(), logkey.Took, time.Since(begun),
+		logkey.Remote, c.from, logkey.Login, c.who.Login, "connection", c.name)
 }
 
 // require returns event.ErrNotAuthorized unless the caller reaches a level.

@@ -22,7 +22,8 @@ const (
 // Server answers calls. It starts no goroutine of its own: those of the http.Server and
 // of grpc-go run it, and Drain ends what does not end by itself.
 type Server struct {
-	opts Options
+	opts    Options
+	metrics *metrics
 
 	// Streams takes larger messages than the others.
 	streams, others *grpc.Server
@@ -35,7 +36,7 @@ type Server struct {
 // New returns a server. The options must be valid.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.streams, s.others = s.newServer(maxMessage), s.newServer(maxSmallMessage)
 	s.register()
@@ -91,6 +92,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
 	}
+	r.Body = &countedBody{r.Body, s.metrics.received}
 	server.ServeHTTP(c.out, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 }
 

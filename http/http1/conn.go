@@ -72,8 +72,6 @@ func (c *conn) serve() {
 		if r == nil {
 			isHanded = true
 			c.server.forget(c)
-			// net/http sets none while it looks for the begin of HTTP/2, and its own behind that.
-			_ = c.net.SetReadDeadline(time.Now().Add(c.server.others.ReadHeaderTimeout)) // A connection that is gone shows at the read.
 			c.server.handed.give(wrapConn(c))
 			return
 		}

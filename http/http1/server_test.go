@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -71,6 +72,24 @@ func TestTimeouts(t *testing.T) {
 				equal(t, "sent at the end", w.ended(), "")
 				if d := time.Since(begun); d < c.lasts || d > c.lasts+2*lookEvery {
 					t.Errorf("it lasted %v, want %v", d, c.lasts)
+				}
+			})
+		})
+	}
+	// What net/http answers to half of what HTTP/2 begins with is its own affair.
+	for _, sent := range []string{"PRI * HTTP/2.0\r\n\r\n", "\r\n\r\n"} {
+		t.Run(fmt.Sprintf("handed over with %q", sent), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, h := newPipes(), &http.Server{Handler: http.HandlerFunc(ok), ReadHeaderTimeout: 3 * time.Second, IdleTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+				h.Protocols.SetHTTP1(true)
+				h.Protocols.SetUnencryptedHTTP2(true)
+				serve(t, New(h), l)
+				w := l.dial(t)
+				go w.send(sent)
+				begun := time.Now()
+				w.ended()
+				if d := time.Since(begun); d > 7*time.Second {
+					t.Errorf("it lasted %v", d)
 				}
 			})
 		})

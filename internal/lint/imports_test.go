@@ -105,6 +105,47 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// stubsModule is the Go client of others whose stubs of five gRPC services we use;
+// stubs are the packages of it that may be imported. Its packages status and code
+// register the names that google's own, which grpc uses, register too: a binary
+// with both panics at its start, as does one that holds the older client as well.
+const (
+	stubsModule = "github.com/kurrent-io/KurrentDB-Client-Go"
+	olderClient = "github.com/EventStore/EventStore-Client-Go"
+)
+
+var stubs = []string{"shared", "streams", "persistent", "projections", "gossip", "serverfeatures"}
+
+// allowed says whether an import is one of the stubs or nothing of those clients.
+func allowed(path string, inTest bool) bool {
+	if inTest && path == stubsModule+"/kurrentdb" {
+		return true // The client itself is what tests drive a node with. It uses the same stubs.
+	}
+	name, ok := strings.CutPrefix(path, stubsModule+"/protos/kurrentdb/protocols/v1/")
+	return ok && slices.Contains(stubs, name) || !within(path, stubsModule) && !within(path, olderClient)
+}
+
+func TestClientsOfOthers(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, path := range f.imports() {
+			if !allowed(path, f.isTest()) {
+				t.Errorf("%s imports %s: only the stubs of the gRPC services may be used", f.name, path)
+			}
+		}
+	}
+	const v1 = stubsModule + "/protos/kurrentdb/protocols/v1/"
+	for path, want := range map[string]bool{
+		v1 + "streams": true, v1 + "shared": true, "google.golang.org/grpc": true,
+		v1 + "status": false, v1 + "code": false, v1 + "streams/inner": false,
+		stubsModule + "/kurrentdb": false, stubsModule: false,
+		olderClient + "/v4/esdb": false,
+	} {
+		if allowed(path, false) != want {
+			t.Errorf("%s: allowed is %t, want %t", path, !want, want)
+		}
+	}
+}
+
 func TestArrow(t *testing.T) {
 	cases := []struct {
 		from, to string

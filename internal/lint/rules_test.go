@@ -124,7 +124,7 @@ func TestPackageCommentsAndNames(t *testing.T) {
 		folder := f.folder()
 		external := f.isTest() && strings.HasSuffix(f.file.Name.Name, "_test")
 		if !external {
-			comments[folder] = comments[folder] || f.file.Doc != nil && strings.HasPrefix(f.file.Doc.Text(), "Package "+f.file.Name.Name+" ")
+			comments[folder] = comments[folder] || ast.IsGenerated(f.file) || f.file.Doc != nil && strings.HasPrefix(f.file.Doc.Text(), "Package "+f.file.Name.Name+" ")
 		} else if _, ok := comments[folder]; !ok {
 			comments[folder] = false
 		}
