@@ -1,0 +1,92 @@
+package grpcapi_test
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/onenode"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newNode starts a node that keeps everything in memory, and returns its address, like http://127.0.0.1:2113.
+func newNode(t testing.TB) string {
+	address, stop, err := onenode.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return address
+}
+
+// dial connects to a node.
+func dial(t testing.TB, address string) *grpc.ClientConn {
+	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(address, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+// overHTTP is a node's other interface.
+func overHTTP(t testing.TB, address string) *testkit.Client {
+	c := testkit.NewClient(address, nil)
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+// as is a context for calls of a user; without a login, of nobody. Calls end after a while.
+func as(t testing.TB, login string) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	if login == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login+":changeit")))
+}
+
+// ended is how a call ended, as a client sees it.
+type ended struct {
+	code     codes.Code
+	text     string
+	trailers string // "key=value" of those that name the error, in the order of their keys
+}
+
+// endOf returns how a call ended.
+func endOf(err error, trailers metadata.MD) ended {
+	e := ended{code: status.Code(err), text: status.Convert(err).Message()}
+	for _, key := range []string{"exception", "group-name", "leader-endpoint-host", "leader-endpoint-port", "reason", "stream-name"} {
+		for _, value := range trailers.Get(key) {
+			e.trailers += key + "=" + value + ";"
+		}
+	}
+	return e
+}
+
+// equal compares two values.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %#v\nwant %#v", what, got, want)
+	}
+}
