@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Clients send the fields of former versions too.
+
 package grpcapi
 
 import (
