@@ -146,6 +146,9 @@ var spoken = []struct {
 	{subscription.ErrTooManySubscribers, func(n *named) *problem {
 		return n.ofGroup(codes.FailedPrecondition, "maximum-subscribers-reached", "Maximum subscriptions reached for subscription group %s on stream %s.")
 	}},
+	{subscription.ErrDropped, func(n *named) *problem {
+		return n.ofGroup(codes.Canceled, "persistent-subscription-dropped", "Subscription group %s on stream %s was dropped.")
+	}},
 }
 
 // ofGroup is an answer that tells group and stream.

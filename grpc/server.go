@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -66,6 +67,9 @@ func (s *Server) register() {
 		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
 	}
 	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
+	if s.opts.Subscriptions != nil {
+		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
+	}
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 	if s.opts.Projections != nil {
 		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})

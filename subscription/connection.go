@@ -64,6 +64,13 @@ func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	}
 }
 
+// TryReceive returns a message if there is one already. When there is none, Receive tells why.
+func (c *Connection) TryReceive() (Message, bool) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return c.take()
+}
+
 // take returns the next unread message, if there is one. The caller holds the group's mutex.
 func (c *Connection) take() (m Message, ok bool) {
 	if len(c.unread) == 0 {

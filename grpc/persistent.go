@@ -1,0 +1,177 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// Subscriptions are the persistent subscription groups. Only the leader runs them: nothing of
+// this is called elsewhere. Errors are event.ErrNotReady while groups are being loaded, those
+// of package subscription, and those of Store.Write.
+type Subscriptions interface {
+	// Create and Update judge the settings; an update knows that there is the group when it
+	// judges more than their sizes.
+	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Delete(ctx context.Context, k subscription.Key, by string) error
+	// Replay hands out the parked messages again whose number in the parked stream is below stopAt; -1: all.
+	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
+	// Restart begins to load all groups again. It fails with event.ErrNotReady when
+	// they are not running.
+	Restart(ctx context.Context) error
+	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
+	// List returns all groups, by stream and within a stream in the order of their
+	// creation; those of one stream when that is not empty.
+	List(ctx context.Context, stream string) ([]subscription.Info, error)
+	// Connect adds a consumer that messages are pushed to, until it is closed or the group ends.
+	Connect(ctx context.Context, k subscription.Key, o subscription.ConnectOptions) (*subscription.Connection, error)
+}
+
+// persistentService is groups of competing consumers, of a stream or of the log.
+type persistentService struct {
+	persistent.UnimplementedPersistentSubscriptionsServer
+	s *Server
+}
+
+// enter returns nil when the caller reaches a level and this node leads: no other one has groups.
+func (p *persistentService) enter(ctx context.Context, level access.Level) error {
+	if err := p.s.require(ctx, level); err != nil {
+		return err
+	}
+	return p.s.leading()
+}
+
+// Create makes a group.
+func (p *persistentService) Create(ctx context.Context, r *persistent.CreateReq) (*persistent.CreateResp, error) {
+	if err := p.enter(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	k, settings, err := createdGroup(r.GetOptions())
+	switch {
+	case err != nil:
+		return nil, ofGroup(k, err)
+	case len(event.MetaStreamOf(k.CheckpointStream())) > event.MaxNameBytes:
+		return nil, invalid("the names of the stream and the group are too long for the streams of the group")
+	}
+	if err := p.s.opts.Subscriptions.Create(ctx, k, settings, callOf(ctx).who.Login); err != nil {
+		return nil, ofGroup(k, err)
+	}
+	return &persistent.CreateResp{}, nil
+}
+
+// Update replaces the settings of a group, but for its filter.
+func (p *persistentService) Update(ctx context.Context, r *persistent.UpdateReq) (*persistent.UpdateResp, error) {
+	if err := p.enter(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	k, settings, err := updatedGroup(r.GetOptions())
+	if err == nil {
+		err = p.keepStrategy(ctx, k, &settings)
+	}
+	if err == nil {
+		err = p.s.opts.Subscriptions.Update(ctx, k, settings, callOf(ctx).who.Login)
+	}
+	if err != nil {
+		return nil, ofGroup(k, err)
+	}
+	return &persistent.UpdateResp{}, nil
+}
+
+// keepStrategy leaves a strategy that updates have no number for, where they say the one with
+// the number 0. Whether there is the group is judged later.
+func (p *persistentService) keepStrategy(ctx context.Context, k subscription.Key, s *subscription.Settings) error {
+	if s.Strategy != subscription.DispatchToSingle {
+		return nil
+	}
+	info, err := p.s.opts.Subscriptions.Info(ctx, k)
+	switch {
+	case errors.Is(err, subscription.ErrNotFound):
+		return nil
+	case err == nil && info.Settings.Strategy == subscription.PinnedByCorrelation:
+		s.Strategy = subscription.PinnedByCorrelation
+	}
+	return err
+}
+
+// Delete ends a group.
+func (p *persistentService) Delete(ctx context.Context, r *persistent.DeleteReq) (*persistent.DeleteResp, error) {
+	if err := p.enter(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	o := r.GetOptions()
+	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
+	if err == nil {
+		err = p.s.opts.Subscriptions.Delete(ctx, k, callOf(ctx).who.Login)
+	}
+	if err != nil {
+		return nil, ofGroup(k, err)
+	}
+	return &persistent.DeleteResp{}, nil
+}
+
+// ReplayParked hands parked messages out again.
+func (p *persistentService) ReplayParked(ctx context.Context, r *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
+	if err := p.enter(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	o := r.GetOptions()
+	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
+	stopAt := int64(-1)
+	switch o.GetStopAtOption().(type) {
+	case *persistent.ReplayParkedReq_Options_StopAt:
+		if stopAt = o.GetStopAt(); stopAt < 0 {
+			err = invalid("stop_at is %d, it must not be negative", stopAt)
+		}
+	case *persistent.ReplayParkedReq_Options_NoLimit:
+	default:
+		err = invalid("it is missing how many parked messages are to be replayed")
+	}
+	if err == nil {
+		err = p.s.opts.Subscriptions.Replay(ctx, k, stopAt)
+	}
+	if err != nil {
+		return nil, ofGroup(k, err)
+	}
+	return &persistent.ReplayParkedResp{}, nil
+}
+
+// RestartSubsystem loads all groups again.
+func (p *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	if err := p.enter(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	switch err := p.s.opts.Subscriptions.Restart(ctx); {
+	case errors.Is(err, event.ErrNotReady):
+		return nil, failedGroup(subscription.Key{}, "Persistent Subscriptions cannot be restarted as it is in the wrong state.")
+	case err != nil:
+		return nil, err
+	}
+	return &shared.Empty{}, nil
+}
+
+// keyOf reads which group is meant.
+func keyOf(stream *shared.StreamIdentifier, all bool, group string) (k subscription.Key, err error) {
+	if group == "" {
+		return k, invalid("the name of the group is missing")
+	}
+	k = subscription.Key{Stream: event.AllStream, Group: group}
+	if !all {
+		k.Stream, err = nameOf(stream)
+	}
+	return k, err
+}
+
+// ofGroup gives an error, which may be nil, what its answer tells of the group.
+func ofGroup(k subscription.Key, err error) error {
+	if settings, ok := errors.AsType[*subscription.SettingsError](err); ok {
+		return failedGroup(k, settings.Text)
+	}
+	return onGroup(k, err)
+}

@@ -1,0 +1,226 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// consumer is one call of Read.
+type consumer struct {
+	s      *Server
+	stream persistent.PersistentSubscriptions_ReadServer
+	key    subscription.Key
+	texts  bool // ids are sent as texts
+	conn   *subscription.Connection
+}
+
+// Read pushes messages to a consumer and takes its answers, until the client or the group ends.
+//
+// This goroutine sends. One beside it receives and hands each answer on at once, so nothing waits
+// between the two. It ends with the client's half-close or with the call: Recv returns as soon
+// as this method has.
+func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadServer) error {
+	first, err := stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return invalid("the options are missing")
+	case err != nil:
+		return fromTransport(err)
+	}
+	c := &consumer{s: p.s, stream: stream}
+	if err := c.connect(stream.Context(), first.GetOptions()); err != nil {
+		return ofGroup(c.key, err)
+	}
+	defer c.conn.Close()
+	p.s.metrics.subscriptions.Add(1)
+	defer p.s.metrics.subscriptions.Add(-1)
+
+	ctx, end := context.WithCancelCause(stream.Context())
+	defer end(nil)
+	defer context.AfterFunc(p.s.draining, func() { end(event.ErrNotReady) })()
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		if err := p.s.guard(persistent.PersistentSubscriptions_Read_FullMethodName, c.receive); err != nil {
+			end(err)
+		}
+	}()
+	err = c.send(ctx)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if stream.Context().Err() != nil {
+		<-received // What was answered before the end is not handed out again.
+	}
+	return c.why(err)
+}
+
+// connect begins to consume what the first message asks for.
+func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (err error) {
+	if o == nil {
+		return invalid("the first message must have the options")
+	}
+	if c.key, err = keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName()); err != nil {
+		return err
+	}
+	_, c.texts = o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_)
+	if err := c.s.require(ctx, access.Auth); err != nil {
+		return err
+	}
+	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
+		return err
+	}
+	if err := c.s.leading(); err != nil {
+		return err
+	}
+	by := callOf(ctx)
+	who := by.who.Login
+	if by.who.IsAnonymous() {
+		who = nobody
+	}
+	c.conn, err = c.s.opts.Subscriptions.Connect(ctx, c.key, subscription.ConnectOptions{
+		From: by.from, User: who, Name: by.name, MaxInFlight: int(o.GetBufferSize()),
+	})
+	return err
+}
+
+// why is the end of the call, by what ended the connection.
+func (c *consumer) why(err error) error {
+	if (errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrClosed)) && c.s.draining.Err() == nil {
+		if lost := c.s.leading(); lost != nil {
+			return lost
+		}
+	}
+	return onGroup(c.key, err)
+}
+
+// receive takes the client's answers until it sends no more.
+func (c *consumer) receive() error {
+	for {
+		r, err := c.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil // It may go on consuming.
+		case err != nil:
+			return fromTransport(err)
+		}
+		if err := c.answer(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *consumer) answer(r *persistent.ReadReq) error {
+	switch content := r.GetContent().(type) {
+	case *persistent.ReadReq_Ack_:
+		ids, err := idsOf(content.Ack.GetIds())
+		if err != nil {
+			return err
+		}
+		c.conn.Ack(ids...)
+	case *persistent.ReadReq_Nack_:
+		ids, err := idsOf(content.Nack.GetIds())
+		if err != nil {
+			return err
+		}
+		c.conn.Nack(ids, actionOf(content.Nack.GetAction()), content.Nack.GetReason())
+	default:
+		return invalid("a message behind the first must be an ack or a nack")
+	}
+	return nil
+}
+
+// actionOf reads what is to become of a message. What it does not know is to be tried again.
+func actionOf(a persistent.ReadReq_Nack_Action) subscription.Action {
+	switch a {
+	case persistent.ReadReq_Nack_Park:
+		return subscription.Park
+	case persistent.ReadReq_Nack_Skip:
+		return subscription.Skip
+	case persistent.ReadReq_Nack_Stop:
+		return subscription.Stop
+	}
+	return subscription.Retry
+}
+
+// send sends the confirmation, and then messages as they come. Each is kept back until it is
+// known whether another follows at once.
+func (c *consumer) send(ctx context.Context) error {
+	last := &persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{
+		SubscriptionConfirmation: &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.key.String()},
+	}}
+	sendLast := func(more bool) error {
+		if last == nil {
+			return nil
+		}
+		callOf(ctx).out.hold(more)
+		if last.GetEvent() != nil {
+			c.s.metrics.events.Inc()
+		}
+		err := c.stream.Send(last)
+		last = nil
+		return fromTransport(err)
+	}
+	for {
+		m, ok := c.conn.TryReceive()
+		if !ok {
+			if err := sendLast(false); err != nil {
+				return err
+			}
+			var err error
+			if m, err = c.conn.Receive(ctx); err != nil {
+				return err
+			}
+		}
+		next, err := c.response(ctx, &m)
+		if err != nil {
+			return err
+		}
+		if next != nil {
+			if err := sendLast(true); err != nil {
+				return err
+			}
+			last = next
+		}
+	}
+}
+
+// response is a message as it is sent. One whose event is gone counts as answered, and there is
+// none. Whether the client may read the stream is looked at for each message.
+func (c *consumer) response(ctx context.Context, m *subscription.Message) (*persistent.ReadResp, error) {
+	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
+		return nil, err
+	}
+	e, err := c.whole(ctx, m.Event)
+	switch {
+	case errors.Is(err, event.ErrEventNotFound):
+		c.conn.Ack(m.ID)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the payload of event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
+	}
+	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: messageOf(e, m.Retries, c.texts)}}, nil
+}
+
+// fromTransport turns an error of receiving or sending, which may be nil, into the end of the
+// call. What cannot be decoded is the client's fault.
+func fromTransport(err error) error {
+	st, ok := status.FromError(err)
+	switch {
+	case err == nil || !ok:
+		return err
+	case st.Code() == codes.Internal:
+		return invalid("%s", st.Message())
+	}
+	return plain(st.Code(), st.Message())
+}
