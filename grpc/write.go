@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
 	"strings"
 
@@ -122,10 +121,8 @@ func expectedOf[E any](set bool, revision uint64, noStream, anyVersion, exists *
 		return event.StreamExists, nil
 	case revision == noRevision:
 		return event.NoStream, nil
-	case revision > math.MaxInt64:
-		return 0, invalid("the revision %d is too large", revision)
 	}
-	return int64(revision), nil
+	return revisionOf(revision)
 }
 
 // write does a write here or, on a node that does not lead, at the leader.
