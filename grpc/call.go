@@ -74,6 +74,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		p = s.problemOf(r.URL.Path, err)
 	}
+	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
 	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
@@ -114,10 +115,15 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		resp, err = handler(ctx, req)
 		return err
 	})
-	if err == nil {
+	var p *problem
+	if err != nil {
+		p = s.problemOf(info.FullMethod, err)
+	}
+	c := callOf(ctx)
+	s.note(c.who.Login, c.from, info.FullMethod, req, p)
+	if p == nil {
 		return resp, nil
 	}
-	p := s.problemOf(info.FullMethod, err)
 	if err := grpc.SetTrailer(ctx, p.trailers()); err != nil {
 		return nil, fmt.Errorf("set trailers: %w", err)
 	}

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 const (
 	DefaultWriteTimeout = 4 * time.Second
 	DefaultReadTimeout  = 10 * time.Second
+	DefaultStatsPeriod  = 30 * time.Second
 
 	// MaxAppendBytes bounds data and metadata of all events of one append.
 	MaxAppendBytes = 16 << 20
@@ -54,6 +56,22 @@ type Options struct {
 
 	LogCalls        bool // one line for every call
 	LogFailedLogins bool // one line for every call with wrong credentials
+
+	Projections Projections // nil: not served
+	Users       Users       // nil: not served
+	Statistics  Statistics  // nil: monitoring is not served
+	// StatsPeriod is the time from one message with statistics to the next where the client
+	// names none.
+	StatsPeriod time.Duration
+
+	// Operations acts on this node, with Membership, Scavenges and RestartGroups, which must
+	// be set then. Nil: not served.
+	Operations Operations
+	Scavenges  Scavenges
+	// RestartGroups begins to load all persistent subscription groups again. It fails with
+	// event.ErrNotReady when they are not running.
+	RestartGroups func(context.Context) error
+	Activity      Activity // nil: nothing is recorded
 }
 
 func (o *Options) ensureDefaults() {
@@ -72,12 +90,18 @@ func (o *Options) ensureDefaults() {
 	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
 		o.MaxAppendBytes = MaxAppendBytes
 	}
+	if o.StatsPeriod <= 0 {
+		o.StatsPeriod = DefaultStatsPeriod
+	}
 }
 
 // Validate says what is wrong with the options.
 func (o *Options) Validate() error {
 	if o.Store == nil || o.Cluster == nil || o.Access == nil {
 		return errors.New("grpc: store, cluster and access must be set")
+	}
+	if o.Operations != nil && (o.Membership == nil || o.Scavenges == nil || o.RestartGroups == nil) {
+		return errors.New("grpc: operations need membership, scavenges and the restart of groups")
 	}
 	return nil
 }

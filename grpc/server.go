@@ -6,10 +6,17 @@ import (
 	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+	"google.golang.org/grpc/encoding/proto"
+
+	"github.com/annalsdb/annals/grpc/monitoring"
+	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/users"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
@@ -31,6 +38,8 @@ type Server struct {
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
+
+	term leadership
 }
 
 // New returns a server. The options must be valid.
@@ -47,6 +56,7 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 	return grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
 	)
 }
 
@@ -57,6 +67,18 @@ func (s *Server) register() {
 	}
 	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+	if s.opts.Projections != nil {
+		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
+	}
+	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
+		users.RegisterUsersServer(s.others, &usersService{s: s})
+	}
+	if s.opts.Operations != nil {
+		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
+	}
+	if s.opts.Statistics != nil {
+		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
+	}
 }
 
 // Handler returns a handler that answers the requests of gRPC and leaves the others to next.

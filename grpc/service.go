@@ -50,6 +50,10 @@ type Store interface {
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above position.
 	WaitLog(ctx context.Context, position int64) error
+
+	// Tombstone reads the tombstone of a hard-deleted stream. A metadata stream has none of its own:
+	// event.ErrEventNotFound.
+	Tombstone(ctx context.Context, stream string) (event.Record, error)
 }
 
 // Pending is a write that was begun. Its answer must be collected.

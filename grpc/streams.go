@@ -1,9 +1,15 @@
 package grpcapi
 
-import "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+import (
+	"sync"
 
-// streamsService reads and writes streams.
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+)
+
+// streamsService reads streams and the log, and writes to streams.
 type streamsService struct {
 	streams.UnimplementedStreamsServer
 	s *Server
+
+	rooms sync.Pool // of *event.Room: memory of pages for the reads that are under way
 }

@@ -99,7 +99,6 @@ var table = []struct {
 	{err: subscription.ErrNotFound, problem: problemNoGroup},
 	{err: subscription.ErrExists, problem: problemConflict},
 	{err: subscription.ErrDeskFull, problem: refusal(http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away")},
-	{err: subscription.ErrAll, problem: refusal(http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients")},
 	{err: event.ErrStreamNotFound, problem: problemNotFound},
 	{err: event.ErrEventNotFound, problem: problemNotFound},
 	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},

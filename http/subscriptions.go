@@ -28,6 +28,7 @@ var (
 	errMessageID  = badRequest("messageid should be a properly formed guid")
 	errMessageIDs = badRequest("ids should be a comma separated list of properly formed guids")
 	errStopAt     = badRequest("stopAt should be a properly formed positive long")
+	errAll        = badRequest("Persistent subscriptions to $all are only supported over gRPC through gRPC clients")
 	errNotRunning = badRequest("Persistent subscriptions are not running.")
 )
 
@@ -36,13 +37,18 @@ func groupKey(x *exchange) subscription.Key {
 	return subscription.Key{Stream: x.route.stream, Group: x.route.group}
 }
 
-// groupCommand does something to the group that the path names, on the leader, and
-// answers what came of it. Groups of the log are not offered here.
-func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
+// leadGroup does something on the leader with the group that the path names. Groups of the
+// log are only looked at here.
+func leadGroup(x *exchange, do func(context.Context) error) error {
 	if x.route.stream == event.AllStream {
-		return groupFailed(x, subscription.ErrAll, "")
+		return groupFailed(x, errAll, "")
 	}
-	return x.lead(func(ctx context.Context) error {
+	return x.lead(do)
+}
+
+// groupCommand does something to the group that the path names, and answers what came of it.
+func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
+	return leadGroup(x, func(ctx context.Context) error {
 		if err := do(ctx, groupKey(x)); err != nil {
 			return groupFailed(x, err, "Group '"+x.route.group+"' does not exist.")
 		}
@@ -91,7 +97,7 @@ func replayParked(x *exchange) error {
 			return errStopAt
 		}
 	}
-	return x.lead(func(ctx context.Context) error {
+	return leadGroup(x, func(ctx context.Context) error {
 		if err := x.s.opts.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
 			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
 		}
@@ -124,10 +130,7 @@ func handOutMessages(x *exchange) error {
 		}
 		count = int(n)
 	}
-	if x.route.stream == event.AllStream {
-		return groupFailed(x, subscription.ErrAll, "")
-	}
-	return x.lead(func(ctx context.Context) error {
+	return leadGroup(x, func(ctx context.Context) error {
 		messages, err := takeMessages(x, ctx, count)
 		switch {
 		case errors.Is(err, subscription.ErrNotFound):
@@ -181,6 +184,9 @@ func answerMessages(x *exchange, do func(context.Context, []event.ID) error) err
 	ids, err := messageIDs(x)
 	if err != nil {
 		return err
+	}
+	if x.route.stream == event.AllStream {
+		return errAll
 	}
 	return x.lead(func(ctx context.Context) error {
 		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {

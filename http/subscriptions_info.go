@@ -92,12 +92,12 @@ func groupInfo(x *exchange) error {
 	})
 }
 
-// positionField is a number as a text; one below 0 is none.
-func positionField(name string, n int64) field {
+// positionField is the number of an event as a text; one below 0 is none.
+func positionField(name string, k subscription.Key, n int64) field {
 	if n < 0 {
 		return nullField(name)
 	}
-	return textField(name, strconv.FormatInt(n, 10))
+	return textField(name, k.Position(n))
 }
 
 func summaries(x *exchange, status int, list []subscription.Info) {
@@ -165,8 +165,8 @@ func groupSummary(x *exchange, o *outline, g *subscription.Info) {
 		textField("eventStreamId", g.Stream), textField("groupName", g.Group), textField("parkedMessageUri", parked),
 		textField("getMessagesUri", group+"/1"), textField("status", g.Status), floatField("averageItemsPerSecond", g.PerSecond),
 		intField("totalItemsProcessed", g.Total), intField("lastProcessedEventNumber", max(0, g.Checkpoint)),
-		positionField("lastCheckpointedEventPosition", g.Checkpoint), intField("lastKnownEventNumber", max(0, g.LastKnown)),
-		positionField("lastKnownEventPosition", g.LastKnown), intField("connectionCount", int64(len(g.Connections))),
+		positionField("lastCheckpointedEventPosition", g.Key, g.Checkpoint), intField("lastKnownEventNumber", max(0, g.LastKnown)),
+		positionField("lastKnownEventPosition", g.Key, g.LastKnown), intField("connectionCount", int64(len(g.Connections))),
 		intField("totalInFlightMessages", int64(g.Outstanding)),
 	)
 }
@@ -175,13 +175,13 @@ func groupSummary(x *exchange, o *outline, g *subscription.Info) {
 func detailGroup(x *exchange, o *outline, g *subscription.Info) {
 	group, parked := groupAddresses(x, g.Key)
 	o.links([]relatedLink{{group + "/" + segInfo, "detail"}, {group + "/" + segReplay, segReplay}})
-	o.object("config", func() { o.settings(&g.Settings) })
+	o.object("config", func() { o.settings(g.Key, &g.Settings) })
 	o.leaves(
 		textField("eventStreamId", g.Stream), textField("groupName", g.Group), textField("status", g.Status),
 		floatField("averageItemsPerSecond", g.PerSecond), textField("parkedMessageUri", parked), textField("getMessagesUri", group+"/1"),
 		intField("totalItemsProcessed", g.Total), intField("countSinceLastMeasurement", g.SinceLast),
-		intField("lastProcessedEventNumber", max(0, g.Checkpoint)), positionField("lastCheckpointedEventPosition", g.Checkpoint),
-		intField("lastKnownEventNumber", max(0, g.LastKnown)), positionField("lastKnownEventPosition", g.LastKnown),
+		intField("lastProcessedEventNumber", max(0, g.Checkpoint)), positionField("lastCheckpointedEventPosition", g.Key, g.Checkpoint),
+		intField("lastKnownEventNumber", max(0, g.LastKnown)), positionField("lastKnownEventPosition", g.Key, g.LastKnown),
 		intField("readBufferCount", int64(g.ReadBuffer)), intField("liveBufferCount", int64(g.LiveBuffer)),
 		intField("retryBufferCount", int64(g.RetryBuffer)), intField("totalInFlightMessages", int64(g.Outstanding)),
 		intField("outstandingMessagesCount", int64(g.Outstanding)),
@@ -193,11 +193,10 @@ func detailGroup(x *exchange, o *outline, g *subscription.Info) {
 	}
 }
 
-func (o *outline) settings(s *subscription.Settings) {
-	start := strconv.FormatInt(s.StartFrom, 10)
+func (o *outline) settings(k subscription.Key, s *subscription.Settings) {
 	o.leaves(
 		boolField("resolveLinktos", s.ResolveLinks), intField("startFrom", s.StartFrom),
-		textField("startPosition", start), intField("messageTimeoutMilliseconds", s.MessageTimeout.Milliseconds()),
+		textField("startPosition", k.Position(s.StartFrom)), intField("messageTimeoutMilliseconds", s.MessageTimeout.Milliseconds()),
 		boolField("extraStatistics", s.ExtraStatistics), intField("maxRetryCount", int64(s.MaxRetryCount)),
 		intField("liveBufferSize", int64(s.LiveBufferSize)), intField("bufferSize", int64(s.BufferSize)),
 		intField("readBatchSize", int64(s.ReadBatchSize)),

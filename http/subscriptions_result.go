@@ -29,7 +29,7 @@ func groupFailed(x *exchange, err error, reason string) error {
 	case errors.Is(err, subscription.ErrNotFound):
 	case errors.Is(err, subscription.ErrExists):
 		reason = "Group '" + x.route.group + "' already exists."
-	case errors.Is(err, subscription.ErrAll), isSettings && !settings.Plain:
+	case errors.Is(err, errAll), isSettings && !settings.Plain:
 		reason = p.text
 	default:
 		return err

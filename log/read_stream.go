@@ -344,6 +344,17 @@ func (rd *Reader) LastRecord(stream string) (rec event.Record, err error) {
 	return rd.readRecord(v, &a, stream, info.Last, math.MinInt64)
 }
 
+// Tombstone reads the tombstone of a stream; event.ErrEventNotFound when it has none.
+func (rd *Reader) Tombstone(stream string) (rec event.Record, err error) {
+	v, err := rd.view()
+	if err != nil {
+		return rec, err
+	}
+	defer v.release()
+	a := newSingleArena()
+	return rd.readRecord(v, &a, stream, event.TombstoneNumber, math.MinInt64)
+}
+
 // ReadPayload reads the data and metadata of a record that a page left bare. When
 // a scavenge removed the record meanwhile that is event.ErrEventNotFound.
 func (rd *Reader) ReadPayload(r *event.Record) (err error) {

@@ -24,10 +24,12 @@ type store struct {
 	cluster   *replication.Cluster
 	reads     readStatistics
 	latencies *latency.Set // nil unless histograms are switched on
+	readOnly  bool         // this node is a read-only replica
+	forwards  forwards
 }
 
 func newStore(n *Node) *store {
-	s := &store{cluster: n.cluster, latencies: n.metrics.latencies}
+	s := &store{cluster: n.cluster, latencies: n.metrics.latencies, readOnly: n.config.ReadOnlyReplica}
 	s.reads.register(n.opts.Stats)
 	return s
 }
@@ -128,6 +130,14 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 	}
 	defer s.read(&s.reads.event, s.reads.event.begin())
 	return log.Reads.ReadEvent(stream, number, resolveLinks)
+}
+
+func (s *store) Tombstone(ctx context.Context, stream string) (event.Record, error) {
+	log, err := s.readableFor(ctx)
+	if err != nil {
+		return event.Record{}, err
+	}
+	return log.Reads.Tombstone(stream)
 }
 
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {

@@ -3,16 +3,15 @@ package subscription
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-const (
-	maxStride = 4096        // numbers looked at in one read where there are no events
-	fillWait  = time.Second // a reader waits at most so long for a page that somebody else is reading
-)
+// fillWait is how long a reader waits at most for a page that somebody else is reading.
+const fillWait = time.Second
 
 func pauses() clock.Pauses { return clock.Pauses{Least: 100 * time.Millisecond, Most: 5 * time.Second} }
 
@@ -64,13 +63,11 @@ func (g *group) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := checkpoint + 1
-	switch {
-	case checkpoint >= 0:
-	case g.Settings.StartFrom >= 0:
-		next = g.Settings.StartFrom
-	default:
-		next = g.startAt
+	next := g.first()
+	if checkpoint >= 0 {
+		if next, err = g.source.after(ctx, checkpoint); err != nil {
+			return fmt.Errorf("read on behind the checkpoint %s: %w", g.Position(checkpoint), err)
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +77,6 @@ func (g *group) load(ctx context.Context) error {
 	g.checkpoint.number, g.checkpoint.at, g.last, g.next = checkpoint, g.now(), checkpoint, next
 	g.trimmed, g.replayEnd = replays.from, replays.end
 	g.known = checkpoint
-	g.newest = checkpoint
 	g.addReplays(replays.all, forgotten)
 	g.loaded = true
 	if len(settled.Replaying) > 0 {
@@ -98,10 +94,10 @@ func (g *group) step() (progress bool, err error) {
 		g.live, g.more = false, false // It is read again when there is room.
 	}
 	var (
-		gone  = g.gone
-		full  = !g.live && !g.mayFill()
-		wait  = g.live && !g.more
-		after = g.next - 1
+		gone = g.gone
+		full = !g.live && !g.mayFill()
+		wait = g.live && !g.more
+		from = g.next
 	)
 	g.mu.Unlock()
 	switch {
@@ -115,7 +111,7 @@ func (g *group) step() (progress bool, err error) {
 		}
 		return true, nil
 	case wait:
-		if err := g.store.WaitStream(g.ctx, g.Stream, after); err != nil {
+		if err := g.source.wait(g.ctx, from); err != nil {
 			return false, err
 		}
 		g.mu.Lock()
@@ -140,8 +136,7 @@ func (g *group) refill(ctx context.Context) bool {
 	if !ok || isFilled || isGone {
 		return ok && isFilled
 	}
-	info, err := g.store.StreamInfo(ctx, g.Stream)
-	if err != nil || info.Last < next {
+	if _, newest, err := g.source.span(ctx); err != nil || newest < next {
 		return false
 	}
 	progress, err := g.fill(ctx)
@@ -172,12 +167,12 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 		g.mu.Unlock()
 		return progress, nil
 	}
-	from, count := g.next, max(min(g.Settings.batch(), room), g.stride)
+	from := g.next
 	g.reading = true
 	forgotten := g.forgotten
 	g.mu.Unlock()
 
-	page, err := g.streams.page(ctx, from, count)
+	b, err := g.source.read(ctx, from, room)
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,52 +186,29 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	}
 	before, wasLive := g.next, g.live
 	if g.forgotten != forgotten {
-		for i := range page.Events {
-			page.Events[i] = *withoutPayload(&page.Events[i])
+		for i := range b.events {
+			b.events[i] = *withoutPayload(&b.events[i])
 		}
 	}
-	g.add(page, from, count, room)
+	g.add(&b)
 	g.settle()
 	return g.next > before || g.live != wasLive || !g.more, nil
 }
 
-// groupPayload bounds the data and metadata that a group holds of messages that it
-// read ahead: each page gets a share of it as large as its share of the buffer.
-// Events beyond that stay bare, and their rest is read when they are handed to a
-// consumer. Events are far smaller as a rule, and all of them are whole.
-const groupPayload = 16 << 20
-
-// add puts the events of a page into the buffer, at most room of them, and moves
-// on behind it. Numbers without an event are passed over. The caller holds mu.
-func (g *group) add(page event.StreamPage, from int64, count, room int) {
-	g.known = max(g.known, page.Last)
-	next := min(from+int64(count)-1, page.Last) + 1
-	switch {
-	case page.Last < from:
-		next = from
-	case len(page.Events) > room:
-		page.Events = page.Events[:room]
-		next = page.Events[room-1].Number + 1
-	case len(page.Events) == 0 && page.End:
-		next = page.Last + 1 // All the rest is hidden.
-	case page.Min > next:
-		next = min(page.Min, page.Last+1)
-	}
-	if len(page.Events) == 0 {
-		g.stride = min(maxStride, max(2*count, maxBatch))
-	} else {
-		g.stride = 0
-	}
-	messages := make([]message, len(page.Events))
-	for i := range page.Events {
-		m, e := &messages[i], &page.Events[i]
+// add puts what was read into the buffer, and moves on behind it. The caller holds mu.
+func (g *group) add(b *batch) {
+	g.known = max(g.known, b.known)
+	messages := make([]message, len(b.events))
+	for i := range b.events {
+		m, e := &messages[i], &b.events[i]
 		g.seq++
-		m.id, m.event, m.number, m.before, m.seq, m.bucket = e.ID, e, e.Number, g.last, g.seq, -1
-		g.last = e.Number
+		m.id, m.event, m.number, m.before, m.seq, m.bucket = e.ID, e, g.source.number(&e.Record), g.last, g.seq, -1
+		g.last = m.number
 		g.buffer.pushBack(m)
 	}
-	g.next = next
-	if g.next > page.Last {
-		g.live, g.more, g.stride = true, false, 0
+	g.seq += b.progress
+	g.last, g.next = max(g.last, b.passed), b.next
+	if b.end {
+		g.live, g.more = true, false
 	}
 }

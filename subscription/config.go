@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/match"
 )
 
 // definition is one group as it is stored.
@@ -19,6 +19,7 @@ type definition struct {
 	// startAt is the number at which a group with StartFrom -1 begins, resolved when
 	// it was created or updated; -1: not known, as other versions do not store it.
 	startAt int64
+	names   *match.Names // what the filter chooses by, nil: there is none
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
 	// encoded is the entry, made when it is stored for the first time.
@@ -26,6 +27,14 @@ type definition struct {
 }
 
 func (d *definition) runs() bool { return d.stored == nil }
+
+// first returns the number at which the group begins without a checkpoint.
+func (d *definition) first() int64 {
+	if d.Settings.StartFrom < 0 {
+		return d.startAt
+	}
+	return d.Settings.StartFrom
+}
 
 // document and entry are what is stored. Other versions read and write it: do
 // not change. The members of an entry that are zero, false or null are left out.
@@ -55,6 +64,8 @@ type entry struct {
 	MaxSubscriberCount    int    `json:"maxSubscriberCount,omitempty"`
 	NamedConsumerStrategy string `json:"namedConsumerStrategy,omitempty"`
 
+	Filter *storedFilter `json:"filter,omitempty"`
+
 	// ResolvedStart is ours; other versions pass it over.
 	ResolvedStart *int64 `json:"resolvedStart,omitempty"`
 }
@@ -71,11 +82,14 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 	s := &d.Settings
 	e := entry{
 		Stream: d.Stream, Group: d.Group, ResolveLinkTos: s.ResolveLinks, ExtraStatistics: s.ExtraStatistics,
-		MessageTimeout: s.MessageTimeout.Milliseconds(), StartFrom: s.StartFrom, StartPosition: strconv.FormatInt(s.StartFrom, 10),
+		MessageTimeout: s.MessageTimeout.Milliseconds(), StartPosition: d.Position(s.StartFrom), Filter: s.Filter.stored(),
 		LiveBufferSize: s.LiveBufferSize, HistoryBufferSize: s.BufferSize, MaxRetryCount: s.MaxRetryCount,
 		ReadBatchSize: s.ReadBatchSize, CheckPointAfter: s.CheckpointAfter.Milliseconds(),
 		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
 		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
+	}
+	if d.Stream != event.AllStream { // Of the log it is no number of an event.
+		e.StartFrom = s.StartFrom
 	}
 	if s.StartFrom < 0 && d.startAt >= 0 {
 		e.ResolvedStart = &d.startAt
@@ -100,9 +114,9 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	}}
 	s := &d.Settings
 	if e.StartPosition != "" {
-		n, err := strconv.ParseInt(e.StartPosition, 10, 64)
-		if err != nil {
-			return &definition{Key: d.Key, stored: raw}, fmt.Errorf("start position %q is not a number", e.StartPosition)
+		n, ok := d.parsePosition(e.StartPosition)
+		if !ok {
+			return &definition{Key: d.Key, stored: raw}, fmt.Errorf("start position %q is not one", e.StartPosition)
 		}
 		s.StartFrom = n
 	}
@@ -114,13 +128,17 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	if e.ResolvedStart != nil {
 		d.startAt = *e.ResolvedStart
 	}
+	if s.Filter, why = e.Filter.filter(); why == nil {
+		d.names, why = s.Filter.compile()
+	}
 	switch {
-	case e.Stream == event.AllStream:
-		why = ErrAll
+	case why != nil:
 	case !s.Strategy.Known():
 		why = fmt.Errorf("strategy %q is not known", s.Strategy)
+	case s.BufferSize <= 0:
+		why = fmt.Errorf("a buffer of size %d holds no message", s.BufferSize)
 	case s.StartFrom < -1:
-		why = fmt.Errorf("start %d is not an event number", s.StartFrom)
+		why = fmt.Errorf("start %s is before the first event", d.Position(s.StartFrom))
 	}
 	if why != nil {
 		return &definition{Key: d.Key, stored: raw}, why

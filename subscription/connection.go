@@ -28,32 +28,36 @@ type Connection struct {
 
 	// What follows is guarded by the group's mutex.
 	unread           []*message // pushed and not received yet
-	ended            bool
-	inFlight         int // messages without an answer, unread ones included
-	buckets          int // of a pinned strategy
+	ended            error      // why the connection ended, nil: it did not
+	inFlight         int        // messages without an answer, unread ones included
+	buckets          int        // of a pinned strategy
 	total, sinceLast int64
 	measured         time.Time
 	latencies        *latencies // nil without ExtraStatistics
 }
 
-// Receive waits for the next message. Besides the context's error it returns
-// event.ErrClosed when the connection has ended: by Close, or because the group
-// was changed, deleted or loaded again.
+// ErrDropped says that a connection ended because its group is loaded again: it was
+// updated, or all groups are. A new connection can be made.
+var ErrDropped = errors.New("connection dropped: the group is loaded again")
+
+// Receive waits for the next message. Besides the context's error it returns why the
+// connection has ended: event.ErrClosed by Close, ErrNotFound as the group was deleted,
+// ErrDropped as it is loaded again, and event.ErrNotReady as this node does not lead any more,
+// or ends.
 func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	for {
 		c.g.mu.Lock()
 		m, ok := c.take()
 		ended := c.ended
 		c.g.mu.Unlock()
-		switch {
-		case ok:
-			return m, nil
-		case ended:
-			return Message{}, event.ErrClosed
+		if ok || ended != nil {
+			return m, ended
 		}
 		select {
 		case <-c.arrived:
 		case <-c.done:
+		case <-c.g.term.ctx.Done():
+			return Message{}, event.ErrNotReady
 		case <-ctx.Done():
 			return Message{}, ctx.Err()
 		}
@@ -92,7 +96,7 @@ func (c *Connection) Close() {
 		return
 	}
 	g.connections = slices.Delete(g.connections, at, at+1)
-	c.end()
+	c.end(event.ErrClosed)
 	for m := g.out.head; m != nil; {
 		next := g.out.next(m)
 		if m.to == c {
@@ -126,16 +130,16 @@ func (g *group) connect(o ConnectOptions) (*Connection, error) {
 }
 
 // end ends all that wait to receive. The caller holds the group's mutex.
-func (c *Connection) end() {
-	if !c.ended {
-		c.ended, c.unread = true, nil
+func (c *Connection) end(why error) {
+	if c.ended == nil {
+		c.ended, c.unread = why, nil
 		close(c.done)
 	}
 }
 
 // free reports whether another message fits. The caller holds the group's mutex.
 func (c *Connection) free() bool {
-	return !c.ended && c.inFlight < c.MaxInFlight && len(c.unread) < c.MaxInFlight
+	return c.ended == nil && c.inFlight < c.MaxInFlight && len(c.unread) < c.MaxInFlight
 }
 
 // took and returned count what the consumer has. The caller holds the group's mutex.

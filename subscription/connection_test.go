@@ -2,7 +2,6 @@ package subscription_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -36,10 +35,11 @@ func got(c *subscription.Connection) (all []subscription.Message) {
 	}
 }
 
-func ended(c *subscription.Connection) bool {
+// ended returns why a connection ended, when it has.
+func ended(c *subscription.Connection) error {
 	for {
 		if _, err := c.Receive(context.Background()); err != nil {
-			return errors.Is(err, event.ErrClosed)
+			return err
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestConnections(t *testing.T) {
 			one.Ack(ids(ms[0])...)
 			one.Close()
 			one.Close()
-			b.is("ended", ended(one), true)
+			b.is("ended", ended(one), event.ErrClosed)
 			two := b.connect(5)
 			ms = got(two)
 			b.is("two", numbers(ms), []int64{1, 2})
@@ -106,19 +106,62 @@ func TestConnections(t *testing.T) {
 			b.create(nil)
 			c := b.connect(1)
 			b.update(nil)
-			b.is("ended", ended(c), true)
+			b.is("updated", ended(c), subscription.ErrDropped)
 			c.Close()
+			b.is("still", ended(c), subscription.ErrDropped)
 			c = b.connect(1)
 			b.must(b.Restart(b.ctx))
-			b.is("ended", ended(c), true)
+			b.is("restarted", ended(c), subscription.ErrDropped)
 			synctest.Wait()
 			c = b.connect(1)
 			b.must(b.Delete(b.ctx, b.key, ""))
-			b.is("ended", ended(c), true)
+			b.is("deleted", ended(c), subscription.ErrNotFound)
 			b.create(nil)
 			c = b.connect(1)
 			b.Stop()
-			b.is("ended", ended(c), true)
+			b.is("stopped", ended(c), event.ErrNotReady)
+		}},
+		{"the end of what the term was started with", func(b *bench) {
+			b.create(nil)
+			b.Stop()
+			ctx, cancel := context.WithCancel(b.ctx)
+			b.Start(ctx)
+			synctest.Wait()
+			c := b.connect(1)
+			cancel()
+			b.is("ended", ended(c), event.ErrNotReady)
+		}},
+		{"one who waits learns why at once", func(b *bench) {
+			b.create(nil)
+			c := b.connect(1)
+			got := make(chan error)
+			go func() { got <- ended(c) }()
+			synctest.Wait()
+			b.must(b.Delete(b.ctx, b.key, ""))
+			b.is("deleted", <-got, subscription.ErrNotFound)
+		}},
+		{"answers before the end count", func(b *bench) {
+			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
+			one := b.connect(5)
+			b.store.add("s", 3)
+			ms := got(one)
+			one.Ack(ids(ms[:2]...)...)
+			one.Nack(ids(ms[2]), subscription.Park, "")
+			one.Close()
+			one.Ack(ids(ms...)...)
+			b.is("checkpoint", b.checkpoint(), `"2"`)
+			b.is("parked", b.parked(), []string{"2@s"})
+			b.is("outstanding", b.info().Outstanding, 0)
+		}},
+		{"who is connected", func(b *bench) {
+			b.create(nil)
+			c, err := b.Connect(b.ctx, b.key, subscription.ConnectOptions{From: "10.0.0.1:5", User: "ops", Name: "mail", MaxInFlight: 0})
+			b.must(err)
+			b.store.add("s", 3)
+			b.is("one at a time", numbers(got(c)), []int64{0})
+			i := b.info().Connections[0]
+			i.PerSecond = 0
+			b.is("info", i, subscription.ConnectionInfo{From: "10.0.0.1:5", User: "ops", Name: "mail", Total: 1, SinceLast: 1, InFlight: 1})
 		}},
 		{"latencies", func(b *bench) {
 			b.create(func(s settings) { s.ExtraStatistics = true })

@@ -30,6 +30,7 @@ type group struct {
 	*definition
 	term    *term
 	streams ownStreams
+	source  source
 	store   Store
 	logger  hclog.Logger
 	metrics *metrics
@@ -50,14 +51,11 @@ type group struct {
 	// Reading ahead.
 	loaded  bool
 	next    int64 // number of the next event to read
-	known   int64 // newest number seen in the stream, -1: none
-	seq     int64 // messages read since loading
-	last    int64 // number of the last message read, the checkpoint at first
-	live    bool  // the end of the stream was reached, and since then the buffer held all that came
+	known   int64 // newest number seen in the source, -1: none
+	live    bool  // the end of the source was reached, and since then the buffer held all that came
 	more    bool  // live, and there is something new to read
 	reading bool  // a page is being read
 	gone    bool  // the stream was hard-deleted: nothing can come any more
-	stride  int   // how many numbers to look at after pages without events; 0: a batch
 
 	messages
 
@@ -83,13 +81,14 @@ func newGroup(t *term, d *definition) *group {
 		definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
 		now: t.opts.Now, checkpoint: checkpoint{number: -1},
 		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
-		known: -1, last: -1,
+		known: -1,
 	}
 	g.desk = desk{g: g, token: make(chan struct{}, 1)}
 	g.messages.begin()
 	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
+	g.source = newSource(&g.streams)
 	g.troubles.logger, g.troubles.now = g.logger, g.now
 	g.statistics.measured = g.now()
 	return g
@@ -98,8 +97,8 @@ func newGroup(t *term, d *definition) *group {
 // start begins to load the group and to read ahead.
 func (g *group) start() { g.work.Go(g.run) }
 
-// stop ends the group: connections are dropped, and all that is in memory is forgotten.
-func (g *group) stop() {
+// stop ends the group: connections are dropped, and learn why; all that is in memory is forgotten.
+func (g *group) stop(why error) {
 	g.cancel()
 	g.mu.Lock()
 	g.closed = true
@@ -108,7 +107,7 @@ func (g *group) stop() {
 	}
 	g.alarm = nil
 	for _, c := range g.connections {
-		c.end()
+		c.end(why)
 	}
 	g.connections = nil
 	g.mu.Unlock()
@@ -225,9 +224,6 @@ func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	g.statistics.handedOut()
 	if m.first.IsZero() {
 		m.first = now
-	}
-	if fresh && m.number > g.newest {
-		g.newest, g.newestSeq = m.number, m.seq
 	}
 	if fresh {
 		// Of two events with one id the second is handed out and forgotten: an

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -15,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// ownStreams reads and writes the streams of a group: the one that it subscribes to, and
-// those of its checkpoints, of parked messages and of replays.
+// ownStreams reads and writes the streams of a group: those of its checkpoints, of parked
+// messages and of replays.
 type ownStreams struct {
 	*definition
 	ctx     context.Context // of the group's own life
@@ -32,11 +31,11 @@ func (s *ownStreams) writeCheckpoint(number int64) error {
 	if err := bound(ctx, s.store, stream, `{"$maxCount":2,"$acl":`+accessList+`}`); err != nil {
 		return err
 	}
-	data := []byte(`"` + strconv.FormatInt(number, 10) + `"`)
+	data := []byte(`"` + s.Position(number) + `"`)
 	_, err := s.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion,
 		Events: []event.Proposed{{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: data}}})
 	if err != nil {
-		return fmt.Errorf("write checkpoint %d: %w", number, err)
+		return fmt.Errorf("write checkpoint %s: %w", s.Position(number), err)
 	}
 	return nil
 }
@@ -52,7 +51,7 @@ func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
 	}
 	for i := range page.Events {
 		e := &page.Events[i].Record
-		if n, ok := parseCheckpoint(e); ok {
+		if n, ok := s.parseCheckpoint(e); ok {
 			return n, nil
 		}
 		// What was processed behind an older checkpoint comes again, which is allowed.
@@ -62,7 +61,7 @@ func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
 }
 
 // parseCheckpoint reads the number, which is in a JSON string, or bare in older data.
-func parseCheckpoint(e *event.Record) (int64, bool) {
+func (k Key) parseCheckpoint(e *event.Record) (int64, bool) {
 	if e.Type != typeCheckpoint && e.Type != typeCheckpointNew {
 		return 0, false
 	}
@@ -70,8 +69,8 @@ func parseCheckpoint(e *event.Record) (int64, bool) {
 	if json.Unmarshal(e.Data, &text) != nil {
 		text = string(e.Data)
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && n >= 0
+	n, ok := k.parsePosition(text)
+	return n, ok && n >= 0
 }
 
 // park tries the write several times. The ids stay the same, so that a try
@@ -158,30 +157,6 @@ func (s *ownStreams) replays(ctx context.Context) (r replays, err error) {
 		}
 	}
 	return r, nil
-}
-
-// page reads a page of the stream. Of a stream that is deleted, and may come
-// again, it returns an empty page that ends behind what is deleted.
-func (s *ownStreams) page(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	read := event.StreamRead{
-		Stream: s.Stream, From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks,
-		MaxPayload: max(1, groupPayload/max(1, s.Settings.BufferSize)*min(count, s.Settings.batch())),
-	}
-	page, err := s.store.ReadStream(ctx, read)
-	if !errors.Is(err, event.ErrStreamNotFound) {
-		return page, err
-	}
-	// All that is there while it is found deleted is gone for good. Its number must
-	// be known before that, or what is appended in between would be passed over.
-	info, err := s.store.StreamInfo(ctx, s.Stream)
-	if err != nil {
-		return page, err
-	}
-	page, err = s.store.ReadStream(ctx, read)
-	if errors.Is(err, event.ErrStreamNotFound) {
-		return event.StreamPage{Stream: s.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true}, nil
-	}
-	return page, err
 }
 
 // whole returns the event that consumers are after with its payload, where that

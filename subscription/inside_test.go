@@ -51,9 +51,9 @@ func TestMapOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})
 		g := newGroup(newTerm(t.Context(), s.opts, s.metrics), &definition{Settings: DefaultSettings()})
-		defer g.stop()
+		defer g.stop(event.ErrNotReady)
 		g.loaded = true
-		g.add(event.StreamPage{Events: make([]event.Resolved, 1)}, 0, 1, 1)
+		g.add(&batch{events: make([]event.Resolved, 1)})
 		for _, m := range g.read(t.Context(), 1) {
 			g.ack([]event.ID{m.ID})
 		}

@@ -22,9 +22,9 @@ const (
 type message struct {
 	id     event.ID
 	event  *event.Resolved // another one when payloads are forgotten, but never changed itself
-	number int64           // in the subscribed stream, or in the stream of replays
-	before int64           // number of the message before it, -1: none
-	seq    int64           // how many messages were read since the group was loaded, with this one
+	number int64           // in the source, or in the stream of replays
+	before int64           // number before it up to which all was read, -1: none
+	seq    int64           // messages.seq with this one
 
 	retries  int
 	bucket   int16 // of a pinned strategy, -1: none yet

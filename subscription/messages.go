@@ -16,7 +16,8 @@ type messages struct {
 	tracked           map[event.ID]*message
 	unanswered        list  // by number: handed out and not answered, wherever they are
 	unansweredReplays list  // by their number in the stream of replays
-	newest, newestSeq int64 // of the newest message that was handed out, -1: none
+	last              int64 // number up to which all was read, the checkpoint at first
+	seq               int64 // messages read since the group was loaded, see batch.progress
 	replayEnd         int64 // number behind the last in the stream of replays
 	answered          bool  // some were, since the group has looked at it
 
@@ -24,7 +25,7 @@ type messages struct {
 }
 
 func (s *messages) begin() {
-	s.unanswered.use, s.unansweredReplays.use, s.newest = byNumber, byNumber, -1
+	s.unanswered.use, s.unansweredReplays.use, s.last = byNumber, byNumber, -1
 }
 
 // takeNext returns the message to be handed out next: what is tried again first,
@@ -99,10 +100,10 @@ func (s *messages) wait(m *message) {
 
 // position returns the number that a checkpoint may have now, and how many
 // messages were read up to it: everything up to there is answered. It lies before
-// the oldest message that is not, also before one that another was pushed past;
-// replayed messages do not count. -1: there is none.
+// the oldest message that is not, or was not handed out; replayed messages do not
+// count. -1: there is none.
 func (s *messages) position() (number, seq int64) {
-	number, seq = s.newest, s.newestSeq
+	number, seq = s.last, s.seq
 	if m := s.unanswered.head; m != nil {
 		number, seq = m.before, m.seq-1
 	}

@@ -72,7 +72,7 @@ var groupMetrics = []struct {
 	pair       bool
 	read       func(ctx context.Context, g *group) float64
 }{
-	{"annals_subscription_lag_events", "Events between the checkpoint of a group and the end of its stream.", false, lag},
+	{"annals_subscription_lag_events", "Events between the checkpoint of a group and the end of its stream; of a group on $all, bytes of the log.", false, lag},
 	{"annals_subscription_oldest_unacknowledged_seconds", "Age of the oldest message that was handed out and has no answer.", false,
 		func(_ context.Context, g *group) float64 {
 			g.mu.Lock()
@@ -141,19 +141,17 @@ func (m *metrics) removed(k Key) {
 }
 
 func lag(ctx context.Context, g *group) float64 {
-	info, err := g.store.StreamInfo(ctx, g.Stream)
-	if err != nil || !info.Exists() {
+	oldest, newest, err := g.source.span(ctx)
+	if err != nil || newest < 0 {
 		return 0
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	from := g.checkpoint.number
 	if from < 0 { // Nothing before the start is to be handed out.
-		if from = g.Settings.StartFrom - 1; g.Settings.StartFrom < 0 {
-			from = g.startAt - 1
-		}
+		from = g.first() - 1
 	}
-	return float64(max(0, info.Last-max(from, info.Metadata.MinVisible(info.Last)-1)))
+	return float64(max(0, newest-max(from, oldest-1)))
 }
 
 // age returns the seconds since a time, 0 for the zero time.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,14 +23,16 @@ import (
 type model struct {
 	*bench
 	settings subscription.Settings
-	held     map[event.ID]held // handed out, and by all one can know still out
-	order    []event.ID        // keys of held and late, in the order in which they were handed out
-	answered map[event.ID]bool // acknowledged or skipped, by the id of the message
-	numbers  map[int64]bool    // likewise, by the number in the stream
-	failed   map[int64]bool    // to be parked for a good reason
-	dropped  map[int64]bool    // from the parked stream, by the number there; false: it may have been
-	newest   int64             // last new message since the group was loaded
-	faults   []bool            // of the next writes: true fails after it took effect
+	takes    func(r *event.Record) bool // which records of the store are the source's
+	start    int64                      // where the group begins
+	held     map[event.ID]held          // handed out, and by all one can know still out
+	order    []event.ID                 // keys of held and late, in the order in which they were handed out
+	answered map[event.ID]bool          // acknowledged or skipped, by the id of the message
+	numbers  map[int64]bool             // likewise, by the number: which one of the source's it is
+	failed   map[int64]bool             // to be parked for a good reason
+	dropped  map[int64]bool             // from the parked stream, by the number there; false: it may have been
+	newest   int64                      // last new message since the group was loaded
+	faults   []bool                     // of the next writes: true fails after it took effect
 }
 
 type held struct {
@@ -59,14 +62,24 @@ func runModel(t *rapid.T) {
 	m.settings.StartFrom = rapid.SampledFrom([]int64{0, 0, 3}).Draw(t, "start")
 	m.settings.MessageTimeout = rapid.SampledFrom([]time.Duration{0, 1500 * time.Millisecond, 10 * time.Second}).Draw(t, "timeout")
 	m.store.add("s", rapid.IntRange(0, 10).Draw(t, "events"))
+	m.start = m.settings.StartFrom
+	m.takes = func(r *event.Record) bool { return r.Stream == "s" }
+	if rapid.Bool().Draw(t, "all") {
+		m.onAll(t)
+	}
 	m.must(m.Create(m.ctx, m.key, m.settings, ""))
 	m.reset()
 	m.store.beforeWrite.set(func(context.Context, *event.Write) error { return m.fault(false) })
 	m.store.afterWrite.set(func(context.Context, *event.Write) error { return m.fault(true) })
 
 	t.Repeat(map[string]func(*rapid.T){
-		"":          m.check,
-		"append":    func(t *rapid.T) { m.store.add("s", rapid.IntRange(1, 8).Draw(t, "n")); m.maybeWait(t) },
+		"": m.check,
+		"append": func(t *rapid.T) {
+			m.store.add("other", rapid.IntRange(1, 40).Draw(t, "others"))
+			m.store.add("s", rapid.IntRange(1, 8).Draw(t, "n"))
+			m.maybeWait(t)
+		},
+		"scavenge":  func(*rapid.T) { m.scavenge() },
 		"read":      func(t *rapid.T) { m.readSome(rapid.IntRange(1, 8).Draw(t, "n")); m.maybeWait(t) },
 		"read more": func(t *rapid.T) { m.readSome(100) },
 		"ack":       func(t *rapid.T) { m.answer(t, subscription.Skip+10) },
@@ -88,6 +101,7 @@ func runModel(t *rapid.T) {
 			m.faults = rapid.SliceOfN(rapid.Bool(), 1, 30).Draw(t, "after")
 		},
 		"lead":    func(*rapid.T) { m.lead(); m.reset() },
+		"kill":    func(*rapid.T) { m.Stop(); m.begin(); m.reset() },
 		"restart": func(*rapid.T) { m.must(m.Restart(m.ctx)); m.reset() },
 		"update": func(*rapid.T) {
 			m.heal()
@@ -97,6 +111,73 @@ func runModel(t *rapid.T) {
 	})
 	m.heal()
 	m.drain()
+}
+
+// onAll has the group subscribe to the log.
+func (m *model) onAll(t *rapid.T) {
+	m.key.Stream = "$all"
+	m.takes = func(r *event.Record) bool { return r.Stream == "s" }
+	switch rapid.IntRange(0, 3).Draw(t, "filter") {
+	case 0:
+		m.settings.Filter = &subscription.Filter{OfStream: true, Regex: "^s$"}
+	case 1:
+		m.settings.Filter = &subscription.Filter{OfStream: true, Prefixes: []string{"x", "s"}}
+	case 2:
+		m.settings.Filter = &subscription.Filter{Prefixes: []string{"t"}}
+		m.takes = func(r *event.Record) bool { return r.Type == "t" }
+	case 3:
+		m.takes = func(r *event.Record) bool { return event.ShownInAll(r.Stream) }
+	}
+	all := m.source()
+	if m.start = min(m.start, int64(len(all))); m.start < int64(len(all)) {
+		m.settings.StartFrom = all[m.start].Position
+	} else {
+		m.settings.StartFrom = m.store.LogEnd()
+	}
+}
+
+// source returns all that ever was in what the group subscribes to.
+func (m *model) source() (all []event.Record) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	for i := range m.store.log.records {
+		if r := &m.store.log.records[i]; m.takes(r) {
+			all = append(all, *r)
+		}
+	}
+	return all
+}
+
+// upTo returns the number of the source's last event whose position is at most that; -1: none.
+func (m *model) upTo(position int64) int64 {
+	all := m.source()
+	return int64(sort.Search(len(all), func(i int) bool { return all[i].Position > position })) - 1
+}
+
+// numberOf returns which of the source's events one is.
+func (m *model) numberOf(e *event.Record) int64 { return m.upTo(e.Position) }
+
+// checkpointed returns the number up to which a checkpoint says that all is done.
+func (m *model) checkpointed(n int64) int64 {
+	if m.key.Stream == "$all" && n >= 0 {
+		return m.upTo(n)
+	}
+	return n
+}
+
+// scavenge removes the event that the last checkpoint names, which does not come again.
+func (m *model) scavenge() {
+	i, err := m.Info(m.ctx, m.key)
+	if err != nil || m.key.Stream != "$all" || i.Checkpoint < 0 {
+		return
+	}
+	n := m.upTo(i.Checkpoint)
+	if n < 0 || m.failed[n] {
+		return
+	}
+	if r := m.source()[n]; r.Position == i.Checkpoint && r.Type == "t" {
+		m.store.scavenge(r.Stream, r.Number)
+	}
 }
 
 func (m *model) fault(after bool) error {
@@ -126,7 +207,7 @@ func (m *model) maybeWait(t *rapid.T) {
 func (m *model) reset() {
 	for m.pass(0); ; m.pass(time.Second) {
 		if i, err := m.Info(m.ctx, m.key); err == nil && i.Status != "NotReady" {
-			m.newest = max(i.Checkpoint, m.settings.StartFrom-1)
+			m.newest = max(m.checkpointed(i.Checkpoint), m.start-1)
 			break
 		}
 	}
@@ -137,7 +218,7 @@ func (m *model) readSome(n int) []subscription.Message {
 	now := time.Now()
 	all := m.read(n)
 	for _, e := range all {
-		number := e.Event.Event().Number
+		number := m.numberOf(e.Event.Event())
 		replayed := e.Event.Stream == m.key.ParkedStream()
 		if h, ok := m.held[e.ID]; ok && now.Before(h.deadline) {
 			m.Fatalf("message %d was handed out before the time of its first reader was over", number)
@@ -179,7 +260,7 @@ func (m *model) answer(t *rapid.T, action subscription.Action) {
 			m.failed[h.number] = true
 		case action != subscription.Retry:
 			m.answered[id] = true
-			if h.Event.Stream == "s" {
+			if h.Event.Stream != m.key.ParkedStream() {
 				m.numbers[h.number] = true
 			}
 		}
@@ -218,10 +299,11 @@ func (m *model) atDesk(t *rapid.T) {
 // parkedNumbers returns the numbers of all messages that ever were parked, in order.
 func (m *model) parkedNumbers() (ns []int64) {
 	for _, e := range m.store.all(m.key.ParkedStream()) {
-		text, _, _ := strings.Cut(string(e.Data), "@")
-		n, err := strconv.ParseInt(text, 10, 64)
-		m.must(err)
-		ns = append(ns, n)
+		n, stream, ok := event.ParseLink(e.Data)
+		if !ok {
+			m.Fatalf("%q was parked", e.Data)
+		}
+		ns = append(ns, m.numberOf(&m.store.all(stream)[n]))
 	}
 	return ns
 }
@@ -236,9 +318,15 @@ func (m *model) check(*rapid.T) {
 		}
 	}
 	for _, text := range m.store.visible(m.key.CheckpointStream()) {
-		last, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+		text = strings.Trim(text, `"`)
+		if _, prepare, isLog := strings.Cut(text, "/P:"); m.key.Stream == "$all" {
+			m.is("checkpoint of the log", isLog, true)
+			text = prepare
+		}
+		last, err := strconv.ParseInt(text, 10, 64)
 		m.must(err)
-		for n := m.settings.StartFrom; n <= last; n++ {
+		last = m.checkpointed(last)
+		for n := m.start; n <= last; n++ {
 			if !m.numbers[n] && !parked[n] {
 				m.Fatalf("checkpoint %d, but message %d has no answer", last, n)
 			}
@@ -254,8 +342,8 @@ func (m *model) drain() {
 		all := m.readSome(100)
 		for _, e := range all {
 			m.answered[e.ID] = true
-			if e.Event.Stream == "s" {
-				m.numbers[e.Event.Number] = true
+			if e.Event.Stream != m.key.ParkedStream() {
+				m.numbers[m.numberOf(&e.Event.Record)] = true
 			}
 			delete(m.held, e.ID)
 		}
@@ -271,7 +359,7 @@ func (m *model) drain() {
 	m.is("state", fmt.Sprint(i.Status, i.Outstanding, i.RetryBuffer, i.ReadBuffer), fmt.Sprint("Live", 0, 0, 0))
 	m.check(nil)
 	parked := m.parkedNumbers()
-	for n := m.settings.StartFrom; n < int64(len(m.store.all("s"))); n++ {
+	for n := m.start; n < int64(len(m.source())); n++ {
 		if !m.numbers[n] && !slices.Contains(parked, n) {
 			m.Fatalf("message %d was lost", n)
 		}

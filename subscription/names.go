@@ -1,5 +1,12 @@
 package subscription
 
+import (
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
 // Names and shapes of what is stored. Other versions read and write them: do not change.
 const (
 	configStream = "$persistentSubscriptionConfig"
@@ -19,6 +26,33 @@ const (
 
 // accessList is what the streams of a group are given.
 const accessList = `{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}`
+
+// Position returns the number of an event as texts about the group have it: for one on
+// $all, as a position of the log. -1 is the end.
+func (k Key) Position(number int64) string {
+	text := strconv.FormatInt(number, 10)
+	if k.Stream != event.AllStream {
+		return text
+	}
+	return "C:" + text + "/P:" + text
+}
+
+// parsePosition reads what Position returns. The second number of a position is at most
+// the first, which alone counts.
+func (k Key) parsePosition(text string) (int64, bool) {
+	prepare := ""
+	if k.Stream == event.AllStream {
+		var isMarked, isPair, isSecond bool
+		text, isMarked = strings.CutPrefix(text, "C:")
+		text, prepare, isPair = strings.Cut(text, "/")
+		prepare, isSecond = strings.CutPrefix(prepare, "P:")
+		if _, err := strconv.ParseInt(prepare, 10, 64); err != nil || !isMarked || !isPair || !isSecond {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
 
 // CheckpointStream returns the stream that keeps how far a group got.
 func (k Key) CheckpointStream() string { return streamPrefix + k.String() + checkpointSuffix }

@@ -95,9 +95,6 @@ func (s *Service) running() (*term, error) {
 
 // group returns a group, or ErrNotFound.
 func (s *Service) group(k Key) (*group, error) {
-	if k.Stream == event.AllStream {
-		return nil, ErrAll
-	}
 	t, err := s.running()
 	if err != nil {
 		return nil, err
@@ -106,12 +103,9 @@ func (s *Service) group(k Key) (*group, error) {
 }
 
 // Create makes a group and returns when it is stored and loaded. Errors are
-// ErrAll, *SettingsError, ErrExists and those of writing. When the outcome of the
+// *SettingsError, ErrExists and those of writing. When the outcome of the
 // write is not known, the group may exist afterwards.
 func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) error {
-	if k.Stream == event.AllStream {
-		return ErrAll
-	}
 	if err := set.Validate(); err != nil {
 		return err
 	}
@@ -123,13 +117,10 @@ func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) er
 	return t.outcome(ctx, t.create(ctx, k, set, by))
 }
 
-// Update replaces all settings of a group and loads it again from its
+// Update replaces all settings of a group but its filter, and loads it again from its
 // checkpoint: who is connected is dropped. Errors are those of Create, with
 // ErrNotFound in place of ErrExists.
 func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) error {
-	if k.Stream == event.AllStream {
-		return ErrAll
-	}
 	if err := set.ValidateSizes(); err != nil {
 		return err
 	}
@@ -141,11 +132,8 @@ func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) er
 	return t.outcome(ctx, t.update(ctx, k, set, by))
 }
 
-// Delete ends a group and soft-deletes its streams. Errors are ErrAll, ErrNotFound and those of writing.
+// Delete ends a group and soft-deletes its streams. Errors are ErrNotFound and those of writing.
 func (s *Service) Delete(ctx context.Context, k Key, by string) error {
-	if k.Stream == event.AllStream {
-		return ErrAll
-	}
 	t, err := s.running()
 	if err != nil {
 		return err

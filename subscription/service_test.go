@@ -157,7 +157,8 @@ func TestService(t *testing.T) {
 		}},
 		{"entries that cannot be run are kept", func(b *bench) {
 			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[{"stream":"a","group":"x","namedConsumerStrategy":"Mine","own":1},
-				{"stream":"$all","group":"y","namedConsumerStrategy":"Pinned","startPosition":"C:0/P:0"},
+				{"stream":"$all","group":"y","namedConsumerStrategy":"Pinned","startPosition":"7","historyBufferSize":50},
+				{"stream":"a","group":"y","namedConsumerStrategy":"Pinned"},
 				{"stream":"a","group":"z","namedConsumerStrategy":"Pinned","startFrom":3,"startPosition":"4","historyBufferSize":50,"readBatchSize":5}]}`)
 			b.lead()
 			all, err := b.List(b.ctx, "")
@@ -166,7 +167,7 @@ func TestService(t *testing.T) {
 			b.is("start", all[0].Settings.StartFrom, 4)
 			b.create(nil)
 			entries := b.config()["entries"].([]any)
-			b.is("entries", len(entries), 4)
+			b.is("entries", len(entries), 5)
 			b.is("first", entries[0], map[string]any{"stream": "a", "group": "x", "namedConsumerStrategy": "Mine", "own": 1})
 		}},
 		{"a configuration that cannot be read is not written over", func(b *bench) {
@@ -238,14 +239,6 @@ func TestService(t *testing.T) {
 			b.store.beforeRead.set(nil)
 			b.pass(10 * time.Second)
 			b.take(1, 0)
-		}},
-		{"$all is not for readers that pull", func(b *bench) {
-			b.key.Stream = "$all"
-			b.is("create", b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), subscription.ErrAll)
-			_, err := b.Read(b.ctx, b.key, 1)
-			b.is("read", err, subscription.ErrAll)
-			_, err = b.Info(b.ctx, b.key)
-			b.is("info", err, subscription.ErrNotFound)
 		}},
 		{"a stall is noticed", func(b *bench) {
 			b.store.add("s", 5)

@@ -49,7 +49,8 @@ func (s *Settings) validateRest() error {
 	if s.StartFrom < -1 {
 		return &SettingsError{Text: "Invalid Start From position: event number must be greater than or equal to -1."}
 	}
-	return nil
+	_, err := s.Filter.compile()
+	return err
 }
 
 // batch is how many events are read at once.

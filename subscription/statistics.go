@@ -57,7 +57,7 @@ const (
 )
 
 var troubleTexts = [troubleKinds]string{
-	"the group cannot be loaded", "the stream cannot be read", "parking fails", "the checkpoint could not be written",
+	"the group cannot be loaded", "the source cannot be read", "parking fails", "the checkpoint could not be written",
 	"parked messages cannot be replayed", "parked messages cannot be counted",
 }
 
@@ -150,16 +150,16 @@ func (g *group) status() string {
 // info returns what is known of the group, and begins a new measurement.
 func (g *group) info(ctx context.Context) Info {
 	oldestParked, parked := g.oldestParked(ctx)
-	last := int64(-1)
-	if info, err := g.store.StreamInfo(ctx, g.Stream); err == nil && info.Exists() {
-		last = info.Last
+	_, newest, err := g.source.span(ctx)
+	if err != nil {
+		newest = -1 // Unknown for now.
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
 	i := Info{
 		Key: g.Key, Settings: g.Settings, Status: g.status(),
-		Total: g.statistics.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, last),
+		Total: g.statistics.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, newest),
 		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
 	}

@@ -17,6 +17,7 @@ import (
 type memStore struct {
 	mu      sync.Mutex
 	streams map[string]*memStream
+	log     memLog
 	moved   chan struct{} // closed when anything is written
 	writes  int
 	reads   int
@@ -26,6 +27,7 @@ type memStore struct {
 	// happening, afterWrite's comes although it happened.
 	beforeWrite, afterWrite hook[*event.Write]
 	beforeRead              hook[event.StreamRead]
+	beforeReadAll           hook[event.AllRead]
 	beforeInfo              hook[string] // gets the name of a stream
 }
 
@@ -204,10 +206,18 @@ func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, l
 }
 
 func (s *memStore) WaitStream(ctx context.Context, stream string, after int64) error {
+	return s.await(ctx, func() bool {
+		i := s.infoLocked(stream)
+		return i.Last > after || i.HardDeleted
+	})
+}
+
+// await waits until something holds, which it asks with mu held.
+func (s *memStore) await(ctx context.Context, holds func() bool) error {
 	for {
 		s.mu.Lock()
-		i, moved := s.infoLocked(stream), s.moved
-		if i.Last > after || i.HardDeleted {
+		moved := s.moved
+		if holds() {
 			s.mu.Unlock()
 			return nil
 		}
@@ -247,10 +257,7 @@ func (s *memStore) writeLocked(w *event.Write) (event.Written, error) {
 	}
 	wrong := &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: i.Last}
 	st := s.stream(w.Stream)
-	defer func() {
-		close(s.moved)
-		s.moved = make(chan struct{})
-	}()
+	defer s.wakeLocked()
 	switch w.Kind {
 	case event.SoftDelete:
 		if i.Last < 0 && i.MetaLast < 0 {
@@ -299,16 +306,23 @@ func (s *memStore) writeLocked(w *event.Write) (event.Written, error) {
 	return event.Written{First: first, Last: first + int64(len(w.Events)) - 1}, nil
 }
 
+func (s *memStore) wakeLocked() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
 func (s *memStore) metaLocked(stream string, data []byte) {
 	s.addLocked(event.MetaStreamOf(stream), event.Proposed{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: data})
 }
 
 func (s *memStore) addLocked(stream string, p event.Proposed) {
 	st := s.stream(stream)
-	st.events = append(st.events, event.Record{
+	e := event.Record{
 		Stream: stream, Number: int64(len(st.events)), ID: p.ID, Type: p.Type, Time: time.Now().UnixNano(), Flags: p.Flags,
 		Data: p.Data, Metadata: p.Metadata,
-	})
+	}
+	s.log.add(&e)
+	st.events = append(st.events, e)
 }
 
 // add appends n events, whose data are their numbers.

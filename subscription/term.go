@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ func (t *term) stop() {
 	t.groups = map[Key]*group{}
 	t.mu.Unlock()
 	for k, g := range groups {
-		g.stop()
+		g.stop(event.ErrNotReady)
 		t.metrics.removed(k)
 	}
 	t.work.Wait()
@@ -171,7 +172,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 		switch d, ok := wanted[g.Key]; {
 		case !ok:
 			t.drop(g)
-		case drop || d.Settings != g.Settings:
+		case drop || !reflect.DeepEqual(d.Settings, g.Settings):
 			t.end(g)
 		default:
 			delete(wanted, g.Key)
@@ -193,8 +194,11 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 	return ctx.Err()
 }
 
-// next returns the number that the next event of a stream will have.
+// next returns the number that the next event of a stream will have, or of the log.
 func (t *term) next(ctx context.Context, stream string) (int64, error) {
+	if stream == event.AllStream {
+		return t.opts.Store.LogEnd(), nil
+	}
 	info, err := t.opts.Store.StreamInfo(ctx, stream)
 	return info.Last + 1, err
 }
@@ -213,7 +217,7 @@ func (t *term) begin(d *definition) *group {
 	return g
 }
 
-// drop ends a group, if it was not ended with the term.
+// drop ends a group that is deleted, if it was not ended with the term.
 func (t *term) drop(g *group) {
 	t.mu.Lock()
 	mine := t.groups[g.Key] == g
@@ -222,7 +226,7 @@ func (t *term) drop(g *group) {
 	}
 	t.mu.Unlock()
 	if mine {
-		g.stop()
+		g.stop(ErrNotFound)
 		t.metrics.removed(g.Key)
 	}
 }
@@ -230,7 +234,7 @@ func (t *term) drop(g *group) {
 // end ends a group that another one with the same key is about to replace. Until
 // then it is found, and its callers must try again.
 func (t *term) end(g *group) {
-	g.stop()
+	g.stop(ErrDropped)
 	t.metrics.removed(g.Key)
 }
 
@@ -318,6 +322,13 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if len(k.CheckpointStream()) > event.MaxNameBytes {
 		return event.ErrTooLarge
 	}
+	names, err := set.Filter.compile()
+	if err != nil {
+		return err
+	}
+	if err := t.checkStart(ctx, k, &set); err != nil {
+		return err
+	}
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
@@ -325,7 +336,8 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if t.taken(k) {
 		return ErrExists
 	}
-	d := &definition{Key: k, Settings: set, startAt: -1}
+	set.Filter = set.Filter.plain()
+	d := &definition{Key: k, Settings: set, startAt: -1, names: names}
 	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}
@@ -334,7 +346,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if err := t.removeStreams(ctx, k); err != nil {
 		return err
 	}
-	err := t.change(ctx, by, func(all []*definition) []*definition {
+	err = t.change(ctx, by, func(all []*definition) []*definition {
 		// An entry of this name that cannot be run here gives way.
 		return append(slices.DeleteFunc(all, func(d *definition) bool { return d.Key == k }), d)
 	})
@@ -345,6 +357,24 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 		g.await(ctx)
 	}
 	return nil
+}
+
+// checkStart returns what is wrong with where a group is to start, as a *SettingsError.
+func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
+	if k.Stream != event.AllStream {
+		if set.Filter != nil {
+			return &SettingsError{Text: "Invalid filter: only the events of $all can be filtered."}
+		}
+		return nil
+	}
+	if set.StartFrom > t.opts.Store.LogEnd() {
+		return &SettingsError{Text: "Invalid Start From position: commit position must be less than or equal to the last commit position in the transaction file."}
+	}
+	_, err := t.opts.Store.ReadAll(ctx, event.AllRead{From: set.StartFrom, Count: 1, MaxScan: 1, MaxPayload: 1})
+	if errors.Is(err, event.ErrBadPosition) {
+		return &SettingsError{Text: fmt.Sprintf("Invalid Start From position: no event begins at commit position %d.", set.StartFrom)}
+	}
+	return err
 }
 
 func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
@@ -365,10 +395,14 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err != nil {
 		return err
 	}
+	set.Filter = g.Settings.Filter
 	if err := set.validateRest(); err != nil {
 		return err
 	}
-	d := &definition{Key: k, Settings: set, startAt: -1}
+	if err := t.checkStart(ctx, k, &set); err != nil {
+		return err
+	}
+	d := &definition{Key: k, Settings: set, startAt: -1, names: g.names}
 	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}

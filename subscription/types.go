@@ -1,5 +1,5 @@
 // Package subscription runs persistent subscriptions: groups of competing
-// consumers of one stream, each message of which is handed to one reader, waits
+// consumers of one stream or of the log, each message of which is handed to one reader, waits
 // for its answer, is tried again, and is parked when it keeps failing.
 package subscription
 
@@ -25,9 +25,11 @@ const (
 
 // Settings of a group.
 type Settings struct {
-	ResolveLinks       bool
-	ExtraStatistics    bool
-	StartFrom          int64 // first event number when there is no checkpoint; -1: what is appended after the creation
+	ResolveLinks    bool
+	ExtraStatistics bool
+	// StartFrom is the first event number when there is no checkpoint, of a group on
+	// $all a position of the log; -1: what is appended after the creation.
+	StartFrom          int64
 	MessageTimeout     time.Duration
 	MaxRetryCount      int
 	LiveBufferSize     int
@@ -38,6 +40,16 @@ type Settings struct {
 	MaxCheckpointCount int
 	MaxSubscriberCount int // consumers that are pushed to; 0: any number
 	Strategy           Strategy
+	// Filter is of a group on $all, nil: it gets every event. It stays as it was when
+	// the group was created.
+	Filter *Filter
+}
+
+// Filter chooses events of the log by their own stream or type: links are not followed for that.
+type Filter struct {
+	OfStream bool     // by the names of streams, else by event types
+	Regex    string   // an expression that matches anywhere, as package match has them
+	Prefixes []string // one of them is enough; they count if there is no Regex
 }
 
 // DefaultSettings returns what holds for a property that nobody gave.
@@ -48,7 +60,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Key names a group.
+// Key names a group. One on the stream $all gets the events of the log.
 type Key struct{ Stream, Group string }
 
 // String returns the key as texts have it.
@@ -72,7 +84,8 @@ type Message struct {
 	Retries int             // 0 when it is handed out for the first time
 }
 
-// Info is what is known of a group at one moment.
+// Info is what is known of a group at one moment. Numbers of events are positions
+// of the log where the group is on $all: Key.Position makes texts of them.
 type Info struct {
 	Key
 	Settings Settings
@@ -113,7 +126,6 @@ type Latency struct {
 var (
 	ErrExists   = errors.New("group exists")
 	ErrNotFound = errors.New("no such group")
-	ErrAll      = errors.New("subscriptions to $all are not offered to readers that pull")
 )
 
 // SettingsError says what is wrong with settings.

@@ -1,0 +1,94 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/annalsdb/annals/internal/match"
+)
+
+// storedFilter is a filter as it is stored. Other versions read and write it: do not change.
+type storedFilter struct {
+	Context     string `json:"Context"`
+	Type        string `json:"Type"`
+	Data        string `json:"Data"` // an expression, or prefixes with commas between them
+	IsAllStream bool   `json:"IsAllStream"`
+
+	// Prefixes are ours, where one of them has a comma itself; other versions pass them over.
+	Prefixes []string `json:"prefixes,omitempty"`
+}
+
+const (
+	filterByStream = "streamid"
+	filterByType   = "eventtype"
+	filterRegex    = "regex"
+	filterPrefix   = "prefix"
+)
+
+// compile returns what the filter chooses by, nil for no filter.
+func (f *Filter) compile() (names *match.Names, err error) {
+	switch {
+	case f == nil:
+		return nil, nil
+	case f.Regex != "":
+		names, err = match.Expression(f.Regex)
+	default:
+		names, err = match.Prefixes(f.Prefixes)
+	}
+	if err != nil {
+		return nil, &SettingsError{Text: fmt.Sprintf("Invalid filter: %v.", err)}
+	}
+	return names, nil
+}
+
+// plain returns the filter without what has no effect, of its own memory.
+func (f *Filter) plain() *Filter {
+	if f == nil {
+		return nil
+	}
+	p := &Filter{OfStream: f.OfStream, Regex: f.Regex}
+	if f.Regex == "" {
+		p.Prefixes = slices.DeleteFunc(slices.Clone(f.Prefixes), func(prefix string) bool { return prefix == "" })
+	}
+	return p
+}
+
+// stored returns a plain filter as it is stored.
+func (f *Filter) stored() *storedFilter {
+	if f == nil {
+		return nil
+	}
+	s := &storedFilter{Context: filterByType, Type: filterRegex, Data: f.Regex, IsAllStream: true}
+	if f.OfStream {
+		s.Context = filterByStream
+	}
+	if f.Regex == "" {
+		s.Type, s.Data = filterPrefix, strings.Join(f.Prefixes, ",")
+		if strings.Count(s.Data, ",") >= len(f.Prefixes) {
+			s.Prefixes = f.Prefixes
+		}
+	}
+	return s
+}
+
+// filter reads a filter that was stored.
+func (s *storedFilter) filter() (*Filter, error) {
+	if s == nil {
+		return nil, nil
+	}
+	f := &Filter{OfStream: s.Context == filterByStream}
+	switch {
+	case s.Context != filterByStream && s.Context != filterByType:
+		return nil, fmt.Errorf("what the filter is about, %q, is not known", s.Context)
+	case s.Type == filterRegex:
+		f.Regex = s.Data
+	case s.Type != filterPrefix:
+		return nil, fmt.Errorf("the filter's type %q is not known", s.Type)
+	case len(s.Prefixes) > 0:
+		f.Prefixes = s.Prefixes
+	default:
+		f.Prefixes = strings.Split(s.Data, ",")
+	}
+	return f.plain(), nil
+}

@@ -1,0 +1,137 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	// passWindow is how many records that a filter leaves out count as one message for
+	// checkpoints: without them a group that gets little would read all again after each
+	// restart, and if each counted, it would write one for every few appends.
+	passWindow = 32
+	// matchPatience is how long a filter may take for one page.
+	matchPatience = time.Second
+	// hiddenTail bounds the search for the newest record that is shown.
+	hiddenTail = 100
+)
+
+// logSource is the log, without what it hides, through the filter of the group.
+type logSource struct {
+	*ownStreams
+	passed int // records that the filter left out, below passWindow
+}
+
+func (s *logSource) number(e *event.Record) int64 { return e.Position }
+
+// after finds the record behind a position. That at the position may have been
+// scavenged; then reading from there begins with what follows.
+func (s *logSource) after(ctx context.Context, position int64) (int64, error) {
+	page, err := s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
+	if err != nil {
+		return 0, err
+	}
+	if page.Last == position {
+		return page.Next, nil
+	}
+	return position, nil
+}
+
+func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, err error) {
+	count := s.count(room)
+	// The log shows events a moment before reads of streams do: links to them would be
+	// dead, and consumers would not find them.
+	settled := s.store.LogEnd()
+	c := choice{ctx: ctx, definition: s.definition}
+	page, err := s.store.ReadAll(ctx, event.AllRead{
+		From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks, Filter: c.takes, MaxScan: maxStride, MaxPayload: s.payload(count),
+	})
+	if err != nil {
+		return b, err
+	}
+	n := len(page.Events)
+	if c.isOver {
+		n = c.taken
+	}
+	for n > 0 && page.Events[n-1].Position >= settled {
+		n--
+	}
+	b = batch{events: page.Events[:n], known: -1, passed: -1}
+	if n > 0 {
+		b.known = page.Events[n-1].Position
+	}
+	if n < len(page.Events) { // What is left begins the next page.
+		b.next = page.Events[n].Position
+		b.end = b.next >= settled
+		if b.next == from {
+			err = c.err
+		}
+		return b, err
+	}
+	s.passed += c.passed
+	b.next, b.end, b.passed, b.progress = page.Next, !page.More, page.Last, int64(s.passed/passWindow)
+	s.passed %= passWindow
+	return b, nil
+}
+
+// choice says which records of a page are the group's.
+type choice struct {
+	*definition
+	ctx           context.Context
+	begun         time.Time // when the first was looked at
+	taken, passed int
+	isOver        bool  // the rest is taken unseen, for the page to end, and dropped by who reads it
+	err           error // why, if matching failed; else its time was over
+}
+
+// takes is the filter of the page, which has no way to fail.
+func (c *choice) takes(stream, eventType string) bool {
+	switch {
+	case c.isOver:
+		return true
+	case !event.ShownInAll(stream):
+		return false // It does not count either: the checkpoints of groups would make each other write more.
+	case c.names == nil:
+		c.taken++
+		return true
+	}
+	name := eventType
+	if c.Settings.Filter.OfStream {
+		name = stream
+	}
+	switch looked := c.taken + c.passed; {
+	case looked == 0:
+		c.begun = time.Now()
+	case looked%16 == 0 && time.Since(c.begun) > matchPatience:
+		c.isOver = true
+		return true
+	}
+	isChosen, err := c.names.Match(name)
+	if err == nil {
+		err = c.ctx.Err()
+	}
+	switch {
+	case err != nil:
+		c.isOver, c.err = true, fmt.Errorf("filter by the name %.200q: %w", name, err)
+		return true
+	case isChosen:
+		c.taken++
+	default:
+		c.passed++
+	}
+	return isChosen
+}
+
+func (s *logSource) wait(ctx context.Context, from int64) error { return s.store.WaitLog(ctx, from) }
+
+func (s *logSource) span(ctx context.Context) (oldest, newest int64, err error) {
+	page, err := s.store.ReadAll(ctx, event.AllRead{From: s.store.LogEnd(), Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1,
+		Filter: func(stream, _ string) bool { return event.ShownInAll(stream) }})
+	if err != nil || len(page.Events) == 0 {
+		return 0, -1, err
+	}
+	return 0, page.Events[0].Position, nil
+}
