@@ -267,5 +267,5 @@ func (b *batch) begin(w *batchWrite) error {
 // elsewhere reports whether writes are to be taken to the leader now.
 func (b *batch) elsewhere() bool {
 	_, elsewhere := b.s.opts.Cluster.Redirect()
-	return elsewhere && b.s.forwards(b.caller)
+	return elsewhere && !b.caller.leader
 }
