@@ -98,18 +98,19 @@ func (b *batch) close(cancel context.CancelFunc) {
 
 // receive takes requests until there are no more, or one ends the call.
 func (b *batch) receive() {
-	var err error
-	for err == nil {
-		var r *streams.BatchAppendReq
-		if r, err = b.stream.Recv(); err == nil {
-			err = b.take(r)
-		} else if err != io.EOF {
-			err = received(b.ctx, err)
+	err := b.s.guard(streams.Streams_BatchAppend_FullMethodName, func() error {
+		for {
+			r, err := b.stream.Recv()
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return received(b.ctx, err)
+			}
+			if err := b.take(r); err != nil {
+				return err
+			}
 		}
-	}
-	if err == io.EOF {
-		err = nil
-	}
+	})
 	b.mu.Lock()
 	b.received, b.err = true, err
 	b.mu.Unlock()
@@ -266,5 +267,5 @@ func (b *batch) begin(w *batchWrite) error {
 // elsewhere reports whether writes are to be taken to the leader now.
 func (b *batch) elsewhere() bool {
 	_, elsewhere := b.s.opts.Cluster.Redirect()
-	return elsewhere && b.s.forwards(b.caller)
+	return elsewhere && !b.caller.leader
 }

@@ -404,8 +404,8 @@ func TestBatchEnds(t *testing.T) {
 func TestBatchForwards(t *testing.T) {
 	cluster := &writeCluster{role: "follower", leader: "http://a:1"}
 	release := map[string]chan struct{}{"a": make(chan struct{}, 9), "b": make(chan struct{}, 9)}
-	s := newWriteStore(func(w *event.Write, own bool) (event.Written, error, bool) {
-		if own {
+	s := newWriteStore(func(w *event.Write, anywhere bool) (event.Written, error, bool) {
+		if anywhere {
 			<-release[w.Stream]
 		}
 		return event.Written{Last: 1}, nil, true
@@ -422,7 +422,7 @@ func TestBatchForwards(t *testing.T) {
 		equal(t, "answer", b.next(), id(step.answer).GetString_()+" ok 1")
 	}
 	got := s.noted()
-	if slices.Sort(got[:2]); !slices.Equal(got, []string{"own a 0", "own b 2", "own a 1", "own a 3"}) {
+	if slices.Sort(got[:2]); !slices.Equal(got, []string{"anywhere a 0", "anywhere b 2", "anywhere a 1", "anywhere a 3"}) {
 		t.Errorf("%q", got)
 	}
 	cluster.set("leader", "")

@@ -44,7 +44,7 @@ func (f *forwards) begin(store Store, ctx *clock.Deadline, w *event.Write, wake 
 	f.running.Go(func() {
 		defer ctx.Release()
 		if before.awaited(ctx) {
-			own.written, own.err = store.WriteOwn(ctx, w)
+			own.written, own.err = store.WriteAnywhere(ctx, w)
 		} else {
 			own.err = event.ErrWriteTimeout
 		}

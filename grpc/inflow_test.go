@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// frame is a message of so many bytes on the wire.
-func framed(size int) []byte {
+// wireFrame is a message of so many bytes on the wire.
+func wireFrame(size int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, size)...)
 }
 
@@ -24,7 +24,7 @@ func (p *pieces) Close() error               { return nil }
 
 // A body is read as its messages are received, and not much further.
 func TestInflow(t *testing.T) {
-	small, large := framed(10), framed(1<<20)
+	small, large := wireFrame(10), wireFrame(1<<20)
 	many := bytes.Repeat(small, 3*maxAhead/leastFrame)
 	for _, test := range []struct {
 		name  string
@@ -36,7 +36,7 @@ func TestInflow(t *testing.T) {
 		{"small ones in odd pieces", many, 7, []int{maxAhead / leastFrame * 15, (maxAhead/leastFrame + 1) * 15, (maxAhead/leastFrame + 2) * 15}},
 		{"a large one whose end is looked for", large, 1 << 15, []int{len(large)}},
 		{"large ones", bytes.Repeat(large, 3), len(large), []int{2 * len(large), 3 * len(large), 3 * len(large)}},
-		{"one that is too large", framed(20 << 20), 5, []int{5}},
+		{"one that is too large", wireFrame(20 << 20), 5, []int{5}},
 		{"nothing", nil, 5, []int{0}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

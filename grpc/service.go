@@ -20,9 +20,10 @@ type Store interface {
 	// there or ctx is over; a signal may also stand for another write, or for nothing.
 	Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error)
 
-	// WriteOwn does w wherever the leader is, and sends what has ids again until it is known
-	// what became of it.
-	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
+	// WriteAnywhere does w here or, on a node that does not lead, at the leader, with the errors
+	// that it has there. Two that are on their way at a time may get there in either order. A read-only replica returns
+	// *event.NotLeader, and so long as no leader is known it is event.ErrNotReady.
+	WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error)
 
 	// ReadStream reads one page. A stream that was never written, is soft-deleted
 	// or has only metadata is event.ErrStreamNotFound, a hard-deleted one

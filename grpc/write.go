@@ -3,9 +3,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
-	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"google.golang.org/grpc/codes"
@@ -122,19 +120,18 @@ func expectedOf[E any](set bool, revision uint64, noStream, anyVersion, exists *
 		return event.StreamExists, nil
 	case revision == noRevision:
 		return event.NoStream, nil
-	case revision > math.MaxInt64:
-		return 0, invalid("the revision %d is too large", revision)
 	}
-	return int64(revision), nil
+	return revisionOf(revision)
 }
 
-// write does a write here or, on a node that does not lead, at the leader.
-func (s *Server) write(ctx context.Context, w *event.Write) (event.Written, error) {
+// write does a write, here if the caller wants the leader, else wherever it is.
+func (s *Server) write(ctx context.Context, w *event.Write) (written event.Written, err error) {
 	limited := clock.NewDeadline(ctx, s.opts.WriteTimeout)
 	defer limited.Release()
-	written, err := s.opts.Store.Write(limited, w)
-	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere && s.forwards(callOf(ctx)) {
-		written, err = s.opts.Store.WriteOwn(limited, w)
+	if callOf(ctx).leader {
+		written, err = s.opts.Store.Write(limited, w)
+	} else {
+		written, err = s.opts.Store.WriteAnywhere(limited, w)
 	}
 	switch {
 	case errors.Is(err, event.ErrTooLarge): // Each event was within its limit.
@@ -144,14 +141,6 @@ func (s *Server) write(ctx context.Context, w *event.Write) (event.Written, erro
 	}
 	return written, onStream(w.Stream, err)
 }
-
-// forwards reports whether this node, should it not lead, takes a caller's writes to the leader.
-func (s *Server) forwards(c *call) bool {
-	return !c.leader && !strings.Contains(s.opts.Cluster.Role(), roleReadOnly)
-}
-
-// roleReadOnly is in the states of a node that never leads, as Cluster.Role has them.
-const roleReadOnly = "readonly"
 
 // received is the end of a call whose messages cannot be received any more. grpc-go has answered it.
 func received(ctx context.Context, err error) error {

@@ -40,6 +40,10 @@ func (s *soundStore) Write(_ context.Context, w *event.Write) (event.Written, er
 	return event.Written{Last: int64(len(w.Events)) - 1, Position: int64(len(w.Events)) - 1}, nil
 }
 
+func (s *soundStore) WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error) {
+	return s.Write(ctx, w)
+}
+
 func (s *soundStore) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error) {
 	if ctx.Err() != nil {
 		return nil, event.ErrWriteTimeout

@@ -189,7 +189,7 @@ func batchWord(r *streams.BatchAppendResp, err error) string {
 }
 
 // outcome is what becomes of a write; false: it has no answer yet.
-type outcome func(w *event.Write, own bool) (event.Written, error, bool)
+type outcome func(w *event.Write, anywhere bool) (event.Written, error, bool)
 
 // writeStore is a store of which a test sees the writes. Its embedded Store is nil: nothing else is asked for.
 type writeStore struct {
@@ -236,12 +236,12 @@ func (b *begunWrite) Done(giveUp bool) (event.Written, error, bool) {
 }
 
 // note returns what is to become of a write.
-func (s *writeStore) note(w *event.Write, own bool) outcome {
+func (s *writeStore) note(w *event.Write, anywhere bool) outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := w.Stream
-	if own {
-		text = "own " + text
+	if anywhere {
+		text = "anywhere " + text
 	}
 	for _, e := range w.Events {
 		text += " " + string(e.Data)
@@ -268,8 +268,8 @@ func (s *writeStore) refuseWith(err error) {
 	s.refuse = err
 }
 
-func (s *writeStore) do(ctx context.Context, w *event.Write, own bool) (event.Written, error) {
-	written, err, ok := s.note(w, own)(w, own)
+func (s *writeStore) do(ctx context.Context, w *event.Write, anywhere bool) (event.Written, error) {
+	written, err, ok := s.note(w, anywhere)(w, anywhere)
 	if !ok {
 		<-ctx.Done()
 		return event.Written{}, event.ErrWriteTimeout
@@ -281,7 +281,7 @@ func (s *writeStore) Write(ctx context.Context, w *event.Write) (event.Written, 
 	return s.do(ctx, w, false)
 }
 
-func (s *writeStore) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
+func (s *writeStore) WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error) {
 	return s.do(ctx, w, true)
 }
 

@@ -150,7 +150,7 @@ func TestExpectedVersions(t *testing.T) {
 	for _, way := range ways {
 		for _, state := range states {
 			for i, e := range expectations {
-				stream := fmt.Sprintf("%s-%s-%s", way.name, state.name, e.name)
+				stream := fmt.Sprintf("%s-%s-%s-%s", way.name, state.name, e.name, newID().GetString_())
 				state.make(t, c, stream)
 				got := way.do(stream, e.version)
 				if want := way.want[state.name]; want == nil || want[i] != got {
@@ -191,16 +191,17 @@ func nothingWords(deleted string) map[string][]string {
 func TestRepetitions(t *testing.T) {
 	c := streams.NewStreamsClient(dial(t, address))
 	a, b := newID(), newID()
+	stream := "repetitions-" + a.GetString_()
 	write := func(expected int64) *streams.AppendResp {
 		t.Helper()
-		answer, end, err := appendTo(t.Context(), c, appendOptions("repetitions", expected), message(a, "t", nil), message(b, "t", nil))
+		answer, end, err := appendTo(t.Context(), c, appendOptions(stream, expected), message(a, "t", nil), message(b, "t", nil))
 		if err != nil {
 			t.Fatal(end)
 		}
 		return answer
 	}
 	first := write(noStream)
-	if got := one(t, c, "repetitions", 1); got != "ok 2" {
+	if got := one(t, c, stream, 1); got != "ok 2" {
 		t.Fatal(got)
 	}
 	for _, expected := range []int64{anyVersion, noStream, exists} {
@@ -208,11 +209,11 @@ func TestRepetitions(t *testing.T) {
 			t.Errorf("%d: %v, first %v", expected, again, first)
 		}
 	}
-	last, err := c.Delete(t.Context(), deletion("repetitions", anyVersion))
+	last, err := c.Delete(t.Context(), deletion(stream, anyVersion))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := c.Delete(t.Context(), deletion("repetitions", anyVersion)); !proto.Equal(last, again) || err != nil {
+	if again, err := c.Delete(t.Context(), deletion(stream, anyVersion)); !proto.Equal(last, again) || err != nil {
 		t.Errorf("%v, %v, first %v", again, err, last)
 	}
 	if last.GetPosition().CommitPosition <= first.GetSuccess().GetPosition().CommitPosition {
@@ -228,10 +229,11 @@ func TestBatchOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	const writes = 3000
+	stream := "batch-order-" + newID().GetString_()
 	sent := make(chan error, 1)
 	go func() {
 		for i := range int64(writes) {
-			if err := batch.Send(batchOf(textID(fmt.Sprintf("00000000-0000-0000-0000-%012x", i)), batchOptions("batch-order", i-1), "x")); err != nil {
+			if err := batch.Send(batchOf(textID(fmt.Sprintf("00000000-0000-0000-0000-%012x", i)), batchOptions(stream, i-1), "x")); err != nil {
 				sent <- err
 				return
 			}
@@ -246,7 +248,7 @@ func TestBatchOrder(t *testing.T) {
 		}
 		id := answer.GetCorrelationId().GetString_()
 		want := fmt.Sprintf("00000000-0000-0000-0000-%012x", answer.GetSuccess().GetCurrentRevision())
-		if err != nil || id != want || seen[id] || string(answer.StreamIdentifier.StreamName) != "batch-order" {
+		if err != nil || id != want || seen[id] || string(answer.StreamIdentifier.StreamName) != stream {
 			t.Fatal(answer, err)
 		}
 		seen[id] = true

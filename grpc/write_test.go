@@ -247,9 +247,9 @@ func TestWritesElsewhere(t *testing.T) {
 	notLeader := "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=leader.example; leader-endpoint-port=2114"
 	const notReady = "Unavailable: Server Is Not Ready"
 	cluster := &writeCluster{}
-	s := &writeStore{answer: func(_ *event.Write, own bool) (event.Written, error, bool) {
+	s := &writeStore{answer: func(_ *event.Write, anywhere bool) (event.Written, error, bool) {
 		switch at, elsewhere := cluster.Redirect(); {
-		case own, cluster.Role() == "leader":
+		case cluster.Role() == "leader", anywhere && cluster.Role() == "follower":
 			return event.Written{First: 5, Last: 5, Position: 1}, nil, true
 		case elsewhere:
 			return event.Written{}, &event.NotLeader{Address: at}, true
