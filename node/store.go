@@ -22,10 +22,12 @@ type store struct {
 	cluster   *replication.Cluster
 	reads     readStatistics
 	latencies *latency.Set // nil unless histograms are switched on
+	readOnly  bool         // this node is a read-only replica
+	forwards  forwards
 }
 
 func newStore(n *Node) *store {
-	s := &store{cluster: n.cluster, latencies: n.metrics.latencies}
+	s := &store{cluster: n.cluster, latencies: n.metrics.latencies, readOnly: n.config.ReadOnlyReplica}
 	s.reads.register(n.opts.Stats)
 	return s
 }
