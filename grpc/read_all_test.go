@@ -27,7 +27,7 @@ func readAll(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events 
 }
 
 func TestReadAll(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	write(t, c, "all-a", "even", numbered(3)...)
 	write(t, c, "all-b", "odd", numbered(2)...)
 	write(t, c, "all-a", "odd", numbered(1)...)
@@ -79,7 +79,7 @@ func TestReadAll(t *testing.T) {
 
 // A filter that takes too long ends the call, and what it did not judge is not sent.
 func TestReadFilterTooSlow(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	write(t, c, "slow-"+strings.Repeat("a", 40)+"!", "t", "1")
 	const want = "InvalidArgument: The regular expression of the filter takes too long."
 	equal(t, "read", whole(t, conn, "admin", read(ofAll(start), window(byStream(`^(?!z)slow-(a+)+$`), 1, 1))), want)

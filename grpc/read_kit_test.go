@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
 
 // options are those of a read, made by functions that each set one.
@@ -240,7 +241,24 @@ func positionOf(m *streams.ReadResp) (p int64, ok bool) {
 	return -1, false
 }
 
-// write appends events of a type to a stream of the shared node, one for each document.
+// ownNode starts a node for one test: streams can be written only once.
+func ownNode(t testing.TB) (*grpc.ClientConn, *testkit.Client) {
+	t.Helper()
+	address, stop, err := onenode.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := testkit.NewClient(address, nil)
+	t.Cleanup(c.CloseIdle)
+	return dial(t, address), c
+}
+
+// write appends events of a type to a stream, one for each document.
 func write(t testing.TB, c *testkit.Client, stream, eventType string, documents ...string) {
 	t.Helper()
 	var b strings.Builder

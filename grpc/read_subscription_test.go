@@ -17,7 +17,7 @@ import (
 )
 
 func TestSubscriptionToStream(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	r := open(t, conn, "", read(ofStream("sub", start), subscribed))
 	r.expect("confirmed", "caught-up")
 	write(t, c, "sub", "t", "1", "2")
@@ -62,7 +62,7 @@ func TestSubscriptionToStream(t *testing.T) {
 
 // The metadata of a stream go with it. They have no tombstone of their own.
 func TestSubscriptionToMetadata(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	write(t, c, "meta", "t", "1")
 	r := open(t, conn, "admin", read(ofStream("$$meta", start), subscribed))
 	r.expect("confirmed", "caught-up")
@@ -76,7 +76,7 @@ func TestSubscriptionToMetadata(t *testing.T) {
 }
 
 func TestSubscriptionToAll(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	write(t, c, "suball-a", "t", "1")
 	names := window(byStream("", "suball-"), 1000, 1000)
 	fromEnd := open(t, conn, "admin", read(ofAll(end), subscribed, names))
@@ -126,7 +126,7 @@ func caughtUp(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events
 // From every position of the log, filtered and not, a subscription sends what lies behind it. It may be
 // resumed at every checkpoint and every event: nothing is lost, nothing sent twice.
 func TestSubscriptionResumed(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	for i := range 7 {
 		write(t, c, "resume-"+string(rune('a'+i%3)), "t", numbered(1+i%3)...)
 	}
@@ -177,7 +177,7 @@ func readRaw(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events 
 
 // Live, the records are counted on from what was there, and a checkpoint comes with the record that completes the interval.
 func TestSubscriptionCheckpointsLive(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	r := open(t, conn, "admin", read(ofAll(end), subscribed, window(byStream("", "live-a"), 2, 2)))
 	r.arrive()
 	write(t, c, "live-b", "t", numbered(3)...)
@@ -200,7 +200,7 @@ func TestSubscriptionCheckpointsLive(t *testing.T) {
 // Subscriptions that begin before, during and after 10,000 events are appended send each once, in order.
 func TestSubscriptionWhileAppending(t *testing.T) {
 	const writers, batches, batch = 4, 100, 25
-	conn := dial(t, address)
+	conn, c := ownNode(t)
 	var readers sync.WaitGroup
 	begin := func(name string, n int, set ...option) {
 		readers.Go(func() {
@@ -248,7 +248,6 @@ func TestSubscriptionWhileAppending(t *testing.T) {
 	reached := make(chan int, batches)
 	for w := range writers {
 		appending.Go(func() {
-			c := overHTTP(t, address)
 			for i := range batches {
 				write(t, c, fmt.Sprintf("busy-%d", w), "t", numbered(batch)...)
 				if w == 0 && i%30 == 10 {
@@ -270,7 +269,7 @@ func TestSubscriptionWhileAppending(t *testing.T) {
 
 // A client that takes nothing for a while costs little, and loses nothing.
 func TestSubscriptionSlowClient(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	write(t, c, "slow", "t", numbered(100)...)
 	r := open(t, conn, "", read(ofStream("slow", start), subscribed))
 	r.expect("confirmed")
@@ -289,7 +288,7 @@ func TestSubscriptionSlowClient(t *testing.T) {
 
 // Subscriptions at rest are many on a connection, and each ends without a trace.
 func TestSubscriptionsAtRest(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t, address)
+	conn, c := ownNode(t)
 	before := runtime.NumGoroutine()
 	all := make([]*reader, 500)
 	for i := range all {

@@ -211,6 +211,12 @@ func TestEventsAndLinks(t *testing.T) {
 			t.Errorf("last record of %s: %+v, %v", stream, rec, err)
 		}
 	}
+	for stream, want := range map[string]error{"hard": nil, "soft": event.ErrEventNotFound, "$$hard": event.ErrEventNotFound, "nobody": event.ErrEventNotFound} {
+		rec, err := l.Reads.Tombstone(stream)
+		if !errors.Is(err, want) || err == nil && (rec.Number != event.TombstoneNumber || rec.Stream != stream) {
+			t.Errorf("tombstone of %s: %+v, %v", stream, rec, err)
+		}
+	}
 	info, err := l.Reads.StreamInfo("hard")
 	if err != nil || !info.HardDeleted || info.Last != 0 || info.MetaLast != 0 {
 		t.Errorf("%+v, %v", info, err)
