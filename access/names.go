@@ -1,6 +1,13 @@
 package access
 
-import "github.com/annalsdb/annals/event"
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/event"
+)
 
 // Streams, event types and documents of user management. They are part of the
 // wire contract and of stored data: do not change.
@@ -45,3 +52,20 @@ const MaxLoginBytes = event.MaxNameBytes - len(UserStreamPrefix)
 
 // UserStream returns the name of the stream that holds a user.
 func UserStream(login string) string { return UserStreamPrefix + login }
+
+// currentLogin stands for the caller where a login is read. Clients use it: do not change.
+const currentLogin = "$current"
+
+// WrongLogin says what keeps a login, which is not empty, from being that of a new user;
+// nothing when it can be one.
+func WrongLogin(login string) string {
+	switch {
+	case len(login) > MaxLoginBytes:
+		return fmt.Sprintf("loginName is longer than %d bytes.", MaxLoginBytes)
+	case login == currentLogin:
+		return "loginName must not be " + currentLogin + ", which names the caller."
+	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
+		return "loginName must not hold control characters or characters that do not exist."
+	}
+	return ""
+}

@@ -78,7 +78,8 @@ type Room struct {
 type AllPage struct {
 	From   int64      // where reading began
 	Next   int64      // where reading in the same direction goes on
-	Last   int64      // position of the last record looked at, also of one not chosen; -1: none
+	Looked int        // records looked at: those of Events, those the filter did not choose, those that are never shown
+	Last   int64      // position of the last of them; -1: none
 	LogEnd int64      // end of the log when the page was read
 	More   bool       // reading stopped before the end (the start) of the log
 	Events []Resolved // in the order read

@@ -14,7 +14,7 @@ type Write struct {
 	Kind            WriteKind
 	Stream          string
 	ExpectedVersion int64
-	Events          []Proposed // Append only; at least one
+	Events          []Proposed // Append only; without any the expected version is checked and nothing is written
 }
 
 // Size is the number of bytes the write asks to have stored, without overhead.
@@ -28,8 +28,15 @@ func (w *Write) Size() int {
 }
 
 // Written is the answer to a Write that holds: now on disk on a quorum, applied and indexed on the leader.
+//
+// A deletion that hides a stream has the stream's last number as First and Last. An append
+// of no events has the stream's last number as Last, -1 when there is none, and the next one as First.
 type Written struct {
 	First      int64 // number of the first event, of the earlier write when Idempotent
 	Last       int64 // number of the last event
 	Idempotent bool  // nothing was written: all of it had been written before
+	// Position is where the last event of the write lies in the log (Record.Position), when
+	// Idempotent that of the earlier write: of the event with the number Last, of the tombstone, or of the metadata
+	// event that hides the stream. -1: no event was asked for, or it has been removed since.
+	Position int64
 }

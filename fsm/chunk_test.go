@@ -22,6 +22,7 @@ func (l *longLog) StreamInfo(string) (event.StreamInfo, error) {
 }
 func (l *longLog) FindID(string, event.ID) (int64, bool, error) { return 0, false, nil }
 func (l *longLog) HasID(string, int64, event.ID) (bool, error)  { return false, nil }
+func (l *longLog) PositionOf(string, int64) (int64, error)      { return -1, nil }
 func (l *longLog) LastRecord(string) (event.Record, error) {
 	return event.Record{}, event.ErrStreamNotFound
 }
@@ -83,11 +84,16 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 			d, end := decideAt(t, c.room)
 			chain := event.Chain{7}
 			var firsts []int64
+			var last event.Written // of the entry being built
+			done := 0              // writes decided
 			check := func() {
 				t.Helper()
 				e := sealed(t, d)
 				if e.End != end || e.Chain != chain || e.Completes || e.Applied != 2*chunkfile.ChunkSize-c.room {
 					t.Fatalf("entry %+v behind %d", fsm.Entry{End: e.End, Chain: e.Chain, Completes: e.Completes, Applied: e.Applied}, end)
+				}
+				if size := int64(c.writes[done-1]); last.Position != e.First+int64(len(e.Records))-size {
+					t.Fatalf("write %d is at %d, of an entry at %d with %d bytes", done-1, last.Position, e.First, len(e.Records))
 				}
 				firsts = append(firsts, e.First-border)
 				end = chunkfile.EndBehind(e.First, len(e.Records), false)
@@ -103,6 +109,7 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 				if got.Err != nil || got.Full || got.Written.First != 0 {
 					t.Fatalf("write %d: %+v", i, got)
 				}
+				last, done = got.Written, i+1
 			}
 			check()
 			if !equal(firsts, c.firsts) || end-border != c.ends {
@@ -246,7 +253,7 @@ func TestLogFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes := []*event.Write{
-		appending("s", -2, 3), appending("s", -1, 3), appending("t", -2, 3), appending("u", -2, 1),
+		appending("s", -2, 3), appending("s", -1, 3), appending("s", -1, 1), appending("t", -2, 3), deleting(event.SoftDelete, "t", -2), appending("u", -2, 1),
 		describing("t", -2, 3, `{}`), deleting(event.SoftDelete, "s", -2), deleting(event.HardDelete, "s", -2),
 	}
 	failures := 0
@@ -305,6 +312,13 @@ func (f *failingLog) HasID(stream string, number int64, id event.ID) (bool, erro
 		return false, err
 	}
 	return f.Log.HasID(stream, number, id)
+}
+
+func (f *failingLog) PositionOf(stream string, number int64) (int64, error) {
+	if err := f.ask(); err != nil {
+		return 0, err
+	}
+	return f.Log.PositionOf(stream, number)
 }
 
 func (f *failingLog) LastRecord(stream string) (event.Record, error) {

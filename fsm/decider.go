@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +31,8 @@ type Log interface {
 	// false also when that is not known any more.
 	HasID(stream string, number int64, id event.ID) (bool, error)
 	LastRecord(stream string) (event.Record, error)
+	// PositionOf returns the position of an event, hidden or not, -1 when it was removed.
+	PositionOf(stream string, number int64) (int64, error)
 }
 
 // Decider turns writes into entries on the leader. It decides each write
@@ -124,11 +125,16 @@ func (d *Decider) Decide(w *event.Write) event.Decision {
 		return d.hardDelete(w, f)
 	}
 	done, ok, err := d.check(w, f)
-	if err != nil {
+	switch {
+	case err != nil:
 		return event.Decision{Err: err}
-	}
-	if !ok {
+	case len(w.Events) == 0:
+		return event.Decision{Written: event.Written{First: f.Last + 1, Last: f.Last, Idempotent: true, Position: -1}}
+	case !ok:
 		done.Idempotent = true
+		if done.Position, err = d.positionOf(w.Stream, f, done.Last); err != nil {
+			return event.Decision{Err: err}
+		}
 		return event.Decision{Written: done}
 	}
 	if event.IsMetaStream(w.Stream) {
@@ -142,8 +148,6 @@ func allowed(w *event.Write) error {
 	switch {
 	case w.Kind > event.HardDelete:
 		return fmt.Errorf("unknown kind of write %d", w.Kind)
-	case w.Kind == event.Append && len(w.Events) == 0:
-		return errors.New("nothing to append")
 	case w.Stream == event.AllStream:
 		return fmt.Errorf("stream %s is only read: %w", w.Stream, event.ErrNotAuthorized)
 	case w.Kind != event.Append && event.IsMetaStream(w.Stream):
@@ -212,13 +216,12 @@ func (d *Decider) append(w *event.Write, f *facts) event.Decision {
 	if full, err := d.begin(part{w.Stream, events}, meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.add(w.Stream, first, 0, events)
+	position := d.add(w.Stream, first, 0, events, f)
 	f.Last += int64(len(events))
-	f.addIDs(first, events)
 	d.addMetadata(f, meta)
 	d.over.touch(d.number, f)
 	d.completes = points
-	return event.Decision{Written: event.Written{First: first, Last: f.Last}}
+	return event.Decision{Written: event.Written{First: first, Last: f.Last, Position: position}}
 }
 
 func isScavengePoint(e event.Proposed) bool { return e.Type == event.TypeScavengePoint }
@@ -260,15 +263,13 @@ func (d *Decider) appendMetadata(w *event.Write, m *facts) event.Decision {
 		return event.Decision{Full: full, Err: err}
 	}
 	done := event.Written{First: m.Last + 1, Last: m.Last + int64(len(w.Events))}
-	d.add(w.Stream, done.First, 0, w.Events)
-	d.add(w.Stream, done.Last+1, 0, revival.events)
-	m.addIDs(done.First, w.Events)
-	m.addIDs(done.Last+1, revival.events)
+	done.Position = d.add(w.Stream, done.First, 0, w.Events, m)
+	revived := d.add(w.Stream, done.Last+1, 0, revival.events, m)
 	m.Last = done.Last + int64(len(revival.events))
 	d.over.touch(d.number, m)
 	if f != nil {
-		f.setMetadata(w.Events)
-		f.setMetadata(revival.events)
+		f.setMetadata(w.Events, done.Position)
+		f.setMetadata(revival.events, revived)
 		d.over.touch(d.number, f)
 	}
 	return event.Decision{Written: done}
@@ -295,14 +296,18 @@ func (d *Decider) softDelete(w *event.Write, f *facts) event.Decision {
 	}
 	done := event.Written{First: f.Last, Last: f.Last}
 	if f.Metadata.SoftDeleted() {
-		done.Idempotent = true
+		position, err := d.hiddenBy(w.Stream, f)
+		if err != nil {
+			return event.Decision{Err: err}
+		}
+		done.Idempotent, done.Position = true, position
 		return event.Decision{Written: done}
 	}
 	meta := part{event.MetaStreamOf(w.Stream), metadataEvent(event.WithTruncateBefore(nil, event.TombstoneNumber))}
 	if full, err := d.begin(meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.addMetadata(f, meta)
+	done.Position = d.addMetadata(f, meta)
 	d.over.touch(d.number, f)
 	return event.Decision{Written: done}
 }
@@ -315,30 +320,30 @@ func (d *Decider) hardDelete(w *event.Write, f *facts) event.Decision {
 	if full, err := d.begin(part{w.Stream, tombstone}); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.add(w.Stream, event.TombstoneNumber, event.FlagDeleted, tombstone)
+	position := d.add(w.Stream, event.TombstoneNumber, event.FlagDeleted, tombstone, nil)
 	f.HardDeleted = true
 	d.over.touch(d.number, f)
-	return event.Decision{Written: event.Written{First: event.TombstoneNumber, Last: event.TombstoneNumber}}
+	return event.Decision{Written: event.Written{First: event.TombstoneNumber, Last: event.TombstoneNumber, Position: position}}
 }
 
 // addMetadata adds metadata events that the database itself writes for a
-// stream. The caller touches f.
-func (d *Decider) addMetadata(f *facts, meta part) {
+// stream, and returns the position of the last. The caller touches f.
+func (d *Decider) addMetadata(f *facts, meta part) (position int64) {
 	if len(meta.events) == 0 {
-		return
+		return -1
 	}
-	first := f.MetaLast + 1
-	d.add(meta.stream, first, 0, meta.events)
-	f.setMetadata(meta.events)
-	if m := d.over.streams[meta.stream]; m != nil {
-		m.addIDs(first, meta.events)
+	m := d.over.streams[meta.stream]
+	position = d.add(meta.stream, f.MetaLast+1, 0, meta.events, m)
+	f.setMetadata(meta.events, position)
+	if m != nil {
 		m.Last = f.MetaLast
 		d.over.touch(d.number, m)
 	}
+	return position
 }
 
-// setMetadata makes the last of the events what is known of the stream's metadata.
-func (f *facts) setMetadata(events []event.Proposed) {
+// setMetadata makes the last of the events, which lies at a position, what is known of the stream's metadata.
+func (f *facts) setMetadata(events []event.Proposed, position int64) {
 	if len(events) == 0 {
 		return
 	}
@@ -347,7 +352,7 @@ func (f *facts) setMetadata(events []event.Proposed) {
 	f.Metadata = event.ParseMetadata(document)
 	f.metadata = nil
 	if f.Metadata.SoftDeleted() {
-		f.metadata = bytes.Clone(document)
+		f.metadata, f.metadataAt = bytes.Clone(document), position
 	}
 }
 
@@ -361,6 +366,14 @@ func (d *Decider) metadata(stream string, f *facts) ([]byte, error) {
 		return nil, fmt.Errorf("metadata of stream %q: %w", stream, err)
 	}
 	return rec.Data, nil
+}
+
+// hiddenBy returns the position of the metadata event that soft-deleted a stream.
+func (d *Decider) hiddenBy(stream string, f *facts) (int64, error) {
+	if f.metadata != nil {
+		return f.metadataAt, nil
+	}
+	return d.log.PositionOf(event.MetaStreamOf(stream), f.MetaLast)
 }
 
 // part is a run of events of one stream within an entry.
@@ -397,17 +410,21 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 	return false, nil
 }
 
-// add encodes events of one stream behind what the entry holds.
-func (d *Decider) add(stream string, number int64, flags event.Flags, events []event.Proposed) {
+// add encodes events of one stream behind what the entry holds, notes their ids in f
+// unless that is nil, and returns the position of the last, -1 when there is none.
+func (d *Decider) add(stream string, number int64, flags event.Flags, events []event.Proposed, f *facts) (position int64) {
 	if len(events) == 0 {
-		return
+		return -1
 	}
 	d.time = max(d.time, d.now().UnixNano())
+	f.makeRoom(number, len(events))
 	for i := range events {
 		e := &events[i]
-		position := d.first + int64(len(d.buf)-entryHead)
+		position = d.first + int64(len(d.buf)-entryHead)
+		f.addID(e.ID, number+int64(i), position)
 		d.buf = chunkfile.AppendRecord(d.buf, position, stream, number+int64(i), d.time, flags|e.Flags&event.FlagJSON, e)
 	}
+	return position
 }
 
 func metadataEvent(document []byte) []event.Proposed {

@@ -58,6 +58,10 @@ func (d *Decider) checkIDs(w *event.Write, f *facts) (done event.Written, ok boo
 // checkBehind is for writes that expect an earlier version than the stream has:
 // they were written before if their ids are those of the events behind it.
 func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
+	revives := w.ExpectedVersion == event.NoStream && f.Metadata.SoftDeleted()
+	if len(w.Events) == 0 && !revives {
+		return done, false, wrongVersion(w, f)
+	}
 	for i := range w.Events {
 		number := w.ExpectedVersion + 1 + int64(i)
 		same := false
@@ -69,7 +73,7 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 		if same {
 			continue
 		}
-		if i == 0 && w.ExpectedVersion == event.NoStream && f.Metadata.SoftDeleted() {
+		if i == 0 && revives {
 			return done, true, nil
 		}
 		return done, false, wrongVersion(w, f)
@@ -87,10 +91,18 @@ func (d *Decider) findID(stream string, f *facts, id event.ID) (int64, bool, err
 
 // hasID reports whether an event, decided or applied, has an id.
 func (d *Decider) hasID(stream string, f *facts, number int64, id event.ID) (bool, error) {
-	if pending, ok := f.idOf(number); ok {
-		return pending == id, nil
+	if e := f.pending(number); e != nil {
+		return e.id == id, nil
 	}
 	return d.log.HasID(stream, number, id)
+}
+
+// positionOf returns the position of an event, decided or applied, -1 when it was removed.
+func (d *Decider) positionOf(stream string, f *facts, number int64) (int64, error) {
+	if e := f.pending(number); e != nil {
+		return e.position, nil
+	}
+	return d.log.PositionOf(stream, number)
 }
 
 // checkDelete holds a deletion against the expected version.

@@ -90,6 +90,13 @@ type leader struct {
 	term    uint64
 	sealed  [][]byte
 	history []*raft.Log
+	answers []answer // of decide, whose entries were not all applied yet
+}
+
+// answer is what a write was answered.
+type answer struct {
+	write *event.Write
+	done  event.Written
 }
 
 func newLeader(t failer, fs vfs.FS) *leader {
@@ -124,7 +131,7 @@ func (l *leader) reset() {
 	if err := l.d.Reset(); err != nil {
 		l.t.Fatalf("reset: %v", err)
 	}
-	l.sealed = nil
+	l.sealed, l.answers = nil, nil
 }
 
 // decide decides a write, sealing the entry before if that is full.
@@ -138,7 +145,36 @@ func (l *leader) decide(w *event.Write) (event.Written, error) {
 	if d.Full {
 		l.t.Fatalf("an empty entry has no room")
 	}
+	if d.Err == nil {
+		l.answers = append(l.answers, answer{w, d.Written})
+	}
 	return d.Written, d.Err
+}
+
+// placed fails unless the position that a write was answered, whose entry is applied, is that of its last event.
+func (l *leader) placed(a answer) {
+	l.t.Helper()
+	if a.write.Kind == event.Append && len(a.write.Events) == 0 {
+		if a.done.Position != -1 {
+			l.t.Fatalf("%s: nothing was to be written, and is said to be at %d", a.write.Stream, a.done.Position)
+		}
+		return
+	}
+	page, err := l.log.Reads.ReadAll(event.AllRead{From: a.done.Position, Count: 1})
+	if err != nil || len(page.Events) != 1 {
+		l.t.Fatalf("%s: %d events at position %d: %v", a.write.Stream, len(page.Events), a.done.Position, err)
+	}
+	rec := page.Events[0].Record
+	stream, number := a.write.Stream, a.done.Last
+	if a.write.Kind == event.SoftDelete {
+		stream, number = event.MetaStreamOf(stream), rec.Number
+		if metadata := event.ParseMetadata(rec.Data); !metadata.SoftDeleted() {
+			l.t.Fatalf("%s: hidden by %s", a.write.Stream, rec.Data)
+		}
+	}
+	if rec.Stream != stream || rec.Number != number || rec.Position != a.done.Position {
+		l.t.Fatalf("event %d of %s is said to be at position %d, where event %d of %s is", number, stream, a.done.Position, rec.Number, rec.Stream)
+	}
 }
 
 // seal puts the entry being built in flight.
@@ -178,6 +214,10 @@ func (l *leader) flush() {
 	l.t.Helper()
 	l.seal()
 	l.apply(len(l.sealed))
+	for _, a := range l.answers {
+		l.placed(a)
+	}
+	l.answers = nil
 }
 
 // write decides a write that must succeed.

@@ -14,6 +14,13 @@ import (
 type model struct {
 	streams map[string]modelStream
 	records []modelRecord // of all streams, in the order written
+	places  map[place]int64
+}
+
+// place names an event, to tell where writes are said to have put it.
+type place struct {
+	stream string
+	number int64
 }
 
 type modelStream struct {
@@ -28,11 +35,11 @@ type modelRecord struct {
 	data   string
 }
 
-func newModel() *model { return &model{streams: map[string]modelStream{}} }
+func newModel() *model { return &model{streams: map[string]modelStream{}, places: map[place]int64{}} }
 
 // clone returns a copy; slices are shared, but none is ever changed in place.
 func (m *model) clone() *model {
-	return &model{streams: maps.Clone(m.streams), records: slices.Clip(m.records)}
+	return &model{streams: maps.Clone(m.streams), records: slices.Clip(m.records), places: maps.Clone(m.places)}
 }
 
 func (m *model) last(stream string) int64 { return int64(len(m.streams[stream].events)) - 1 }
@@ -66,6 +73,25 @@ func (m *model) add(stream string, id event.ID, data string) {
 	s.events = append(slices.Clip(s.events), r)
 	m.streams[stream] = s
 	m.records = append(slices.Clip(m.records), r)
+}
+
+// placed notes where a write that was done says that its last event is. All must say the same of one event.
+func (m *model) placed(w *event.Write, done event.Written) error {
+	if w.Kind == event.Append && len(w.Events) == 0 {
+		if done.Position != -1 {
+			return fmt.Errorf("nothing was to be written, and is said to be at %d", done.Position)
+		}
+		return nil
+	}
+	at := place{w.Stream, done.Last}
+	if w.Kind == event.SoftDelete {
+		at = place{"$$" + w.Stream, m.last("$$" + w.Stream)}
+	}
+	if said, ok := m.places[at]; ok && said != done.Position {
+		return fmt.Errorf("event %d of %s is at %d, before it was at %d", at.number, at.stream, done.Position, said)
+	}
+	m.places[at] = done.Position
+	return nil
 }
 
 // write does a write, or refuses it.
@@ -130,7 +156,7 @@ func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 			}
 			found = append(found, n)
 		}
-		if len(found) == len(w.Events) {
+		if len(found) == len(w.Events) && len(found) > 0 {
 			return before(found[0], found[len(found)-1])
 		}
 		if len(found) > 0 {
@@ -143,12 +169,15 @@ func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 		for same < len(w.Events) && v+1+int64(same) <= last && events[v+1+int64(same)].id == w.Events[same].ID {
 			same++
 		}
-		if same == len(w.Events) {
+		if same == len(w.Events) && same > 0 {
 			return before(v+1, v+int64(same))
 		}
 		if same > 0 || v >= 0 || !soft {
 			return conflict(last)
 		}
+	}
+	if len(w.Events) == 0 {
+		return before(last+1, last)
 	}
 	wasSoft := false
 	original, isMeta := strings.CutPrefix(w.Stream, "$$")
@@ -194,6 +223,9 @@ func (m *model) verify(n *node) error {
 			return fmt.Errorf("record %d: time fell from %d to %d", i, time, r.Time)
 		}
 		time = r.Time
+		if said, ok := m.places[place{r.Stream, r.Number}]; ok && said != r.Position {
+			return fmt.Errorf("record %d: at %d, and was said to be at %d", i, r.Position, said)
+		}
 		if r.Number != event.TombstoneNumber {
 			if r.Number != next[r.Stream] {
 				return fmt.Errorf("record %d: number %d of %s, want %d", i, r.Number, r.Stream, next[r.Stream])

@@ -10,17 +10,25 @@ import (
 // top of it what was decided since.
 type facts struct {
 	event.StreamInfo
-	name     string
-	metadata []byte // the document, where it was decided since; else nil
+	name string
+	// The document that soft-deletes the stream, and where it lies, if that was decided since; else nil.
+	metadata   []byte
+	metadataAt int64
 
 	entry uint64 // number of the newest entry that changed them; 0: they are not in the overlay
 	at    int    // their place in that entry's list
 
 	// The events that are not applied, without the ones that the database wrote
 	// to a metadata stream that nobody else wrote to: nobody can retry those.
-	ids  []event.ID
+	ids  []pendingEvent
 	from int64              // number of the event that ids begins with
 	byID map[event.ID]int64 // the same as ids, made when a long list is searched
+}
+
+// pendingEvent is an event that is not applied yet.
+type pendingEvent struct {
+	id       event.ID
+	position int64
 }
 
 // overlay holds the facts of the streams that entries not yet applied change.
@@ -115,33 +123,41 @@ func (o *overlay) touch(entry uint64, f *facts) {
 	e.streams = append(e.streams, touched{f: f, last: f.Last})
 }
 
-// addIDs remembers events that are appended from number first on.
-func (f *facts) addIDs(first int64, events []event.Proposed) {
+// makeRoom makes room for events that are appended from number first on. A nil f notes none.
+func (f *facts) makeRoom(first int64, events int) {
+	if f == nil {
+		return
+	}
 	if len(f.ids) == 0 {
 		f.from = first
 	}
-	f.ids = slices.Grow(f.ids, len(events))
-	for i := range events {
-		f.ids = append(f.ids, events[i].ID)
-		if f.byID != nil {
-			f.byID[events[i].ID] = first + int64(i)
-		}
+	f.ids = slices.Grow(f.ids, events)
+}
+
+// addID remembers an event, the next one. A nil f notes none.
+func (f *facts) addID(id event.ID, number, position int64) {
+	if f == nil {
+		return
+	}
+	f.ids = append(f.ids, pendingEvent{id, position})
+	if f.byID != nil {
+		f.byID[id] = number
 	}
 }
 
-// idOf returns the id of an event that is not applied yet.
-func (f *facts) idOf(number int64) (event.ID, bool) {
+// pending returns an event that is decided and not applied yet, nil when it is none of these.
+func (f *facts) pending(number int64) *pendingEvent {
 	if i := number - f.from; i >= 0 && i < int64(len(f.ids)) {
-		return f.ids[i], true
+		return &f.ids[i]
 	}
-	return event.ID{}, false
+	return nil
 }
 
 // find returns the number under which an id was last decided, if that is not applied yet.
 func (f *facts) find(id event.ID) (number int64, ok bool) {
 	if len(f.ids) <= searchable {
 		for i := len(f.ids) - 1; i >= 0; i-- {
-			if f.ids[i] == id {
+			if f.ids[i].id == id {
 				return f.from + int64(i), true
 			}
 		}
@@ -149,8 +165,8 @@ func (f *facts) find(id event.ID) (number int64, ok bool) {
 	}
 	if f.byID == nil {
 		f.byID = make(map[event.ID]int64, 2*len(f.ids))
-		for i, id := range f.ids {
-			f.byID[id] = f.from + int64(i)
+		for i := range f.ids {
+			f.byID[f.ids[i].id] = f.from + int64(i)
 		}
 	}
 	number, ok = f.byID[id]
@@ -164,8 +180,8 @@ func (f *facts) forget(last int64) {
 		return
 	}
 	if f.byID != nil {
-		for i, id := range f.ids[:n] {
-			if f.byID[id] == f.from+int64(i) {
+		for i := range f.ids[:n] {
+			if id := f.ids[i].id; f.byID[id] == f.from+int64(i) {
 				delete(f.byID, id)
 			}
 		}

@@ -55,7 +55,7 @@ func (r *random) write(m *model) *event.Write {
 		}
 		return w
 	}
-	count := rapid.SampledFrom([]int{1, 1, 1, 1, 2, 3, 40}).Draw(t, "count")
+	count := rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3, 40}).Draw(t, "count")
 	for range count {
 		r.events++
 		e := event.Proposed{ID: id(r.events), Type: "t", Data: fmt.Appendf(nil, `{"n":%d}`, r.events)}
@@ -73,7 +73,7 @@ func (r *random) write(m *model) *event.Write {
 		}
 		w.Events = append(w.Events, e)
 	}
-	if rapid.IntRange(0, 60).Draw(t, "large") == 0 && !event.IsMetaStream(w.Stream) {
+	if rapid.IntRange(0, 60).Draw(t, "large") == 0 && count > 0 && !event.IsMetaStream(w.Stream) {
 		w.Events[0].Data = make([]byte, 700_000)
 	}
 	r.past = append(r.past, w)
@@ -93,6 +93,11 @@ func (r *random) decide(d *fsm.Decider, m *model, w *event.Write) bool {
 	}
 	if got, want := outcomeOf(got.Written, got.Err), m.write(w); got != want {
 		r.t.Fatalf("%d of %s, %d events, expected version %d: got %+v, want %+v", w.Kind, w.Stream, len(w.Events), w.ExpectedVersion, got, want)
+	}
+	if got.Err == nil {
+		if err := m.placed(w, got.Written); err != nil {
+			r.t.Fatalf("%d of %s, expected version %d: %v", w.Kind, w.Stream, w.ExpectedVersion, err)
+		}
 	}
 	return true
 }

@@ -36,6 +36,7 @@ type call struct {
 	name   string // that the client gave its connection
 	leader bool   // the leader must answer
 	out    *heldWriter
+	in     *inflow
 }
 
 type callKey struct{}
@@ -49,7 +50,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}}
+	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
 		c.name = unnamed
@@ -73,6 +74,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		p = s.problemOf(r.URL.Path, err)
 	}
+	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
 	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
@@ -113,10 +115,15 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		resp, err = handler(ctx, req)
 		return err
 	})
-	if err == nil {
+	var p *problem
+	if err != nil {
+		p = s.problemOf(info.FullMethod, err)
+	}
+	c := callOf(ctx)
+	s.note(c.who.Login, c.from, info.FullMethod, req, p)
+	if p == nil {
 		return resp, nil
 	}
-	p := s.problemOf(info.FullMethod, err)
 	if err := grpc.SetTrailer(ctx, p.trailers()); err != nil {
 		return nil, fmt.Errorf("set trailers: %w", err)
 	}
@@ -128,7 +135,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, ss) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, callOf(ss.Context()).in}) })
 	if err == nil {
 		return nil
 	}

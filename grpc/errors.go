@@ -74,6 +74,9 @@ const (
 	keyActual     = "actual-version"
 )
 
+// exceptionNotLeader sends clients to the leader.
+const exceptionNotLeader = "not-leader"
+
 func plain(code codes.Code, text string) *problem { return &problem{code: code, text: text} }
 
 // invalid is the answer to an argument that is not right.
@@ -230,5 +233,5 @@ func notLeader(e *event.NotLeader) *problem {
 	if err != nil {
 		return problemNotReady
 	}
-	return &problem{codes.NotFound, "Leader info available", "not-leader", []string{keyLeaderHost, host, keyLeaderPort, port}}
+	return &problem{codes.NotFound, "Leader info available", exceptionNotLeader, []string{keyLeaderHost, host, keyLeaderPort, port}}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
@@ -96,8 +97,11 @@ func mapOf(r *event.Record) map[string]string {
 	if r.IsJSON() {
 		content = contentJSON
 	}
-	return map[string]string{mapType: r.Type, mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
+	return map[string]string{mapType: typeOf(r), mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
 }
+
+// typeOf is the type of an event as text that a message may have: a header of HTTP can give any bytes.
+func typeOf(r *event.Record) string { return strings.ToValidUTF8(r.Type, string(utf8.RuneError)) }
 
 // ticksOf turns nanoseconds into the 100 ns ticks of the wire, since 1970 both.
 func ticksOf(nanoseconds int64) int64 { return nanoseconds / 100 }

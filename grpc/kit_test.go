@@ -3,6 +3,8 @@ package grpcapi_test
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,24 +20,33 @@ import (
 	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// address is that of a node that all tests share.
+var address string
 
-// newNode starts a node that keeps everything in memory, and returns its address, like http://127.0.0.1:2113.
-func newNode(t testing.TB) string {
-	address, stop, err := onenode.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		a, stop, err := onenode.Start(context.Background())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
 		}
-	})
-	return address
+		address = a
+		code := m.Run()
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
 }
 
-// dial connects to a node.
+// dial connects to a node at an address like http://127.0.0.1:2113.
 func dial(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(address, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +59,8 @@ func dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// overHTTP is a node's other interface.
-func overHTTP(t testing.TB, address string) *testkit.Client {
+// overHTTP is the shared node's other interface.
+func overHTTP(t testing.TB) *testkit.Client {
 	c := testkit.NewClient(address, nil)
 	t.Cleanup(c.CloseIdle)
 	return c

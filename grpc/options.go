@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 const (
 	DefaultWriteTimeout = 4 * time.Second
 	DefaultReadTimeout  = 10 * time.Second
+	DefaultStatsPeriod  = 30 * time.Second
 
 	// MaxAppendBytes bounds data and metadata of all events of one append.
 	MaxAppendBytes = 16 << 20
@@ -42,8 +44,8 @@ type Options struct {
 	// MaxEventBytes bounds data plus metadata of one event; at most, and by
 	// default, event.MaxEventBytes.
 	MaxEventBytes int
-	// MaxAppendBytes bounds data plus metadata of all events of one append, where the
-	// operator wants less than MaxAppendBytes; 0: no bound of its own.
+	// MaxAppendBytes bounds data plus metadata of all events of one append; at most, and by
+	// default, the constant MaxAppendBytes.
 	MaxAppendBytes int64
 
 	// GossipIsOpen lets callers without credentials see the members of the cluster.
@@ -54,6 +56,22 @@ type Options struct {
 
 	LogCalls        bool // one line for every call
 	LogFailedLogins bool // one line for every call with wrong credentials
+
+	Projections Projections // nil: not served
+	Users       Users       // nil: not served
+	Statistics  Statistics  // nil: monitoring is not served
+	// StatsPeriod is the time from one message with statistics to the next where the client
+	// names none.
+	StatsPeriod time.Duration
+
+	// Operations acts on this node, with Membership, Scavenges and RestartGroups, which must
+	// be set then. Nil: not served.
+	Operations Operations
+	Scavenges  Scavenges
+	// RestartGroups begins to load all persistent subscription groups again. It fails with
+	// event.ErrNotReady when they are not running.
+	RestartGroups func(context.Context) error
+	Activity      Activity // nil: nothing is recorded
 
 	// Subscriptions serves persistent subscriptions, which are not there without it.
 	Subscriptions Subscriptions
@@ -72,12 +90,21 @@ func (o *Options) ensureDefaults() {
 	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
 		o.MaxEventBytes = event.MaxEventBytes
 	}
+	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
+		o.MaxAppendBytes = MaxAppendBytes
+	}
+	if o.StatsPeriod <= 0 {
+		o.StatsPeriod = DefaultStatsPeriod
+	}
 }
 
 // Validate says what is wrong with the options.
 func (o *Options) Validate() error {
 	if o.Store == nil || o.Cluster == nil || o.Access == nil {
 		return errors.New("grpc: store, cluster and access must be set")
+	}
+	if o.Operations != nil && (o.Membership == nil || o.Scavenges == nil || o.RestartGroups == nil) {
+		return errors.New("grpc: operations need membership, scavenges and the restart of groups")
 	}
 	return nil
 }

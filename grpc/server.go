@@ -7,9 +7,17 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+	"google.golang.org/grpc/encoding/proto"
+
+	"github.com/annalsdb/annals/grpc/monitoring"
+	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/users"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
@@ -31,6 +39,8 @@ type Server struct {
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
+
+	term leadership
 }
 
 // New returns a server. The options must be valid.
@@ -47,6 +57,7 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 	return grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
 	)
 }
 
@@ -58,7 +69,20 @@ func (s *Server) register() {
 	if s.opts.Subscriptions != nil {
 		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
 	}
+	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+	if s.opts.Projections != nil {
+		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
+	}
+	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
+		users.RegisterUsersServer(s.others, &usersService{s: s})
+	}
+	if s.opts.Operations != nil {
+		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
+	}
+	if s.opts.Statistics != nil {
+		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
+	}
 }
 
 // Handler returns a handler that answers the requests of gRPC and leaves the others to next.
@@ -92,8 +116,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
 	}
-	r.Body = &countedBody{r.Body, s.metrics.received}
-	server.ServeHTTP(c.out, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	r.Body = c.in
+	server.ServeHTTP(c.out, r)
 }
 
 // Drain ends subscriptions, which do not end by themselves. Other calls are served as

@@ -15,6 +15,11 @@ type Store interface {
 	// *event.NotLeader or event.ErrNotReady.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 
+	// Begin is Write for one who does not wait for each answer: the writes that a goroutine
+	// begins are decided in that order. It does not block. wake, of capacity 1, is signalled when the answer is
+	// there or ctx is over; a signal may also stand for another write, or for nothing.
+	Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error)
+
 	// WriteOwn does w wherever the leader is, and sends what has ids again until it is known
 	// what became of it.
 	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
@@ -45,6 +50,17 @@ type Store interface {
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above position.
 	WaitLog(ctx context.Context, position int64) error
+
+	// Tombstone reads the tombstone of a hard-deleted stream. A metadata stream has none of its own:
+	// event.ErrEventNotFound.
+	Tombstone(ctx context.Context, stream string) (event.Record, error)
+}
+
+// Pending is a write that was begun. Its answer must be collected.
+type Pending interface {
+	// Done returns the answer of Write if it is there: ok is true once, and Done must not be
+	// called again then. With giveUp it is always true: what has no answer gets event.ErrWriteTimeout.
+	Done(giveUp bool) (written event.Written, err error, ok bool)
 }
 
 // Cluster knows who leads.

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/match"
 )
 
 // allRequest is what a page of the log was asked for with.
@@ -18,6 +17,7 @@ type allRequest struct {
 	event.AllRead
 	fromHead bool
 	filtered bool
+	filter   *filter // nil: none
 	leader   bool
 	poll     time.Duration
 }
@@ -60,11 +60,12 @@ func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error
 	}
 	a.Filter = isShown
 	if filtered {
-		match, err := parseFilter(x.r.URL.RawQuery)
+		f, err := parseFilter(x.r.URL.RawQuery)
 		if err != nil {
 			return a, err
 		}
-		a.Filter = func(stream, eventType string) bool { return match(stream, eventType) && isShown(stream, "") }
+		a.filter = f
+		a.Filter = func(stream, eventType string) bool { return isShown(stream, "") && f.takes(stream, eventType) }
 		a.ResolveLinks, a.MaxScan = true, maxFilteredScan
 	} else if a.ResolveLinks, err = headerResolveLinks.flag(x.r.Header, false); err != nil {
 		return a, err
@@ -90,7 +91,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}
@@ -135,10 +136,13 @@ func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, er
 		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
 	page, err := x.s.store.ReadAll(ctx, read)
-	if errors.Is(err, event.ErrBadPosition) {
+	switch {
+	case errors.Is(err, event.ErrBadPosition):
 		return page, invalidPosition(x.route.from)
+	case err != nil:
+		return page, err
 	}
-	return page, err
+	return page, a.filter.failed()
 }
 
 // awaitLog waits until the log has an event that belongs to the page, at most
@@ -175,18 +179,52 @@ func logFreshness(x *exchange, page *event.AllPage, a *allRequest) {
 	x.open(page.LogEnd, nil)
 }
 
+// filter chooses events by the name of their stream or of their type.
+type filter struct {
+	sieve    *match.Sieve // nil: no system events
+	ofStream bool
+}
+
+func (f *filter) takes(stream, eventType string) bool {
+	switch {
+	case f.sieve == nil:
+		return !strings.HasPrefix(eventType, "$")
+	case f.ofStream:
+		return f.sieve.Takes(stream)
+	}
+	return f.sieve.Takes(eventType)
+}
+
+// failed returns why what was taken is not to be used, or nil.
+func (f *filter) failed() error {
+	if f == nil {
+		return nil
+	}
+	return failedSieves(f.sieve)
+}
+
+// failedSieves is the answer to names that took too long.
+func failedSieves(sieves ...*match.Sieve) error {
+	for _, s := range sieves {
+		if s != nil && s.Err != nil {
+			return badRequest("The regular expression takes too long.")
+		}
+	}
+	return nil
+}
+
 // parseFilter reads the filter parameters.
-func parseFilter(query string) (func(stream, eventType string) bool, error) {
+func parseFilter(query string) (*filter, error) {
 	if v := queryValue(query, "exclude-system-events"); v != "" {
 		if !strings.EqualFold(v, "true") {
 			return nil, badRequest("exclude-sytem-events should have a value of true.")
 		}
-		return func(_, eventType string) bool { return !strings.HasPrefix(eventType, "$") }, nil
+		return &filter{}, nil
 	}
-	var ofStream bool
+	var f filter
 	switch v := queryValue(query, "context"); {
 	case strings.EqualFold(v, "streamid"):
-		ofStream = true
+		f.ofStream = true
 	case strings.EqualFold(v, "eventtype"):
 	default:
 		return nil, badRequest("Invalid context please provide one of the following: StreamId, EventType.")
@@ -197,37 +235,24 @@ func parseFilter(query string) (func(stream, eventType string) bool, error) {
 		return nil, badRequest("Invalid type please provide one of the following: Regex, Prefix.")
 	}
 	data := queryValue(query, "data")
-	var match func(string) bool
+	var names *match.Names
+	var err error
 	if isRegex && data != "" {
-		re, err := regexp.Compile(data)
-		if err != nil {
+		if names, err = match.Expression(data); err != nil {
 			return nil, badRequest("Invalid regular expression: " + data)
 		}
-		match = re.MatchString
-	} else {
-		match = anyPrefix(data)
-	}
-	if match == nil {
+	} else if names, err = anyPrefix(data); err != nil {
 		return nil, badRequest("Please provide a comma delimited list of data with at least one item.")
 	}
-	if ofStream {
-		return func(stream, _ string) bool { return match(stream) }, nil
-	}
-	return func(_, eventType string) bool { return match(eventType) }, nil
+	f.sieve = &match.Sieve{Names: names}
+	return &f, nil
 }
 
-// anyPrefix reads a list of prefixes; nil when there is none.
-func anyPrefix(list string) func(string) bool {
-	var prefixes []string
-	for p := range strings.SplitSeq(list, ",") {
-		if p = strings.TrimSpace(p); p != "" {
-			prefixes = append(prefixes, p)
-		}
+// anyPrefix reads a list of prefixes; match.ErrNothing when there is none.
+func anyPrefix(list string) (*match.Names, error) {
+	prefixes := strings.Split(list, ",")
+	for i := range prefixes {
+		prefixes[i] = strings.TrimSpace(prefixes[i])
 	}
-	if len(prefixes) == 0 {
-		return nil
-	}
-	return func(name string) bool {
-		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-	}
+	return match.Prefixes(prefixes)
 }

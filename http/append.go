@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -188,8 +189,8 @@ func sendAppended(x *exchange, w *write, status int) error {
 
 // commitWrite has a write done. Should another node lead by now, the store says so.
 func commitWrite(x *exchange, w *write) (event.Written, error) {
-	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
-	defer ctx.release()
+	ctx := clock.NewDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
+	defer ctx.Release()
 	done, err := x.s.store.Write(ctx, &w.Write)
 	noteNotDone(x, err)
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.

@@ -46,7 +46,7 @@ func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*even
 		return err
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	r, err := find(ctx, when)
 	if err != nil {
 		return err

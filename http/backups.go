@@ -30,7 +30,7 @@ func startBackup(x *exchange) error {
 // stopBackup stops the run that is under way and answers when it has ended.
 func stopBackup(x *exchange) error {
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	id, err := x.s.opts.BackupRuns.Stop(ctx)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func lastBackup(x *exchange) error {
 // there: only operators ask.
 func listBackups(x *exchange) error {
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	list, err := x.s.opts.BackupRuns.List(ctx)
 	var damaged []field // manifests: they hide no others
 	_, isDamaged := errors.AsType[*backup.Damaged](err)

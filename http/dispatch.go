@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -295,15 +296,17 @@ func (x *exchange) text(status int, text string) {
 
 // reads returns the context of a read: it ends when the client goes or the time
 // for a request is over.
-func (x *exchange) reads() *deadline { return newDeadline(x.r.Context(), x.s.opts.RequestTimeout) }
+func (x *exchange) reads() *clock.Deadline {
+	return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout)
+}
 
 // readsFrom is reads for a request that may want the leader. There is nothing to
 // release when it fails.
-func (x *exchange) readsFrom(leader bool) (*deadline, error) {
+func (x *exchange) readsFrom(leader bool) (*clock.Deadline, error) {
 	ctx := x.reads()
 	if leader {
 		if err := x.onLeader(ctx); err != nil {
-			ctx.release()
+			ctx.Release()
 			return nil, err
 		}
 	}

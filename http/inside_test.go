@@ -1,14 +1,11 @@
 package httpapi
 
 import (
-	"context"
 	"math"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/annalsdb/annals/http/atom"
 )
@@ -104,39 +101,4 @@ func TestKurrentNames(t *testing.T) {
 			t.Errorf("%s is not known by its later name", m.sub)
 		}
 	}
-}
-
-func TestDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDeadline(t.Context(), time.Second)
-		if at, ok := d.Deadline(); !ok || time.Until(at) != time.Second || d.Err() != nil {
-			t.Errorf("%v, %v, %v", at, ok, d.Err())
-		}
-		child, cancel := context.WithTimeout(d, time.Minute)
-		defer cancel()
-		<-child.Done()
-		if d.Err() != context.DeadlineExceeded || child.Err() != context.DeadlineExceeded {
-			t.Errorf("%v, %v", d.Err(), child.Err())
-		}
-		d.release()
-
-		d = newDeadline(t.Context(), time.Second) // Nobody waits for it.
-		time.Sleep(time.Second)
-		if d.Err() != context.DeadlineExceeded {
-			t.Errorf("%v", d.Err())
-		}
-		<-d.Done()
-		d.release()
-
-		parent, stop := context.WithTimeout(t.Context(), time.Millisecond)
-		defer stop()
-		d = newDeadline(parent, time.Second)
-		if at, _ := d.Deadline(); time.Until(at) != time.Millisecond {
-			t.Errorf("%v", at)
-		}
-		stop()
-		if d.Err() != context.Canceled {
-			t.Errorf("%v", d.Err())
-		}
-	})
 }

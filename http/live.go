@@ -98,7 +98,7 @@ func serveLive(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	select {
 	case x.s.live.tails <- struct{}{}:
 		defer func() { <-x.s.live.tails }()

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/match"
 )
 
 const (
@@ -46,7 +46,7 @@ type liveQuery struct {
 	level    atom.Level
 	maxData  int // -1: no bound
 
-	types, streams func(string) bool // nil: any
+	types, streams *match.Sieve // nil: any
 	contains       []byte            // nil: any
 	id             event.ID          // zero: any
 	noSystem       bool
@@ -167,18 +167,20 @@ func (q *liveQuery) place(v string) (place, bool) {
 }
 
 // liveNames reads a list of prefixes, or one expression between slashes.
-func liveNames(to *func(string) bool) func(string) bool {
+func liveNames(to **match.Sieve) func(string) bool {
 	return func(v string) bool {
+		var names *match.Names
+		var err error
 		if len(v) > 2 && v[0] == '/' && v[len(v)-1] == '/' {
-			re, err := regexp.Compile(v[1 : len(v)-1])
-			if err != nil || len(v)-2 > maxLiveFilter {
+			if len(v)-2 > maxLiveFilter {
 				return false
 			}
-			*to = re.MatchString
-			return true
+			names, err = match.Expression(v[1 : len(v)-1])
+		} else {
+			names, err = anyPrefix(v)
 		}
-		*to = anyPrefix(v)
-		return *to != nil
+		*to = &match.Sieve{Names: names}
+		return err == nil
 	}
 }
 
@@ -189,7 +191,7 @@ func (q *liveQuery) isFiltered() bool {
 
 // wantsNames reports whether an event of a stream and a type may be sent.
 func (q *liveQuery) wantsNames(stream, eventType string) bool {
-	return (q.types == nil || q.types(eventType)) && (q.streams == nil || q.streams(stream)) &&
+	return (q.types == nil || q.types.Takes(eventType)) && (q.streams == nil || q.streams.Takes(stream)) &&
 		!(q.noSystem && (strings.HasPrefix(eventType, "$") || strings.HasPrefix(stream, "$")))
 }
 

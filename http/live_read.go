@@ -137,7 +137,11 @@ func (t *tail) take(ctx context.Context, e *event.Resolved, at int64) error {
 	}
 	t.scanned++
 	of := e.Event()
-	if q.wantsNames(of.Stream, of.Type) {
+	wanted := q.wantsNames(of.Stream, of.Type)
+	if err := failedSieves(q.types, q.streams); err != nil {
+		return err
+	}
+	if wanted {
 		whole, err := t.whole(ctx, e)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ var (
 // resignLeadership hands leadership over if this node has it.
 func resignLeadership(x *exchange) error {
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	if err := x.s.opts.Membership.Resign(ctx); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func addMember(x *exchange) error {
 		return errNoNode
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	if err := x.s.opts.Membership.AddMember(ctx, node); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func removeMember(x *exchange) error {
 		return errNoNode
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	if err := x.s.opts.Membership.RemoveMember(ctx, node); err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func streamMetadata(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	info, err := x.s.store.StreamInfo(ctx, stream)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func streamNames(x *exchange) error {
 		return badRequest("order must be name or created")
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	page, err := x.s.store.Names(ctx, r)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func serveLogin(x *exchange) error {
 // something is wrong is no failure of the request.
 func examine(x *exchange) error {
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	lines := x.s.opts.Doctor(ctx)
 	if x.media.form == formText {
 		x.out = x.out[:0]

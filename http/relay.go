@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -93,7 +94,7 @@ func (x *exchange) lead(answer func(context.Context) error) error {
 		return err
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	return answer(ctx)
 }
 
@@ -217,8 +218,8 @@ func catchUp(x *exchange, leader string, begun time.Time) {
 	if err != nil || end <= x.s.store.LogEnd() {
 		return
 	}
-	ctx := newDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
-	defer ctx.release()
+	ctx := clock.NewDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
+	defer ctx.Release()
 	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
 		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, logkey.Error, err)
 	}

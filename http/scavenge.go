@@ -56,7 +56,7 @@ func stopScavenge(x *exchange) error {
 		}
 	}
 	ctx := x.reads()
-	defer ctx.release()
+	defer ctx.Release()
 	id, err := x.s.opts.Scavenges.Stop(ctx, id)
 	if err != nil {
 		return err

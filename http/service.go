@@ -56,7 +56,8 @@ type Store interface {
 
 // Waiter lets long polls wait. Both calls return the context's error when it ends first.
 type Waiter interface {
-	// WaitStream returns nil when the stream's last number is above after.
+	// WaitStream returns nil when the stream's last number is above after, or when it is
+	// hard-deleted, a metadata stream with its original. A soft deletion ends no wait.
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above position.
 	WaitLog(ctx context.Context, position int64) error

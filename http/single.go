@@ -31,7 +31,7 @@ func singleEvent(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	if stream == event.AllStream { // The log is no stream: it has no event with a number.
 		return event.ErrStreamNotFound
 	}

@@ -108,7 +108,7 @@ func serveBackward(x *exchange, stream string, send sendPage) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.release()
+	defer ctx.Release()
 	if x.media.form == formDescription {
 		return describeStream(x, ctx, stream)
 	}
@@ -124,7 +124,7 @@ func serveForward(x *exchange, stream string, send sendPage) error {
 	if err != nil {
 		return err
 	}
-	defer func() { ctx.release() }()
+	defer func() { ctx.Release() }()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}
@@ -132,7 +132,7 @@ func serveForward(x *exchange, stream string, send sendPage) error {
 		if err := awaitStream(x, &p); err != nil {
 			return err
 		}
-		ctx.release() // The wait was not the request's fault.
+		ctx.Release() // The wait was not the request's fault.
 		ctx = x.reads()
 	}
 	return send(x, ctx, &p)

@@ -38,7 +38,7 @@ func groupKey(x *exchange) subscription.Key {
 }
 
 // leadGroup does something on the leader with the group that the path names. Groups of the
-// log are not offered here: they are only looked at.
+// log are only looked at here.
 func leadGroup(x *exchange, do func(context.Context) error) error {
 	if x.route.stream == event.AllStream {
 		return groupFailed(x, errAll, "")
@@ -185,7 +185,10 @@ func answerMessages(x *exchange, do func(context.Context, []event.ID) error) err
 	if err != nil {
 		return err
 	}
-	return leadGroup(x, func(ctx context.Context) error {
+	if x.route.stream == event.AllStream {
+		return errAll
+	}
+	return x.lead(func(ctx context.Context) error {
 		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {
 			return err
 		}

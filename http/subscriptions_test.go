@@ -206,6 +206,10 @@ func TestGroupCommands(t *testing.T) {
 			n.manages("DELETE", path, "").results(t, 400, "Fail", all)
 			n.get(path, competingJSON).results(t, 400, "Fail", all)
 			n.get(path+"/5", competingJSON).results(t, 400, "Fail", all)
+			n.manages("POST", path+"/replayParked", "").results(t, 400, "Fail", all)
+			n.manages("POST", path+"/parked/drop?numbers=1", "").results(t, 400, "Fail", all)
+			n.manages("POST", path+"/ack/5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
+			n.manages("POST", path+"/nack?ids=5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
 			n.get(path, competingXML).is(t, 400).has(t, "Content-Type", "text/xml; charset=utf-8")
 		}
 		equal(t, "calls", subs.made(), "")

@@ -13,8 +13,6 @@ import (
 
 const (
 	usersPrefix = "/users/"
-	// currentLogin stands for the caller where a login is read.
-	currentLogin = "$current"
 	// commandPath leads from a user to its commands.
 	commandPath = "/command/"
 )

@@ -1,11 +1,7 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -69,19 +65,8 @@ func (m *members) groups() []string {
 // newAccount returns the user that a body describes.
 func (m *members) newAccount() access.NewAccount {
 	login := m.required("loginName")
-	m.wrong(checkLogin(login))
-	return access.NewAccount{Login: login, Password: m.required("password"), FullName: m.text("fullName"), Groups: m.groups()}
-}
-
-// checkLogin says what keeps a login from being one.
-func checkLogin(login string) error {
-	switch {
-	case len(login) > access.MaxLoginBytes:
-		return badRequest(fmt.Sprintf("loginName is longer than %d bytes.", access.MaxLoginBytes))
-	case login == currentLogin:
-		return badRequest("loginName must not be " + currentLogin + ", which names the caller.")
-	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
-		return badRequest("loginName must not hold control characters or characters that do not exist.")
+	if why := access.WrongLogin(login); why != "" {
+		m.wrong(badRequest(why))
 	}
-	return nil
+	return access.NewAccount{Login: login, Password: m.required("password"), FullName: m.text("fullName"), Groups: m.groups()}
 }

@@ -221,6 +221,26 @@ func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) 
 	return has, nil
 }
 
+// PositionOf returns the position of an ordinary event, whether or not reads of the stream
+// show it; -1 when it was removed, or never was.
+func (rd *Reader) PositionOf(stream string, number int64) (position int64, err error) {
+	v, err := rd.view()
+	if err != nil {
+		return -1, err
+	}
+	defer v.release()
+	defer rd.met(&err)
+	defer chunkfile.GuardFaults(&err)()
+	it, position, err := rd.recordOf(v, stream, number, new([]byte))
+	switch {
+	case err != nil:
+		return -1, fmt.Errorf("position of event %d of stream %q: %w", number, stream, err)
+	case it == nil:
+		return -1, nil
+	}
+	return position, nil
+}
+
 func (rd *Reader) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()

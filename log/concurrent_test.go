@@ -214,6 +214,25 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, tombstone("s")))
 		expect("deleted", nil)
 
+		// A metadata stream is deleted with what it describes, at any depth.
+		for _, stream := range []string{"$$u", "$$$$u"} {
+			wait("deleted with its original", func() error { return l.Reads.WaitStream(ctx, stream, 100) })
+			wait("deleted with its original", func() error { return l.Reads.WaitStreams(ctx, []string{"x", stream}, []int64{0, 100}) })
+		}
+		write(t, l, m.frame(false, ev("u", "0")))
+		none()
+		write(t, l, m.frame(false, tombstone("u")))
+		for range 4 {
+			expect("deleted with its original", nil)
+		}
+
+		write(t, l, m.frame(false, ev("r", "0")))
+		wait("revived", func() error { return l.Reads.WaitStream(ctx, "r", 0) })
+		write(t, l, m.frame(false, ev("$$r", `{"$tb":9223372036854775807}`)))
+		none()
+		write(t, l, m.frame(false, ev("r", "1"), ev("$$r", `{"$tb":1}`)))
+		expect("revived", nil)
+
 		wait("of no stream", func() error { return l.Reads.WaitStreams(ctx, nil, nil) })
 		wait("cancelled", func() error { return l.Reads.WaitStream(ctx, "new", -1) })
 		none()

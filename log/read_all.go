@@ -55,8 +55,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	if r.Room != nil {
 		page.Events = r.Room.Events[:0]
 	}
-	for looked := 0; ; {
-		if len(page.Events) == r.Count || r.MaxScan > 0 && looked == r.MaxScan {
+	for {
+		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan {
 			page.More = true
 			break
 		}
@@ -82,7 +82,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		if !it.IsRecord() {
 			continue
 		}
-		looked++
+		page.Looked++
 		page.Last = position
 		if hiddenFromAll(it.Stream()) || r.Filter != nil && !r.Filter(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())) {
 			continue

@@ -344,6 +344,17 @@ func (rd *Reader) LastRecord(stream string) (rec event.Record, err error) {
 	return rd.readRecord(v, &a, stream, info.Last, math.MinInt64)
 }
 
+// Tombstone reads the tombstone of a stream; event.ErrEventNotFound when it has none.
+func (rd *Reader) Tombstone(stream string) (rec event.Record, err error) {
+	v, err := rd.view()
+	if err != nil {
+		return rec, err
+	}
+	defer v.release()
+	a := newSingleArena()
+	return rd.readRecord(v, &a, stream, event.TombstoneNumber, math.MinInt64)
+}
+
 // ReadPayload reads the data and metadata of a record that a page left bare. When
 // a scavenge removed the record meanwhile that is event.ErrEventNotFound.
 func (rd *Reader) ReadPayload(r *event.Record) (err error) {
@@ -401,12 +412,23 @@ func (rd *Reader) resolve(a *arena, r *event.Resolved) error {
 	return nil
 }
 
-// WaitStream blocks until the last number of a stream is above a number.
+// WaitStream blocks until the last number of a stream is above a number, or the stream is
+// hard-deleted, a metadata stream with the one it describes. A soft deletion ends no wait; events that are written
+// behind it do.
 func (rd *Reader) WaitStream(ctx context.Context, stream string, after int64) error {
 	return rd.notify.wait(ctx, func() (bool, error) {
 		info, err := rd.StreamInfo(stream)
 		return info.Last > after || info.HardDeleted, err
-	}, chunkfile.HashStream(stream))
+	}, wakers(nil, stream)...)
+}
+
+// wakers adds the hashes of the streams whose events end the waits for a stream.
+func wakers(hashes []uint64, stream string) []uint64 {
+	hashes = append(hashes, chunkfile.HashStream(stream))
+	if event.IsMetaStream(stream) {
+		hashes = append(hashes, chunkfile.HashStream(rootOf(stream)))
+	}
+	return hashes
 }
 
 // WaitStreams blocks until the last number of one of the streams is above what
@@ -416,9 +438,9 @@ func (rd *Reader) WaitStreams(ctx context.Context, streams []string, after []int
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	hashes := make([]uint64, len(streams))
-	for i, s := range streams {
-		hashes[i] = chunkfile.HashStream(s)
+	hashes := make([]uint64, 0, len(streams))
+	for _, s := range streams {
+		hashes = wakers(hashes, s)
 	}
 	return rd.notify.wait(ctx, func() (bool, error) {
 		for i, s := range streams {

@@ -257,6 +257,48 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// TestReadAllLooked: a page says how many records were looked at and which one was the last,
+// whatever was chosen among them.
+func TestReadAllLooked(t *testing.T) {
+	m := newModel()
+	m.someFrames(7, true)
+	m.frame(false, ev("$epoch-information", "hidden"), ev("$epoch-information", "hidden"))
+	m.someFrames(2, false)
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frames...)
+	var all []int64 // positions of all records, hidden ones too
+	must(t, l.Chunks.Scan(background, 0, m.tail.End, func(s *Stored) error { all = append(all, s.Position); return nil }))
+	for name, filter := range map[string]func(stream, typ string) bool{
+		"all": nil, "none": func(string, string) bool { return false }, "some": func(stream, _ string) bool { return stream == "a1" },
+	} {
+		for _, backward := range []bool{false, true} {
+			for _, count := range []int{1, 3, 1000} {
+				for _, most := range []int{0, 1, 4, len(all), len(all) + 1} {
+					from, left := int64(0), all
+					if backward {
+						from, left = event.End, slices.Clone(all)
+						slices.Reverse(left)
+					}
+					for more := true; more; {
+						page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: count, Backward: backward, Filter: filter, MaxScan: most})
+						must(t, err)
+						last := int64(-1)
+						if page.Looked > 0 && page.Looked <= len(left) {
+							last = left[page.Looked-1]
+						}
+						if page.Last != last || page.Looked < len(page.Events) || page.Looked > len(left) || most > 0 && page.Looked > most ||
+							page.More && len(page.Events) < count && page.Looked != most || !page.More && page.Looked != len(left) {
+							t.Fatalf("%s, backward %v, count %d, at most %d of %d: %d looked at, last %d, %d events, more %v",
+								name, backward, count, most, len(left), page.Looked, page.Last, len(page.Events), page.More)
+						}
+						left, from, more = left[page.Looked:], page.Next, page.More
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestReadAllPositions(t *testing.T) {
 	m := newModel()
 	m.someFrames(7, true)

@@ -70,10 +70,7 @@ func (rd *Reader) complete(v view, hash uint64, stream string, s *cachedStream, 
 func (rd *Reader) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast = -1
 	s.metadata = &event.Metadata{Retention: event.Retention{MaxCount: 1}}
-	root := stream
-	for event.IsMetaStream(root) {
-		root = event.OriginalOf(root)
-	}
+	root := rootOf(stream)
 	hash := chunkfile.HashStream(root)
 	if o, ok, _ := rd.streams.get(hash, root); ok {
 		s.deleted = o.deleted
@@ -82,6 +79,14 @@ func (rd *Reader) metaStreamFacts(v view, stream string, s *cachedStream) error 
 	var err error
 	_, s.deleted, err = rd.lastOf(v, hash, root)
 	return err
+}
+
+// rootOf returns the stream that a metadata stream goes back to.
+func rootOf(stream string) string {
+	for event.IsMetaStream(stream) {
+		stream = event.OriginalOf(stream)
+	}
+	return stream
 }
 
 func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {

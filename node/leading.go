@@ -19,6 +19,7 @@ type service interface {
 // leading starts and stops what runs on the leader alone, as leadership moves.
 type leading struct {
 	services []service
+	lost     func() // called when this node ceases to lead; may be nil
 
 	mu      sync.Mutex // guards what follows; held while services start and stop, so that they do so one after the other
 	wanted  uint64     // the term in which this node leads, 0: none
@@ -28,12 +29,16 @@ type leading struct {
 
 // follow keeps to the leadership until ctx ends, and stops everything then.
 func (l *leading) follow(ctx context.Context, c *replication.Cluster) {
-	for {
+	for before := uint64(0); ; {
 		leadership, changed := c.Leadership()
 		term := uint64(0)
 		if leadership.Leading {
 			term = leadership.Term
 		}
+		if before != 0 && term != before && l.lost != nil {
+			l.lost()
+		}
+		before = term
 		l.set(ctx, func() { l.wanted = term })
 		select {
 		case <-changed:

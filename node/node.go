@@ -175,8 +175,11 @@ func (n *Node) build() (err error) {
 	if n.api, err = newAPI(n); err != nil {
 		return err
 	}
-	n.rpc, err = newRPC(n)
-	return err
+	if n.rpc, err = newRPC(n); err != nil {
+		return err
+	}
+	n.leading.lost = n.rpc.LostLead
+	return nil
 }
 
 // start has the parts begin, and returns when the node may be used.

@@ -8,9 +8,11 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	grpcapi "github.com/annalsdb/annals/grpc"
 	httpapi "github.com/annalsdb/annals/http"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/stats/latency"
 )
 
@@ -22,10 +24,12 @@ type store struct {
 	cluster   *replication.Cluster
 	reads     readStatistics
 	latencies *latency.Set // nil unless histograms are switched on
+	readOnly  bool         // this node is a read-only replica
+	forwards  forwards
 }
 
 func newStore(n *Node) *store {
-	s := &store{cluster: n.cluster, latencies: n.metrics.latencies}
+	s := &store{cluster: n.cluster, latencies: n.metrics.latencies, readOnly: n.config.ReadOnlyReplica}
 	s.reads.register(n.opts.Stats)
 	return s
 }
@@ -72,6 +76,31 @@ func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error
 	return written, err
 }
 
+// begunWrite is a write whose answer is still to come.
+type begunWrite struct {
+	pipeline.Pending
+	s     *store
+	begun time.Time
+}
+
+func (b *begunWrite) Done(giveUp bool) (event.Written, error, bool) {
+	written, err, ok := b.Pending.Done(giveUp)
+	if ok {
+		b.s.latencies.Record(latency.RequestManager, time.Since(b.begun))
+	}
+	return written, err, ok
+}
+
+func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (grpcapi.Pending, error) {
+	b := &begunWrite{s: s, begun: time.Now()}
+	var err error
+	if b.Pending, err = s.cluster.Begin(ctx, w, wake); err != nil {
+		s.latencies.Record(latency.RequestManager, time.Since(b.begun))
+		return nil, err
+	}
+	return b, nil
+}
+
 // WriteOwn does a write of the node's own, wherever the leader is.
 func (s *store) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
 	return s.cluster.Write(ctx, w)
@@ -101,6 +130,14 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 	}
 	defer s.read(&s.reads.event, s.reads.event.begin())
 	return log.Reads.ReadEvent(stream, number, resolveLinks)
+}
+
+func (s *store) Tombstone(ctx context.Context, stream string) (event.Record, error) {
+	log, err := s.readableFor(ctx)
+	if err != nil {
+		return event.Record{}, err
+	}
+	return log.Reads.Tombstone(stream)
 }
 
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {

@@ -46,3 +46,31 @@ func BenchmarkRaftSingleNode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkConfirm measures linearizable reads on the leader of three nodes: those that
+// come while one round is under way share the next one.
+func BenchmarkConfirm(b *testing.B) {
+	for _, readers := range []int{1, 32, 256} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			leading := startHouse(b, 3, onDisk, measured).leader()
+			leader, barriers := leading.cluster.Load(), func() float64 { return leading.metrics()["annals_replication_barriers_total"] }
+			before := barriers()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			var begun atomic.Int64
+			for range readers {
+				wg.Go(func() {
+					for begun.Add(1) <= int64(b.N) {
+						if err := leader.Confirm(context.Background()); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			b.ReportMetric((barriers()-before)/float64(b.N), "rounds/op")
+		})
+	}
+}

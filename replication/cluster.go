@@ -170,7 +170,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.life.state.Store(event.StateInitializing)
-	c.writes = &ownWrites{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, submit: c.Submit}
+	c.writes = &ownWrites{self: c.self, caller: &caller{self: c.self, twin: c.twins.end}, histories: c.histories, lead: c.lead, submit: c.Submit}
 	c.running, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -236,6 +236,9 @@ func (c *Cluster) connect() (err error) {
 	}
 	o.Advertise = c.port.Advertised()
 	c.caller.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
+	writes := c.port.HTTPTransport(wire.KindService)
+	writes.MaxConnsPerHost, writes.MaxIdleConnsPerHost = writeConnections, writeConnections
+	c.writes.caller.client = &http.Client{Transport: writes}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
 	if c.life.made || c.self.materials.Load() != nil {
@@ -325,6 +328,7 @@ func (c *Cluster) Close() error {
 		if c.server != nil {
 			errs = append(errs, c.server.Close())
 			c.caller.client.CloseIdleConnections()
+			c.writes.caller.client.CloseIdleConnections()
 		}
 		if c.port != nil {
 			errs = append(errs, c.port.Close())
@@ -416,23 +420,33 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 
 // Submit does what Pipeline.Submit does, also while there is no Replica.
 func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
-	r, err := c.serving()
+	r, err := serving(c)
 	if err != nil {
 		return event.Written{}, err
 	}
 	return r.pipeline.Submit(ctx, w)
 }
 
+// Begin does what Pipeline.Begin does, also while there is no Replica.
+func (c *Cluster) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (pipeline.Pending, error) {
+	r, err := serving(c)
+	if err != nil {
+		return pipeline.Pending{}, err
+	}
+	return r.pipeline.Begin(ctx, w, wake)
+}
+
 // Confirm does what Pipeline.Confirm does, also while there is no Replica.
 func (c *Cluster) Confirm(ctx context.Context) error {
-	r, err := c.serving()
+	r, err := serving(c)
 	if err != nil {
 		return err
 	}
 	return r.pipeline.Confirm(ctx)
 }
 
-func (c *Cluster) serving() (*Replica, error) {
+// serving returns what does writes, or why there is none.
+func serving(c *Cluster) (*Replica, error) {
 	r := c.self.replica.Load()
 	if r == nil {
 		if address, ok := c.Redirect(); ok {
@@ -490,8 +504,8 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 	})
 }
 
-// Write does a write of the node's own, wherever the leader is: here, or over the
-// port between nodes. Errors are those of Submit, but for *event.NotLeader.
+// Write does a write of the node's own, or of a client that this node passes on, wherever the leader is: here, or over the
+// port between nodes. Errors are those of Submit, but for *event.NotLeader. The names in it must be UTF-8.
 //
 // As long as there is no leader, and nothing was written, it tries again until
 // ctx is over; that is then event.ErrNotReady. A write whose outcome is not known

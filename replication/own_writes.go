@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
@@ -14,16 +15,19 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// ownWrites does the writes of nodes of the cluster, wherever the leader is.
+// ownWrites does the writes of nodes of the cluster, and those of clients that nodes pass on, wherever the leader is.
 type ownWrites struct {
 	self      *self
-	peers     *peers
+	caller    *caller // nil client in a cluster of one
 	histories *histories
 	lead      *leadership
 	submit    func(context.Context, *event.Write) (event.Written, error)
 }
 
-// writeRequest is a write of a node's own that travels to the leader.
+// writeConnections bounds the connections to the leader that writes travel over. More of them wait for one to be free.
+const writeConnections = 64
+
+// writeRequest is a write that travels to the leader.
 type writeRequest struct {
 	Write event.Write `json:"write"`
 }
@@ -43,7 +47,7 @@ var writeErrors = []struct {
 	err  error
 }{
 	{"unknown", event.ErrOutcomeUnknown}, {"timeout", event.ErrWriteTimeout},
-	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"full", event.ErrDiskFull},
+	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"full", event.ErrDiskFull}, {"not-authorized", event.ErrNotAuthorized},
 	{"busy", event.ErrBusy}, {"not-ready", event.ErrNotReady}, {"not-ready", event.ErrClosed},
 }
 
@@ -112,10 +116,22 @@ const (
 )
 
 // repeatable reports whether a write may be sent again when it is not known what
-// became of it: its ids tell that it is the same, and it is then answered as it was before.
+// became of it: its ids tell that it is the same, and it is then answered as it was before. Without events it writes nothing.
 func repeatable(w *event.Write) bool {
-	return w.Kind == event.Append && len(w.Events) > 0 &&
+	return w.Kind == event.Append &&
 		!slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
+}
+
+// tells reports whether the refusal of a repeated write says that the attempts before wrote nothing. It does not when the
+// stream is deleted, which it may be since, nor when it should have none: one that was soft-deleted has had a first event all the while.
+func tells(w *event.Write, refusal error) bool {
+	var version *event.WrongExpectedVersion
+	return !errors.Is(refusal, event.ErrStreamDeleted) && !(w.ExpectedVersion == event.NoStream && errors.As(refusal, &version))
+}
+
+// travels reports whether names of a write are as they are given when they come as JSON.
+func travels(w *event.Write) bool {
+	return utf8.ValidString(w.Stream) && !slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return !utf8.ValidString(e.Type) })
 }
 
 // write does what Cluster.Write promises.
@@ -143,7 +159,7 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 			again = true
 		case errors.Is(err, event.ErrBusy), errors.Is(err, event.ErrDiskFull):
 			// It was not done now; that says nothing of before.
-		default:
+		case unknown == nil || tells(write, err):
 			return event.Written{}, err
 		}
 		if unknown != nil {
@@ -171,8 +187,11 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 	if !ok {
 		return event.Written{}, event.ErrNotReady
 	}
-	var a writeAnswer
-	err := o.peers.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
+	if !travels(write) {
+		return event.Written{}, errors.New("the names of a write that goes to the leader must be UTF-8")
+	}
+	a := writeAnswer{Written: event.Written{Position: -1}} // Earlier versions say nothing of it.
+	err := o.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
 	var refused *callError
 	var unwelcome *wire.RefusedError
 	switch {

@@ -1,13 +1,17 @@
 package replication
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/pipeline"
 )
 
 // What the leader says arrives as the error that it was there.
@@ -20,12 +24,14 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 		err     error
 		want    error // errors.Is, or as equal
 	}{
-		{"done", event.Written{First: 1, Last: 2}, nil, nil},
-		{"done before", event.Written{First: 1, Last: 2, Idempotent: true}, nil, nil},
+		{"done", event.Written{First: 1, Last: 2, Position: 77}, nil, nil},
+		{"done before", event.Written{First: 1, Last: 2, Idempotent: true, Position: 77}, nil, nil},
+		{"nothing to do", event.Written{First: 3, Last: 2, Idempotent: true, Position: -1}, nil, nil},
 		{"version", event.Written{}, version, version},
 		{"version, wrapped", event.Written{}, fmt.Errorf("x: %w", version), version},
 		{"deleted", event.Written{}, event.ErrStreamDeleted, event.ErrStreamDeleted},
 		{"too large", event.Written{}, event.ErrTooLarge, event.ErrTooLarge},
+		{"not authorized", event.Written{}, fmt.Errorf("stream $all: %w", event.ErrNotAuthorized), event.ErrNotAuthorized},
 		{"disk", event.Written{}, fmt.Errorf("%w: /data", event.ErrDiskFull), event.ErrDiskFull},
 		{"busy", event.Written{}, event.ErrBusy, event.ErrBusy},
 		{"unknown", event.Written{}, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, event.ErrClosed), event.ErrOutcomeUnknown},
@@ -50,6 +56,82 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 	}
 	if _, err := (&writeAnswer{Error: "of a later version"}).result(write); !errors.Is(err, event.ErrOutcomeUnknown) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What may be sent again is, until it is known what became of it; anything else is sent once. A refusal
+// of what was sent again is the answer only if it says that nothing was written before.
+func TestWritesAreSentAgain(t *testing.T) {
+	id := event.ID{1}
+	version := &event.WrongExpectedVersion{Stream: "s", Current: 3}
+	append1 := func(expected int64, ids ...event.ID) *event.Write {
+		w := &event.Write{Stream: "s", ExpectedVersion: expected}
+		for _, id := range ids {
+			w.Events = append(w.Events, event.Proposed{ID: id, Type: "t"})
+		}
+		return w
+	}
+	done := errors.New("done") // stands for a write that is done
+	for _, c := range []struct {
+		name    string
+		write   *event.Write
+		answers []error // of the attempts, all of them
+		want    error
+	}{
+		{"done", append1(0, id), []error{done}, nil},
+		{"unknown, then done", append1(0, id), []error{event.ErrOutcomeUnknown, done}, nil},
+		{"timeout, not ready, then done", append1(0, id), []error{event.ErrWriteTimeout, event.ErrNotReady, done}, nil},
+		{"another one leads, then done", append1(0, id), []error{&event.NotLeader{Address: "http://x"}, done}, nil},
+		{"no events", append1(0), []error{event.ErrOutcomeUnknown, done}, nil},
+		{"no ids", append1(0, id, event.ID{}), []error{event.ErrOutcomeUnknown}, event.ErrOutcomeUnknown},
+		{"no ids, not ready", append1(0, event.ID{}), []error{event.ErrNotReady, done}, nil},
+		{"deletion", &event.Write{Kind: event.SoftDelete, Stream: "s"}, []error{event.ErrWriteTimeout}, event.ErrWriteTimeout},
+		{"hard deletion", &event.Write{Kind: event.HardDelete, Stream: "s"}, []error{event.ErrOutcomeUnknown}, event.ErrOutcomeUnknown},
+		{"deletion, not ready", &event.Write{Kind: event.HardDelete, Stream: "s"}, []error{event.ErrNotReady, done}, nil},
+		{"busy", append1(0, id), []error{event.ErrBusy}, event.ErrBusy},
+		{"full", append1(0, id), []error{event.ErrDiskFull}, event.ErrDiskFull},
+		{"unknown, busy", append1(0, id), []error{event.ErrOutcomeUnknown, event.ErrBusy}, event.ErrOutcomeUnknown},
+		{"version", append1(-1, id), []error{version}, version},
+		{"deleted", append1(-2, id), []error{event.ErrStreamDeleted}, event.ErrStreamDeleted},
+		{"unknown, version", append1(5, id), []error{event.ErrOutcomeUnknown, version}, version},
+		{"unknown, version of what should be none", append1(-1, id), []error{event.ErrOutcomeUnknown, version}, event.ErrOutcomeUnknown},
+		{"unknown, deleted since", append1(-2, id), []error{event.ErrWriteTimeout, event.ErrStreamDeleted}, event.ErrWriteTimeout},
+		{"unknown, too large", append1(-2, id), []error{event.ErrWriteTimeout, event.ErrTooLarge}, event.ErrTooLarge},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &ownWrites{self: &self{}, histories: &histories{}, lead: &leadership{}}
+				o.lead.Publish(pipeline.Leadership{Leading: true, Term: 1})
+				sent := 0
+				o.submit = func(_ context.Context, w *event.Write) (event.Written, error) {
+					if w != c.write || sent == len(c.answers) {
+						t.Fatalf("attempt %d", sent)
+					}
+					err := c.answers[sent]
+					if sent++; err == done {
+						return event.Written{Position: 7}, nil
+					}
+					return event.Written{}, err
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				written, err := o.write(ctx, c.write)
+				if err != c.want || sent != len(c.answers) || (written != event.Written{}) != (err == nil) {
+					t.Errorf("%+v, %v after %d attempts; expected %v after %d", written, err, sent, c.want, len(c.answers))
+				}
+			})
+		})
+	}
+}
+
+// A name that would change on its way goes nowhere.
+func TestNamesOfOwnWrites(t *testing.T) {
+	for name, want := range map[string]bool{"": true, "ströme/\u2028": true, "\xff": false, "a\xc3": false} {
+		for _, w := range []*event.Write{{Stream: name}, {Stream: "s", Events: []event.Proposed{{Type: "t"}, {Type: name}}}} {
+			if travels(w) != want {
+				t.Errorf("%+v: %v", w, !want)
+			}
+		}
 	}
 }
 

@@ -55,10 +55,10 @@ func TestOwnWritesFromEveryRole(t *testing.T) {
 			want  event.Written
 			err   error
 		}{
-			{"first", first, event.Written{}, nil},
-			{"again", first, event.Written{Idempotent: true}, nil},
-			{"second", appending(stream, 0), event.Written{First: 1, Last: 1}, nil},
-			{"any version", appending(stream, event.AnyVersion), event.Written{First: 2, Last: 2}, nil},
+			{"first", first, event.Written{Position: toyPlace(0)}, nil},
+			{"again", first, event.Written{Idempotent: true, Position: toyPlace(0)}, nil},
+			{"second", appending(stream, 0), event.Written{First: 1, Last: 1, Position: toyPlace(1)}, nil},
+			{"any version", appending(stream, event.AnyVersion), event.Written{First: 2, Last: 2, Position: toyPlace(2)}, nil},
 			{"wrong version", appending(stream, 7), event.Written{}, &event.WrongExpectedVersion{Stream: stream, Expected: 7, Current: 2}},
 			{"deleted", appending(deletedStream, event.AnyVersion), event.Written{}, event.ErrStreamDeleted},
 			{"too large", &event.Write{Stream: stream, Events: []event.Proposed{{Data: make([]byte, 17<<20)}}}, event.Written{}, event.ErrTooLarge},

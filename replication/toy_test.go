@@ -252,7 +252,7 @@ func (y *toy) Decide(w *event.Write) event.Decision {
 	if len(w.Events) > 0 {
 		record += "\x00" + string(w.Events[0].ID[:])
 		if n, ok := y.known(record); ok {
-			return event.Decision{Written: event.Written{First: n, Last: n, Idempotent: true}}
+			return event.Decision{Written: event.Written{First: n, Last: n, Idempotent: true, Position: toyPlace(n)}}
 		}
 	}
 	n := y.count(w.Stream)
@@ -267,8 +267,11 @@ func (y *toy) Decide(w *event.Write) event.Decision {
 	if len(w.Events) > 0 {
 		y.fresh[record] = n
 	}
-	return event.Decision{Written: event.Written{First: n, Last: n}}
+	return event.Decision{Written: event.Written{First: n, Last: n, Position: toyPlace(n)}}
 }
+
+// toyPlace is the position that a toy says the record with a number has.
+func toyPlace(n int64) int64 { return 1000 + n }
 
 func (y *toy) Seal() []byte {
 	if y.entry == nil {

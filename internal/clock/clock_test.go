@@ -51,3 +51,38 @@ func TestSleep(t *testing.T) {
 		}
 	})
 }
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := clock.NewDeadline(t.Context(), time.Second)
+		if at, ok := d.Deadline(); !ok || time.Until(at) != time.Second || d.Err() != nil {
+			t.Errorf("%v, %v, %v", at, ok, d.Err())
+		}
+		child, cancel := context.WithTimeout(d, time.Minute)
+		defer cancel()
+		<-child.Done()
+		if d.Err() != context.DeadlineExceeded || child.Err() != context.DeadlineExceeded {
+			t.Errorf("%v, %v", d.Err(), child.Err())
+		}
+		d.Release()
+
+		d = clock.NewDeadline(t.Context(), time.Second) // Nobody waits for it.
+		time.Sleep(time.Second)
+		if d.Err() != context.DeadlineExceeded {
+			t.Errorf("%v", d.Err())
+		}
+		<-d.Done()
+		d.Release()
+
+		parent, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		d = clock.NewDeadline(parent, time.Second)
+		if at, _ := d.Deadline(); time.Until(at) != time.Millisecond {
+			t.Errorf("%v", at)
+		}
+		stop()
+		if d.Err() != context.Canceled {
+			t.Errorf("%v", d.Err())
+		}
+	})
+}

@@ -80,3 +80,17 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestSieve(t *testing.T) {
+	n, err := Expression(`^(?!z)(a+)+$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Sieve{Names: n}
+	if !s.Takes("aa") || s.Takes("b") || s.Err != nil {
+		t.Errorf("short names: %v", s.Err)
+	}
+	if !s.Takes(strings.Repeat("a", 40)+"!") || !errors.Is(s.Err, ErrTimeout) || !s.Takes("b") {
+		t.Errorf("a long one: %v", s.Err)
+	}
+}

@@ -197,28 +197,62 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 // The write must not be changed before Submit returns. After ErrWriteTimeout it
 // must never be changed: it may still be in the queue of the entry under way.
 func (p *Pipeline) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
+	d, err := p.Begin(ctx, w, nil)
+	if err != nil {
+		return event.Written{}, err
+	}
+	return d.outcome(p.queue.wait(d.r))
+}
+
+// Pending is a write that was begun. Its answer must be collected.
+type Pending struct {
+	p *Pipeline
+	r *request
+}
+
+// Begin is Submit for one who does not wait for each answer: the writes that a goroutine begins are
+// decided in that order. wake, of capacity 1, is signalled when the answer is there or ctx
+// is over; a signal may also stand for another write, or for nothing.
+func (p *Pipeline) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error) {
 	if reason := p.readOnly.Load(); reason != nil {
-		return event.Written{}, *reason
+		return Pending{}, *reason
 	}
 	size := w.Size()
 	if size > MaxEntryBytes {
-		return event.Written{}, event.ErrTooLarge
+		return Pending{}, event.ErrTooLarge
 	}
 	if ctx.Err() != nil {
 		p.metrics.timeouts.Add(1)
-		return event.Written{}, event.ErrWriteTimeout
+		return Pending{}, event.ErrWriteTimeout
 	}
 	r := p.queue.fresh(ctx, w, size)
+	if wake != nil {
+		r.wake = wake
+	}
 	if err := p.queue.push(r); err != nil {
 		p.queue.recycle(r)
 		if err == event.ErrBusy {
 			p.metrics.busy.Add(1)
 		}
-		return event.Written{}, err
+		return Pending{}, err
 	}
-	written, err, ok := p.queue.wait(r)
-	if !ok {
-		p.metrics.timeouts.Add(1)
+	return Pending{p, r}, nil
+}
+
+// Done returns the answer if it is there: ok is true once, and Done must not be called again then.
+// With giveUp it is always true: what has no answer gets event.ErrWriteTimeout.
+func (d Pending) Done(giveUp bool) (written event.Written, err error, ok bool) {
+	if !giveUp && d.r.state.Load() != answered {
+		return event.Written{}, nil, false
+	}
+	written, err = d.outcome(d.p.queue.collect(d.r))
+	return written, err, true
+}
+
+// outcome is what a caller is told; without an answer it gave up.
+func (d Pending) outcome(written event.Written, err error, answered bool) (event.Written, error) {
+	if !answered {
+		d.p.metrics.timeouts.Add(1)
 		return event.Written{}, event.ErrWriteTimeout
 	}
 	return written, err
@@ -609,6 +643,7 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 	p.queue.release(len(list), bytes)
 	for _, r := range list {
 		r.written, r.err = answer(r)
+		wake := r.wake // Once it is answered the request is its caller's.
 		for {
 			state := r.state.Load()
 			if state == abandoned {
@@ -616,7 +651,7 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 				break
 			}
 			if r.state.CompareAndSwap(state, answered) {
-				signal(r.look)
+				signal(wake)
 				break
 			}
 		}

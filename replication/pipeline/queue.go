@@ -29,6 +29,7 @@ type request struct {
 	ctx     context.Context // of the caller
 	place   int             // in queue.callers
 	look    chan struct{}   // capacity 1: the caller is to look at the state and its context. It may find nothing new
+	wake    chan<- struct{} // what is signalled: look, or what the caller looks at for several requests
 	written event.Written
 	err     error
 	wrote   bool // the entry carries bytes of this request
@@ -65,13 +66,13 @@ func newQueue(maxCount int, maxBytes int64, lengths *stats.Queue) *queue {
 // fresh returns a request of so many bytes.
 func (q *queue) fresh(ctx context.Context, w *event.Write, bytes int) *request {
 	r := q.pool.Get().(*request)
-	r.ctx, r.write, r.bytes = ctx, w, int64(bytes)
+	r.ctx, r.write, r.bytes, r.wake = ctx, w, int64(bytes), r.look
 	r.state.Store(queued)
 	return r
 }
 
 func (q *queue) recycle(r *request) {
-	r.ctx, r.write, r.written, r.err, r.wrote = nil, nil, event.Written{}, nil, false
+	r.ctx, r.write, r.wake, r.written, r.err, r.wrote = nil, nil, nil, event.Written{}, nil, false
 	q.pool.Put(r)
 }
 
@@ -193,6 +194,11 @@ func (q *queue) wait(r *request) (event.Written, error, bool) {
 			break
 		}
 	}
+	return q.collect(r)
+}
+
+// collect ends a caller's wait with the answer, and recycles the request. It reports false when there is none.
+func (q *queue) collect(r *request) (event.Written, error, bool) {
 	q.leave(r)
 	if r.state.Load() != answered && q.abandon(r) {
 		return event.Written{}, nil, false
@@ -244,7 +250,7 @@ func (q *queue) lookAtContexts() bool {
 	defer q.mu.Unlock()
 	for _, r := range q.callers {
 		if r.ctx.Err() != nil {
-			signal(r.look)
+			signal(r.wake)
 		}
 	}
 	return len(q.callers) > 0

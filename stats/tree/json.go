@@ -26,6 +26,24 @@ func (f Statistics) AppendFlatJSON(dst []byte, metadata bool) []byte {
 	return flat.AppendJSON(dst, metadata)
 }
 
+// Flat returns the statistics as texts under their paths joined by "-", letters as they
+// are; what is not known is an empty text. With metadata, a statistic that has a
+// description is a text for its value and for each part of that.
+func (f Statistics) Flat(metadata bool) map[string]string {
+	flat := make(map[string]string, len(f))
+	for _, figure := range f {
+		key := strings.Join(figure.Path, "-")
+		parts := (&Node{figure: figure}).shown(metadata)
+		if parts == nil {
+			flat[key] = text(figure.Value)
+		}
+		for _, n := range parts {
+			flat[key+"-"+n.key] = text(n.figure.Value)
+		}
+	}
+	return flat
+}
+
 // AppendJSON appends the node as JSON, indented by two spaces. With metadata, a
 // statistic that has a description becomes an object of its value and the
 // description.

@@ -9,9 +9,13 @@ import (
 )
 
 // Start starts a node that keeps everything in memory, with the users admin and ops, and returns its address.
-func Start(ctx context.Context) (address string, stop func() error, err error) {
+// Its configuration may be changed before.
+func Start(ctx context.Context, set ...func(*config.Config)) (address string, stop func() error, err error) {
 	c := config.Default()
 	c.MemDb, c.NodePort = true, 0
+	for _, change := range set {
+		change(c)
+	}
 	n, err := node.Open(ctx, node.Options{Config: c, PasswordIterations: 10})
 	if err != nil {
 		return "", nil, err

@@ -1,4 +1,4 @@
-package httpapi
+package clock
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// deadline is a context that ends at a given time. Most calls are done long
+// Deadline is a context that ends at a given time. Most calls are done long
 // before and never wait, so the timer is armed only when somebody asks for Done.
-type deadline struct {
+type Deadline struct {
 	context.Context
 	at time.Time
 
@@ -17,12 +17,13 @@ type deadline struct {
 	cancel context.CancelFunc
 }
 
-func newDeadline(parent context.Context, d time.Duration) *deadline {
-	return &deadline{Context: parent, at: time.Now().Add(d)}
+// NewDeadline returns a context that ends with its parent, or when so much time is over.
+func NewDeadline(parent context.Context, d time.Duration) *Deadline {
+	return &Deadline{Context: parent, at: time.Now().Add(d)}
 }
 
 // Deadline returns when the context ends.
-func (d *deadline) Deadline() (time.Time, bool) {
+func (d *Deadline) Deadline() (time.Time, bool) {
 	if at, ok := d.Context.Deadline(); ok && at.Before(d.at) {
 		return at, true
 	}
@@ -30,7 +31,7 @@ func (d *deadline) Deadline() (time.Time, bool) {
 }
 
 // Done arms the timer.
-func (d *deadline) Done() <-chan struct{} {
+func (d *Deadline) Done() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.armed == nil {
@@ -40,7 +41,7 @@ func (d *deadline) Done() <-chan struct{} {
 }
 
 // Err returns why the context ended, nil before.
-func (d *deadline) Err() error {
+func (d *Deadline) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.armed != nil {
@@ -55,8 +56,8 @@ func (d *deadline) Err() error {
 	return nil
 }
 
-// release disarms the timer. The context must not be waited for afterwards.
-func (d *deadline) release() {
+// Release disarms the timer. The context must not be waited for afterwards.
+func (d *Deadline) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cancel != nil {

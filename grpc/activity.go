@@ -1,0 +1,119 @@
+package grpcapi
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/grpc/users"
+)
+
+// Activity records who changed what.
+type Activity interface {
+	// Note has an operation recorded. It never waits.
+	Note(o activity.Operation)
+}
+
+// changes are the methods of which each call is recorded.
+var changes = map[string]bool{
+	streams.Streams_Delete_FullMethodName:                               true,
+	streams.Streams_Tombstone_FullMethodName:                            true,
+	persistent.PersistentSubscriptions_Create_FullMethodName:            true,
+	persistent.PersistentSubscriptions_Update_FullMethodName:            true,
+	persistent.PersistentSubscriptions_Delete_FullMethodName:            true,
+	persistent.PersistentSubscriptions_ReplayParked_FullMethodName:      true,
+	persistent.PersistentSubscriptions_RestartSubsystem_FullMethodName:  true,
+	projections.Projections_Create_FullMethodName:                       true,
+	projections.Projections_Update_FullMethodName:                       true,
+	projections.Projections_Delete_FullMethodName:                       true,
+	projections.Projections_Enable_FullMethodName:                       true,
+	projections.Projections_Disable_FullMethodName:                      true,
+	projections.Projections_Reset_FullMethodName:                        true,
+	projections.Projections_RestartSubsystem_FullMethodName:             true,
+	users.Users_Create_FullMethodName:                                   true,
+	users.Users_Update_FullMethodName:                                   true,
+	users.Users_Delete_FullMethodName:                                   true,
+	users.Users_Enable_FullMethodName:                                   true,
+	users.Users_Disable_FullMethodName:                                  true,
+	users.Users_ChangePassword_FullMethodName:                           true,
+	users.Users_ResetPassword_FullMethodName:                            true,
+	operations.Operations_StartScavenge_FullMethodName:                  true,
+	operations.Operations_StopScavenge_FullMethodName:                   true,
+	operations.Operations_Shutdown_FullMethodName:                       true,
+	operations.Operations_MergeIndexes_FullMethodName:                   true,
+	operations.Operations_ResignNode_FullMethodName:                     true,
+	operations.Operations_SetNodePriority_FullMethodName:                true,
+	operations.Operations_RestartPersistentSubscriptions_FullMethodName: true,
+}
+
+// telling are the fields of requests that say what is changed.
+var telling = map[protoreflect.Name]bool{
+	"name": true, "login_name": true, "stream_name": true, "group_name": true, "scavenge_id": true, "priority": true,
+}
+
+// note has a call recorded if it asked for a change, as a request of HTTP would be: its
+// path is the method, its query what the request is about. The node that led the client
+// elsewhere decided nothing and records nothing. The request is nil when its caller was
+// not authenticated, the problem when all went well.
+func (s *Server) note(login, from, method string, req any, p *problem) {
+	if s.opts.Activity == nil || !changes[method] || p != nil && p.exception == exceptionNotLeader {
+		return
+	}
+	about := url.Values{}
+	if m, ok := req.(proto.Message); ok {
+		collect(about, m.ProtoReflect())
+	}
+	code := codes.OK
+	if p != nil {
+		code = p.code
+	}
+	s.opts.Activity.Note(activity.Operation{
+		Who: login, From: from, Method: http.MethodPost, Path: method, Query: about.Encode(), Status: httpStatus(code),
+	})
+}
+
+// collect adds the telling fields of a message.
+func collect(to url.Values, m protoreflect.Message) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsList() || f.IsMap():
+		case f.Message() != nil:
+			collect(to, v.Message())
+		case !telling[f.Name()]:
+		case f.Kind() == protoreflect.BytesKind:
+			to.Set(string(f.Name()), string(v.Bytes()))
+		default:
+			to.Set(string(f.Name()), v.String())
+		}
+		return true
+	})
+}
+
+// httpStatus is the status that stands for a code where operations are recorded.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.OK:
+		return http.StatusOK
+	case codes.InvalidArgument, codes.FailedPrecondition:
+		return http.StatusBadRequest
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return http.StatusUnauthorized
+	case codes.NotFound:
+		return http.StatusNotFound
+	case codes.AlreadyExists:
+		return http.StatusConflict
+	case codes.DeadlineExceeded:
+		return http.StatusRequestTimeout
+	case codes.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,101 @@
+package grpcapi
+
+import (
+	"errors"
+	"io"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// Append writes the events of one call: options come first, and its end commits.
+func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp]) error {
+	ctx, a := stream.Context(), new(appending)
+	first, err := stream.Recv()
+	if err != nil && err != io.EOF {
+		return received(ctx, err)
+	}
+	o := first.GetOptions()
+	if o == nil {
+		return invalid("the first message has no options")
+	}
+	expected, err := expectedOf(o.ExpectedStreamRevision != nil, o.GetRevision(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
+	if err := a.target(o.StreamIdentifier, expected, err); err != nil {
+		return err
+	}
+	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
+		return err
+	}
+	for {
+		next, err := stream.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return received(ctx, err)
+		}
+		m := next.GetProposedMessage()
+		if m == nil {
+			return invalid("a message behind the first is no event")
+		}
+		if err := v.s.add(a, m); err != nil {
+			return err
+		}
+	}
+	written, err := v.s.write(ctx, &a.Write)
+	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
+		return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: appended(written)}})
+}
+
+func appended(w event.Written) *streams.AppendResp_Success {
+	success := &streams.AppendResp_Success{}
+	if w.Last < 0 {
+		success.CurrentRevisionOption = &streams.AppendResp_Success_NoStream{NoStream: &shared.Empty{}}
+	} else {
+		success.CurrentRevisionOption = &streams.AppendResp_Success_CurrentRevision{CurrentRevision: uint64(w.Last)}
+	}
+	if w.Position < 0 {
+		success.PositionOption = &streams.AppendResp_Success_NoPosition{NoPosition: &shared.Empty{}}
+	} else {
+		success.PositionOption = &streams.AppendResp_Success_Position{Position: &streams.AppendResp_Position{
+			CommitPosition: uint64(w.Position), PreparePosition: uint64(w.Position),
+		}}
+	}
+	return success
+}
+
+// conflict tells what was expected and what is, in the fields of today and in those of 20.6.0.
+func conflict(e *event.WrongExpectedVersion) *streams.AppendResp_WrongExpectedVersion {
+	c := &streams.AppendResp_WrongExpectedVersion{}
+	if e.Current < 0 {
+		c.CurrentRevisionOption = &streams.AppendResp_WrongExpectedVersion_CurrentNoStream{CurrentNoStream: &shared.Empty{}}
+		c.CurrentRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_NoStream_20_6_0{NoStream_20_6_0: &shared.Empty{}}
+	} else {
+		c.CurrentRevisionOption = &streams.AppendResp_WrongExpectedVersion_CurrentRevision{CurrentRevision: uint64(e.Current)}
+		c.CurrentRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_CurrentRevision_20_6_0{CurrentRevision_20_6_0: uint64(e.Current)}
+	}
+	switch e.Expected {
+	case event.AnyVersion:
+		c.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedAny{ExpectedAny: &shared.Empty{}}
+		c.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_Any_20_6_0{Any_20_6_0: &shared.Empty{}}
+	case event.StreamExists:
+		c.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: &shared.Empty{}}
+		c.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_StreamExists_20_6_0{StreamExists_20_6_0: &shared.Empty{}}
+	case event.NoStream:
+		c.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: &shared.Empty{}}
+		c.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision_20_6_0{ExpectedRevision_20_6_0: noRevision}
+	default:
+		c.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision{ExpectedRevision: uint64(e.Expected)}
+		c.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision_20_6_0{ExpectedRevision_20_6_0: uint64(e.Expected)}
+	}
+	return c
+}

@@ -1,0 +1,270 @@
+package grpcapi
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
+)
+
+// Bounds of one call of BatchAppend.
+const (
+	maxBatchWrites = 1000     // under way, and as many again that are not whole
+	maxBatchBytes  = 16 << 20 // of those under way, about
+	maxPartBytes   = 64 << 20 // of those that are not whole, about
+	batchMemory    = time.Minute
+)
+
+// batch is one call of BatchAppend, which carries many appends.
+//
+// Its method sends the answers. A second goroutine receives: it puts the requests of a write together and
+// begins it, so that writes are decided in the order in which they became whole. It stops receiving
+// while too much is under way, and ends with the stream, which ends at the latest when the method returns.
+type batch struct {
+	s      *Server
+	stream grpc.BidiStreamingServer[streams.BatchAppendReq, streams.BatchAppendResp]
+	caller *call
+	ctx    context.Context // ends when the method returns
+	wake   chan struct{}   // capacity 1: the method is to look what there is to send
+	room   chan struct{}   // capacity 1: something was answered
+
+	forwarding bool // what is under way was forwarded; the receiver's
+	forwards   forwards
+
+	mu        sync.Mutex // guards what follows
+	parts     map[event.ID]*batchWrite
+	partBytes int64
+	underWay  []*batchWrite
+	writes    int   // under way, or being answered
+	bytes     int64 // of these
+	received  bool  // nothing more comes
+	err       error // why, nil when the client has ended its half
+	closed    bool  // nothing more is begun
+
+	// The method's, for their memory.
+	done   []*batchWrite
+	answer batchAnswer
+}
+
+// batchWrite is one append of a batch.
+type batchWrite struct {
+	appending
+	correlation *shared.UUID             // as it came
+	identifier  *shared.StreamIdentifier // as it came
+	limited     *clock.Deadline
+	until       time.Time // when limited ends
+
+	pending Pending // nil: written and err stand
+	written event.Written
+	err     error
+
+	ignored bool // it was answered before it was whole: the rest of it is ignored
+}
+
+// BatchAppend writes what comes and answers each write as it is decided.
+func (v *streamsService) BatchAppend(stream grpc.BidiStreamingServer[streams.BatchAppendReq, streams.BatchAppendResp]) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	b := &batch{
+		s: v.s, stream: stream, caller: callOf(ctx), ctx: ctx,
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), parts: map[event.ID]*batchWrite{},
+	}
+	b.forwards.last = map[string]*forwarded{}
+	defer b.close(cancel)
+	go b.receive()
+	return b.send()
+}
+
+// close leaves what is under way alone, and waits for what was forwarded.
+func (b *batch) close(cancel context.CancelFunc) {
+	cancel()
+	b.mu.Lock()
+	b.closed = true
+	for _, w := range b.underWay {
+		if w.pending != nil {
+			w.pending.Done(true)
+		}
+	}
+	b.mu.Unlock()
+	b.forwards.running.Wait()
+}
+
+// receive takes requests until there are no more, or one ends the call.
+func (b *batch) receive() {
+	var err error
+	for err == nil {
+		var r *streams.BatchAppendReq
+		if r, err = b.stream.Recv(); err == nil {
+			err = b.take(r)
+		} else if err != io.EOF {
+			err = received(b.ctx, err)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	b.mu.Lock()
+	b.received, b.err = true, err
+	b.mu.Unlock()
+	signal(b.wake)
+}
+
+// take takes one request. The error is one that ends the call.
+func (b *batch) take(r *streams.BatchAppendReq) error {
+	id, err := idOf(r.GetCorrelationId())
+	if err != nil {
+		return err
+	}
+	w := b.resume(id)
+	switch {
+	case w == nil && r.Options == nil:
+		return nil
+	case w == nil:
+		w = &batchWrite{correlation: r.CorrelationId}
+		w.err = b.open(w, r.Options)
+	case w.ignored && r.IsFinal:
+		return nil
+	case w.ignored:
+		return b.keep(id, w)
+	}
+	for i, m := range r.ProposedMessages {
+		if w.err != nil {
+			break
+		}
+		if i == 0 && w.Events == nil && len(r.ProposedMessages) > 1 {
+			w.Events = make([]event.Proposed, 0, len(r.ProposedMessages))
+		}
+		w.err = b.s.add(&w.appending, m)
+	}
+	if w.err == nil && !r.IsFinal {
+		return b.keep(id, w)
+	}
+	if err := b.begin(w); err != nil || r.IsFinal {
+		return err
+	}
+	return b.keep(id, w.rest())
+}
+
+// open begins a write with its options: what they are, the rights, the time.
+func (b *batch) open(w *batchWrite, o *streams.BatchAppendReq_Options) error {
+	allowed, timeErr := b.allowed(o)
+	w.limited = clock.NewDeadline(b.ctx, allowed)
+	w.until, _ = w.limited.Deadline()
+	w.identifier = o.StreamIdentifier
+	expected, err := expectedOf(o.ExpectedStreamPosition != nil, o.GetStreamPosition(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
+	if err = w.target(o.StreamIdentifier, expected, err); err != nil {
+		return err
+	}
+	if timeErr != nil {
+		return timeErr
+	}
+	if err := b.s.authorize(b.ctx, w.Stream, access.WriteRight); err != nil {
+		return err
+	}
+	if allowed <= 0 {
+		return event.ErrWriteTimeout
+	}
+	return nil
+}
+
+// allowed is how long a write may take.
+func (b *batch) allowed(o *streams.BatchAppendReq_Options) (time.Duration, error) {
+	most := b.s.opts.WriteTimeout
+	switch d := o.DeadlineOption.(type) {
+	case *streams.BatchAppendReq_Options_Deadline:
+		if err := d.Deadline.CheckValid(); err != nil {
+			return most, invalid("the deadline is not valid: %v", err)
+		}
+		return min(most, d.Deadline.AsDuration()), nil
+	case *streams.BatchAppendReq_Options_Deadline_21_10_0:
+		if err := d.Deadline_21_10_0.CheckValid(); err != nil {
+			return most, invalid("the deadline is not valid: %v", err)
+		}
+		return min(most, time.Until(d.Deadline_21_10_0.AsTime())), nil
+	}
+	return most, nil
+}
+
+// rest is what remains of a write that was answered before it was whole.
+func (w *batchWrite) rest() *batchWrite {
+	return &batchWrite{ignored: true, until: w.until.Add(batchMemory)}
+}
+
+// resume takes a write that is not whole out of those; nil when there is none.
+func (b *batch) resume(id event.ID) *batchWrite {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.parts[id]
+	if w != nil {
+		delete(b.parts, id)
+		b.partBytes -= w.entry
+	}
+	return w
+}
+
+// keep puts a write that is not whole among those. The client may not have too many.
+func (b *batch) keep(id event.ID, w *batchWrite) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
+		return event.ErrBusy
+	}
+	b.parts[id] = w
+	b.partBytes += w.entry
+	signal(b.wake) // It has a time.
+	return nil
+}
+
+// begin has a write done, or a failed one answered, once there is room.
+func (b *batch) begin(w *batchWrite) error {
+	forward := b.forwarding
+	if w.err == nil {
+		forward = b.elsewhere()
+	}
+	for {
+		b.mu.Lock()
+		// What was forwarded and what this node decides could overtake each other.
+		if b.closed || b.writes == 0 || b.forwarding == forward && b.writes < maxBatchWrites && b.bytes+w.entry <= maxBatchBytes {
+			break
+		}
+		b.mu.Unlock()
+		select {
+		case <-b.room:
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		}
+	}
+	defer b.mu.Unlock()
+	if b.closed {
+		return event.ErrClosed
+	}
+	b.forwarding = forward
+	switch {
+	case w.err != nil:
+	case forward:
+		w.pending = b.forwards.begin(b.s.opts.Store, w.limited, &w.Write, b.wake)
+	default:
+		w.pending, w.err = b.s.opts.Store.Begin(w.limited, &w.Write, b.wake)
+	}
+	if w.err != nil {
+		w.pending = nil
+		signal(b.wake)
+	}
+	b.underWay = append(b.underWay, w)
+	b.writes++
+	b.bytes += w.entry
+	return nil
+}
+
+// elsewhere reports whether writes are to be taken to the leader now.
+func (b *batch) elsewhere() bool {
+	_, elsewhere := b.s.opts.Cluster.Redirect()
+	return elsewhere && b.s.forwards(b.caller)
+}

@@ -1,0 +1,200 @@
+package grpcapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// send answers writes until there are no more, or one of them ends the call.
+func (b *batch) send() error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	defer b.caller.out.hold(false)
+	for {
+		next, over, err := b.collect()
+		if err != nil {
+			return err
+		}
+		for i, w := range b.done {
+			b.caller.out.hold(i+1 < len(b.done))
+			if err := b.reply(w); err != nil {
+				return err
+			}
+		}
+		switch {
+		case len(b.done) > 0:
+			b.release()
+			continue // More may have come meanwhile.
+		case over:
+			return nil
+		}
+		timer.Reset(next)
+		select {
+		case <-b.wake:
+		case <-timer.C:
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		}
+	}
+}
+
+// collect takes what there is to answer. It returns when something else may be late, and whether nothing more comes.
+func (b *batch) collect() (next time.Duration, over bool, err error) {
+	now := time.Now()
+	next = time.Hour
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest := b.underWay[:0]
+	for _, w := range b.underWay {
+		if w.pending != nil {
+			var ok bool
+			if w.written, w.err, ok = w.pending.Done(!now.Before(w.until)); !ok {
+				rest = append(rest, w)
+				continue
+			}
+			w.pending = nil
+		}
+		b.done = append(b.done, w)
+	}
+	clear(b.underWay[len(rest):])
+	b.underWay = rest
+	for id, w := range b.parts {
+		if left := w.until.Sub(now); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		delete(b.parts, id)
+		b.partBytes -= w.entry
+		if !w.ignored {
+			b.parts[id] = w.rest()
+			w.err = event.ErrWriteTimeout
+			b.writes++
+			b.bytes += w.entry
+			b.done = append(b.done, w)
+		}
+	}
+	return next, b.received && len(b.underWay) == 0, b.err
+}
+
+// release makes room after answers were sent.
+func (b *batch) release() {
+	b.mu.Lock()
+	b.writes -= len(b.done)
+	for _, w := range b.done {
+		b.bytes -= w.entry
+	}
+	b.mu.Unlock()
+	clear(b.done)
+	b.done = b.done[:0]
+	signal(b.room)
+}
+
+// batchAnswer is the memory of an answer, for one after the other.
+type batchAnswer struct {
+	message  streams.BatchAppendResp
+	ok       streams.BatchAppendResp_Success_
+	success  streams.BatchAppendResp_Success
+	revision streams.BatchAppendResp_Success_CurrentRevision
+	position streams.BatchAppendResp_Success_Position
+	at       shared.AllStreamPosition
+}
+
+// reply sends the answer to a write. The error is one that ends the call.
+func (b *batch) reply(w *batchWrite) error {
+	a := &b.answer
+	a.message.CorrelationId, a.message.StreamIdentifier = w.correlation, w.identifier
+	if w.err == nil {
+		a.message.Result = a.done(w.written)
+	} else {
+		failure, err := b.failure(w)
+		if err != nil {
+			return err
+		}
+		a.message.Result = &streams.BatchAppendResp_Error{Error: failure}
+	}
+	if err := b.stream.Send(&a.message); err != nil {
+		return received(b.ctx, err)
+	}
+	return nil
+}
+
+func (a *batchAnswer) done(w event.Written) *streams.BatchAppendResp_Success_ {
+	if w.Last < 0 {
+		a.success.CurrentRevisionOption = &streams.BatchAppendResp_Success_NoStream{NoStream: &emptypb.Empty{}}
+	} else {
+		a.revision.CurrentRevision = uint64(w.Last)
+		a.success.CurrentRevisionOption = &a.revision
+	}
+	if w.Position < 0 {
+		a.success.PositionOption = &streams.BatchAppendResp_Success_NoPosition{NoPosition: &emptypb.Empty{}}
+	} else {
+		a.at.CommitPosition, a.at.PreparePosition = uint64(w.Position), uint64(w.Position)
+		a.position.Position = &a.at
+		a.success.PositionOption = &a.position
+	}
+	a.ok.Success = &a.success
+	return &a.ok
+}
+
+// failure is the answer to a write that was not done. Clients go by the name of its detail. The error is that of a
+// write which ends the call, so that the client goes elsewhere.
+func (b *batch) failure(w *batchWrite) (*rpc.Status, error) {
+	code, detail := codes.InvalidArgument, proto.Message(nil)
+	p, isProblem := errors.AsType[*problem](w.err)
+	version, isVersion := errors.AsType[*event.WrongExpectedVersion](w.err)
+	switch {
+	case isVersion:
+		code, detail = codes.AlreadyExists, batchConflict(version)
+	case isProblem && p.exception == exceptionLargeEvent:
+		detail = &shared.MaximumAppendSizeExceeded{MaxAppendSize: uint32(b.s.opts.MaxEventBytes)}
+	case isProblem && p.exception == exceptionLargeAppend, errors.Is(w.err, event.ErrTooLarge):
+		detail = &shared.MaximumAppendSizeExceeded{MaxAppendSize: uint32(b.s.opts.MaxAppendBytes)}
+	case isProblem && p.code == codes.InvalidArgument:
+		detail = &shared.BadRequest{Message: p.text}
+	case errors.Is(w.err, event.ErrStreamDeleted):
+		code, detail = codes.NotFound, &shared.StreamDeleted{StreamIdentifier: w.identifier}
+	case errors.Is(w.err, event.ErrNotAuthorized):
+		code, detail = codes.PermissionDenied, &shared.AccessDenied{}
+	case errors.Is(w.err, event.ErrWriteTimeout), errors.Is(w.err, event.ErrOutcomeUnknown):
+		code, detail = codes.DeadlineExceeded, &shared.Timeout{}
+	default:
+		return nil, w.err
+	}
+	packed, err := anypb.New(detail)
+	if err != nil {
+		return nil, fmt.Errorf("answer a write: %w", err)
+	}
+	name := string(detail.ProtoReflect().Descriptor().Name())
+	return &rpc.Status{Code: int32(code), Message: name, Details: []*anypb.Any{packed}}, nil
+}
+
+func batchConflict(e *event.WrongExpectedVersion) *shared.WrongExpectedVersion {
+	c := &shared.WrongExpectedVersion{}
+	if e.Current < 0 {
+		c.CurrentStreamRevisionOption = &shared.WrongExpectedVersion_CurrentNoStream{CurrentNoStream: &emptypb.Empty{}}
+	} else {
+		c.CurrentStreamRevisionOption = &shared.WrongExpectedVersion_CurrentStreamRevision{CurrentStreamRevision: uint64(e.Current)}
+	}
+	switch e.Expected {
+	case event.AnyVersion:
+		c.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedAny{ExpectedAny: &emptypb.Empty{}}
+	case event.StreamExists:
+		c.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: &emptypb.Empty{}}
+	case event.NoStream:
+		c.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: &emptypb.Empty{}}
+	default:
+		c.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedStreamPosition{ExpectedStreamPosition: uint64(e.Expected)}
+	}
+	return c
+}

@@ -1,0 +1,158 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"google.golang.org/grpc/codes"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/operations"
+	"github.com/annalsdb/annals/internal/logkey"
+)
+
+// Operations are what an operator does to this node alone. None of them waits.
+type Operations interface {
+	// Shutdown begins to stop the node; requests under way are answered before.
+	Shutdown()
+	// MergeIndexes begins to merge all index tables into one, or does nothing when
+	// that is under way already. It fails with event.ErrNotReady.
+	MergeIndexes() (id event.ID, err error)
+}
+
+// Scavenges runs scavenges of this node's files, one at a time.
+type Scavenges interface {
+	// Start registers a run and returns its id before any work is done. It fails with
+	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
+	// event.ErrNotReady or event.ErrClosed.
+	Start(r scavenge.Request) (event.ID, error)
+	// Stop stops the run with the id and returns when it has ended and released what
+	// it held. It fails with scavenge.ErrNoSuchRun, and with the context's error when that ends
+	// first: the run stops nevertheless.
+	Stop(ctx context.Context, id event.ID) (event.ID, error)
+	// Last is what the last run since the process started was or is.
+	Last() scavenge.Status
+}
+
+// operationsService acts on this node.
+type operationsService struct {
+	operations.UnimplementedOperationsServer
+	s *Server
+}
+
+const keyScavengeID = "scavenge-id"
+
+// fullThrottle is all of the time, in percent.
+const fullThrottle = 100
+
+// StartScavenge starts a run. Of one that is under way it gives the id.
+func (o *operationsService) StartScavenge(ctx context.Context, req *operations.StartScavengeReq) (*operations.ScavengeResp, error) {
+	if err := o.s.require(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	threads := req.GetOptions().GetThreadCount()
+	switch {
+	case threads == 0: // It was not given.
+		threads = 1
+	case threads < 0:
+		return nil, invalid("threads must be a 1 or above")
+	}
+	// Where to start is checked and has no meaning: a run knows what is left to do.
+	if req.GetOptions().GetStartFromChunk() < 0 {
+		return nil, invalid("startFromChunk must be a positive integer")
+	}
+	id, err := o.s.opts.Scavenges.Start(scavenge.Request{Threads: int(threads), ThrottlePercent: fullThrottle})
+	switch {
+	case errors.Is(err, scavenge.ErrRunning):
+		// It may have ended since: the caller learns of the one that was in the way.
+		return &operations.ScavengeResp{ScavengeId: o.s.opts.Scavenges.Last().ID.String(), ScavengeResult: operations.ScavengeResp_InProgress}, nil
+	case errors.Is(err, scavenge.ErrInMemory):
+		return nil, plain(codes.FailedPrecondition, "Scavenge is not supported on in-memory databases")
+	case errors.Is(err, event.ErrChunksLocked):
+		return nil, plain(codes.FailedPrecondition, "Failed to acquire the chunk switch lock")
+	case err != nil:
+		return nil, err
+	}
+	o.told(ctx, "scavenge asked for", logkey.Scavenge, id.String())
+	return &operations.ScavengeResp{ScavengeId: id.String(), ScavengeResult: operations.ScavengeResp_Started}, nil
+}
+
+// StopScavenge stops a run and answers when it has ended.
+func (o *operationsService) StopScavenge(ctx context.Context, req *operations.StopScavengeReq) (*operations.ScavengeResp, error) {
+	if err := o.s.require(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	text := req.GetOptions().GetScavengeId()
+	unknown := &problem{codes.NotFound, "Scavenge id was invalid.", "scavenge-not-found", []string{keyScavengeID, text}}
+	id, err := event.ParseID(text)
+	if err != nil || id.IsZero() { // The zero id would stop whichever runs.
+		return nil, unknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.s.opts.ReadTimeout)
+	defer cancel()
+	_, err = o.s.opts.Scavenges.Stop(ctx, id)
+	switch {
+	case errors.Is(err, scavenge.ErrNoSuchRun):
+		return nil, unknown
+	case err != nil:
+		return nil, err
+	}
+	o.told(ctx, "scavenge stopped on demand", logkey.Scavenge, id.String())
+	return &operations.ScavengeResp{ScavengeId: id.String(), ScavengeResult: operations.ScavengeResp_Stopped}, nil
+}
+
+// told tells the log who asked for what.
+func (o *operationsService) told(ctx context.Context, what string, more ...any) {
+	c := callOf(ctx)
+	o.s.opts.Logger.Info(what, append(more, logkey.Login, c.who.Login, logkey.Remote, c.from)...)
+}
+
+// operate does something to this node, if the caller may.
+func (o *operationsService) operate(ctx context.Context, do func(context.Context) error) (*shared.Empty, error) {
+	if err := o.s.require(ctx, access.Ops); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.s.opts.ReadTimeout)
+	defer cancel()
+	return &shared.Empty{}, do(ctx)
+}
+
+// Shutdown stops the node, which answers calls under way before, this one included.
+func (o *operationsService) Shutdown(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	return o.operate(ctx, func(ctx context.Context) error {
+		o.told(ctx, "shutdown asked for")
+		o.s.opts.Operations.Shutdown()
+		return nil
+	})
+}
+
+// MergeIndexes merges the tables of the index, behind the answer.
+func (o *operationsService) MergeIndexes(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	return o.operate(ctx, func(context.Context) error {
+		_, err := o.s.opts.Operations.MergeIndexes()
+		return err
+	})
+}
+
+// ResignNode hands leadership over if this node has it.
+func (o *operationsService) ResignNode(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	return o.operate(ctx, o.s.opts.Membership.Resign)
+}
+
+// SetNodePriority changes how much this node wants to lead.
+func (o *operationsService) SetNodePriority(ctx context.Context, req *operations.SetNodePriorityReq) (*shared.Empty, error) {
+	return o.operate(ctx, func(context.Context) error { return o.s.opts.Membership.SetPriority(int(req.GetPriority())) })
+}
+
+// RestartPersistentSubscriptions loads all groups again. Where none runs nothing is to be done.
+func (o *operationsService) RestartPersistentSubscriptions(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	return o.operate(ctx, func(ctx context.Context) error {
+		if err := o.s.opts.RestartGroups(ctx); !errors.Is(err, event.ErrNotReady) {
+			return err
+		}
+		return nil
+	})
+}

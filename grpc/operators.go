@@ -1,0 +1,46 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/access"
+)
+
+// onLeader does something that the leader alone does, in bounded time, if the caller
+// reaches the level.
+func (s *Server) onLeader(ctx context.Context, level access.Level, do func(context.Context) error) error {
+	if err := s.require(ctx, level); err != nil {
+		return err
+	}
+	if err := s.leading(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// sendAll sends a message for each element of a list, with one flush.
+func sendAll[E, M any](stream grpc.ServerStreamingServer[M], list []E, message func(*E) *M) error {
+	out := callOf(stream.Context()).out
+	for i := range list {
+		out.hold(i < len(list)-1)
+		if err := stream.Send(message(&list[i])); err != nil {
+			return unsent(err)
+		}
+	}
+	return nil
+}
+
+// unsent is the error of a message that was not sent. That the client is gone is not worth a line in the log.
+func unsent(err error) error {
+	if code := status.Code(err); code == codes.Canceled || code == codes.Unavailable {
+		return fmt.Errorf("send: %w", context.Canceled)
+	}
+	return fmt.Errorf("send: %w", err)
+}

@@ -1,0 +1,255 @@
+package grpcapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
+)
+
+// Projections are queries that run over events. Only the leader runs them. Errors
+// are event.ErrNotReady while projections are being loaded, event.ErrNotAuthorized
+// for what the caller may not do with this projection, those of package
+// projection, and those of Store.Write. Changes return when the deed is done.
+type Projections interface {
+	// Create makes a projection and returns its name.
+	Create(ctx context.Context, c projection.Creation) (name string, err error)
+	Command(ctx context.Context, name string, c projection.Command, by projection.Identity) error
+	// UpdateQuery replaces the text, and with emit not nil whether it may emit.
+	UpdateQuery(ctx context.Context, name, query string, emit *bool, by projection.Identity) error
+	Delete(ctx context.Context, name string, o projection.DeleteOptions, by projection.Identity) error
+	Statistics(name string) (projection.Statistics, error)
+	// List returns those of a kind in the order of their creation.
+	List(k projection.Kinds) ([]projection.Statistics, error)
+	// State and Result return those of a partition; the empty name is the root.
+	State(ctx context.Context, name, partition string) (projection.Content, error)
+	Result(ctx context.Context, name, partition string) (projection.Content, error)
+	// Restart begins to load all projections again. It is *projection.BadInput while they
+	// are being loaded.
+	Restart(ctx context.Context) error
+}
+
+// projectionsService runs projections on the leader.
+type projectionsService struct {
+	projections.UnimplementedProjectionsServer
+	s *Server
+}
+
+// Clients compare these texts: do not change.
+const (
+	textProjectionTaken   = "Envelope callback expected Updated, received Conflict instead"
+	textProjectionRefused = "Envelope callback expected Updated, received OperationFailed instead"
+)
+
+// on does something with the projection of a name, if the caller reaches the level.
+func (p *projectionsService) on(ctx context.Context, level access.Level, name string, do func(context.Context) error) error {
+	return p.s.onLeader(ctx, level, func(ctx context.Context) error {
+		err := do(ctx)
+		_, taken := errors.AsType[*projection.Exists](err)
+		_, refused := errors.AsType[*projection.Refused](err)
+		bad, isBad := errors.AsType[*projection.BadInput](err)
+		switch {
+		case errors.Is(err, projection.ErrNotFound):
+			return plain(codes.NotFound, fmt.Sprintf("Projection '%s' not found", name))
+		case taken:
+			return plain(codes.Unknown, textProjectionTaken)
+		case refused, errors.Is(err, projection.ErrAborted):
+			return plain(codes.Unknown, textProjectionRefused)
+		case isBad:
+			return invalid("%s", bad.Text)
+		case errors.Is(err, event.ErrTooLarge):
+			return invalid("the query or the name is too large")
+		}
+		return err
+	})
+}
+
+// identityOf is the caller as projections see it.
+func identityOf(ctx context.Context) projection.Identity {
+	who := callOf(ctx).who
+	return projection.Identity{Name: who.Login, Roles: who.Groups, Operator: who.IsOps()}
+}
+
+// Create makes a projection and starts it.
+func (p *projectionsService) Create(ctx context.Context, req *projections.CreateReq) (*projections.CreateResp, error) {
+	c := projection.Creation{Query: req.GetOptions().GetQuery(), Enabled: true, By: identityOf(ctx)}
+	var wrong error
+	switch m := req.GetOptions().GetMode().(type) {
+	case *projections.CreateReq_Options_OneTime:
+		c.Mode = projection.OneTime
+	case *projections.CreateReq_Options_Transient_:
+		c.Mode, c.Name = projection.Transient, m.Transient.GetName()
+	case *projections.CreateReq_Options_Continuous_:
+		c.Mode, c.Name = projection.Continuous, m.Continuous.GetName()
+		c.Emit, c.TrackEmittedStreams = m.Continuous.GetEmitEnabled(), m.Continuous.GetTrackEmittedStreams()
+	default:
+		wrong = invalid("the mode of the projection is missing")
+	}
+	switch {
+	case wrong != nil:
+	case c.Mode != projection.OneTime && strings.TrimSpace(c.Name) == "":
+		wrong = invalid("Projection name is required")
+	case c.TrackEmittedStreams && !c.Emit:
+		wrong = invalid("emitted streams can be tracked only of a projection that may emit")
+	}
+	return &projections.CreateResp{}, p.on(ctx, access.Auth, c.Name, func(ctx context.Context) error {
+		if wrong != nil {
+			return wrong
+		}
+		_, err := p.s.opts.Projections.Create(ctx, c)
+		return err
+	})
+}
+
+// Update replaces the text of a projection.
+func (p *projectionsService) Update(ctx context.Context, req *projections.UpdateReq) (*projections.UpdateResp, error) {
+	o := req.GetOptions()
+	var emit *bool
+	if e, ok := o.GetEmitOption().(*projections.UpdateReq_Options_EmitEnabled); ok {
+		emit = &e.EmitEnabled
+	}
+	return &projections.UpdateResp{}, p.on(ctx, access.Auth, o.GetName(), func(ctx context.Context) error {
+		return p.s.opts.Projections.UpdateQuery(ctx, o.GetName(), o.GetQuery(), emit, identityOf(ctx))
+	})
+}
+
+// Delete removes a projection.
+func (p *projectionsService) Delete(ctx context.Context, req *projections.DeleteReq) (*projections.DeleteResp, error) {
+	o := req.GetOptions()
+	with := projection.DeleteOptions{
+		StateStream: o.GetDeleteStateStream(), CheckpointStream: o.GetDeleteCheckpointStream(), EmittedStreams: o.GetDeleteEmittedStreams(),
+	}
+	return &projections.DeleteResp{}, p.on(ctx, access.Ops, o.GetName(), func(ctx context.Context) error {
+		return p.s.opts.Projections.Delete(ctx, o.GetName(), with, identityOf(ctx))
+	})
+}
+
+// Enable starts a projection.
+func (p *projectionsService) Enable(ctx context.Context, req *projections.EnableReq) (*projections.EnableResp, error) {
+	return &projections.EnableResp{}, p.command(ctx, req.GetOptions().GetName(), projection.Enable)
+}
+
+// Disable stops a projection, with or without a last checkpoint.
+func (p *projectionsService) Disable(ctx context.Context, req *projections.DisableReq) (*projections.DisableResp, error) {
+	stop := projection.Abort
+	if req.GetOptions().GetWriteCheckpoint() {
+		stop = projection.Disable
+	}
+	return &projections.DisableResp{}, p.command(ctx, req.GetOptions().GetName(), stop)
+}
+
+// Reset lets a projection begin anew.
+func (p *projectionsService) Reset(ctx context.Context, req *projections.ResetReq) (*projections.ResetResp, error) {
+	return &projections.ResetResp{}, p.command(ctx, req.GetOptions().GetName(), projection.Reset)
+}
+
+func (p *projectionsService) command(ctx context.Context, name string, c projection.Command) error {
+	return p.on(ctx, access.Auth, name, func(ctx context.Context) error {
+		return p.s.opts.Projections.Command(ctx, name, c, identityOf(ctx))
+	})
+}
+
+// Statistics sends what is known of one projection, or of those of a kind.
+func (p *projectionsService) Statistics(req *projections.StatisticsReq, stream grpc.ServerStreamingServer[projections.StatisticsResp]) error {
+	var list []projection.Statistics
+	name := req.GetOptions().GetName()
+	err := p.on(stream.Context(), access.Auth, name, func(context.Context) (err error) {
+		switch req.GetOptions().GetMode().(type) {
+		case *projections.StatisticsReq_Options_Name:
+			list = make([]projection.Statistics, 1)
+			list[0], err = p.s.opts.Projections.Statistics(name)
+		case *projections.StatisticsReq_Options_All:
+			list, err = p.s.opts.Projections.List(projection.AllKinds)
+		case *projections.StatisticsReq_Options_Transient:
+			list, err = p.s.opts.Projections.List(projection.Transient.Only())
+		case *projections.StatisticsReq_Options_Continuous:
+			list, err = p.s.opts.Projections.List(projection.Continuous.Only())
+		case *projections.StatisticsReq_Options_OneTime:
+			list, err = p.s.opts.Projections.List(projection.OneTime.Only())
+		default:
+			err = invalid("the projections whose statistics are wanted are missing")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return sendAll(stream, list, detailsOf)
+}
+
+// detailsOf are the statistics of a projection as the wire has them.
+func detailsOf(s *projection.Statistics) *projections.StatisticsResp {
+	return &projections.StatisticsResp{Details: &projections.StatisticsResp_Details{
+		CoreProcessingTime: s.ProcessingMs, Version: s.Version, Epoch: s.Epoch, EffectiveName: s.EffectiveName,
+		WritesInProgress: int32(s.WritesInProgress), ReadsInProgress: int32(s.ReadsInProgress), PartitionsCached: int32(s.PartitionsCached),
+		Status: s.Status, StateReason: s.StateReason, Name: s.Name, Mode: string(s.Mode), Position: s.Position, Progress: float32(s.Progress),
+		LastCheckpoint: s.LastCheckpoint, EventsProcessedAfterRestart: s.Processed, CheckpointStatus: s.CheckpointStatus,
+		BufferedEvents: int64(s.Buffered), WritePendingEventsBeforeCheckpoint: int32(s.PendingBefore), WritePendingEventsAfterCheckpoint: int32(s.PendingAfter),
+	}}
+}
+
+// State answers with the state of a partition.
+func (p *projectionsService) State(ctx context.Context, req *projections.StateReq) (*projections.StateResp, error) {
+	value, err := p.content(ctx, req.GetOptions(), p.s.opts.Projections.State)
+	return &projections.StateResp{State: value}, err
+}
+
+// Result answers with the result of a partition.
+func (p *projectionsService) Result(ctx context.Context, req *projections.ResultReq) (*projections.ResultResp, error) {
+	value, err := p.content(ctx, req.GetOptions(), p.s.opts.Projections.Result)
+	return &projections.ResultResp{Result: value}, err
+}
+
+// content reads the state or the result of a partition.
+func (p *projectionsService) content(
+	ctx context.Context, o interface {
+		GetName() string
+		GetPartition() string
+	},
+	read func(ctx context.Context, name, partition string) (projection.Content, error),
+) (value *structpb.Value, err error) {
+	err = p.on(ctx, access.Auth, o.GetName(), func(ctx context.Context) error {
+		c, err := read(ctx, o.GetName(), o.GetPartition())
+		if err != nil {
+			return err
+		}
+		value, err = valueOf(c.Text)
+		return err
+	})
+	return value, err
+}
+
+// valueOf turns JSON into a message; no text is an empty object. protojson would refuse
+// what JSON allows: a name twice, half a surrogate pair.
+func valueOf(text []byte) (*structpb.Value, error) {
+	if len(text) == 0 {
+		return structpb.NewStructValue(&structpb.Struct{}), nil
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, fmt.Errorf("read the JSON of a projection: %w", err)
+	}
+	return structpb.NewValue(v)
+}
+
+// RestartSubsystem loads all projections again.
+func (p *projectionsService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	return &shared.Empty{}, p.s.onLeader(ctx, access.Ops, func(ctx context.Context) error {
+		err := p.s.opts.Projections.Restart(ctx)
+		if _, loading := errors.AsType[*projection.BadInput](err); loading {
+			return plain(codes.FailedPrecondition, "Projection Subsystem cannot be restarted as it is in the wrong state: Starting")
+		}
+		return err
+	})
+}

@@ -1,0 +1,258 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// A read goes page by page. Each is sent before the next is read, so that the client's pace is that
+// of the read, and one that is slow holds one page.
+const (
+	minReadPage = 32        // events of a page, unless fewer are asked for
+	maxReadPage = 500       // as far as they fit
+	readPayload = 512 << 10 // bytes of data and metadata of a page; events beyond them are read one by one
+	maxReadLook = 20_000    // records of the log that one page looks at
+)
+
+// reading is a read or a subscription under way.
+type reading struct {
+	s     *Server
+	q     readRequest
+	out   sender
+	rooms *sync.Pool
+	room  *event.Room // that pages are read into; nil while there are none
+	size  int         // events of the next page
+}
+
+// Read sends events of a stream or of the log, once or as they come.
+func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingServer[streams.ReadResp]) error {
+	q, err := readRequestOf(req)
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	term := t.s.term.now() // Before it is known that this node leads.
+	if err := t.s.freshly(ctx); err != nil {
+		return err
+	}
+	if err := t.s.authorize(ctx, q.stream, access.ReadRight); err != nil {
+		return err
+	}
+	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage}
+	defer r.leaveRoom()
+	switch {
+	case q.subscribed:
+		err = (&following{reading: r, after: -1, seen: -1, last: -1}).run(ctx, term)
+	case q.all:
+		err = r.log(ctx)
+	default:
+		err = r.stream(ctx)
+	}
+	if q.all {
+		return err
+	}
+	return onStream(q.stream, err)
+}
+
+// stream reads a part of a stream.
+func (r *reading) stream(ctx context.Context) error {
+	info, err := r.s.opts.Store.StreamInfo(ctx, r.q.stream)
+	switch {
+	case err != nil:
+		return err
+	case info.HardDeleted:
+		return event.ErrStreamDeleted
+	case !info.Exists():
+		return r.say(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
+			StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: streamOf(r.q.stream)},
+		}})
+	}
+	from, last, left := int64(0), info.Last, r.q.limit
+	switch {
+	case r.q.begin == beginsAtEnd && r.q.backward:
+		from = last
+	case r.q.begin == beginsAtEnd:
+		left = 0
+	case r.q.begin == beginsAt && r.q.backward:
+		from = min(r.q.from, last)
+	case r.q.begin == beginsAt:
+		from = r.q.from
+	}
+	asked, count := from, r.count(left)
+	for begun, over := false, from > last; !over && left > 0; {
+		page, err := r.streamPage(ctx, from, count)
+		if errors.Is(err, event.ErrStreamNotFound) {
+			break // It was deleted meanwhile.
+		} else if err != nil {
+			return err
+		}
+		events := page.Events[:min(int64(len(page.Events)), left)]
+		if !begun && len(events) > 0 && r.q.positions && !r.q.backward && events[0].Number > asked {
+			first := uint64(events[0].Number)
+			if err := r.out.message(&streams.ReadResp{Content: &streams.ReadResp_FirstStreamPosition{FirstStreamPosition: first}}); err != nil {
+				return err
+			}
+		}
+		begun = begun || len(events) > 0
+		sent, err := r.events(ctx, events)
+		if err != nil {
+			return err
+		}
+		last, left = page.Last, left-sent
+		if r.q.backward {
+			from -= int64(count)
+			over = page.End || from < 0
+		} else {
+			from = max(from+int64(count), min(page.Min, page.Last+1))
+			over = page.End
+		}
+		r.resize(page.Events)
+		if isDense := len(events) == count; isDense {
+			count = r.count(left)
+		} else { // Few of the numbers are still there.
+			count = r.size
+		}
+	}
+	if r.q.positions {
+		return r.say(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
+	}
+	return r.out.flush()
+}
+
+// streamPage reads a page of the stream. What was sent before has gone out then.
+func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
+	if err := r.out.flush(); err != nil {
+		return event.StreamPage{}, err
+	}
+	return r.s.opts.Store.ReadStream(ctx, event.StreamRead{
+		Stream: r.q.stream, From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve,
+		MaxPayload: readPayload, Room: r.takeRoom(),
+	})
+}
+
+// log reads a part of the log.
+func (r *reading) log(ctx context.Context) error {
+	from, left := int64(0), r.q.limit
+	switch {
+	case r.q.begin == beginsAtEnd && r.q.backward:
+		from = event.End
+	case r.q.begin == beginsAtEnd, r.q.begin == beginsAt && !r.q.backward && r.q.from >= r.s.opts.Store.LogEnd():
+		return nil
+	case r.q.begin == beginsAt:
+		from = r.q.from
+	}
+	for left > 0 {
+		page, err := r.logPage(ctx, from, r.count(left), maxReadLook)
+		if err != nil {
+			return err
+		}
+		sent, err := r.events(ctx, page.Events)
+		if err != nil {
+			return err
+		}
+		if !page.More {
+			break
+		}
+		from, left = page.Next, left-sent
+		r.resize(page.Events)
+	}
+	return r.out.flush()
+}
+
+// logPage reads a page of the log, for which it looks at so many records at most. What was sent before has gone out then.
+func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
+	if err := r.out.flush(); err != nil {
+		return event.AllPage{}, err
+	}
+	page, err := r.s.opts.Store.ReadAll(ctx, event.AllRead{
+		From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve, Filter: r.q.takes,
+		MaxScan: look, MaxPayload: readPayload, Room: r.takeRoom(),
+	})
+	if err == nil {
+		err = r.q.sieve.Err
+	}
+	return page, err
+}
+
+// count is how many events the next page may have.
+func (r *reading) count(left int64) int { return int(min(int64(r.size), left)) }
+
+// resize makes the next page as large as a page of such events may be.
+func (r *reading) resize(events []event.Resolved) {
+	r.size = min(2*r.size, maxReadPage)
+	if n := len(events); n > 0 && (events[n-1].Bare || events[n-1].Target != nil && events[n-1].Target.Bare) {
+		r.size = max(r.size/4, minReadPage)
+	}
+}
+
+// events sends the events of a page, but for those that a scavenge removed meanwhile. It tells how many there were.
+func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
+	for i := range events {
+		e := &events[i]
+		isThere, err := r.fill(ctx, e)
+		if err != nil {
+			return sent, err
+		}
+		if !isThere {
+			continue
+		}
+		if err := r.out.add(frameOf(e, r.q.textIDs)); err != nil {
+			return sent, err
+		}
+		sent++
+	}
+	return sent, nil
+}
+
+// fill reads what a page left out of an event. It is not there when a scavenge removed it meanwhile.
+func (r *reading) fill(ctx context.Context, e *event.Resolved) (isThere bool, err error) {
+	if e.Bare {
+		if err := r.s.opts.Store.ReadPayload(ctx, &e.Record); err != nil {
+			if errors.Is(err, event.ErrEventNotFound) {
+				return false, nil
+			}
+			return false, err
+		}
+	}
+	if e.Target != nil && e.Target.Bare {
+		if err := r.s.opts.Store.ReadPayload(ctx, e.Target); errors.Is(err, event.ErrEventNotFound) {
+			e.Link, e.Target = event.LinkDead, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// say sends a message that nothing follows at once.
+func (r *reading) say(m *streams.ReadResp) error {
+	if err := r.out.message(m); err != nil {
+		return err
+	}
+	return r.out.flush()
+}
+
+// takeRoom returns the memory that pages are read into.
+func (r *reading) takeRoom() *event.Room {
+	if r.room == nil {
+		if r.room, _ = r.rooms.Get().(*event.Room); r.room == nil {
+			r.room = new(event.Room)
+		}
+	}
+	return r.room
+}
+
+// leaveRoom gives the memory of pages to others.
+func (r *reading) leaveRoom() {
+	if r.room != nil {
+		r.rooms.Put(r.room)
+		r.room = nil
+	}
+}

@@ -1,0 +1,177 @@
+package grpcapi
+
+import (
+	"math"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/match"
+)
+
+// countWindow is the window of a filter that was given a count instead.
+const countWindow = 32
+
+// readRequest is what a read or a subscription was asked for with.
+type readRequest struct {
+	stream    string // event.AllStream: the log, if all
+	all       bool
+	backward  bool
+	resolve   bool
+	textIDs   bool
+	positions bool // of the stream are reported around its events
+
+	begin beginning
+	from  int64 // beginsAt: number or position
+
+	subscribed bool
+	limit      int64 // of events, unless subscribed
+
+	filtered bool
+	sieve    match.Sieve
+	ofType   bool   // the sieve is for types, else for streams
+	interval uint64 // records between checkpoints of a filtered subscription; 0: none are sent
+}
+
+// beginning is where a read or a subscription begins.
+type beginning uint8
+
+const (
+	beginsAtStart beginning = iota
+	beginsAtEnd
+	beginsAt // a number or a position
+)
+
+// readRequestOf reads a request.
+func readRequestOf(req *streams.ReadReq) (q readRequest, err error) {
+	o := req.GetOptions()
+	switch s := o.GetStreamOption().(type) {
+	case *streams.ReadReq_Options_Stream:
+		err = q.ofStream(s.Stream)
+	case *streams.ReadReq_Options_All:
+		err = q.ofAll(s.All)
+	default:
+		err = invalid("neither a stream nor $all is asked for")
+	}
+	if err != nil {
+		return q, err
+	}
+	switch o.GetReadDirection() {
+	case streams.ReadReq_Options_Forwards:
+	case streams.ReadReq_Options_Backwards:
+		q.backward = true
+	default:
+		return q, invalid("the direction %d is unknown", o.GetReadDirection())
+	}
+	switch c := o.GetCountOption().(type) {
+	case *streams.ReadReq_Options_Count:
+		q.limit = int64(min(c.Count, math.MaxInt64))
+	case *streams.ReadReq_Options_Subscription:
+		if q.subscribed = true; q.backward {
+			return q, invalid("a subscription goes forward only")
+		}
+	default:
+		return q, invalid("neither a count nor a subscription is asked for")
+	}
+	if f, ok := o.GetFilterOption().(*streams.ReadReq_Options_Filter); ok {
+		if !q.all {
+			return q, invalid("a filter goes with $all only")
+		}
+		if err := q.filter(f.Filter); err != nil {
+			return q, err
+		}
+	}
+	q.resolve = o.GetResolveLinks()
+	_, q.textIDs = o.GetUuidOption().GetContent().(*streams.ReadReq_Options_UUIDOption_String_)
+	q.positions = o.GetControlOption().GetCompatibility() > 0
+	return q, nil
+}
+
+func (q *readRequest) ofStream(o *streams.ReadReq_Options_StreamOptions) (err error) {
+	if q.stream, err = nameOf(o.GetStreamIdentifier()); err != nil {
+		return err
+	}
+	switch r := o.GetRevisionOption().(type) {
+	case *streams.ReadReq_Options_StreamOptions_Revision:
+		if r.Revision == noRevision {
+			q.begin = beginsAtEnd
+			return nil
+		}
+		q.begin = beginsAt
+		q.from, err = revisionOf(r.Revision)
+		return err
+	case *streams.ReadReq_Options_StreamOptions_Start:
+	case *streams.ReadReq_Options_StreamOptions_End:
+		q.begin = beginsAtEnd
+	default:
+		return invalid("the revision to begin at is missing")
+	}
+	return nil
+}
+
+func (q *readRequest) ofAll(o *streams.ReadReq_Options_AllOptions) (err error) {
+	q.all, q.stream = true, event.AllStream
+	switch p := o.GetAllOption().(type) {
+	case *streams.ReadReq_Options_AllOptions_Position:
+		q.begin = beginsAt
+		if q.from, err = positionOf(p.Position.GetCommitPosition(), p.Position.GetPreparePosition()); q.from == event.End {
+			q.begin = beginsAtEnd
+		}
+		return err
+	case *streams.ReadReq_Options_AllOptions_Start:
+	case *streams.ReadReq_Options_AllOptions_End:
+		q.begin = beginsAtEnd
+	default:
+		return invalid("the position to begin at is missing")
+	}
+	return nil
+}
+
+func (q *readRequest) filter(o *streams.ReadReq_Options_FilterOptions) error {
+	var by *streams.ReadReq_Options_FilterOptions_Expression
+	switch f := o.GetFilter().(type) {
+	case *streams.ReadReq_Options_FilterOptions_StreamIdentifier:
+		by = f.StreamIdentifier
+	case *streams.ReadReq_Options_FilterOptions_EventType:
+		by, q.ofType = f.EventType, true
+	default:
+		return invalid("the filter is neither for streams nor for types")
+	}
+	var err error
+	if text := by.GetRegex(); text != "" {
+		q.sieve.Names, err = match.Expression(text)
+	} else {
+		q.sieve.Names, err = match.Prefixes(by.GetPrefix())
+	}
+	if err != nil {
+		return invalid("the filter is not valid: %v", err)
+	}
+	q.filtered = true
+	window := uint64(countWindow)
+	switch w := o.GetWindow().(type) {
+	case *streams.ReadReq_Options_FilterOptions_Max:
+		window = uint64(w.Max)
+	case *streams.ReadReq_Options_FilterOptions_Count:
+	default:
+		return invalid("the filter has no window")
+	}
+	if q.subscribed { // What a read is given has no meaning.
+		if q.interval = window * uint64(o.GetCheckpointIntervalMultiplier()); q.interval == 0 {
+			return invalid("the interval between checkpoints is 0")
+		}
+	}
+	return nil
+}
+
+// takes reports whether an event of the log is wanted.
+func (q *readRequest) takes(stream, eventType string) bool {
+	switch {
+	case !event.ShownInAll(stream):
+		return false
+	case !q.filtered:
+		return true
+	case q.ofType:
+		return q.sieve.Takes(eventType)
+	}
+	return q.sieve.Takes(stream)
+}

@@ -1,0 +1,255 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/google/uuid"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// following is a subscription: a read that waits at the end and goes on. The page behind a wait is
+// read as any other, so that there is no seam between what was there and what comes. At rest it has
+// a goroutine, a wait and nothing else.
+type following struct {
+	reading
+
+	next   int64  // number or position that is read next
+	after  int64  // a position beyond the end, whose record is not sent: takes the place of next; -1: none
+	seen   int64  // last number or position that was sent or looked at; -1: none
+	last   int64  // number of the stream's last event
+	looked uint64 // records since the last checkpoint
+}
+
+// run sends until the client leaves, the node stops, the stream is hard-deleted, or the caller's right is
+// withdrawn. Who wants the leader is sent away when the term ends.
+func (f *following) run(parent, term context.Context) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	defer context.AfterFunc(f.s.draining, cancel)()
+	wantsLeader := callOf(parent).leader
+	if wantsLeader {
+		defer context.AfterFunc(term, cancel)()
+	}
+	err := f.follow(ctx)
+	switch {
+	case ctx.Err() == nil || parent.Err() != nil:
+		return err
+	case f.s.draining.Err() == nil && wantsLeader:
+		if err := f.s.leading(); err != nil {
+			return err
+		}
+	}
+	return event.ErrNotReady
+}
+
+func (f *following) follow(ctx context.Context) error {
+	if err := f.begin(ctx); err != nil {
+		return err
+	}
+	if err := f.say(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
+		Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: uuid.NewString()},
+	}}); err != nil {
+		return err
+	}
+	for isLive := false; ; {
+		more, err := f.read(ctx)
+		if err != nil {
+			return err
+		}
+		if !more && !isLive {
+			isLive = true
+			if err := f.caughtUp(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// begin finds where the subscription begins.
+func (f *following) begin(ctx context.Context) error {
+	if f.q.all {
+		switch f.q.begin {
+		case beginsAtEnd:
+			f.next = f.s.opts.Store.LogEnd()
+		case beginsAt:
+			f.after = f.q.from
+			return f.pass(ctx)
+		}
+		return nil
+	}
+	info, err := f.s.opts.Store.StreamInfo(ctx, f.q.stream)
+	switch {
+	case err != nil:
+		return err
+	case info.HardDeleted:
+		return event.ErrStreamDeleted
+	}
+	switch f.q.begin {
+	case beginsAtEnd:
+		f.next = info.Last + 1
+	case beginsAt:
+		f.next = min(f.q.from, math.MaxInt64-1) + 1
+	}
+	return nil
+}
+
+// pass goes behind the record that is not sent, once the log has it.
+func (f *following) pass(ctx context.Context) error {
+	if f.after < 0 || f.after >= f.s.opts.Store.LogEnd() {
+		return nil
+	}
+	page, err := f.s.opts.Store.ReadAll(ctx, event.AllRead{From: f.after, Count: 1, MaxScan: 1, MaxPayload: 1})
+	if err != nil {
+		return err
+	}
+	if f.next = f.after; page.Last == f.after { // Else a scavenge removed it.
+		f.next = page.Next
+	}
+	f.after = -1
+	return nil
+}
+
+// read sends a page. There may be more at once when it says so.
+func (f *following) read(ctx context.Context) (more bool, err error) {
+	if f.q.all {
+		return f.readLog(ctx)
+	}
+	return f.readStream(ctx)
+}
+
+func (f *following) readStream(ctx context.Context) (more bool, err error) {
+	count := f.size
+	page, err := f.streamPage(ctx, f.next, count)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound):
+		info, err := f.s.opts.Store.StreamInfo(ctx, f.q.stream)
+		f.last = info.Last
+		return info.Exists(), err // It may have come to be meanwhile.
+	case errors.Is(err, event.ErrStreamDeleted):
+		return false, f.bury(ctx)
+	case err != nil:
+		return false, err
+	}
+	if _, err := f.events(ctx, page.Events); err != nil {
+		return false, err
+	}
+	f.resize(page.Events)
+	f.last = page.Last
+	if page.End {
+		if page.Last >= f.next {
+			f.seen, f.next = page.Last, page.Last+1
+		}
+		return false, nil
+	}
+	f.next = max(f.next+int64(count), min(page.Min, page.Last+1))
+	f.seen = f.next - 1
+	return true, nil
+}
+
+// bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has none.
+func (f *following) bury(ctx context.Context) error {
+	tombstone, err := f.s.opts.Store.Tombstone(ctx, f.q.stream)
+	if errors.Is(err, event.ErrEventNotFound) {
+		return event.ErrStreamDeleted
+	} else if err != nil {
+		return err
+	}
+	if _, err := f.events(ctx, []event.Resolved{{Record: tombstone}}); err != nil {
+		return err
+	}
+	if err := f.out.flush(); err != nil {
+		return err
+	}
+	return event.ErrStreamDeleted
+}
+
+func (f *following) readLog(ctx context.Context) (more bool, err error) {
+	if err := f.pass(ctx); err != nil || f.after >= 0 {
+		return false, err
+	}
+	look := uint64(maxReadLook)
+	if f.q.interval > 0 {
+		look = min(look, f.q.interval-f.looked)
+	}
+	page, err := f.logPage(ctx, f.next, f.size, int(look))
+	if err != nil {
+		return false, err
+	}
+	if _, err := f.events(ctx, page.Events); err != nil {
+		return false, err
+	}
+	f.resize(page.Events)
+	f.next = page.Next
+	if page.Last >= 0 {
+		f.seen = page.Last
+	}
+	if f.looked += uint64(page.Looked); f.q.interval > 0 && f.looked == f.q.interval {
+		return page.More, f.checkpoint()
+	}
+	return page.More, nil
+}
+
+// checkpoint tells up to where the log was looked at.
+func (f *following) checkpoint() error {
+	f.looked = 0
+	at := uint64(f.seen)
+	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
+		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: at, PreparePosition: at, Timestamp: timestamppb.Now()},
+	}})
+}
+
+// caughtUp tells that all there was has been sent.
+func (f *following) caughtUp() error {
+	if f.q.interval > 0 && f.looked > 0 {
+		if err := f.checkpoint(); err != nil {
+			return err
+		}
+	}
+	c := &streams.ReadResp_CaughtUp{Timestamp: timestamppb.Now()}
+	switch {
+	case f.seen < 0:
+	case f.q.all:
+		c.Position = &streams.ReadResp_Position{CommitPosition: uint64(f.seen), PreparePosition: uint64(f.seen)}
+	default:
+		c.StreamRevision = new(f.seen)
+	}
+	return f.say(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: c}})
+}
+
+// wait returns when there may be more, and the caller may still see it.
+func (f *following) wait(ctx context.Context) error {
+	if err := f.out.flush(); err != nil {
+		return err
+	}
+	f.leaveRoom()
+	f.size = minReadPage
+	var err error
+	if f.q.all {
+		err = f.s.opts.Store.WaitLog(ctx, max(f.next, f.after))
+	} else {
+		err = f.s.opts.Store.WaitStream(ctx, f.q.stream, max(f.last, f.next-1))
+	}
+	if err != nil {
+		return err
+	}
+	// Only that a right was withdrawn ends a subscription, not that it cannot be known at the moment.
+	if err := f.s.authorize(ctx, f.q.stream, access.ReadRight); errors.Is(err, event.ErrNotAuthorized) {
+		return err
+	}
+	return nil
+}

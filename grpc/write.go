@@ -1,0 +1,167 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
+)
+
+// recordBytes is about what an event takes in an entry beside its texts.
+const recordBytes = 64
+
+// appending is an append under construction, with room for the usual single event.
+type appending struct {
+	event.Write
+	payload int64 // data and metadata of the events
+	entry   int64 // about what the append takes in an entry
+	one     [1]event.Proposed
+}
+
+// target sets what an append or a deletion is about.
+func (a *appending) target(stream *shared.StreamIdentifier, expected int64, err error) error {
+	name, nameErr := nameOf(stream)
+	if nameErr != nil {
+		return nameErr
+	}
+	a.Stream, a.ExpectedVersion = name, expected
+	return err
+}
+
+// proposed is an event as a client sends it.
+type proposed interface {
+	GetId() *shared.UUID
+	GetMetadata() map[string]string
+	GetCustomMetadata() []byte
+	GetData() []byte
+}
+
+// add takes one event more.
+func (s *Server) add(a *appending, m proposed) error {
+	md := m.GetMetadata()
+	kind, ok := md[mapType]
+	if !ok {
+		return missingProperty(mapType)
+	}
+	content, ok := md[mapContentType]
+	switch {
+	case !ok:
+		return missingProperty(mapContentType)
+	case kind == "":
+		return invalid("the type of an event is empty")
+	case len(kind) > event.MaxNameBytes:
+		return invalid("the type of an event has %d bytes, at most %d are possible", len(kind), event.MaxNameBytes)
+	}
+	id, err := idOf(m.GetId())
+	if err != nil {
+		return err
+	}
+	if id.IsZero() {
+		return invalid("the id of an event is zero")
+	}
+	e := event.Proposed{ID: id, Type: kind, Data: m.GetData(), Metadata: m.GetCustomMetadata()}
+	if content == contentJSON {
+		e.Flags = event.FlagJSON
+	}
+	size := len(e.Data) + len(e.Metadata)
+	if size > s.opts.MaxEventBytes {
+		return largeEvent(id, size, s.opts.MaxEventBytes)
+	}
+	a.payload += int64(size)
+	a.entry += int64(size + len(kind) + recordBytes)
+	if a.payload > s.opts.MaxAppendBytes || a.entry > MaxAppendBytes {
+		return s.largeAppend()
+	}
+	if a.Events == nil {
+		a.Events = a.one[:0]
+	}
+	a.Events = append(a.Events, e)
+	return nil
+}
+
+// Names of problems with what is appended.
+const (
+	exceptionLargeAppend = "maximum-append-size-exceeded"
+	exceptionLargeEvent  = "maximum-append-event-size-exceeded"
+)
+
+func missingProperty(name string) error {
+	return &problem{codes.InvalidArgument, "Required Metadata Property '" + name + "' is missing", "missing-required-metadata-property",
+		[]string{"required-metadata-properties", mapType + "," + mapContentType}}
+}
+
+func (s *Server) largeAppend() error {
+	most := strconv.FormatInt(s.opts.MaxAppendBytes, 10)
+	return &problem{codes.InvalidArgument, "Maximum Append Size of " + most + " Exceeded.", exceptionLargeAppend, []string{"maximum-append-size", most}}
+}
+
+func largeEvent(id event.ID, size, most int) error {
+	is, may := strconv.Itoa(size), strconv.Itoa(most)
+	return &problem{codes.InvalidArgument, "Event with Id: " + id.String() + ", Size: " + is + ", exceeds Maximum Append Event Size of " + may + ".",
+		exceptionLargeEvent, []string{"maximum-append-event-size", may, "event-id", id.String(), "proposed-append-event-size", is}}
+}
+
+// expectedOf reads an expected version; set tells whether one was chosen, E is an empty message.
+func expectedOf[E any](set bool, revision uint64, noStream, anyVersion, exists *E) (int64, error) {
+	switch {
+	case !set:
+		return 0, invalid("the expected revision is missing")
+	case noStream != nil:
+		return event.NoStream, nil
+	case anyVersion != nil:
+		return event.AnyVersion, nil
+	case exists != nil:
+		return event.StreamExists, nil
+	case revision == noRevision:
+		return event.NoStream, nil
+	case revision > math.MaxInt64:
+		return 0, invalid("the revision %d is too large", revision)
+	}
+	return int64(revision), nil
+}
+
+// write does a write here or, on a node that does not lead, at the leader.
+func (s *Server) write(ctx context.Context, w *event.Write) (event.Written, error) {
+	limited := clock.NewDeadline(ctx, s.opts.WriteTimeout)
+	defer limited.Release()
+	written, err := s.opts.Store.Write(limited, w)
+	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere && s.forwards(callOf(ctx)) {
+		written, err = s.opts.Store.WriteOwn(limited, w)
+	}
+	switch {
+	case errors.Is(err, event.ErrTooLarge): // Each event was within its limit.
+		err = s.largeAppend()
+	case errors.Is(err, event.ErrWriteTimeout) && ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return written, onStream(w.Stream, err)
+}
+
+// forwards reports whether this node, should it not lead, takes a caller's writes to the leader.
+func (s *Server) forwards(c *call) bool {
+	return !c.leader && !strings.Contains(s.opts.Cluster.Role(), roleReadOnly)
+}
+
+// roleReadOnly is in the states of a node that never leads, as Cluster.Role has them.
+const roleReadOnly = "readonly"
+
+// received is the end of a call whose messages cannot be received any more. What cannot be
+// decoded is the caller's fault.
+func received(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	code := status.Code(err)
+	if code == codes.Internal {
+		code = codes.InvalidArgument
+	}
+	return plain(code, "receive a message: "+err.Error())
+}

@@ -1,0 +1,63 @@
+package httpapi_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// A group of the log, which other clients made, is looked at and viewed.
+func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var service *subscription.Service
+		n := newNode(t, func(o *httpapi.Options) {
+			service = subscription.New(subscription.Options{Store: o.Store.(*memStore)})
+			o.Subscriptions = service
+		})
+		service.Start(t.Context())
+		defer service.Stop()
+		synctest.Wait()
+		s := &subscriber{n, "/subscriptions/%24all/g"}
+		equal(t, "none", s.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]")
+
+		ctx, k := context.Background(), subscription.Key{Stream: event.AllStream, Group: "g"}
+		set := subscription.DefaultSettings()
+		set.MinCheckpointCount, set.MaxCheckpointCount, set.MaxRetryCount = 1, 1, 0
+		set.Filter = &subscription.Filter{OfStream: true, Prefixes: []string{"s"}}
+		if err := service.Create(ctx, k, set, ""); err != nil {
+			t.Fatal(err)
+		}
+		i := s.info()
+		equal(t, "start", i.Config["startPosition"], any("C:0/P:0"))
+		equal(t, "no checkpoint", i.LastCheckpointedEventPosition, nil)
+
+		s.events(0, 2)
+		got, err := service.Read(ctx, k, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := service.Ack(ctx, k, []event.ID{got[1].ID}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		i = s.info()
+		at := i.LastProcessedEventNumber
+		equal(t, "checkpoint", *i.LastCheckpointedEventPosition, k.Position(at))
+		equal(t, "behind the last", at >= got[1].Event.Position, true)
+		equal(t, "parked", i.ParkedMessageCount, 1)
+		list := decode[[]told](t, s.get("/subscriptions/$all", appJSON).is(t, 200))
+		equal(t, "list", len(list), 1)
+		equal(t, "checkpoint", *list[0].LastCheckpointedEventPosition, k.Position(at))
+		f := decode[messages](t, s.get("/subscriptions/viewparkedmessages/%24all/g/head/backward/5?embed=body", competingJSON).is(t, 200))
+		equal(t, "viewed", f.numbers(), "0")
+		s.get("/subscriptions/%24all/g/parked", appJSON).is(t, 200)
+		s.get(s.group, competingJSON).is(t, 400)
+	})
+}
