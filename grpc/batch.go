@@ -179,13 +179,13 @@ func (b *batch) allowed(o *streams.BatchAppendReq_Options) (time.Duration, error
 	most := b.s.opts.WriteTimeout
 	switch d := o.DeadlineOption.(type) {
 	case *streams.BatchAppendReq_Options_Deadline:
-		if err := d.Deadline.CheckValid(); err != nil {
-			return most, invalid("the deadline is not valid: %v", err)
+		if !d.Deadline.IsValid() {
+			return most, invalid("the deadline is not valid")
 		}
 		return min(most, d.Deadline.AsDuration()), nil
 	case *streams.BatchAppendReq_Options_Deadline_21_10_0:
-		if err := d.Deadline_21_10_0.CheckValid(); err != nil {
-			return most, invalid("the deadline is not valid: %v", err)
+		if !d.Deadline_21_10_0.IsValid() {
+			return most, invalid("the deadline is not valid")
 		}
 		return min(most, time.Until(d.Deadline_21_10_0.AsTime())), nil
 	}

@@ -150,7 +150,7 @@ func (o *operationsService) SetNodePriority(ctx context.Context, req *operations
 // RestartPersistentSubscriptions loads all groups again. Where none runs nothing is to be done.
 func (o *operationsService) RestartPersistentSubscriptions(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	return o.operate(ctx, func(ctx context.Context) error {
-		if err := o.s.opts.RestartGroups(ctx); !errors.Is(err, event.ErrNotReady) {
+		if err := o.s.opts.Subscriptions.Restart(ctx); !errors.Is(err, event.ErrNotReady) {
 			return err
 		}
 		return nil

@@ -75,7 +75,7 @@ func (f *operatedNode) Stop(_ context.Context, id event.ID) (event.ID, error) {
 func (f *operatedNode) options() grpcapi.Options {
 	return grpcapi.Options{
 		Cluster: memberCluster{"follower", "http://h:1"}, Access: anyone{},
-		Membership: f, Operations: f, Scavenges: f, RestartGroups: f.Restart, Users: fakeUsers{}, Projections: fakeProjections{},
+		Membership: f, Operations: f, Scavenges: f, Subscriptions: restarts{f: f}, Users: fakeUsers{}, Projections: fakeProjections{},
 	}
 }
 
@@ -161,3 +161,11 @@ func TestActivity(t *testing.T) {
 		}
 	}
 }
+
+// restarts are the groups of the node, of which only that they are loaded again is asked.
+type restarts struct {
+	grpcapi.Subscriptions
+	f *operatedNode
+}
+
+func (r restarts) Restart(ctx context.Context) error { return r.f.Restart(ctx) }

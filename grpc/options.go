@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -64,15 +63,11 @@ type Options struct {
 	// names none.
 	StatsPeriod time.Duration
 
-	// Operations acts on this node, with Membership, Scavenges and RestartGroups, which must
+	// Operations acts on this node, with Membership, Scavenges and Subscriptions, which must
 	// be set then. Nil: not served.
 	Operations Operations
 	Scavenges  Scavenges
-	// RestartGroups begins to load all persistent subscription groups again. It fails with
-	// event.ErrNotReady when they are not running.
-	RestartGroups func(context.Context) error
-	Activity      Activity // nil: nothing is recorded
-
+	Activity   Activity // nil: nothing is recorded
 	// Subscriptions serves persistent subscriptions, which are not there without it.
 	Subscriptions Subscriptions
 }
@@ -103,8 +98,8 @@ func (o *Options) Validate() error {
 	if o.Store == nil || o.Cluster == nil || o.Access == nil {
 		return errors.New("grpc: store, cluster and access must be set")
 	}
-	if o.Operations != nil && (o.Membership == nil || o.Scavenges == nil || o.RestartGroups == nil) {
-		return errors.New("grpc: operations need membership, scavenges and the restart of groups")
+	if o.Operations != nil && (o.Membership == nil || o.Scavenges == nil || o.Subscriptions == nil) {
+		return errors.New("grpc: operations need membership, scavenges and subscriptions")
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// groupOnAll are the options of a group on $all that starts at the first event.
-func groupOnAll(group string) *persistent.CreateReq_Options {
+// groupOfAll are the options of a group on $all that starts at the first event.
+func groupOfAll(group string) *persistent.CreateReq_Options {
 	return &persistent.CreateReq_Options{GroupName: group, Settings: plainSettings(), StreamOption: &persistent.CreateReq_Options_All{
 		All: &persistent.CreateReq_AllOptions{AllOption: &persistent.CreateReq_AllOptions_Start{Start: &shared.Empty{}}},
 	}}
@@ -37,7 +37,7 @@ func TestPersistentAll(t *testing.T) {
 	g.appends("a-1", 0, 2)
 	g.append("b-1", testkit.Event{Type: "Other", Data: []byte(`{"n":2}`)})
 	g.appends("a-2", 3, 1)
-	o := groupOnAll("g")
+	o := groupOfAll("g")
 	o.GetAll().FilterOption = prefixes(true, "a-")
 	if _, err := g.Create(g.ctx, &persistent.CreateReq{Options: o}); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestPersistentAllSettings(t *testing.T) {
 		}, "", ended{code: codes.InvalidArgument}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := groupOnAll("g")
+			o := groupOfAll("g")
 			c.change(o.GetAll())
 			var trailers metadata.MD
 			_, err := g.Create(g.ctx, &persistent.CreateReq{Options: proto.Clone(o).(*persistent.CreateReq_Options)}, grpc.Trailer(&trailers))

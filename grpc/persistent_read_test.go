@@ -19,15 +19,15 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// consumer is one call of Read.
-type consumer struct {
+// groupReader is one call of Read.
+type groupReader struct {
 	persistent.PersistentSubscriptions_ReadClient
 	t      testing.TB
 	cancel context.CancelFunc
 }
 
 // opens begins a call of Read.
-func (g *groups) opens(ctx context.Context) *consumer {
+func (g *groups) opens(ctx context.Context) *groupReader {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := g.Read(ctx)
@@ -35,11 +35,11 @@ func (g *groups) opens(ctx context.Context) *consumer {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(cancel)
-	return &consumer{stream, g.t, cancel}
+	return &groupReader{stream, g.t, cancel}
 }
 
 // reads begins to consume the group g of a stream. Ids are texts.
-func (g *groups) reads(ctx context.Context, stream string, bufferSize int32) *consumer {
+func (g *groups) reads(ctx context.Context, stream string, bufferSize int32) *groupReader {
 	g.t.Helper()
 	r := g.opens(ctx)
 	r.sends(&persistent.ReadReq{Content: &persistent.ReadReq_Options_{Options: &persistent.ReadReq_Options{
@@ -50,21 +50,21 @@ func (g *groups) reads(ctx context.Context, stream string, bufferSize int32) *co
 }
 
 // consumes is reads, up to the confirmation.
-func (g *groups) consumes(stream string, bufferSize int32) *consumer {
+func (g *groups) consumes(stream string, bufferSize int32) *groupReader {
 	g.t.Helper()
 	r := g.reads(g.ctx, stream, bufferSize)
 	r.confirmed(stream)
 	return r
 }
 
-func (r *consumer) sends(m *persistent.ReadReq) {
+func (r *groupReader) sends(m *persistent.ReadReq) {
 	r.t.Helper()
 	if err := r.Send(m); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *consumer) receives() *persistent.ReadResp {
+func (r *groupReader) receives() *persistent.ReadResp {
 	r.t.Helper()
 	m, err := r.Recv()
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *consumer) receives() *persistent.ReadResp {
 	return m
 }
 
-func (r *consumer) confirmed(stream string) {
+func (r *groupReader) confirmed(stream string) {
 	r.t.Helper()
 	same(r.t, "first message", r.receives(), &persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{
 		SubscriptionConfirmation: &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: stream + "::g"},
@@ -81,7 +81,7 @@ func (r *consumer) confirmed(stream string) {
 }
 
 // takes receives messages and compares the numbers in their data, and retries, "0/0 1/0". It returns the ids by which they are answered.
-func (r *consumer) takes(want string) (ids []string) {
+func (r *groupReader) takes(want string) (ids []string) {
 	r.t.Helper()
 	var got []string
 	for range strings.Fields(want) {
@@ -113,7 +113,7 @@ func nackOf(action persistent.ReadReq_Nack_Action, reason string, ids ...string)
 }
 
 // end receives until the call ends.
-func (r *consumer) end() ended {
+func (r *groupReader) end() ended {
 	for {
 		if _, err := r.Recv(); err != nil {
 			return endOf(err, r.Trailer())
@@ -138,7 +138,7 @@ func (g *groups) append(stream string, events ...testkit.Event) {
 			events[i].ID = uuid.NewString()
 		}
 	}
-	if r, err := g.http().Append(g.ctx, stream, -2, false, events...); err != nil || r.Status != 201 {
+	if r, err := overHTTP(g.t, g.address).Append(g.ctx, stream, -2, false, events...); err != nil || r.Status != 201 {
 		g.t.Fatalf("append to %s: %d %s, %v", stream, r.Status, r.Body, err)
 	}
 }
@@ -161,7 +161,7 @@ func TestPersistentMessages(t *testing.T) {
 	g.append("target", testkit.Event{ID: id, Type: "Happened", Data: []byte(`{"a":1}`), Metadata: []byte(`{"b":2}`)})
 	links := []string{"11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"}
 	for i, data := range []string{"0@target", "7@target"} {
-		r, err := g.http().Append(g.ctx, "links", -2, true, testkit.Event{ID: links[i], Type: "$>", Data: []byte(data), Binary: true})
+		r, err := overHTTP(t, g.address).Append(g.ctx, "links", -2, true, testkit.Event{ID: links[i], Type: "$>", Data: []byte(data), Binary: true})
 		if err != nil || r.Status != 201 {
 			t.Fatalf("%d %s, %v", r.Status, r.Body, err)
 		}

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/annalsdb/annals/internal/testkit"
-	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
 
 // groups calls the service as a user.
@@ -28,27 +27,6 @@ type groups struct {
 	t       testing.TB
 	ctx     context.Context
 	address string
-}
-
-// newNode starts a node that keeps everything in memory, and returns its address, like http://127.0.0.1:2113.
-func newNode(t testing.TB) string {
-	address, stop, err := onenode.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return address
-}
-
-// http is the node's other interface.
-func (g *groups) http() *testkit.Client {
-	c := testkit.NewClient(g.address, nil)
-	g.t.Cleanup(c.CloseIdle)
-	return c
 }
 
 // newGroups returns the service of a new node as the administrator has it, once groups are loaded.
@@ -475,7 +453,7 @@ func TestPersistentRights(t *testing.T) {
 // newUser adds a user without groups.
 func (g *groups) newUser(login string) {
 	g.t.Helper()
-	r, err := g.http().Do(g.ctx, testkit.Request{
+	r, err := overHTTP(g.t, g.address).Do(g.ctx, testkit.Request{
 		Method: "POST", Path: "/users/", Admin: true, Header: map[string]string{"Content-Type": "application/json"},
 		Body: []byte(`{"loginName":"` + login + `","fullName":"` + login + `","password":"changeit","groups":[]}`),
 	})

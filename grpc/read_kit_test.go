@@ -151,6 +151,13 @@ func (r *reader) expect(want ...string) {
 	}
 }
 
+// arrive reads until the subscription has caught up: the node may write something of its own at any time.
+func (r *reader) arrive() {
+	r.t.Helper()
+	for r.next().GetCaughtUp() == nil {
+	}
+}
+
 // end reads what is left and tells how the call ended.
 func (r *reader) end() (rest []*streams.ReadResp, e ended) {
 	for {

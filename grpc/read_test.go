@@ -13,7 +13,7 @@ import (
 )
 
 func TestReadStream(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t)
+	conn, c := dial(t, address), overHTTP(t, address)
 	write(t, c, "reads", "t", numbered(5)...)
 	write(t, c, "cut", "t", numbered(5)...)
 	describe(t, c, "cut", `{"$tb":2}`)
@@ -127,7 +127,7 @@ func TestReadRequestInvalid(t *testing.T) {
 }
 
 func TestReadRights(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t)
+	conn, c := dial(t, address), overHTTP(t, address)
 	write(t, c, "secret", "t", "1")
 	describe(t, c, "secret", `{"$acl":{"$r":"$admins"}}`)
 	const denied = "PermissionDenied: Access Denied exception=access-denied;"
@@ -149,7 +149,7 @@ func TestReadRights(t *testing.T) {
 
 // A right that is withdrawn ends a subscription before it is sent what came after.
 func TestReadRightWithdrawn(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t)
+	conn, c := dial(t, address), overHTTP(t, address)
 	write(t, c, "open", "t", "1")
 	r := open(t, conn, "", read(ofStream("open", start), subscribed))
 	r.expect("confirmed", "open/0", "caught-up:0")
@@ -165,7 +165,7 @@ func TestReadRightWithdrawn(t *testing.T) {
 
 // Everything that an event has is told.
 func TestReadEvent(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t)
+	conn, c := dial(t, address), overHTTP(t, address)
 	write(t, c, "told", "order \u00e4", `{"a":1}`)
 	writeBytes(t, c, "told", "bytes", []byte{0, 1, 0xff})
 	writeBytes(t, c, "links", "$>", []byte("1@told"))
@@ -216,7 +216,7 @@ func TestReadEvent(t *testing.T) {
 
 // Events that are larger than a page may be are read one by one.
 func TestReadLarge(t *testing.T) {
-	conn, c := dial(t, address), overHTTP(t)
+	conn, c := dial(t, address), overHTTP(t, address)
 	for i := range 4 {
 		writeBytes(t, c, "large", "t", []byte(strings.Repeat(string(rune('a'+i)), 1<<20)))
 		writeBytes(t, c, "large-links", "$>", []byte{byte('0' + i), '@', 'l', 'a', 'r', 'g', 'e'})

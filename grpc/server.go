@@ -66,10 +66,10 @@ func (s *Server) register() {
 	if s.opts.Membership != nil {
 		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
 	}
+	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	if s.opts.Subscriptions != nil {
 		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
 	}
-	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 	if s.opts.Projections != nil {
 		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})

@@ -191,6 +191,7 @@ func TestFiltered(t *testing.T) {
 		{"context=eventtype&type=regex&data=^.ade%24", "0@red-2", ""},
 		{"context=streamid&type=regex&data=u", "0@blue", ""},
 		{"context=streamid&type=regex&data=d-%5B12%5D", "0@red-2 0@red-1", ""},
+		{"context=streamid&type=regex&data=^(%3F!red)", "0@blue", ""},
 		{"context=streamid&type=prefix&data=none", "", ""},
 		{"", "", "Invalid context please provide one of the following: StreamId, EventType."},
 		{"context=other", "", "Invalid context please provide one of the following: StreamId, EventType."},
@@ -223,6 +224,17 @@ func TestFiltered(t *testing.T) {
 	equal(t, "links", f.links(), "self= first=/head/backward/1 previous=/"+position(300)+"/forward/1")
 	if !regexp.MustCompile(`/streams/%24all/filtered/[0-9A-F]{32}/forward/1"`).MatchString(a.body) {
 		t.Error(a.body)
+	}
+}
+
+// A filter that takes too long is refused, and what it did not judge is not shown.
+func TestFilterTooSlow(t *testing.T) {
+	n := newNode(t)
+	n.put(strings.Repeat("a", 40)+"!", "{}")
+	const slow = "^(%3F!z)(a%2B)%2B$"
+	n.get("/streams/$all/filtered?context=streamid&type=regex&data="+slow, appJSON).is(t, 400).says(t, "The regular expression takes too long.")
+	for _, resolve := range []string{"true", "false"} {
+		n.get("/streams/$all?from=start&to=end&resolve="+resolve+"&streams=/"+slow+"/", eventStream).is(t, 400).says(t, "The regular expression takes too long.")
 	}
 }
 

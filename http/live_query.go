@@ -47,8 +47,8 @@ type liveQuery struct {
 	maxData  int // -1: no bound
 
 	types, streams *match.Sieve // nil: any
-	contains       []byte            // nil: any
-	id             event.ID          // zero: any
+	contains       []byte       // nil: any
+	id             event.ID     // zero: any
 	noSystem       bool
 }
 

@@ -22,7 +22,9 @@ import (
 func TestMain(m *testing.M) {
 	// After a body it did not read to its end, net/http lingers for half a second
 	// before it closes the connection, even if the server is closed meanwhile.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	// The clock of slow expressions stops a while after the last one.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"),
+		goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
 
 const (

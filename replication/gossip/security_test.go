@@ -166,6 +166,8 @@ func TestHostNames(t *testing.T) {
 func TestHostOfAnnounced(t *testing.T) {
 	c := newCluster(t)
 	g := c.open(1)
+	g.refreshing.Lock() // What is done here is done in its place.
+	defer g.refreshing.Unlock()
 	old := g.view.Load()
 	address := netip.MustParseAddrPort("127.0.0.1:1")
 	other := Member{Self: Self{Node: id(2), ReplicationAddress: "localhost:1"}, GossipAddress: "127.0.0.2:1"}
