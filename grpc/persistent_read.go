@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
@@ -35,7 +33,7 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 	case errors.Is(err, io.EOF):
 		return invalid("the options are missing")
 	case err != nil:
-		return fromTransport(err)
+		return received(stream.Context(), err)
 	}
 	c := &consumer{s: p.s, stream: stream}
 	if err := c.connect(stream.Context(), first.GetOptions()); err != nil {
@@ -48,9 +46,9 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	defer context.AfterFunc(p.s.draining, func() { end(event.ErrNotReady) })()
-	received := make(chan struct{})
+	answered := make(chan struct{})
 	go func() {
-		defer close(received)
+		defer close(answered)
 		if err := p.s.guard(persistent.PersistentSubscriptions_Read_FullMethodName, c.receive); err != nil {
 			end(err)
 		}
@@ -60,7 +58,7 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 		err = context.Cause(ctx)
 	}
 	if stream.Context().Err() != nil {
-		<-received // What was answered before the end is not handed out again.
+		<-answered // What was answered before the end is not handed out again.
 	}
 	return c.why(err)
 }
@@ -112,7 +110,7 @@ func (c *consumer) receive() error {
 		case errors.Is(err, io.EOF):
 			return nil // It may go on consuming.
 		case err != nil:
-			return fromTransport(err)
+			return received(c.stream.Context(), err)
 		}
 		if err := c.answer(r); err != nil {
 			return err
@@ -167,9 +165,11 @@ func (c *consumer) send(ctx context.Context) error {
 		if last.GetEvent() != nil {
 			c.s.metrics.events.Inc()
 		}
-		err := c.stream.Send(last)
+		if err := c.stream.Send(last); err != nil {
+			return unsent(err)
+		}
 		last = nil
-		return fromTransport(err)
+		return nil
 	}
 	for {
 		m, ok := c.conn.TryReceive()
@@ -210,17 +210,4 @@ func (c *consumer) response(ctx context.Context, m *subscription.Message) (*pers
 		return nil, fmt.Errorf("read the payload of event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
 	}
 	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: messageOf(e, m.Retries, c.texts)}}, nil
-}
-
-// fromTransport turns an error of receiving or sending, which may be nil, into the end of the
-// call. What cannot be decoded is the client's fault.
-func fromTransport(err error) error {
-	st, ok := status.FromError(err)
-	switch {
-	case err == nil || !ok:
-		return err
-	case st.Code() == codes.Internal:
-		return invalid("%s", st.Message())
-	}
-	return plain(st.Code(), st.Message())
 }

@@ -142,10 +142,15 @@ func (s *Server) write(ctx context.Context, w *event.Write) (written event.Writt
 	return written, onStream(w.Stream, err)
 }
 
-// received is the end of a call whose messages cannot be received any more. grpc-go has answered it.
+// received is the end of a call whose messages cannot be received any more. What cannot be
+// decoded is the caller's fault.
 func received(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return plain(status.Code(err), "receive a message: "+err.Error())
+	code := status.Code(err)
+	if code == codes.Internal {
+		code = codes.InvalidArgument
+	}
+	return plain(code, "receive a message: "+err.Error())
 }
