@@ -28,7 +28,7 @@ import (
 func TestClientsOfTheReference(t *testing.T) {
 	const writers, kills = 4, 2
 	c := startCluster(t, clusterOptions{})
-	client := c.official(t)
+	client, onFollower := c.official(t, "leader"), c.official(t, "follower")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -37,7 +37,11 @@ func TestClientsOfTheReference(t *testing.T) {
 	var stopping atomic.Bool
 	var acknowledged [writers + 1]atomic.Int64 // events of each writer's stream
 	for w := range writers {
-		wg.Go(func() { appendAlone(ctx, t, client, rpcStream(w), &acknowledged[w], &stopping) })
+		through := client
+		if w%2 == 1 {
+			through = onFollower // It passes writes on.
+		}
+		wg.Go(func() { appendAlone(ctx, t, through, rpcStream(w), &acknowledged[w], &stopping) })
 	}
 	wg.Go(func() { c.appendBatched(ctx, t, rpcStream(writers), &acknowledged[writers], &stopping) })
 	follower := &rpcFollower{client: client, next: map[string]int64{}}
@@ -87,14 +91,14 @@ func TestClientsOfTheReference(t *testing.T) {
 
 func rpcStream(w int) string { return fmt.Sprintf("rpc-%d", w) }
 
-// official returns the reference's own client of the cluster.
-func (c *cluster) official(t *testing.T) *kurrentdb.Client {
+// official returns the reference's own client of the cluster, which prefers nodes in a state.
+func (c *cluster) official(t *testing.T, preference string) *kurrentdb.Client {
 	t.Helper()
 	var hosts []string
 	for _, m := range c.members {
 		hosts = append(hosts, m.Host())
 	}
-	config, err := kurrentdb.ParseConnectionString("esdb://" + strings.Join(hosts, ",") + "?tls=false")
+	config, err := kurrentdb.ParseConnectionString("esdb://" + strings.Join(hosts, ",") + "?tls=false&nodePreference=" + preference)
 	if err != nil {
 		t.Fatal(err)
 	}
