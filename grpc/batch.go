@@ -47,7 +47,7 @@ type batch struct {
 	bytes     int64 // of these
 	received  bool  // nothing more comes
 	err       error // why, nil when the client has ended its half
-	closed    bool  // nothing more is begun
+	closed    bool  // nothing more is begun: the node stops, or the method has ended
 
 	// The method's, for their memory.
 	done   []*batchWrite
@@ -112,7 +112,9 @@ func (b *batch) receive() {
 		}
 	})
 	b.mu.Lock()
-	b.received, b.err = true, err
+	if !b.closed { // Else the method ends without it.
+		b.received, b.err = true, err
+	}
 	b.mu.Unlock()
 	signal(b.wake)
 }

@@ -58,6 +58,7 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
+		grpc.WaitForHandlers(true), // A method may still read when its request is gone.
 	)
 }
 
@@ -112,6 +113,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	defer context.AfterFunc(s.draining, c.out.hurry)()
 	server := s.others
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
@@ -121,11 +123,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	server.ServeHTTP(c.out, r)
 }
 
-// Drain ends subscriptions, which do not end by themselves. Other calls are served as
-// before. It does not wait and may be called more than once.
+// Drain ends what does not end by itself: subscriptions, batches once what is under way is answered, and
+// calls whose client takes nothing of their answer. Other calls are served as before. It does not wait and may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// Close cuts off the calls that are under way.
+// Close cuts off the calls that are under way, and waits for their methods.
 func (s *Server) Close() {
 	s.drain()
 	s.streams.Stop()
