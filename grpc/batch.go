@@ -89,11 +89,17 @@ func (b *batch) close(cancel context.CancelFunc) {
 	b.closed = true
 	for _, w := range b.underWay {
 		if w.pending != nil {
-			w.pending.Done(true)
+			_, w.err, _ = w.pending.Done(true)
 		}
+		b.note(w)
 	}
 	b.mu.Unlock()
 	b.forwards.running.Wait()
+}
+
+// note has what became of a write recorded, if it is of the kind.
+func (b *batch) note(w *batchWrite) {
+	b.s.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, w.Stream, w.err)
 }
 
 // receive takes requests until there are no more, or one ends the call.

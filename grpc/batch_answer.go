@@ -72,6 +72,7 @@ func (b *batch) collect() (next time.Duration, over bool, err error) {
 			}
 			w.pending = nil
 		}
+		b.note(w)
 		b.done = append(b.done, w)
 	}
 	clear(b.underWay[len(rest):])
