@@ -92,6 +92,13 @@ func (b *batch) close(cancel context.CancelFunc) {
 			_, w.err, _ = w.pending.Done(true)
 		}
 		b.note(w)
+		b.s.drop(&w.appending)
+	}
+	for _, w := range b.done { // The rest of them, when one could not be sent.
+		b.s.drop(&w.appending)
+	}
+	for _, w := range b.parts {
+		b.s.drop(&w.appending)
 	}
 	b.mu.Unlock()
 	b.forwards.running.Wait()
@@ -154,6 +161,10 @@ func (b *batch) take(r *streams.BatchAppendReq) error {
 	}
 	if w.err == nil && !r.IsFinal {
 		return b.keep(id, w)
+	}
+	r.ProposedMessages = nil // It may take a while.
+	if w.err != nil {
+		w.Events = nil
 	}
 	if err := b.begin(w); err != nil || r.IsFinal {
 		return err
@@ -222,7 +233,8 @@ func (b *batch) resume(id event.ID) *batchWrite {
 func (b *batch) keep(id event.ID, w *batchWrite) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
+	if b.closed || len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
+		b.s.drop(&w.appending)
 		return event.ErrBusy
 	}
 	b.parts[id] = w
@@ -247,11 +259,13 @@ func (b *batch) begin(w *batchWrite) error {
 		select {
 		case <-b.room:
 		case <-b.ctx.Done():
+			b.s.drop(&w.appending)
 			return b.ctx.Err()
 		}
 	}
 	defer b.mu.Unlock()
 	if b.closed {
+		b.s.drop(&w.appending)
 		return event.ErrClosed
 	}
 	b.forwarding = forward

@@ -109,6 +109,7 @@ func (b *batch) release() {
 	b.writes -= len(b.done)
 	for _, w := range b.done {
 		b.bytes -= w.entry
+		b.s.drop(&w.appending)
 	}
 	b.mu.Unlock()
 	clear(b.done)

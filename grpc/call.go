@@ -175,7 +175,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, callOf(ss.Context()).in}) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ServerStream: ss, in: callOf(ss.Context()).in}) })
 	if err == nil {
 		return nil
 	}

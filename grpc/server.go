@@ -3,7 +3,9 @@ package grpcapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
@@ -36,6 +38,8 @@ type Server struct {
 	// Streams takes larger messages than the others.
 	streams, others *grpc.Server
 
+	held atomic.Int64 // bytes of the events of appends that were received and not answered
+
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
@@ -64,26 +68,47 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 
 // register registers the services that are served.
 func (s *Server) register() {
+	inStreams, others := registrar{s.streams}, registrar{s.others}
 	if s.opts.Membership != nil {
-		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
+		gossip.RegisterGossipServer(others, &gossipService{s: s})
 	}
-	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
+	streams.RegisterStreamsServer(inStreams, &streamsService{s: s})
 	if s.opts.Subscriptions != nil {
-		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
+		persistent.RegisterPersistentSubscriptionsServer(others, &persistentService{s: s})
 	}
-	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+	serverfeatures.RegisterServerFeaturesServer(others, &featuresService{s: s})
 	if s.opts.Projections != nil {
-		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
+		projections.RegisterProjectionsServer(others, &projectionsService{s: s})
 	}
 	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
-		users.RegisterUsersServer(s.others, &usersService{s: s})
+		users.RegisterUsersServer(others, &usersService{s: s})
 	}
 	if s.opts.Operations != nil {
-		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
+		operations.RegisterOperationsServer(others, &operationsService{s: s})
 	}
 	if s.opts.Statistics != nil {
-		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
+		monitoring.RegisterMonitoringServer(others, &monitoringService{s: s})
 	}
+}
+
+// registrar registers services. A message that cannot be decoded is the caller's fault; grpc-go says it is the
+// server's, which sends clients to other nodes.
+type registrar struct{ *grpc.Server }
+
+// RegisterService registers a service of which each method with one request is as receiver is for the others.
+func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
+	own := *d
+	own.Methods = slices.Clone(d.Methods)
+	for i := range own.Methods {
+		handler := own.Methods[i].Handler
+		own.Methods[i].Handler = func(service any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+			return handler(service, ctx, func(m any) error {
+				in := incoming{message: m}
+				return in.after(decode(&in))
+			}, around)
+		}
+	}
+	r.Server.RegisterService(&own, service)
 }
 
 // Handler returns a handler that answers the requests of gRPC and leaves the others to next.
