@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/grpc/operations"
 	"github.com/annalsdb/annals/grpc/users"
 )
@@ -64,7 +66,28 @@ var telling = map[protoreflect.Name]bool{
 // elsewhere decided nothing and records nothing. The request is nil when its caller was
 // not authenticated, the problem when all went well.
 func (s *Server) note(login, from, method string, req any, p *problem) {
-	if s.opts.Activity == nil || !changes[method] || p != nil && p.exception == exceptionNotLeader {
+	if changes[method] {
+		s.record(login, from, method, req, p)
+	}
+}
+
+// noteAppend has an append recorded if it changes who may do what.
+func (s *Server) noteAppend(c *call, method, stream string, err error) {
+	if !event.IsMetaStream(stream) && stream != event.SettingsStream {
+		return
+	}
+	var p *problem
+	switch {
+	case errors.Is(err, event.ErrTooLarge):
+		p = plain(codes.InvalidArgument, err.Error())
+	case err != nil:
+		p = s.problemOf(method, err)
+	}
+	s.record(c.who.Login, c.from, method, streamOf(stream), p)
+}
+
+func (s *Server) record(login, from, method string, req any, p *problem) {
+	if s.opts.Activity == nil || p != nil && p.exception == exceptionNotLeader {
 		return
 	}
 	about := url.Values{}

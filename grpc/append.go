@@ -14,39 +14,10 @@ import (
 
 // Append writes the events of one call: options come first, and its end commits.
 func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp]) error {
-	ctx, a := stream.Context(), new(appending)
-	first, err := stream.Recv()
-	if err != nil && err != io.EOF {
-		return received(ctx, err)
-	}
-	o := first.GetOptions()
-	if o == nil {
-		return invalid("the first message has no options")
-	}
-	expected, err := expectedOf(o.ExpectedStreamRevision != nil, o.GetRevision(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
-	if err := a.target(o.StreamIdentifier, expected, err); err != nil {
-		return err
-	}
-	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
-		return err
-	}
-	for {
-		next, err := stream.Recv()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return received(ctx, err)
-		}
-		m := next.GetProposedMessage()
-		if m == nil {
-			return invalid("a message behind the first is no event")
-		}
-		if err := v.s.add(a, m); err != nil {
-			return err
-		}
-	}
-	written, err := v.s.write(ctx, &a.Write)
+	a := new(appending)
+	defer v.s.drop(a)
+	written, err := v.append(stream, a)
+	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a.Stream, err)
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
 	}
@@ -54,6 +25,43 @@ func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.Append
 		return err
 	}
 	return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: appended(written)}})
+}
+
+// append receives an append and does it.
+func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp], a *appending) (event.Written, error) {
+	ctx := stream.Context()
+	first, err := stream.Recv()
+	if err != nil && err != io.EOF {
+		return event.Written{}, received(ctx, err)
+	}
+	o := first.GetOptions()
+	if o == nil {
+		return event.Written{}, invalid("the first message has no options")
+	}
+	expected, err := expectedOf(o.ExpectedStreamRevision != nil, o.GetRevision(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
+	if err := a.target(o.StreamIdentifier, expected, err); err != nil {
+		return event.Written{}, err
+	}
+	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
+		return event.Written{}, err
+	}
+	for {
+		next, err := stream.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return event.Written{}, received(ctx, err)
+		}
+		m := next.GetProposedMessage()
+		if m == nil {
+			return event.Written{}, invalid("a message behind the first is no event")
+		}
+		if err := v.s.add(a, m); err != nil {
+			return event.Written{}, err
+		}
+	}
+	return v.s.write(ctx, &a.Write)
 }
 
 func appended(w event.Written) *streams.AppendResp_Success {

@@ -47,7 +47,7 @@ type batch struct {
 	bytes     int64 // of these
 	received  bool  // nothing more comes
 	err       error // why, nil when the client has ended its half
-	closed    bool  // nothing more is begun
+	closed    bool  // nothing more is begun: the node stops, or the method has ended
 
 	// The method's, for their memory.
 	done   []*batchWrite
@@ -89,11 +89,24 @@ func (b *batch) close(cancel context.CancelFunc) {
 	b.closed = true
 	for _, w := range b.underWay {
 		if w.pending != nil {
-			w.pending.Done(true)
+			_, w.err, _ = w.pending.Done(true)
 		}
+		b.note(w)
+		b.s.drop(&w.appending)
+	}
+	for _, w := range b.done { // The rest of them, when one could not be sent.
+		b.s.drop(&w.appending)
+	}
+	for _, w := range b.parts {
+		b.s.drop(&w.appending)
 	}
 	b.mu.Unlock()
 	b.forwards.running.Wait()
+}
+
+// note has what became of a write recorded, if it is of the kind.
+func (b *batch) note(w *batchWrite) {
+	b.s.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, w.Stream, w.err)
 }
 
 // receive takes requests until there are no more, or one ends the call.
@@ -112,7 +125,9 @@ func (b *batch) receive() {
 		}
 	})
 	b.mu.Lock()
-	b.received, b.err = true, err
+	if !b.closed { // Else the method ends without it.
+		b.received, b.err = true, err
+	}
 	b.mu.Unlock()
 	signal(b.wake)
 }
@@ -146,6 +161,10 @@ func (b *batch) take(r *streams.BatchAppendReq) error {
 	}
 	if w.err == nil && !r.IsFinal {
 		return b.keep(id, w)
+	}
+	r.ProposedMessages = nil // It may take a while.
+	if w.err != nil {
+		w.Events = nil
 	}
 	if err := b.begin(w); err != nil || r.IsFinal {
 		return err
@@ -214,7 +233,8 @@ func (b *batch) resume(id event.ID) *batchWrite {
 func (b *batch) keep(id event.ID, w *batchWrite) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
+	if b.closed || len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
+		b.s.drop(&w.appending)
 		return event.ErrBusy
 	}
 	b.parts[id] = w
@@ -239,11 +259,13 @@ func (b *batch) begin(w *batchWrite) error {
 		select {
 		case <-b.room:
 		case <-b.ctx.Done():
+			b.s.drop(&w.appending)
 			return b.ctx.Err()
 		}
 	}
 	defer b.mu.Unlock()
 	if b.closed {
+		b.s.drop(&w.appending)
 		return event.ErrClosed
 	}
 	b.forwarding = forward

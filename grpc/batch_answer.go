@@ -21,6 +21,7 @@ func (b *batch) send() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer b.caller.out.hold(false)
+	draining := b.s.draining.Done()
 	for {
 		next, over, err := b.collect()
 		if err != nil {
@@ -36,6 +37,8 @@ func (b *batch) send() error {
 		case len(b.done) > 0:
 			b.release()
 			continue // More may have come meanwhile.
+		case over && draining == nil:
+			return event.ErrNotReady
 		case over:
 			return nil
 		}
@@ -43,6 +46,10 @@ func (b *batch) send() error {
 		select {
 		case <-b.wake:
 		case <-timer.C:
+		case <-draining:
+			// What is under way is still answered.
+			draining = nil
+			b.stop()
 		case <-b.ctx.Done():
 			return b.ctx.Err()
 		}
@@ -65,6 +72,7 @@ func (b *batch) collect() (next time.Duration, over bool, err error) {
 			}
 			w.pending = nil
 		}
+		b.note(w)
 		b.done = append(b.done, w)
 	}
 	clear(b.underWay[len(rest):])
@@ -84,7 +92,15 @@ func (b *batch) collect() (next time.Duration, over bool, err error) {
 			b.done = append(b.done, w)
 		}
 	}
-	return next, b.received && len(b.underWay) == 0, b.err
+	return next, (b.received || b.closed) && len(b.underWay) == 0, b.err
+}
+
+// stop has nothing more begun.
+func (b *batch) stop() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	signal(b.room)
 }
 
 // release makes room after answers were sent.
@@ -93,6 +109,7 @@ func (b *batch) release() {
 	b.writes -= len(b.done)
 	for _, w := range b.done {
 		b.bytes -= w.entry
+		b.s.drop(&w.appending)
 	}
 	b.mu.Unlock()
 	clear(b.done)

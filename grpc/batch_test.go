@@ -434,3 +434,64 @@ func TestBatchForwards(t *testing.T) {
 	b.send(batchOf(id(5), batchOptions("a", anyVersion), "5"))
 	equal(t, "end", b.ended(), "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=a; leader-endpoint-port=1")
 }
+
+// A node that stops answers what is under way and ends the call, whose client would not.
+func TestBatchDrained(t *testing.T) {
+	s := newWriteStore(unanswered)
+	c, server, _ := writeServer(t, s, grpcapi.Options{WriteTimeout: time.Hour})
+	idle, busy := openBatch(t, c), openBatch(t, c)
+	busy.send(batchOf(id(1), batchOptions("s", anyVersion), "x"))
+	s.begunUpTo(t, 1)
+	server.Drain()
+	equal(t, "idle", idle.ended(), "Unavailable: Server Is Not Ready")
+	_ = busy.Send(batchOf(id(2), batchOptions("s", anyVersion), "y")) // It may be gone.
+	s.resolve(0, event.Written{Last: 3}, nil)
+	equal(t, "answer", busy.next(), id(1).GetString_()+" ok 3")
+	equal(t, "busy", busy.ended(), "Unavailable: Server Is Not Ready")
+}
+
+// A client that takes no answers does not hold a node up that stops.
+func TestBatchDrainedWithoutReader(t *testing.T) {
+	s := newWriteStore(written(0))
+	c, server, ended := writeServer(t, s, grpcapi.Options{})
+	b := openBatch(t, c)
+	const writes = 800 // fit into the window, which is not enlarged while answers are stuck
+	for i := range writes {
+		b.send(batchOf(id(i), batchOptions(strings.Repeat("s", 1000), anyVersion), "x"))
+	}
+	s.begunUpTo(t, writes)
+	server.Drain()
+	select {
+	case <-ended:
+	case <-time.After(8 * time.Second):
+		t.Error("the call goes on")
+	}
+}
+
+// The end waits for methods whose requests are gone.
+func TestCloseWaitsForMethods(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s := newWriteStore(func(*event.Write, bool) (event.Written, error, bool) {
+		close(asked)
+		<-answer
+		return event.Written{}, nil, true
+	})
+	c, server, ended := writeServer(t, s, grpcapi.Options{})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { _, _ = c.Delete(ctx, deletion("s", anyVersion)) }()
+	<-asked
+	leave()
+	<-ended
+	closed := make(chan struct{})
+	go func() {
+		server.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		t.Error("a method still runs")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(answer)
+	<-closed
+}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,9 +87,46 @@ type heldWriter struct {
 	http.ResponseWriter
 	sent *stats.Counter
 	held atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	writing bool       // and the client may not take it
+	hurried bool
+}
+
+// endPatience is how long a client may take nothing of an answer while the node ends.
+const endPatience = time.Second
+
+// hurry gives up a client that takes nothing, from now on.
+func (w *heldWriter) hurry() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hurried = true
+	if w.writing {
+		w.bound(time.Now().Add(endPatience))
+	}
+}
+
+// enter says whether something is being written.
+func (w *heldWriter) enter(writing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writing = writing
+	switch {
+	case w.hurried && writing:
+		w.bound(time.Now().Add(endPatience))
+	case w.hurried:
+		w.bound(time.Time{})
+	}
+}
+
+// bound resets the call at a time, unless that is zero. HTTP/2 always can.
+func (w *heldWriter) bound(at time.Time) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
 }
 
 func (w *heldWriter) Write(p []byte) (int, error) {
+	w.enter(true)
+	defer w.enter(false)
 	n, err := w.ResponseWriter.Write(p)
 	w.sent.Add(uint64(n))
 	return n, err
@@ -102,6 +140,8 @@ func (w *heldWriter) hold(more bool) { w.held.Store(more) }
 // Flush sends what was written, unless more follows.
 func (w *heldWriter) Flush() {
 	if !w.held.Load() {
+		w.enter(true)
+		defer w.enter(false)
 		w.ResponseWriter.(http.Flusher).Flush()
 	}
 }
@@ -135,7 +175,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, callOf(ss.Context()).in}) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ServerStream: ss, in: callOf(ss.Context()).in}) })
 	if err == nil {
 		return nil
 	}

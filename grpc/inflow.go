@@ -2,10 +2,14 @@ package grpcapi
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"sync"
 
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Bounds of what a call has read of its client and its method has not received, in bytes.
@@ -122,13 +126,78 @@ func signal(c chan<- struct{}) {
 // receiver is a stream that notes what its method receives.
 type receiver struct {
 	grpc.ServerStream
-	in *inflow
+	in   *inflow
+	next incoming
 }
 
 func (r *receiver) RecvMsg(m any) error {
-	err := r.ServerStream.RecvMsg(m)
+	r.next = incoming{message: m}
+	err := r.ServerStream.RecvMsg(&r.next)
 	if err == nil {
 		r.in.received()
 	}
+	return r.next.after(err)
+}
+
+// incoming is a message that is decoded without an error that grpc-go would see: it would answer with it at once, and
+// as with a fault of the server.
+type incoming struct {
+	message any
+	err     error
+}
+
+// after is what became of a message, behind the error of grpc-go.
+func (in *incoming) after(err error) error {
+	if err == nil && in.err != nil {
+		return invalid("a message cannot be decoded: %v", in.err)
+	}
 	return err
 }
+
+// Bounds that a message of a batch is held to before it is decoded: empty events would take sixty times the
+// memory that they have on the wire, and compressed they have next to none.
+const (
+	fewBytes   = 64 << 10 // are decoded whatever they are
+	leastEvent = 32       // bytes of an event that has all it must have
+)
+
+var errCrowded = errors.New("it has more events than can be in so few bytes")
+
+// Unmarshal decodes a message.
+func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*incoming)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	if _, ok := in.message.(*streams.BatchAppendReq); ok && data.Len() > fewBytes {
+		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer whole.Free()
+		if isCrowded(whole.ReadOnlyData()) {
+			in.err = errCrowded
+			return nil
+		}
+		data = mem.BufferSlice{whole}
+	}
+	in.err = c.CodecV2.Unmarshal(data, in.message)
+	return nil
+}
+
+// isCrowded reports whether a message of a batch has more events than can be real. What is not well formed is found when
+// it is decoded.
+func isCrowded(message []byte) bool {
+	events := 0
+	for rest := message; len(rest) > 0; {
+		field, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return false
+		}
+		if field == fieldProposed {
+			events++
+		}
+		rest = rest[n:]
+	}
+	return events*leastEvent > len(message)
+}
+
+// fieldProposed is the number of a batch's events. It is part of the wire contract: do not change.
+const fieldProposed = 3

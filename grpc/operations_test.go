@@ -3,9 +3,13 @@ package grpcapi_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/admin/scavenge"
@@ -128,11 +132,25 @@ func TestOperationsOfNode(t *testing.T) {
 }
 
 // recorder keeps operations.
-type recorder struct{ all []activity.Operation }
+type recorder struct {
+	mu  sync.Mutex // guards what follows
+	all []activity.Operation
+}
 
 func (r *recorder) Note(o activity.Operation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	o.From = ""
 	r.all = append(r.all, o)
+}
+
+// taken returns what was recorded since it was last called.
+func (r *recorder) taken() []activity.Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
 }
 
 func TestActivity(t *testing.T) {
@@ -154,11 +172,71 @@ func TestActivity(t *testing.T) {
 		{"admin", "users.Users/Details", `{}`, nil},
 		{"admin:wrong", "users.Users/Details", `{}`, nil},
 	} {
-		r.all = nil
 		invoke(t, conn, c.who, c.method, c.request)
-		if !reflect.DeepEqual(r.all, c.want) {
-			t.Errorf("%s by %q: %+v, want %+v", c.method, c.who, r.all, c.want)
+		if got := r.taken(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s by %q: %+v, want %+v", c.method, c.who, got, c.want)
 		}
+	}
+}
+
+// Of appends those are recorded that change who may do what.
+func TestActivityOfAppends(t *testing.T) {
+	s, r := newWriteStore(written(0)), &recorder{}
+	c := writeClient(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	for _, test := range []struct {
+		stream string
+		answer outcome
+		status int // 0: it is not recorded
+	}{
+		{"s", written(0), 0},
+		{"$$s", written(0), http.StatusOK},
+		{"$settings", written(0), http.StatusOK},
+		{"$$s", failing(&event.WrongExpectedVersion{Stream: "$$s", Expected: anyVersion}), http.StatusBadRequest},
+		{"$$$all", failing(event.ErrNotAuthorized), http.StatusUnauthorized},
+		{"$$s", failing(event.ErrTooLarge), http.StatusBadRequest},
+		{"$$s", failing(event.ErrNotReady), http.StatusServiceUnavailable},
+		{"$$s", failing(&event.NotLeader{Address: "http://a:1"}), 0},
+	} {
+		s.answerWith(test.answer)
+		for _, method := range []string{"Append", "BatchAppend"} {
+			if method == "Append" {
+				one(t, c, test.stream, anyVersion)
+			} else {
+				b := openBatch(t, c)
+				b.send(batchOf(id(1), batchOptions(test.stream, anyVersion), "x"))
+				if _, err := b.Recv(); err == nil {
+					b.end()
+				}
+			}
+			var want []activity.Operation
+			if test.status != 0 {
+				want = []activity.Operation{{
+					Method: "POST", Path: "/event_store.client.streams.Streams/" + method, Query: url.Values{"stream_name": {test.stream}}.Encode(), Status: test.status,
+				}}
+			}
+			if got := r.taken(); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s to %s: %+v, want %+v", method, test.stream, got, want)
+			}
+		}
+	}
+	// One whose answer nobody waits for.
+	s.answerWith(unanswered)
+	c, server, ended := writeServer(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	ctx, leave := context.WithCancel(t.Context())
+	before := s.begunNow()
+	b, err := c.BatchAppend(ctx)
+	if err == nil {
+		err = b.Send(batchOf(id(1), batchOptions("$$s", anyVersion), "x"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.begunUpTo(t, before+1)
+	leave()
+	<-ended
+	server.Close()
+	if got := r.taken(); len(got) != 1 || got[0].Status != http.StatusInternalServerError {
+		t.Errorf("left alone: %+v", got)
 	}
 }
 

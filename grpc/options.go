@@ -18,6 +18,8 @@ const (
 
 	// MaxAppendBytes bounds data and metadata of all events of one append.
 	MaxAppendBytes = 16 << 20
+
+	DefaultHeldBytes = 256 << 20
 )
 
 // Options says what a Server serves and how. Store, Cluster and Access must be set; the
@@ -46,6 +48,9 @@ type Options struct {
 	// MaxAppendBytes bounds data plus metadata of all events of one append; at most, and by
 	// default, the constant MaxAppendBytes.
 	MaxAppendBytes int64
+	// MaxHeldBytes bounds the events of appends that were received and not answered, of all calls together. What
+	// goes beyond is event.ErrBusy. Default: DefaultHeldBytes.
+	MaxHeldBytes int64
 
 	// GossipIsOpen lets callers without credentials see the members of the cluster.
 	GossipIsOpen bool
@@ -87,6 +92,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
 		o.MaxAppendBytes = MaxAppendBytes
+	}
+	if o.MaxHeldBytes <= 0 {
+		o.MaxHeldBytes = DefaultHeldBytes
 	}
 	if o.StatsPeriod <= 0 {
 		o.StatsPeriod = DefaultStatsPeriod

@@ -3,7 +3,9 @@ package grpcapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
@@ -36,6 +38,8 @@ type Server struct {
 	// Streams takes larger messages than the others.
 	streams, others *grpc.Server
 
+	held atomic.Int64 // bytes of the events of appends that were received and not answered
+
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
@@ -58,31 +62,53 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
+		grpc.WaitForHandlers(true), // A method may still read when its request is gone.
 	)
 }
 
 // register registers the services that are served.
 func (s *Server) register() {
+	inStreams, others := registrar{s.streams}, registrar{s.others}
 	if s.opts.Membership != nil {
-		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
+		gossip.RegisterGossipServer(others, &gossipService{s: s})
 	}
-	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
+	streams.RegisterStreamsServer(inStreams, &streamsService{s: s})
 	if s.opts.Subscriptions != nil {
-		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
+		persistent.RegisterPersistentSubscriptionsServer(others, &persistentService{s: s})
 	}
-	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+	serverfeatures.RegisterServerFeaturesServer(others, &featuresService{s: s})
 	if s.opts.Projections != nil {
-		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
+		projections.RegisterProjectionsServer(others, &projectionsService{s: s})
 	}
 	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
-		users.RegisterUsersServer(s.others, &usersService{s: s})
+		users.RegisterUsersServer(others, &usersService{s: s})
 	}
 	if s.opts.Operations != nil {
-		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
+		operations.RegisterOperationsServer(others, &operationsService{s: s})
 	}
 	if s.opts.Statistics != nil {
-		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
+		monitoring.RegisterMonitoringServer(others, &monitoringService{s: s})
 	}
+}
+
+// registrar registers services. A message that cannot be decoded is the caller's fault; grpc-go says it is the
+// server's, which sends clients to other nodes.
+type registrar struct{ *grpc.Server }
+
+// RegisterService registers a service of which each method with one request is as receiver is for the others.
+func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
+	own := *d
+	own.Methods = slices.Clone(d.Methods)
+	for i := range own.Methods {
+		handler := own.Methods[i].Handler
+		own.Methods[i].Handler = func(service any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+			return handler(service, ctx, func(m any) error {
+				in := incoming{message: m}
+				return in.after(decode(&in))
+			}, around)
+		}
+	}
+	r.Server.RegisterService(&own, service)
 }
 
 // Handler returns a handler that answers the requests of gRPC and leaves the others to next.
@@ -112,6 +138,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	defer context.AfterFunc(s.draining, c.out.hurry)()
 	server := s.others
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
@@ -121,11 +148,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	server.ServeHTTP(c.out, r)
 }
 
-// Drain ends subscriptions, which do not end by themselves. Other calls are served as
-// before. It does not wait and may be called more than once.
+// Drain ends what does not end by itself: subscriptions, batches once what is under way is answered, and
+// calls whose client takes nothing of their answer. Other calls are served as before. It does not wait and may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// Close cuts off the calls that are under way.
+// Close cuts off the calls that are under way, and waits for their methods.
 func (s *Server) Close() {
 	s.drain()
 	s.streams.Stop()

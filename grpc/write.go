@@ -16,6 +16,10 @@ import (
 // recordBytes is about what an event takes in an entry beside its texts.
 const recordBytes = 64
 
+// smallEntry is what an append may take in an entry whatever is held: calls that come to no end must not keep
+// others from writing.
+const smallEntry = 4 << 10
+
 // appending is an append under construction, with room for the usual single event.
 type appending struct {
 	event.Write
@@ -74,16 +78,24 @@ func (s *Server) add(a *appending, m proposed) error {
 		return largeEvent(id, size, s.opts.MaxEventBytes)
 	}
 	a.payload += int64(size)
-	a.entry += int64(size + len(kind) + recordBytes)
-	if a.payload > s.opts.MaxAppendBytes || a.entry > MaxAppendBytes {
+	entry := int64(size + len(kind) + recordBytes)
+	switch {
+	case a.payload > s.opts.MaxAppendBytes || a.entry+entry > MaxAppendBytes:
 		return s.largeAppend()
+	case s.held.Add(entry) > s.opts.MaxHeldBytes && a.entry+entry > smallEntry:
+		s.held.Add(-entry)
+		return event.ErrBusy
 	}
+	a.entry += entry
 	if a.Events == nil {
 		a.Events = a.one[:0]
 	}
 	a.Events = append(a.Events, e)
 	return nil
 }
+
+// drop makes room for others when an append is done with.
+func (s *Server) drop(a *appending) { s.held.Add(-a.entry) }
 
 // Names of problems with what is appended.
 const (

@@ -392,12 +392,23 @@ func (writeAccess) CheckStream(_ context.Context, _ access.Principal, stream str
 // writeClient is a client of a server of the options alone.
 func writeClient(t testing.TB, s *writeStore, o grpcapi.Options) streams.StreamsClient {
 	t.Helper()
+	client, _, _ := writeServer(t, s, o)
+	return client
+}
+
+// writeServer is a server of the options alone, with a client of it. ended gets a value for each call that has ended.
+func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams.StreamsClient, server *grpcapi.Server, ended chan struct{}) {
+	t.Helper()
 	o.Store, o.Access = s, writeAccess{}
 	if o.Cluster == nil {
 		o.Cluster = &writeCluster{}
 	}
-	server := grpcapi.New(o)
-	h := httptest.NewUnstartedServer(server.Handler(http.NotFoundHandler()))
+	server, ended = grpcapi.New(o), make(chan struct{}, 1)
+	calls := server.Handler(http.NotFoundHandler())
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer raise(ended)
+		calls.ServeHTTP(w, r)
+	}))
 	h.Config.Protocols = new(http.Protocols)
 	h.Config.Protocols.SetUnencryptedHTTP2(true)
 	h.Start()
@@ -405,5 +416,5 @@ func writeClient(t testing.TB, s *writeStore, o grpcapi.Options) streams.Streams
 		server.Close()
 		h.Close()
 	})
-	return streams.NewStreamsClient(dial(t, h.URL))
+	return streams.NewStreamsClient(dial(t, h.URL)), server, ended
 }

@@ -35,6 +35,7 @@ type Server struct {
 	listener net.Listener
 	server   *http1.Server
 	silent   silentConns
+	idle     time.Duration // after which a connection is closed
 	logger   hclog.Logger
 	owned    sync.WaitGroup
 
@@ -57,7 +58,7 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 
 // New returns a server of a listener, which it closes.
 func New(l net.Listener, logger hclog.Logger) *Server {
-	return &Server{listener: l, logger: logger}
+	return &Server{listener: l, logger: logger, idle: idleTimeout}
 }
 
 // Serve answers requests, with TLS if there are certificates for it.
@@ -66,7 +67,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 		Handler:           handler,
 		ConnContext:       s.ConnContext,
 		ReadHeaderTimeout: HeaderTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}

@@ -1,0 +1,86 @@
+package grpcapi_test
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	grpcapi "github.com/annalsdb/annals/grpc"
+)
+
+// rawCodec sends bytes as they are, and takes any answer.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (rawCodec) Name() string                         { return "proto" }
+
+// What cannot be decoded is the caller's fault, with each kind of method.
+func TestUndecodable(t *testing.T) {
+	conn := dial(t, address)
+	for _, method := range []string{"Delete", "Read", "Append", "BatchAppend"} {
+		err := conn.Invoke(t.Context(), "/event_store.client.streams.Streams/"+method, []byte{0x0a, 0xff}, nil, grpc.ForceCodecV2(rawCodec{}))
+		if code := status.Code(err); code != codes.InvalidArgument || !strings.Contains(err.Error(), "cannot be decoded") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// A message of next to nothing but millions of events is not decoded.
+func TestCrowdedBatch(t *testing.T) {
+	message := append([]byte{0x0a, 0x02, 0x12, 0x00}, bytes.Repeat([]byte{0x1a, 0}, 8<<20)...)
+	conn := dial(t, address)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := conn.Invoke(t.Context(), streams.Streams_BatchAppend_FullMethodName, message, nil, grpc.ForceCodecV2(rawCodec{}), grpc.UseCompressor(gzip.Name))
+	runtime.ReadMemStats(&after)
+	if code := status.Code(err); code != codes.InvalidArgument {
+		t.Error(err)
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 300 {
+		t.Errorf("it took %d MiB", took)
+	}
+}
+
+// What calls hold of events is bounded, and there is room again once they are answered or gone.
+func TestHeldEvents(t *testing.T) {
+	s := newWriteStore(written(0))
+	const held = 40 << 10
+	c := writeClient(t, s, grpcapi.Options{MaxHeldBytes: held, WriteTimeout: time.Hour})
+	data := strings.Repeat("x", held/4)
+	part := func(n int, final bool) *streams.BatchAppendReq {
+		r := batchOf(id(n), batchOptions("s", anyVersion), data)
+		r.IsFinal = final
+		return r
+	}
+	b := openBatch(t, c)
+	for i := range 20 {
+		b.send(part(i, true))
+		equal(t, "answer", b.next(), id(i).GetString_()+" ok 0")
+	}
+	for range 3 {
+		// Each call holds three quarters. The last makes known that the parts before were taken.
+		b := openBatch(t, c)
+		b.send(part(1, false), part(2, false), part(3, false), batchOf(id(4), batchOptions("s", anyVersion)))
+		equal(t, "answer", b.next(), id(4).GetString_()+" ok 0")
+		if _, end, err := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data))); err == nil || end != "Unavailable: Server Is Too Busy" {
+			t.Error(end)
+		}
+		equal(t, "a small one", one(t, c, "s", anyVersion), "ok 0")
+		b.send(part(5, false))
+		equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
+		_, end, _ := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)))
+		equal(t, "room", end, "OK")
+	}
+}

@@ -1,0 +1,83 @@
+package serve
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// A client of gRPC that was idle for so long that its connection was closed calls again without an error.
+func TestCallsBehindIdleness(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := grpc.NewServer()
+	healthpb.RegisterHealthServer(calls, health.NewServer())
+	s := New(l, hclog.NewNullLogger())
+	s.idle = 20 * time.Millisecond
+	s.Serve(calls, nil)
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := healthpb.NewHealthClient(conn)
+	for i := range 30 {
+		if _, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+		if i%2 == 0 && !conn.WaitForStateChange(t.Context(), connectivity.Ready) {
+			t.Fatal("the connection stays")
+		} else if i%2 == 1 {
+			time.Sleep(s.idle + time.Duration(i-15)*100*time.Microsecond) // About when it is closed.
+		}
+	}
+	_ = conn.Close()
+	calls.Stop()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Idle connections of HTTP/2 are closed; pings of the client do not keep them, and an answer under way does.
+func TestIdleHTTP2(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(l, hclog.NewNullLogger())
+	s.idle, s.PingAfter, s.PingTimeout = 20*time.Millisecond, 10*time.Millisecond, time.Second
+	s.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 20 { // As a live tail.
+			time.Sleep(10 * time.Millisecond)
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}), nil)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	for range 2 {
+		resp, err := (&http.Client{Transport: transport}).Get("http://" + l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); len(text) != 20 || err != nil || resp.ProtoMajor != 2 {
+			t.Errorf("%q, %v, %s", text, err, resp.Proto)
+		}
+		_ = resp.Body.Close()
+		time.Sleep(2 * s.idle)
+	}
+	transport.CloseIdleConnections()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
