@@ -96,6 +96,33 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.lead()
 			b.takeNames(9, "3@a")
 		}},
+		{"from the end, without what stored the group", func(b *bench) {
+			b.store.add("a", 3)
+			b.create(func(s settings) { s.StartFrom = -1 })
+			b.takeNames(9)
+			b.lead()
+			b.takeNames(9)
+			b.must(b.Create(b.ctx, subscription.Key{Stream: "a", Group: "other"}, subscription.DefaultSettings(), ""))
+			b.takeNames(9, "1@"+configStream)
+			b.must(b.Delete(b.ctx, b.key, ""))
+			b.create(func(s settings) { s.StartFrom = -1 })
+			b.takeNames(9)
+			b.store.add("a", 1)
+			b.takeNames(9, "3@a")
+		}},
+		{"an update to the end leaves out nothing behind the checkpoint", func(b *bench) {
+			b.create(func(s settings) { often(s); s.StartFrom = -1 })
+			b.store.add("a", 1)
+			b.ack(b.takeNames(9, "0@a")...)
+			b.ack(b.takeNames(9, "0@$$$persistentsubscription-$all::g-checkpoint")...)
+			b.checkpoint()
+			b.must(b.Create(b.ctx, subscription.Key{Stream: "a", Group: "other"}, subscription.DefaultSettings(), ""))
+			set := b.info().Settings
+			b.must(b.Update(b.ctx, b.key, set, ""))
+			b.takeNames(9, "1@"+configStream, "2@"+configStream)
+			b.lead()
+			b.takeNames(9, "1@"+configStream, "2@"+configStream)
+		}},
 		{"retries come in the order of the log", func(b *bench) {
 			b.create(func(s settings) { s.Filter = ofStream("a", "b") })
 			for _, stream := range []string{"b", "a", "b"} {

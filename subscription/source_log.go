@@ -3,6 +3,7 @@ package subscription
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -23,6 +24,8 @@ const (
 type logSource struct {
 	*ownStreams
 	passed int // records that the filter left out, below passWindow
+	// begun is a position that reading goes on behind, -1: it begins where the group does.
+	begun int64
 }
 
 func (s *logSource) number(e *event.Record) int64 { return e.Position }
@@ -30,6 +33,7 @@ func (s *logSource) number(e *event.Record) int64 { return e.Position }
 // after finds the record behind a position. That at the position may have been
 // scavenged; then reading from there begins with what follows.
 func (s *logSource) after(ctx context.Context, position int64) (int64, error) {
+	s.begun = position
 	page, err := s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
 	if err != nil {
 		return 0, err
@@ -59,10 +63,11 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	for n > 0 && page.Events[n-1].Position >= settled {
 		n--
 	}
-	b = batch{events: page.Events[:n], known: -1, passed: -1}
+	b = batch{events: page.Events[:n:n], known: -1, passed: -1}
 	if n > 0 {
 		b.known = page.Events[n-1].Position
 	}
+	b.events = slices.DeleteFunc(b.events, s.isOwn)
 	if n < len(page.Events) { // What is left begins the next page.
 		b.next = page.Events[n].Position
 		b.end = b.next >= settled
@@ -75,6 +80,12 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	b.next, b.end, b.passed, b.progress = page.Next, !page.More, page.Last, int64(s.passed/passWindow)
 	s.passed %= passWindow
 	return b, nil
+}
+
+// isOwn reports whether an event is the one that stored that the group begins at the end, or came before
+// that. To a group that was updated and goes on behind an older checkpoint it is an event as any other.
+func (s *logSource) isOwn(e event.Resolved) bool {
+	return e.Stream == configStream && e.Number <= s.storedIn && (s.begun < 0 || s.begun >= s.startAt)
 }
 
 // choice says which records of a page are the group's.
