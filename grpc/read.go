@@ -111,8 +111,8 @@ func (r *reading) stream(ctx context.Context) error {
 			from -= int64(count)
 			over = page.End || from < 0
 		} else {
-			from = max(from+int64(count), min(page.Min, page.Last+1))
-			over = page.End
+			from = behind(&page, from, count)
+			over = page.End || from > page.Last
 		}
 		r.resize(page.Events)
 		if isDense := len(events) == count; isDense {
@@ -125,6 +125,12 @@ func (r *reading) stream(ctx context.Context) error {
 		return r.say(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
 	}
 	return r.out.flush()
+}
+
+// behind is the number at which reading forward goes on behind a page of so many. The stream may be
+// truncated further than it goes: what is appended there later is not passed over.
+func behind(page *event.StreamPage, from int64, count int) int64 {
+	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 
 // streamPage reads a page of the stream. What was sent before has gone out then.
