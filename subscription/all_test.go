@@ -13,6 +13,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/match"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -396,4 +397,41 @@ func TestFilterThatTakesTooLong(t *testing.T) {
 	b.is("the other", i.Status, "Live")
 	b.store.scavenge("s", 2)
 	take(b.key, 3)
+}
+
+// A group whose filter takes its time gets on over what that leaves out.
+func TestSlowFilter(t *testing.T) {
+	defer regexp2.StopTimeoutClock()
+	const slow = `(?=(x+x+)+y)`
+	names, err := match.Expression(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for took := time.Duration(0); took < match.Timeout/20; {
+		name += "x"
+		begun := time.Now()
+		if _, err := names.Match(name); err != nil {
+			t.Fatal(err)
+		}
+		took = time.Since(begun)
+	}
+	b := &bench{complainer: t, store: newStore(), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
+	for range 2000 {
+		b.store.append("s", name, "")
+	}
+	b.Service = subscription.New(subscription.Options{Store: b.store})
+	b.Start(b.ctx)
+	defer b.Stop()
+	ready(t, b.Service)
+	s := subscription.DefaultSettings()
+	s.MaxCheckpointCount, s.Filter = 1, &subscription.Filter{Regex: slow}
+	b.must(b.Create(b.ctx, b.key, s, ""))
+	testkit.Eventually(t, 5*time.Second, func() error {
+		i, err := b.Info(b.ctx, b.key)
+		if i.Checkpoint < 0 {
+			return fmt.Errorf("no checkpoint, %w", err)
+		}
+		return nil
+	})
 }
