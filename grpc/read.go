@@ -15,10 +15,11 @@ import (
 // A read goes page by page. Each is sent before the next is read, so that the client's pace is that
 // of the read, and one that is slow holds one page.
 const (
-	minReadPage = 32        // events of a page, unless fewer are asked for
-	maxReadPage = 500       // as far as they fit
-	readPayload = 512 << 10 // bytes of data and metadata of a page; events beyond them are read one by one
-	maxReadLook = 20_000    // records of the log that one page looks at
+	minReadPage  = 32        // events of a page, unless fewer are asked for
+	maxReadPage  = 500       // as far as they fit
+	readPayload  = 512 << 10 // bytes of data and metadata of a page; events beyond them are read one by one
+	maxReadLook  = 20_000    // records of the log that one page looks at
+	slowReadLook = 16        // the same where each may take as long as match.Timeout
 )
 
 // reading is a read or a subscription under way.
@@ -110,8 +111,8 @@ func (r *reading) stream(ctx context.Context) error {
 			from -= int64(count)
 			over = page.End || from < 0
 		} else {
-			from = max(from+int64(count), min(page.Min, page.Last+1))
-			over = page.End
+			from = behind(&page, from, count)
+			over = page.End || from > page.Last
 		}
 		r.resize(page.Events)
 		if isDense := len(events) == count; isDense {
@@ -124,6 +125,12 @@ func (r *reading) stream(ctx context.Context) error {
 		return r.say(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
 	}
 	return r.out.flush()
+}
+
+// behind is the number at which reading forward goes on behind a page of so many. The stream may be
+// truncated further than it goes: what is appended there later is not passed over.
+func behind(page *event.StreamPage, from int64, count int) int64 {
+	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 
 // streamPage reads a page of the stream. What was sent before has gone out then.
@@ -170,6 +177,9 @@ func (r *reading) log(ctx context.Context) error {
 func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
 	if err := r.out.flush(); err != nil {
 		return event.AllPage{}, err
+	}
+	if r.q.filtered && r.q.sieve.IsSlow() {
+		look = min(look, slowReadLook)
 	}
 	page, err := r.s.opts.Store.ReadAll(ctx, event.AllRead{
 		From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve, Filter: r.q.takes,

@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/match"
 )
 
 // restingStore has nothing to read. Waits are told of.
@@ -165,6 +166,57 @@ func TestSubscriptionAtRestReadsNothing(t *testing.T) {
 		}
 		r.expect("confirmed")
 		r.leave()
+	}
+}
+
+// slowStore is a log without end of names that an expression takes its time for.
+type slowStore struct {
+	restingStore
+	name            string
+	looking, looked chan struct{} // have room for all pages: one is being read, and was
+}
+
+func (s *slowStore) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
+	if err := ctx.Err(); err != nil {
+		return event.AllPage{}, err
+	}
+	page := event.AllPage{From: r.From, Next: r.From, LogEnd: 1 << 50, More: true}
+	s.looking <- struct{}{}
+	for page.Looked < r.MaxScan && !r.Filter(s.name, "t") {
+		page.Looked++
+		page.Next++
+	}
+	s.looked <- struct{}{}
+	return page, nil
+}
+
+// A filter that backtracks does not hold a call for long that nobody waits for any more: pages are small.
+func TestReadSlowFilter(t *testing.T) {
+	const slow = `(?=(x+x+)+y)`
+	names, err := match.Expression(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for took := time.Duration(0); took < match.Timeout/50; { // About as long as a match may take without being refused.
+		name += "x"
+		begun := time.Now()
+		if _, err := names.Match(name); err != nil {
+			t.Fatal(err)
+		}
+		took = time.Since(begun)
+	}
+	for _, req := range []*streams.ReadReq{read(ofAll(start), window(byStream(slow), 1000, 1)), read(ofAll(start), subscribed, window(byStream(slow), 1000, 1000))} {
+		store := &slowStore{name: name, looking: make(chan struct{}, 1000), looked: make(chan struct{}, 1000)}
+		_, conn := host(t, store, &changingCluster{leads: true})
+		r := open(t, conn, "", req)
+		<-store.looking
+		r.leave()
+		select {
+		case <-store.looked:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it is still being read")
+		}
 	}
 }
 

@@ -150,15 +150,14 @@ func (f *following) readStream(ctx context.Context) (more bool, err error) {
 	}
 	f.resize(page.Events)
 	f.last = page.Last
+	next := behind(&page, f.next, count)
 	if page.End {
-		if page.Last >= f.next {
-			f.seen, f.next = page.Last, page.Last+1
-		}
-		return false, nil
+		next = max(f.next, page.Last+1)
 	}
-	f.next = max(f.next+int64(count), min(page.Min, page.Last+1))
-	f.seen = f.next - 1
-	return true, nil
+	if next > f.next {
+		f.seen, f.next = next-1, next
+	}
+	return f.next <= page.Last, nil
 }
 
 // bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has none.

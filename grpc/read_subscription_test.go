@@ -60,6 +60,24 @@ func TestSubscriptionToStream(t *testing.T) {
 	}
 }
 
+// A stream may be truncated further than it goes: reads and subscriptions end at its end, and what comes
+// when it is no longer truncated is not passed over.
+func TestSubscriptionTruncatedBeyondTheEnd(t *testing.T) {
+	conn, c := ownNode(t)
+	write(t, c, "cut", "t", numbered(5)...)
+	describe(t, c, "cut", `{"$tb":100}`)
+	r := open(t, conn, "", read(ofStream("cut", start), subscribed))
+	r.expect("confirmed", "caught-up:4")
+	describe(t, c, "cut", `{}`)
+	write(t, c, "cut", "t", numbered(2)...)
+	r.expect("cut/5", "cut/6")
+	describe(t, c, "cut", `{"$tb":4611686018427387904}`)
+	open(t, conn, "", read(ofStream("cut", start), subscribed)).expect("confirmed", "caught-up:6")
+	equal(t, "read", whole(t, conn, "", read(ofStream("cut", start), positions)), "last:6")
+	equal(t, "read from 3", whole(t, conn, "", read(ofStream("cut", 3))), "")
+	equal(t, "read backward", whole(t, conn, "", read(ofStream("cut", end), backward)), "")
+}
+
 // The metadata of a stream go with it. They have no tombstone of their own.
 func TestSubscriptionToMetadata(t *testing.T) {
 	conn, c := ownNode(t)

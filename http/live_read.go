@@ -62,8 +62,9 @@ func (t *tail) readStream(ctx context.Context) (more bool, err error) {
 		t.next = max(t.next, page.Last+1)
 		return false, nil
 	}
-	t.next = max(t.next+livePage, min(page.Min, page.Last+1))
-	return true, nil
+	// The stream may be truncated further than it goes.
+	t.next = max(t.next, min(max(t.next+livePage, page.Min), page.Last+1))
+	return t.next <= page.Last, nil
 }
 
 // missing is for a stream that is not there, or not any more.

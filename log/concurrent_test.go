@@ -365,3 +365,45 @@ func TestSettled(t *testing.T) {
 	}
 	closeLog(t, l)
 }
+
+// TestLinksAtTheEnd: a read of the log that resolves links finds the targets that lie before them, also of what is being committed.
+func TestLinksAtTheEnd(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	const frames, links = 150, 100
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for from, seen := int64(0), 0; seen < frames*links; {
+				page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 10 * links, ResolveLinks: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for i := range page.Events {
+					e := &page.Events[i]
+					if e.Type != event.TypeLink {
+						continue
+					}
+					if seen++; e.Link != event.LinkResolved {
+						t.Errorf("the link at %d is dead, the log ends at %d", e.Position, page.LogEnd)
+						return
+					}
+				}
+				from = page.Next
+			}
+		})
+	}
+	for i := range frames {
+		all := make([]testEvent, 0, 2*links)
+		for range links {
+			all = append(all, ev("s", "x"))
+		}
+		for j := range links {
+			all = append(all, testEvent{stream: "l", typ: event.TypeLink, data: fmt.Sprintf("%d@s", i*links+j)})
+		}
+		write(t, l, m.frame(false, all...))
+	}
+	readers.Wait()
+	closeLog(t, l)
+}

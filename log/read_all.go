@@ -24,6 +24,7 @@ func hiddenFromAll(stream []byte) bool {
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
 func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
+	settled := rd.Settled() // Before the view: what lies before it is seen in the streams from now on.
 	v, err := rd.view()
 	if err != nil {
 		return page, err
@@ -32,10 +33,14 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
-	page = event.AllPage{From: r.From, Last: -1, LogEnd: v.tail.End}
+	end := v.tail.End
+	if r.ResolveLinks { // A link behind it would be dead, though its target is there a moment later.
+		end = min(end, settled)
+	}
+	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
 	switch {
-	case r.From == event.End, r.From > v.tail.End && r.Backward:
-		page.From = v.tail.End
+	case r.From == event.End, r.From > end && r.Backward:
+		page.From = end
 	case r.From < 0:
 		return page, event.ErrBadPosition
 	}
@@ -67,9 +72,9 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			}
 			return page, fmt.Errorf("read the log from %d: %w", page.From, err)
 		}
-		if it == nil {
+		if it == nil || !r.Backward && position >= end {
 			if !r.Backward {
-				page.Next = max(page.From, v.tail.End)
+				page.Next = max(page.From, end)
 			} else {
 				page.Next = 0
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/match"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -95,6 +96,33 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.store.add("a", 1)
 			b.lead()
 			b.takeNames(9, "3@a")
+		}},
+		{"from the end, without what stored the group", func(b *bench) {
+			b.store.add("a", 3)
+			b.create(func(s settings) { s.StartFrom = -1 })
+			b.takeNames(9)
+			b.lead()
+			b.takeNames(9)
+			b.must(b.Create(b.ctx, subscription.Key{Stream: "a", Group: "other"}, subscription.DefaultSettings(), ""))
+			b.takeNames(9, "1@"+configStream)
+			b.must(b.Delete(b.ctx, b.key, ""))
+			b.create(func(s settings) { s.StartFrom = -1 })
+			b.takeNames(9)
+			b.store.add("a", 1)
+			b.takeNames(9, "3@a")
+		}},
+		{"an update to the end leaves out nothing behind the checkpoint", func(b *bench) {
+			b.create(func(s settings) { often(s); s.StartFrom = -1 })
+			b.store.add("a", 1)
+			b.ack(b.takeNames(9, "0@a")...)
+			b.ack(b.takeNames(9, "0@$$$persistentsubscription-$all::g-checkpoint")...)
+			b.checkpoint()
+			b.must(b.Create(b.ctx, subscription.Key{Stream: "a", Group: "other"}, subscription.DefaultSettings(), ""))
+			set := b.info().Settings
+			b.must(b.Update(b.ctx, b.key, set, ""))
+			b.takeNames(9, "1@"+configStream, "2@"+configStream)
+			b.lead()
+			b.takeNames(9, "1@"+configStream, "2@"+configStream)
 		}},
 		{"retries come in the order of the log", func(b *bench) {
 			b.create(func(s settings) { s.Filter = ofStream("a", "b") })
@@ -369,4 +397,41 @@ func TestFilterThatTakesTooLong(t *testing.T) {
 	b.is("the other", i.Status, "Live")
 	b.store.scavenge("s", 2)
 	take(b.key, 3)
+}
+
+// A group whose filter takes its time gets on over what that leaves out.
+func TestSlowFilter(t *testing.T) {
+	defer regexp2.StopTimeoutClock()
+	const slow = `(?=(x+x+)+y)`
+	names, err := match.Expression(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for took := time.Duration(0); took < match.Timeout/20; {
+		name += "x"
+		begun := time.Now()
+		if _, err := names.Match(name); err != nil {
+			t.Fatal(err)
+		}
+		took = time.Since(begun)
+	}
+	b := &bench{complainer: t, store: newStore(), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
+	for range 2000 {
+		b.store.append("s", name, "")
+	}
+	b.Service = subscription.New(subscription.Options{Store: b.store})
+	b.Start(b.ctx)
+	defer b.Stop()
+	ready(t, b.Service)
+	s := subscription.DefaultSettings()
+	s.MaxCheckpointCount, s.Filter = 1, &subscription.Filter{Regex: slow}
+	b.must(b.Create(b.ctx, b.key, s, ""))
+	testkit.Eventually(t, 5*time.Second, func() error {
+		i, err := b.Info(b.ctx, b.key)
+		if i.Checkpoint < 0 {
+			return fmt.Errorf("no checkpoint, %w", err)
+		}
+		return nil
+	})
 }

@@ -19,7 +19,10 @@ type definition struct {
 	// startAt is the number at which a group with StartFrom -1 begins, resolved when
 	// it was created or updated; -1: not known, as other versions do not store it.
 	startAt int64
-	names   *match.Names // what the filter chooses by, nil: there is none
+	// storedIn is the number of the event that stored that start, which itself is not what came
+	// behind it; -1: not known, or the group does not begin at the end.
+	storedIn int64
+	names    *match.Names // what the filter chooses by, nil: there is none
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
 	// encoded is the entry, made when it is stored for the first time.
@@ -68,6 +71,7 @@ type entry struct {
 
 	// ResolvedStart is ours; other versions pass it over.
 	ResolvedStart *int64 `json:"resolvedStart,omitempty"`
+	ResolvedIn    *int64 `json:"resolvedIn,omitempty"` // likewise
 }
 
 // entry returns what is stored of the group. All entries are stored with each
@@ -93,6 +97,9 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 	}
 	if s.StartFrom < 0 && d.startAt >= 0 {
 		e.ResolvedStart = &d.startAt
+		if d.storedIn >= 0 {
+			e.ResolvedIn = &d.storedIn
+		}
 	}
 	d.encoded, err = json.Marshal(&e)
 	return d.encoded, err
@@ -105,7 +112,7 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return &definition{stored: raw}, err
 	}
-	d = &definition{Key: Key{e.Stream, e.Group}, startAt: -1, Settings: Settings{
+	d = &definition{Key: Key{e.Stream, e.Group}, startAt: -1, storedIn: -1, Settings: Settings{
 		ResolveLinks: e.ResolveLinkTos, ExtraStatistics: e.ExtraStatistics, StartFrom: e.StartFrom,
 		MessageTimeout: milliseconds(e.MessageTimeout), MaxRetryCount: e.MaxRetryCount, LiveBufferSize: e.LiveBufferSize,
 		BufferSize: e.HistoryBufferSize, ReadBatchSize: e.ReadBatchSize, CheckpointAfter: milliseconds(e.CheckPointAfter),
@@ -127,6 +134,9 @@ func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	}
 	if e.ResolvedStart != nil {
 		d.startAt = *e.ResolvedStart
+	}
+	if e.ResolvedIn != nil {
+		d.storedIn = *e.ResolvedIn
 	}
 	if s.Filter, why = e.Filter.filter(); why == nil {
 		d.names, why = s.Filter.compile()
@@ -195,7 +205,7 @@ func (t *term) writeConfig(ctx context.Context, all []*definition, version int64
 	if err != nil {
 		return 0, err
 	}
-	if err := bound(ctx, s, configStream, `{"$maxCount":2}`); err != nil {
+	if err := bound(ctx, s, configStream, configMetadata); err != nil {
 		return 0, err
 	}
 	written, err := s.Write(ctx, &event.Write{Stream: configStream, ExpectedVersion: version,

@@ -12,6 +12,8 @@ const (
 	configStream = "$persistentSubscriptionConfig"
 	typeConfig   = "$PersistentConfig"
 
+	configMetadata = `{"$maxCount":2}`
+
 	typeCheckpoint    = "SubscriptionCheckpoint"
 	typeCheckpointNew = "$SubscriptionCheckpoint" // of later versions
 

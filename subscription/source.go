@@ -48,7 +48,7 @@ type batch struct {
 // newSource returns the source of a group.
 func newSource(s *ownStreams) source {
 	if s.Stream == event.AllStream {
-		return &logSource{ownStreams: s}
+		return &logSource{ownStreams: s, begun: -1}
 	}
 	return &streamSource{ownStreams: s}
 }

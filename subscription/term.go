@@ -337,13 +337,13 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 		return ErrExists
 	}
 	set.Filter = set.Filter.plain()
-	d := &definition{Key: k, Settings: set, startAt: -1, names: names}
-	if err := t.resolveStart(ctx, d); err != nil {
-		return err
-	}
+	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: names}
 	// What an earlier group of that name left must not become this one's, also when
 	// its deletion was cut short.
 	if err := t.removeStreams(ctx, k); err != nil {
+		return err
+	}
+	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}
 	err = t.change(ctx, by, func(all []*definition) []*definition {
@@ -377,10 +377,20 @@ func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
 	return err
 }
 
+// resolveStart finds where a group that starts at the end begins, right before it is stored.
 func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
-	if d.Settings.StartFrom < 0 {
-		d.startAt, err = t.next(ctx, d.Stream)
+	if d.Settings.StartFrom >= 0 {
+		return nil
 	}
+	if err := bound(ctx, t.opts.Store, configStream, configMetadata); err != nil {
+		return err
+	}
+	info, err := t.opts.Store.StreamInfo(ctx, configStream)
+	if err != nil {
+		return err
+	}
+	d.storedIn = info.Last + 1
+	d.startAt, err = t.next(ctx, d.Stream)
 	return err
 }
 
@@ -402,7 +412,7 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err := t.checkStart(ctx, k, &set); err != nil {
 		return err
 	}
-	d := &definition{Key: k, Settings: set, startAt: -1, names: g.names}
+	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: g.names}
 	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}

@@ -90,6 +90,9 @@ func isOldConfig(name string) bool {
 	return ok && rest != "" && !strings.ContainsFunc(rest, func(r rune) bool { return !unicode.IsDigit(r) })
 }
 
+// IsSlow reports whether a match may take as long as Timeout.
+func (n *Names) IsSlow() bool { return n.slow != nil }
+
 // Match reports whether the name is chosen. It fails with ErrTimeout.
 func (n *Names) Match(name string) (bool, error) {
 	switch {
