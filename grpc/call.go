@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/access"
@@ -26,6 +27,9 @@ const (
 	keyConnectionName = "Connection-Name"
 )
 
+// keyStatus is the trailer that has the code of a call's end.
+const keyStatus = "Grpc-Status"
+
 // unnamed is the name of a connection that its client gave none.
 const unnamed = "<unknown>"
 
@@ -37,6 +41,8 @@ type call struct {
 	leader bool   // the leader must answer
 	out    *heldWriter
 	in     *inflow
+
+	unread atomic.Bool // no method was called yet, or a message of the client cannot be read
 }
 
 type callKey struct{}
@@ -51,6 +57,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 		return nil, err
 	}
 	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
+	c.unread.Store(true)
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
 		c.name = unnamed
@@ -76,9 +83,16 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
-	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
+	h.Set(keyStatus, strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
 	w.WriteHeader(http.StatusOK)
+}
+
+// blame makes what grpc-go says of messages that it cannot read the client's fault, which it is.
+func (c *call) blame() {
+	if h := c.out.Header(); c.unread.Load() && h.Get(keyStatus) == strconv.Itoa(int(codes.Internal)) {
+		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
+	}
 }
 
 // heldWriter holds flushes back while a method has more to send at once.
@@ -108,6 +122,7 @@ func (w *heldWriter) Flush() {
 
 // unary is around each method with one answer.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	callOf(ctx).unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ctx, info.FullMethod, begun, err) }()
@@ -132,10 +147,12 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream is around each method with many messages.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	c := callOf(ss.Context())
+	c.unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, callOf(ss.Context()).in}) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c}) })
 	if err == nil {
 		return nil
 	}

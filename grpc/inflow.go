@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Bounds of what a call has read of its client and its method has not received, in bytes.
@@ -122,13 +124,16 @@ func signal(c chan<- struct{}) {
 // receiver is a stream that notes what its method receives.
 type receiver struct {
 	grpc.ServerStream
-	in *inflow
+	call *call
 }
 
 func (r *receiver) RecvMsg(m any) error {
 	err := r.ServerStream.RecvMsg(m)
-	if err == nil {
-		r.in.received()
+	switch {
+	case err == nil:
+		r.call.in.received()
+	case status.Code(err) == codes.Internal:
+		r.call.unread.Store(true)
 	}
 	return err
 }

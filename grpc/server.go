@@ -119,6 +119,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = c.in
 	server.ServeHTTP(c.out, r)
+	c.blame()
 }
 
 // Drain ends subscriptions, which do not end by themselves. Other calls are served as
