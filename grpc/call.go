@@ -83,6 +83,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
+	h["Content-Length"] = nil // net/http would add one, which clients take for a trailer.
 	h.Set(keyStatus, strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
 	w.WriteHeader(http.StatusOK)
