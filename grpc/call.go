@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/access"
@@ -27,6 +28,9 @@ const (
 	keyConnectionName = "Connection-Name"
 )
 
+// keyStatus is the trailer that has the code of a call's end.
+const keyStatus = "Grpc-Status"
+
 // unnamed is the name of a connection that its client gave none.
 const unnamed = "<unknown>"
 
@@ -38,6 +42,8 @@ type call struct {
 	leader bool   // the leader must answer
 	out    *heldWriter
 	in     *inflow
+
+	unread atomic.Bool // no method was called yet, or a message of the client cannot be read
 }
 
 type callKey struct{}
@@ -52,6 +58,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 		return nil, err
 	}
 	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
+	c.unread.Store(true)
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
 		c.name = unnamed
@@ -77,9 +84,17 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
 	h.Set("Content-Type", "application/grpc")
-	h.Set("Grpc-Status", strconv.Itoa(int(p.code)))
+	h["Content-Length"] = nil // net/http would add one, which clients take for a trailer.
+	h.Set(keyStatus, strconv.Itoa(int(p.code)))
 	h.Set("Grpc-Message", p.text)
 	w.WriteHeader(http.StatusOK)
+}
+
+// blame makes what grpc-go says of messages that it cannot read the client's fault, which it is.
+func (c *call) blame() {
+	if h := c.out.Header(); c.unread.Load() && h.Get(keyStatus) == strconv.Itoa(int(codes.Internal)) {
+		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
+	}
 }
 
 // heldWriter holds flushes back while a method has more to send at once.
@@ -148,6 +163,7 @@ func (w *heldWriter) Flush() {
 
 // unary is around each method with one answer.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	callOf(ctx).unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ctx, info.FullMethod, begun, err) }()
@@ -172,10 +188,12 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream is around each method with many messages.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	c := callOf(ss.Context())
+	c.unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ServerStream: ss, in: callOf(ss.Context()).in}) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c}) })
 	if err == nil {
 		return nil
 	}

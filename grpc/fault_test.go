@@ -31,7 +31,7 @@ func TestUndecodable(t *testing.T) {
 	conn := dial(t, address)
 	for _, method := range []string{"Delete", "Read", "Append", "BatchAppend"} {
 		err := conn.Invoke(t.Context(), "/event_store.client.streams.Streams/"+method, []byte{0x0a, 0xff}, nil, grpc.ForceCodecV2(rawCodec{}))
-		if code := status.Code(err); code != codes.InvalidArgument || !strings.Contains(err.Error(), "cannot be decoded") {
+		if code := status.Code(err); code != codes.InvalidArgument {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -126,30 +128,16 @@ func signal(c chan<- struct{}) {
 // receiver is a stream that notes what its method receives.
 type receiver struct {
 	grpc.ServerStream
-	in   *inflow
-	next incoming
+	call *call
 }
 
 func (r *receiver) RecvMsg(m any) error {
-	r.next = incoming{message: m}
-	err := r.ServerStream.RecvMsg(&r.next)
-	if err == nil {
-		r.in.received()
-	}
-	return r.next.after(err)
-}
-
-// incoming is a message that is decoded without an error that grpc-go would see: it would answer with it at once, and
-// as with a fault of the server.
-type incoming struct {
-	message any
-	err     error
-}
-
-// after is what became of a message, behind the error of grpc-go.
-func (in *incoming) after(err error) error {
-	if err == nil && in.err != nil {
-		return invalid("a message cannot be decoded: %v", in.err)
+	err := r.ServerStream.RecvMsg(m)
+	switch {
+	case err == nil:
+		r.call.in.received()
+	case status.Code(err) == codes.Internal:
+		r.call.unread.Store(true)
 	}
 	return err
 }
@@ -165,21 +153,15 @@ var errCrowded = errors.New("it has more events than can be in so few bytes")
 
 // Unmarshal decodes a message.
 func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*incoming)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
-	}
-	if _, ok := in.message.(*streams.BatchAppendReq); ok && data.Len() > fewBytes {
+	if _, ok := v.(*streams.BatchAppendReq); ok && data.Len() > fewBytes {
 		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 		defer whole.Free()
 		if isCrowded(whole.ReadOnlyData()) {
-			in.err = errCrowded
-			return nil
+			return errCrowded
 		}
 		data = mem.BufferSlice{whole}
 	}
-	in.err = c.CodecV2.Unmarshal(data, in.message)
-	return nil
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // isCrowded reports whether a message of a batch has more events than can be real. What is not well formed is found when

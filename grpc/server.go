@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -68,47 +67,26 @@ func (s *Server) newServer(maxReceived int) *grpc.Server {
 
 // register registers the services that are served.
 func (s *Server) register() {
-	inStreams, others := registrar{s.streams}, registrar{s.others}
 	if s.opts.Membership != nil {
-		gossip.RegisterGossipServer(others, &gossipService{s: s})
+		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
 	}
-	streams.RegisterStreamsServer(inStreams, &streamsService{s: s})
+	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
 	if s.opts.Subscriptions != nil {
-		persistent.RegisterPersistentSubscriptionsServer(others, &persistentService{s: s})
+		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
 	}
-	serverfeatures.RegisterServerFeaturesServer(others, &featuresService{s: s})
+	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
 	if s.opts.Projections != nil {
-		projections.RegisterProjectionsServer(others, &projectionsService{s: s})
+		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
 	}
 	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
-		users.RegisterUsersServer(others, &usersService{s: s})
+		users.RegisterUsersServer(s.others, &usersService{s: s})
 	}
 	if s.opts.Operations != nil {
-		operations.RegisterOperationsServer(others, &operationsService{s: s})
+		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
 	}
 	if s.opts.Statistics != nil {
-		monitoring.RegisterMonitoringServer(others, &monitoringService{s: s})
+		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
 	}
-}
-
-// registrar registers services. A message that cannot be decoded is the caller's fault; grpc-go says it is the
-// server's, which sends clients to other nodes.
-type registrar struct{ *grpc.Server }
-
-// RegisterService registers a service of which each method with one request is as receiver is for the others.
-func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
-	own := *d
-	own.Methods = slices.Clone(d.Methods)
-	for i := range own.Methods {
-		handler := own.Methods[i].Handler
-		own.Methods[i].Handler = func(service any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
-			return handler(service, ctx, func(m any) error {
-				in := incoming{message: m}
-				return in.after(decode(&in))
-			}, around)
-		}
-	}
-	r.Server.RegisterService(&own, service)
 }
 
 // Handler returns a handler that answers the requests of gRPC and leaves the others to next.
@@ -146,6 +124,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = c.in
 	server.ServeHTTP(c.out, r)
+	c.blame()
 }
 
 // Drain ends what does not end by itself: subscriptions, batches once what is under way is answered, and

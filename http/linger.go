@@ -18,6 +18,11 @@ const (
 	smallRest   = http1.MaxBody
 	lingerBytes = 4 * maxBody
 	lingerTime  = 30 * time.Second
+
+	// A client of HTTP/2 may stop sending when it sees a refusal, and then waits for the end of
+	// the answer, which comes when nobody lingers any more. So lingerPart must come within lingerPause.
+	lingerPart  = 16 << 10
+	lingerPause = 250 * time.Millisecond
 )
 
 // bodyState is how far the body of a request was read.
@@ -50,8 +55,13 @@ func (x *exchange) linger() {
 	if err == nil {
 		err = c.Flush()
 	}
-	if err == nil {
+	if err == nil && x.r.ProtoMajor == 1 {
 		_, err = io.CopyN(io.Discard, x.r.Body, lingerBytes)
+	}
+	for end, left := time.Now().Add(lingerTime), lingerBytes; err == nil && x.r.ProtoMajor != 1 && left > 0 && time.Now().Before(end); left -= lingerPart {
+		if err = c.SetReadDeadline(time.Now().Add(lingerPause)); err == nil {
+			_, err = io.CopyN(io.Discard, x.r.Body, lingerPart)
+		}
 	}
 	if err != nil && err != io.EOF {
 		x.s.log.Debug("body was not taken", "path", x.r.URL.Path, logkey.Error, err)

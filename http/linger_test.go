@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -164,6 +165,36 @@ func TestRefusedBodyIsTakenOverHTTP2(t *testing.T) {
 		n.handler.ServeHTTP(w, r)
 		if w.Code != 415 || rest.N != 0 || body.early {
 			t.Errorf("answer %d to %d bytes, of which %d are left; read before the answer: %v", w.Code, size, rest.N, body.early)
+		}
+	}
+}
+
+// TestRefusalEndsOverHTTP2: a client of HTTP/2 that stops sending when it is refused waits for the
+// end of the answer, and no longer than a moment.
+func TestRefusalEndsOverHTTP2(t *testing.T) {
+	n := newNode(t)
+	server := httptest.NewUnstartedServer(n.handler)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for range 5 {
+		body, sends := io.Pipe() // Nothing is ever sent.
+		defer sends.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/streams/s", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "image/png")
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.ProtoMajor != 2 || answer.StatusCode != http.StatusUnsupportedMediaType || err != nil {
+			t.Fatalf("%s %s: %v", answer.Proto, answer.Status, err)
 		}
 	}
 }

@@ -122,9 +122,10 @@ func askRPC(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 		}
 	}
 	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("admin:wrong")))
-	_, err := features.GetSupportedMethods(wrong, &shared.Empty{})
-	if got := status.Convert(err); got.Code() != codes.Unauthenticated || got.Message() != "Unauthenticated" {
-		t.Errorf("wrong credentials: %v", err)
+	var trailer metadata.MD
+	_, err := features.GetSupportedMethods(wrong, &shared.Empty{}, grpc.Trailer(&trailer))
+	if got := status.Convert(err); got.Code() != codes.Unauthenticated || got.Message() != "Unauthenticated" || trailer.Get("content-length") != nil {
+		t.Errorf("wrong credentials: %v, %v", err, trailer)
 	}
 	err = conn.Invoke(ctx, "/event_store.client.streams.Streams/read", &shared.Empty{}, &shared.Empty{})
 	if status.Code(err) != codes.Unimplemented {
