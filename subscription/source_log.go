@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -14,8 +13,8 @@ const (
 	// checkpoints: without them a group that gets little would read all again after each
 	// restart, and if each counted, it would write one for every few appends.
 	passWindow = 32
-	// matchPatience is how long a filter may take for one page.
-	matchPatience = time.Second
+	// slowStride is maxStride where each record may take as long as match.Timeout.
+	slowStride = 16
 	// hiddenTail bounds the search for the newest record that is shown.
 	hiddenTail = 100
 )
@@ -50,14 +49,18 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	// dead, and consumers would not find them.
 	settled := s.store.LogEnd()
 	c := choice{ctx: ctx, definition: s.definition}
+	stride := maxStride
+	if s.names != nil && s.names.IsSlow() {
+		stride = slowStride
+	}
 	page, err := s.store.ReadAll(ctx, event.AllRead{
-		From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks, Filter: c.takes, MaxScan: maxStride, MaxPayload: s.payload(count),
+		From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks, Filter: c.takes, MaxScan: stride, MaxPayload: s.payload(count),
 	})
 	if err != nil {
 		return b, err
 	}
 	n := len(page.Events)
-	if c.isOver {
+	if c.err != nil {
 		n = c.taken
 	}
 	for n > 0 && page.Events[n-1].Position >= settled {
@@ -92,16 +95,14 @@ func (s *logSource) isOwn(e event.Resolved) bool {
 type choice struct {
 	*definition
 	ctx           context.Context
-	begun         time.Time // when the first was looked at
 	taken, passed int
-	isOver        bool  // the rest is taken unseen, for the page to end, and dropped by who reads it
-	err           error // why, if matching failed; else its time was over
+	err           error // of matching: the rest is taken unseen, for the page to end, and dropped by who reads it
 }
 
 // takes is the filter of the page, which has no way to fail.
 func (c *choice) takes(stream, eventType string) bool {
 	switch {
-	case c.isOver:
+	case c.err != nil:
 		return true
 	case !event.ShownInAll(stream):
 		return false // It does not count either: the checkpoints of groups would make each other write more.
@@ -113,20 +114,13 @@ func (c *choice) takes(stream, eventType string) bool {
 	if c.Settings.Filter.OfStream {
 		name = stream
 	}
-	switch looked := c.taken + c.passed; {
-	case looked == 0:
-		c.begun = time.Now()
-	case looked%16 == 0 && time.Since(c.begun) > matchPatience:
-		c.isOver = true
-		return true
-	}
 	isChosen, err := c.names.Match(name)
 	if err == nil {
 		err = c.ctx.Err()
 	}
 	switch {
 	case err != nil:
-		c.isOver, c.err = true, fmt.Errorf("filter by the name %.200q: %w", name, err)
+		c.err = fmt.Errorf("filter by the name %.200q: %w", name, err)
 		return true
 	case isChosen:
 		c.taken++
