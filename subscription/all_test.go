@@ -124,6 +124,19 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.lead()
 			b.takeNames(9, "1@"+configStream, "2@"+configStream)
 		}},
+		{"a filter that may be slow gets on in small pages", func(b *bench) {
+			defer func() { b.Stop(); regexp2.StopTimeoutClock() }()
+			b.store.add("s", 1000)
+			stop := b.position("s", 64)
+			b.store.beforeReadAll.set(func(_ context.Context, r event.AllRead) error {
+				if r.From >= stop {
+					return event.ErrBusy
+				}
+				return nil
+			})
+			b.create(func(s settings) { often(s); s.Filter = &subscription.Filter{Regex: `^(?!a)b`} })
+			b.is("checkpoint", b.checkpoint(), positionText(b.position("s", 63)))
+		}},
 		{"retries come in the order of the log", func(b *bench) {
 			b.create(func(s settings) { s.Filter = ofStream("a", "b") })
 			for _, stream := range []string{"b", "a", "b"} {
