@@ -34,6 +34,9 @@ func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
 // filter nothing matches cannot keep a request busy for long.
 const maxFilteredScan = 50_000
 
+// maxMatching bounds the time that a filter which backtracks may take for all names that a page looks at.
+const maxMatching = 2 * time.Second
+
 // allArguments reads the arguments of a page of the log.
 func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
@@ -244,7 +247,7 @@ func parseFilter(query string) (*filter, error) {
 	} else if names, err = anyPrefix(data); err != nil {
 		return nil, badRequest("Please provide a comma delimited list of data with at least one item.")
 	}
-	f.sieve = &match.Sieve{Names: names}
+	f.sieve = &match.Sieve{Names: names, Budget: maxMatching}
 	return &f, nil
 }
 

@@ -17,13 +17,14 @@ import (
 // queued for a client. Its own goroutine reads a page of the log, writes as fast as the client
 // takes it, and waits at the end until the log is longer. A slow client reads the log later.
 const (
-	livePage    = 256       // events of a page
-	livePayload = 128 << 10 // bytes of data and metadata of a page; what is beyond is read event by event
-	liveLook    = 20_000    // records of the log that one page looks at
-	livePart    = 32 << 10  // text that is sent before more is written
-	livePiece   = 4 << 10   // of them each must be taken within liveStall
-	liveStall   = 30 * time.Second
-	liveTick    = time.Second
+	livePage     = 256       // events of a page
+	livePayload  = 128 << 10 // bytes of data and metadata of a page; what is beyond is read event by event
+	liveLook     = 20_000    // records of the log that one page looks at
+	liveSlowLook = 16        // the same where each may take as long as match.Timeout
+	livePart     = 32 << 10  // text that is sent before more is written
+	livePiece    = 4 << 10   // of them each must be taken within liveStall
+	liveStall    = 30 * time.Second
+	liveTick     = time.Second
 	// A tail rests so many times as long as it worked, for each of the others, so that all of them leave the
 	// processors to writers, and once more for every liveCrowd others; but no longer than liveRest.
 	liveManners = 4

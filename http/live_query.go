@@ -184,6 +184,11 @@ func liveNames(to **match.Sieve) func(string) bool {
 	}
 }
 
+// isSlow reports whether an expression backtracks.
+func (q *liveQuery) isSlow() bool {
+	return q.types != nil && q.types.IsSlow() || q.streams != nil && q.streams.IsSlow()
+}
+
 // isFiltered reports whether events may be left out.
 func (q *liveQuery) isFiltered() bool {
 	return q.types != nil || q.streams != nil || q.contains != nil || !q.id.IsZero() || q.noSystem

@@ -85,6 +85,9 @@ func (t *tail) missing(ctx context.Context) error {
 func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 	q := &t.q
 	r := event.AllRead{From: t.next, Count: livePage, Backward: q.backward, ResolveLinks: q.resolve, MaxScan: liveLook, MaxPayload: t.payload()}
+	if q.isSlow() {
+		r.MaxScan = liveSlowLook
+	}
 	r.Filter = func(stream, eventType string) bool {
 		if !isShown(stream, eventType) {
 			return false

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlclark/regexp2/v2"
 )
@@ -92,5 +93,24 @@ func TestSieve(t *testing.T) {
 	}
 	if !s.Takes(strings.Repeat("a", 40)+"!") || !errors.Is(s.Err, ErrTimeout) || !s.Takes("b") {
 		t.Errorf("a long one: %v", s.Err)
+	}
+}
+
+// What a filter may take for all names together is bounded where it backtracks, and only there.
+func TestBudget(t *testing.T) {
+	for expression, want := range map[string]error{`^(?!z)a`: ErrTimeout, `^a`: nil} {
+		n, err := Expression(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Sieve{Names: n, Budget: time.Nanosecond}
+		for range 1000 {
+			if !s.Takes("a") {
+				t.Fatalf("%s: not taken", expression)
+			}
+		}
+		if s.Err != want {
+			t.Errorf("%s: %v", expression, s.Err)
+		}
 	}
 }

@@ -1,10 +1,16 @@
 package match
 
+import "time"
+
 // Sieve chooses names where a failure cannot be told, as in the filter of a page. From a failure on it
 // takes every name, so that the page soon has all it may have: it must be thrown away.
 type Sieve struct {
 	*Names
 	Err error // why Takes failed; ErrTimeout
+
+	// Budget bounds what all matches of an expression that backtracks may take together. 0: each may take Timeout.
+	Budget time.Duration
+	spent  time.Duration
 }
 
 // Takes reports whether the name is chosen.
@@ -12,7 +18,16 @@ func (s *Sieve) Takes(name string) bool {
 	if s.Err != nil {
 		return true
 	}
+	if s.Budget == 0 || !s.IsSlow() {
+		chosen, err := s.Match(name)
+		s.Err = err
+		return chosen || err != nil
+	}
+	begun := time.Now()
 	chosen, err := s.Match(name)
+	if s.spent += time.Since(begun); err == nil && s.spent > s.Budget {
+		err = ErrTimeout
+	}
 	s.Err = err
 	return chosen || err != nil
 }
