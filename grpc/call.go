@@ -166,7 +166,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	callOf(ctx).unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(ctx, info.FullMethod, begun, err) }()
+	defer func() { s.done(ctx, info.FullMethod, begun, true, err) }()
 	err = s.guard(info.FullMethod, func() (err error) {
 		resp, err = handler(ctx, req)
 		return err
@@ -192,7 +192,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	c.unread.Store(false)
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(ss.Context(), info.FullMethod, begun, err) }()
+	defer func() { s.done(ss.Context(), info.FullMethod, begun, !info.IsServerStream, err) }()
 	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c}) })
 	if err == nil {
 		return nil
@@ -217,10 +217,13 @@ func (s *Server) guard(method string, do func() error) (err error) {
 // keyMethod is a key of log lines.
 const keyMethod = "method"
 
-// done tells of a call that has ended.
-func (s *Server) done(ctx context.Context, method string, begun time.Time, err error) {
+// done tells of a call that has ended. One that has a single answer took the time that this took.
+func (s *Server) done(ctx context.Context, method string, begun time.Time, single bool, err error) {
 	code := status.Code(err)
 	s.metrics.end(method, code)
+	if single && s.opts.Answered != nil {
+		s.opts.Answered(time.Since(begun))
+	}
 	if !s.opts.LogCalls {
 		return
 	}

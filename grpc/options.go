@@ -73,6 +73,8 @@ type Options struct {
 	Operations Operations
 	Scavenges  Scavenges
 	Activity   Activity // nil: nothing is recorded
+	// Answered is called with the time that a call with a single answer took. May be nil.
+	Answered func(took time.Duration)
 	// Subscriptions serves persistent subscriptions, which are not there without it.
 	Subscriptions Subscriptions
 }

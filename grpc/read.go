@@ -50,6 +50,8 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	defer r.leaveRoom()
 	switch {
 	case q.subscribed:
+		t.s.metrics.subscriptions.Add(1)
+		defer t.s.metrics.subscriptions.Add(-1)
 		err = (&following{reading: r, after: -1, seen: -1, last: -1}).run(ctx, term)
 	case q.all:
 		err = r.log(ctx)
@@ -204,6 +206,7 @@ func (r *reading) resize(events []event.Resolved) {
 
 // events sends the events of a page, but for those that a scavenge removed meanwhile. It tells how many there were.
 func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
+	defer func() { r.s.metrics.events.Add(uint64(sent)) }()
 	for i := range events {
 		e := &events[i]
 		isThere, err := r.fill(ctx, e)

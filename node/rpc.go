@@ -13,7 +13,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: httpapi.CompatibleRelease,
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
-		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs,
+		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,
 		Statistics: n.metrics, StatsPeriod: c.StatsPeriod, Activity: n.activity,
 		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
 		Subscriptions: n.groups,

@@ -1,0 +1,34 @@
+package grpcapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestMetrics: calls, events and subscriptions are counted.
+func TestMetrics(t *testing.T) {
+	conn, c := ownNode(t)
+	write(t, c, "counted", "t", "1", "2", "3")
+	whole(t, conn, "", read(ofStream("counted", start)))
+	r := open(t, conn, "", read(ofStream("counted", end), subscribed))
+	r.expect("confirmed", "caught-up")
+	testkit.Eventually(t, 10*time.Second, func() error {
+		answer, err := c.Do(t.Context(), testkit.Request{Path: "/metrics", Admin: true})
+		if err != nil {
+			return err
+		}
+		for _, line := range []string{
+			"annals_grpc_sent_events_total 3", "annals_grpc_subscriptions 1", "annals_grpc_calls 1",
+			`annals_grpc_calls_total{code="OK",method="/event_store.client.streams.Streams/Read"} 1`,
+		} {
+			if !strings.Contains(string(answer.Body), line+"\n") {
+				return fmt.Errorf("%s is missing", line)
+			}
+		}
+		return nil
+	})
+}
