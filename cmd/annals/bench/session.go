@@ -139,9 +139,10 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 	defer cut()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	start := time.Now() // Before the time begins to run: it lasts as long as that at least.
 	run, end := context.WithTimeout(run, duration)
 	defer end()
-	p := &phase{start: time.Now(), limit: limit, run: run, stop: stop, hard: hard}
+	p := &phase{start: start, limit: limit, run: run, stop: stop, hard: hard}
 	if s.o.rate > 0 {
 		p.interval = time.Duration(float64(time.Second) * float64(len(s.clients)) / s.o.rate)
 		p.interval = max(p.interval, 1)
