@@ -183,7 +183,7 @@ func take(t *testing.T, conn *grpc.ClientConn, steps []step) {
 
 const denied = "PermissionDenied: Access Denied [exception:[access-denied]]"
 
-// anyone lets in whoever says a login, with the rights of the group that has its name.
+// anyone accepts any login without a password, with the rights of the group that has its name.
 type anyone struct{}
 
 func (anyone) Authenticate(r *http.Request) (access.Principal, error) {

@@ -55,7 +55,7 @@ func (emptyStore) WaitLog(ctx context.Context, _ int64) error {
 	return ctx.Err()
 }
 
-// memCluster leads until it is told another leader.
+// memCluster leads until another leader is set.
 type memCluster struct {
 	mu     sync.Mutex
 	role   string

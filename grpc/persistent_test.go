@@ -151,7 +151,7 @@ func same(t testing.TB, what string, got, want proto.Message) {
 	}
 }
 
-// TestPersistentSettings: what is created and updated is told, in every shape that clients send.
+// TestPersistentSettings: info shows what was created and updated, in every shape that clients send.
 func TestPersistentSettings(t *testing.T) {
 	g := newGroups(t)
 	plain := persistent.SubscriptionInfo{
@@ -296,7 +296,7 @@ func TestUpdateIsACreation(t *testing.T) {
 	compare((&persistent.UpdateReq_Options{}).ProtoReflect().Descriptor(), (&persistent.CreateReq_Options{}).ProtoReflect().Descriptor())
 }
 
-// TestPersistentErrors: what cannot be done is told by status and trailers.
+// TestPersistentErrors: status and trailers say what cannot be done.
 func TestPersistentErrors(t *testing.T) {
 	g := newGroups(t)
 	g.create("there")

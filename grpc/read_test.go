@@ -163,7 +163,7 @@ func TestReadRightWithdrawn(t *testing.T) {
 	}
 }
 
-// Everything that an event has is told.
+// A message has all fields of its event.
 func TestReadEvent(t *testing.T) {
 	conn, c := ownNode(t)
 	write(t, c, "told", "order \u00e4", `{"a":1}`)

@@ -93,19 +93,8 @@ func TestBegunIsWoken(t *testing.T) {
 func TestBegunAndGivenUpAtAnyTime(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
-		over := make(chan struct{})
-		var raft, callers sync.WaitGroup
-		raft.Go(func() {
-			for {
-				select {
-				case f := <-r.proposals:
-					time.Sleep(rand.N(60 * time.Millisecond))
-					f.resolve(nil, nil)
-				case <-over:
-					return
-				}
-			}
-		})
+		stop := r.resolving()
+		var callers sync.WaitGroup
 		for w := range 10 {
 			callers.Go(func() {
 				stream, wake := fmt.Sprint("s", w), make(chan struct{}, 1)
@@ -157,9 +146,7 @@ func TestBegunAndGivenUpAtAnyTime(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		time.Sleep(time.Second) // What nobody waits for is done as well.
-		close(over)
-		raft.Wait()
+		stop()
 		if n, bytes := r.p.queue.depth(); n != 0 || bytes != 0 || len(r.p.queue.callers) != 0 {
 			t.Errorf("%d requests of %d bytes and %d callers remain", n, bytes, len(r.p.queue.callers))
 		}

@@ -249,7 +249,7 @@ func (d Pending) Done(giveUp bool) (written event.Written, err error, ok bool) {
 	return written, err, true
 }
 
-// outcome is what a caller is told; without an answer it gave up.
+// outcome is the answer to a caller; without one it gave up.
 func (d Pending) outcome(written event.Written, err error, answered bool) (event.Written, error) {
 	if !answered {
 		d.p.metrics.timeouts.Add(1)

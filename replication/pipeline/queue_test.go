@@ -19,23 +19,34 @@ func end(cancel context.CancelFunc) {
 	synctest.Wait()
 }
 
+// resolving resolves what is proposed, each after a while, until it is stopped.
+func (r *rig) resolving() (stop func()) {
+	over := make(chan struct{})
+	var raft sync.WaitGroup
+	raft.Go(func() {
+		for {
+			select {
+			case f := <-r.proposals:
+				time.Sleep(rand.N(60 * time.Millisecond))
+				f.resolve(nil, nil)
+			case <-over:
+				return
+			}
+		}
+	})
+	return func() {
+		time.Sleep(time.Second) // What nobody waits for is done as well.
+		close(over)
+		raft.Wait()
+	}
+}
+
 // Wherever a context ends, its caller gets its own answer or none, and within contextPace.
 func TestContextsThatEndAtAnyTime(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
-		over := make(chan struct{})
-		var raft, callers sync.WaitGroup
-		raft.Go(func() {
-			for {
-				select {
-				case f := <-r.proposals:
-					time.Sleep(rand.N(60 * time.Millisecond))
-					f.resolve(nil, nil)
-				case <-over:
-					return
-				}
-			}
-		})
+		stop := r.resolving()
+		var callers sync.WaitGroup
 		for w := range 40 {
 			callers.Go(func() {
 				stream, next := fmt.Sprint("s", w), int64(0)
@@ -59,9 +70,7 @@ func TestContextsThatEndAtAnyTime(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		time.Sleep(time.Second) // What nobody waits for is done as well.
-		close(over)
-		raft.Wait()
+		stop()
 		if n, bytes := r.p.queue.depth(); n != 0 || bytes != 0 || len(r.p.queue.callers) != 0 {
 			t.Errorf("%d requests of %d bytes and %d callers remain", n, bytes, len(r.p.queue.callers))
 		}
