@@ -11,8 +11,8 @@ func WriteAnywhere(ctx context.Context, n *Node, w *event.Write) (event.Written,
 	return n.store.WriteAnywhere(ctx, w)
 }
 
-// LeaderOf is where a node says that clients reach the leader.
-func LeaderOf(n *Node) (host string, port int, ok bool) { return n.part().Leader() }
+// LeaderOf is where a node says that clients reach the leader, if that is another one.
+func LeaderOf(n *Node) (address string, ok bool) { return n.part().Redirect() }
 
 // LogEnd is where the log of a node ends.
 func LogEnd(n *Node) int64 { return n.store.LogEnd() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"slices"
 	"testing"
@@ -41,7 +40,7 @@ func TestWriteAnywhere(t *testing.T) {
 	replica, voters := nodes[3], nodes[:3]
 	testkit.Eventually(t, time.Minute, func() error {
 		for _, n := range nodes {
-			if _, _, ok := node.LeaderOf(n); ok == node.Leads(n) {
+			if _, ok := node.LeaderOf(n); ok == node.Leads(n) {
 				return errors.New("not everybody knows who leads")
 			}
 		}
@@ -98,11 +97,11 @@ func TestWriteAnywhere(t *testing.T) {
 	if _, err := anywhere(t, replica, w); !errors.As(err, &elsewhere) || !elsewhere.ReadOnly || elsewhere.Address != "http://"+leader.Addr() {
 		t.Errorf("read-only replica: %v, want that it is at %s", err, leader.Addr())
 	}
-	if host, p, ok := node.LeaderOf(follower); !ok || net.JoinHostPort(host, fmt.Sprint(p)) != leader.Addr() {
-		t.Errorf("the leader is said to be at %s, %d, %v; it is at %s", host, p, ok, leader.Addr())
+	if address, ok := node.LeaderOf(follower); !ok || address != "http://"+leader.Addr() {
+		t.Errorf("the leader is said to be at %s, %v; it is at %s", address, ok, leader.Addr())
 	}
-	if host, p, ok := node.LeaderOf(leader); ok {
-		t.Errorf("the leader knows another one at %s, %d", host, p)
+	if address, ok := node.LeaderOf(leader); ok {
+		t.Errorf("the leader knows another one at %s", address)
 	}
 
 	for _, n := range voters {
@@ -113,7 +112,7 @@ func TestWriteAnywhere(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, time.Minute, func() error {
-		_, _, ok := node.LeaderOf(follower)
+		_, ok := node.LeaderOf(follower)
 		if _, err := anywhere(t, follower, w); ok || !errors.Is(err, event.ErrNotReady) {
 			return fmt.Errorf("%v, a leader is known: %v", err, ok)
 		}

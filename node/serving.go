@@ -3,8 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
@@ -31,21 +29,6 @@ func (p part) Role() string { return strings.ToLower(string(p.State())) }
 func (p part) Leading() bool {
 	l, _ := p.Leadership()
 	return l.Leading
-}
-
-// Leader returns where clients reach the leader, as the cluster's view shows it. It is ok
-// only when this node is not the leader and knows who is.
-func (p part) Leader() (host string, port int, ok bool) {
-	address, ok := p.Redirect()
-	if !ok {
-		return "", 0, false
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", 0, false
-	}
-	port, err = strconv.Atoi(u.Port())
-	return u.Hostname(), port, err == nil
 }
 
 func (p part) Ready() bool {
