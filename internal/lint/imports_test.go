@@ -46,9 +46,11 @@ var imports = []row{
 	{"admin", with("event", "log", "stats", "internal/vfs")},
 	{"http/atom", with("event", "subscription")},
 	{"http/http1", nil},
-	{"http", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", []string{"http/http1", "access", "internal/certs", "internal/logkey"}},
+	// What both interfaces decide alike.
+	{"api", with("event", "access", "stats", "config")},
+	{"http", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"grpc", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"node/serve", []string{"api", "http/http1", "access", "internal/certs", "internal/logkey"}},
 	{"node/relay", []string{"event", "http", "http/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
