@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
@@ -72,10 +73,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	switch {
 	case errors.Is(err, event.ErrNotAuthorized):
-		if s.opts.LogFailedLogins {
-			login, _, _ := r.BasicAuth()
-			s.opts.Logger.Warn("authentication failed", logkey.Login, login, logkey.Remote, r.RemoteAddr)
-		}
+		s.opts.RefusedLogins.Note(r)
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
 		h.Set("Grpc-Retry-Pushback-Ms", "-1")
@@ -229,7 +227,7 @@ func (s *Server) done(ctx context.Context, method string, begun time.Time, singl
 	}
 	c := callOf(ctx)
 	s.opts.Logger.Info("call", keyMethod, method, "code", code.String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, logkey.Login, c.who.Login, "connection", c.name)
+		logkey.Remote, c.from, logkey.Login, api.Printable(c.who.Login), "connection", api.Printable(c.name))
 }
 
 // require returns event.ErrNotAuthorized unless the caller reaches a level.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/match"
@@ -208,7 +209,7 @@ func (s *Server) problemOf(method string, err error) *problem {
 			return table[i].problem
 		}
 	}
-	s.opts.Logger.Error("a call failed", keyMethod, method, logkey.Error, err)
+	s.opts.Logger.Error("a call failed", keyMethod, api.Printable(method), logkey.Error, err)
 	return problemInternal
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
 )
@@ -58,8 +59,8 @@ type Options struct {
 	StatsAreOpen bool
 	Insecure     bool // no authentication and no rights
 
-	LogCalls        bool // one line for every call
-	LogFailedLogins bool // one line for every call with wrong credentials
+	LogCalls      bool               // one line for every call
+	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
 
 	Projections Projections // nil: not served
 	Users       Users       // nil: not served

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -17,7 +18,7 @@ func beginBackupSession(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	switch x.media.form {
 	case formJSON:
 		return sendFreshJSON(x, session)
@@ -70,7 +71,7 @@ func endBackupSession(x *exchange) error {
 	if err := x.s.opts.Backups.Stop(id); err != nil {
 		return err
 	}
-	x.s.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendFields(x, "BackupSessionDto", backupIDField(id))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -22,7 +23,7 @@ func startBackup(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup asked for", logkey.Backup, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupResultDto", backupIDField(id))
 }
@@ -35,7 +36,7 @@ func stopBackup(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
@@ -82,12 +83,12 @@ func listBackups(x *exchange) error {
 	switch {
 	case err == nil:
 	case isDamaged:
-		damaged = []field{textField("damaged", printable(err.Error()))}
+		damaged = []field{textField("damaged", api.Printable(err.Error()))}
 	case errors.Is(err, manager.ErrNotConfigured), errors.Is(err, backup.ErrInMemory), errors.Is(err, event.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return refusal(http.StatusInternalServerError, "The backups at BackupTo cannot be read: "+printable(err.Error()))
+		return refusal(http.StatusInternalServerError, "The backups at BackupTo cannot be read: "+api.Printable(err.Error()))
 	}
 	if x.media.form == formText {
 		b := x.out[:0]

@@ -212,8 +212,8 @@ func (x *exchange) run() error {
 // refusedLogin logs that the caller's credentials were refused, if that was why
 // it could not be authenticated.
 func (x *exchange) refusedLogin(err error) {
-	if x.s.opts.LogFailedLogins && errors.Is(err, event.ErrNotAuthorized) {
-		x.s.refused.note(x.s.accessLog, x.r)
+	if errors.Is(err, event.ErrNotAuthorized) {
+		x.s.opts.RefusedLogins.Note(x.r)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/doctor"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -20,7 +21,7 @@ func shutdownNode(x *exchange) error {
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.w).Flush()
-	x.s.log.Info("shutdown asked for", logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("shutdown asked for", logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.s.opts.Operations.Shutdown()
 	return nil
 }

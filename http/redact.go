@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/admin/redact"
+	"github.com/annalsdb/annals/api"
 )
 
 // Redactions blanks the data of events in the files of this node.
@@ -65,7 +66,7 @@ func parseRedaction(body []byte, user string) (r redact.Request, err error) {
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&fields); err != nil {
-		return r, badRequest(`The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: ` + printable(strings.TrimPrefix(err.Error(), "json: ")))
+		return r, badRequest(`The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: ` + api.Printable(strings.TrimPrefix(err.Error(), "json: ")))
 	}
 	if _, err := in.Token(); err != io.EOF {
 		return r, badRequest("There is something behind the object in the body.")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -26,7 +27,7 @@ func startScavenge(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	awaitScavenge(x, id)
 	return sendFields(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
@@ -61,7 +62,7 @@ func stopScavenge(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.s.log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -108,7 +109,7 @@ func appendEstimateText(b []byte, e *scavenge.Estimate, full func([]byte) []byte
 		e.Threshold, e.End, e.Events, e.Bytes, e.Took.Round(time.Millisecond))
 	stream := func(s scavenge.StreamEstimate) []field {
 		return []field{
-			intField("bytes", s.Bytes), intField("events", s.Events), textField("stream", printable(s.Stream)), textField("why", printable(s.Why)),
+			intField("bytes", s.Bytes), intField("events", s.Events), textField("stream", api.Printable(s.Stream)), textField("why", api.Printable(s.Why)),
 		}
 	}
 	for _, t := range []textTable{

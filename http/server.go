@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/doctor"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 )
@@ -108,6 +109,8 @@ type Options struct {
 	// LiveConnections bounds the live tails at any time.
 	LiveConnections int
 
+	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
+
 	DisableHTTPCaching bool // every 200 says that it must not be kept
 	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin, no /sys/subsystems
 	DisableGossip      bool // no /gossip
@@ -174,9 +177,6 @@ type Server struct {
 	routes  router       // of the table
 	handler http.Handler // which route is, and what stands before it
 
-	accessLog hclog.Logger
-	refused   refusedLogins
-
 	// draining is canceled by Drain: long polls end, and the node is no longer ready.
 	draining context.Context
 	drain    context.CancelFunc
@@ -197,8 +197,6 @@ func New(o Options) *Server {
 		log:     o.Logger,
 		opts:    o,
 		open:    o.openings(),
-
-		accessLog: o.Logger.Named(accessLogger),
 	}
 	s.live = live{tails: make(chan struct{}, o.LiveConnections), scans: make(chan struct{}, liveScans)}
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -206,7 +204,7 @@ func New(o Options) *Server {
 	s.routes = newRouter(s.table)
 	s.handler = http.HandlerFunc(s.route)
 	if o.LogRequests {
-		s.handler = &requestLog{log: s.accessLog, next: s.handler}
+		s.handler = &requestLog{log: o.Logger.Named(accessLogger), next: s.handler}
 	}
 	return s
 }

@@ -25,7 +25,7 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
 		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
-		LogRequests: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+		LogRequests: c.LogHttpRequests, RefusedLogins: n.users.refused,
 		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
 		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
 		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,

@@ -15,7 +15,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
 		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,
 		Statistics: n.metrics, StatsPeriod: c.StatsPeriod, Activity: n.activity,
-		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, RefusedLogins: n.users.refused,
 		Subscriptions: n.groups,
 	}
 	if n.queries != nil {

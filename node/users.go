@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
@@ -25,6 +26,7 @@ type users struct {
 	logins  *access.Authenticator
 	manager *access.Manager
 	hasher  *access.Hasher
+	refused *api.RefusedLogins // nil: they are not logged
 
 	done chan struct{} // closed when the built-in users exist
 }
@@ -36,6 +38,9 @@ func newUsers(n *Node) *users {
 	u.logins = access.NewAuthenticator(u, access.AuthenticatorOptions{
 		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth, Hasher: hasher, Upgrade: u.renew, Stats: o.Stats,
 	})
+	if o.Config.LogFailedAuthenticationAttempts {
+		u.refused = api.NewRefusedLogins(o.Logger.Named("access"))
+	}
 	u.hasher, u.manager = hasher, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
 	return u
 }
