@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // diskGuard refuses writes while a volume that the node writes to is nearly full,
@@ -26,25 +27,40 @@ type diskGuard struct {
 	reserve int64
 	logger  hclog.Logger
 	refuse  func(reason error) // writes of clients; nil: accept again
-	full    func(full bool)    // what other nodes send
+	full    func(reason error) // what other nodes send; nil: accept again
 	release func() bool        // lets go of files that are kept for others; false: there were none
 }
 
 func newDiskGuard(n *Node) *diskGuard {
 	return &diskGuard{
 		fs: n.fs, dirs: []string{n.config.Db, n.config.Index}, reserve: n.opts.DiskReserve, logger: n.logger.Named("disk"),
-		refuse: n.cluster.SetReadOnly, full: n.cluster.SetFull, release: n.endBackups,
+		refuse: n.cluster.SetReadOnly, release: n.endBackups,
+		full: func(reason error) {
+			n.diskFull.Store(&reason)
+			n.cluster.SetFull(reason != nil)
+		},
 	}
+}
+
+// full says why this node takes no entries from a leader, nil while it takes them. A leader has nobody to take them from.
+func (p part) full() error {
+	if reason := p.n.diskFull.Load(); reason != nil && !p.Leading() {
+		return *reason
+	}
+	return nil
 }
 
 const (
 	diskCheckNear = 100 * time.Millisecond // with less than diskNear free above the reserve
 	diskCheckFar  = time.Second
 	diskNear      = 2 << 30
+	// diskFullEvery is how often a node says that it takes no entries.
+	diskFullEvery = time.Minute
 )
 
 func (g *diskGuard) run(ctx context.Context) {
 	refusing := false
+	full := seldom.Lines[string]{Every: diskFullEvery} // by folder
 	for next := time.Duration(0); clock.Sleep(ctx, next) == nil; {
 		dir, free, err := g.least()
 		if err == nil && !refusing && free < g.reserve && g.release() {
@@ -62,8 +78,17 @@ func (g *diskGuard) run(ctx context.Context) {
 			g.logger.Info("there is space on the disk again: writes are accepted", "free", free)
 			g.refuse(nil)
 		}
-		if err == nil {
-			g.full(free < g.reserve/2)
+		switch {
+		case err != nil:
+		case free >= g.reserve/2:
+			g.full(nil)
+		default:
+			g.full(fmt.Errorf("the disk of this node is full: it takes no entries from a leader; %d bytes are free for %s, half of the reserve of %d are needed",
+				free, dir, g.reserve))
+			if _, due := full.Due(dir); due {
+				g.logger.Error("the disk is full: this node takes no entries from a leader, and lags behind, until there is space again",
+					logkey.Folder, dir, "free", free, "reserve", g.reserve)
+			}
 		}
 		next = diskCheckFar
 		if free-g.reserve < diskNear {

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,7 +49,7 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			var kept int64 // free when what is kept for others is gone
 			g := &diskGuard{
 				fs: disk, dirs: []string{"missing", "db", "index"}, reserve: 1 << 20, logger: hclog.NewNullLogger(),
-				refuse: func(err error) { reason = err }, full: func(is bool) { full = is },
+				refuse: func(err error) { reason = err }, full: func(reason error) { full = reason != nil },
 				release: func() bool {
 					if kept == 0 {
 						return false
@@ -83,4 +85,40 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			expect(1<<20-1, "disk is nearly full: read-only: 1048574 bytes free for "+short+", 1048576 are kept in reserve", false)
 		})
 	}
+}
+
+// TestFullDiskIsSaidEachMinute: a node that takes no entries says so, with the folder and what is kept.
+func TestFullDiskIsSaidEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		disk := &volumes{free: map[string]int64{"db": 1<<19 - 1, "index": 10 << 30}}
+		var reason error
+		g := &diskGuard{
+			fs: disk, dirs: []string{"db", "index"}, reserve: 1 << 20, logger: hclog.New(&hclog.LoggerOptions{Output: &lines}),
+			refuse: func(error) {}, full: func(why error) { reason = why }, release: func() bool { return false },
+		}
+		go g.run(t.Context())
+		for minute := range 3 {
+			time.Sleep(diskFullEvery)
+			synctest.Wait()
+			if n := strings.Count(lines.String(), "takes no entries from a leader"); n < minute+1 || n > minute+2 {
+				t.Errorf("said %d times in %d minutes", n, minute+1)
+			}
+		}
+		if text := lines.String(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
+			t.Error(text)
+		}
+		if want := "the disk of this node is full: it takes no entries from a leader; 524287 bytes are free for db, half of the reserve of 1048576 are needed"; reason == nil || reason.Error() != want {
+			t.Errorf("%v", reason)
+		}
+		disk.set("db", 1<<20)
+		time.Sleep(2 * diskCheckFar)
+		synctest.Wait()
+		said := lines.String()
+		time.Sleep(2 * diskFullEvery)
+		synctest.Wait()
+		if reason != nil || lines.String() != said {
+			t.Errorf("with space again: %v, %s", reason, lines.String())
+		}
+	})
 }

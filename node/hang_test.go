@@ -18,6 +18,14 @@ type hangingDisk struct {
 	vfs.FS
 	kind vfs.Kind
 	held atomic.Pointer[chan struct{}] // closed to go on; nil: nothing hangs
+	full atomic.Bool
+}
+
+func (d *hangingDisk) Free(dir string) (int64, error) {
+	if d.full.Load() {
+		return 0, nil
+	}
+	return d.FS.Free(dir)
 }
 
 func newHangingDisk(kind vfs.Kind) *hangingDisk {
@@ -112,6 +120,21 @@ func TestLeaderWhoseLogHangs(t *testing.T) {
 	if status, body := call(t, nodes[old], "GET", "/streams/s/3", ""); status != 404 {
 		t.Errorf("an event was written twice: %d %s", status, body)
 	}
+
+	// A follower whose disk is full says so before it lags, and until there is space.
+	disks[old].full.Store(true)
+	ready := func(want int, why string) {
+		t.Helper()
+		testkit.Eventually(t, 3*time.Minute, func() error {
+			if status, body := call(t, nodes[old], "GET", "/health/ready", ""); status != want || !strings.Contains(body, why) {
+				return fmt.Errorf("%d %s", status, body)
+			}
+			return nil
+		})
+	}
+	ready(503, "the disk of this node is full: it takes no entries from a leader; 0 bytes are free for ")
+	disks[old].full.Store(false)
+	ready(204, "")
 }
 
 // TestCloseWhileTheDiskHangs: Close returns, and says what hangs.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -65,7 +66,9 @@ type Node struct {
 	load       firstLoad
 	leading    leading
 
-	disk    *hang.Watch // operations on the disk that are under way
+	disk     *hang.Watch           // operations on the disk that are under way
+	diskFull atomic.Pointer[error] // why no entries are taken from a leader
+
 	fatal   sync.Once
 	ending  sync.Once       // of done
 	running context.Context // ends when the node closes

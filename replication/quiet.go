@@ -28,6 +28,8 @@ var levels = map[string]hclog.Level{
 	"failed to send snapshot to":                          hclog.Debug,
 	"failed to install snapshot":                          hclog.Debug,
 	"installSnapshot rejected to":                         hclog.Debug,
+	"failed to append to logs":                            hclog.Debug, // Its disk is full, or the node ends: both are said.
+	"failed to clear log suffix":                          hclog.Debug,
 	"no known peers, aborting election":                   hclog.Debug,
 	"not part of stable configuration, aborting election": hclog.Debug,
 

@@ -93,6 +93,8 @@ type RaftLog struct {
 	Needed atomic.Uint64
 	// Full: the disk has no room for entries with data. What raft needs for itself still goes.
 	Full atomic.Bool
+	// owed: raft has deleted the end, and stores next what takes its place. Its own goroutine does both.
+	owed bool
 }
 
 func newRaftLog(kind *logKind, files vfs.FS, path string, inner Backing, fail *FailStop, sizes *entrySizes) *RaftLog {
@@ -216,9 +218,10 @@ func (s *RaftLog) StoreLogs(logs []*raft.Log) error {
 	if s.Frozen.Load() {
 		return errFrozen
 	}
-	if s.Full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
+	if s.Full.Load() && !s.owed && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
 		return errFull
 	}
+	s.owed = false
 	if s.Storing != nil {
 		s.Storing(logs)
 	}
@@ -245,6 +248,10 @@ func (s *RaftLog) StoreLogs(logs []*raft.Log) error {
 // slices there: appends go in between, and a crash in the middle leaves fewer
 // entries deleted. The order of the slices keeps the rest without a gap: from
 // the front when the head is cut, from the back when the tail is.
+//
+// While the disk is full the end stays. raft deletes it to store other entries in its place. When
+// those are refused, raft continues to count from the entry that is gone, and takes nothing any
+// more from a leader that has others.
 func (s *RaftLog) DeleteRange(low, high uint64) error {
 	if err := s.fail.Check(); err != nil {
 		return err
@@ -252,15 +259,37 @@ func (s *RaftLog) DeleteRange(low, high uint64) error {
 	if s.Frozen.Load() {
 		return errFrozen
 	}
-	high, err := s.spare(low, high)
-	if err != nil || high < low {
+	end, err := s.isEnd(low, high)
+	if err != nil {
+		return err
+	}
+	if end && s.Full.Load() {
+		return errFull
+	}
+	if high, err = s.spare(low, high); err != nil || high < low {
 		return err
 	}
 	s.cache.drop(low, high)
 	if err := s.deleteRange(low, high); err != nil {
 		return s.fail.Fail(fmt.Errorf("delete entries from %s: %w", s.path, err))
 	}
+	if end {
+		s.owed = true // The disk may be full by the time that they come.
+	}
 	return nil
+}
+
+// isEnd reports whether a range is the end of the log, and no manifest takes the place of its entries.
+func (s *RaftLog) isEnd(low, high uint64) (bool, error) {
+	first, last, err := ends(s)
+	if err != nil || last == 0 || low > last || high < last {
+		return false, err
+	}
+	covered := uint64(0)
+	if s.Covered != nil {
+		covered, _ = s.Covered()
+	}
+	return first < low || covered < last, nil
 }
 
 // spare returns up to where a range may be deleted. What is cut off the front ends
