@@ -92,6 +92,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		doctorCommand(stdout),
 		tailCommand(stdout),
 		projectionCommand(os.Stdin, stdout, stderr),
+		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
 		devCommand(stdout, stderr),
 		bench.Command(),
 		tortureCommand(),
