@@ -16,10 +16,17 @@ help: ## list the targets
 build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
-# Tests of clusters wait more than they compute: of four packages at once two work. The longest are begun first.
+# Tests of clusters wait more than they compute: of four packages at once two work. After
+# some small packages, which show at once that it runs, the longest are begun first.
 .PHONY: test
-test: ## run all tests, with the costly checks of invariants
-	$(GO) test -p 4 -timeout 20m -tags invariants ./integration ./integration/ui ./log ./replication ./...
+test: ## run the tests, with the costly checks of invariants
+	$(GO) build -o $(BIN)/gotest ./scripts/gotest
+	$(BIN)/gotest -p 4 -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication ./...
+
+.PHONY: test-long
+test-long: ## run the tests that take longest, which test leaves out
+	$(GO) build -o $(BIN)/gotest ./scripts/gotest
+	$(BIN)/gotest -p 2 -timeout 20m -tags invariants -run '^TestLong' ./integration ./integration/ui
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built
@@ -107,4 +114,4 @@ tidy: ## fail if go mod tidy would change go.mod or go.sum
 	$(GO) mod tidy -diff
 
 .PHONY: check
-check: lint tidy test test-plain ## what a change must pass
+check: lint tidy test test-long test-plain ## what a change must pass

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopt makes this process the parent of all orphans among its descendants, so that
+// endChildren finds them, and has it ended when its own parent is killed.
+func adopt() {
+	// Older kernels lack both; then a run that is killed may leave processes behind.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0)
+}
+
+// endChildren kills what still runs of the tests, the children of those killed too.
+func endChildren() error {
+	for {
+		children, err := childrenOf(os.Getpid())
+		if err != nil || len(children) == 0 {
+			return err
+		}
+		for _, pid := range children {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", pid, err)
+			}
+			if err := wait(pid); err != nil {
+				return fmt.Errorf("wait for process %d: %w", pid, err)
+			}
+		}
+	}
+}
+
+// wait waits for the end of a child, unless another has done so.
+func wait(pid int) error {
+	for {
+		switch _, err := syscall.Wait4(pid, nil, 0, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.ECHILD):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// childrenOf lists the children of a process by the field ppid of proc_pid_stat(5).
+func childrenOf(parent int) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var children []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // It has ended.
+		}
+		// The name of the program stands in parentheses and may contain any.
+		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndex(string(text), ")")):]), " ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children, nil
+}

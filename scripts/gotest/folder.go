@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// folder is where everything lies that the tests of a run make.
+type folder struct {
+	path string
+	lock *os.File // nil if another run in this checkout has the usual folder
+}
+
+// newFolder makes the folder. What a run left there that was killed is removed.
+func newFolder() (folder, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return folder{}, err
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(root)) // It never fails.
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("annals-test-%08x", h.Sum32()))
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return folder{}, err
+	}
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		path, err := os.MkdirTemp("", "annals-test-")
+		return folder{path: path}, errors.Join(err, lock.Close())
+	}
+	f := folder{path: path, lock: lock}
+	if err := errors.Join(f.empty(), os.Mkdir(path, 0o700)); err != nil {
+		return folder{}, errors.Join(err, lock.Close())
+	}
+	return f, nil
+}
+
+// empty removes the folder with what is mounted in it.
+func (f folder) empty() error {
+	mounts, err := mountsBelow(f.path)
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if err := syscall.Unmount(m, syscall.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", m, err)
+		}
+	}
+	return os.RemoveAll(f.path)
+}
+
+func (f folder) remove() error {
+	err := f.empty()
+	if f.lock != nil {
+		err = errors.Join(err, os.Remove(f.lock.Name()), f.lock.Close())
+	}
+	return err
+}
+
+// mountsBelow returns what is mounted below a folder, the innermost first; the
+// format is that of proc_pid_mountinfo(5).
+func mountsBelow(path string) ([]string, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var mounts []string
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 4 && strings.HasPrefix(fields[4], path+"/") {
+			mounts = append(mounts, fields[4])
+		}
+	}
+	slices.Reverse(mounts)
+	return mounts, errors.Join(lines.Err(), file.Close())
+}

@@ -1,0 +1,82 @@
+// Command gotest runs go test with its arguments. It prints the result of each
+// package as the package ends, where go test waits for those named before it, and a
+// run that a signal ends leaves no process, mount or folder behind.
+//
+// Everything that tests make lies in one folder, which has the same name in each run
+// of a checkout: go test would not take results from its cache if TMPDIR changed.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// graceful bounds the time that go test has to end after a signal.
+const graceful = 3 * time.Second
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	adopt()
+	work, err := newFolder()
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, endChildren(), work.remove()) }()
+
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	command := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	command.Env = append(os.Environ(), "TMPDIR="+work.path)
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return 1, err
+	}
+	if err := command.Start(); err != nil {
+		return 1, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := report(os.Stdout, out)
+		ended <- errors.Join(err, command.Wait())
+	}()
+	select {
+	case err = <-ended:
+	case s := <-signals:
+		err = errors.Join(fmt.Errorf("ended by a signal: %s", s), stop(command.Process.Pid, ended))
+		return 1, err
+	}
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode(), nil // go test has said what failed.
+	}
+	return 0, err
+}
+
+// stop ends the process group of go test.
+func stop(group int, ended <-chan error) error {
+	if err := syscall.Kill(-group, syscall.SIGTERM); err != nil {
+		return err
+	}
+	timer := time.NewTimer(graceful)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return syscall.Kill(-group, syscall.SIGKILL)
+	}
+}
