@@ -17,16 +17,16 @@ build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
 # Tests of clusters wait more than they compute: of four packages at once two work. After
-# some small packages, which show at once that it runs, the longest are begun first.
+# some small packages, which show at once that it runs, the longest are begun first. lint vets.
 .PHONY: test
 test: ## run the tests, with the costly checks of invariants
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
-	$(BIN)/gotest -p 4 -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication ./...
+	$(BIN)/gotest -p 4 -vet=off -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication ./...
 
 .PHONY: test-long
 test-long: ## run the tests that take longest, which test leaves out
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
-	$(BIN)/gotest -p 2 -timeout 20m -tags invariants -run '^TestLong' ./integration ./integration/ui
+	$(BIN)/gotest -p 2 -vet=off -timeout 20m -tags invariants -run '^TestLong' ./integration ./integration/ui
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built

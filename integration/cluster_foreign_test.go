@@ -11,9 +11,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterForeignData points a node with data of another history to the
+// TestLongClusterForeignData points a node with data of another history to the
 // cluster: it is refused with the reason, and nobody else notices.
-func TestClusterForeignData(t *testing.T) {
+func TestLongClusterForeignData(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	leader, followers := c.settled()

@@ -399,10 +399,10 @@ func (c *cluster) quiet() {
 	c.level()
 }
 
-// TestClusterScavengeWithoutLeader: a run whose point is known needs nobody; one that
+// TestLongClusterScavengeWithoutLeader: a run whose point is known needs nobody; one that
 // must make a point fails with the reason, and is no hindrance for the next. As that
 // takes half a minute in which nothing else happens, another cluster is looked at meanwhile.
-func TestClusterScavengeWithoutLeader(t *testing.T) {
+func TestLongClusterScavengeWithoutLeader(t *testing.T) {
 	t.Parallel()
 	base := seed(t)
 	c := startCluster(t, clusterOptions{})

@@ -63,9 +63,9 @@ func (a *authority) client() *tls.Config {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// TestClusterTLS runs a cluster with certificates: clients are served by HTTPS
+// TestLongClusterTLS runs a cluster with certificates: clients are served by HTTPS
 // with the rights that they have on one node, also where a follower relays.
-func TestClusterTLS(t *testing.T) {
+func TestLongClusterTLS(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t), newAuthority(t)
 	c := newCluster(t, clusterOptions{

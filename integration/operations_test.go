@@ -17,9 +17,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestOperations follows the page of procedures on one cluster, those about
+// TestLongOperations follows the page of procedures on one cluster, those about
 // certificates first: while they change, clients write.
-func TestOperations(t *testing.T) {
+func TestLongOperations(t *testing.T) {
 	for _, tool := range []string{"curl", "bash"} {
 		testkit.NeedTool(t, tool)
 	}

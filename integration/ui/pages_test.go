@@ -57,8 +57,14 @@ func appendTo(t *testing.T, n *testkit.Process, stream, eventType, data string) 
 	ask(t, n, "POST", "/streams/"+address(stream)[2:], data, "ES-EventType", eventType, "ES-EventId", uuid.NewString())
 }
 
-// TestPages opens every page in both themes as each kind of user.
-func TestPages(t *testing.T) {
+// TestPages opens every page.
+func TestPages(t *testing.T) { openPages(t, []string{"admin"}, "Light") }
+
+// TestLongPages opens every page in both themes as each kind of user.
+func TestLongPages(t *testing.T) { openPages(t, []string{"admin", "ops", ""}, "Light", "Dark") }
+
+func openPages(t *testing.T, logins []string, themes ...string) {
+	t.Helper()
 	n := startNode(t)
 	for i := range 30 {
 		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d,"total":9223372036854775807,"items":[{"sku":"a"},{"sku":"b"}]}`, i))
@@ -71,8 +77,8 @@ func TestPages(t *testing.T) {
 		{"#/subscriptions/orders-1/mail/edit", "Edit mail"}, {"#/subscriptions/orders-1/mail/parked", "Parked messages"}, {"#/projections", "Projections"}, {"#/projections/new", "New projection"}, {"#/projections/%24by_category", "$by_category"}, {"#/projections/%24by_category/edit", "Edit $by_category"},
 		{"#/query", "Query"}, {"#/cluster", "Cluster"}, {"#/stats", "Statistics"}, {"#/options", "Options"}, {"#/scavenge", "Scavenge"}, {"#/backup", "Backup"}, {"#/activity", "Activity"}, {"#/users", "Users"}, {"#/users/new", "New user"}, {"#/users/ops", "ops"}, {"#/account", "Account"}, {"#/nonsense", "Not found"},
 	}
-	for _, login := range []string{"admin", "ops", ""} {
-		for _, theme := range []string{"Light", "Dark"} {
+	for _, login := range logins {
+		for _, theme := range themes {
 			t.Run(login+theme, func(t *testing.T) {
 				p := b.open(t, n.URL(), login, "#/").mayRefuse(404)
 				if login != "admin" {
