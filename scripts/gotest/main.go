@@ -1,4 +1,4 @@
-// Command gotest runs go test with its arguments. It prints the result of each
+// Package main is gotest, which runs go test with its arguments. It prints the result of each
 // package as the package ends, where go test waits for those named before it, and a
 // run that a signal ends leaves no process, mount or folder behind.
 //
