@@ -58,6 +58,7 @@ type Config struct {
 	LogFileRetentionCount int
 	DisableLogFile        bool
 
+	AllowServerOnlyNodeCertificates   bool
 	CertificateReservedNodeCommonName string
 	TrustedRootCertificatesPath       string
 	CertificateFile                   string

@@ -13,6 +13,7 @@
 //	--scavenge-history-max-age              command line
 //	STORE_SCAVENGE_HISTORY_MAX_AGE          environment
 //	EVENTSTORE_SCAVENGE_HISTORY_MAX_AGE     environment, weaker than STORE_
+//	KURRENTDB_SCAVENGE_HISTORY_MAX_AGE      environment, weaker still
 //
 // Case and the separators - and _ never matter. The command line is stronger
 // than the environment, that is stronger than the YAML file, and the defaults

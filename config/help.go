@@ -30,9 +30,9 @@ var groupTitles = map[string]string{
 func WriteHelp(w io.Writer, refused map[string]string) error {
 	var b bytes.Buffer
 	b.WriteString(`Options may stand on the command line (--log-level debug), in the environment
-(STORE_LOG_LEVEL=debug or EVENTSTORE_LOG_LEVEL=debug) and in a YAML file (LogLevel: debug). The command
-line is stronger than the environment, and that is stronger than the file. Case and the separators
-- and _ do not matter. Flags: --flag and --flag+ mean true, --flag- means false.
+(STORE_LOG_LEVEL=debug, else EVENTSTORE_LOG_LEVEL=debug, else KURRENTDB_LOG_LEVEL=debug) and in a
+YAML file (LogLevel: debug). The command line is stronger than the environment, and that is stronger
+than the file. Case and the separators - and _ do not matter. Flags: --flag and --flag+ mean true, --flag- means false.
 `)
 	table := Default().table()
 	group := ""

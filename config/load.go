@@ -24,23 +24,29 @@ type source int
 const (
 	sourceDefault source = iota
 	sourceYaml
-	sourceReferenceEnvironment
+	sourceKurrentEnvironment
+	sourceEventStoreEnvironment
 	sourceEnvironment
 	sourceCommandLine
 )
 
 // String returns the name used by /info/options.
 func (s source) String() string {
-	switch s {
-	case sourceYaml:
+	switch {
+	case s == sourceYaml:
 		return "Yaml"
-	case sourceEnvironment, sourceReferenceEnvironment:
+	case s.environment():
 		return "Environment Variables"
-	case sourceCommandLine:
+	case s == sourceCommandLine:
 		return "Command Line"
 	default:
 		return "<DEFAULT>"
 	}
+}
+
+// environment says whether the source is a variable of whatever prefix.
+func (s source) environment() bool {
+	return s == sourceEnvironment || s == sourceEventStoreEnvironment || s == sourceKurrentEnvironment
 }
 
 // setting is one value as a source gave it. The name is spelled as there.
@@ -76,7 +82,7 @@ func (l *loader) load(args, environ []string, readFile func(string) ([]byte, err
 	if l.asksFor("Version") {
 		return &Config{Version: true}, nil
 	}
-	l.resolve(parseEnviron(environ))
+	l.resolve(l.parseEnviron(environ))
 
 	content, err := l.readConfigFile(readFile, defaultFiles)
 	if err != nil {
@@ -145,7 +151,7 @@ func (l *loader) resolve(settings []setting) {
 			l.unknown = append(l.unknown, s)
 			continue
 		}
-		if o.environmentOnly && s.source != sourceEnvironment && s.source != sourceReferenceEnvironment {
+		if o.environmentOnly && !s.source.environment() {
 			l.problem(fmt.Errorf("%s can only be set by the environment variable %s", o.name, envName(o.name)))
 			continue
 		}

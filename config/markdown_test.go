@@ -18,12 +18,15 @@ Options may stand on the command line, in the environment and in a YAML file:
 | command line | ` + "`--cluster-size 3`, `--cluster-size=3`" + ` | strongest |
 | environment | ` + "`STORE_CLUSTER_SIZE=3`" + ` | |
 | environment, the prefix of EventStoreDB | ` + "`EVENTSTORE_CLUSTER_SIZE=3`" + ` | |
+| environment, the prefix of KurrentDB | ` + "`KURRENTDB_CLUSTER_SIZE=3`" + ` | |
 | YAML file | ` + "`ClusterSize: 3`" + ` | weakest |
 
 - Case and the separators ` + "`-` and `_`" + ` do not matter, and one dash does where two stand here: ` + "`-ClusterSize=3`" + `.
 - Flags: ` + "`--mem-db`, `--mem-db+` and `--mem-db=true`" + ` mean true, ` + "`--mem-db-` and `--mem-db=false`" + ` mean false.
 - Lists are separated by commas; in the YAML file they may be sequences. A key that is null there counts as not set, one that occurs twice
   is an error. A variable without text counts as not set.
+- Variables with the prefix of another product are named once at the start. So are those that Kubernetes makes for a service called store,
+  eventstore or kurrentdb (` + "`STORE_SERVICE_HOST`, `STORE_PORT=tcp://…`" + `): they are no options, and passed over.
 - An unknown option stops the start, with the nearest known name; with ` + "`AllowUnknownOptions`" + ` it is warned about.
 - ` + "`annals node --what-if`" + ` prints the effective options with their sources, and so does GET /info/options of a running node.
 - SIGHUP and POST /admin/reloadconfig read the YAML file anew. ` + "`LogLevel`" + ` is taken over, unless it says Default, and so are the six

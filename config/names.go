@@ -5,11 +5,8 @@ import (
 	"unicode"
 )
 
-// The prefixes of environment variables. The first is the stronger one.
-const (
-	envPrefix          = "STORE_"
-	envPrefixReference = "EVENTSTORE_"
-)
+// EnvPrefix is what the environment variables with options begin with. See envPrefixes for the others.
+const EnvPrefix = "STORE_"
 
 // suggestionDistance is how many edits a misspelt name may be away from the suggested one.
 const suggestionDistance = 5
@@ -26,7 +23,7 @@ func fold(name string) string {
 func flagName(name string) string { return strings.ToLower(separate(name, '-')) }
 
 // envName spells an option for the environment: ClusterSize is STORE_CLUSTER_SIZE.
-func envName(name string) string { return envPrefix + strings.ToUpper(separate(name, '_')) }
+func envName(name string) string { return EnvPrefix + strings.ToUpper(separate(name, '_')) }
 
 func separate(name string, with rune) string {
 	var b strings.Builder

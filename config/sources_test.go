@@ -52,10 +52,9 @@ type way struct {
 // ways from the weakest to the strongest.
 var ways = []way{
 	{"file", "Yaml", func(g *given, name, value string) { g.yaml += fmt.Sprintf("%s: %q\n", name, value) }},
-	{"environment of the reference", "Environment Variables", func(g *given, name, value string) {
-		g.env = append(g.env, envPrefixReference+name+"="+value)
-	}},
-	{"environment", "Environment Variables", func(g *given, name, value string) { g.env = append(g.env, envPrefix+name+"="+value) }},
+	{"environment of KurrentDB", "Environment Variables", func(g *given, name, value string) { g.env = append(g.env, "KURRENTDB_"+name+"="+value) }},
+	{"environment of EventStoreDB", "Environment Variables", func(g *given, name, value string) { g.env = append(g.env, "EVENTSTORE_"+name+"="+value) }},
+	{"environment", "Environment Variables", func(g *given, name, value string) { g.env = append(g.env, EnvPrefix+name+"="+value) }},
 	{"command line", "Command Line", func(g *given, name, value string) { g.args = append(g.args, "--"+name+"="+value) }},
 }
 
@@ -187,7 +186,7 @@ func TestEverywhereTheSameOptions(t *testing.T) {
 	all, _, _ := strings.Cut(docs.String(), "\n## Defaults that are not")
 	for line := range strings.SplitSeq(all, "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) >= 5 && strings.Contains(cells[2], envPrefix) {
+		if len(cells) >= 5 && strings.Contains(cells[2], EnvPrefix) {
 			inDocs = append(inDocs, flagName(strings.TrimSpace(cells[0])))
 		}
 	}

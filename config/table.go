@@ -197,6 +197,8 @@ func (c *Config) certificateOptions() []option {
 			doc: "The folder of the trusted root certificates (.pem, .crt, .cer, .der)."},
 		{name: "CertificateReservedNodeCommonName", group: groupCertificate, def: "", target: textField(&c.CertificateReservedNodeCommonName),
 			doc: "The pattern that the common name of another node's certificate must match. When empty, the name in this node's own certificate."},
+		{name: "AllowServerOnlyNodeCertificates", group: groupCertificate, def: "False", target: boolField(&c.AllowServerOnlyNodeCertificates),
+			doc: "Take certificates of nodes, this one's own included, whose extended key usage lacks client authentication: public authorities no longer issue it. Set it on every node of the cluster. Taken over by a restart only."},
 		{name: "CertificateFile", group: file, def: "", target: textField(&c.CertificateFile),
 			doc: "The node's certificate: a PKCS#12 bundle (.p12, .pfx), or X.509 in PEM or DER form. Intermediate certificates follow it in the same file."},
 		{name: "CertificatePrivateKeyFile", group: file, def: "", target: textField(&c.CertificatePrivateKeyFile),

@@ -78,7 +78,7 @@ func TestSpellings(t *testing.T) {
 		if got := envName(c.name); got != c.env {
 			t.Errorf("variable of %s: %s", c.name, got)
 		}
-		if fold(c.flag) != fold(c.name) || fold(strings.TrimPrefix(c.env, envPrefix)) != fold(c.name) {
+		if fold(c.flag) != fold(c.name) || fold(strings.TrimPrefix(c.env, EnvPrefix)) != fold(c.name) {
 			t.Errorf("%s: the spellings do not fold together", c.name)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
 )
 
@@ -215,6 +216,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&f.Password, "certificate-password", "", "password of a PKCS#12 bundle")
 	flags.StringVar(&f.KeyPassword, "certificate-private-key-password", "", "password of an encrypted key")
 	flags.StringVar(&f.ReservedCN, "certificate-reserved-node-common-name", "", "pattern that the common names of nodes match (default that of the certificate)")
+	flags.BoolVar(&f.ServerOnly, "allow-server-only-node-certificates", false, "whether certificates of nodes may lack client authentication")
 	flags.StringSliceVar(&f.Hosts, "host", nil, "host at which other nodes dial this one, or the name of the cluster; the certificate must name one of them")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON document in place of text")
 	return cmd
@@ -226,10 +228,8 @@ func fromEnvironment(cmd *cobra.Command, flag string, value *string) {
 		return
 	}
 	name := strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-	for _, prefix := range []string{"EVENTSTORE_", "STORE_"} {
-		if v, ok := os.LookupEnv(prefix + name); ok {
-			*value = v
-		}
+	if v, ok := config.LookupEnv(name, os.LookupEnv); ok {
+		*value = v
 	}
 }
 

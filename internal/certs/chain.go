@@ -62,15 +62,18 @@ func (s *Set) verify(presented []*x509.Certificate, now time.Time, usages ...x50
 	return nil
 }
 
+// usages are what certificates of nodes must allow.
+func (s *Set) usages() []x509.ExtKeyUsage { return usagesOf(s.ServerOnly) }
+
 // verifyNode checks that the other side is a node.
 func (s *Set) verifyNode(presented []*x509.Certificate, now time.Time) error {
 	if len(presented) == 0 {
 		return fmt.Errorf("%w: none was presented", ErrNotNode)
 	}
-	if err := s.verify(presented, now, nodeUsages...); err != nil {
+	if err := s.verify(presented, now, s.usages()...); err != nil {
 		return err
 	}
-	if why := whyNoNode(presented[0], s.ReservedCN); why != nil {
+	if why := whyNoNode(presented[0], s.ReservedCN, s.usages()); why != nil {
 		return fmt.Errorf("%w: %q: %w", ErrNotNode, presented[0].Subject, why)
 	}
 	return nil

@@ -36,6 +36,8 @@ type Files struct {
 	// ReservedCN is the pattern that the common names of nodes match; see IsNode.
 	// Empty: the common name of this certificate.
 	ReservedCN string
+	// ServerOnly takes certificates of nodes, this one's included, that allow server authentication alone.
+	ServerOnly bool
 	// Hosts are the host at which other nodes dial this one, and names that may stand in
 	// the certificate in its place. Empty: nobody dials it.
 	Hosts []string
@@ -95,6 +97,8 @@ type Set struct {
 	RootCount int
 	// ReservedCN is the reserved common name in force.
 	ReservedCN string
+	// ServerOnly says that certificates of nodes need not allow client authentication.
+	ServerOnly bool
 	// Expires is when the certificate ceases to be accepted: its own end or that of
 	// one it chains through, whichever is first.
 	Expires time.Time
@@ -180,7 +184,7 @@ func inspect(f Files, now time.Time) (*Set, Report) {
 	b := r.readBundle(f)
 	key, keyFile := r.readKey(f, b)
 	roots := r.readRoots(f.RootsDir)
-	set := &Set{Roots: x509.NewCertPool(), RootCount: len(roots), file: f.Certificate}
+	set := &Set{Roots: x509.NewCertPool(), RootCount: len(roots), ServerOnly: f.ServerOnly, file: f.Certificate}
 	for _, root := range roots {
 		set.Roots.AddCert(root)
 	}
@@ -194,7 +198,7 @@ func inspect(f Files, now time.Time) (*Set, Report) {
 		r.Certificate = leaf
 		r.Chain = r.judgeChain(f, set, b.certificates, len(roots) > 0, now)
 		r.judgeLeaf(f, leaf, now)
-		r.Node = r.Chain != nil && IsNode(leaf, r.ReservedCN)
+		r.Node = r.Chain != nil && whyNoNode(leaf, r.ReservedCN, set.usages()) == nil
 		if key != nil {
 			r.judgeKey(f, b, key, keyFile)
 		}
@@ -347,17 +351,26 @@ func (r *Report) judgeChain(f Files, set *Set, certificates []*x509.Certificate,
 		r.fail(f.Certificate, text, remedy)
 		return nil
 	}
+	above := chains[0][1:]
 	usable := slices.DeleteFunc(chains, func(chain []*x509.Certificate) bool {
-		return len(withUsages([][]*x509.Certificate{chain[1:]}, nodeUsages...)) == 0
+		return len(withUsages([][]*x509.Certificate{chain[1:]}, set.usages()...)) == 0
 	})
 	if len(usable) == 0 {
-		r.fail(f.Certificate, fmt.Sprintf("an authority above %q does not allow both server and client authentication", leaf.Subject),
-			"have it issued by an authority without that restriction")
+		r.fail(f.Certificate, fmt.Sprintf("an authority above %q does not allow %s", leaf.Subject, authentication(set.usages())),
+			"have it issued by an authority without that restriction"+orServerOnly(f, above...))
 		return nil
 	}
 	chain := lasting(usable)
 	r.Findings = append(r.Findings, expiringAuthority(f.Certificate, chain, now)...)
 	return chain
+}
+
+// orServerOnly is a second remedy where the certificates lack nothing but client authentication.
+func orServerOnly(f Files, lacking ...*x509.Certificate) string {
+	if f.ServerOnly || slices.ContainsFunc(lacking, func(c *x509.Certificate) bool { return !allows(c, x509.ExtKeyUsageServerAuth) }) {
+		return ""
+	}
+	return ", or set AllowServerOnlyNodeCertificates on every node"
 }
 
 // explainChain says why there is no chain to a root, and what to do.
@@ -380,9 +393,9 @@ func (r *Report) judgeLeaf(f Files, leaf *x509.Certificate, now time.Time) {
 		r.fail(file, fmt.Sprintf("is not valid before %s", day(leaf.NotBefore)), "check the clock of this machine, or wait")
 	}
 	r.Findings = append(r.Findings, expiringNode(file, leaf, now)...)
-	if !allows(leaf, nodeUsages...) {
-		r.fail(file, "its extended key usage does not allow both server and client authentication",
-			"have it issued with serverAuth and clientAuth, or without the extension")
+	if usages := usagesOf(f.ServerOnly); !allows(leaf, usages...) {
+		r.fail(file, "its extended key usage does not allow "+authentication(usages),
+			"have it issued with serverAuth and clientAuth, or without the extension"+orServerOnly(f, leaf))
 	}
 	isolate := r.warn // for what has other nodes refuse this one
 	if f.strict {

@@ -13,6 +13,22 @@ import (
 // to some of its peers and client to others.
 var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
+// usagesOf returns them, or the first one alone where the operator demands no more.
+func usagesOf(serverOnly bool) []x509.ExtKeyUsage {
+	if serverOnly {
+		return nodeUsages[:1]
+	}
+	return nodeUsages
+}
+
+// authentication names the usages of a node for an operator.
+func authentication(usages []x509.ExtKeyUsage) string {
+	if len(usages) == 1 {
+		return "server authentication"
+	}
+	return "both server and client authentication"
+}
+
 // IsNode says whether a certificate whose chain was verified is that of a node:
 // its common name matches the reserved one, it has at least one DNS name or IP
 // address as alternative name, and it allows both server and client
@@ -22,17 +38,19 @@ var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsage
 // A common name with an asterisk equals only the same reserved name. Otherwise
 // the reserved name is a pattern: *.example.com stands for any one first label
 // before two or more others. Letter case does not matter, and IP addresses are equal or not.
-func IsNode(c *x509.Certificate, reserved string) bool { return whyNoNode(c, reserved) == nil }
+func IsNode(c *x509.Certificate, reserved string) bool {
+	return whyNoNode(c, reserved, nodeUsages) == nil
+}
 
 // whyNoNode returns nil for the certificate of a node.
-func whyNoNode(c *x509.Certificate, reserved string) error {
+func whyNoNode(c *x509.Certificate, reserved string, usages []x509.ExtKeyUsage) error {
 	switch {
 	case !matchesCommonName(c.Subject.CommonName, reserved):
 		return fmt.Errorf("its common name %q does not match the reserved name %q", c.Subject.CommonName, reserved)
 	case !hasAddress(c):
 		return errors.New("it has neither a DNS name nor an IP address as alternative name")
-	case !allows(c, nodeUsages...):
-		return errors.New("its extended key usage does not allow both server and client authentication")
+	case !allows(c, usages...):
+		return errors.New("its extended key usage does not allow " + authentication(usages))
 	}
 	return nil
 }

@@ -297,6 +297,9 @@ func TestFindings(t *testing.T) {
 			return d.files(below.node(t), short, below)
 		}, []string{`error DIR/node.crt: the certificate "CN=short" in its chain is not accepted: x509: too many intermediates`}},
 		{"server only", with(root.node(t, forUse(x509.ExtKeyUsageServerAuth)), root), []string{"error DIR/node.crt: its extended key usage does not allow both"}},
+		{"server only, with the remedy", with(root.node(t, forUse(x509.ExtKeyUsageServerAuth)), root), []string{
+			"error DIR/node.crt: its extended key usage does not allow both server and client authentication (have it issued with serverAuth and " +
+				"clientAuth, or without the extension, or set AllowServerOnlyNodeCertificates on every node)"}},
 		{"client only", with(root.node(t, forUse(x509.ExtKeyUsageClientAuth)), root), []string{"error DIR/node.crt: its extended key usage does not allow both"}},
 		{"both usages", with(root.node(t, forUse(x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)), root), nil},
 		{"any usage", with(root.node(t, forUse(x509.ExtKeyUsageAny)), root), nil},

@@ -118,10 +118,11 @@ func (s *Store) PublicServer() *tls.Config {
 					return nil
 				}
 				now := time.Now()
-				if err := set.verify(presented, now, x509.ExtKeyUsageClientAuth); err != nil {
+				node := set.verifyNode(presented, now) == nil
+				if err := set.verify(presented, now, x509.ExtKeyUsageClientAuth); err != nil && !node {
 					return err
 				}
-				peer.node.Store(set.verifyNode(presented, now) == nil)
+				peer.node.Store(node)
 				return nil
 			},
 			SessionTicketsDisabled: true,

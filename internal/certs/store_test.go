@@ -132,6 +132,13 @@ func TestPeerHandshakes(t *testing.T) {
 	pattern.ReservedCN = "*.eu.example.com"
 	wide := certs.NewStore(load(t, pattern), certs.StoreOptions{})
 	oldNode := root.node(t, valid(-2*hours24, -hours24))
+	// With the option, the usage that public authorities no longer issue is not demanded, of either side.
+	serverOnly := func(node *pair, intermediates ...*pair) *certs.Store {
+		f := newFolder(t).files(node, root, intermediates...)
+		f.ServerOnly = true
+		return certs.NewStore(load(t, f), certs.StoreOptions{})
+	}
+	lenient := serverOnly(root.node(t, forUse(x509.ExtKeyUsageServerAuth)))
 
 	cases := []struct {
 		name           string
@@ -159,6 +166,19 @@ func TestPeerHandshakes(t *testing.T) {
 		{name: "client for servers only", server: node.Server(), client: client(root.node(t, forUse(x509.ExtKeyUsageServerAuth))), serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
 		{name: "authority for servers only", server: node.Server(), serverErr: certs.ErrChain, text: "(NotValidForUsage)",
 			client: client(forServers.node(t), forServers)},
+		{name: "both for servers only, allowed", server: lenient.Server(), client: lenient.Client("localhost")},
+		{name: "authority for servers only, allowed", server: lenient.Server(), client: serverOnly(forServers.node(t), forServers).Client("localhost")},
+		{name: "server for servers only", server: lenient.Server(), client: node.Client("localhost"), clientErr: certs.ErrChain, text: "(NotValidForUsage)"},
+		{name: "client for clients only, though servers suffice", server: lenient.Server(), client: client(root.node(t, forUse(x509.ExtKeyUsageClientAuth))),
+			serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
+		{name: "another name, though servers suffice", server: lenient.Server(), client: client(root.node(t, named("user"), forUse(x509.ExtKeyUsageServerAuth))),
+			serverErr: certs.ErrNotNode, text: "reserved name"},
+		{name: "public, for servers only", server: node.PublicServer(), client: client(root.node(t, forUse(x509.ExtKeyUsageServerAuth))),
+			serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
+		{name: "public, for servers only, allowed", server: lenient.PublicServer(), client: client(root.node(t, forUse(x509.ExtKeyUsageServerAuth)))},
+		{name: "public, of another name, though servers suffice", server: lenient.PublicServer(),
+			client: client(root.node(t, named("user"), forUse(x509.ExtKeyUsageServerAuth))), serverErr: certs.ErrChain, text: "(NotValidForUsage)"},
+
 		{name: "pattern", server: wide.Server(), client: client(root.node(t, named("n2.eu.example.com")))},
 		{name: "pattern missed", server: wide.Server(), client: client(root.node(t, named("n2.us.example.com"))), serverErr: certs.ErrNotNode, text: "does not match"},
 

@@ -105,7 +105,7 @@ func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		upper := strings.ToUpper(v)
-		if !strings.HasPrefix(upper, "STORE_") && !strings.HasPrefix(upper, "EVENTSTORE_") {
+		if !strings.HasPrefix(upper, "STORE_") && !strings.HasPrefix(upper, "EVENTSTORE_") && !strings.HasPrefix(upper, "KURRENTDB_") {
 			env = append(env, v)
 		}
 	}
