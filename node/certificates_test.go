@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -240,4 +242,40 @@ func TestExpiryWarnings(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// TestDialledHost is the host that a node's certificate must name. A wrong one would go unnoticed until
+// another node refuses this one.
+func TestDialledHost(t *testing.T) {
+	machine := "" // Where there is no network it is not known.
+	if ip, err := gossip.MachineAddress(); err == nil {
+		machine = ip.String()
+	}
+	cases := []struct{ name, args, want string }{
+		{"on its own", "", ""},
+		{"on its own, at all addresses", "--replication-ip 0.0.0.0", ""},
+		{"on its own, named for others", "--replication-host-advertise-as a.example.com", "a.example.com"},
+		{"on its own, address given", "--replication-ip 10.0.0.1", "10.0.0.1"},
+		{"member", "--cluster-size 3 --replication-ip 10.0.0.1", "10.0.0.1"},
+		{"member, address not given", "--cluster-size 3", "127.0.0.1"},
+		{"member, named", "--cluster-size 3 --replication-ip 10.0.0.1 --replication-host-advertise-as a.example.com", "a.example.com"},
+		{"member at all addresses", "--cluster-size 3 --replication-ip 0.0.0.0", machine},
+		{"member at all addresses, named", "--cluster-size 3 --replication-ip :: --replication-host-advertise-as a.example.com", "a.example.com"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			args := append(strings.Fields(c.args), "--gossip-seed", "x:1", "--certificate-file", "x")
+			read, err := config.Load(args, nil, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := &Node{config: read, logger: hclog.NewNullLogger()}
+			if got := n.dialledHost(); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if hosts := n.certificateFiles(read).Hosts; len(hosts) != min(1, len(c.want)) {
+				t.Errorf("the certificate must name one of %q", hosts)
+			}
+		})
+	}
 }

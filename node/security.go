@@ -9,6 +9,8 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/gossip"
 )
 
 // openSecurity reads the certificates if there are any.
@@ -45,21 +47,37 @@ func (n *Node) certificateFiles(c *config.Config) certs.Files {
 	f := certs.Files{
 		Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
 		KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
+		ServerOnly: n.config.AllowServerOnlyNodeCertificates,
 	}
-	own := n.config
-	if own.ClusterSize == 1 {
-		return f
-	}
-	// Without a host, nodes find the address at which this one is dialled among those of the machine.
-	if host := own.ReplicationHostAdvertiseAs; host != "" {
+	if host := n.dialledHost(); host != "" {
 		f.Hosts = append(f.Hosts, host)
-	} else if !own.ReplicationIp.IsUnspecified() {
-		f.Hosts = append(f.Hosts, own.ReplicationIp.String())
-	}
-	if name := n.clusterName(); name != "" && len(f.Hosts) > 0 {
-		f.Hosts = append(f.Hosts, name)
+		if name := n.clusterName(); name != "" {
+			f.Hosts = append(f.Hosts, name)
+		}
 	}
 	return f
+}
+
+// dialledHost is the host at which other nodes dial this one, empty if none does. No node dials one on its own,
+// unless its operator has named the address for them: then others are to come.
+func (n *Node) dialledHost() string {
+	c := n.config
+	switch {
+	case c.ReplicationHostAdvertiseAs != "":
+		return c.ReplicationHostAdvertiseAs
+	case c.ClusterSize == 1 && !c.Given("ReplicationIp"):
+		return ""
+	case !c.ReplicationIp.IsUnspecified():
+		return c.ReplicationIp.String()
+	case c.ClusterSize == 1:
+		return ""
+	}
+	ip, err := gossip.MachineAddress()
+	if err != nil {
+		n.logger.Debug("the address at which other nodes dial this one is not known, so that its certificate is not compared with it", logkey.Error, err)
+		return ""
+	}
+	return ip.String()
 }
 
 // developmentAuthority is the folder within the data folder in which a node for

@@ -3,6 +3,7 @@ package gossip
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,18 +24,27 @@ func advertised(ctx context.Context, address string) (netip.AddrPort, error) {
 	if !addresses[0].IsUnspecified() {
 		return netip.AddrPortFrom(addresses[0], port), nil
 	}
+	ip, err := MachineAddress()
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("gossip: listening at %s: %w", address, err)
+	}
+	return netip.AddrPortFrom(ip, port), nil
+}
+
+// MachineAddress is where others are told to dial a node that listens at all addresses of its machine.
+func MachineAddress() (netip.Addr, error) {
 	found, err := net.InterfaceAddrs()
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
+		return netip.Addr{}, fmt.Errorf("address to advertise: %w", err)
 	}
 	for _, a := range found {
 		if n, ok := a.(*net.IPNet); ok {
 			if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap().IsGlobalUnicast() && ip.Unmap().Is4() {
-				return netip.AddrPortFrom(ip.Unmap(), port), nil
+				return ip.Unmap(), nil
 			}
 		}
 	}
-	return netip.AddrPort{}, fmt.Errorf("gossip: listening at %s, there is no address to advertise: give one", address)
+	return netip.Addr{}, errors.New("there is no address to advertise: give one")
 }
 
 // maxAnswers is how many addresses of one name are looked at.
