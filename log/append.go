@@ -227,16 +227,15 @@ func (a *appender) write(b []byte) error {
 
 const maxKeptBuffer = 4 << 20
 
-// startChunk makes the file of the next chunk and lets readers see it with the next commit.
+// startChunk makes the file of the next chunk and lets readers see it with the next commit. Its header is
+// durable before it has its name, as is the chunk before it (completeActive): so whatever a crash leaves, a start that
+// finds a chunk without a header, or one behind where the log ends, knows that something else took place.
 func (a *appender) startChunk(number int) error {
 	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: a.cluster}
 	path := filepath.Join(a.opts.Dir, chunkfile.FileName(number, 0))
-	file, err := a.opts.FS.Create(path)
+	file, err := a.createChunk(path, h.Bytes())
 	if err != nil {
 		return fmt.Errorf("create chunk: %w", err)
-	}
-	if _, err := file.WriteAt(h.Bytes(), 0); err != nil {
-		return errors.Join(fmt.Errorf("write chunk header: %w", err), file.Close())
 	}
 	active := &activeChunk{number: number, file: file, written: chunkfile.HeaderSize, sum: xxh3.New()}
 	if _, err := active.sum.Write(h.Bytes()); err != nil {
@@ -258,6 +257,26 @@ func (a *appender) startChunk(number int) error {
 	return nil
 }
 
+// createChunk makes a file with a durable header, and opens it under its name, which errors of the disk will give.
+func (a *appender) createChunk(path string, header []byte) (vfs.File, error) {
+	tmp := path + vfs.TempSuffix
+	file, err := a.opts.FS.Create(tmp)
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.WriteAt(header, 0)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	if err := a.opts.FS.Rename(tmp, path); err != nil {
+		return nil, err
+	}
+	return a.opts.FS.OpenReadWrite(path)
+}
+
 // completeActive writes the footer of the active chunk. The reader's side is
 // opened anew, because readers of the published set still see it as growing.
 func (a *appender) completeActive(byFrame bool) error {
@@ -271,6 +290,10 @@ func (a *appender) completeActive(byFrame bool) error {
 	}
 	if err := writeFooter(a.active, &f); err != nil {
 		return err
+	}
+	// Before the next chunk has its name (see startChunk). Little is left to sync: flushes went before.
+	if err := a.active.file.Sync(); err != nil {
+		return fmt.Errorf("sync chunk: %w", err)
 	}
 	a.setMu.Lock()
 	old := a.files[len(a.files)-1] // Only the appender replaces the last one.

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,12 +34,12 @@ func (r *recovery) recover() error {
 	}
 	r.l.progress.begin(doingRecover, r.bytes)
 	for i, name := range names {
-		more, err := r.take(name, i < len(names)-1)
+		more, err := r.take(name, names[i+1:])
 		if err != nil {
 			return err
 		}
 		if !more {
-			if err := r.drop(names[i+1:]); err != nil {
+			if err := r.cutAway(names[i+1:]); err != nil {
 				return err
 			}
 			break
@@ -137,34 +138,27 @@ func (r *recovery) chunkBytes(names []string) (sum int64, err error) {
 // progress tells how much of the file at hand was read.
 func (r *recovery) progress(read int64) { r.l.progress.at(doingRecover, r.read+read, r.bytes) }
 
-// take adds one file to the log; more says that the log may go on in the next file.
-func (r *recovery) take(name string, follows bool) (more bool, err error) {
+// take adds one file to the log; more says that the log may go on in the next file, the first of those that follow.
+func (r *recovery) take(name string, following []string) (more bool, err error) {
 	l := r.l
 	size := int64(0)
 	defer func() { r.read += size; r.progress(0) }()
 	number, _, _ := chunkfile.ParseFileName(name)
 	switch {
-	case r.cut >= 0 && chunkfile.ChunkStart(number) >= r.cut && number > 0:
+	case r.goesWithCut(name):
 		if number == r.next {
 			if err := r.lower(); err != nil {
 				return false, err
 			}
 		}
-		return false, r.drop([]string{name})
-	case number == r.next:
-	case chunkfile.ChunkStart(r.next) >= r.durable && r.next > 0:
-		return false, r.drop([]string{name})
-	default:
-		return false, fmt.Errorf("%w: chunk %d is missing, the next file is %s", event.ErrDataMissing, r.next, name)
+		return false, r.cutAway([]string{name})
+	case number != r.next:
+		return false, r.refuseBehind(name, fmt.Errorf("chunk %d is missing", r.next))
 	}
 	if err := r.renew(name); err != nil {
 		return false, err
 	}
 	c, err := chunkfile.OpenNamed(l.opts.FS, l.opts.Dir, name)
-	if event.IsCorruption(err) && chunkfile.ChunkStart(number) >= r.durable {
-		l.logger.Warn("dropping a chunk file that was never completely made", logkey.File, name, logkey.Error, err)
-		return false, r.drop([]string{name})
-	}
 	if err != nil {
 		return false, err
 	}
@@ -195,13 +189,13 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 			if err := r.lower(); err != nil {
 				return false, err
 			}
-			return false, r.drop([]string{name})
+			return false, r.remove(name)
 		case c.Rewritten():
 			return false, c.Corrupt(-1, "checksum of the whole file does not match")
 		}
 		c.Complete = false
 	}
-	return r.takeIncomplete(c, name, follows)
+	return r.takeIncomplete(c, name, following)
 }
 
 // renew writes what a file holds behind the old writer.chk again and makes it durable, before
@@ -241,10 +235,23 @@ func (r *recovery) renew(name string) (err error) {
 const renewBytes = 1 << 20
 
 // takeIncomplete adds a file without a footer that can be believed.
-func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, follows bool) (more bool, err error) {
+func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, following []string) (more bool, err error) {
 	s, err := r.scan(c)
 	if err != nil {
 		return false, err
+	}
+	ends := s.lastCompletes
+	if !ends && len(following) > 0 && !s.cut {
+		if ends, err = r.continues(c.Header.Last+1, s.tail); err != nil {
+			return false, err
+		}
+	}
+	if !ends && !s.cut && s.tail.End < r.durable && chunkfile.ChunkStart(c.Header.First) < r.durable {
+		return false, c.Corrupt(chunkfile.HeaderSize+s.size, "the log was durable up to position %d, but ends at %d: %v", r.durable, s.tail.End, s.why)
+	}
+	// Before anything changes: what stands in a chunk behind this one says that more was here.
+	if !ends && !s.cut && len(following) > 0 && !r.goesWithCut(following[0]) {
+		return false, r.refuseBehind(following[0], c.Corrupt(chunkfile.HeaderSize+s.size, "the log ends there at position %d: %v", s.tail.End, s.why))
 	}
 	if s.cut {
 		// Before the file changes: if the machine stops half-way, the next start finds nothing missing.
@@ -256,19 +263,13 @@ func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, follows bool)
 			return false, err
 		}
 	}
-	if s.frames == 0 && c.Header.First > 0 && (s.cut || chunkfile.ChunkStart(c.Header.First) >= r.durable) {
-		return false, r.drop([]string{name})
+	switch {
+	case s.frames > 0 || c.Header.First == 0:
+		return ends, r.takeScanned(c, s, ends)
+	case s.cut:
+		return false, r.remove(name)
 	}
-	ends := s.lastCompletes
-	if !ends && follows && !s.cut {
-		if ends, err = r.continues(c.Header.Last+1, s.tail); err != nil {
-			return false, err
-		}
-	}
-	if !ends && !s.cut && s.tail.End < r.durable {
-		return false, c.Corrupt(chunkfile.HeaderSize+s.size, "the log was durable up to position %d, but ends at %d: %v", r.durable, s.tail.End, s.why)
-	}
-	return ends, r.takeScanned(c, s, ends)
+	return false, r.setAside(c, name)
 }
 
 // lower says in the checkpoint files that the log will end where the walk is
@@ -479,19 +480,72 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 	return nil
 }
 
-// drop removes files behind the log's end. None of them may hold durable data.
-func (r *recovery) drop(names []string) error {
+// goesWithCut reports whether a file lies wholly behind where truncate.chk cuts the log.
+func (r *recovery) goesWithCut(name string) bool {
+	number, _, _ := chunkfile.ParseFileName(name)
+	return r.cut >= 0 && chunkfile.ChunkStart(number) >= r.cut && number > 0
+}
+
+// cutAway removes the files that truncate.chk asks to cut off. Nothing else makes a start remove a chunk.
+func (r *recovery) cutAway(names []string) error {
 	for _, name := range names {
-		number, _, _ := chunkfile.ParseFileName(name)
-		if r.tail.End < r.durable && chunkfile.ChunkStart(r.next) < r.durable {
-			return fmt.Errorf("the log was durable up to position %d, but ends at %d, before %s", r.durable, r.tail.End, name)
+		if !r.goesWithCut(name) {
+			return r.refuseBehind(name, fmt.Errorf("the log ends at position %d", r.tail.End))
 		}
+		number, _, _ := chunkfile.ParseFileName(name)
 		r.l.logger.Warn("removing a chunk behind the log's end", logkey.Chunk, number, logkey.End, r.tail.End)
-		if err := r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name)); err != nil {
+		if err := r.remove(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *recovery) remove(name string) error {
+	return r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name))
+}
+
+// refuseBehind says that a file cannot belong to the log as the others and the checkpoints have it. A
+// chunk gets its name when what is before it is durable, so this is no trace of a crash:
+// something is missing or damaged, or files and checkpoints are not of one copy.
+func (r *recovery) refuseBehind(name string, why error) error {
+	return fmt.Errorf("%w: %s lies behind the log's end: %w (%s says %d); nothing was removed. Bring back what is missing, from the copy that these files came from or from another node. "+
+		"Only if the log is to end there, move %s and the chunks behind it to another folder",
+		event.ErrDataMissing, name, why, datadir.WriterCheckpoint, r.l.syncer.chk.Writer.Value, name)
+}
+
+// setAside takes a file out of the way that got its name in a crash, before its first frame was durable. A file
+// with nothing behind its header goes. What anything else is nobody can tell, so it is kept under another name.
+func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
+	empty, err := r.emptyBehindHeader(c)
+	if err != nil {
+		return err
+	}
+	if empty {
+		return r.remove(name)
+	}
+	aside := "aside-" + r.l.opts.Now().UTC().Format("20060102T150405Z") + "-" + name
+	r.l.logger.Warn("the last chunk file has no whole frame, it was set aside; remove it when the log has all that it should", logkey.File, name, "as", aside, logkey.End, r.tail.End)
+	return r.l.opts.FS.Rename(filepath.Join(r.l.opts.Dir, name), filepath.Join(r.l.opts.Dir, aside))
+}
+
+// emptyBehindHeader reports whether a file holds nothing but its header, and zeros where a crash has left only its length.
+func (r *recovery) emptyBehindHeader(c *chunkfile.Chunk) (bool, error) {
+	size, err := c.File.Size()
+	if err != nil {
+		return false, err
+	}
+	b := make([]byte, min(max(size-chunkfile.HeaderSize, 0), renewBytes))
+	for at := int64(chunkfile.HeaderSize); at < size; at += int64(len(b)) {
+		b = b[:min(size-at, int64(len(b)))]
+		if err := chunkfile.ReadFull(c.File, b, at); err != nil {
+			return false, err
+		}
+		if bytes.IndexFunc(b, func(r rune) bool { return r != 0 }) >= 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // finish opens the last chunk for appending, makes the result durable and publishes it.

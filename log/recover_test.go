@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,9 +162,9 @@ func TestFooterLost(t *testing.T) {
 	}
 	cases := map[string]struct {
 		change  func(m *model) func(b []byte) []byte
-		synced  int // frames
-		frames  int // left
-		corrupt bool
+		synced  int  // frames
+		frames  int  // left
+		corrupt bool // and refused, as a chunk has a successor only when it is durable
 	}{
 		"missing":                    {withoutFooter, 0, 12, false},
 		"torn":                       {func(*model) func(b []byte) []byte { return func(b []byte) []byte { return b[:len(b)-5] } }, 3, 12, false},
@@ -171,14 +172,14 @@ func TestFooterLost(t *testing.T) {
 		"missing in a durable chunk": {withoutFooter, 8, 12, false},
 		"data lost before it": {func(m *model) func(b []byte) []byte {
 			return func(b []byte) []byte { clear(b[chunkfile.HeaderSize+m.frames[3].First:][:20]); return b }
-		}, 2, 3, false},
+		}, 2, 0, true},
 		"last frame lost with it": {func(m *model) func(b []byte) []byte {
 			return func(b []byte) []byte { return active(b, int(m.frames[4].First)) }
-		}, 4, 4, false},
+		}, 4, 0, true},
 		"durable frame lost with it": {func(m *model) func(b []byte) []byte {
 			return func(b []byte) []byte { return active(b, int(m.frames[4].First)) }
 		}, 5, 0, true},
-		"all lost but the header":     {func(m *model) func(b []byte) []byte { return func(b []byte) []byte { return active(b, 0) } }, 0, 0, false},
+		"all lost but the header":     {func(m *model) func(b []byte) []byte { return func(b []byte) []byte { return active(b, 0) } }, 0, 0, true},
 		"trailing bytes on an active": {func(m *model) func(b []byte) []byte { return func(b []byte) []byte { return append(b, 1, 2, 3) } }, 0, 12, false},
 	}
 	for name, c := range cases {
@@ -214,25 +215,142 @@ func refuses(t *testing.T, o Options, corruption bool, says string) {
 	}
 }
 
+// TestNextChunkTorn: a chunk has its name when its header is durable. What lies behind that may be lost.
 func TestNextChunkTorn(t *testing.T) {
-	cases := map[string]func(b []byte) []byte{
-		"empty file":           func([]byte) []byte { return nil },
-		"torn header":          func(b []byte) []byte { return b[:50] },
-		"zeroed header":        func(b []byte) []byte { clear(b[:chunkfile.HeaderSize]); return b },
-		"header alone":         func(b []byte) []byte { return b[:chunkfile.HeaderSize] },
-		"header and torn data": func(b []byte) []byte { return b[:chunkfile.HeaderSize+90] },
+	cases := map[string]struct {
+		change  func(b []byte) []byte
+		aside   bool // it is kept under another name
+		refused bool
+	}{
+		"empty file":           {change: func([]byte) []byte { return nil }, refused: true},
+		"torn header":          {change: func(b []byte) []byte { return b[:50] }, refused: true},
+		"zeroed header":        {change: func(b []byte) []byte { clear(b[:chunkfile.HeaderSize]); return b }, refused: true},
+		"header alone":         {change: func(b []byte) []byte { return b[:chunkfile.HeaderSize] }},
+		"header and zeros":     {change: func(b []byte) []byte { clear(b[chunkfile.HeaderSize:]); return b }},
+		"header and torn data": {change: func(b []byte) []byte { return b[:chunkfile.HeaderSize+90] }, aside: true},
 	}
-	for name, change := range cases {
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			fsys, m := madeLog(t, func(m *model) { m.someFrames(6, true) })
 			forget(t, fsys, m, 5)
-			edit(t, fsys, chunkfile.FileName(1, 0), change)
+			edit(t, fsys, chunkfile.FileName(1, 0), c.change)
+			if c.refused {
+				refuses(t, testOptions(fsys), true, chunkfile.FileName(1, 0))
+				return
+			}
 			reopens(t, fsys, m, 5)
+			kept, err := fsys.List(testDir)
+			must(t, err)
+			if got := slices.ContainsFunc(kept, func(n string) bool {
+				return strings.HasPrefix(n, "aside-") && strings.HasSuffix(n, chunkfile.FileName(1, 0))
+			}); got != c.aside {
+				t.Errorf("the folder has %v", kept)
+			}
 		})
 		t.Run(name+", durable", func(t *testing.T) {
 			fsys, _ := madeLog(t, func(m *model) { m.someFrames(6, true) })
-			edit(t, fsys, chunkfile.FileName(1, 0), change)
+			edit(t, fsys, chunkfile.FileName(1, 0), c.change)
 			refuses(t, testOptions(fsys), true, chunkfile.FileName(1, 0))
+		})
+	}
+}
+
+// TestChunksBehindEnd: whatever the checkpoints say, a start that finds chunks behind where the log ends
+// refuses, names them, and changes no chunk.
+func TestChunksBehindEnd(t *testing.T) {
+	checkpoints := map[string]func(t *testing.T, fsys *vfs.Mem, m *model){
+		"as they were": func(*testing.T, *vfs.Mem, *model) {},
+		"writer.chk missing": func(t *testing.T, fsys *vfs.Mem, _ *model) {
+			must(t, fsys.Remove(filepath.Join(testDir, datadir.WriterCheckpoint)))
+		},
+		"all missing":          func(t *testing.T, fsys *vfs.Mem, _ *model) { withoutCheckpoints(t, fsys) },
+		"of an older copy":     func(t *testing.T, fsys *vfs.Mem, m *model) { forget(t, fsys, m, 2) },
+		"all at the beginning": func(t *testing.T, fsys *vfs.Mem, m *model) { forget(t, fsys, m, 0) },
+		"empty files": func(t *testing.T, fsys *vfs.Mem, _ *model) {
+			for name := range datadir.InitialCheckpoints {
+				edit(t, fsys, name, func([]byte) []byte { return nil })
+			}
+		},
+	}
+	chunks := map[string]func(t *testing.T, fsys *vfs.Mem){
+		"missing": func(t *testing.T, fsys *vfs.Mem) {
+			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+		},
+		"empty": func(t *testing.T, fsys *vfs.Mem) {
+			edit(t, fsys, chunkfile.FileName(1, 0), func([]byte) []byte { return nil })
+		},
+		"cut short": func(t *testing.T, fsys *vfs.Mem) {
+			edit(t, fsys, chunkfile.FileName(1, 0), func(b []byte) []byte { return b[:len(b)/2] })
+		},
+		"its header torn": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), 20) },
+		"its first frame": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), chunkfile.HeaderSize+80) },
+		"somebody's": func(t *testing.T, fsys *vfs.Mem) {
+			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(9, 0)), bytes.Repeat([]byte("somebody's file"), 50)))
+		},
+	}
+	for what, spoil := range chunks {
+		for which, change := range checkpoints {
+			t.Run(what+", "+which, func(t *testing.T) {
+				fsys, m := madeLog(t, func(m *model) { m.someFrames(22, true) })
+				spoil(t, fsys)
+				change(t, fsys, m)
+				before := folderOfChunks(t, fsys)
+				l, err := Open(testOptions(fsys))
+				if err == nil {
+					if _, err = l.Reads.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true}); err == nil && l.Tail().End != m.tail.End {
+						t.Errorf("it opened, and ends at %d of %d", l.Tail().End, m.tail.End)
+					}
+					closeLog(t, l) // The footer of what was durable is believed, and the rest verified in the background.
+				} else if !strings.Contains(err.Error(), "chunk-00000") {
+					t.Error(err)
+				}
+				if after := folderOfChunks(t, fsys); !maps.Equal(before, after) {
+					t.Errorf("chunks have changed: %d files, then %d", len(before), len(after))
+				}
+			})
+		}
+	}
+}
+
+func withoutCheckpoints(t *testing.T, fsys vfs.FS) {
+	t.Helper()
+	for name := range datadir.InitialCheckpoints {
+		must(t, fsys.Remove(filepath.Join(testDir, name)))
+	}
+}
+
+// folderOfChunks is the content of all chunk files.
+func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range chunkFiles(t, fsys) {
+		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
+		must(t, err)
+		all[name] = string(b)
+	}
+	return all
+}
+
+// TestCheckpointsLost: missing and empty checkpoint files, all or one of them, are made anew from a whole log.
+func TestCheckpointsLost(t *testing.T) {
+	lose := map[string]func(t *testing.T, fsys vfs.FS, name string){
+		"missing": func(t *testing.T, fsys vfs.FS, name string) { must(t, fsys.Remove(filepath.Join(testDir, name))) },
+		"empty":   func(t *testing.T, fsys vfs.FS, name string) { edit(t, fsys, name, func([]byte) []byte { return nil }) },
+	}
+	for how, f := range lose {
+		for name := range datadir.InitialCheckpoints {
+			t.Run(name+" "+how, func(t *testing.T) {
+				fsys, m := madeLog(t, func(m *model) { m.someFrames(13, true) })
+				f(t, fsys, name)
+				reopens(t, fsys, m, 13)
+			})
+		}
+		t.Run("all "+how, func(t *testing.T) {
+			fsys, m := madeLog(t, func(m *model) { m.someFrames(13, true) })
+			for name := range datadir.InitialCheckpoints {
+				f(t, fsys, name)
+			}
+			reopens(t, fsys, m, 13)
 		})
 	}
 }

@@ -29,6 +29,7 @@ var InitialCheckpoints = map[string]int64{
 type checkpoint struct {
 	file    vfs.File
 	Value   int64
+	made    bool // by this process: there was none, or an empty one, as a copy that was cut short leaves
 	written bool // by this process; a value that was read may be in the memory of the system alone
 }
 
@@ -36,7 +37,8 @@ func openCheckpoint(fsys vfs.FS, dir, name string) (*checkpoint, error) {
 	path := filepath.Join(dir, name)
 	initial := InitialCheckpoints[name]
 	data, err := vfs.ReadFile(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) {
+	made := errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0
+	if made {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], uint64(initial))
 		if err := vfs.WriteFileAtomic(fsys, path, b[:]); err != nil {
@@ -53,7 +55,7 @@ func openCheckpoint(fsys vfs.FS, dir, name string) (*checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint: %w", err)
 	}
-	return &checkpoint{file: file, Value: int64(binary.LittleEndian.Uint64(data))}, nil
+	return &checkpoint{file: file, Value: int64(binary.LittleEndian.Uint64(data)), made: made}, nil
 }
 
 // Set makes a new value durable.
@@ -107,8 +109,9 @@ func OpenCheckpoints(fsys vfs.FS, dir string) (_ *Checkpoints, err error) {
 		}
 	}
 	// The chaser's may lie beyond: it is written before what it speaks of is durable. In a restored folder so
-	// may the epoch's, if its copy was made later; it is lowered with the cut, or compared with the log.
-	if c.Epoch.Value > c.Writer.Value && c.Truncate.Value < 0 {
+	// may the epoch's, if its copy was made later; it is lowered with the cut, or compared with the log. Of a
+	// writer's that was lost nothing is known: the log tells how far it is.
+	if c.Epoch.Value > c.Writer.Value && c.Truncate.Value < 0 && !c.Writer.made {
 		return nil, fmt.Errorf("checkpoints of %s contradict each other: writer %d, epoch %d", dir, c.Writer.Value, c.Epoch.Value)
 	}
 	return c, nil

@@ -34,11 +34,6 @@ func (k *walker) inspectChunk(path string, last bool) error {
 		if errors.Is(err, chunkfile.ErrNewer) {
 			return err
 		}
-		if event.IsCorruption(err) && k.n.optional(chunkfile.ChunkStart(number)) {
-			k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file was never completely made: %v", detail(err))
-			k.end()
-			return nil
-		}
 		k.chunkLost(path, number, err)
 		return nil
 	}
@@ -103,7 +98,11 @@ func (k *walker) end() { k.ended = true }
 // behindEnd reports a file behind the end of the valid log.
 func (k *walker) behindEnd(path string) {
 	number, _, _ := chunkfile.ParseFileName(filepath.Base(path))
-	k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
+	if cut, ok := k.n.chk[datadir.TruncateCheckpoint]; ok && cut >= 0 && chunkfile.ChunkStart(number) >= cut {
+		k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
+		return
+	}
+	k.n.find(Problem, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: no node starts with it", k.n.tail.End)
 }
 
 // walk is the state within one chunk file.

@@ -156,7 +156,7 @@ func TestInspectDamage(t *testing.T) {
 		{"chunk that was only begun", func(f *inspectFolder) {
 			h := chunkfile.Header{First: 3, Last: 3, Cluster: f.log.Cluster()}
 			f.write("chunk-000003.000000", h.Bytes()[:50])
-		}, []string{"notice missing chunk-000002.000000", "notice torn chunk-000003.000000"}},
+		}, []string{"notice missing chunk-000002.000000", "error unreadable chunk-000003.000000"}},
 		{"older version", func(f *inspectFolder) {
 			old := f.read(chunkA)
 			f.scavenge(func(chunkfile.Item) bool { return false }, chunkA)
