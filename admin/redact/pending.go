@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -167,7 +168,7 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 			return err
 		}
 	}
-	s.opts.Logger.Info("events redacted", "user", p.User, logkey.Reason, p.Reason, logkey.Events, len(p.Events), "first", Event{p.Events[0].Stream, p.Events[0].Number}.String())
+	s.opts.Logger.Info("events redacted", "user", p.User, logkey.Reason, p.Reason, logkey.Events, len(p.Events), "named", p.named())
 	ctx, cancel = context.WithTimeout(s.ctx, recordPatience)
 	defer cancel()
 	if err := s.record(ctx, p); err != nil {
@@ -176,6 +177,18 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 		return nil
 	}
 	return s.settle()
+}
+
+// named names every event, as the record does, in one text.
+func (p *pending) named() string {
+	var text strings.Builder
+	for i, e := range p.Events {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		fmt.Fprintf(&text, "%s (position %d, id %s)", Event{e.Stream, e.Number}, e.Position, e.EventID)
+	}
+	return text.String()
 }
 
 // settle removes the note of what was to be done.

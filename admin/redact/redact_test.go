@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
@@ -36,6 +38,7 @@ type node struct {
 	log     *eventlog.Log
 	lock    chunklock.Lock
 	service *redact.Service
+	logged  bytes.Buffer
 
 	mu        sync.Mutex
 	written   []*event.Write
@@ -75,6 +78,7 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 		},
 		Endpoint: func() string { return "127.0.0.1:2113" },
 		Now:      func() time.Time { return time.Unix(1, 0) },
+		Logger:   hclog.New(&hclog.LoggerOptions{Output: &n.logged}),
 	})
 	return n, n.service.Resume()
 }
@@ -240,6 +244,11 @@ func TestRedact(t *testing.T) {
 		t.Errorf("backups were ended %d times, memory dropped %d times, the Raft log erased up to %v", n.ended, n.forgotten, n.erased)
 	}
 	n.recorded(len(all), "because", "admin")
+	for i, o := range got { // One line names them all, as the record does.
+		if line := n.logged.String(); strings.Count(line, "events redacted") != 1 || !strings.Contains(line, fmt.Sprintf("%s (position %d, id ", all[i], o.Position)) {
+			t.Errorf("%s is not named in the log: %s", all[i], line)
+		}
+	}
 	again, err := n.service.Redact(t.Context(), redact.Request{Events: events(all...)})
 	if err != nil || again[0].Status != redact.StatusAlready || len(n.written) != 2 {
 		t.Errorf("%+v, %v, %d writes", again, err, len(n.written))
