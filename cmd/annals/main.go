@@ -83,7 +83,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 				return printVersion(stdout)
 			},
 		},
-		redactCommand(stdout),
+		redactCommand(stdout, stderr),
 		verifyCommand(stdout, stderr),
 		certsCommand(stdout),
 		clusterCommand(stdout, stderr),

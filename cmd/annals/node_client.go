@@ -170,6 +170,27 @@ func (c *nodeClient) member(m *client.Member) (*nodeClient, error) {
 	return c.flags.connect(scheme + "://" + m.Address())
 }
 
+// allAnswer fails, naming the member, when one of a cluster does not count as alive and does not answer itself either. That one
+// node does not hear another for a while is no reason to give up: such members are asked, and those that answer are told of.
+func (c *nodeClient) allAnswer(ctx context.Context, view []client.Member, stderr io.Writer) error {
+	for i := range view {
+		m := &view[i]
+		if m.Alive {
+			continue
+		}
+		one, err := c.member(m)
+		if err == nil {
+			_, err = one.nodes(ctx)
+			one.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("%s is not alive as %s sees it, and does not answer: %w", m.Address(), c.host, err)
+		}
+		complain(stderr, fmt.Errorf("%s is not alive as %s sees it, but answers: going on with it", m.Address(), c.host))
+	}
+	return nil
+}
+
 // nextNode returns the first node that is not among those done, the leader only when
 // it is the last, and how many are left with it.
 func nextNode(view []client.Member, done map[string]bool) (next *client.Member, left int) {

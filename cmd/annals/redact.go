@@ -50,10 +50,11 @@ type redactFlags struct {
 	clusterFlags
 	db, events, reason string
 	dryRun, allNodes   bool
+	stderr             io.Writer
 }
 
-func redactCommand(stdout io.Writer) *cobra.Command {
-	var f redactFlags
+func redactCommand(stdout, stderr io.Writer) *cobra.Command {
+	f := redactFlags{stderr: stderr}
 	cmd := &cobra.Command{
 		Use:   "redact {--db folder | --node URL} --events n@stream,…",
 		Short: "Blank the data of events on one node",
@@ -196,7 +197,7 @@ func (f *redactFlags) overHTTP(ctx context.Context) ([]redactedNode, error) {
 	defer c.Close()
 	addresses := []string{c.address}
 	if f.allNodes {
-		if addresses, err = followersFirst(ctx, c); err != nil {
+		if addresses, err = followersFirst(ctx, c, f.stderr); err != nil {
 			return nil, cannot(err)
 		}
 		// What one refuses all should be spared: every node judges before the first one redacts.
@@ -223,17 +224,17 @@ func (f *redactFlags) overHTTP(ctx context.Context) ([]redactedNode, error) {
 }
 
 // followersFirst lists the addresses of the nodes of a cluster, that of the leader last.
-func followersFirst(ctx context.Context, c *nodeClient) (addresses []string, err error) {
+func followersFirst(ctx context.Context, c *nodeClient, stderr io.Writer) (addresses []string, err error) {
 	view, err := c.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.allAnswer(ctx, view, stderr); err != nil {
+		return nil, fmt.Errorf("%w; nothing was redacted", err)
+	}
 	scheme, _, _ := strings.Cut(c.address, "://")
 	done := map[string]bool{}
 	for next, _ := nextNode(view, done); next != nil; next, _ = nextNode(view, done) {
-		if !next.Alive {
-			return nil, fmt.Errorf("%s is not alive as %s sees it: nothing was redacted", next.Address(), c.host)
-		}
 		done[next.Address()] = true
 		addresses = append(addresses, scheme+"://"+next.Address())
 	}

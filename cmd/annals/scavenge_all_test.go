@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +20,7 @@ type fakeCluster struct {
 	nodes   []string       // addresses, host:port
 	leader  int            // that gossip tells of
 	dead    map[int]bool   // as gossip tells
+	silent  map[int]bool   // they do not answer
 	results map[int]string // of the scavenge of a node, if not Success
 	started []int          // nodes in the order in which they were asked to start
 	moves   int            // the leader once a node has been started; below 0: as before
@@ -35,6 +38,9 @@ func (c *fakeCluster) serve(t *testing.T) {
 func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.silent[node] {
+		panic(http.ErrAbortHandler)
+	}
 	answer := ""
 	switch r.Method + " " + r.URL.Path {
 	case getGossip:
@@ -54,6 +60,16 @@ func (c *fakeCluster) answer(node int, w http.ResponseWriter, r *http.Request) {
 			c.leader = c.moves
 		}
 		answer = accepted
+	case "POST " + redactPath:
+		var asked struct{ DryRun bool }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if !asked.DryRun {
+			c.started = append(c.started, node)
+		}
+		answer = `{"events":[{"event":"0@s","position":1,"chunk":"chunk-000000.000000","status":"redacted"}]}`
 	case getCurrent:
 		answer = noRun
 	case getLast:
@@ -81,7 +97,8 @@ func TestScavengeAll(t *testing.T) {
 		{"one is stopped", &fakeCluster{leader: 0, moves: -1, results: map[int]string{1: "Stopped"}}, 3, []int{1}, "annals: not scavenged: 2 more nodes\n"},
 		{"one fails", &fakeCluster{leader: 0, moves: -1, results: map[int]string{2: "Errored"}}, 1, []int{1, 2}, "annals: not scavenged: 1 more node\n"},
 		{"the last fails", &fakeCluster{leader: 0, moves: -1, results: map[int]string{0: "Errored"}}, 1, []int{1, 2, 0}, "failed: why\n"},
-		{"one is dead", &fakeCluster{leader: 0, moves: -1, dead: map[int]bool{2: true}}, 1, nil, "is not alive as 127.0.0.1:1 sees it: nothing was started\n"},
+		{"one is dead", &fakeCluster{leader: 0, moves: -1, dead: map[int]bool{2: true}, silent: map[int]bool{2: true}}, 1, nil, "is not alive as 127.0.0.1:1 sees it, and does not answer: "},
+		{"one counts as dead", &fakeCluster{leader: 0, moves: -1, dead: map[int]bool{2: true}}, 0, []int{1, 2, 0}, "is not alive as 127.0.0.1:1 sees it, but answers: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cluster.nodes = make([]string, 3)
@@ -96,4 +113,30 @@ func TestScavengeAll(t *testing.T) {
 	expect(t, []string{"start", "--all", "--node", address}, 1, nil, []string{"does not say which nodes its cluster has"})
 	_, address = scavenger(t, map[string][]string{getGossip: {"401 "}})
 	expect(t, []string{"start", "--all", "--node", address}, 1, nil, []string{"asks for credentials"})
+}
+
+// TestRedactAllNodes: a member that gossip takes for dead is asked itself before anything is given up.
+func TestRedactAllNodes(t *testing.T) {
+	t.Setenv(passwordVariable, "")
+	for _, c := range []struct {
+		name    string
+		cluster *fakeCluster
+		code    int
+		started []int
+		stderr  string
+	}{
+		{"followers first", &fakeCluster{leader: 0}, 0, []int{1, 2, 0}, ""},
+		{"one is dead", &fakeCluster{leader: 0, dead: map[int]bool{2: true}, silent: map[int]bool{2: true}}, 2, nil, "does not answer: "},
+		{"one counts as dead", &fakeCluster{leader: 0, dead: map[int]bool{2: true}}, 0, []int{1, 2, 0}, "but answers: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cluster.nodes = make([]string, 3)
+			c.cluster.serve(t)
+			var stdout, stderr bytes.Buffer
+			code := run([]string{"redact", "--node", "http://" + c.cluster.nodes[0], "--all-nodes", "--events", "0@s"}, &stdout, &stderr, nil)
+			if code != c.code || !slices.Equal(c.cluster.started, c.started) || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("code %d, started %v\nstdout:\n%s\nstderr:\n%s", code, c.cluster.started, &stdout, &stderr)
+			}
+		})
+	}
 }

@@ -73,10 +73,8 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 		return c.doubt(ctx, err, "")
 	}
 	// Half of a cluster is not what was asked for: better nothing is begun.
-	for i := range view {
-		if n := &view[i]; !n.Alive {
-			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.Address(), c.host)
-		}
+	if err := c.allAnswer(ctx, view, s.stderr); err != nil {
+		return fmt.Errorf("%w; nothing was started", err)
 	}
 	done := map[string]bool{}
 	for {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/serf/serf"
 
 	"github.com/annalsdb/annals/internal/logkey"
@@ -93,15 +94,17 @@ func (g *Gossip) refresh() {
 	g.announcing.Unlock()
 }
 
-// report logs who came and went.
+// report logs who came and went. That a member does not count as alive is worth a look: commands for all nodes ask it themselves then.
 func (g *Gossip) report(old, next *view) {
 	for i := range next.members {
 		m := &next.members[i]
 		before := old.find(func(b *Member) bool { return b.Node == m.Node })
-		line := ""
+		line, level := "", hclog.Info
 		switch {
 		case before == nil && m.Alive:
 			line = "node joined gossip"
+		case before == nil && !m.Left:
+			line, level = "node is dead", hclog.Warn
 		case before == nil || before.Alive == m.Alive && before.Left == m.Left:
 			continue
 		case m.Alive:
@@ -109,9 +112,9 @@ func (g *Gossip) report(old, next *view) {
 		case m.Left:
 			line = "node left gossip"
 		default:
-			line = "node is dead"
+			line, level = "node is dead", hclog.Warn
 		}
-		g.logger.Info(line, logkey.Node, m.Node, logkey.Address, m.GossipAddress)
+		g.logger.Log(level, line, logkey.Node, m.Node, logkey.Address, m.GossipAddress)
 		if address, err := netip.ParseAddrPort(m.GossipAddress); err == nil && !m.Alive {
 			g.transport.leave(address)
 		}
