@@ -231,7 +231,7 @@ func (rd *Reader) PositionOf(stream string, number int64) (position int64, err e
 	defer v.release()
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
-	it, position, err := rd.recordOf(v, stream, number, new([]byte))
+	it, position, err := rd.certainRecordOf(v, stream, number, new([]byte))
 	switch {
 	case err != nil:
 		return -1, fmt.Errorf("position of event %d of stream %q: %w", number, stream, err)
@@ -244,7 +244,7 @@ func (rd *Reader) PositionOf(stream string, number int64) (position int64, err e
 func (rd *Reader) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
-	it, _, err := rd.recordOf(v, stream, number, new([]byte))
+	it, _, err := rd.certainRecordOf(v, stream, number, new([]byte))
 	if err != nil || it == nil {
 		return id, false, err
 	}
@@ -258,6 +258,20 @@ func (rd *Reader) recordOf(v view, stream string, number int64, scratch *[]byte)
 	if err != nil {
 		return nil, 0, err
 	}
+	return rd.firstOf(v, found, stream, scratch)
+}
+
+// certainRecordOf is recordOf for decisions: the index is compared with its checksums.
+func (rd *Reader) certainRecordOf(v view, stream string, number int64, scratch *[]byte) (chunkfile.Item, int64, error) {
+	var buf [4]index.Entry
+	found, err := index.GetCertain(rd.index, buf[:0], chunkfile.HashStream(stream), number)
+	if err != nil {
+		return nil, 0, err
+	}
+	return rd.firstOf(v, found, stream, scratch)
+}
+
+func (rd *Reader) firstOf(v view, found []index.Entry, stream string, scratch *[]byte) (chunkfile.Item, int64, error) {
 	for _, e := range found {
 		it, err := rd.confirm(v, e, stream, scratch)
 		if err != nil || it != nil {

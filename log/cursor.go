@@ -29,16 +29,9 @@ func (v view) itemAt(position int64, scratch *[]byte) (chunkfile.Item, error) {
 	}
 	offset := chunkfile.HeaderSize + position - c.Start()
 	if c.Header.Mapped {
-		i, err := c.Search(position)
-		if err != nil {
-			return nil, err
-		}
-		if i == c.MapEntries() {
-			return nil, nil
-		}
-		var at int64
-		var small []byte
-		if at, offset, err = c.MapEntry(i, &small); err != nil || at != position {
+		var exact bool
+		var err error
+		if offset, exact, err = c.Seek(position, scratch); err != nil || !exact {
 			return nil, err
 		}
 	}
@@ -75,15 +68,9 @@ func (cu *cursor) seekForward(position int64) error {
 		limit := c.DataEnd(cu.v.tail.End)
 		offset := chunkfile.HeaderSize + position - c.Start()
 		if c.Header.Mapped {
-			i, err := c.Search(position)
-			if err != nil {
+			var err error
+			if offset, _, err = c.Seek(position, &cu.scratch); err != nil {
 				return err
-			}
-			offset = limit
-			if i < c.MapEntries() {
-				if _, offset, err = c.MapEntry(i, &cu.scratch); err != nil {
-					return err
-				}
 			}
 		}
 		if offset < limit {
@@ -132,15 +119,9 @@ func (cu *cursor) seekBackward(position int64) error {
 		limit := c.DataEnd(cu.v.tail.End)
 		offset := min(limit, chunkfile.HeaderSize+position-c.Start())
 		if c.Header.Mapped {
-			i, err := c.Search(position)
-			if err != nil {
+			var err error
+			if offset, _, err = c.Seek(position, &cu.scratch); err != nil {
 				return err
-			}
-			offset = limit
-			if i < c.MapEntries() {
-				if _, offset, err = c.MapEntry(i, &cu.scratch); err != nil {
-					return err
-				}
 			}
 		}
 		if offset > chunkfile.HeaderSize {

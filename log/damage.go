@@ -191,9 +191,6 @@ func (h *Health) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (who
 	if corruption, ok := errors.AsType[*event.Corruption](c.Locate(err)); ok {
 		damage.Offset, damage.Err = corruption.Offset, corruption
 	}
-	if c.Header.Mapped && c.MapDamaged() {
-		c.Lost.Store(true)
-	}
 	if !h.damages.add(c, damage) {
 		return false, nil
 	}

@@ -250,26 +250,6 @@ func TestReadMeetsDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedMap: where the position map is wrong nothing reads as absent.
-func TestDamagedMap(t *testing.T) {
-	m := newModel()
-	m.someFrames(16, true)
-	l := emptyLog(t)
-	write(t, l, m.frames...)
-	merge(t, l, 0, 1)
-	name := newestFile(t, l.opts.FS, 0)
-	rot(t, l.opts.FS, name, -chunkfile.FooterSize-12*5+2)
-	if d := look(t, l); len(d) != 1 {
-		t.Fatalf("%+v", d)
-	}
-	for _, f := range m.frames[:10] {
-		e := f.events[0]
-		if _, err := l.Reads.ReadEvent(e.stream, e.number, false); !event.IsCorruption(err) {
-			t.Fatalf("event %d of %s: %v", e.number, e.stream, err)
-		}
-	}
-}
-
 // healOnce opens a log with a damaged file and heals it.
 func healOnce(fsys vfs.FS, from *Log, began func()) (err error) {
 	o := testOptions(fsys)

@@ -82,8 +82,11 @@ func TestIndexLeadsAstray(t *testing.T) {
 		{"before the log", func(int64, int64) int64 { return -1 << 63 }, "outside of the table"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			fsys, m := vfs.NewMem(), newModel()
-			l := mustOpen(t, checkOptions(fsys))
+			fsys, m := vfs.OS, newModel() // Where nothing is mapped every read is compared.
+			o := checkOptions(fsys)
+			o.Dir = t.TempDir()
+			o.IndexDir = filepath.Join(o.Dir, "index")
+			l := mustOpen(t, o)
 			defer func() { closeLog(t, l) }()
 			write(t, l, m.frame(false, ev("a", "")), m.frame(false, ev("b", "")))
 			write(t, l, m.someFrames(16, true)...) // The first chunk is complete.
@@ -99,7 +102,7 @@ func TestIndexLeadsAstray(t *testing.T) {
 			name, at := "", -1
 			for _, table := range l.index.Tables() {
 				if at < 0 {
-					name = path.Join(testDir, "index", table.File)
+					name = path.Join(o.IndexDir, table.File)
 					data, err := vfs.ReadFile(fsys, name)
 					must(t, err)
 					at = bytes.Index(data, entry)

@@ -65,16 +65,12 @@ func goesOnBehind(c, own *chunkfile.Chunk) (err error) {
 		return fmt.Errorf("the file ends with chunk %d, %s has them up to %d", c.Header.Last, filepath.Base(own.Name), own.Header.Last)
 	}
 	// It covers more than one chunk, so it has a position map.
-	i, err := c.Search(chunkfile.ChunkStart(own.Header.Last + 1))
+	offset, _, err := c.Seek(chunkfile.ChunkStart(own.Header.Last+1), new([]byte))
 	if err != nil {
 		return err
 	}
-	if i == 0 || i == c.MapEntries() {
+	if offset == chunkfile.HeaderSize || offset == chunkfile.HeaderSize+c.Footer.DataSize {
 		return c.Corrupt(-1, "no frames on both sides of position %d", chunkfile.ChunkStart(own.Header.Last+1))
-	}
-	_, offset, err := c.MapEntry(i, new([]byte))
-	if err != nil {
-		return err
 	}
 	it, _, err := c.ItemBefore(offset, new([]byte))
 	if err != nil {

@@ -110,14 +110,23 @@ func (a *arena) record(it chunkfile.Item, position int64, stream string) event.R
 }
 
 // visible returns an error when reads of a stream with these facts find nothing there.
-func visible(info *event.StreamInfo) error {
+func (rd *Reader) visible(info *event.StreamInfo) error {
 	if info.HardDeleted {
 		return event.ErrStreamDeleted
 	}
 	if !info.Exists() {
-		return event.ErrStreamNotFound
+		return rd.nothing(event.ErrStreamNotFound)
 	}
 	return nil
+}
+
+// nothing is for reads of clients that find nothing. A node whose index is known to be damaged does not
+// say that something is not there.
+func (rd *Reader) nothing(err error) error {
+	if damage := rd.index.Damage(); damage != nil {
+		return fmt.Errorf("nothing was found, but the index is damaged: %w", damage)
+	}
+	return err
 }
 
 // ReadStream reads a page of a stream as its metadata lets it be seen.
@@ -127,7 +136,7 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 	if err != nil {
 		return page, err
 	}
-	if err := visible(&info); err != nil {
+	if err := rd.visible(&info); err != nil {
 		return page, err
 	}
 	v, err := rd.view()
@@ -292,14 +301,14 @@ func (rd *Reader) readEvent(a *arena, stream string, number int64) (rec event.Re
 	if err != nil {
 		return rec, err
 	}
-	if err := visible(&info); err != nil {
+	if err := rd.visible(&info); err != nil {
 		return rec, err
 	}
 	if number == event.Head {
 		number = info.Last
 	}
 	if number < info.Metadata.MinVisible(info.Last) || number > info.Last {
-		return rec, event.ErrEventNotFound
+		return rec, rd.nothing(event.ErrEventNotFound)
 	}
 	v, err := rd.view()
 	if err != nil {
@@ -319,7 +328,7 @@ func (rd *Reader) readRecord(v view, a *arena, stream string, number, oldest int
 		return rec, fmt.Errorf("read event %d of stream %q: %w", number, stream, err)
 	}
 	if it == nil || it.Time() < oldest {
-		return rec, event.ErrEventNotFound
+		return rec, rd.nothing(event.ErrEventNotFound)
 	}
 	rd.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
 	return a.record(it, position, stream), nil

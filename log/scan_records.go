@@ -111,15 +111,8 @@ func (cs *Chunks) readerAt(position int64) (_ *chunkfile.ItemReader, err error) 
 	}
 	r := &chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize + position - c.Start(), Limit: c.DataEnd(v.tail.End)}
 	if c.Header.Mapped {
-		i, err := c.Search(position)
-		if err != nil {
+		if r.Offset, _, err = c.Seek(position, new([]byte)); err != nil {
 			return nil, err
-		}
-		r.Offset = r.Limit
-		if i < c.MapEntries() {
-			if _, r.Offset, err = c.MapEntry(i, new([]byte)); err != nil {
-				return nil, err
-			}
 		}
 	} else if r.Offset < r.Limit {
 		// The position comes from outside: it may be none.

@@ -101,7 +101,7 @@ func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {
 		return err
 	}
 	s.metaLast = last
-	it, _, err := rd.recordOf(v, name, last, new([]byte))
+	it, _, err := rd.certainRecordOf(v, name, last, new([]byte))
 	if err != nil || it == nil {
 		return err
 	}

@@ -32,7 +32,6 @@ type Chunk struct {
 
 	// suspect gets what reads meet; nil until a log uses the chunk.
 	Suspect atomic.Pointer[func(*Chunk, error)]
-	Lost    atomic.Bool // the position map is damaged: nothing may be looked up by it
 
 	holders  atomic.Int32
 	Obsolete atomic.Bool // the file goes when the chunk is closed
@@ -287,15 +286,12 @@ func (c *Chunk) MapEntry(i int, scratch *[]byte) (position, offset int64, err er
 	return int64(Order.Uint64(b)), int64(Order.Uint32(b[8:])), nil
 }
 
-// Search returns the index of the first entry of the position map that is at or behind a position.
+// search returns the index of the first entry of the position map that is at or behind a position.
 //
 // It guesses from how far the position lies between those that are known, brackets the
 // answer by widening steps around the guess, and does what is left by bisection:
 // mostly a few lines of the cache are looked at.
-func (c *Chunk) Search(position int64) (int, error) {
-	if c.Lost.Load() {
-		return 0, c.Corrupt(HeaderSize+c.Footer.DataSize, "the position map is damaged")
-	}
+func (c *Chunk) search(position int64) (int, error) {
 	var scratch []byte
 	lo, hi := 0, c.MapEntries() // lo <= answer <= hi
 	below, above := c.Start(), c.Footer.End
@@ -362,12 +358,51 @@ func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, er
 	if !c.Header.Mapped {
 		return HeaderSize + position - c.Start(), true, nil
 	}
-	i, err := c.Search(position)
-	if err != nil || i == c.MapEntries() {
+	return c.Seek(position, scratch)
+}
+
+// Seek returns the offset of the first item of a rewritten chunk at or behind a position, or that behind the
+// data if there is none, and whether an item stands at exactly that position.
+//
+// The map is not believed, any bit of it may have rotted: what it says is held against the data. The item at
+// the offset must have the position that the map gives it, and the one that lies before it in the file must
+// stand before the position, so that no item can have been passed over.
+func (c *Chunk) Seek(position int64, scratch *[]byte) (offset int64, exact bool, err error) {
+	i, err := c.search(position)
+	if err != nil {
 		return 0, false, err
 	}
-	at, offset, err := c.MapEntry(i, scratch)
-	return offset, err == nil && at == position, err
+	limit := HeaderSize + c.Footer.DataSize
+	entry := limit + int64(i)*MapEntrySize
+	offset = limit
+	if i < c.MapEntries() {
+		var at int64
+		if at, offset, err = c.MapEntry(i, scratch); err != nil {
+			return 0, false, err
+		}
+		if at < position || offset < HeaderSize || offset > limit-RecordFixed {
+			return 0, false, c.Corrupt(entry, "the position map names position %d and offset %d for position %d", at, offset, position)
+		}
+		b, err := c.Bytes(offset, RecordFixed, scratch)
+		if err != nil {
+			return 0, false, err
+		}
+		if is := Item(b).Position(); is != at {
+			return 0, false, c.Corrupt(entry, "the position map names the item of position %d, at offset %d stands that of %d", at, offset, is)
+		}
+		exact = at == position
+	}
+	if exact || offset == HeaderSize {
+		return offset, exact, nil
+	}
+	before, _, err := c.ItemBefore(offset, scratch)
+	if err != nil {
+		return 0, false, err
+	}
+	if is := before.Position(); is >= position {
+		return 0, false, c.Corrupt(entry, "the position map passes over the item of position %d", is)
+	}
+	return offset, false, nil
 }
 
 // ComputeChecksum reads the whole complete file and returns what its checksum should be.

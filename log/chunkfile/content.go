@@ -111,30 +111,3 @@ func (c *Chunk) Locate(found error) error {
 	}
 	return found
 }
-
-// MapDamaged reports whether the position map may say something else than was written. Where
-// items cannot be read it must at least be in order.
-func (c *Chunk) MapDamaged() (damaged bool) {
-	var err error
-	defer func() { damaged = damaged || err != nil }()
-	defer GuardFaults(&err)()
-	var scratch, entry []byte
-	limit := HeaderSize + c.Footer.DataSize
-	last, next, exact := int64(-1), int64(HeaderSize), true // Where the next item stands, at least or exactly.
-	for i := range c.MapEntries() {
-		position, offset, err := c.MapEntry(i, &entry)
-		if err != nil || position <= last || offset < next || exact && offset != next || offset >= limit {
-			return true
-		}
-		last, next, exact = position, offset+1, false
-		it, err := c.ItemAt(offset, limit, &scratch)
-		if err != nil {
-			continue
-		}
-		if it.Position() != position {
-			return true
-		}
-		next, exact = offset+int64(len(it)), true
-	}
-	return exact && next != limit
-}

@@ -3,6 +3,8 @@ package index_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -311,4 +313,77 @@ func TestOpenReadsLittle(t *testing.T) {
 	if read > size/500 {
 		t.Errorf("read %d bytes of %d", read, size)
 	}
+}
+
+// TestRotAfterReads: any bit of what was compared with its checksum may change. Certain lookups answer rightly or not at all,
+// at once; others do when what they believe is ten seconds old.
+func TestRotAfterReads(t *testing.T) {
+	const entries, streams = 3000, 300
+	fsys, dir := vfs.OS, t.TempDir()
+	m, file := oneTable(t, fsys, dir, entries, streams)
+	for _, place := range []struct {
+		name     string
+		file     string
+		at, size int64
+	}{
+		{"hash", file, headerSize, entrySize},
+		{"number", file, headerSize + 8, entrySize},
+		{"position", file, headerSize + 16, entrySize},
+		{"filter", file + ".bloomfilter", 32, 1},
+	} {
+		t.Run(place.name, func(t *testing.T) {
+			for round := range int64(8) {
+				x := open(t, index.Options{FS: fsys, Dir: dir})
+				for h := range uint64(streams) {
+					m.check(t, x, spread(h))
+				}
+				at := place.at + round*37*place.size
+				data, err := os.ReadFile(place.file)
+				must(t, err)
+				data[at] ^= 1 << round
+				overwriteWith(t, fsys, place.file, at, data[at])
+				failed := 0
+				for h := range uint64(streams + 50) {
+					all := m.of(spread(h))
+					e, ok, err := x.Last(spread(h))
+					got, gerr := index.GetCertain(x, nil, spread(h), int64(len(all))-1)
+					newest := all[max(len(all)-1, 0):]
+					if event.IsCorruption(err) {
+						failed++
+					} else if err != nil || ok != (len(all) > 0) || ok && e != newest[0] {
+						t.Fatalf("%d: Last %v, %v, %v", h, e, ok, err)
+					}
+					if !event.IsCorruption(gerr) && (gerr != nil || !slices.Equal(got, newest)) {
+						t.Fatalf("%d: GetCertain %v, %v", h, got, gerr)
+					}
+				}
+				if inTable := place.file == file; inTable != (failed > 0) || inTable != (x.Damage() != nil) {
+					t.Errorf("%d lookups failed, damage %v", failed, x.Damage())
+				}
+				must(t, x.Close())
+				data[at] ^= 1 << round
+				must(t, os.WriteFile(place.file, data, 0o644))
+			}
+		})
+	}
+	x := open(t, index.Options{FS: fsys, Dir: dir})
+	defer func() { must(t, x.Close()) }()
+	hash := m.log[0].Hash
+	m.check(t, x, hash)
+	overwrite(t, fsys, file, headerSize, entries*entrySize)
+	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); err == nil && len(got) > 0 && got[0] == m.of(hash)[0] {
+		t.Fatal("nothing was overwritten")
+	}
+	index.Doubt(x)
+	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); !event.IsCorruption(err) {
+		t.Errorf("ten seconds later: %v, %v", got, err)
+	}
+}
+
+func overwriteWith(t *testing.T, fsys vfs.FS, name string, at int64, b byte) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(name)
+	must(t, err)
+	_, err = f.WriteAt([]byte{b}, at)
+	must(t, errors.Join(err, f.Close()))
 }

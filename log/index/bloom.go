@@ -24,6 +24,7 @@ const (
 	bloomVersion     = 2
 	bloomWithoutSums = 1        // the version of filters that are checked as a whole when they are opened
 	bloomPage        = 32 << 10 // bytes with one checksum; the last page may have fewer
+	bloomPart        = 512      // bytes with one checksum in memory
 	bloomHeaderSize  = 32
 	bloomSumSize     = 8
 )
@@ -53,7 +54,7 @@ type bloom struct {
 	name    string // of its file
 	bytes   int64  // of its file
 	source  *content
-	pages   blockSums   // of data; empty: all of it was checked, or just made
+	pages   blockSums   // of data; empty: it is memory of its own
 	told    atomic.Bool // onError was called
 	onError func(error) // gets, once, that a page is damaged
 }
@@ -77,11 +78,11 @@ func (b *bloom) add(hash uint64) {
 	}
 }
 
-// mayContain reports whether a hash may have been added. A suspect filter is compared with its checksum again.
-func (b *bloom) mayContain(hash uint64, suspect bool) bool {
+// mayContain reports whether a hash may have been added. With certain the filter is not believed because it was right before.
+func (b *bloom) mayContain(hash uint64, certain bool) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
-	if page := place / bloomPage; b.pages.known != nil && (suspect || !isKnown(b.pages.known, page)) && !b.whole(page) {
+	if part := place / bloomPart; b.pages.known != nil && (certain || !isKnown(b.pages.known, part)) && !b.whole(part) {
 		return true
 	}
 	block := b.data[place:][:bloomBlock]
@@ -95,14 +96,13 @@ func (b *bloom) mayContain(hash uint64, suspect bool) bool {
 	return true
 }
 
-// whole reports whether a page is what was written. Where one is not the filter denies nothing.
-func (b *bloom) whole(page uint64) bool {
-	at := page * bloomPage
-	if b.pages.matches(page, b.data[at:min(at+bloomPage, uint64(len(b.data)))]) {
-		b.pages.setKnown(page)
+// whole reports whether a part is what was written. Where one is not the filter denies nothing.
+func (b *bloom) whole(part uint64) bool {
+	if b.pages.compare(part, b.data) {
 		return true
 	}
 	if b.told.CompareAndSwap(false, true) {
+		at := part * bloomPart / bloomPage * bloomPage
 		b.onError(corrupt(b.name, int64(bloomHeaderSize+at), "wrong checksum of a page"))
 	}
 	return false
@@ -162,7 +162,8 @@ func openBloom(fsys vfs.FS, name string, tableSum uint64, whole bool) (b *bloom,
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if c.data == nil { // The bytes were copied.
+	if c.data == nil { // The bytes were copied, and nothing changes them.
+		b.pages = blockSums{}
 		if err := c.close(); err != nil {
 			return nil, fmt.Errorf("close %s: %w", name, err)
 		}
@@ -197,12 +198,14 @@ func parseBloom(name string, data []byte, tableSum uint64, whole bool) (*bloom, 
 		if le.Uint64(data[end:]) != xxh3.Hash(data[:end]) {
 			return nil, corrupt(name, int64(end), "wrong checksum")
 		}
+		b.pages = newBlockSums(nil, uint64(len(b.data)), bloomPage, bloomPart)
+		b.pages.take(0, b.data)
 		return b, nil
 	}
 	sums := data[bits : end-sumSize]
 	if le.Uint64(data[end-sumSize:]) != xxh3.Hash(slices.Concat(data[:bloomHeaderSize], sums)) {
 		return nil, corrupt(name, int64(end-sumSize), "wrong checksum of the checksums of pages")
 	}
-	b.pages = newBlockSums(sums)
+	b.pages = newBlockSums(sums, uint64(len(b.data)), bloomPage, bloomPart)
 	return b, nil
 }

@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -49,6 +50,38 @@ func (d *damage) forget(err error) {
 	}
 	if err := vfs.RemoveIfThere(d.fsys, c.File); err != nil {
 		d.logger.Warn("remove damaged index file", logkey.Error, err)
+	}
+}
+
+// doubtEvery is how long what was compared with its checksum is believed by lookups that are not certain.
+const doubtEvery = 10 * time.Second
+
+// doubter has what was compared with checksums compared again now and then by who reads it, until the index is closed.
+func doubter(x *Index) {
+	defer x.wg.Done()
+	tick := time.NewTicker(doubtEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			doubt(x)
+		case <-x.ctx.Done():
+			return
+		}
+	}
+}
+
+func doubt(x *Index) {
+	s := x.acquire()
+	if s == nil {
+		return
+	}
+	defer s.release()
+	for _, t := range s.tables {
+		t.blocks.forget()
+		if t.filter != nil {
+			t.filter.pages.forget()
+		}
 	}
 }
 

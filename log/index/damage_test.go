@@ -66,7 +66,6 @@ func TestDamage(t *testing.T) {
 		at     int64
 		want   int
 		noOpen bool // OpenReadOnly succeeds, Entries finds it
-		fine   bool // offline it is no damage
 	}{
 		{name: "table header", file: func(s string) string { return s }, at: 3, want: empty},
 		{name: "first entry", file: func(s string) string { return s }, at: 33, want: later, noOpen: true},
@@ -84,14 +83,14 @@ func TestDamage(t *testing.T) {
 		{name: "indexmap body", file: func(string) string { return "indexmap" }, at: -5, want: empty},
 		{name: "existence bits", file: func(string) string { return existence + ".dat" }, at: 5000, want: whole},
 		{name: "existence header", file: func(string) string { return existence + ".dat" }, at: 12, want: whole},
-		{name: "existence checkpoint low", file: func(string) string { return existence + ".chk" }, at: 1, want: whole, fine: true},
-		{name: "existence checkpoint high", file: func(string) string { return existence + ".chk" }, at: 6, want: whole, fine: true},
+		{name: "existence checkpoint low", file: func(string) string { return existence + ".chk" }, at: 1, want: whole},
+		{name: "existence checkpoint high", file: func(string) string { return existence + ".chk" }, at: 6, want: whole},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			fsys, m, tables := build(t)
 			flip(t, fsys, filepath.Join(dir, c.file(tables[0].File)), c.at)
-			offline(t, fsys, c.noOpen, c.fine)
+			offline(t, fsys, c.noOpen)
 
 			if c.want == later {
 				x := open(t, index.Options{FS: fsys})
@@ -124,7 +123,7 @@ func TestDamage(t *testing.T) {
 }
 
 // offline expects OpenReadOnly or Entries to name damage, and nothing to change.
-func offline(t *testing.T, fsys vfs.FS, byEntries, fine bool) {
+func offline(t *testing.T, fsys vfs.FS, byEntries bool) {
 	t.Helper()
 	readOnly := vfs.NewFaulty(fsys, func(op vfs.Op) error {
 		if op.Kind.Mutates() {
@@ -133,7 +132,7 @@ func offline(t *testing.T, fsys vfs.FS, byEntries, fine bool) {
 		return nil
 	})
 	x, err := index.OpenReadOnly(readOnly, dir)
-	if (err == nil) != (byEntries || fine) {
+	if (err == nil) != byEntries {
 		t.Fatalf("OpenReadOnly: %v", err)
 	}
 	if err == nil {
@@ -142,9 +141,7 @@ func offline(t *testing.T, fsys vfs.FS, byEntries, fine bool) {
 		}
 		must(t, x.Close())
 	}
-	if fine {
-		must(t, err)
-	} else if !event.IsCorruption(err) {
+	if !event.IsCorruption(err) {
 		t.Fatalf("error %v is no corruption", err)
 	}
 }

@@ -138,7 +138,7 @@ func (f *existenceFilter) save(fsys vfs.FS, dir string, checkpoint int64) error 
 			return err
 		}
 	}
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, existenceChk), le.AppendUint64(nil, uint64(checkpoint)))
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, existenceChk), sealed(checkpoint))
 }
 
 // replace writes the filter to a file that durably takes the place of an older one.
@@ -182,12 +182,13 @@ func loadExistence(fsys vfs.FS, dir string, bound int64) (*existenceFilter, int6
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(chk) != 8 {
-		return nil, 0, corrupt(chkName, 0, "%d bytes instead of 8", len(chk))
+	covered, err := unseal(chkName, chk)
+	if err != nil {
+		return nil, 0, err
 	}
 	name := filepath.Join(dir, existenceName)
 	data, err := vfs.ReadFile(fsys, name)
-	if errors.Is(err, fs.ErrNotExist) && le.Uint64(chk) == 0 {
+	if errors.Is(err, fs.ErrNotExist) && covered == 0 {
 		// Nothing was ever added before the first checkpoint.
 		return newExistenceFilter(bound), 0, nil
 	}
@@ -198,7 +199,26 @@ func loadExistence(fsys vfs.FS, dir string, bound int64) (*existenceFilter, int6
 	if err != nil {
 		return nil, 0, err
 	}
-	return f, int64(le.Uint64(chk)), nil
+	return f, covered, nil
+}
+
+// sealed is a checkpoint with its checksum.
+func sealed(checkpoint int64) []byte {
+	b := le.AppendUint64(nil, uint64(checkpoint))
+	return le.AppendUint64(b, xxh3.Hash(b))
+}
+
+// unseal reads what sealed made. A checkpoint without a checksum, as earlier versions wrote it, proves nothing: it counts as 0.
+func unseal(name string, b []byte) (int64, error) {
+	switch {
+	case len(b) == 8:
+		return 0, nil
+	case len(b) != 16:
+		return 0, corrupt(name, 0, "%d bytes instead of 16", len(b))
+	case le.Uint64(b[8:]) != xxh3.Hash(b[:8]):
+		return 0, corrupt(name, 8, "wrong checksum")
+	}
+	return int64(le.Uint64(b)), nil
 }
 
 func parseExistence(name string, data []byte, bound int64) (*existenceFilter, error) {

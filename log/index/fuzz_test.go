@@ -81,10 +81,10 @@ func FuzzTable(f *testing.F) {
 		defer tab.release()
 		// Whatever a table that opens holds, lookups end and stay within it.
 		for _, hash := range []uint64{0, 1, tab.minHash, tab.maxHash, 1 << 60, 1<<64 - 1} {
-			tab.last(hash)
+			tab.last(hash, true)
 			for _, number := range []int64{0, 1, 1<<63 - 1, -1 << 63} {
-				tab.ascend(nil, hash, number, 1<<63-1, 3)
-				tab.descend(nil, hash, number, 0, 3)
+				tab.ascend(nil, hash, number, 1<<63-1, 3, false)
+				tab.descend(nil, hash, number, 0, 3, true)
 			}
 		}
 		if tab.verify(func(int64) {}) != nil || tab.version != tableVersion {

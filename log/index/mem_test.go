@@ -91,7 +91,7 @@ type source interface {
 type onDisk struct{ *table }
 
 func (o onDisk) last(hash uint64) (Entry, bool) {
-	e, ok, err := o.table.last(hash)
+	e, ok, err := o.table.last(hash, true)
 	if err != nil {
 		panic(err)
 	}
@@ -99,11 +99,11 @@ func (o onDisk) last(hash uint64) (Entry, bool) {
 }
 
 func (o onDisk) ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
-	return must(o.table.ascend(dst, hash, from, to, max))
+	return must(o.table.ascend(dst, hash, from, to, max, false))
 }
 
 func (o onDisk) descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
-	return must(o.table.descend(dst, hash, from, downTo, max))
+	return must(o.table.descend(dst, hash, from, downTo, max, true))
 }
 
 func must[T any](v T, err error) T {

@@ -61,9 +61,10 @@ func Open(opt Options) (*Index, error) {
 	x.scavengeTurn <- struct{}{}
 	x.mergeWork <- struct{}{} // An earlier run may have left a full level.
 	x.watch(opt.Stats)
-	x.wg.Add(2)
+	x.wg.Add(3)
 	go x.flusher()
 	go x.merger()
+	go doubter(x)
 	return x, nil
 }
 

@@ -15,7 +15,10 @@ import (
 //
 // An error says that a source could not be read: what it has is not known, so nothing is answered.
 
-// Last returns the entry with the highest number of a hash.
+// Certain lookups believe nothing because it was right before: what they read of tables is compared with its
+// checksum, each time. Who gives numbers goes by them. Others believe what was compared in the last ten seconds.
+
+// Last returns the entry with the highest number of a hash. It is certain.
 func (x *Index) Last(hash uint64) (Entry, bool, error) {
 	s := x.acquire()
 	if s == nil {
@@ -30,7 +33,7 @@ func (x *Index) Last(hash uint64) (Entry, bool, error) {
 		}
 	}
 	for _, t := range s.tables {
-		e, ok, err := t.last(hash)
+		e, ok, err := t.last(hash, true)
 		if err != nil {
 			return Entry{}, false, err
 		}
@@ -47,7 +50,16 @@ const noLimit = math.MaxInt32
 
 // Get appends all entries with a number to dst, by rising position. More than
 // one means that streams share the hash.
-func (x *Index) Get(dst []Entry, hash uint64, number int64) (_ []Entry, err error) {
+func (x *Index) Get(dst []Entry, hash uint64, number int64) ([]Entry, error) {
+	return get(x, dst, hash, number, false)
+}
+
+// GetCertain is a Get that is certain.
+func GetCertain(x *Index, dst []Entry, hash uint64, number int64) ([]Entry, error) {
+	return get(x, dst, hash, number, true)
+}
+
+func get(x *Index, dst []Entry, hash uint64, number int64, certain bool) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
@@ -59,7 +71,7 @@ func (x *Index) Get(dst []Entry, hash uint64, number int64) (_ []Entry, err erro
 	}
 	fromMemory := len(dst)
 	for _, t := range s.tables {
-		if dst, err = t.ascend(dst, hash, number, number, noLimit); err != nil {
+		if dst, err = t.ascend(dst, hash, number, number, noLimit, certain); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +95,7 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) (_ []E
 	start, tabled := len(dst), false
 	for i := len(s.tables) - 1; i >= 0; i-- {
 		before := len(dst)
-		if dst, err = s.tables[i].ascend(dst, hash, from, to, max); err != nil {
+		if dst, err = s.tables[i].ascend(dst, hash, from, to, max, false); err != nil {
 			return nil, err
 		}
 		tabled = tabled || len(dst) > before
@@ -99,7 +111,11 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) (_ []E
 }
 
 // Descend appends the highest max entries numbered from..downTo (both included) to dst, downwards.
-func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) (_ []Entry, err error) {
+func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
+	return descend(x, dst, hash, from, downTo, max, false)
+}
+
+func descend(x *Index, dst []Entry, hash uint64, from, downTo int64, max int, certain bool) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
@@ -116,7 +132,7 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) (
 	}
 	for _, t := range s.tables {
 		before := len(dst)
-		if dst, err = t.descend(dst, hash, from, downTo, max); err != nil {
+		if dst, err = t.descend(dst, hash, from, downTo, max, certain); err != nil {
 			return nil, err
 		}
 		tabled = tabled || len(dst) > before
@@ -127,14 +143,14 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) (
 }
 
 // Down yields all entries numbered from..downTo (both included), downwards; those of one number in any order.
-// The first error ends it.
+// The first error ends it. It is certain.
 func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		var buf [8]Entry
 		page := buf[:0]
 		for size := len(buf); ; size = min(4*size, 4096) {
 			var err error
-			if page, err = x.Descend(page[:0], hash, from, downTo, size); err != nil {
+			if page, err = descend(x, page[:0], hash, from, downTo, size, true); err != nil {
 				yield(Entry{}, err)
 				return
 			}
@@ -143,7 +159,7 @@ func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
 				// Of the lowest number some may have been cut off: streams share the hash.
 				lowest := page[size-1].Number
 				page = slices.DeleteFunc(page, func(e Entry) bool { return e.Number == lowest })
-				if page, err = x.Get(page, hash, lowest); err != nil {
+				if page, err = GetCertain(x, page, hash, lowest); err != nil {
 					yield(Entry{}, err)
 					return
 				}

@@ -99,7 +99,7 @@ type table struct {
 	blocks    blockSums
 	rows      []byte          // the mapped entries, nil when not mapped
 	starts    []uint64        // hashes of the first entry of each block; nil when a table without sums was not verified
-	samples   []atomic.Uint64 // hashes of every sampleEvery-th entry, of blocks that were compared with their sums
+	samples   []atomic.Uint64 // hash of the first entry of each part, of blocks that were compared with their sums
 	filter    *bloom          // nil: none
 	metrics   *metrics        // of the index; nil in a table that is in none
 	damage    *damage         // of the index; nil in a table that is in none
@@ -173,7 +173,7 @@ func (t *table) readFrame() error {
 // readDirectory reads what lies between the entries and the footer.
 func (t *table) readDirectory(end int64) error {
 	if t.version == tableWithoutSums {
-		t.blocks = noBlockSums(blocksOf(t.count))
+		t.blocks = newBlockSums(nil, uint64(t.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
 		return nil
 	}
 	d := make([]byte, directorySize(t.count))
@@ -185,11 +185,11 @@ func (t *table) readDirectory(end int64) error {
 		return corrupt(t.path, end-sumSize, "wrong checksum of the directory of blocks")
 	}
 	hashes, sums := lists[:len(lists)/2], lists[len(lists)/2:]
-	t.directory, t.blocks = d, newBlockSums(sums)
+	t.directory, t.blocks = d, newBlockSums(sums, uint64(t.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
 	for ; len(hashes) > 0; hashes = hashes[sumSize:] {
 		t.starts = append(t.starts, le.Uint64(hashes))
 	}
-	t.samples = make([]atomic.Uint64, (t.count+sampleEvery-1)/sampleEvery)
+	t.samples = make([]atomic.Uint64, (t.count+partEntries-1)/partEntries)
 	return nil
 }
 
@@ -199,16 +199,24 @@ func (t *table) readDirectory(end int64) error {
 func (t *table) verify(told func(bytes int64)) error {
 	s := newScanner(t)
 	starts := make([]uint64, 0, blocksOf(t.count))
-	samples := make([]atomic.Uint64, (t.count+sampleEvery-1)/sampleEvery)
+	samples := make([]atomic.Uint64, (t.count+partEntries-1)/partEntries)
+	part := make([]byte, 0, partEntries*entrySize)
 	for s.next() {
 		if len(s.rest) == 0 {
 			told(int64(len(s.buf)))
 		}
-		if place := s.place - 1; place%sampleEvery == 0 {
-			samples[place/sampleEvery].Store(s.entry.Hash)
+		place := s.place - 1
+		if place%partEntries == 0 {
+			samples[place/partEntries].Store(s.entry.Hash)
 			if place%blockEntries == 0 {
 				starts = append(starts, s.entry.Hash)
 			}
+		}
+		part = part[:len(part)+entrySize]
+		putEntry(part[len(part)-entrySize:], s.entry)
+		if len(part) == cap(part) || s.place == t.count {
+			t.blocks.take(uint64(place/partEntries), part)
+			part = part[:0]
 		}
 	}
 	if s.err == nil {
@@ -285,19 +293,19 @@ func (t *table) release() {
 	}
 }
 
-func (t *table) mayContain(hash uint64) bool {
-	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash, t.suspect()))
+func (t *table) mayContain(hash uint64, certain bool) bool {
+	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash, certain || t.suspect()))
 }
 
-// suspect reports whether nothing is to be believed because it was right before.
+// suspect reports whether nothing is to be believed because it was right before, whoever asks.
 func (t *table) suspect() bool { return t.damage != nil && t.damage.Damage() != nil }
 
 // last returns the entry with the highest number of a hash.
-func (t *table) last(hash uint64) (e Entry, ok bool, err error) {
-	if !t.mayContain(hash) {
+func (t *table) last(hash uint64, certain bool) (e Entry, ok bool, err error) {
+	if !t.mayContain(hash, certain) {
 		return e, false, nil
 	}
-	r := t.view()
+	r := t.view(certain)
 	defer r.done()
 	end := t.count
 	if hash < math.MaxUint64 {
@@ -318,11 +326,11 @@ func (t *table) last(hash uint64) (e Entry, ok bool, err error) {
 }
 
 // ascend appends the lowest max entries numbered from..to, upwards.
-func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
-	if !t.mayContain(hash) {
+func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int, certain bool) ([]Entry, error) {
+	if !t.mayContain(hash, certain) {
 		return dst, nil
 	}
-	r := t.view()
+	r := t.view(certain)
 	defer r.done()
 	for i := r.search(hash, from); i < t.count && max > 0; i, max = i+1, max-1 {
 		e := r.answer(i)
@@ -335,11 +343,11 @@ func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Ent
 }
 
 // descend appends the highest max entries numbered downTo..from, downwards.
-func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) ([]Entry, error) {
-	if !t.mayContain(hash) {
+func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int, certain bool) ([]Entry, error) {
+	if !t.mayContain(hash, certain) {
 		return dst, nil
 	}
-	r := t.view()
+	r := t.view(certain)
 	defer r.done()
 	end := t.count
 	switch {

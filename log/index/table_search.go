@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// sampleEvery is the distance of the entries whose hashes are kept in memory. A block has several of them.
-const sampleEvery = 128
+// partEntries is how many entries are compared with their checksum at a time, once their block was. The
+// hash of the first of them is kept in memory.
+const partEntries = 64
 
 // block is what is read at a time from a table that is not mapped.
 type block [blockEntries * entrySize]byte
@@ -20,16 +21,17 @@ var blocks = sync.Pool{New: func() any { return new(block) }}
 type view struct {
 	t      *table
 	rows   []byte          // as the table has them
-	known  []atomic.Uint64 // blocks that need not be compared with their checksums; nil: none
-	data   []byte          // of the block that was loaded last; nil: none
-	loaded uint64          // its number
+	known  []atomic.Uint64 // parts that need not be compared with their checksums; nil: none
+	data   []byte          // what was loaded last: a part, or a block where nothing is mapped
+	first  int64           // place of its first entry
 	buffer *block          // nil when mapped
 	err    error           // a read failed: what at returned is void
 }
 
-func (t *table) view() view {
+// view with certain believes nothing because it was right before.
+func (t *table) view(certain bool) view {
 	v := view{t: t, rows: t.rows, known: t.blocks.known}
-	if t.suspect() && t.blocks.sums != nil {
+	if certain || t.suspect() {
 		v.known = nil
 	}
 	if v.rows == nil {
@@ -45,16 +47,15 @@ func (v *view) done() {
 }
 
 func (v *view) at(i int64) Entry {
-	number := uint64(i) / blockEntries
-	if v.rows != nil && isKnown(v.known, number) {
+	if v.rows != nil && isKnown(v.known, uint64(i)/partEntries) {
 		return getEntry(v.rows[i*entrySize:])
 	}
-	if v.data == nil || v.loaded != number {
-		if !v.load(number) {
+	if at := i - v.first; at < 0 || at >= int64(len(v.data))/entrySize {
+		if !v.load(i) {
 			return Entry{}
 		}
 	}
-	return getEntry(v.data[i%blockEntries*entrySize:])
+	return getEntry(v.data[(i-v.first)*entrySize:])
 }
 
 // answer is at for an entry that a lookup is about to return: one that leads nowhere it can have been written for is damage.
@@ -67,37 +68,55 @@ func (v *view) answer(i int64) Entry {
 	return e
 }
 
-// load reads a block, and compares it with its checksum unless it is known.
-func (v *view) load(number uint64) bool {
+// load reads the part with an entry, or its block where nothing is mapped, and compares it with its checksum.
+func (v *view) load(i int64) bool {
 	if v.err != nil {
 		return false
 	}
 	t := v.t
-	first := int64(number) * blockEntries
-	offset, size := first*entrySize, min(blockEntries, t.count-first)*entrySize
+	number := i / blockEntries
+	first := number * blockEntries
+	whole := true
+	part := uint64(i) / partEntries
+	taken := t.blocks.parts[part].Load() != 0
 	if v.buffer == nil {
-		v.data = t.rows[offset:][:size]
+		v.data = t.rows[first*entrySize : min(first+blockEntries, t.count)*entrySize]
 	} else {
-		v.data = v.buffer[:size]
-		v.err = readFull(t.source.file, v.data, tableHeaderSize+offset)
+		v.data = v.buffer[:min(blockEntries, t.count-first)*entrySize]
+		v.err = readFull(t.source.file, v.data, tableHeaderSize+first*entrySize)
 	}
 	switch {
-	case v.err != nil || isKnown(v.known, number):
-	case !t.blocks.matches(number, v.data):
-		v.err = corrupt(t.path, tableHeaderSize+offset, "wrong checksum of a block of entries")
-	default:
-		for i := int64(0); i < size; i += sampleEvery * entrySize {
-			t.samples[(offset+i)/entrySize/sampleEvery].Store(le.Uint64(v.data[i:]))
-		}
-		t.blocks.setKnown(number)
+	case v.err != nil:
+	case taken && v.buffer == nil:
+		whole = t.blocks.compare(part, t.rows)
+		first = i / partEntries * partEntries
+		v.data = t.rows[first*entrySize : min(first+partEntries, t.count)*entrySize]
+	case !t.blocks.matches(uint64(number), v.data):
+		whole = false
+	case !taken:
+		t.take(first, v.data)
+	}
+	if !whole {
+		v.err = corrupt(t.path, tableHeaderSize+number*blockEntries*entrySize, "wrong checksum of a block of entries")
 	}
 	if v.err != nil {
 		v.data = nil
 		t.onError(v.err)
 		return false
 	}
-	v.loaded = number
+	v.first = first
 	return true
+}
+
+// take takes samples and checksums of the parts of a block, which is what was written. The
+// samples come first: who finds the checksums uses them.
+func (t *table) take(first int64, block []byte) {
+	if t.samples != nil {
+		for at := 0; at < len(block); at += partEntries * entrySize {
+			t.samples[(first+int64(at)/entrySize)/partEntries].Store(le.Uint64(block[at:]))
+		}
+	}
+	t.blocks.take(uint64(first/partEntries), block)
 }
 
 // search returns the place of the first entry that is not below (hash, number).
@@ -178,21 +197,22 @@ func (v *view) confine(hash uint64) (lo, hi int64, below, above Entry) {
 	}
 	// The entries begin in the block before, or at its end.
 	lo = int64(first-1) * blockEntries
-	if !isKnown(v.known, uint64(first-1)) && !v.load(uint64(first-1)) {
+	// Its samples are there once it was compared.
+	if t.blocks.parts[lo/partEntries].Load() == 0 && !v.load(lo) {
 		return lo, hi, below, above
 	}
-	samples := t.samples[lo/sampleEvery : min((lo+blockEntries)/sampleEvery, int64(len(t.samples)))]
+	samples := t.samples[lo/partEntries : min((lo+blockEntries)/partEntries, int64(len(t.samples)))]
 	k := int64(1) // The first one is below the hash.
 	for k < int64(len(samples)) && samples[k].Load() < hash {
 		k++
 	}
 	place := lo
-	lo, below = place+(k-1)*sampleEvery+1, Entry{Hash: samples[k-1].Load()}
+	lo, below = place+(k-1)*partEntries+1, Entry{Hash: samples[k-1].Load()}
 	for k < int64(len(samples)) && samples[k].Load() == hash {
 		k++
 	}
 	if k < int64(len(samples)) {
-		hi, above = place+k*sampleEvery, Entry{Hash: samples[k].Load()}
+		hi, above = place+k*partEntries, Entry{Hash: samples[k].Load()}
 	}
 	return lo, hi, below, above
 }

@@ -72,21 +72,26 @@ func TestTable(t *testing.T) {
 func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 	t.Helper()
 	lazy, blocks := tab.samples, tab.blocks
+	sums := func(sums []byte) blockSums {
+		return newBlockSums(sums, uint64(tab.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
+	}
+	tab.blocks = sums(blocks.sums)
 	if err := tab.verify(func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
-	starts, verified := tab.starts, tab.samples
+	starts, verified, known := tab.starts, tab.samples, tab.blocks
+	known.sums = nil
 	for i := range 450 {
 		tab.starts = starts
 		switch i % 3 {
 		case 0:
 			tab.samples, tab.blocks = lazy, blocks
 		case 1: // As of a table without checksums of blocks,
-			tab.samples, tab.blocks = verified, noBlockSums(blocksOf(tab.count))
+			tab.samples, tab.blocks = verified, known
 		case 2: // and when it is not to be verified.
-			tab.starts, tab.samples, tab.blocks = nil, nil, noBlockSums(blocksOf(tab.count))
+			tab.starts, tab.samples, tab.blocks = nil, nil, sums(nil)
 		}
-		v := tab.view()
+		v := tab.view(i%2 == 0)
 		e := all[r.IntN(len(all))]
 		switch r.IntN(3) {
 		case 0:
@@ -148,7 +153,7 @@ func TestReadErrorIsReported(t *testing.T) {
 	var got error
 	tab.onError = func(err error) { got = err }
 	armed = true
-	if e, ok, err := tab.last(5); ok || !errors.Is(err, errDisk) || !errors.Is(got, errDisk) {
+	if e, ok, err := tab.last(5, true); ok || !errors.Is(err, errDisk) || !errors.Is(got, errDisk) {
 		t.Fatalf("last = %+v, %v, %v with error %v", e, ok, err, got)
 	}
 }

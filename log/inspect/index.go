@@ -105,7 +105,7 @@ func (r *indexCheck) openIndex() {
 // existence reads the checkpoint of the stream-existence filter.
 func (r *indexCheck) existence() (int64, bool) {
 	data, err := vfs.ReadFile(r.n.o.FS, filepath.Join(r.n.o.IndexDir, existenceCheckpoint))
-	if err != nil || len(data) != 8 {
+	if err != nil || len(data) != 8 && len(data) != 16 { // Without and with a checksum.
 		return 0, false // Opening the index says so, unless there is none.
 	}
 	return int64(chunkfile.Order.Uint64(data)), true
