@@ -225,6 +225,7 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 	twin.stop() // as the process would
+	h.turnsDown(id, twin.link.address())
 	for _, n := range h.nodes[:3] {
 		n.says(twin.link.address())
 	}
@@ -239,6 +240,28 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	h.settled()
 	h.write("s", 11)
 	h.alike()
+}
+
+// turnsDown checks that no node gives a candidate its vote at an address where it is not known.
+func (h *house) turnsDown(id, address string) {
+	h.t.Helper()
+	port, other := h.outsider()
+	defer func() { _ = port.Close() }()
+	defer func() { _ = other.Close() }()
+	for _, n := range h.nodes[:3] {
+		if n.id() == id {
+			continue
+		}
+		q := raft.RequestVoteRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(address)},
+			Term:      n.raft().CurrentTerm() + 1000, LastLogIndex: 1000, LastLogTerm: 1000, LeadershipTransfer: true,
+		}
+		var answer raft.RequestVoteResponse
+		err := other.RequestVote(raft.ServerID(n.id()), raft.ServerAddress(n.link.address()), &q, &answer)
+		if err == nil || answer.Granted || !strings.Contains(err.Error(), "is known at") || n.raft().CurrentTerm() >= q.Term {
+			h.t.Errorf("node %s answers a candidate at another address: %+v, %v", n.name, answer, err)
+		}
+	}
 }
 
 // A node that is reached at two addresses, as after it was given a name in place of its number, answers at

@@ -21,19 +21,9 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	h := startHouse(t, 3, inMemory)
 	h.writes("s", 0, 3)
 	leader := h.leader()
-	cluster := leader.data.cluster
-	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	port, other := h.outsider()
 	t.Cleanup(func() {
-		if err := port.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	other := port.Raft(wire.RaftOptions{})
-	t.Cleanup(func() {
-		if err := other.Close(); err != nil {
+		if err := errors.Join(other.Close(), port.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,4 +45,15 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	}
 	h.settled()
 	h.alike()
+}
+
+// outsider is a transport that belongs to none of the nodes.
+func (h *house) outsider() (*wire.Port, *wire.Raft) {
+	h.t.Helper()
+	cluster := h.nodes[0].data.cluster
+	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return port, port.Raft(wire.RaftOptions{})
 }

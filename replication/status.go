@@ -106,11 +106,14 @@ func (s *self) status() Status {
 		is.LastRecord, is.Epoch = m.Data.LastRecord(), m.Data.Epoch()
 	}
 	if r := s.replica.Load(); r != nil {
-		address, leader := r.raft.LeaderWithID()
-		is.Running, is.Leader, is.LeaderAddress, is.Term = true, string(leader), string(address), r.raft.CurrentTerm()
+		_, leader := r.raft.LeaderWithID()
+		is.Running, is.Leader, is.Term = true, string(leader), r.raft.CurrentTerm()
 		is.Last, is.Commit, is.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
 	}
 	for _, server := range s.configuration().Servers {
+		if is.Leader == string(server.ID) {
+			is.LeaderAddress = string(server.Address)
+		}
 		is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
 	}
 	// Behind Running: a node that runs and names no lineage counts as one of the first.

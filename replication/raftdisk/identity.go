@@ -36,10 +36,12 @@ const (
 	identityBuild = 1 // format of the identity file
 )
 
-// Keys in the stable store. The second is raft's own.
+// Keys in the stable store. All but the first are raft's own.
 var (
-	keyCreation    = []byte("CreationID")
-	keyCurrentTerm = []byte("CurrentTerm")
+	keyCreation      = []byte("CreationID")
+	keyCurrentTerm   = []byte("CurrentTerm")
+	keyVoteTerm      = []byte("LastVoteTerm")
+	keyVoteCandidate = []byte("LastVoteCand")
 )
 
 // Identity says who a node is. It is made once per data directory.

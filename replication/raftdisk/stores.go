@@ -1,7 +1,6 @@
 package raftdisk
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -363,80 +362,6 @@ func (s *RaftLog) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	if err := s.inner.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", s.path, err)
-	}
-	return nil
-}
-
-// StableStore holds votes and the current term. What raft stores in it is watched like entries.
-type StableStore struct {
-	votes
-	path    string
-	fail    *FailStop
-	storing hang.Op
-
-	rising sync.RWMutex  // held for writing while another term is stored, and by InTerm for reading
-	term   atomic.Uint64 // as it is stored
-}
-
-// newStable makes the store on another that holds what there is.
-func newStable(inner votes, path string, fail *FailStop) (*StableStore, error) {
-	s := &StableStore{votes: inner, path: path, fail: fail, storing: hang.Op{Doing: "store vote or term", File: path}}
-	term, err := inner.GetUint64(keyCurrentTerm)
-	if err != nil {
-		return nil, fmt.Errorf("read the term in %s: %w", path, err)
-	}
-	s.term.Store(term)
-	return s, nil
-}
-
-// InTerm runs do if the stored term is this one, and has raft come to no other meanwhile. It
-// reports whether it did. do may store the same term again.
-func (s *StableStore) InTerm(term uint64, do func()) bool {
-	s.rising.RLock()
-	defer s.rising.RUnlock()
-	if term != s.term.Load() {
-		return false
-	}
-	do()
-	return true
-}
-
-func (s *StableStore) Set(key, value []byte) error {
-	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.storing))
-	return s.write(func() error { return s.votes.Set(key, value) })
-}
-
-// SetUint64 waits for what InTerm runs, if it changes the term.
-func (s *StableStore) SetUint64(key []byte, value uint64) error {
-	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.storing))
-	if !bytes.Equal(key, keyCurrentTerm) {
-		return s.write(func() error { return s.votes.SetUint64(key, value) })
-	}
-	if value == s.term.Load() {
-		return s.fail.Check()
-	}
-	s.rising.Lock()
-	defer s.rising.Unlock()
-	err := s.write(func() error { return s.votes.SetUint64(key, value) })
-	if err == nil {
-		s.term.Store(value)
-	}
-	return err
-}
-
-func (s *StableStore) write(do func() error) error {
-	if err := s.fail.Check(); err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return s.fail.Fail(fmt.Errorf("store vote or term in %s: %w", s.path, err))
-	}
-	return nil
-}
-
-func (s *StableStore) Close() error {
-	if err := s.votes.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}
 	return nil

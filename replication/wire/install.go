@@ -236,6 +236,7 @@ func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
 	if err := r.prepare(ctx, &req, manifest); err != nil {
 		return nil, err
 	}
+	byID(&req)
 	return r.handOver(ctx, current, &req, manifest)
 }
 

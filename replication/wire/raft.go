@@ -237,6 +237,7 @@ func (r *Raft) pump() {
 			if r.turnedDown(rpc) {
 				continue
 			}
+			byID(rpc.Command)
 			select {
 			case r.consumer <- rpc:
 			case <-done:
@@ -319,6 +320,7 @@ func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) {
 			rpc.Respond(struct{}{}, err)
 			return
 		}
+		byID(rpc.Command)
 		if q, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.InTerm(q.Term, func() { handle(rpc) }) {
 			return
 		}
@@ -337,7 +339,7 @@ func (r *Raft) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
 	return []byte(r.address(id, address))
 }
 
-// DecodePeer is the reverse of EncodePeer.
+// DecodePeer returns what raft knows a sender by: its id, since byID.
 func (r *Raft) DecodePeer(address []byte) raft.ServerAddress { return raft.ServerAddress(address) }
 
 // cut shortens entries to what one message may hold, but to no less than one.
