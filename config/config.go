@@ -133,6 +133,7 @@ type Config struct {
 	AdvertiseNodePortToClientAs   int
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
+	MaxConnections                int
 	MaxLiveConnections            int
 	KeepAliveInterval             time.Duration
 	KeepAliveTimeout              time.Duration

@@ -365,6 +365,9 @@ func (c *Config) interfaceOptions() []option {
 			doc: "Offer redaction at a local socket, eventstore.sock, in the data folder."},
 		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),
 			doc: "Remove the user interface and all routes below /admin."},
+		{name: "MaxConnections", group: g, def: "0", target: intField(&c.MaxConnections, 0, 1<<20),
+			doc: "Connections of clients that the node holds at once. At the bound the idlest one, of the address that has most, gives way to a new one. " +
+				"0: as many as the process may open files, less 512 or half of it, whichever is less, and at most 16384."},
 		{name: "MaxLiveConnections", group: g, def: "512", target: intField(&c.MaxLiveConnections, 1, 1<<20),
 			doc: "Live tails that the node serves at once. More are refused with 503."},
 		{name: "WebDir", group: g, def: "", target: textField(&c.WebDir),

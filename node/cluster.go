@@ -28,7 +28,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	host, port := n.clientEndpoint()
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Options:  raftdisk.Options{Dir: c.Db, LogStore: store},
+			Options:  raftdisk.Options{Dir: c.Db, Files: n.files, LogStore: store},
 			InMemory: c.MemDb,
 			OnFatal:  n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
 			ElectionTimeout: c.LeaderElectionTimeout,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
-	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/replication"
@@ -61,7 +60,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
 		OnDamage: func(error) { n.cluster.Heal() },
 		BeforeCut: func(at int64) error {
-			return errors.Join(raftdisk.Restored(vfs.OS, c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
+			return errors.Join(raftdisk.Restored(n.files, c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
 		},
 		Redacted: n.redact.ledger.Between,
 		Progress: n.startup.note,

@@ -36,6 +36,7 @@ import (
 type Node struct {
 	opts    Options
 	fs      vfs.FS // as that of opts, which is watched; for what may hang without the node
+	files   vfs.FS // of the operating system, as patient as those of opts
 	config  *config.Config
 	logger  hclog.Logger
 	started time.Time
@@ -44,6 +45,7 @@ type Node struct {
 	http       *serve.Server // nil while a cluster is recovered
 	relayed    *serve.Server // requests that other nodes pass on; nil in a cluster of one
 	traffic    serve.Traffic // of clients
+	starved    starved
 	metrics    *statistics
 	web        *os.Root // of WebDir; nil: there is none
 	cluster    *replication.Cluster
@@ -92,6 +94,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if err := n.openSecurity(); err != nil {
 		return nil, err
 	}
+	n.traffic.MaxConnections = maxConnections(n.config.MaxConnections)
 	var err error
 	if n.http, err = serve.Listen(n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
@@ -112,12 +115,12 @@ func newNode(o Options) *Node {
 		opts: o, fs: o.FS, config: o.Config, logger: o.Logger, started: time.Now(),
 		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
-	n.opts.FS = vfs.NewWatched(o.FS, n.disk)
 	if o.LinesDropped != nil {
 		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Lines of the log that were dropped because what they are written to did not take them.",
 			func() float64 { return float64(o.LinesDropped()) })
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
+	n.openFilesPatiently()
 	return n
 }
 

@@ -46,6 +46,7 @@ func newStatistics(n *Node) *statistics {
 	s.questions = r.Queue("MonitoringQueue", "", 1)
 	s.gathering = s.questions.Work("CollectStats")
 	r.GaugeFunc("eventstore_kestrel_connections", "Open connections of clients.", func() float64 { return float64(n.traffic.Connections()) })
+	r.CounterFunc("annals_connections_ended_total", "Connections of clients that were ended to make room for others, or for files.", func() float64 { return float64(n.traffic.GaveWay()) })
 	r.Status("Node", nodeStates, func() string { return string(n.State()) })
 	r.Status("Index", []string{indexOpening, indexMerging, indexScavenging, indexIdle}, s.indexState)
 	return s

@@ -31,7 +31,7 @@ var imports = []row{
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.
-	{"internal/vfs", []string{"internal/hang"}},
+	{"internal/vfs", []string{"internal/hang", "internal/clock"}},
 	{"internal/lab", []string{"internal/logkey"}},
 	{"internal/localsocket", []string{"internal/logkey"}},
 	{"internal", nil},
@@ -50,7 +50,7 @@ var imports = []row{
 	{"api", with("event", "access", "stats", "config")},
 	{"http", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", []string{"api", "http/http1", "access", "internal/certs", "internal/logkey"}},
+	{"node/serve", with("api", "http/http1", "access", "internal/certs", "replication/seldom")},
 	{"node/relay", []string{"event", "http", "http/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.

@@ -35,6 +35,9 @@ func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
 			return vfs.NewLogging(vfs.OS, func(string) {}), t.TempDir()
 		},
 		"watched": func(t *testing.T) (vfs.FS, string) { return vfs.NewWatched(vfs.OS, new(hang.Watch)), t.TempDir() },
+		"patient": func(t *testing.T) (vfs.FS, string) {
+			return vfs.NewPatient(vfs.OS, vfs.Patience{Context: t.Context()}), t.TempDir()
+		},
 		"counting": func(t *testing.T) (vfs.FS, string) {
 			c := vfs.NewCounting(vfs.OS)
 			t.Cleanup(func() {

@@ -53,7 +53,7 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	return New(t.listener(l), logger), nil
+	return New(t.listener(l, logger), logger), nil
 }
 
 // New returns a server of a listener, which it closes.

@@ -12,12 +12,15 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
 	handshakeTimeout = 10 * time.Second
-	maxHandshakes    = 256 // under way at a time; more wait in the system's queue
+	// maxHandshakes is how many connections may be before the end of their handshake. The next one ends
+	// the oldest, of the address that has most: no honest one takes long.
+	maxHandshakes = 256
 )
 
 // tlsListener hands out connections whose handshake is done, so that it is known
@@ -28,7 +31,7 @@ type tlsListener struct {
 	logger   hclog.Logger
 
 	ready  chan net.Conn
-	slots  chan struct{}
+	silent crowd    // before the end of their handshake
 	nodes  sync.Map // connections of nodes, until the server asks for them
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -36,37 +39,39 @@ type tlsListener struct {
 }
 
 func newTLSListener(l net.Listener, security *certs.Store, logger hclog.Logger) *tlsListener {
-	t := &tlsListener{inner: l, security: security, logger: logger, ready: make(chan net.Conn), slots: make(chan struct{}, maxHandshakes)}
+	t := &tlsListener{inner: l, security: security, logger: logger, ready: make(chan net.Conn), silent: crowd{most: maxHandshakes}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.owned.Go(t.run)
 	return t
 }
 
 func (t *tlsListener) run() {
-	for {
-		select {
-		case t.slots <- struct{}{}:
-		case <-t.ctx.Done():
-			return
-		}
+	pauses := clock.Pauses{Least: 5 * time.Millisecond, Most: time.Second}
+	for begun := int64(1); ; {
 		c, err := t.inner.Accept()
 		if err != nil {
 			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				t.cancel()
 				return
 			}
-			<-t.slots
 			t.logger.Warn("connection was not accepted", logkey.Error, err)
+			if !pauses.Wait(t.ctx) {
+				return
+			}
 			continue
 		}
-		t.owned.Go(func() {
-			defer func() { <-t.slots }()
-			t.handshake(c)
-		})
+		pauses.Failures = 0
+		// It has its place before the next one is taken: its goroutine may begin much later.
+		age := begun
+		begun++
+		place := &member{used: func() int64 { return age }, end: func() { _ = c.Close() }} // Its handshake fails.
+		t.silent.add(place, c.RemoteAddr())
+		t.owned.Go(func() { t.handshake(c, place) })
 	}
 }
 
-func (t *tlsListener) handshake(c net.Conn) {
+func (t *tlsListener) handshake(c net.Conn, place *member) {
+	defer t.silent.remove(place)
 	ctx, cancel := context.WithTimeout(certs.WithPeer(t.ctx, c), handshakeTimeout)
 	defer cancel()
 	conn := tls.Server(c, t.security.PublicServer())
@@ -78,6 +83,7 @@ func (t *tlsListener) handshake(c net.Conn) {
 		_ = c.Close() // The error is that of the handshake.
 		return
 	}
+	t.silent.remove(place) // It may have to wait for the server, which is not its fault.
 	if certs.FromNode(ctx) {
 		t.nodes.Store(conn.RemoteAddr().String(), nil)
 	}

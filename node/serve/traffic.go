@@ -1,15 +1,29 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// Traffic counts the connections of clients and what goes over them, TLS included.
+// Traffic counts the connections of clients and what goes over them, TLS included, and bounds their
+// number.
 type Traffic struct {
+	MaxConnections int // must not change once there is a listener; 0: no bound
+
 	open           atomic.Int64
 	received, sent atomic.Uint64
+	gaveWay        atomic.Uint64
+	crowd          crowd
 }
 
 // Connections are those that are open.
@@ -18,39 +32,101 @@ func (t *Traffic) Connections() int64 { return t.open.Load() }
 // Bytes are those of all connections there ever were.
 func (t *Traffic) Bytes() (received, sent uint64) { return t.received.Load(), t.sent.Load() }
 
-// listener returns l with connections that are counted.
-func (t *Traffic) listener(l net.Listener) net.Listener { return &countedListener{l, t} }
+// GaveWay is how many connections were ended to make room for others, or for files.
+func (t *Traffic) GaveWay() uint64 { return t.gaveWay.Load() }
 
+// GiveWay ends the connection that a new one would take the place of, so that something else finds a
+// descriptor. An eighth of the bound is left alone: then it is not connections that take too many.
+func (t *Traffic) GiveWay() {
+	if t.crowd.giveWay(t.MaxConnections / 8) {
+		t.gaveWay.Add(1)
+	}
+}
+
+// listener returns l with connections that are counted and bounded.
+func (t *Traffic) listener(l net.Listener, logger hclog.Logger) net.Listener {
+	t.crowd.most = t.MaxConnections
+	if t.MaxConnections <= 0 {
+		t.crowd.most = 1 << 30
+	}
+	c := &countedListener{Listener: l, traffic: t, logger: logger, lines: seldom.Lines[struct{}]{Every: time.Minute}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// countedListener fails for good only when it is closed: whatever keeps a connection from being
+// accepted, no descriptor for one, is over after a while.
 type countedListener struct {
 	net.Listener
 	traffic *Traffic
+	logger  hclog.Logger
+	lines   seldom.Lines[struct{}]
+	ctx     context.Context // ends when it is closed
+	cancel  context.CancelFunc
 }
 
 func (l *countedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	pauses := clock.Pauses{Least: time.Millisecond, Most: time.Second}
+	for {
+		c, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			return l.traffic.counted(c), nil
+		case errors.Is(err, net.ErrClosed) || l.ctx.Err() != nil:
+			return nil, err
+		}
+		l.traffic.GiveWay() // It may be a descriptor that is missing, or memory of the system.
+		if skipped, due := l.lines.Due(struct{}{}); due {
+			l.logger.Warn("a connection was not accepted, it is tried again", logkey.Error, err, "times", skipped+1)
+		}
+		if !pauses.Wait(l.ctx) {
+			return nil, net.ErrClosed
+		}
 	}
-	l.traffic.open.Add(1)
-	return &countedConn{TCPConn: c.(*net.TCPConn), traffic: l.traffic}, nil
 }
+
+func (l *countedListener) Close() error {
+	l.cancel()
+	return l.Listener.Close()
+}
+
+// counted begins to count a connection.
+func (t *Traffic) counted(c net.Conn) *countedConn {
+	counted := &countedConn{TCPConn: c.(*net.TCPConn), traffic: t}
+	counted.use()
+	counted.place = member{used: counted.used.Load, end: func() { _ = counted.Close() }} // Its server sees the end.
+	t.open.Add(1)
+	if ended := t.crowd.add(&counted.place, c.RemoteAddr()); ended > 0 {
+		t.gaveWay.Add(uint64(ended))
+	}
+	return counted
+}
+
+// epoch makes times numbers that follow the monotonic clock.
+var epoch = time.Now()
 
 // countedConn is one of TCP: servers look for what that has beyond net.Conn.
 type countedConn struct {
 	*net.TCPConn
 	traffic *Traffic
+	place   member
+	used    atomic.Int64 // when something went over it, after epoch
 	closed  atomic.Bool
 }
+
+func (c *countedConn) use() { c.used.Store(int64(time.Since(epoch))) }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	c.traffic.received.Add(uint64(n))
+	c.use()
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.TCPConn.Write(p)
 	c.traffic.sent.Add(uint64(n))
+	c.use()
 	return n, err
 }
 
@@ -71,6 +147,7 @@ func (c *countedConn) ReadFrom(r io.Reader) (int64, error) {
 func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.traffic.open.Add(-1)
+		c.traffic.crowd.remove(&c.place)
 	}
 	return c.TCPConn.Close()
 }

@@ -243,11 +243,11 @@ type votes interface {
 }
 
 // openVotes opens them, on disk with a function.
-func (o *Options) openVotes(path string, open func(path string, mmap int) (*raftboltdb.BoltStore, error)) (votes, error) {
+func (o *Options) openVotes(path string, open func(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error)) (votes, error) {
 	if o.Memory != nil {
 		return memoryLog{o.Memory}, nil
 	}
-	return open(path, 0)
+	return open(o.Files, path, 0)
 }
 
 func openStable(o *Options, dir string, id Identity, fail *FailStop) (*StableStore, error) {

@@ -19,7 +19,7 @@ type Log interface {
 // Options say where consensus state lies and what it is made with.
 type Options struct {
 	Dir      string   // the data directory; everything lies in its folder raft
-	Files    vfs.FS   // where that folder lies; default: the operating system, or memory. bbolt goes past it
+	Files    vfs.FS   // where that folder lies; default: the operating system, or memory. bbolt shares only its patience
 	LogStore LogStore // kind of Raft log; default BoltDB
 
 	// Memory holds votes and the Raft log in place of files, when Files is in memory too.

@@ -62,13 +62,13 @@ func OpenBacking(dir string, s LogStore, logger hclog.Logger) (Backing, error) {
 // own lock; the timeout only keeps a mistake from hanging for ever.
 const boltLockTimeout = 5 * time.Second
 
-// bbolt opens its files itself, by the operating system: what is asked of a bbolt file
-// by name goes past the file system that the rest of raft/ is given.
+// bbolt opens its files itself, by the operating system: what is asked of a bbolt file by name
+// goes past the file system that the rest of raft/ is given. Only the patience is that of files.
 //
 // openBolt opens or makes a bbolt file. A file is made only within a folder or
 // under a name that a crash leaves unfinished as a whole: bbolt cannot tell a
 // half-made file from a damaged one.
-func openBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
+func openBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
 	store, err := raftboltdb.New(raftboltdb.Options{
 		Path: path,
 		BoltOptions: &bbolt.Options{
@@ -79,6 +79,13 @@ func openBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
 			FreelistType:    bbolt.FreelistMapType,
 			InitialMmapSize: mmap,
 			NoStatistics:    true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+				err = vfs.Patiently(files, func() (err error) {
+					f, err = os.OpenFile(name, flag, mode)
+					return err
+				})
+				return f, err
+			},
 		},
 		MsgpackUseNewTimeFormat: true,
 	})
@@ -88,26 +95,26 @@ func openBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
 	return store, nil
 }
 
-func openExistingBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
+func openExistingBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err // bbolt would make an empty one
 	}
-	return openBolt(path, mmap)
+	return openBolt(files, path, mmap)
 }
 
 // logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
 const logMmap = 1 << 30
 
-func openBoltLog(_ vfs.FS, path string, _ hclog.Logger) (Backing, error) {
-	store, err := openExistingBolt(path, logMmap)
+func openBoltLog(files vfs.FS, path string, _ hclog.Logger) (Backing, error) {
+	store, err := openExistingBolt(files, path, logMmap)
 	if err != nil {
 		return nil, err
 	}
 	return store, nil
 }
 
-func createBoltLog(_ vfs.FS, path string) error {
-	store, err := openBolt(path, logMmap)
+func createBoltLog(files vfs.FS, path string) error {
+	store, err := openBolt(files, path, logMmap)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/replication/seldom"
+)
+
+// Descriptors are shared by files and connections. Those of clients are bounded, so that files
+// and other nodes find some; where they run out all the same a file that must be
+// opened waits, and connections of clients make room for it.
+const (
+	filesReserve       = 512
+	mostOfItself       = 16384 // connections, where the operator says nothing; each takes about 12 KiB
+	logStarvationEvery = time.Minute
+)
+
+// maxConnections is the bound on connections of clients: what the operator says, or what is left
+// of the process's limit.
+func maxConnections(option int) int {
+	var limit unix.Rlimit
+	if option > 0 {
+		return option
+	}
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return mostOfItself
+	}
+	return ofLimit(limit.Cur)
+}
+
+func ofLimit(limit uint64) int {
+	return int(min(mostOfItself, max(1, limit-min(filesReserve, limit/2))))
+}
+
+// starved counts how often files could not be opened because too many are open.
+type starved struct {
+	times atomic.Uint64
+	lines seldom.Lines[struct{}]
+}
+
+// openFilesPatiently makes the node's file systems wait for descriptors, and watches the one of
+// the log and the index. What waits for a descriptor is watched as what waits for a
+// disk: a leader that cannot work hands over.
+func (n *Node) openFilesPatiently() {
+	n.starved.lines.Every = logStarvationEvery
+	p := vfs.Patience{Context: n.running, Waiting: n.starve}
+	n.opts.FS = vfs.NewWatched(vfs.NewPatient(n.opts.FS, p), n.disk)
+	n.files = vfs.NewPatient(vfs.OS, p)
+	n.opts.Stats.CounterFunc("annals_open_files_exhausted_total", "Times a file could not be opened because too many were open. It was tried again.",
+		func() float64 { return float64(n.starved.times.Load()) })
+}
+
+// starve is told of each try to open a file that found no descriptor.
+func (n *Node) starve(err error) {
+	n.starved.times.Add(1)
+	n.traffic.GiveWay()
+	if skipped, due := n.starved.lines.Due(struct{}{}); due {
+		n.logger.Warn("too many files are open: a file is waited for, raise the limit (LimitNOFILE, ulimit -n)", logkey.Error, err, "times", skipped+1)
+	}
+}
