@@ -131,6 +131,7 @@ type Config struct {
 	ReplicationTcpPortAdvertiseAs int
 	AdvertiseHostToClientAs       string
 	AdvertiseNodePortToClientAs   int
+	HostNames                     []string
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
 	MaxConnections                int

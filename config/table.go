@@ -131,7 +131,7 @@ func (c *Config) applicationOptions() []option {
 		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),
 			doc: "The largest append in bytes, all its events together; at most 16 MiB less 10000 bytes. Unless it is set, an event may have 4 MiB and an append 16 MiB."},
 		{name: "Insecure", group: g, def: "False", target: boolField(&c.Insecure),
-			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything, but for pages of other sites in a browser: they change nothing."},
+			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything, but for pages of other sites in a browser: they neither change nor read anything. See HostNames."},
 		{name: "DisableHttps", group: g, def: "False", target: boolField(&c.DisableHttps),
 			doc: "Serve plain HTTP with authentication on any address. For nodes behind a proxy that does TLS."},
 		{name: "AllowAnonymousEndpointAccess", group: g, def: "False", target: boolField(&c.AllowAnonymousEndpointAccess),
@@ -361,6 +361,9 @@ func (c *Config) interfaceOptions() []option {
 			doc: "The host that clients are told in gossip."},
 		{name: "AdvertiseNodePortToClientAs", group: g, def: "0", target: intField(&c.AdvertiseNodePortToClientAs, 0, port), synonyms: []string{"AdvertiseHttpPortToClientAs"},
 			doc: "The port that clients are told in gossip. 0: the advertised node port."},
+		{name: "HostNames", group: g, def: "", target: hostsField(&c.HostNames),
+			doc: "More names by which clients call this node, separated by commas; *.example.com stands for all below that one, * for any. " +
+				"With Insecure, a name with a dot that is neither here, nor advertised, nor the machine's is refused with 421: a page could have led it here."},
 		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket),
 			doc: "Offer redaction at a local socket, eventstore.sock, in the data folder."},
 		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),

@@ -147,6 +147,29 @@ func endpointsField(p *[]string) target {
 	}
 }
 
+// hostsField binds names of hosts without ports.
+func hostsField(p *[]string) target {
+	return target{
+		kind: KindList,
+		set: func(s string) error {
+			items, err := parseList(s)
+			if err != nil {
+				return err
+			}
+			for _, item := range items {
+				name := strings.TrimPrefix(item, "*.")
+				if name == "" || strings.ContainsAny(name, ":/@ ") || name != "*" && strings.Contains(name, "*") {
+					return fmt.Errorf("%q is not the name of a host, nor *. before one, nor *", item)
+				}
+			}
+			*p = items
+			return nil
+		},
+		get:   func() string { return strings.Join(*p, ",") },
+		field: p,
+	}
+}
+
 // pageSizeField binds a page size in bytes. What is too small for one is in KiB,
 // as some configurations have it.
 func pageSizeField(p *int) target {

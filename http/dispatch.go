@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,32 +35,39 @@ const (
 	keyWWWAuthenticate = "Www-Authenticate"
 
 	keyAllowMethods = "Access-Control-Allow-Methods"
+	keyAllowOrigin  = "Access-Control-Allow-Origin"
 )
 
 // Values of headers, assigned as they are and never changed.
 var (
 	noMethods  = []string{""}
 	varyAccept = []string{keyAccept}
+	varyOrigin = []string{keyOrigin}
+
+	varyForwarded = forwardedKeys[:]
 
 	// What every answer carries. Events are written by others, on the origin of the web
 	// interface: a browser that shows an answer as a page runs nothing of it.
-	everyAnswer = answerFields("default-src 'none'; sandbox")
+	everyAnswer = http1.NewFields(append(answerFields("default-src 'none'; sandbox"), keyAllowOrigin, "*")...)
 	// In a sandbox a page of our own could not lead on.
-	everyPage = answerFields("default-src 'none'")
+	everyPage = http1.NewFields(append(answerFields("default-src 'none'"), keyAllowOrigin, "*")...)
+	// Where no one is asked who they are, pages of other sites are not to read.
+	insecureAnswer = http1.NewFields(answerFields("default-src 'none'; sandbox")...)
+	insecurePage   = http1.NewFields(answerFields("default-src 'none'")...)
 )
 
-// answerFields are those of an answer that a browser shows under the policy.
-func answerFields(policy string) *http1.Fields {
-	return http1.NewFields(
-		"Access-Control-Allow-Origin", "*",
-		"Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, "+
-			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, "+
+// answerFields are those of an answer that a browser shows under the policy, names and values
+// in turn.
+func answerFields(policy string) []string {
+	return []string{
+		"Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
+			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
 			"ES-ResolveLinkTos, ES-RequiresMaster",
 		// ES-Position is in the list because the contract has it there: answers of projections alone carry it.
 		"Access-Control-Expose-Headers", "Location, ES-Position, ES-CurrentVersion",
 		"Content-Security-Policy", policy,
 		"X-Content-Type-Options", "nosniff",
-	)
+	}
 }
 
 // maxPooledBuffer and maxPooledEvents bound the memory that is kept for the next request.
@@ -82,9 +90,10 @@ type exchange struct {
 
 	bodyState bodyState
 
-	out        []byte // the answer's body
-	isPartSent bool   // the answer goes out piece by piece
-	isLive     bool   // the answer goes on as long as it likes
+	out        []byte   // the answer's body
+	isPartSent bool     // the answer goes out piece by piece
+	isLive     bool     // the answer goes on as long as it likes
+	vary       []string // headers beyond those that the operation names, on which the answer depends
 	scratch    []byte
 	prefix     []byte // base URI and forwarded prefix
 	baseLen    int    // how much of prefix is the base URI
@@ -142,11 +151,18 @@ func (x *exchange) common() {
 	}
 	h := x.w.Header()
 	h[keyAllowMethods] = methods
-	http1.SetFields(x.r.Context(), h, everyAnswer)
+	http1.SetFields(x.r.Context(), h, x.s.fields)
+	if origin := x.r.Header[keyOrigin]; x.s.opts.Insecure && len(origin) == 1 && x.s.isOwnOrigin(origin[0], x.r) {
+		h[keyAllowOrigin] = origin
+		x.variesBy(varyOrigin)
+	}
 }
 
 func (x *exchange) run() error {
 	res := x.res
+	if isMisdirected(x) { // Before another node is asked, which cannot tell.
+		return problemMisdirected
+	}
 	if x.r.Header[keyNode] != nil {
 		if done, err := onNode(x); done || err != nil {
 			return err
@@ -230,6 +246,7 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
+	x.varies()
 	x.note(status)
 	noteLogEnd(x)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
@@ -259,8 +276,25 @@ func (x *exchange) origin() []byte {
 		x.prefix = x.s.base(x.prefix, x.r)
 		x.baseLen = len(x.prefix)
 		x.prefix = appendPrefix(x.prefix, x.r)
+		if isForwarded(x.r.Header) {
+			x.variesBy(varyForwarded)
+		}
 	}
 	return x.prefix
+}
+
+// variesBy notes headers of the request on which the answer depends.
+func (x *exchange) variesBy(headers []string) { x.vary = append(x.vary, headers...) }
+
+// varies tells caches of those headers, so that no client gets what another one's headers
+// made of the answer.
+func (x *exchange) varies() {
+	if x.vary == nil {
+		return
+	}
+	h := x.w.Header()
+	h[keyVary] = []string{strings.Join(append(slices.Clone(h[keyVary]), x.vary...), ", ")}
+	x.vary = nil
 }
 
 // pathPrefix returns a proxy's prefix alone, for addresses without a host.
@@ -269,7 +303,8 @@ func (x *exchange) pathPrefix() []byte {
 	return o[x.baseLen:]
 }
 
-// redirectSlash sends the client to the same address without its last slash.
+// redirectSlash sends the client to the same address without its last slash. Caches keep
+// that for ever, unless the client, and no one else, says what the node is called.
 func (x *exchange) redirectSlash() error {
 	u := x.r.URL
 	path := u.EscapedPath()
@@ -282,7 +317,9 @@ func (x *exchange) redirectSlash() error {
 	x.scratch = b
 	h := x.w.Header()
 	h[keyLocation] = []string{string(b)}
-	h[keyCacheControl] = []string{"max-age=31536000, public"}
+	if h[keyCacheControl] = cacheNothing; x.s.vouches(x.r) {
+		h[keyCacheControl] = []string{"max-age=31536000, public"}
+	}
 	x.text(http.StatusTemporaryRedirect, "Moved Permanently")
 	return nil
 }

@@ -13,9 +13,11 @@
 //	path.go       the escaped path to a row of the table, decoded exactly once
 //	routes.go     what a row is made of
 //	permission.go what an operation asks of its caller
+//	hosts.go      what the node may be called; foreign.go which requests are those of other
+//	              sites' pages, which count where no one is asked who they are
 //	dispatch.go   the order of checks, and the exchange: a request, its answer and the
 //	              server's services, of which every handler is a function
-//	requestlog.go the log of requests and of refused logins
+//	requestlog.go the log of requests
 //	activity.go   which requests are recorded as changes
 //	linger.go     what is left of a body that nobody read
 //	media.go      media types; accept.go their negotiation
@@ -46,8 +48,8 @@
 //	outline.go    documents that exist as JSON and as XML
 //	problem.go    the one table from errors to status, text and headers
 //
-// A request that names the node which is to answer it goes there before anything is
-// looked at. It is checked in this order, and the first check that fails answers:
+// In insecure mode a request that calls the node by a name that is not its own is 421. One
+// that names the node which is to answer it goes there before anything else is looked at. It is checked in this order, and the first check that fails answers:
 //
 //  1. credentials: wrong ones are 401 on every path, known or not, with any
 //     method; 503 while they cannot be checked. Probes of health and OPTIONS do not

@@ -16,7 +16,11 @@ import (
 // event of a stream, or to the stream itself when number is below 0. It has no
 // script, and its policy would run none.
 func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
-	http1.SetFields(x.r.Context(), x.w.Header(), everyPage)
+	page := everyPage
+	if x.s.opts.Insecure {
+		page = insecurePage
+	}
+	http1.SetFields(x.r.Context(), x.w.Header(), page)
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
 	b = xmljson.AppendText(b, stream)
 	b = append(b, `</title><meta http-equiv="refresh" content="0; url=`...)

@@ -487,6 +487,7 @@ func (t *tail) flush() error {
 		t.begun = true
 		h := x.w.Header()
 		h[keyContentType], h[keyCacheControl], h["X-Accel-Buffering"] = liveContentType, cacheNothing, liveUnbuffered
+		x.varies()
 		x.w.WriteHeader(http.StatusOK)
 		out = append([]byte("retry: 2000\n\n"), out...)
 	}

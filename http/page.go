@@ -64,6 +64,7 @@ func (p *pageSource) Take(b []byte) ([]byte, error) {
 	if !x.isPartSent {
 		x.isPartSent = true
 		x.typed()
+		x.varies()
 		x.w.WriteHeader(http.StatusOK)
 		if x.r.Method == http.MethodHead {
 			return b, errPageSent

@@ -90,20 +90,6 @@ func (x *exchange) permit(m *requirement) error {
 	return event.ErrNotAuthorized
 }
 
-// keySite is where a browser says whose page it makes a request for.
-const keySite = "Sec-Fetch-Site"
-
-// isForeign reports whether a page of another site would have a browser change
-// something on a node that asks nobody who they are. Where a node asks, such a page
-// lacks the credentials: no browser keeps them.
-func isForeign(x *exchange) bool {
-	if !x.s.opts.Insecure || !x.changes() {
-		return false
-	}
-	site := x.r.Header[keySite]
-	return len(site) > 0 && site[0] == "cross-site"
-}
-
 // changes reports whether the operation may change anything.
 func (x *exchange) changes() bool { return !x.isRead() || x.op.once }
 

@@ -449,34 +449,3 @@ entitled.
 | Method | Path | Who | Without credentials |
 | --- | --- | --- | --- |
 `
-
-// TestForeignPages has browsers make requests for pages of other sites, which change
-// nothing where nobody is asked who they are.
-func TestForeignPages(t *testing.T) {
-	for _, c := range []struct {
-		name, method, path, site string
-		insecure                 bool
-		status                   int
-	}{
-		{"append", "POST", "/streams/s", "cross-site", true, 401},
-		{"append where users are asked", "POST", "/streams/s", "cross-site", false, 201},
-		{"append by our own page", "POST", "/streams/s", "same-origin", true, 201},
-		{"append by a page of the same site", "POST", "/streams/s", "same-site", true, 201},
-		{"append by no page", "POST", "/streams/s", "none", true, 201},
-		{"append by no browser", "POST", "/streams/s", "", true, 201},
-		{"delete", "DELETE", "/streams/s", "cross-site", true, 401},
-		{"reading", "GET", "/streams/s", "cross-site", true, 200},
-		{"reading that hands out messages", "GET", "/subscriptions/s/g/1", "cross-site", true, 401},
-		{"preflight", "OPTIONS", "/streams/s", "cross-site", true, 200},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newNode(t, func(o *httpapi.Options) { o.Insecure, o.Subscriptions = c.insecure, &memSubscriptions{} })
-			n.filled("s", 1)
-			h := admin("Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", n.id())
-			if c.site != "" {
-				h.Set("Sec-Fetch-Site", c.site)
-			}
-			n.do(c.method, c.path, "{}", h).is(t, c.status)
-		})
-	}
-}

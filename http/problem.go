@@ -73,6 +73,7 @@ var (
 	problemNoScavenge     = refusal(http.StatusNotFound, "Scavenge Id does not exist")
 	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done")
 	problemInternal       = refusal(http.StatusInternalServerError, "Internal Server Error")
+	problemMisdirected    = refusal(http.StatusMisdirectedRequest, "This node is not called so, and takes no other names without authentication: see the option HostNames")
 	problemLeaderAt       = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
 )
 
@@ -213,6 +214,9 @@ func (x *exchange) fail(err error) {
 		x.s.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, logkey.Error, err)
 	}
 	h := x.w.Header()
+	if h[keyCacheControl] == nil && p.status >= http.StatusBadRequest {
+		h[keyCacheControl] = cacheNothing // Headers that caches do not look at may have led to it.
+	}
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader
 	var names *event.NamesNotListed

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/http1"
 )
 
 // Defaults of the waits. A write may wait for both its parts.
@@ -92,6 +93,11 @@ type Options struct {
 	// request in addresses that clients are given.
 	AdvertiseHost string
 	AdvertisePort int
+
+	// HostNames are the names by which clients call this node, beside those of loopback and
+	// the address that was connected to. *.example.com stands for all names below that one, *
+	// for every name. In insecure mode a name that is not known is refused.
+	HostNames []string
 
 	// PrepareTimeout and CommitTimeout together bound the wait for a write,
 	// RequestTimeout that for a read, a long poll's own time not counted.
@@ -172,10 +178,12 @@ type Server struct {
 	access  Access
 	log     hclog.Logger
 	opts    Options
-	open    opening      // of opts
-	table   []row        // everything that is served
-	routes  router       // of the table
-	handler http.Handler // which route is, and what stands before it
+	open    opening       // of opts
+	hosts   hosts         // of opts
+	fields  *http1.Fields // what every answer carries
+	table   []row         // everything that is served
+	routes  router        // of the table
+	handler http.Handler  // which route is, and what stands before it
 
 	// draining is canceled by Drain: long polls end, and the node is no longer ready.
 	draining context.Context
@@ -197,6 +205,11 @@ func New(o Options) *Server {
 		log:     o.Logger,
 		opts:    o,
 		open:    o.openings(),
+		hosts:   newHosts(o.HostNames),
+		fields:  everyAnswer,
+	}
+	if o.Insecure {
+		s.fields = insecureAnswer
 	}
 	s.live = live{tails: make(chan struct{}, o.LiveConnections), scans: make(chan struct{}, liveScans)}
 	s.draining, s.drain = context.WithCancel(context.Background())

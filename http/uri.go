@@ -17,6 +17,8 @@ const (
 	keyForwardedPrefix = "X-Forwarded-Prefix"
 )
 
+var forwardedKeys = [...]string{keyForwardedHost, keyForwardedPort, keyForwardedProto, keyForwardedPrefix}
+
 // base appends scheme, host and port as the client addressed the node, without a
 // slash at the end: the request's own, overridden by the advertised address,
 // then by a proxy's headers. Nothing but bytes that need no escaping in JSON,

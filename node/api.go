@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
@@ -22,6 +23,7 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version, LiveConnections: c.MaxLiveConnections, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
+		HostNames:      hostNames(c),
 		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
 		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
@@ -44,6 +46,19 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 		return nil, err
 	}
 	return httpapi.New(options), nil
+}
+
+// hostNames are the names by which a node is called, as far as its configuration and its
+// machine tell.
+func hostNames(c *config.Config) []string {
+	names := append(slices.Clone(c.HostNames), c.AdvertiseHostToClientAs, c.NodeHostAdvertiseAs, c.ReplicationHostAdvertiseAs)
+	if c.Given("ClusterDns") {
+		names = append(names, c.ClusterDns)
+	}
+	if name, err := os.Hostname(); err == nil { // Else the machine has none.
+		names = append(names, name)
+	}
+	return names
 }
 
 // openWebDir opens the folder of a web interface, out of which no file is served; nil when none is named.
