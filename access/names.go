@@ -64,6 +64,8 @@ func WrongLogin(login string) string {
 		return fmt.Sprintf("loginName is longer than %d bytes.", MaxLoginBytes)
 	case login == currentLogin:
 		return "loginName must not be " + currentLogin + ", which names the caller."
+	case strings.Contains(login, ":"):
+		return "loginName must not hold a colon, which ends it where login and password are sent."
 	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
 		return "loginName must not hold control characters or characters that do not exist."
 	}

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"unicode"
+
+	"github.com/annalsdb/annals/internal/spelling"
 )
 
 // EnvPrefix is what the environment variables with options begin with. See envPrefixes for the others.
@@ -44,36 +46,10 @@ func nearest(unknown string, table []option) string {
 	best, distance := "", suggestionDistance+1
 	for _, o := range table {
 		for _, name := range append([]string{o.name}, o.synonyms...) {
-			if d := editDistance(unknown, fold(name), distance); d < distance {
+			if d := spelling.Distance(unknown, fold(name), distance); d < distance {
 				best, distance = o.name, d
 			}
 		}
 	}
 	return best
-}
-
-// editDistance counts the insertions, deletions and substitutions between two
-// words. Results of bound and above are only known to be no less than bound.
-func editDistance(a, b string, bound int) int {
-	if d := len(a) - len(b); d >= bound || -d >= bound {
-		return bound
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			row[j+1] = min(cost, above+1, row[j]+1)
-			diagonal = above
-		}
-	}
-	return row[len(b)]
 }

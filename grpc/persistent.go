@@ -40,6 +40,16 @@ type persistentService struct {
 	s *Server
 }
 
+// look is enter for what only reads. Elsewhere it is event.ErrNotReady: clients that follow no
+// leader for such a call would take the answer for an empty list.
+func (p *persistentService) look(ctx context.Context) error {
+	err := p.enter(ctx, access.Auth)
+	if other := new(event.NotLeader); errors.As(err, &other) {
+		return event.ErrNotReady
+	}
+	return err
+}
+
 // enter returns nil when the caller reaches a level and this node leads: no other one has groups.
 func (p *persistentService) enter(ctx context.Context, level access.Level) error {
 	if err := p.s.require(ctx, level); err != nil {

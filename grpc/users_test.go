@@ -33,6 +33,7 @@ func TestUsers(t *testing.T) {
 		{"admin", do("Create"), `{"options":{"loginName":"jane","password":"other"}}`, "FailedPrecondition: Conflict. [exception:[user-conflict] login-name:[jane]]"},
 		{"admin", do("Create"), `{"options":{"loginName":"$current","password":"other"}}`, "InvalidArgument: loginName must not be $current, which names the caller."},
 		{"admin", do("Create"), `{"options":{"loginName":"` + strings.Repeat("x", access.MaxLoginBytes+1) + `","password":"p"}}`, fmt.Sprintf("InvalidArgument: loginName is longer than %d bytes.", access.MaxLoginBytes)},
+		{"admin", do("Create"), `{"options":{"loginName":"a:b","password":"p"}}`, "InvalidArgument: loginName must not hold a colon, which ends it where login and password are sent."},
 		{"admin", do("Create"), `{"options":{"loginName":"a\nb","password":"p"}}`, "InvalidArgument: loginName must not hold control characters or characters that do not exist."},
 		{"admin", do("Create"), `{"options":{"loginName":"joe"}}`, noPass},
 		{"admin", do("Create"), `{}`, noLogin},

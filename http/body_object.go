@@ -11,7 +11,8 @@ import (
 // wrong; what is read counts if nothing was.
 type members struct {
 	values map[string]memberValue
-	err    error // about the first one that is wrong
+	others []string // names of the others, which mean nothing
+	err    error    // about the first one that is wrong
 }
 
 // wrong tells of a member that is wrong; nil: it is not.
@@ -41,13 +42,20 @@ func decodeObject(body []byte, none error, names ...string) *members {
 	if !jsontext.ValidUTF8(body) || !jsontext.IsObject(body) {
 		return &members{err: none}
 	}
-	values := map[string]memberValue{}
+	all := &members{values: map[string]memberValue{}}
 	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {
-		if name := nameIn(names, string(jsontext.Unquote(nil, m.Name))); name != "" {
-			values[name] = memberValue{m.Value, m.Kind}
-		}
+		all.set(names, string(jsontext.Unquote(nil, m.Name)), memberValue{m.Value, m.Kind})
 	}
-	return &members{values: values}
+	return all
+}
+
+// set takes a member, if it has one of the names.
+func (m *members) set(names []string, name string, v memberValue) {
+	if known := nameIn(names, name); known != "" {
+		m.values[known] = v
+	} else {
+		m.others = append(m.others, name)
+	}
 }
 
 // nameIn returns the one of the names that a name in any case is, empty when it is none of them.

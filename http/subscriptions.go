@@ -37,8 +37,8 @@ func groupKey(x *exchange) subscription.Key {
 	return subscription.Key{Stream: x.route.stream, Group: x.route.group}
 }
 
-// leadGroup does something on the leader with the group that the path names. Groups of the
-// log are only looked at here.
+// leadGroup does something on the leader with the group that the path names, which must not be one
+// of the log: those are made, changed and consumed over gRPC only.
 func leadGroup(x *exchange, do func(context.Context) error) error {
 	if x.route.stream == event.AllStream {
 		return groupFailed(x, errAll, "")
@@ -48,7 +48,7 @@ func leadGroup(x *exchange, do func(context.Context) error) error {
 
 // groupCommand does something to the group that the path names, and answers what came of it.
 func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
-	return leadGroup(x, func(ctx context.Context) error {
+	return x.lead(func(ctx context.Context) error {
 		if err := do(ctx, groupKey(x)); err != nil {
 			return groupFailed(x, err, "Group '"+x.route.group+"' does not exist.")
 		}
@@ -74,6 +74,9 @@ func updateGroup(x *exchange) error { return defineGroup(x, http.StatusOK, Subsc
 
 // defineGroup does something with the settings in the body.
 func defineGroup(x *exchange, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
+	if x.route.stream == event.AllStream {
+		return groupFailed(x, errAll, "")
+	}
 	return groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
 		settings, err := readSettings(x)
 		if err != nil {
@@ -97,7 +100,7 @@ func replayParked(x *exchange) error {
 			return errStopAt
 		}
 	}
-	return leadGroup(x, func(ctx context.Context) error {
+	return x.lead(func(ctx context.Context) error {
 		if err := x.s.opts.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
 			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
 		}

@@ -59,5 +59,13 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		equal(t, "viewed", f.numbers(), "0")
 		s.get("/subscriptions/%24all/g/parked", appJSON).is(t, 200)
 		s.get(s.group, competingJSON).is(t, 400)
+		s.manages("PUT", s.group, "{}").is(t, 400)
+		s.manages("POST", s.group, "{}").is(t, 400)
+		s.manages("POST", s.group+"/parked/note?number=0", `{"text":"look"}`).is(t, 200)
+		s.manages("POST", s.group+"/replayParked", "{}").is(t, 200)
+		synctest.Wait()
+		equal(t, "replayed", s.info().ParkedMessageCount, 0)
+		s.manages("DELETE", s.group, "").is(t, 200)
+		s.get(s.group+"/info", appJSON).is(t, 404)
 	})
 }

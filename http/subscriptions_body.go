@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/internal/spelling"
 	"github.com/annalsdb/annals/internal/xmljson"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -28,7 +30,7 @@ var (
 	problemLargeSettings = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb")
 )
 
-// settingNames are how documents spell the properties of a group; others are ignored. Part of the wire: do not change.
+// settingNames are how documents spell the properties of a group; others are ignored, unless they are misspelled. Part of the wire: do not change.
 var settingNames = []string{
 	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
@@ -65,6 +67,7 @@ func decodeSettingsXML(body []byte) *members {
 	for e := range doc.Root().Children {
 		name := nameIn(settingNames, e.Name())
 		if name == "" {
+			m.others = append(m.others, e.Name())
 			continue
 		}
 		if e.HasChildren() {
@@ -80,9 +83,29 @@ func decodeSettingsXML(body []byte) *members {
 	return m
 }
 
+// The edits and the letters left out by which a name is taken for a misspelled one.
+const (
+	maxMisspelled = 3
+	minShortened  = 8
+)
+
+// misspelled refuses a name that is close to one of a property: with the property at its default
+// the group would do something else than was asked for.
+func (m *members) misspelled() {
+	for _, other := range m.others {
+		for _, name := range settingNames {
+			a, b := strings.ToLower(other), strings.ToLower(name)
+			if len(a) >= minShortened && strings.HasPrefix(b, a) || spelling.Distance(a, b, maxMisspelled+1) <= maxMisspelled {
+				m.wrong(badRequest(fmt.Sprintf("%.100q is not a property of a group. Is %s meant?", other, name)))
+			}
+		}
+	}
+}
+
 // settings makes settings of the members. Their sizes are judged before the start
 // is read; what is left to judge depends on what groups there are.
 func (m *members) settings() (subscription.Settings, error) {
+	m.misspelled()
 	s := subscription.DefaultSettings()
 	for _, p := range []struct {
 		name string

@@ -32,7 +32,7 @@ func TestSettings(t *testing.T) {
 		{"byte order mark alone", "\xef\xbb\xbf", defaults, ""},
 		{"no members", `{}`, defaults, ""},
 		{"nulls", `{"bufferSize":null,"resolveLinktos":null,"startPosition":null,"namedConsumerStrategy":null,"preferRoundRobin":null,"startFrom":null}`, defaults, ""},
-		{"unknown names", `{"checkpoints":1000,"enabled":true,"bufferSizes":[{}],"":0}`, defaults, ""},
+		{"unknown names", `{"checkpoints":1000,"enabled":true,"colour":[{}],"":0}`, defaults, ""},
 		{"names in any case", "\xef\xbb\xbf" + ` {"ResolveLinkTos":true,"MESSAGETIMEOUTMILLISECONDS":12,"startfrom":7,"LiveBufferSize":50,"buffersize":60,"readBatchSize":30,` +
 			`"CheckPointAfterMilliseconds":2500,"minCheckPointCount":2,"MaxCheckpointCount":40,"maxretrycount":3,"extraStatistics":true,"maxSubscriberCount":0,` +
 			`"namedConsumerStrategy":"PinnedByCorrelation"}`, all, ""},
@@ -70,6 +70,11 @@ func TestSettings(t *testing.T) {
 		{"word for the legacy flag", `{"preferRoundRobin":"x"}`, nil, "preferRoundRobin must be true or false."},
 		{"number for the strategy", `{"namedConsumerStrategy":1}`, nil, "namedConsumerStrategy must be a text."},
 		{"object for the position", `{"startPosition":{}}`, nil, "startPosition must be a text."},
+
+		{"misspelled", `{"maxRetryCuont":3}`, nil, `"maxRetryCuont" is not a property of a group. Is maxRetryCount meant?`},
+		{"misspelled in another case", `{"BUFERSIZE":600}`, nil, `"BUFERSIZE" is not a property of a group. Is bufferSize meant?`},
+		{"misspelled with null", `{"startFrm":null}`, nil, `"startFrm" is not a property of a group. Is startFrom meant?`},
+		{"shortened", `{"messageTimeout":30}`, nil, `"messageTimeout" is not a property of a group. Is messageTimeoutMilliseconds meant?`},
 
 		{"buffer", `{"bufferSize":0,"liveBufferSize":0}`, nil, "Buffer Size (0) must be positive"},
 		{"live buffer", `{"liveBufferSize":-1,"readBatchSize":0}`, nil, "Live Buffer Size (-1) must be positive"},

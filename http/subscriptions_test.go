@@ -203,16 +203,17 @@ func TestGroupCommands(t *testing.T) {
 		for _, path := range []string{"/subscriptions/$all/g", "/subscriptions/%24all/g"} {
 			n.manages("PUT", path, `{"bufferSize":0}`).results(t, 400, "Fail", all)
 			n.manages("POST", path, "").results(t, 400, "Fail", all)
-			n.manages("DELETE", path, "").results(t, 400, "Fail", all)
+			n.manages("DELETE", path, "").results(t, 404, "DoesNotExist", "Group 'g' does not exist.")
 			n.get(path, competingJSON).results(t, 400, "Fail", all)
 			n.get(path+"/5", competingJSON).results(t, 400, "Fail", all)
-			n.manages("POST", path+"/replayParked", "").results(t, 400, "Fail", all)
-			n.manages("POST", path+"/parked/drop?numbers=1", "").results(t, 400, "Fail", all)
+			n.manages("POST", path+"/replayParked", "").results(t, 404, "DoesNotExist", "Unable to locate '$all::g'")
+			n.manages("POST", path+"/parked/drop?numbers=1", "").results(t, 404, "DoesNotExist", "Group 'g' does not exist.")
 			n.manages("POST", path+"/ack/5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
 			n.manages("POST", path+"/nack?ids=5b9a7c0e-3d0f-4c5e-9a39-9f5f4a3c1c01", "").is(t, 400).says(t, all)
 			n.get(path, competingXML).is(t, 400).has(t, "Content-Type", "text/xml; charset=utf-8")
 		}
-		equal(t, "calls", subs.made(), "")
+		const calls = "delete $all::g by admin; replay $all::g to -1; drop [1] of $all::g"
+		equal(t, "calls", subs.made(), calls+"; "+calls)
 		equal(t, "list", n.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]")
 	}
 }

@@ -178,6 +178,7 @@ func TestUserBodies(t *testing.T) {
 		{"a group is null", "POST", create, `{"loginName":"x","password":"p","groups":[null]}`, 400, "groups must be a list of texts."},
 		{"the last of a name counts", "POST", create, `{"loginName":5,"LOGINNAME":"twice","password":"p","groups":1,"groups":["g"]}`, 201, ""},
 		{"the last of a name is wrong", "POST", create, `{"loginName":"x","loginname":5,"password":"p"}`, 400, "loginName must be a text."},
+		{"colon in the login", "POST", create, `{"loginName":"a:b","password":"p"}`, 400, "loginName must not hold a colon"},
 		{"line feed in the login", "POST", create, `{"loginName":"a\nb","password":"p"}`, 400, "loginName must not hold control characters"},
 		{"DEL in the login", "POST", create, `{"loginName":"a\u007f","password":"p"}`, 400, "loginName must not hold control characters"},
 		{"C1 in the login", "POST", create, `{"loginName":"a\u0085","password":"p"}`, 400, "loginName must not hold control characters"},

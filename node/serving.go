@@ -53,7 +53,7 @@ func (p part) Unhealthy() string {
 	if log, err := p.n.store.Log(); err == nil {
 		damaged = log.Health.Unhealthy()
 	}
-	if err := cmp.Or(p.Hangs(), diverged, unsure, p.Clock.Wrong(), damaged, p.full()); err != nil {
+	if err := cmp.Or(p.Hangs(), diverged, unsure, p.Clock.Wrong(), damaged, p.full(), p.n.groups.Trouble()); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -63,8 +63,17 @@ func (g *group) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := g.first()
+	next, known := g.first(), checkpoint
 	if checkpoint >= 0 {
+		end, err := g.term.next(ctx, g.Stream)
+		if err != nil {
+			return err
+		}
+		if checkpoint >= end {
+			known = end - 1
+			g.logger.Warn("the checkpoint is beyond the end of what the group reads: it gets nothing until events reach it",
+				"checkpoint", g.Position(checkpoint), "end", g.Position(end))
+		}
 		if next, err = g.source.after(ctx, checkpoint); err != nil {
 			return fmt.Errorf("read on behind the checkpoint %s: %w", g.Position(checkpoint), err)
 		}
@@ -76,7 +85,7 @@ func (g *group) load(ctx context.Context) error {
 	}
 	g.checkpoint.number, g.checkpoint.at, g.last, g.next = checkpoint, g.now(), checkpoint, next
 	g.trimmed, g.replayEnd = replays.from, replays.end
-	g.known = checkpoint
+	g.known = known
 	g.addReplays(replays.all, forgotten)
 	g.loaded = true
 	if len(settled.Replaying) > 0 {

@@ -17,7 +17,7 @@ type definition struct {
 	Key
 	Settings Settings
 	// startAt is the number at which a group with StartFrom -1 begins, resolved when
-	// it was created or updated; -1: not known, as other versions do not store it.
+	// it was created; -1: not known, as other versions do not store it.
 	startAt int64
 	// storedIn is the number of the event that stored that start, which itself is not what came
 	// behind it; -1: not known, or the group does not begin at the end.

@@ -58,9 +58,42 @@ func TestDelivery(t *testing.T) {
 			b.is("start", b.info().Settings.StartFrom, -1)
 			b.take(9, 4)
 			b.update(func(s settings) { s.StartFrom = -1 })
-			b.take(9)
+			b.take(9, 4)
 			b.store.add("s", 1)
 			b.take(9, 5)
+		}},
+		{"an update before the first checkpoint loses nothing", func(b *bench) {
+			b.store.add("s", 4)
+			b.create(func(s settings) { s.StartFrom = -1 })
+			b.store.add("s", 3)
+			b.ack(b.take(2, 4, 5)[:1]...)
+			for range 2 {
+				b.update(func(s settings) { s.StartFrom = -1 })
+				b.take(9, 4, 5, 6)
+			}
+			b.lead()
+			b.take(9, 4, 5, 6)
+		}},
+		{"a start that an update names counts, -1 keeps the one there is", func(b *bench) {
+			b.store.add("s", 4)
+			b.create(func(s settings) { s.StartFrom = 2 })
+			b.update(func(s settings) { s.StartFrom = -1 })
+			b.take(9, 2, 3)
+			b.update(func(s settings) { s.StartFrom = 1 })
+			b.take(9, 1, 2, 3)
+		}},
+		{"a checkpoint beyond the end is said", func(b *bench) {
+			b.store.add("s", 4)
+			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
+			b.is("before", b.info().Stalled, "")
+			b.store.append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"9"`)
+			b.lead()
+			b.take(9)
+			b.is("stalled", b.info().Stalled, "the checkpoint 9 is beyond the end, 4: the group gets nothing until events reach it")
+			b.is("newest", b.info().LastKnown, 3)
+			b.store.add("s", 7)
+			b.take(9, 10)
+			b.is("after", b.info().Stalled, "")
 		}},
 		{"a timeout brings a message back before new ones, to a second", func(b *bench) {
 			b.store.add("s", 3)

@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -215,13 +216,22 @@ func (s *Service) parked(ctx context.Context, k Key, do func(d *desk) error) err
 // inOrder returns numbers in order, each once.
 func inOrder(numbers []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(numbers))) }
 
-// Restart begins to load all groups again, as if the node began to lead.
-func (s *Service) Restart(context.Context) error {
+// Restart loads all groups again, as if the node began to lead, and returns when they are loaded.
+func (s *Service) Restart(ctx context.Context) error {
 	t, err := s.running()
 	if err != nil {
 		return err
 	}
-	t.restart()
+	return t.outcome(ctx, t.restart(ctx))
+}
+
+// Trouble returns why no group can be used though the node leads, nil when they can.
+func (s *Service) Trouble() error {
+	if t := s.term.Load(); t != nil && t.ctx.Err() == nil {
+		if err := t.trouble.Load(); err != nil {
+			return fmt.Errorf("persistent subscriptions cannot be loaded: %w", *err)
+		}
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,9 +175,33 @@ func TestService(t *testing.T) {
 			b.store.append(configStream, "$PersistentConfig", `{"version":"9","entries":[]}`)
 			b.lead()
 			b.is("error", b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), event.ErrNotReady)
+			b.is("trouble", fmt.Sprint(b.Trouble()), `persistent subscriptions cannot be loaded: event 0 of stream $persistentSubscriptionConfig has version "9", which is not known`)
 			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[]}`)
 			b.pass(time.Minute)
+			b.is("trouble", b.Trouble(), nil)
 			b.create(nil)
+		}},
+		{"a group that cannot begin does not keep others from running", func(b *bench) {
+			b.store.add("good", 1)
+			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[
+				{"stream":"bad","group":"g","startFrom":-1,"historyBufferSize":50,"readBatchSize":5},
+				{"stream":"good","group":"g","historyBufferSize":50,"readBatchSize":5}]}`)
+			b.store.beforeInfo.set(func(_ context.Context, stream string) error {
+				if stream == "bad" {
+					return errors.New("damaged")
+				}
+				return nil
+			})
+			b.lead()
+			b.key = subscription.Key{Stream: "good", Group: "g"}
+			b.take(9, 0)
+			b.is("trouble", b.Trouble(), nil)
+			b.key = subscription.Key{Stream: "bad", Group: "g"}
+			_, err := b.Info(b.ctx, b.key)
+			b.is("bad", err, event.ErrNotReady)
+			b.store.beforeInfo.set(nil)
+			b.pass(time.Minute)
+			b.is("bad", b.info().Status, "Live")
 		}},
 		{"restart loads all again", func(b *bench) {
 			b.store.add("s", 2)
@@ -184,12 +209,14 @@ func TestService(t *testing.T) {
 			b.take(2, 0, 1)
 			goOn := make(chan struct{})
 			b.store.beforeRead.set(func(context.Context, event.StreamRead) error { <-goOn; return nil })
-			b.must(b.Restart(b.ctx))
+			answered := make(chan error, 1)
+			go func() { answered <- b.Restart(b.ctx) }()
 			synctest.Wait()
 			_, err := b.Info(b.ctx, b.key)
 			b.is("while it loads", err, event.ErrNotReady)
+			b.is("answers while it loads", len(answered), 0)
 			close(goOn)
-			synctest.Wait()
+			b.must(<-answered)
 			b.is("settings", b.info().Settings.MaxRetryCount, 4)
 			b.take(2, 0, 1)
 		}},

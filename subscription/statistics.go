@@ -154,6 +154,7 @@ func (g *group) info(ctx context.Context) Info {
 	if err != nil {
 		newest = -1 // Unknown for now.
 	}
+	end, unknown := g.term.next(ctx, g.Stream)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -162,6 +163,9 @@ func (g *group) info(ctx context.Context) Info {
 		Total: g.statistics.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, newest),
 		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
+	}
+	if unknown == nil && i.Checkpoint >= end {
+		i.Stalled = fmt.Sprintf("the checkpoint %s is beyond the end, %s: the group gets nothing until events reach it", g.Position(i.Checkpoint), g.Position(end))
 	}
 	i.PerSecond, i.SinceLast = perSecond(&g.statistics.sinceLast, &g.statistics.measured, now)
 	for _, c := range g.connections {

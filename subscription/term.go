@@ -25,6 +25,7 @@ type term struct {
 	work    sync.WaitGroup
 	kick    chan struct{} // one element: load again
 	ready   atomic.Bool
+	trouble atomic.Pointer[error] // why the groups cannot be loaded; nil: they can
 
 	changing chan struct{} // one element; guards version and stale
 	version  int64         // number of the event that holds the groups, -1: none
@@ -66,6 +67,9 @@ func (t *term) run() {
 		case t.ctx.Err() != nil:
 			return
 		case err != nil:
+			if !t.ready.Load() {
+				t.trouble.Store(&err)
+			}
 			if p.Failures == 0 {
 				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", logkey.Error, err)
 			}
@@ -83,10 +87,21 @@ func (t *term) run() {
 	}
 }
 
-func (t *term) restart() {
+// restart loads all groups again, and returns when they are loaded.
+func (t *term) restart(ctx context.Context) error {
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
 	t.dropAll.Store(true)
 	t.ready.Store(false)
-	signal(t.kick)
+	err := t.loadLocked(ctx)
+	if err != nil {
+		signal(t.kick)
+	}
+	return err
 }
 
 // lock waits until nobody else changes the set of groups.
@@ -136,7 +151,8 @@ func (t *term) load() error {
 
 func (t *term) loadLocked(ctx context.Context) error {
 	drop := t.dropAll.Swap(false)
-	if err := t.reconcile(ctx, drop); err != nil {
+	missing, err := t.reconcile(ctx, drop)
+	if err != nil {
 		if drop {
 			t.dropAll.Store(true)
 		}
@@ -144,32 +160,38 @@ func (t *term) loadLocked(ctx context.Context) error {
 	}
 	if !t.dropAll.Load() {
 		t.ready.Store(true)
+		t.trouble.Store(nil)
 	}
-	return nil
+	return missing
 }
 
-func (t *term) reconcile(ctx context.Context, drop bool) error {
+// reconcile makes the groups that run those that are stored. missing says why some of
+// them do not run though all others do.
+func (t *term) reconcile(ctx context.Context, drop bool) (missing, err error) {
 	stored, version, err := t.readConfig(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	wanted, later := map[Key]*definition{}, map[Key]bool{}
 	for _, d := range stored {
 		// Of a group that another version stored it is not known what existed when it
 		// was created: what exists now did for certain not come later than now.
 		if d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
-			if d.startAt, err = t.next(ctx, d.Stream); err != nil {
-				return err
+			at, err := t.next(ctx, d.Stream)
+			if err != nil {
+				missing = errors.Join(missing, fmt.Errorf("group %s: %w", d.Key, err))
+				later[d.Key] = true
+				continue
 			}
+			d.startAt = at
 		}
-	}
-	wanted := map[Key]*definition{}
-	for _, d := range stored {
 		if d.runs() {
 			wanted[d.Key] = d
 		}
 	}
 	for _, g := range t.all() {
 		switch d, ok := wanted[g.Key]; {
+		case later[g.Key]: // It runs on as it is.
 		case !ok:
 			t.drop(g)
 		case drop || !reflect.DeepEqual(d.Settings, g.Settings):
@@ -191,7 +213,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 	for _, g := range started {
 		g.await(ctx)
 	}
-	return ctx.Err()
+	return missing, ctx.Err()
 }
 
 // next returns the number that the next event of a stream will have, or of the log.
@@ -255,6 +277,8 @@ func (t *term) group(k Key) (*group, error) {
 		return nil, event.ErrNotReady
 	case g != nil:
 		return g, nil
+	case slices.ContainsFunc(t.definitions, func(d *definition) bool { return d.Key == k && d.runs() }):
+		return nil, event.ErrNotReady // It is tried again to begin it.
 	}
 	return nil, ErrNotFound
 }
@@ -413,8 +437,10 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 		return err
 	}
 	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: g.names}
-	if err := t.resolveStart(ctx, d); err != nil {
-		return err
+	if set.StartFrom < 0 {
+		// The end of this moment would lose what came since the group was created, until the
+		// first checkpoint all that is known of it.
+		d.startAt, d.storedIn = g.first(), g.storedIn
 	}
 	err = t.change(ctx, by, func(all []*definition) []*definition {
 		all[slices.IndexFunc(all, func(d *definition) bool { return d.Key == k && d.runs() })] = d

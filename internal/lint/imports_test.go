@@ -15,7 +15,7 @@ type row struct {
 // tools are the folders below internal that anybody with a row of imports may
 // use: they have no domain meaning and start nothing. internal/vfs is not among
 // them: only those that own files get it.
-var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/xmljson"}
+var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/spelling", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -23,7 +23,7 @@ var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "in
 var imports = []row{
 	{"event", nil},
 	{"stats", nil},
-	{"config", nil},
+	{"config", []string{"internal/spelling"}},
 	{"web", nil},
 	// What Go programs import to use a cluster needs nothing of the server.
 	{"client", nil},
