@@ -31,7 +31,7 @@ func (v view) itemAt(position int64, scratch *[]byte) (chunkfile.Item, error) {
 	if c.Header.Mapped {
 		var exact bool
 		var err error
-		if offset, exact, err = c.Seek(position, scratch); err != nil || !exact {
+		if offset, exact, err = c.FindFrom(position, scratch); err != nil || !exact {
 			return nil, err
 		}
 	}
@@ -69,7 +69,7 @@ func (cu *cursor) seekForward(position int64) error {
 		offset := chunkfile.HeaderSize + position - c.Start()
 		if c.Header.Mapped {
 			var err error
-			if offset, _, err = c.Seek(position, &cu.scratch); err != nil {
+			if offset, _, err = c.FindFrom(position, &cu.scratch); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func (cu *cursor) seekBackward(position int64) error {
 		offset := min(limit, chunkfile.HeaderSize+position-c.Start())
 		if c.Header.Mapped {
 			var err error
-			if offset, _, err = c.Seek(position, &cu.scratch); err != nil {
+			if offset, _, err = c.FindFrom(position, &cu.scratch); err != nil {
 				return err
 			}
 		}

@@ -65,7 +65,7 @@ func goesOnBehind(c, own *chunkfile.Chunk) (err error) {
 		return fmt.Errorf("the file ends with chunk %d, %s has them up to %d", c.Header.Last, filepath.Base(own.Name), own.Header.Last)
 	}
 	// It covers more than one chunk, so it has a position map.
-	offset, _, err := c.Seek(chunkfile.ChunkStart(own.Header.Last+1), new([]byte))
+	offset, _, err := c.FindFrom(chunkfile.ChunkStart(own.Header.Last+1), new([]byte))
 	if err != nil {
 		return err
 	}

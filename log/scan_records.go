@@ -111,7 +111,7 @@ func (cs *Chunks) readerAt(position int64) (_ *chunkfile.ItemReader, err error) 
 	}
 	r := &chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize + position - c.Start(), Limit: c.DataEnd(v.tail.End)}
 	if c.Header.Mapped {
-		if r.Offset, _, err = c.Seek(position, new([]byte)); err != nil {
+		if r.Offset, _, err = c.FindFrom(position, new([]byte)); err != nil {
 			return nil, err
 		}
 	} else if r.Offset < r.Limit {

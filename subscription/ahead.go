@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // fillWait is how long a reader waits at most for a page that somebody else is reading.
@@ -72,7 +73,7 @@ func (g *group) load(ctx context.Context) error {
 		if checkpoint >= end {
 			known = end - 1
 			g.logger.Warn("the checkpoint is beyond the end of what the group reads: it gets nothing until events reach it",
-				"checkpoint", g.Position(checkpoint), "end", g.Position(end))
+				"checkpoint", g.Position(checkpoint), logkey.End, g.Position(end))
 		}
 		if next, err = g.source.after(ctx, checkpoint); err != nil {
 			return fmt.Errorf("read on behind the checkpoint %s: %w", g.Position(checkpoint), err)

@@ -358,16 +358,16 @@ func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, er
 	if !c.Header.Mapped {
 		return HeaderSize + position - c.Start(), true, nil
 	}
-	return c.Seek(position, scratch)
+	return c.FindFrom(position, scratch)
 }
 
-// Seek returns the offset of the first item of a rewritten chunk at or behind a position, or that behind the
+// FindFrom returns the offset of the first item of a rewritten chunk at or behind a position, or that behind the
 // data if there is none, and whether an item stands at exactly that position.
 //
 // The map is not believed, any bit of it may have rotted: what it says is held against the data. The item at
 // the offset must have the position that the map gives it, and the one that lies before it in the file must
 // stand before the position, so that no item can have been passed over.
-func (c *Chunk) Seek(position int64, scratch *[]byte) (offset int64, exact bool, err error) {
+func (c *Chunk) FindFrom(position int64, scratch *[]byte) (offset int64, exact bool, err error) {
 	i, err := c.search(position)
 	if err != nil {
 		return 0, false, err
