@@ -139,6 +139,9 @@ func (m *Machine) HealChunk(d eventlog.Damage, fetched []string) error {
 	return m.log.Transfer.Heal(d, fetched, m.pull)
 }
 
+// FinishMending puts a chunk file that was put together again in the place of the damaged one, as HealChunk does.
+func (m *Machine) FinishMending(one *eventlog.Mending) error { return one.Finish(m.pull) }
+
 // pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended the log is.
 func (m *Machine) pull(into func() error) error {
 	return m.turn(func() error {

@@ -108,6 +108,18 @@ func TestClusterHeals(t *testing.T) {
 	}
 	c.quiet()
 	c.same()
+	// The same file on all three, at three places: no copy is whole, together they are.
+	for i, m := range c.members {
+		spoil(t, chunkNames(t, m.db())[0], 1500+int64(i)*2000)
+		if _, err := contents(t.Context(), m.Client); err == nil {
+			t.Errorf("%s: what is damaged was read", m)
+		}
+	}
+	for _, m := range c.members {
+		m.awaitLine("a damaged chunk was put together of what is whole here and elsewhere")
+		testkit.Eventually(t, settleLimit, m.ready)
+	}
+	c.same()
 	// What no start gets over: a file with a damaged header, and one that is gone.
 	victim := pair[0]
 	victim.stop()

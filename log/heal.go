@@ -117,6 +117,11 @@ func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() erro
 	if err := h.make(old.Header.First, old.Header.Last); err != nil {
 		return err
 	}
+	return tr.replace(old, h, turn)
+}
+
+// replace puts a file that was made in the place of a damaged one.
+func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
 	if err := tr.findReturning(old, h); err != nil {
 		return err
 	}
@@ -130,7 +135,7 @@ func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() erro
 			return fmt.Errorf("index: %w", err)
 		}
 	}
-	if old.Rewritten() {
+	if old.Rewritten() && !h.ownItems {
 		if err := tr.removeScavengeState(); err != nil {
 			return err
 		}
@@ -189,6 +194,7 @@ type healing struct {
 	made  *chunkfile.Chunk   // the file to use: one of parts, or held as well
 	own   bool               // made is held apart from parts
 
+	ownItems  bool // nothing in made comes from another node
 	returning []index.Entry
 	blank     int
 }

@@ -127,6 +127,66 @@ func (d data) Heal(damaged replication.DamagedChunk, names []string) error {
 	return d.machine.HealChunk(eventlog.Damage{File: damaged.File, First: damaged.First, Last: damaged.Last}, names)
 }
 
+func (d data) Mend(damaged replication.DamagedChunk) (replication.Mending, error) {
+	m, err := d.log.Transfer.Mend(eventlog.Damage{File: damaged.File, First: damaged.First, Last: damaged.Last})
+	if err != nil {
+		return nil, err
+	}
+	return mending{m, d}, nil
+}
+
+// mending is a damaged chunk file that is put together again.
+type mending struct {
+	*eventlog.Mending
+	data data
+}
+
+func (m mending) Holes() []replication.Span {
+	spans := m.Mending.Holes()
+	list := make([]replication.Span, 0, len(spans))
+	for _, s := range spans {
+		list = append(list, replication.Span(s))
+	}
+	return list
+}
+
+func (m mending) Anchors() []replication.Anchor {
+	anchors := m.Mending.Anchors()
+	list := make([]replication.Anchor, 0, len(anchors))
+	for _, a := range anchors {
+		list = append(list, replication.Anchor(a))
+	}
+	return list
+}
+
+func (m mending) Fill(s replication.Span, raw []byte) error {
+	return m.Mending.Fill(eventlog.Span(s), raw)
+}
+
+// Finish holds the lock of chunk files for the reason that Heal does.
+func (m mending) Finish() error {
+	hold, err := m.data.lock()
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	return m.data.machine.FinishMending(m.Mending)
+}
+
+func (d data) Salvage(wanted replication.Wanted, send func(s replication.Span, raw []byte) error) error {
+	ranges := make([]eventlog.Span, 0, len(wanted.Ranges))
+	for _, s := range wanted.Ranges {
+		ranges = append(ranges, eventlog.Span(s))
+	}
+	anchors := make([]eventlog.Anchor, 0, len(wanted.Anchors))
+	for _, a := range wanted.Anchors {
+		anchors = append(anchors, eventlog.Anchor(a))
+	}
+	return d.log.Transfer.Salvage(ranges, anchors, func(s eventlog.Span, raw []byte) error {
+		return send(replication.Span(s), raw)
+	})
+}
+
 // chunksForFetching takes the lock of chunk files for a file that comes from another
 // node. A scavenge under way has to make room: what it knows is about files that go.
 func (n *Node) chunksForFetching() (*chunklock.Hold, error) {

@@ -26,6 +26,10 @@ type Healer interface {
 	// Heal puts what is in temporary files, which cover the range of a damaged file, in the
 	// place of that. The files are gone afterwards.
 	Heal(damaged DamagedChunk, names []string) error
+	// Mend begins to put a damaged file together again out of what is whole in it and on other nodes.
+	Mend(damaged DamagedChunk) (Mending, error)
+	// Salvage sends what this log has whole in ranges of positions. Each call of send says what there is within a span, all of it.
+	Salvage(wanted Wanted, send func(s Span, raw []byte) error) error
 }
 
 // DamagedChunk is a chunk file that is not what was written.
@@ -94,6 +98,7 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 		switch {
 		case ctx.Err() != nil:
 			return 0
+		case err == nil && from == "": // mend has told.
 		case err == nil:
 			h.pull.metrics.healed.Inc()
 			h.self.logger.Info("a damaged chunk was fetched anew", logkey.File, d.File, logkey.From, from, logkey.Took, time.Since(begun).Round(time.Millisecond))
@@ -108,10 +113,14 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 
 var errNoCopy = errors.New("there is no other node to fetch it from: stop this node and run annals verify --repair-from with a node that was restored from a backup, or restore this one")
 
-// heal fetches a damaged file from one node after the other until one has it whole.
+// heal fetches a damaged file from one node after the other until one has it whole. If none has, it is put together of
+// what is whole on each, this one included; from is empty then.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
 	if h.self.opts.Size == 1 {
-		return "", errNoCopy
+		if err := h.mend(ctx, m, d, nil); err != nil { // What is not in the events themselves can be made again.
+			return "", errors.Join(errNoCopy, err)
+		}
+		return "", nil
 	}
 	sources, err := h.pull.sources(ctx)
 	if err != nil {
@@ -125,7 +134,11 @@ func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from s
 		}
 		err = errors.Join(err, fmt.Errorf("node at %s: %w", s.address, one))
 	}
-	return "", err
+	one := h.mend(ctx, m, d, sources)
+	if one == nil || errors.Is(one, event.ErrChunkReplaced) || ctx.Err() != nil {
+		return "", one
+	}
+	return "", errors.Join(one, err)
 }
 
 // healFrom fetches the files that cover the range from one node and puts them in place.

@@ -18,6 +18,7 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("GET /frames", send.frames)
 	mux.HandleFunc("GET /chunk", send.chunk)
 	mux.HandleFunc("GET /chunk-files", send.chunkFiles)
+	mux.HandleFunc("POST /chunk-items", send.chunkItems)
 	mux.HandleFunc("GET /chunk-file", send.chunkFile)
 	return fenced(c.twins, c.histories, mux)
 }

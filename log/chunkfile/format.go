@@ -253,14 +253,16 @@ func GenesisChain(cluster event.ID) event.Chain {
 // NextChain returns the chain behind a frame: XXH3 with 128 bits over the chain
 // before it, the position of its first record and the bytes of its records.
 func NextChain(before event.Chain, first int64, records []byte) event.Chain {
-	var head [24]byte
-	copy(head[:], before[:])
-	Order.PutUint64(head[16:], uint64(first))
-	inner := xxh3.Hash128(records)
+	return ChainOver(before, first, xxh3.Hash128(records))
+}
+
+// ChainOver is NextChain for records of which the hash is known.
+func ChainOver(before event.Chain, first int64, records xxh3.Uint128) event.Chain {
 	var b [40]byte
-	copy(b[:], head[:])
-	Order.PutUint64(b[24:], inner.Lo)
-	Order.PutUint64(b[32:], inner.Hi)
+	copy(b[:], before[:])
+	Order.PutUint64(b[16:], uint64(first))
+	Order.PutUint64(b[24:], records.Lo)
+	Order.PutUint64(b[32:], records.Hi)
 	return event.Chain(xxh3.Hash128(b[:]).Bytes())
 }
 
