@@ -114,7 +114,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 }
 
 func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
-	if err := h.make(old.Header.First, old.Header.Last); err != nil {
+	if err := h.make(old.Header.First, old.Header.Last, blankIn(old)...); err != nil {
 		return err
 	}
 	return tr.replace(old, h, turn)
@@ -199,8 +199,22 @@ type healing struct {
 	blank     int
 }
 
-// make verifies the fetched files and makes the file of a range.
-func (h *healing) make(first, last int) error {
+// blankIn are the redacted events that a damaged file still names: its list of redactions may be lost.
+func blankIn(c *chunkfile.Chunk) (list []Redaction) {
+	if !c.Rewritten() {
+		return nil
+	}
+	s := salvaging(c, c.Footer.End)
+	for it, position, _ := s.next(); it != nil; it, position, _ = s.next() {
+		if it.IsRecord() && event.Flags(it.Flags())&event.FlagRedacted != 0 {
+			list = append(list, Redaction{Position: position, Stream: it.StreamHash(), Number: it.Number()})
+		}
+	}
+	return list
+}
+
+// make verifies the fetched files and makes the file of a range. What is redacted here is blank in it.
+func (h *healing) make(first, last int, redacted ...Redaction) error {
 	for _, path := range h.temps {
 		c, _, err := h.tr.openFetched(path)
 		if err != nil {
@@ -215,7 +229,7 @@ func (h *healing) make(first, last int) error {
 			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.Header.First, c.Header.Last, next)
 		}
 		next = c.Header.Last + 1
-		positions, err := h.tr.chunks.redactionsIn(c)
+		positions, err := h.tr.chunks.redactionsIn(c, redacted...)
 		if err != nil {
 			return err
 		}

@@ -395,3 +395,32 @@ func TestHealRedacts(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 }
+
+// TestHealKeepsBlank: what is blank in the damaged file stays so, though no list says that it was redacted.
+func TestHealKeepsBlank(t *testing.T) {
+	for how, heal := range map[string]func(to *Log, d Damage, from *Log) error{
+		"a whole file": func(to *Log, d Damage, from *Log) error {
+			names, err := fetchFor(from, to, d)
+			return errors.Join(err, to.Transfer.Heal(d, names, atOnce))
+		},
+		"item by item": func(to *Log, d Damage, from *Log) error { _, err := mendFrom(to, d, from); return err },
+	} {
+		t.Run(how, func(t *testing.T) {
+			m := newModel()
+			m.someFrames(16, true)
+			e := m.frames[7].events[0]
+			from, to := emptyLog(t), emptyLog(t)
+			write(t, from, m.frames...)
+			write(t, to, m.frames...)
+			_, err := to.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Redact: []int64{e.position}})
+			must(t, err)
+			rot(t, to.opts.FS, newestFile(t, to.opts.FS, 1), 200)
+			must(t, heal(to, look(t, to)[0], from))
+			got, err := to.Reads.ReadEvent(e.stream, e.number, false)
+			must(t, err)
+			if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) || len(look(t, to)) > 0 {
+				t.Fatalf("%+v", got)
+			}
+		})
+	}
+}

@@ -2,9 +2,11 @@ package eventlog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -97,14 +99,21 @@ func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
 }
 
 // redactionsIn returns the positions in a file that hold events which this node
-// redacted and which are whole there, rising.
-func (cs *Chunks) redactionsIn(c *chunkfile.Chunk) (positions []int64, err error) {
-	if cs.opts.Redacted == nil {
-		return nil, nil
+// redacted and which are whole there, rising. more are events that it is known to have redacted beside those of its list.
+func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (positions []int64, err error) {
+	var all []Redaction
+	if cs.opts.Redacted != nil {
+		all = cs.opts.Redacted(c.Start(), c.Footer.End)
 	}
+	for _, r := range more {
+		if r.Position >= c.Start() && r.Position < c.Footer.End {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Redaction) int { return cmp.Compare(a.Position, b.Position) })
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
-	for _, r := range cs.opts.Redacted(c.Start(), c.Footer.End) {
+	for _, r := range slices.Compact(all) {
 		offset, there, err := c.Find(r.Position, &scratch)
 		if err != nil {
 			return nil, err

@@ -99,10 +99,26 @@ func (l *Ledger) Lost() bool {
 	return l.lost
 }
 
+// know has events blanked in what comes from other nodes before the list is made anew as a whole. Until then it counts as lost.
+func (l *Ledger) know(some []entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = l.with(some)
+}
+
 // add puts events into the ledger, durably. Those that it has are passed over.
 func (l *Ledger) add(some []entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	all := l.with(some)
+	if slices.Equal(all, l.entries) && !l.lost {
+		return nil
+	}
+	return l.write(all)
+}
+
+// with is the list with some more events. The caller holds mu.
+func (l *Ledger) with(some []entry) []entry {
 	all := slices.Clone(l.entries)
 	for _, e := range some {
 		i, _ := slices.BinarySearchFunc(all, e, byPosition)
@@ -113,10 +129,7 @@ func (l *Ledger) add(some []entry) error {
 			all[i] = e
 		}
 	}
-	if len(all) == len(l.entries) && slices.Equal(all, l.entries) && !l.lost {
-		return nil
-	}
-	return l.write(all)
+	return all
 }
 
 // write replaces the file. The caller holds mu.

@@ -38,6 +38,7 @@ type node struct {
 	log     *eventlog.Log
 	lock    chunklock.Lock
 	service *redact.Service
+	ledger  *redact.Ledger
 	logged  bytes.Buffer
 
 	mu        sync.Mutex
@@ -54,6 +55,7 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.ledger = ledger
 	n.log, err = eventlog.Open(eventlog.Options{
 		Dir: dir, FS: fsys, ClusterID: cluster, SkipVerify: true, Index: index.Options{ExistenceFilterMax: 4096}, Redacted: ledger.Between,
 	})
@@ -469,5 +471,30 @@ func TestCutLedger(t *testing.T) {
 	}
 	if left := l.Between(0, 1<<62); len(left) != 1 || left[0].Position != got[0].Position {
 		t.Fatalf("%+v", left)
+	}
+}
+
+// TestRecall: when the list is lost, what the log records of redactions is blanked in what comes from other nodes, from before
+// anything can come: flags in the files are read later, and are of no help where the file that comes has none.
+func TestRecall(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.fill()
+	places, err := n.service.Positions("private", 1)
+	if err != nil || len(places) != 1 {
+		t.Fatal(places, err)
+	}
+	record := fmt.Sprintf(`{"nodeEndpoint":"x:1","events":[{"stream":"private","number":1,"position":%d,"eventId":%q}],"time":"2026-01-02T03:04:05Z"}`, places[0].Position, places[0].ID)
+	n.write(false, "t", "nothing that is understood", redact.Stream)
+	n.write(false, "$redacted", record, redact.Stream)
+	n.write(false, event.TypeMetadata, `{"$tb":9}`, "$$"+redact.Stream) // Hidden is not forgotten.
+	n.close()
+	if err := vfs.RemoveIfThere(fsys, dir+"/redactions"); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, fsys)
+	want := []eventlog.Redaction{{Position: places[0].Position, Stream: chunkfile.HashStream("private"), Number: 1}}
+	if got := again.ledger.Between(0, again.log.Tail().End); !slices.Equal(got, want) {
+		t.Errorf("the ledger knows %+v, want %+v", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package redact
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -268,6 +269,9 @@ func (s *Service) Resume() error {
 		s.retry()
 	}
 	if s.opts.Ledger.Lost() {
+		if err := s.recall(l); err != nil { // Before anything can come from other nodes.
+			s.opts.Logger.Warn("not all that the log has of earlier redactions can be read", logkey.Error, err)
+		}
 		s.owned.Go(func() {
 			if err := s.rebuild(l); err != nil && s.ctx.Err() == nil && !errors.Is(err, event.ErrClosed) {
 				s.opts.Logger.Warn("the list of redactions could not be made anew; the next start tries again", logkey.Error, err)
@@ -277,7 +281,40 @@ func (s *Service) Resume() error {
 	return nil
 }
 
-// rebuild makes the ledger out of the flags in the chunk files.
+// recall has the ledger know what the log records of redactions. Whose they were matters no more when the list is lost: better
+// that an event is blanked in what comes from elsewhere than that it comes back. What metadata of the stream hide is found.
+func (s *Service) recall(l *eventlog.Log) error {
+	info, err := l.Reads.StreamInfo(Stream)
+	if errors.Is(err, event.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var found []entry
+	for n := range info.Last + 1 {
+		places, e := l.Chunks.EventPositions(Stream, n)
+		for _, p := range places {
+			e = errors.Join(e, l.Chunks.Scan(s.ctx, p.Position, p.Position+1, func(r *eventlog.Stored) error {
+				var was recorded
+				if string(r.Type) != typeRedacted || json.Unmarshal(r.Data, &was) != nil {
+					return nil
+				}
+				work := pending{Time: was.Time, Events: was.Events}
+				found = append(found, work.entries()...)
+				return nil
+			}))
+		}
+		if err = errors.Join(err, e); s.ctx.Err() != nil {
+			break
+		}
+	}
+	s.opts.Ledger.know(found)
+	return err
+}
+
+// rebuild makes the ledger out of the flags in the chunk files and what the log records. A file that cannot
+// be read does not keep the others from telling, but the list counts as lost then.
 func (s *Service) rebuild(l *eventlog.Log) error {
 	chunks, err := l.Chunks.List()
 	if err != nil {
@@ -289,12 +326,16 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 		if !c.Rewritten {
 			continue
 		}
-		err := s.scan(l, c.Start, c.End, func(r *eventlog.Stored) {
+		err = errors.Join(err, s.scan(l, c.Start, c.End, func(r *eventlog.Stored) {
 			found = append(found, entry{Position: r.Position, Stream: chunkfile.HashStream(string(r.Stream)), Number: r.Number, Time: now})
-		})
-		if err != nil {
+		}))
+		if s.ctx.Err() != nil {
 			return err
 		}
+	}
+	if err = errors.Join(err, s.recall(l)); err != nil {
+		s.opts.Ledger.know(found)
+		return err
 	}
 	if len(found) > 0 {
 		s.opts.Logger.Info("the list of redactions is made anew from the log", logkey.Events, len(found))
