@@ -371,8 +371,9 @@ func (c *Config) interfaceOptions() []option {
 		{name: "MaxConnections", group: g, def: "0", target: intField(&c.MaxConnections, 0, 1<<20),
 			doc: "Connections of clients that the node holds at once. At the bound the idlest one, of the address that has most, gives way to a new one. " +
 				"0: as many as the process may open files, less 512 or half of it, whichever is less, and at most 16384."},
-		{name: "MaxLiveConnections", group: g, def: "512", target: intField(&c.MaxLiveConnections, 1, 1<<20),
-			doc: "Live tails that the node serves at once. More are refused with 503."},
+		{name: "MaxLiveConnections", group: g, def: "1024", target: intField(&c.MaxLiveConnections, 1, 1<<20),
+			doc: "Live tails, and subscriptions over gRPC, that the node serves at once. More are refused with 503 or RESOURCE_EXHAUSTED, " +
+				"and those of one user or address before they leave nothing to others. An eighth is kept for operators."},
 		{name: "WebDir", group: g, def: "", target: textField(&c.WebDir),
 			doc: "A folder with a web interface that is served below /web, such as the official one. It holds index.html."},
 		{name: "WebTitle", group: g, def: "", target: textField(&c.WebTitle),

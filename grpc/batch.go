@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 )
@@ -71,6 +72,11 @@ type batchWrite struct {
 
 // BatchAppend writes what comes and answers each write as it is decided.
 func (v *streamsService) BatchAppend(stream grpc.BidiStreamingServer[streams.BatchAppendReq, streams.BatchAppendResp]) error {
+	release, err := v.s.take(stream.Context(), api.Batch)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithCancel(stream.Context())
 	b := &batch{
 		s: v.s, stream: stream, caller: callOf(ctx), ctx: ctx,

@@ -52,6 +52,12 @@ type callKey struct{}
 // callOf returns the call of a method's context.
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
+// take gives a caller a share of a kind, until it is released.
+func (s *Server) take(ctx context.Context, k api.Kind) (release func(), err error) {
+	c := callOf(ctx)
+	return s.opts.Shares.Take(k, c.who, c.from)
+}
+
 // caller authenticates the caller of a request.
 func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 	who, err := s.opts.Access.Authenticate(r)

@@ -193,6 +193,9 @@ func (s *Server) problemOf(method string, err error) *problem {
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		return wrongVersion(n, version)
 	}
+	if none, ok := errors.AsType[*api.NoShare](err); ok {
+		return plain(codes.ResourceExhausted, none.Text)
+	}
 	if leader, ok := errors.AsType[*event.NotLeader](err); ok {
 		return notLeader(leader)
 	}

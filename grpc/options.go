@@ -69,6 +69,9 @@ type Options struct {
 	// names none.
 	StatsPeriod time.Duration
 
+	// Shares bounds what callers hold. Default: one of this interface's own.
+	Shares *api.Shares
+
 	// Operations acts on this node, with Membership, Scavenges and Subscriptions, which must
 	// be set then. Nil: not served.
 	Operations Operations
@@ -98,6 +101,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxHeldBytes <= 0 {
 		o.MaxHeldBytes = DefaultHeldBytes
+	}
+	if o.Shares == nil {
+		o.Shares = api.NewShares(api.SharesOptions{Insecure: o.Insecure})
 	}
 	if o.StatsPeriod <= 0 {
 		o.StatsPeriod = DefaultStatsPeriod

@@ -9,6 +9,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -20,6 +21,8 @@ type consumer struct {
 	key    subscription.Key
 	texts  bool // ids are sent as texts
 	conn   *subscription.Connection
+
+	release func() // of its share
 }
 
 // Read pushes messages to a consumer and takes its answers, until the client or the group ends.
@@ -39,6 +42,7 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 	if err := c.connect(stream.Context(), first.GetOptions()); err != nil {
 		return ofGroup(c.key, err)
 	}
+	defer c.release()
 	defer c.conn.Close()
 	p.s.metrics.subscriptions.Add(1)
 	defer p.s.metrics.subscriptions.Add(-1)
@@ -86,9 +90,15 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	if by.who.IsAnonymous() {
 		who = nobody
 	}
+	if c.release, err = c.s.take(ctx, api.Consumer); err != nil {
+		return err
+	}
 	c.conn, err = c.s.opts.Subscriptions.Connect(ctx, c.key, subscription.ConnectOptions{
 		From: by.from, User: who, Name: by.name, MaxInFlight: int(o.GetBufferSize()),
 	})
+	if err != nil {
+		c.release()
+	}
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
 )
@@ -106,6 +107,12 @@ func (p *projectionsService) Create(ctx context.Context, req *projections.Create
 	return &projections.CreateResp{}, p.on(ctx, access.Auth, c.Name, func(ctx context.Context) error {
 		if wrong != nil {
 			return wrong
+		}
+		if c.Mode == projection.Transient {
+			var err error
+			if c.Gone, err = p.s.take(ctx, api.Query); err != nil {
+				return err
+			}
 		}
 		_, err := p.s.opts.Projections.Create(ctx, c)
 		return err

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -46,6 +47,11 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	if err := t.s.authorize(ctx, q.stream, access.ReadRight); err != nil {
 		return err
 	}
+	release, err := t.share(ctx, &q)
+	if err != nil {
+		return err
+	}
+	defer release()
 	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage}
 	defer r.leaveRoom()
 	switch {
@@ -62,6 +68,18 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	return onStream(q.stream, err)
+}
+
+// share gives the caller what a read takes part of: subscriptions are bounded with live tails, and reads that have to look
+// for their events among themselves.
+func (t *streamsService) share(ctx context.Context, q *readRequest) (release func(), err error) {
+	switch {
+	case q.subscribed:
+		return t.s.take(ctx, api.Tail)
+	case q.filtered:
+		return t.s.take(ctx, api.Search)
+	}
+	return func() {}, nil
 }
 
 // stream reads a part of a stream.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/match"
@@ -109,7 +110,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 			return nil
 		}
 	}
-	page, err := readLog(x, ctx, &a)
+	page, err := searchLog(x, ctx, &a)
 	if err != nil {
 		return err
 	}
@@ -127,6 +128,18 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 	logFreshness(x, &page, &a)
 	doc := x.atom().All(&page, &a.AllRead, a.filtered)
 	return x.write(&doc)
+}
+
+// searchLog is readLog for a page that may have to be looked for: such looks are bounded.
+func searchLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, error) {
+	if a.filtered {
+		release, err := x.take(api.Search)
+		if err != nil {
+			return event.AllPage{}, err
+		}
+		defer release()
+	}
+	return readLog(x, ctx, a)
 }
 
 // readLog reads a page. A position above this node's end, which another node may

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/http1"
@@ -335,6 +336,11 @@ func (x *exchange) text(status int, text string) {
 // for a request is over.
 func (x *exchange) reads() *clock.Deadline {
 	return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout)
+}
+
+// take gives the caller a share of a kind, until it is released.
+func (x *exchange) take(k api.Kind) (release func(), err error) {
+	return x.s.opts.Shares.Take(k, x.who, x.r.RemoteAddr)
 }
 
 // readsFrom is reads for a request that may want the leader. There is nothing to

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/clock"
@@ -33,11 +34,7 @@ const (
 	liveSilence = 15 * time.Second
 
 	// Old events that a filter looks through are a load that no answer shows.
-	liveScans    = 4        // at once
-	liveScanRate = 64 << 20 // bytes a second, each
-
-	// DefaultLiveConnections is how many live tails there may be at once.
-	DefaultLiveConnections = 512
+	liveScanRate = 64 << 20 // bytes a second, of each filter
 )
 
 // Values of headers of a live tail.
@@ -45,12 +42,6 @@ var (
 	liveContentType = []string{typeLive}
 	liveUnbuffered  = []string{"no"}
 )
-
-// live is what the tails of a server share.
-type live struct {
-	tails chan struct{} // has one for each
-	scans chan struct{} // has one for each filter that looks at old events
-}
 
 // tail is one live tail.
 type tail struct {
@@ -70,9 +61,9 @@ type tail struct {
 	rested    time.Time     // since when
 	begun     bool          // the status was sent
 	sent      int64
-	scanned   int64 // events looked at
-	told      int64 // of them those of which the client knows
-	scanning  bool  // has a place in live.scans
+	scanned   int64  // events looked at
+	told      int64  // of them those of which the client knows
+	unscan    func() // gives back the share of a filter that looks at old events; nil: it does not
 	scanBegan time.Time
 	scanBytes int64
 	heard     time.Time // when something was sent
@@ -100,15 +91,17 @@ func serveLive(x *exchange) error {
 		return err
 	}
 	defer ctx.Release()
-	select {
-	case x.s.live.tails <- struct{}{}:
-		defer func() { <-x.s.live.tails }()
-	default:
-		return problemLiveFull
+	release, err := x.take(api.Tail)
+	if err != nil {
+		return err
 	}
+	defer release()
+	x.s.tails.Add(1)
+	defer x.s.tails.Add(-1)
 	x.isLive = true
 	x.out = x.out[:0]
 	t := &tail{x: x, q: q, w: http.NewResponseController(x.w), skip: -1, seen: -1, last: -1, heard: time.Now(), ticked: time.Now()}
+	defer t.endScan()
 	isThere, err := t.begin(ctx)
 	if err != nil {
 		return err
@@ -117,7 +110,6 @@ func serveLive(x *exchange) error {
 		x.send(http.StatusNoContent, nil)
 		return nil
 	}
-	defer t.unscan()
 	err = t.run()
 	switch {
 	case err == nil || errors.Is(err, errLiveGone):
@@ -182,12 +174,10 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 		return t.next >= least, nil
 	}
 	if q.isFiltered() && t.next < end {
-		select {
-		case t.x.s.live.scans <- struct{}{}:
-			t.scanning, t.scanBegan = true, time.Now()
-		default:
-			return false, problemLiveBusy
+		if t.unscan, err = t.x.take(api.Scan); err != nil {
+			return false, err
 		}
+		t.scanBegan = time.Now()
 	}
 	switch q.to.kind {
 	case placeNumber:
@@ -319,7 +309,7 @@ func (t *tail) over(what, reason string) {
 
 // arrive is for a tail that has read all there is.
 func (t *tail) arrive() {
-	t.unscan()
+	t.endScan()
 	if t.q.to.kind == placeEnd {
 		t.over("end", "to")
 	} else if t.state != liveAtEnd {
@@ -337,20 +327,16 @@ func (t *tail) goOn(ctx context.Context) error {
 	if t.state == liveAtEnd {
 		t.state = liveBehind
 		t.say("behind", "{}")
-		if t.q.isFiltered() && !t.scanning {
-			select {
-			case t.x.s.live.scans <- struct{}{}:
-				t.scanning, t.scanBegan, t.scanBytes = true, time.Now(), 0
-			case <-ctx.Done():
-				return errLiveGone
-			case <-t.x.s.draining.Done():
+		if t.q.isFiltered() && t.unscan == nil {
+			if err := t.awaitScan(ctx); err != nil {
+				return err
 			}
 		}
 	}
 	if t.x.s.draining.Err() != nil {
 		return t.shutdown()
 	}
-	if !t.scanning {
+	if t.unscan == nil {
 		return nil
 	}
 	ahead := time.Duration(t.scanBytes)*time.Second/liveScanRate - time.Since(t.scanBegan)
@@ -376,7 +362,7 @@ func (t *tail) at() int64 {
 
 // rest waits until it is the tail's turn again: the more tails there are, and the more it did, the later.
 func (t *tail) rest(ctx context.Context) error {
-	others := len(t.x.s.live.tails) - 1
+	others := int(t.x.s.tails.Load()) - 1
 	left := min(t.worked*time.Duration(others*(liveManners+others/liveCrowd)), liveRest) - time.Since(t.rested)
 	if left <= 0 {
 		return nil
@@ -391,11 +377,26 @@ func (t *tail) rest(ctx context.Context) error {
 	return nil
 }
 
-// unscan gives the place of a filter that looks at old events back.
-func (t *tail) unscan() {
-	if t.scanning {
-		t.scanning = false
-		<-t.x.s.live.scans
+// awaitScan waits for the share of a filter that looks at old events. Without one it returns when the node stops.
+func (t *tail) awaitScan(ctx context.Context) (err error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.x.s.draining, cancel)()
+	t.unscan, err = t.x.s.opts.Shares.Wait(waiting, api.Scan, t.x.who, t.x.r.RemoteAddr)
+	switch {
+	case err == nil:
+		t.scanBegan, t.scanBytes = time.Now(), 0
+	case ctx.Err() != nil:
+		return errLiveGone
+	}
+	return nil
+}
+
+// endScan gives the share of a filter that looks at old events back.
+func (t *tail) endScan() {
+	if t.unscan != nil {
+		t.unscan()
+		t.unscan = nil
 	}
 }
 

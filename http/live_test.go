@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	httpapi "github.com/annalsdb/annals/http"
 )
 
@@ -302,7 +303,7 @@ func TestLiveRights(t *testing.T) {
 
 func TestLiveLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, func(o *httpapi.Options) { o.LiveConnections = 1 })
+		n := newNode(t, func(o *httpapi.Options) { o.Shares = api.NewShares(api.SharesOptions{Tails: 1}) })
 		n.filled("s", 1)
 		first := n.tail("/streams/s")
 		full := n.tail("/streams/s").is(503)

@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -68,8 +69,6 @@ var (
 	problemReadOnly       = refusal(http.StatusInternalServerError, "Operation Not Supported on Read Only Replica")
 	problemNotReady       = refusal(http.StatusServiceUnavailable, "Server Is Not Ready")
 	problemBusy           = refusal(http.StatusServiceUnavailable, "Server Is Too Busy")
-	problemLiveFull       = refusal(http.StatusServiceUnavailable, "Too many live connections")
-	problemLiveBusy       = refusal(http.StatusServiceUnavailable, "Too many filters look through old events")
 	problemNoScavenge     = refusal(http.StatusNotFound, "Scavenge Id does not exist")
 	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done")
 	problemInternal       = refusal(http.StatusInternalServerError, "Internal Server Error")
@@ -135,6 +134,7 @@ var table = []struct {
 // spoken are the errors that say themselves what is answered.
 var spoken = []func(error) *problem{
 	spokenBy(http.StatusServiceUnavailable, notListed),
+	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
 	spokenBy(http.StatusNotFound, func(e *subscription.NotParked) string { return fmt.Sprintf("Message %d is not parked.", e.Number) }),
 	spokenBy(http.StatusBadRequest, func(e *subscription.SettingsError) string { return e.Text }),
@@ -221,6 +221,7 @@ func (x *exchange) fail(err error) {
 	var leader *event.NotLeader
 	var names *event.NamesNotListed
 	_, isUser := errors.AsType[userError](err)
+	_, noShare := errors.AsType[*api.NoShare](err)
 	switch {
 	case errors.As(err, &names):
 		h[keyRetryAfter] = retrySoon
@@ -230,7 +231,7 @@ func (x *exchange) fail(err error) {
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
 	case (p == problemLeaderAt || p == problemReadOnly) && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
-	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, p == problemLiveFull, p == problemLiveBusy, p == problemBusy && (isUser || x.op == nil):
+	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, noShare, p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
 	case p == problemNodeAway:

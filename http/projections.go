@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/projection"
@@ -98,6 +99,11 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 		var err error
 		if c.Query, err = queryText(x); err != nil {
 			return err
+		}
+		if m == projection.Transient {
+			if c.Gone, err = x.take(api.Query); err != nil {
+				return err
+			}
 		}
 		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
 			return err

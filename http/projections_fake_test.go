@@ -67,7 +67,8 @@ func (p *memProjections) made() string {
 }
 
 func (p *memProjections) Create(ctx context.Context, c projection.Creation) (string, error) {
-	known, err := p.enter(ctx, c.Name, "create %+v", c)
+	c.Gone = nil // It has no text.
+	known, err := p.enter(ctx, c.Name, "%s", strings.Replace(fmt.Sprintf("create %+v", c), " Gone:<nil>", "", 1))
 	switch {
 	case known != nil:
 		return "", &projection.Exists{Name: c.Name}

@@ -112,8 +112,8 @@ type Options struct {
 	// the operator wants less than the store can take; 0: no bound of its own.
 	MaxAppendBytes int64
 
-	// LiveConnections bounds the live tails at any time.
-	LiveConnections int
+	// Shares bounds what callers hold. Default: one of this interface's own.
+	Shares *api.Shares
 
 	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
 
@@ -148,8 +148,8 @@ func (o *Options) EnsureDefaults() {
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = DefaultRequestTimeout
 	}
-	if o.LiveConnections <= 0 {
-		o.LiveConnections = DefaultLiveConnections
+	if o.Shares == nil {
+		o.Shares = api.NewShares(api.SharesOptions{Insecure: o.Insecure})
 	}
 	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
 		o.MaxEventBytes = event.MaxEventBytes
@@ -190,7 +190,7 @@ type Server struct {
 	drain    context.CancelFunc
 	drained  atomic.Bool
 
-	live   live
+	tails  atomic.Int64            // live ones
 	latest atomic.Pointer[metrics] // for /stats; nil before it is asked for
 }
 
@@ -211,7 +211,6 @@ func New(o Options) *Server {
 	if o.Insecure {
 		s.fields = insecureAnswer
 	}
-	s.live = live{tails: make(chan struct{}, o.LiveConnections), scans: make(chan struct{}, liveScans)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.table = s.rows()
 	s.routes = newRouter(s.table)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -165,11 +166,16 @@ func awaitStream(x *exchange, p *pageRequest) error {
 // error: the answer is then what there is. The context of the request frees the
 // waiter when the client goes away.
 func longWait(x *exchange, d time.Duration, until func(context.Context) error) error {
+	release, err := x.take(api.Poll)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(x.r.Context(), d)
 	defer cancel()
 	stop := context.AfterFunc(x.s.draining, cancel)
 	defer stop()
-	err := until(ctx)
+	err = until(ctx)
 	switch {
 	case err == nil:
 		return nil

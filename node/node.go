@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/indexmerge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
@@ -54,6 +55,7 @@ type Node struct {
 	startup    startup
 	api        *httpapi.Server
 	rpc        *grpcapi.Server
+	shares     *api.Shares // of what clients hold, over both
 	relay      *relay.Relay
 	merges     *indexmerge.Jobs
 	chunks     chunklock.Lock // of the one job that may rewrite chunk files
@@ -178,6 +180,7 @@ func (n *Node) build() (err error) {
 	if n.web != nil {
 		made = append(made, n.web.Close)
 	}
+	n.shares = api.NewShares(api.SharesOptions{Tails: c.MaxLiveConnections, Insecure: c.Insecure, Stats: n.opts.Stats})
 	if n.api, err = newAPI(n); err != nil {
 		return err
 	}

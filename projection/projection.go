@@ -25,6 +25,7 @@ import (
 type projection struct {
 	t        *term
 	name     string
+	gone     func()       // is called when it is no longer there; may be nil
 	accessed atomic.Int64 // when somebody asked for it last, nanoseconds since 1970
 
 	mu       sync.Mutex // guards what follows; not held while anything waits
@@ -109,6 +110,13 @@ func (p *projection) close() {
 	p.closed = true
 	if !p.draining {
 		p.dismissLocked()
+	}
+}
+
+// left tells who made the projection that it is no longer there.
+func (p *projection) left() {
+	if p.gone != nil {
+		p.gone()
 	}
 }
 

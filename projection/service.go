@@ -190,6 +190,12 @@ func (s *Service) find(name string) (*projection, error) {
 // is stopped if it is not enabled. Errors are *BadInput, *Exists,
 // event.ErrNotAuthorized and those of writing.
 func (s *Service) Create(ctx context.Context, c Creation) (name string, err error) {
+	isThere := false
+	defer func() {
+		if !isThere && c.Gone != nil {
+			c.Gone()
+		}
+	}()
 	t, err := s.running()
 	if err != nil {
 		return "", err
@@ -213,9 +219,11 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 	}
 	d := newDefinition(&c)
 	p := newProjection(t, c.Name, d)
+	p.gone = c.Gone
 	if err := t.add(p, true); err != nil {
 		return "", err
 	}
+	isThere = true
 	defer s.metrics.changing()()
 	reads := t.examine(c.Name, &d)
 	return c.Name, p.request(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, reads) }, 0)

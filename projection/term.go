@@ -60,6 +60,7 @@ func (t *term) stop() {
 	t.work.Wait()
 	for _, p := range all {
 		p.drop()
+		p.left()
 		t.metrics.removed(p.name)
 	}
 }
@@ -353,6 +354,7 @@ func (t *term) forget(p *projection) {
 	t.all = slices.DeleteFunc(slices.Clone(t.all), func(o *projection) bool { return o == p })
 	t.mu.Unlock()
 	p.close()
+	p.left()
 }
 
 // find returns a projection, or ErrNotFound.

@@ -55,6 +55,10 @@ type Creation struct {
 	Emit                bool
 	TrackEmittedStreams bool // counts only with Emit
 	By                  Identity
+
+	// Gone, if it is not nil, is called when the projection is no longer there, also if it never came to be. It may be
+	// called more than once.
+	Gone func()
 }
 
 // Command is what a projection can be asked to do.

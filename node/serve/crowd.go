@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/annalsdb/annals/api"
 )
 
 // crowd is a bounded set of connections. Where it is full one of those that are in it gives way
@@ -43,24 +45,9 @@ type crowdSource struct {
 	at      int // its place in the order of the sources
 }
 
-// sourceOf is what counts as one address: of IPv6 a network of 64 bits, which one host has as a rule.
-func sourceOf(a net.Addr) netip.Addr {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	addr := t.AddrPort().Addr().Unmap().WithZone("")
-	if addr.Is6() {
-		if p, err := addr.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return addr
-}
-
 // add takes a connection in, and ends others for which there is no room. It returns how many.
 func (c *crowd) add(m *member, from net.Addr) (ended int) {
-	addr := sourceOf(from)
+	addr := api.Source(from.String())
 	var out []*member
 	c.mu.Lock()
 	for c.size >= max(c.most, 1) {

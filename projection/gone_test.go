@@ -1,0 +1,45 @@
+package projection_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/projection"
+)
+
+// Who makes a projection is told when it is gone, however that comes about, and not before.
+func TestGone(t *testing.T) {
+	began := func(b *bench, name, text string) (gone func() int) {
+		n := 0
+		_, _ = b.Create(b.ctx, projection.Creation{Mode: projection.Transient, Name: name, Query: text, Enabled: true, By: somebody, Gone: func() { n++ }})
+		synctest.Wait()
+		return func() int { synctest.Wait(); return min(n, 1) }
+	}
+	for name, c := range map[string]struct {
+		name, text string
+		there      bool
+		end        func(b *bench)
+	}{
+		"deleted":  {"q", "", true, func(b *bench) { b.must(b.Delete(b.ctx, "q", projection.DeleteOptions{}, somebody)) }},
+		"expired":  {"q", "", true, func(*bench) { time.Sleep(7 * time.Minute) }},
+		"restart":  {"q", "", true, func(b *bench) { b.must(b.Restart(b.ctx)) }},
+		"stopped":  {"q", "", true, func(b *bench) { b.Stop() }},
+		"taken":    {"p", "", false, func(*bench) {}},
+		"too long": {strings.Repeat("q", 1<<17), "", false, func(*bench) {}},
+		"faulted":  {"q", "bad", true, func(b *bench) { b.must(b.Delete(b.ctx, "q", projection.DeleteOptions{}, somebody)) }},
+	} {
+		test(t, func(b *bench) {
+			b.create("p", "")
+			gone := began(b, c.name, c.text)
+			if there := gone() == 0; there != c.there {
+				t.Errorf("%s: it is there: %v", name, there)
+			}
+			c.end(b)
+			if gone() == 0 {
+				t.Errorf("%s: nobody was told", name)
+			}
+		})
+	}
+}
