@@ -133,7 +133,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 // searchLog is readLog for a page that may have to be looked for: such looks are bounded.
 func searchLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, error) {
 	if a.filtered {
-		release, err := x.take(api.Search)
+		release, err := share(x, api.Search)
 		if err != nil {
 			return event.AllPage{}, err
 		}

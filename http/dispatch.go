@@ -338,8 +338,8 @@ func (x *exchange) reads() *clock.Deadline {
 	return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout)
 }
 
-// take gives the caller a share of a kind, until it is released.
-func (x *exchange) take(k api.Kind) (release func(), err error) {
+// share gives the caller one of a kind, until it is released.
+func share(x *exchange, k api.Kind) (release func(), err error) {
 	return x.s.opts.Shares.Take(k, x.who, x.r.RemoteAddr)
 }
 

@@ -91,7 +91,7 @@ func serveLive(x *exchange) error {
 		return err
 	}
 	defer ctx.Release()
-	release, err := x.take(api.Tail)
+	release, err := share(x, api.Tail)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 		return t.next >= least, nil
 	}
 	if q.isFiltered() && t.next < end {
-		if t.unscan, err = t.x.take(api.Scan); err != nil {
+		if t.unscan, err = share(t.x, api.Scan); err != nil {
 			return false, err
 		}
 		t.scanBegan = time.Now()

@@ -101,7 +101,7 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 			return err
 		}
 		if m == projection.Transient {
-			if c.Gone, err = x.take(api.Query); err != nil {
+			if c.Gone, err = share(x, api.Query); err != nil {
 				return err
 			}
 		}

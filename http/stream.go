@@ -166,7 +166,7 @@ func awaitStream(x *exchange, p *pageRequest) error {
 // error: the answer is then what there is. The context of the request frees the
 // waiter when the client goes away.
 func longWait(x *exchange, d time.Duration, until func(context.Context) error) error {
-	release, err := x.take(api.Poll)
+	release, err := share(x, api.Poll)
 	if err != nil {
 		return err
 	}
