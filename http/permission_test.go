@@ -440,7 +440,8 @@ This list is made of the server's own table of routes: rewrite it with ` + "`mak
 - **the stream's rights** are those of its access list. A right that it does not mention is that of ` + "`$settings`" + `, else everybody has it; to streams whose
   names begin with ` + "`$`" + ` administrators alone have it. Administrators have all rights, but nobody appends to ` + "`$all`" + `, deletes it, or deletes a metadata stream.
 
-Other nodes of the cluster are administrators and operators. With Insecure everybody is, and there are no users to manage.
+Other nodes of the cluster are administrators and operators: they show certificates, or prove on one machine that the same user runs them ([cluster](cluster.md)).
+With Insecure everybody is, and there are no users to manage.
 Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths without a look at credentials, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
 
 Each option that stands in a line, when it is true, lets in callers without credentials: to streams with the role ` + "`$all`" + ` alone, elsewhere as if they were

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,6 +119,44 @@ func TestDevCluster(t *testing.T) {
 				return nil
 			})
 		}
+		strangerIsRefused(t, client)
 	}
 	dev.Stop()
+}
+
+// strangerIsRefused says to a node's port between nodes what another node would say, without the proof that
+// its user runs it. By that port one could write anything anywhere.
+func strangerIsRefused(t *testing.T, client *testkit.Client) {
+	t.Helper()
+	answer, err := client.Do(t.Context(), testkit.Request{Path: "/gossip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var view struct {
+		Members []struct {
+			IP   string `json:"internalTcpIp"`
+			Port int    `json:"internalTcpPort"`
+		} `json:"members"`
+	}
+	if err := json.Unmarshal(answer.Body, &view); err != nil || len(view.Members) == 0 {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	for _, m := range view.Members {
+		for kind := byte(1); kind <= 6; kind++ {
+			c, err := net.Dial("tcp", net.JoinHostPort(m.IP, fmt.Sprint(m.Port)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			preamble := append([]byte("\xa9ANNALS\n\x01"), make([]byte, 39)...)
+			preamble[9], preamble[47] = kind, 1
+			answer := make([]byte, 10)
+			if _, err = c.Write(preamble); err == nil {
+				_, err = io.ReadFull(c, answer)
+			}
+			if err != nil || answer[9] != 11 {
+				t.Errorf("a stranger's connection of kind %d is answered %x, %v", kind, answer, err)
+			}
+			_ = c.Close()
+		}
+	}
 }

@@ -61,6 +61,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	if n.security != nil {
 		o.Security = n.security
 	}
+	o.Secret = n.secret.Secret
 	return o
 }
 

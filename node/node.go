@@ -43,6 +43,7 @@ type Node struct {
 	started time.Time
 
 	security   *certificates // nil without
+	secret     peerSecret
 	http       *serve.Server // nil while a cluster is recovered
 	relayed    *serve.Server // requests that other nodes pass on; nil in a cluster of one
 	traffic    serve.Traffic // of clients
@@ -139,6 +140,10 @@ func (n *Node) build() (err error) {
 		}
 	}()
 	c := n.config
+	if err := n.openSecret(); err != nil {
+		return err
+	}
+	made = append(made, n.secret.close)
 	n.cluster = replication.NewCluster(n.clusterOptions())
 	n.metrics = newStatistics(n)
 	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
@@ -329,5 +334,5 @@ func (n *Node) close() (err error) {
 	if n.web != nil {
 		err = errors.Join(err, n.web.Close())
 	}
-	return err
+	return errors.Join(err, n.secret.close())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/peersecret"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/seldom"
@@ -51,6 +52,7 @@ type ClusterOptions struct {
 
 	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
 	Security        wire.Security
+	Secret          *peersecret.Secret                          // by which nodes of one machine know each other without Security; nil: any process is believed
 	Seeds           func(ctx context.Context) ([]string, error) // ports of other nodes, as host:port
 	GossipInterval  time.Duration
 	GossipTimeout   time.Duration
@@ -228,7 +230,7 @@ func (c *Cluster) connect() (err error) {
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that follow another history of this node's cluster.",
 		func() float64 { return float64(c.histories.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
-		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Logger: c.self.logger,
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ type conn struct {
 	peer     Identity
 	id       event.ID
 	traffic  *traffic // set when the port counts the connection, before it is used
+	proof    *proof   // by which this side's answer is sealed; nil: none was asked for
 	accepted bool
 	due      time.Time // to be made anew from here on
 

@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -105,13 +107,13 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 		stream = secured
 	}
 	self := p.self()
-	q := request{version: formatVersion, kind: k, Identity: self}
+	q := request{version: formatVersion, kind: k, proves: p.opts.Secret != nil, Identity: self}
 	if _, err := stream.Write(q.encode()); err != nil {
 		return nil, fmt.Errorf("send request: %w", err)
 	}
-	a, err := readAnswer(stream)
+	a, err := p.hear(stream, &q)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, err
 	}
 	if a.status != StatusAccepted {
 		return nil, &RefusedError{Address: address, Status: a.status, Reason: a.reason, Peer: a.Identity}
@@ -128,6 +130,38 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 		return nil, errClosing
 	}
 	return c, nil
+}
+
+// hear reads the answer to a request. A node that is to prove who runs it is not believed before it has.
+func (p *Port) hear(stream net.Conn, q *request) (answer, error) {
+	a, err := readAnswer(stream)
+	if err != nil {
+		return a, fmt.Errorf("read answer: %w", err)
+	}
+	switch {
+	case p.opts.Secret == nil:
+		return a, nil
+	case a.status == StatusAccepted:
+		a.status, a.reason = StatusUnproven, "this node talks to nodes of its own user only, and the other proves nothing: it runs with Insecure, or is of a version before"
+		return a, nil
+	case a.status != StatusProve:
+		return a, nil // refused before anything else
+	}
+	ours, err := p.prove(stream, q)
+	if err != nil {
+		return a, err
+	}
+	var heard bytes.Buffer
+	if a, err = readAnswer(io.TeeReader(stream, &heard)); err != nil {
+		return a, fmt.Errorf("read answer: %w", err)
+	}
+	if a.status == StatusUnproven {
+		return a, nil // It does not believe this node, and shows it nothing.
+	}
+	if err := ours.answered(stream, heard.Bytes()); err != nil {
+		return a, fmt.Errorf("read proof: %w", err)
+	}
+	return a, nil
 }
 
 // explain makes an error of TLS that stems from a plain port one that says so.

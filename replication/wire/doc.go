@@ -15,7 +15,8 @@
 //	 8  1  format version, 1        8  1  format version, 1
 //	 9  1  kind                     9  1  status, 0 = accepted
 //	10  4  lineage                 10  2  length of the reason, at most 512
-//	14  2  zero                    12  4  lineage
+//	14  1  1: offers a proof       12  4  lineage
+//	15  1  zero
 //	16 16  cluster id, zero: none  16 16  cluster id, zero: none
 //	32 16  node id                 32 16  node id
 //	                               48  n  reason, UTF-8; empty if accepted
@@ -29,6 +30,35 @@
 // The lineage is the first four bytes of the id of the node's lineage: which of the histories of the
 // cluster it follows. It is zero for the first one, for a node that follows none yet, and for a
 // node of a version that knew of none. Nodes of different ones accept only services of each other.
+//
+// # Proofs
+//
+// Without TLS, any process of the machine could say the preamble. So ports with a Secret (package
+// peersecret) have each other prove, between request and answer, that they know one:
+//
+//	dialler                                 acceptor
+//	request, with byte 14 = 1
+//	                                        answer of status 10, and the challenge:
+//	                                         0 32  nonce
+//	                                        32  8  id of the acceptor's secret
+//	                                        40  2  length of a path, at most 4096
+//	                                        42  n  path of the file with that secret
+//	 0 32  nonce
+//	32 16  IPv6 address dialled (or IPv4, mapped)
+//	48  2  port dialled
+//	50 32  code of the dialler
+//	                                        answer, and if the code was right
+//	                                         0 32  code of the acceptor
+//
+// A code is HMAC-SHA256 with the acceptor's secret. That of the dialler is of "annals dialler", the request, the
+// challenge, and what stands before it; that of the acceptor of "annals acceptor", the same, and its answer. The
+// dialler has the secret from the file, which must be of its own user and readable by no other, or has a copy
+// of it in its own. So either knows that the same user runs the other, and a code is worth nothing for
+// another connection. The address is there because another process may listen where a node is missing,
+// and pass on what it hears to one that is there: the acceptor takes an address only that is its own.
+// After that no other process of another user can put itself between two ends of a loopback connection.
+//
+// A node without a Secret and one with it refuse each other, with status 11.
 //
 // # Installing snapshots
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/peersecret"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -76,6 +77,9 @@ type Options struct {
 
 	// Security is how connections are secured; nil: plain TCP.
 	Security Security
+	// Secret, where there is no Security, has this port and others prove to each other that one user runs
+	// them on this machine: who does not is refused, in either direction. Nil: any process is believed.
+	Secret *peersecret.Secret
 
 	Renew            time.Duration // age at which connections are made anew; default 10 min
 	DialTimeout      time.Duration // for TCP to connect; default 5 s
@@ -111,6 +115,8 @@ func (o *Options) Validate() error {
 		return errors.New("no address to listen at between nodes")
 	case o.Node.IsZero():
 		return errors.New("no node id")
+	case o.Secret != nil && o.Security != nil:
+		return errors.New("certificates prove more than a secret: one of them is too much")
 	case o.Renew < 0 || o.DialTimeout < 0 || o.HandshakeTimeout < 0 || o.MaxConns < 0:
 		return errors.New("durations and limits between nodes must not be negative")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/peersecret"
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
@@ -52,7 +53,9 @@ type Port struct {
 	tasks  sync.WaitGroup // the accepting goroutine and the handshakes
 
 	slots chan struct{} // one place for each handshake
-	reach func(ctx context.Context, network, address string) (net.Conn, error)
+	// secrets are those of other nodes, where the port has one itself.
+	secrets secrets
+	reach   func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// mu guards what follows. It is held for a moment only and nests no other lock.
 	mu         sync.Mutex
@@ -95,7 +98,7 @@ func newPort(o Options, l net.Listener, reach func(ctx context.Context, network,
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
 		slots: make(chan struct{}, maxHandshakes), reach: reach, listeners: map[Kind]*listener{},
 		lines: seldom.Lines[line]{Every: logAgain}, conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
-		traffic: map[event.ID]*traffic{},
+		traffic: map[event.ID]*traffic{}, secrets: secrets{known: map[peersecret.ID]*peersecret.Secret{}},
 	}
 	p.metrics = newMetrics(o.Stats, p)
 	p.tasks.Go(p.accept)
@@ -263,7 +266,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	}
 }
 
-// handshake does TLS and the preamble. A connection that is returned counts as
+// handshake does TLS, the preamble and the proof. A connection that is returned counts as
 // accepted and must be closed; the other side has not been told yet.
 func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 	first := make([]byte, 1)
@@ -302,10 +305,15 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.opts.Secret != nil && q.version == formatVersion {
+		if q.proof, err = p.demand(ctx, stream, self, &q); err != nil {
+			return nil, err
+		}
+	}
 	if r := p.judge(&q, self); r != nil {
 		return nil, p.refuse(stream, self, &q, r)
 	}
-	c := &conn{Conn: stream, raw: raw, port: p, kind: q.kind, peer: q.Identity, accepted: true, id: event.ID(uuid.New()), due: time.Now().Add(jittered(p.opts.Renew))}
+	c := &conn{Conn: stream, raw: raw, port: p, kind: q.kind, peer: q.Identity, proof: q.proof, accepted: true, id: event.ID(uuid.New()), due: time.Now().Add(jittered(p.opts.Renew))}
 	if r := p.add(c); r != nil {
 		return nil, p.refuse(stream, self, &q, r)
 	}
@@ -316,8 +324,12 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 func (p *Port) refuse(stream net.Conn, self Identity, q *request, r *refusal) error {
 	r.from = q
 	a := answer{version: formatVersion, status: r.status, Identity: self, reason: r.reason}
+	b := a.encode()
+	if q != nil {
+		b = q.proof.sealed(b)
+	}
 	// Whether the other side gets to know it is of no consequence here.
-	if _, err := stream.Write(a.encode()); err == nil {
+	if _, err := stream.Write(b); err == nil {
 		linger(stream)
 	}
 	return r
@@ -343,11 +355,11 @@ func (p *Port) deliver(ctx context.Context, c *conn, release func() bool) error 
 	p.mu.Unlock()
 	self := p.self()
 	if l == nil {
-		return p.refuse(c.Conn, self, &request{formatVersion, c.kind, c.peer}, &refusal{
+		return p.refuse(c.Conn, self, &request{version: formatVersion, kind: c.kind, Identity: c.peer, proof: c.proof}, &refusal{
 			status: StatusNoListener, reason: fmt.Sprintf("this node takes no connections of the kind %s at the moment", c.kind)})
 	}
 	a := answer{version: formatVersion, status: StatusAccepted, Identity: self}
-	if _, err := c.Conn.Write(a.encode()); err != nil {
+	if _, err := c.Conn.Write(c.proof.sealed(a.encode())); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	if !release() {

@@ -30,15 +30,17 @@ type Status byte
 // The answers to a request.
 const (
 	StatusAccepted     Status = 0
-	StatusOtherFormat  Status = 1 // another format version
-	StatusOtherCluster Status = 2 // the nodes belong to different clusters
-	StatusNoCluster    Status = 3 // a kind for members of a cluster, and one of the nodes is in none
-	StatusNoListener   Status = 4 // nobody takes connections of the kind at the moment
-	StatusSameNode     Status = 5 // both nodes have the same id
-	StatusBusy         Status = 6 // too many connections
-	StatusWantsTLS     Status = 7 // a plain connection to a port with TLS
-	StatusWantsPlain   Status = 8 // TLS to a plain port
-	StatusOtherLineage Status = 9 // the nodes follow different histories of one cluster
+	StatusOtherFormat  Status = 1  // another format version
+	StatusOtherCluster Status = 2  // the nodes belong to different clusters
+	StatusNoCluster    Status = 3  // a kind for members of a cluster, and one of the nodes is in none
+	StatusNoListener   Status = 4  // nobody takes connections of the kind at the moment
+	StatusSameNode     Status = 5  // both nodes have the same id
+	StatusBusy         Status = 6  // too many connections
+	StatusWantsTLS     Status = 7  // a plain connection to a port with TLS
+	StatusWantsPlain   Status = 8  // TLS to a plain port
+	StatusOtherLineage Status = 9  // the nodes follow different histories of one cluster
+	StatusProve        Status = 10 // a challenge follows; to a request that offers a proof only
+	StatusUnproven     Status = 11 // one of the nodes does not prove that it is run by the same user
 )
 
 var (
@@ -50,7 +52,10 @@ var (
 type request struct {
 	version byte
 	kind    Kind
+	proves  bool // it offers a proof
 	Identity
+
+	proof *proof // once it was given
 }
 
 func (q *request) encode() []byte {
@@ -58,6 +63,9 @@ func (q *request) encode() []byte {
 	copy(b, magic)
 	b[8], b[9] = q.version, byte(q.kind)
 	binary.BigEndian.PutUint32(b[10:], q.Lineage)
+	if q.proves {
+		b[14] = 1
+	}
 	copy(b[16:], q.Cluster[:])
 	copy(b[32:], q.Node[:])
 	return b
@@ -81,6 +89,7 @@ func readRequest(r io.Reader, begun []byte) (request, error) {
 	if _, err := io.ReadFull(r, b[headSize:]); err != nil {
 		return request{}, unexpected(err)
 	}
+	q.proves = b[14] == 1
 	q.Lineage, q.Cluster, q.Node = binary.BigEndian.Uint32(b[10:]), event.ID(b[16:32]), event.ID(b[32:48])
 	if q.Node.IsZero() {
 		return request{}, errNotOurs
