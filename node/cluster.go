@@ -103,7 +103,20 @@ func seeds(c *config.Config) func(context.Context) ([]string, error) {
 // Recover makes the node of a data directory the only voter of the cluster of its
 // data, which the others then join: for restoring a whole cluster from copies. The
 // node must not run; Config says where the data are and how the node is reached.
-func Recover(o Options) (err error) {
+func Recover(o Options) error { return offline(o, replication.Recover) }
+
+// AcceptLoss has a node on its own start without the entries of its Raft log that are damaged, and
+// returns a line that says what was done. The node must not run.
+func AcceptLoss(o Options) (done string, err error) {
+	err = offline(o, func(c replication.ClusterOptions) (err error) {
+		done, err = replication.AcceptLoss(c)
+		return err
+	})
+	return done, err
+}
+
+// offline does something to the data directory of a node that does not run.
+func offline(o Options, do func(replication.ClusterOptions) error) (err error) {
 	o.FS = vfs.OS
 	c := *o.Config
 	c.BackupTo, o.Config = "", &c // It backs nothing up.
@@ -116,5 +129,5 @@ func Recover(o Options) (err error) {
 	if found, err := n.hasLog(); err != nil || !found {
 		return errors.Join(err, fmt.Errorf("%s holds no event log", c.Db))
 	}
-	return replication.Recover(n.clusterOptions())
+	return do(n.clusterOptions())
 }

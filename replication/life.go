@@ -333,3 +333,14 @@ func Recover(o ClusterOptions) error {
 	}
 	return r.abandon()
 }
+
+// AcceptLoss has a node on its own start again whose Raft log is damaged where nothing else has what
+// it held: without those entries. It returns a line that says what was done and what is lost.
+func AcceptLoss(o ClusterOptions) (string, error) {
+	o.EnsureDefaults()
+	m, err := o.OpenLog(event.ID{})
+	if err != nil {
+		return "", err
+	}
+	return raftdisk.AcceptLoss(o.Replica.Files, o.Replica.Dir, m.Log.Tail(), o.Replica.Logger)
+}

@@ -51,6 +51,11 @@ type Replica struct {
 // against the event log, and starts raft and the write pipeline.
 func Open(o Options) (*Replica, error) {
 	r, err := prepare(o)
+	var rot *raftdisk.RotError
+	if errors.As(err, &rot) && o.Transport == nil {
+		return nil, fmt.Errorf("%w; %s; restore this node from its newest backup, or stop here, keep a copy of the data folder, and accept the loss: "+
+			"annals cluster accept-loss, with the options that the node is started with", err, rot.Loss(o.Log.Tail()))
+	}
 	if errors.Is(err, raftdisk.ErrStateLost) && o.Transport == nil {
 		err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
 	}

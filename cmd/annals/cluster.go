@@ -62,6 +62,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	cluster.AddCommand(
 		recoverCommand(stdout, stderr),
+		acceptLossCommand(stdout, stderr),
 		&cobra.Command{
 			Use:   "list",
 			Short: "List the members as the node that is asked knows them",

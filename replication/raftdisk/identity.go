@@ -114,7 +114,7 @@ func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 		}
 	}
 	s, err := openExisting(o, dir, logger, fail)
-	if errors.Is(err, ErrStateLost) {
+	if errors.Is(err, ErrStateLost) && !errors.As(err, new(*RotError)) {
 		return nil, fmt.Errorf("%w; a node must not vote without all of its consensus state: "+
 			"restore the missing parts, or move %s away to start this single node anew from its event log", err, dir)
 	}

@@ -25,6 +25,10 @@ import (
 // All but the last segment are read when somebody asks for their entries.
 type segmentLog struct {
 	files *segmentFiles
+	mark  *syncMark // changed within writing
+
+	// accept: what is damaged at the end is taken for its end.
+	accept bool
 
 	writing sync.Mutex // held by StoreLogs, and by deletions of the end; the others nest in it
 	page    []byte     // what the last page holds of the last segment
@@ -75,8 +79,12 @@ func createSegmentLog(files vfs.FS, path string) error {
 	return logHead{}.write(files, path)
 }
 
-func openSegments(files vfs.FS, path string, size int64, logger hclog.Logger) (_ *segmentLog, err error) {
-	s := &segmentLog{}
+func openSegments(files vfs.FS, path string, size int64, logger hclog.Logger) (*segmentLog, error) {
+	return openSegmentsAs(files, path, size, logger, false)
+}
+
+func openSegmentsAs(files vfs.FS, path string, size int64, logger hclog.Logger, accept bool) (_ *segmentLog, err error) {
+	s := &segmentLog{accept: accept}
 	if s.head, err = readLogHead(files, path); err != nil {
 		return nil, err
 	}
@@ -84,32 +92,18 @@ func openSegments(files vfs.FS, path string, size int64, logger hclog.Logger) (_
 	if s.files, numbers, err = openSegmentFiles(files, path, size, logger); err != nil {
 		return nil, err
 	}
+	if s.mark, err = openMark(files, path, logger); err != nil {
+		s.files.Close()
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	var unbegun []uint64
-	for _, number := range numbers {
-		f, err := files.Open(segmentPath(path, number))
-		if err != nil {
-			return nil, err
-		}
-		head, begun, err := readSegmentHead(f, number)
-		if err != nil || !begun {
-			err = errors.Join(err, f.Close())
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case !begun:
-			unbegun = append(unbegun, number)
-		case len(unbegun) > 0:
-			err := &event.Corruption{File: segmentPath(path, unbegun[0]), Detail: "the header of a segment of the Raft log is not what was written"}
-			return nil, errors.Join(err, f.Close())
-		default:
-			s.segments = append(s.segments, &segmentFile{head: head, file: f})
-		}
+	unbegun, err := s.openFiles(numbers)
+	if err != nil {
+		return nil, err
 	}
 	if n := len(unbegun) - 1; n >= 0 { // One was about to be begun, another prepared.
 		s.files.next = unbegun[n]
@@ -124,8 +118,54 @@ func openSegments(files vfs.FS, path string, size int64, logger hclog.Logger) (_
 	return s, s.dropFront()
 }
 
+// openFiles opens the segments that were begun, and returns the numbers of the others.
+func (s *segmentLog) openFiles(numbers []uint64) (unbegun []uint64, err error) {
+	for _, number := range numbers {
+		path := segmentPath(s.files.dir, number)
+		f, err := s.files.files.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		head, begun, err := readSegmentHead(f, number)
+		first := uint64(0)
+		if err == nil && !begun {
+			first, err = damagedHead(f)
+		}
+		if err == nil && first > 0 && first >= s.head.first && !s.accept {
+			err = newRot(f, 0, first, max(first, s.mark.index))
+		}
+		if err == nil && begun && len(unbegun) > 0 {
+			if s.accept { // What is behind a damaged segment is lost with it.
+				unbegun, begun = append(unbegun, number), false
+			} else {
+				err = fmt.Errorf("%w: %w", ErrStateLost, &event.Corruption{File: segmentPath(s.files.dir, unbegun[0]), Detail: "the header of a segment of the Raft log is not what was written"})
+			}
+		} else if err == nil && !begun {
+			unbegun = append(unbegun, number)
+		}
+		if err != nil || !begun {
+			if err = errors.Join(err, f.Close()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		s.segments = append(s.segments, &segmentFile{head: head, file: f})
+	}
+	return unbegun, nil
+}
+
 // recover finds where each segment ends.
 func (s *segmentLog) recover() error {
+	if s.mark.cutting { // A crash ended the deletion of what is behind it, which is done here.
+		if err := s.dropBehind(func(g *segmentFile) bool { return g.head.first <= s.mark.index }); err != nil {
+			return err
+		}
+	}
+	if s.accept {
+		if err := s.cutAtDamage(); err != nil {
+			return err
+		}
+	}
 	for i := range s.segments[:max(len(s.segments)-1, 0)] {
 		s.segments[i].last = s.segments[i+1].head.first - 1
 	}
@@ -135,13 +175,33 @@ func (s *segmentLog) recover() error {
 		if err := s.recoverLast(g); err != nil {
 			return err
 		}
-		if g.last < last {
-			return damagedSegment(g.file, g.found.end, g.last+1)
+		if g.last < last && !s.accept {
+			return newRot(g.file, g.found.end, g.last+1, last)
 		}
 		if len(g.found.offsets) > 0 {
+			if s.mark.cutting || s.accept {
+				return s.cut(g)
+			}
 			return nil
 		}
 		// It was begun, and its first entries are not there.
+		s.segments = s.segments[:n]
+		if err := errors.Join(g.discard(), s.files.release(g.head.number)); err != nil {
+			return err
+		}
+	}
+	if s.mark.index > 0 && s.mark.index >= s.head.first && !s.accept {
+		// No segment is left, and nothing deleted them all.
+		return &RotError{event.Corruption{File: segmentPath(s.files.dir, s.mark.segment), Detail: "a segment of the Raft log is gone"}, max(s.head.first, 1), s.mark.index}
+	}
+	return nil
+}
+
+// dropBehind lets go of the segments behind the last one that is kept, the last one first: of those that a crash leaves
+// none may be missing.
+func (s *segmentLog) dropBehind(keep func(*segmentFile) bool) error {
+	for n := len(s.segments) - 1; n >= 0 && !keep(s.segments[n]); n-- {
+		g := s.segments[n]
 		s.segments = s.segments[:n]
 		if err := errors.Join(g.discard(), s.files.release(g.head.number)); err != nil {
 			return err
@@ -155,10 +215,19 @@ func (s *segmentLog) recover() error {
 // take away what this process believes in. So it is written once more, with the same bytes. All
 // before it was synced, or the process would have ended.
 func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
-	if g.found, err = scanSegment(g.file, g.head, math.MaxUint64); err != nil {
+	most := uint64(math.MaxUint64)
+	if s.mark.cutting {
+		most = s.mark.index - g.head.first + 1
+	}
+	if g.found, err = scanSegment(g.file, g.head, most); err != nil {
 		return err
 	}
 	g.last = g.head.first + uint64(len(g.found.offsets)) - 1
+	if !s.accept {
+		if err := s.checkEnd(g); err != nil {
+			return err // before anything is written to it
+		}
+	}
 	if err := s.openOut(g); err != nil {
 		return err
 	}
@@ -230,13 +299,13 @@ func (s *segmentLog) Close() error {
 	s.deleting.Lock()
 	defer s.deleting.Unlock()
 	s.files.Close()
+	err := s.mark.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	var err error
 	for _, g := range s.segments {
 		err = errors.Join(err, g.discard())
 	}
@@ -360,13 +429,14 @@ func (s *segmentLog) store(logs []*raft.Log, size int64) error {
 	}
 	b, page := s.start(g, begins)
 	next := g.found
-	for _, log := range logs {
+	mark := g.head.mark()
+	for i, log := range logs {
 		n := entrySize(log)
 		if need := len(b) + n; need > cap(b)-pageSize {
 			b = append(aligned(2 * need)[:0], b...)
 		}
 		next.offsets = append(next.offsets, uint32(next.end/entryAlign)) // Readers know of fewer.
-		b, next.sum = appendEntry(b, log, next.sum)
+		b, next.sum = appendEntry(b, log, next.sum, mark, i)
 		next.end += int64(n)
 	}
 	if s.buffer = b; cap(b) > keptBuffer {
@@ -378,6 +448,9 @@ func (s *segmentLog) store(logs []*raft.Log, size int64) error {
 	}
 	if err == nil && begins && g.unfilled {
 		err = s.files.files.SyncDir(s.files.dir)
+	}
+	if err == nil {
+		err = s.mark.note(g.head.number, logs[len(logs)-1].Index)
 	}
 	if err != nil && begins {
 		err = errors.Join(err, g.discard())
@@ -417,7 +490,10 @@ func (s *segmentLog) last(first uint64) (g *segmentFile, err error) {
 	if g == nil && first < deleted {
 		s.deleting.Lock()
 		defer s.deleting.Unlock()
-		err = s.setHead(func(h *logHead) { h.first = 0 })
+		// What the mark had is deleted, and what comes may end below it.
+		if err = s.mark.set(0, 0, false); err == nil {
+			err = s.setHead(func(h *logHead) { h.first = 0 })
+		}
 	}
 	return g, err
 }

@@ -84,6 +84,9 @@ func (s *segmentLog) deleteEnd(low uint64) error {
 	if n := uint64(len(kept.offsets)); n < low-g.head.first {
 		return damagedSegment(g.file, kept.end, g.head.first+n)
 	}
+	if err := s.mark.set(g.head.number, low-1, true); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	later := s.segments[at+1:]
 	s.segments = s.segments[: at+1 : at+1]
@@ -103,7 +106,8 @@ func (s *segmentLog) deleteEnd(low uint64) error {
 	return s.cut(g)
 }
 
-// cut writes zeros behind what is left of the last segment.
+// cut writes zeros over all that is behind the end of the last segment. Nothing there may be taken for what was
+// stored behind it. A start does it again unless it was done.
 func (s *segmentLog) cut(g *segmentFile) error {
 	if g.out == nil {
 		if err := s.openOut(g); err != nil {
@@ -111,13 +115,24 @@ func (s *segmentLog) cut(g *segmentFile) error {
 		}
 	}
 	end := g.found.end
-	b, at := aligned(pageSize), end/pageSize*pageSize
+	b, at := aligned(1<<20), end/pageSize*pageSize
 	if _, err := g.file.ReadAt(b[:end-at], at); err != nil {
 		return err
 	}
-	if _, err := g.out.WriteAt(b, at); err != nil {
+	s.page = append(s.page[:0], b[:end-at]...)
+	size, err := g.file.Size()
+	if err != nil {
 		return err
 	}
-	s.page = append(s.page[:0], b[:end-at]...)
-	return g.out.Sync()
+	for size = max(size, at+1); at < size; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), (size-at+pageSize-1)/pageSize*pageSize)]
+		if _, err := g.out.WriteAt(b, at); err != nil {
+			return err
+		}
+		clear(b)
+	}
+	if err := g.out.Sync(); err != nil {
+		return err
+	}
+	return s.mark.set(g.head.number, g.last, false)
 }

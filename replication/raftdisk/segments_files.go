@@ -249,7 +249,7 @@ func readLogHead(files vfs.FS, dir string) (h logHead, err error) {
 	}
 	end := len(b) - 8
 	if end < logHeadSize || string(b[:8]) != logHeadMagic || le.Uint64(b[end:]) != xxh3.Hash(b[:end]) || int(le.Uint32(b[12:])) != end-logHeadSize {
-		return h, fmt.Errorf("%s is damaged", name)
+		return h, &event.Corruption{File: name, Offset: -1, Detail: "the head of the Raft log is not what was written"}
 	}
 	if version := le.Uint32(b[8:]); version != logHeadVersion {
 		return h, fmt.Errorf("%s has version %d, this program knows %d", name, version, logHeadVersion)

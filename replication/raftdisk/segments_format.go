@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/zeebo/xxh3"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -23,8 +22,12 @@ import (
 //	48  entries
 //
 //	 0  checksum u64 | bytes of data u32 | bytes of extensions u32 | index u64 | term u64
-//	32  appended at i64, nanoseconds since 1970, 0: unknown | type u8 | 0 x 7
+//	32  appended at i64, nanoseconds since 1970, 0: unknown | type u8
+//	41  bits of the header's checksum u24 | place in the write that stored it, from 1 on u32
 //	48  data | extensions | 0 up to a multiple of 8
+//
+// Where an entry is damaged, the place of one behind it tells whether that one was stored by a later write,
+// and so whether the damaged one had been synced. Earlier versions left both fields 0.
 //
 // A checksum is the xxh3 of what follows it up to the padding (the header: of what precedes it), seeded with the checksum before: of the
 // entry before, or of the header. So an entry is one only behind those it was written behind. What
@@ -78,11 +81,17 @@ func readSegmentHead(f vfs.File, number uint64) (h segmentHead, ok bool, err err
 
 // entrySize is how many bytes an entry takes.
 func entrySize(log *raft.Log) int {
-	return entryHead + (len(log.Data)+len(log.Extensions)+entryAlign-1)/entryAlign*entryAlign
+	return padded(entryHead + len(log.Data) + len(log.Extensions))
 }
 
-// appendEntry encodes an entry, and returns its checksum with it.
-func appendEntry(b []byte, log *raft.Log, before uint64) ([]byte, uint64) {
+// mark is what the entries of a segment have in common: bits of the header's checksum, never 0.
+func (h *segmentHead) mark() uint32 { return max(1, uint32(h.sum)&0xffffff) }
+
+// marked reports whether an entry has the mark of a segment.
+func (h *segmentHead) marked(entry []byte) bool { return le.Uint32(entry[40:])>>8 == h.mark() }
+
+// appendEntry encodes an entry, and returns its checksum with it. place counts the entries of one write, from 0 on.
+func appendEntry(b []byte, log *raft.Log, before uint64, mark uint32, place int) ([]byte, uint64) {
 	at := len(b)
 	b = le.AppendUint64(b, 0)
 	b = le.AppendUint32(b, uint32(len(log.Data)))
@@ -94,7 +103,8 @@ func appendEntry(b []byte, log *raft.Log, before uint64) ([]byte, uint64) {
 		appended = log.AppendedAt.UnixNano()
 	}
 	b = le.AppendUint64(b, uint64(appended))
-	b = append(b, byte(log.Type), 0, 0, 0, 0, 0, 0, 0)
+	b = le.AppendUint32(b, uint32(log.Type)|mark<<8)
+	b = le.AppendUint32(b, uint32(place)+1)
 	b = append(b, log.Data...)
 	b = append(b, log.Extensions...)
 	sum := entrySum(b[at:], before)
@@ -107,6 +117,9 @@ func appendEntry(b []byte, log *raft.Log, before uint64) ([]byte, uint64) {
 func entrySum(entry []byte, before uint64) uint64 {
 	return max(1, xxh3.HashSeed(entry[8:], before))
 }
+
+// padded is how many bytes an entry of so many takes.
+func padded(n int) int { return (n + entryAlign - 1) / entryAlign * entryAlign }
 
 // entryBytes is how many bytes an entry has behind its head, without padding.
 func entryBytes(head []byte) int64 { return int64(le.Uint32(head[8:])) + int64(le.Uint32(head[12:])) }
@@ -174,5 +187,5 @@ func scanSegment(f vfs.File, h segmentHead, most uint64) (found, error) {
 
 // damagedSegment is the error for entries that were stored and are not what they were.
 func damagedSegment(f vfs.File, at int64, index uint64) error {
-	return &event.Corruption{File: f.Name(), Offset: at, Detail: fmt.Sprintf("entry %d of the Raft log is not what was written", index)}
+	return newRot(f, at, index, index)
 }

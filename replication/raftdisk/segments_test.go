@@ -689,7 +689,7 @@ func FuzzSegment(f *testing.F) {
 	head.appendTo(nil)
 	sum := head.sum
 	for _, e := range storedEntries(7, 12, 3) {
-		some, sum = appendEntry(some, e, sum)
+		some, sum = appendEntry(some, e, sum, 7, 0)
 	}
 	f.Add([]byte{}, true)
 	f.Add(some, true)
@@ -710,7 +710,7 @@ func FuzzSegment(f *testing.F) {
 		mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 1), append(first, content...)))
 		if sealed {
 			next := segmentHead{number: 2, first: 9}
-			b, _ := appendEntry(next.appendTo(nil), storedEntry(9, 3), next.sum)
+			b, _ := appendEntry(next.appendTo(nil), storedEntry(9, 3), next.sum, next.mark(), 0)
 			mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 2), b))
 		}
 		s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())

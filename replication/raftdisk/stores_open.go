@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -176,6 +177,9 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 	}
 	open := func(kind *logKind, path string) (Backing, error) {
 		store, err := kind.open(files, path, logger)
+		if event.IsCorruption(err) && !errors.Is(err, ErrStateLost) {
+			err = fmt.Errorf("%w: %w", ErrStateLost, err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/node"
+)
+
+const acceptLossHelp = `Have a node on its own start again although its Raft log is damaged.
+
+A node whose Raft log has lost entries refuses to start: they were acknowledged, perhaps, and its event
+log may not hold them. In a cluster such a node sets its folder raft aside by itself and joins again. A
+node on its own has no other to ask. If there is a backup that has more, restore that. Else this
+command ends the Raft log before the damage, says what is lost, and keeps what was there in a folder
+raft.lost-TIME beside it.
+
+The options are those of annals node, as the node is started with. The node must not run.`
+
+// acceptLossCommand is annals cluster accept-loss.
+func acceptLossCommand(stdout, stderr io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:                "accept-loss [options of annals node]",
+		Short:              "Start a node on its own without the damaged end of its Raft log",
+		Long:               acceptLossHelp,
+		DisableFlagParsing: true, // They are the node's.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if arg == "--help" || arg == "-h" {
+					return cmd.Help()
+				}
+			}
+			c, err := config.Load(args, os.Environ(), os.ReadFile)
+			if err != nil {
+				return err
+			}
+			if c.ClusterSize != 1 {
+				return errors.New("a node of a cluster accepts no loss: start it, and it joins again with what the others have; with all of them lost see annals cluster recover")
+			}
+			logger := hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.Warn, Output: stderr})
+			fatal := func(err error) {
+				complain(stderr, err)
+				os.Exit(1)
+			}
+			done, err := node.AcceptLoss(node.Options{Config: c, Logger: logger, OnFatal: fatal})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(stdout, done)
+			return err
+		},
+	}
+}
