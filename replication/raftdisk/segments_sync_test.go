@@ -1,0 +1,118 @@
+package raftdisk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// A sync of the folder failed, so that the name of a segment is in memory alone, and the process ended.
+// The next one finds the segment and stores more in it: its name is made durable before.
+func TestNameThatAFailedSyncLeft(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	path := createSegments(t, mem)
+	broken, failing := errors.New("the folder was not synced"), false
+	s := openSmall(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if failing && op.Kind == vfs.OpSyncDir && op.Name == path {
+			return broken
+		}
+		return nil
+	}), path)
+	failing = true
+	if err := s.StoreLogs(storedEntries(1, 1, 1)); !errors.Is(err, broken) {
+		t.Fatalf("stored: %v", err)
+	}
+	mustNot(t, s.Close())
+
+	s = openSmall(t, mem, path)
+	_, last, err := s.ends()
+	mustNot(t, err)
+	mustNot(t, s.StoreLogs(storedEntries(last+1, last+1, 1)))
+	cut := mem.CrashClone(vfs.CrashOptions{})
+	mustNot(t, s.Close())
+	s = openSmall(t, cut, path)
+	if _, now, err := s.ends(); err != nil || now != last+1 {
+		t.Errorf("entry %d was acknowledged, and the log ends at %d, %v", last+1, now, err)
+	}
+	mustNot(t, s.Close())
+}
+
+// What was behind an end that fills its page was cut off, by a version that left no mark, and the sync of that failed: zeros
+// are in memory alone. What the next process believes is the end is the end after a power cut too.
+func TestCutThatAFailedSyncLeft(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), segmentKind.name)
+	mustNot(t, segmentKind.create(vfs.OS, path))
+	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
+	open := func() *segmentLog {
+		t.Helper()
+		s, err := openSegments(cache, path, smallSegment, hclog.NewNullLogger())
+		mustNot(t, err)
+		return s
+	}
+	s := open()
+	full := &raft.Log{Index: 1, Term: 1, Data: make([]byte, pageSize-segmentHeader-entryHead)}
+	mustNot(t, s.StoreLogs([]*raft.Log{full, storedEntry(2, 1)}))
+	name := segmentPath(path, s.segments[0].head.number)
+	mustNot(t, s.Close())
+	mustNot(t, os.Remove(filepath.Join(path, markFile)))
+	f, err := cache.OpenReadWrite(name)
+	mustNot(t, err)
+	_, err = f.WriteAt(make([]byte, pageSize), pageSize)
+	mustNot(t, err)
+	cache.failNext = true
+	if err := f.Sync(); err == nil {
+		t.Fatal("synced")
+	}
+	mustNot(t, f.Close())
+
+	s = open()
+	if _, last, _ := s.ends(); last != 1 {
+		t.Fatalf("the log ends at %d", last)
+	}
+	mustNot(t, s.Close())
+	for name, data := range cache.disk { // the power fails
+		mustNot(t, os.WriteFile(name, data, 0o600))
+	}
+	mustNot(t, os.Remove(filepath.Join(path, markFile)))
+	s = open()
+	if _, last, _ := s.ends(); last != 1 {
+		t.Errorf("the log ends at %d: what was cut off is there again", last)
+	}
+	mustNot(t, s.Close())
+}
+
+// An entry is one only behind those that it was written behind, also where its place and index fit.
+func TestEntryFollowsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	head := segmentHead{number: 1, first: 1}
+	b := head.appendTo(nil)
+	sum := head.sum
+	for i := uint64(1); i <= 3; i++ {
+		b, sum = appendEntry(b, storedEntry(i, 1), sum, head.mark(), 0)
+	}
+	other := storedEntry(1, 1)
+	other.Term = 2
+	changed, _ := appendEntry(append([]byte(nil), b[:segmentHeader]...), other, head.sum, head.mark(), 0)
+	changed = append(changed, b[len(changed):]...)
+	files := vfs.NewMem()
+	for name, c := range map[string]struct {
+		bytes []byte
+		want  int
+	}{"as it was": {b, 3}, "with another first entry": {changed, 1}} {
+		mustNot(t, vfs.WriteFileAtomic(files, "segment", c.bytes))
+		f, err := files.Open("segment")
+		mustNot(t, err)
+		if got, err := scanSegment(f, head, 10); err != nil || len(got.offsets) != c.want {
+			t.Errorf("%s: %d entries, %v; want %d", name, len(got.offsets), err, c.want)
+		}
+		mustNot(t, f.Close())
+	}
+}
