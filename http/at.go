@@ -57,12 +57,18 @@ func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*even
 	return sendFreshJSON(x, momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
 }
 
-// moment reads a time, as nanoseconds since 1970.
+// moment reads a time, as nanoseconds since 1970. One that 64 bits of them cannot tell, before 1678 or after
+// 2261, is as the first or the last that they can: no event is older or newer.
 func moment(s string) (int64, error) {
 	// In a query + is a space.
 	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(strings.ToUpper(s), " ", "+"))
-	if err != nil || t.Year() < 1678 || t.Year() > 2261 { // What nanoseconds in 64 bits can tell.
+	switch {
+	case err != nil:
 		return 0, badRequest("'" + s + "' is not valid time. Should be RFC 3339")
+	case t.UTC().Year() < 1678:
+		return math.MinInt64, nil
+	case t.UTC().Year() > 2261:
+		return math.MaxInt64, nil
 	}
 	return t.UnixNano(), nil
 }

@@ -367,6 +367,12 @@ func TestAt(t *testing.T) {
 		{"/streams/$all/at/2024-02-03T10:11:17Z", 200, 0},
 		{"/streams/$all/at/2024-02-03T10:12:00Z", 404, 0},
 		{"/streams/s/at/yesterday", 400, 0},
+		{"/streams/s/at/0001-01-01T00:00:00Z", 200, 0},
+		{"/streams/s/at/1677-09-21T00:12:43Z", 200, 0},
+		{"/streams/s/at/2262-04-11T23:47:17Z", 404, 0},
+		{"/streams/s/at/9999-12-31T23:59:59.9999999Z", 404, 0},
+		{"/streams/$all/at/0001-01-01T00:00:00%2B01:00", 200, 0},
+		{"/streams/$all/at/9999-12-31T23:59:59-23:00", 404, 0},
 	} {
 		a := n.get(c.path, "").is(t, c.status)
 		if c.status == 200 {

@@ -144,7 +144,10 @@ func projectionConfig(x *exchange, _ context.Context) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(x, c)
+	return sendJSON(x, struct {
+		projection.Config
+		MsgTypeID int `json:"msgTypeId"`
+	}{c, commandMessage})
 }
 
 // eventOf is an event as the debugger gets it. Its names are part of the wire: do not change.

@@ -219,7 +219,7 @@ func TestProjectionConfig(t *testing.T) {
 	p.conf = projection.DefaultConfig()
 	a := n.get("/projection/p/config", appJSON).is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
 	equal(t, "config", strings.Join(strings.Fields(a.body), ""), `{"emitEnabled":false,"trackEmittedStreams":false,"checkpointAfterMs":0,"checkpointHandledThreshold":4000,`+
-		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null}`)
+		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null,"msgTypeId":293}`)
 	p.made()
 	for body, want := range map[string]string{
 		a.body: "{EmitEnabled:false TrackEmittedStreams:false CheckpointAfterMs:0 CheckpointHandledThreshold:4000 CheckpointUnhandledBytesThreshold:10000000 " +
