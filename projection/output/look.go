@@ -2,6 +2,7 @@ package output
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -50,6 +51,15 @@ func (o *Output) look(s *stream) error {
 	}
 	s.last = max(s.last, last.Number)
 	at, isOld, err := o.judge(last)
+	var foreign *foreignEvent
+	if errors.As(err, &foreign) {
+		if isOld, err = o.isBeforeReset(last); err == nil && !isOld {
+			err = foreign.fault
+		}
+		if isOld && o.opts.Passed != nil {
+			o.opts.Passed(fmt.Sprintf("The event %d@%s was written from the outside before the reset. The stream goes on behind it.", last.Number, last.Stream))
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -89,21 +99,39 @@ func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record
 	return &e.Record, nil
 }
 
+// foreignEvent is that the last event of a stream is none of a projection.
+type foreignEvent struct{ fault error }
+
+func (e *foreignEvent) Error() string { return e.fault.Error() }
+
+// isBeforeReset reports whether an event lies before the last reset of the projection, which
+// writes all of its streams again.
+func (o *Output) isBeforeReset(e *event.Record) (bool, error) {
+	if o.opts.Version.Epoch < 0 {
+		return false, nil
+	}
+	reset, err := o.read(o.ctx, o.opts.Streams.of(""), o.opts.Version.Epoch)
+	if err != nil || reset == nil { // What is not known is not written over.
+		return false, err
+	}
+	return e.Position < reset.Position, nil
+}
+
 // judge says whether the last event of a stream is ours, and where it was
 // emitted. isOld says that it is from before a reset, or from an earlier run of a query.
 func (o *Output) judge(e *event.Record) (at position.Position, isOld bool, err error) {
 	ours := o.opts.Version
 	if len(e.Metadata) == 0 {
-		return at, false, outsideFault(ours.Projection, e)
+		return at, false, &foreignEvent{outsideFault(ours.Projection, e)}
 	}
 	at, v, err := position.ParseStored(e.Metadata)
 	switch {
 	case errors.Is(err, position.ErrNoVersion) && o.opts.Volatile:
 		return at, true, nil
 	case errors.Is(err, position.ErrNoVersion):
-		return at, false, outsideFault(ours.Projection, e)
+		return at, false, &foreignEvent{outsideFault(ours.Projection, e)}
 	case err != nil:
-		return at, false, invalidFault(e)
+		return at, false, &foreignEvent{invalidFault(e)}
 	case v.Projection != ours.Projection:
 		return at, false, multipleFault(e.Stream, v.Projection, ours.Projection)
 	}

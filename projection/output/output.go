@@ -25,6 +25,9 @@
 // up to the last event that was handled as a whole: what such a stream is
 // emitted from then on is caused by later events.
 //
+// An event of somebody else at the end of a stream is a fault, unless it lies before the last reset: a reset
+// fills all streams again, so the event is hidden with the rest.
+//
 // Where a stream's $maxCount, $maxAge or $tb hides some of what is behind the
 // checkpoint, what is emitted before the first event still seen is taken as
 // written and hidden.
@@ -85,6 +88,8 @@ type Options struct {
 	// MayWrite says whether the projection has the right to write to a stream: nil,
 	// event.ErrNotAuthorized, or what kept it from finding out. Nil: it may.
 	MayWrite func(ctx context.Context, stream string) error
+	// Passed is told of an event from the outside that a reset leaves behind. Nil: nobody is.
+	Passed func(what string)
 	// Volatile says that the projection is transient: what an earlier run wrote
 	// is replaced, and nothing is compared.
 	Volatile bool

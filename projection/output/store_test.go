@@ -13,6 +13,7 @@ import (
 
 // memStore is a store in memory, by the rules of the real one.
 type memStore struct {
+	end     int64 // position of the last event; guarded as streams are
 	mu      sync.Mutex
 	streams map[string]*memStream
 	writes  int
@@ -251,8 +252,9 @@ func (s *memStore) metaLocked(stream string, data []byte) {
 
 func (s *memStore) addLocked(stream string, p event.Proposed) {
 	st := s.stream(stream)
+	s.end++
 	st.events = append(st.events, event.Record{
-		Stream: stream, Number: int64(len(st.events)), ID: p.ID, Type: p.Type, Flags: p.Flags, Data: slices.Clone(p.Data), Metadata: slices.Clone(p.Metadata),
+		Position: s.end, Stream: stream, Number: int64(len(st.events)), ID: p.ID, Type: p.Type, Flags: p.Flags, Data: slices.Clone(p.Data), Metadata: slices.Clone(p.Metadata),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -67,10 +68,16 @@ func (r *Run) begin() error {
 	out := r.parts.write(output.Options{Store: r.opts.Store, Version: r.opts.Version, From: at,
 		MaxBatch: int(r.opts.Config.MaxWriteBatchLength), MaxInFlight: int(r.opts.Config.MaxAllowedWritesInFlight),
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
-		Volatile: r.opts.Mode == Transient, Streams: r.names})
+		Volatile: r.opts.Mode == Transient, Streams: r.names, Passed: r.passed})
 	r.board.show(statusSubscribed)
 	r.enter(in, out, from, at)
 	return nil
+}
+
+// passed tells of an event from the outside that a reset left behind.
+func (r *Run) passed(what string) {
+	r.opts.Logger.Warn("projection passes over an event", logkey.Reason, what)
+	r.board.update(func() { r.board.passed = what })
 }
 
 // enter makes the run what its checkpoint says.

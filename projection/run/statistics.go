@@ -33,7 +33,7 @@ type Statistics struct {
 	// "Stopped/Writing results". Ending is how it ended.
 	Status string
 	Ending Ending
-	Reason string // why it is faulted; empty: it is not
+	Reason string // why it is faulted, or what it passed over; empty: neither
 
 	// Position was processed last, Checkpoint is that of the last checkpoint; nil: there is none.
 	Position, Checkpoint *position.Position
@@ -60,6 +60,7 @@ type board struct {
 	status          string
 	paused, results bool
 	out             writer // nil: none
+	passed          string // what was found in an output stream and left behind
 	changed         func() // reports that the status did
 }
 
@@ -79,6 +80,7 @@ func (r *Run) Statistics() Statistics {
 	if b.out == nil {
 		return f
 	}
+	f.Reason = b.passed
 	f.WritesInProgress += b.out.Writing()
 	if f.CheckpointStatus == checkpointRequested {
 		f.PendingBefore = b.out.Pending()
