@@ -79,3 +79,25 @@ func ensureUser(ctx context.Context, w Writer, hasher *Hasher, place int, passwo
 	}
 	return listUser(ctx, w, b.login, 0, before)
 }
+
+// DefaultsInForce returns the built-in users that log in with DefaultPassword. It hashes once for each
+// that there is.
+func (m *Manager) DefaultsInForce(ctx context.Context) (logins []string, err error) {
+	for _, b := range builtins {
+		u, _, err := readUser(ctx, m.store, b.login)
+		if err != nil {
+			return logins, fmt.Errorf("look for default passwords: read user %q: %w", b.login, err)
+		}
+		if u == nil || u.Disabled {
+			continue
+		}
+		same, err := m.hasher.Test(ctx, b.login, DefaultPassword, u.Password())
+		if err != nil {
+			return logins, fmt.Errorf("look for default passwords: %w", err)
+		}
+		if same {
+			logins = append(logins, b.login)
+		}
+	}
+	return logins, nil
+}

@@ -205,6 +205,9 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.serveNodes()
 	n.owned.Go(func() { n.users.run(n.running, n.cluster) })
+	if !n.config.Insecure && !n.config.NodeIp.IsLoopback() {
+		n.owned.Go(func() { n.users.watchDefaults(n.running) })
+	}
 	n.owned.Go(func() { n.leading.follow(n.running, n.cluster) })
 	n.owned.Go(func() { n.metrics.run(n.running) })
 	if n.security != nil {

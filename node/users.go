@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -11,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 )
@@ -154,4 +156,34 @@ func (u *users) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return access.EnsureDefaultUsers(ctx, u.store, u.opts.PasswordIterations, u.opts.Config.DefaultAdminPassword, u.opts.Config.DefaultOpsPassword)
+}
+
+const (
+	defaultsEvery = 24 * time.Hour  // between two looks for default passwords
+	defaultsAgain = 5 * time.Minute // after one that could not be taken
+)
+
+// watchDefaults warns at the start, and every day, while a built-in user still has the password that everyone
+// knows. It is for nodes that more than their own machine reaches.
+func (u *users) watchDefaults(ctx context.Context) {
+	if u.wait(ctx) != nil {
+		return
+	}
+	for {
+		pause := defaultsEvery
+		logins, err := u.manager.DefaultsInForce(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			u.logger.Debug("default passwords cannot be looked for yet", logkey.Error, err)
+			pause = defaultsAgain
+		case len(logins) > 0:
+			u.logger.Warn("the password that everyone knows is still in force, and others than this machine reach the node: change it",
+				logkey.Login, strings.Join(logins, ", "), logkey.Address, u.opts.Config.ListenAddr())
+		}
+		if clock.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
 }
