@@ -20,8 +20,30 @@ import (
 
 // Activity records who changed what.
 type Activity interface {
-	// Note has an operation recorded. It never waits.
+	// Begin announces a change, and reports whether it may be made: not when the node ends
+	// and nothing more is recorded. End follows.
+	Begin() bool
+	End()
+	// Note has an operation recorded. If it was done it waits while too many wait to be
+	// written.
 	Note(o activity.Operation)
+}
+
+// changing reports whether a change may be made, which begins then: end follows. What is not
+// recorded always may.
+func (s *Server) changing(recorded bool) (end func(), err error) {
+	if !recorded || s.opts.Activity == nil {
+		return func() {}, nil
+	}
+	if !s.opts.Activity.Begin() {
+		return nil, event.ErrNotReady
+	}
+	return s.opts.Activity.End, nil
+}
+
+// isRecorded reports whether appends to a stream are recorded: they change who may do what.
+func isRecorded(stream string) bool {
+	return event.IsMetaStream(stream) || stream == event.SettingsStream
 }
 
 // changes are the methods of which each call is recorded.
@@ -72,9 +94,12 @@ func (s *Server) note(login, from, method string, req any, p *problem) {
 }
 
 // noteAppend has an append recorded if it changes who may do what.
-func (s *Server) noteAppend(c *call, method, stream string, err error) {
-	if !event.IsMetaStream(stream) && stream != event.SettingsStream {
+func (s *Server) noteAppend(c *call, method string, a *appending, err error) {
+	if !isRecorded(a.Stream) {
 		return
+	}
+	if a.end != nil {
+		defer a.end()
 	}
 	var p *problem
 	switch {
@@ -83,7 +108,7 @@ func (s *Server) noteAppend(c *call, method, stream string, err error) {
 	case err != nil:
 		p = s.problemOf(method, err)
 	}
-	s.record(c.who.Login, c.from, method, streamOf(stream), p)
+	s.record(c.who.Login, c.from, method, streamOf(a.Stream), p)
 }
 
 func (s *Server) record(login, from, method string, req any, p *problem) {

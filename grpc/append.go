@@ -17,7 +17,7 @@ func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.Append
 	a := new(appending)
 	defer v.s.drop(a)
 	written, err := v.append(stream, a)
-	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a.Stream, err)
+	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a, err)
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
 	}
@@ -60,6 +60,9 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		if err := v.s.add(a, m); err != nil {
 			return event.Written{}, err
 		}
+	}
+	if a.end, err = v.s.changing(isRecorded(a.Stream)); err != nil {
+		return event.Written{}, err
 	}
 	return v.s.write(ctx, &a.Write)
 }

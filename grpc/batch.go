@@ -67,6 +67,7 @@ type batchWrite struct {
 	written event.Written
 	err     error
 
+	decided bool // it was begun, and what became of it is known
 	ignored bool // it was answered before it was whole: the rest of it is ignored
 }
 
@@ -93,11 +94,11 @@ func (b *batch) close(cancel context.CancelFunc) {
 	cancel()
 	b.mu.Lock()
 	b.closed = true
-	for _, w := range b.underWay {
+	cut := b.underWay
+	for _, w := range cut {
 		if w.pending != nil {
 			_, w.err, _ = w.pending.Done(true)
 		}
-		b.note(w)
 		b.s.drop(&w.appending)
 	}
 	for _, w := range b.done { // The rest of them, when one could not be sent.
@@ -107,12 +108,15 @@ func (b *batch) close(cancel context.CancelFunc) {
 		b.s.drop(&w.appending)
 	}
 	b.mu.Unlock()
+	for _, w := range cut {
+		b.note(w)
+	}
 	b.forwards.running.Wait()
 }
 
-// note has what became of a write recorded, if it is of the kind.
+// note has what became of a write recorded, if it is of the kind. It may wait.
 func (b *batch) note(w *batchWrite) {
-	b.s.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, w.Stream, w.err)
+	b.s.noteAppend(b.caller, streams.Streams_BatchAppend_FullMethodName, &w.appending, w.err)
 }
 
 // receive takes requests until there are no more, or one ends the call.
@@ -275,6 +279,9 @@ func (b *batch) begin(w *batchWrite) error {
 		return event.ErrClosed
 	}
 	b.forwarding = forward
+	if w.err == nil {
+		w.end, w.err = b.s.changing(isRecorded(w.Stream))
+	}
 	switch {
 	case w.err != nil:
 	case forward:

@@ -27,6 +27,11 @@ func (b *batch) send() error {
 		if err != nil {
 			return err
 		}
+		for _, w := range b.done {
+			if w.decided {
+				b.note(w)
+			}
+		}
 		for i, w := range b.done {
 			b.caller.out.hold(i+1 < len(b.done))
 			if err := b.reply(w); err != nil {
@@ -72,7 +77,7 @@ func (b *batch) collect() (next time.Duration, over bool, err error) {
 			}
 			w.pending = nil
 		}
-		b.note(w)
+		w.decided = true
 		b.done = append(b.done, w)
 	}
 	clear(b.underWay[len(rest):])

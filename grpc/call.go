@@ -171,10 +171,14 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ctx, info.FullMethod, begun, true, err) }()
-	err = s.guard(info.FullMethod, func() (err error) {
-		resp, err = handler(ctx, req)
-		return err
-	})
+	end, err := s.changing(changes[info.FullMethod])
+	if err == nil {
+		defer end()
+		err = s.guard(info.FullMethod, func() (err error) {
+			resp, err = handler(ctx, req)
+			return err
+		})
+	}
 	var p *problem
 	if err != nil {
 		p = s.problemOf(info.FullMethod, err)

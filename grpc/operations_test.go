@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/config"
@@ -135,7 +138,12 @@ func TestOperationsOfNode(t *testing.T) {
 type recorder struct {
 	mu  sync.Mutex // guards what follows
 	all []activity.Operation
+
+	closed bool // nothing more is recorded
 }
+
+func (r *recorder) Begin() bool { return !r.closed }
+func (r *recorder) End()        {}
 
 func (r *recorder) Note(o activity.Operation) {
 	r.mu.Lock()
@@ -247,3 +255,16 @@ type restarts struct {
 }
 
 func (r restarts) Restart(ctx context.Context) error { return r.f.Restart(ctx) }
+
+// When nothing more is recorded, appends that would have to be are not done.
+func TestNothingIsAppendedUnrecorded(t *testing.T) {
+	s, r := newWriteStore(written(0)), &recorder{closed: true}
+	c := writeClient(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	equal(t, "stream", one(t, c, "s", anyVersion), "ok 0")
+	equal(t, "metadata", one(t, c, "$$s", anyVersion), "Unavailable")
+	b := openBatch(t, c)
+	b.send(batchOf(id(1), batchOptions("$$s", anyVersion), "x"))
+	if _, err := b.Recv(); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+}

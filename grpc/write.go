@@ -22,6 +22,7 @@ const smallEntry = 4 << 10
 
 // appending is an append under construction, with room for the usual single event.
 type appending struct {
+	end func() // ends what changing began; nil: it began nothing
 	event.Write
 	payload int64 // data and metadata of the events
 	entry   int64 // about what the append takes in an entry

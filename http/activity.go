@@ -10,8 +10,30 @@ import (
 
 // Activity records who changed what.
 type Activity interface {
-	// Note has an operation recorded. It never waits.
+	// Begin announces a change, and reports whether it may be made: not when the node ends
+	// and nothing more is recorded. End follows.
+	Begin() bool
+	End()
+	// Note has an operation recorded. If it was done it waits while too many wait to be
+	// written.
 	Note(o activity.Operation)
+}
+
+// recorded answers a request. One that is to be recorded is not done when that is no longer
+// possible.
+func (x *exchange) recorded(serve func(x *exchange) error) error {
+	to := x.s.opts.Activity
+	if to == nil || !x.isNoted(x.op) {
+		return serve(x)
+	}
+	if !to.Begin() {
+		return event.ErrNotReady
+	}
+	defer to.End()
+	if err := serve(x); err != nil {
+		x.fail(err) // What became of it may not be known, so that it is recorded.
+	}
+	return nil
 }
 
 // note has the request recorded if it asked for a change, with the status that is about
@@ -19,16 +41,21 @@ type Activity interface {
 // the client elsewhere, or says that another may try.
 func (x *exchange) note(status int) {
 	to := x.s.opts.Activity
-	if to == nil || x.res == nil || status == http.StatusTemporaryRedirect || x.isRead() || x.r.Method == http.MethodOptions {
+	if to == nil || x.res == nil || status == http.StatusTemporaryRedirect || x.w.Header()[HeaderNotDone] != nil {
 		return
 	}
-	op := x.res.operation(x.r.Method) // It has not been looked for when credentials are refused.
-	if op == nil || op.unnoted && !x.changesRights(op) || x.w.Header()[HeaderNotDone] != nil {
+	if !x.isNoted(x.res.operation(x.r.Method)) { // It has not been looked for when credentials are refused.
 		return
 	}
 	to.Note(activity.Operation{
 		Who: x.who.Login, From: x.r.RemoteAddr, Method: x.r.Method, Path: x.r.URL.EscapedPath(), Query: x.r.URL.RawQuery, Status: status,
 	})
+}
+
+// isNoted reports whether a request for an operation, which may be nil, asks for a change
+// that is recorded.
+func (x *exchange) isNoted(op *operation) bool {
+	return op != nil && !x.isRead() && x.r.Method != http.MethodOptions && (!op.unnoted || x.changesRights(op))
 }
 
 // changesRights reports whether an append changes who may do what.

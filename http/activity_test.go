@@ -15,7 +15,12 @@ import (
 type notes struct {
 	mu  sync.Mutex
 	all []string
+
+	closed bool // nothing more is recorded
 }
+
+func (n *notes) Begin() bool { return !n.closed }
+func (n *notes) End()        {}
 
 func (n *notes) Note(o activity.Operation) {
 	n.mu.Lock()
@@ -136,4 +141,30 @@ func TestActivityOfRelayed(t *testing.T) {
 	redirecting.cluster.role, redirecting.cluster.leader = "follower", leader
 	redirecting.do("DELETE", "/streams/s", "", admin()).is(t, 307)
 	check("redirected", 0, 0)
+}
+
+// TestNothingIsDoneUnrecorded: when nothing more is recorded, nothing that would have to be is
+// done, and all else is.
+func TestNothingIsDoneUnrecorded(t *testing.T) {
+	noted := &notes{closed: true}
+	n, _ := newUsersNode(t, func(o *httpapi.Options) { o.Activity = noted })
+	n.cluster.role = "leader"
+	n.put("s", "{}")
+	write := func() http.Header {
+		return admin("Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", n.id())
+	}
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/streams/s", 200},
+		{"POST", "/streams/s", 201},
+		{"POST", "/streams/$$s", 503},
+		{"POST", "/streams/s/metadata", 503},
+		{"DELETE", "/users/ops", 503},
+		{"DELETE", "/streams/s", 503},
+		{"GET", "/streams/s/1", 200},
+	} {
+		n.do(c.method, c.path, "{}", write()).is(t, c.status)
+	}
 }

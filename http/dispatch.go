@@ -223,7 +223,7 @@ func (x *exchange) run() error {
 	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {
 		x.private() // Unless the operation says more.
 	}
-	return serve(x)
+	return x.recorded(serve)
 }
 
 // refusedLogin logs that the caller's credentials were refused, if that was why

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/doctor"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -53,7 +55,8 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 		f.Volumes = e.volumes()
 	}
 	e.certificates(f)
-	e.backup(f)
+	e.backup(ctx, f)
+	f.OpenWriters = e.openWriters(ctx)
 	if log, err := n.store.Log(); err == nil {
 		for _, d := range log.Health.Damaged() {
 			f.Damaged = append(f.Damaged, d.File)
@@ -178,15 +181,47 @@ func (e *examination) certificates(f *doctor.Facts) {
 	}
 }
 
-func (e *examination) backup(f *doctor.Facts) {
+func (e *examination) backup(ctx context.Context, f *doctor.Facts) {
+	if f.InMemory = e.n.config.MemDb; f.InMemory {
+		return
+	}
 	last, success, due, ok := e.n.backupRuns.Outlook()
 	if !ok {
+		f.Elsewhere = e.backupElsewhere(ctx)
 		return
 	}
 	f.Backup = &doctor.Backup{LastError: last.Error, Success: success, Due: due}
 	if last.ID != "" {
 		f.Backup.LastResult = string(last.Result)
 	}
+}
+
+// backupElsewhere is the newest event of the history that all nodes share, nil if there is
+// none or it cannot be read.
+func (e *examination) backupElsewhere(ctx context.Context) *doctor.Backup {
+	last, err := e.n.store.LastEvent(ctx, manager.Stream)
+	if err != nil {
+		return nil
+	}
+	var told struct {
+		Result string `json:"result"`
+		Error  string `json:"error"`
+	}
+	if last.Type == manager.TypeCompleted && json.Unmarshal(last.Data, &told) != nil {
+		return nil
+	}
+	return &doctor.Backup{LastResult: told.Result, LastError: told.Error, Success: last.When()}
+}
+
+// openWriters reports whether callers without credentials may change streams without an
+// access list, from other machines.
+func (e *examination) openWriters(ctx context.Context) bool {
+	if e.n.config.NodeIp.IsLoopback() {
+		return false
+	}
+	const plain = "annals-doctor" // As any stream that has no list.
+	return e.n.policy.CheckStream(ctx, access.Anonymous, plain, access.WriteRight) == nil ||
+		e.n.policy.CheckStream(ctx, access.Anonymous, plain, access.DeleteRight) == nil
 }
 
 // defaultPasswords finds out which of the built-in users have the password that everybody knows.

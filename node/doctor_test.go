@@ -29,6 +29,7 @@ func TestDoctor(t *testing.T) {
 			switch {
 			case c.OK != (c.Remedy == "") || c.Text == "":
 				t.Errorf("%+v", c)
+			case c.Check == "backup" && c.Remedy != "": // No one has set one up.
 			case c.Check == "passwords":
 				check = c
 			case !c.OK && !slices.Contains([]string{"disk space", "fsync", "limits"}, c.Check):

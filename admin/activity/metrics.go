@@ -8,8 +8,8 @@ type metrics struct {
 
 const (
 	leftOutName = "annals_activity_left_out_total"
-	leftOutHelp = "Requests that asked for a change and have no event in $operations: of callers without a login beyond what is recorded of them, " +
-		"because too many waited or the node ended, and because the event could not be written."
+	leftOutHelp = "Requests that asked for a change and have no event in $operations: refused ones of callers without a login beyond what is recorded of them, " +
+		"refused ones while too many waited, all when the node ended without a leader, and those whose events can never be written."
 )
 
 func newMetrics(r *stats.Registry) metrics {

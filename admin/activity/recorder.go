@@ -1,11 +1,13 @@
 // Package activity records who changed what: an event in the stream $operations for
-// every request that asked for a change, written behind the answer. DESIGN.md says what
+// every request that asked for a change, written after the answer. DESIGN.md says what
 // may be missing.
 package activity
 
 import (
 	"cmp"
 	"context"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,12 +33,16 @@ const (
 	// maxAge is how long operations are kept, unless an operator changes that.
 	maxAge = 90 * 24 * time.Hour
 	// maxQueue is how many operations wait to be written, maxBatch how many one append takes.
-	maxQueue = 1000
-	maxBatch = 100
-	// Somebody without a login must not make the database grow: of such requests so many
-	// are recorded at once, and then one in each pace.
+	// Refused ones have half of it: they never keep what was done waiting.
+	maxQueue   = 1000
+	maxRefused = maxQueue / 2
+	maxBatch   = 100
+	// Somebody without a login must not make the database grow: of such requests that were
+	// refused so many are recorded at once, and then one in each pace.
 	anonymousBurst = 20
 	anonymousPace  = 10 * time.Second
+	// endTime is how long Close waits for changes that were begun.
+	endTime = 3 * time.Second
 )
 
 // Recorder records operations. One goroutine writes what waits; while it writes, the
@@ -47,84 +53,176 @@ type Recorder struct {
 	queue     *record.Queue[Operation]
 	anonymous *rate.Limiter
 	leftOut   atomic.Int64 // since the last event that was written
-	full      atomic.Bool  // the queue was full, and the log says so
+	full      atomic.Bool  // there was no room for a refused request, and the log says so
+
+	mu       sync.Mutex // guards what follows
+	underWay int        // changes that were begun and have not ended
+	ended    chan struct{}
+	closing  bool
 }
 
 // New returns a Recorder. It must be closed.
 func New(o Options) *Recorder {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	r := &Recorder{
-		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst),
+		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst), ended: make(chan struct{}),
 		queue: record.New[Operation](record.Options{Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout}, maxQueue),
 	}
 	r.queue.Start(r.work)
 	return r
 }
 
-// Note has an operation recorded, or left out and counted. It never waits.
+// Begin announces that something may be changed, and reports whether it may: after Close
+// nothing more is recorded. End must follow, after Note.
+func (r *Recorder) Begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return false
+	}
+	r.underWay++
+	return true
+}
+
+// End says that a change was noted, or not made.
+func (r *Recorder) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underWay--
+	if r.closing && r.underWay == 0 {
+		close(r.ended)
+	}
+}
+
+// Note has an operation recorded. What was done, or may have been done, always is: the call
+// waits while too much waits to be written. What was refused is left out and counted then,
+// and so is what goes beyond the bound of those without a login.
 func (r *Recorder) Note(o Operation) {
+	if !o.refused() {
+		if o = o.bounded(); !r.queue.PutWait(o) {
+			r.leaveOut(r.metrics.dropped, o)
+		}
+		return
+	}
 	if o.Who == "" && !r.anonymous.Allow() {
-		r.leaveOut(r.metrics.anonymous, 1)
+		r.leaveOut(r.metrics.anonymous, o)
 		return
 	}
-	if r.queue.Put(o.bounded()) {
+	if r.queue.Len() < maxRefused && r.queue.Put(o.bounded()) {
 		return
 	}
-	r.leaveOut(r.metrics.dropped, 1)
+	r.leaveOut(r.metrics.dropped, o)
 	if !r.queue.Closing() && r.full.CompareAndSwap(false, true) {
-		r.opts.Logger.Warn("requests are left out of "+Stream+": too many wait to be written", logkey.Events, maxQueue)
+		r.opts.Logger.Warn("refused requests are left out of "+Stream+": too many wait to be written", logkey.Events, maxRefused)
 	}
 }
 
-func (r *Recorder) leaveOut(why *stats.Counter, n int) {
-	why.Add(uint64(n))
-	r.leftOut.Add(int64(n))
+// refused reports whether a request is known to have changed nothing.
+func (o *Operation) refused() bool {
+	switch o.Status {
+	case http.StatusRequestTimeout: // What became of it is not known.
+		return false
+	case http.StatusServiceUnavailable:
+		return true
+	}
+	return o.Status >= http.StatusBadRequest && o.Status < http.StatusInternalServerError
 }
 
-// Close lets what waits be written for a few seconds, as long as the cluster takes it,
-// and gives the rest up. It returns even if the store hangs.
-func (r *Recorder) Close() { r.queue.Close() }
+// leaveOut counts operations that have no event. Of those that were done the log tells.
+func (r *Recorder) leaveOut(why *stats.Counter, operations ...Operation) {
+	why.Add(uint64(len(operations)))
+	r.leftOut.Add(int64(len(operations)))
+	for i := range operations {
+		if o := &operations[i]; !o.refused() {
+			r.opts.Logger.Warn("a change is not recorded in "+Stream, "who", o.Who, logkey.From, o.From, "method", o.Method, "path", o.Path, "query", o.Query, "status", o.Status)
+		}
+	}
+}
+
+// Close lets the changes that were begun end and what waits be written, for a few seconds each, as
+// long as the cluster takes it, and gives the rest up. It returns even if the store hangs.
+func (r *Recorder) Close() {
+	r.mu.Lock()
+	if !r.closing {
+		if r.closing = true; r.underWay == 0 {
+			close(r.ended)
+		}
+	}
+	r.mu.Unlock()
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case <-r.ended:
+	case <-late.C:
+	}
+	r.queue.Close()
+}
 
 // work writes what waits until the Recorder is closed, and then what is left while that succeeds.
 func (r *Recorder) work(ctx context.Context) {
-	begun, failing := false, false
+	var s state
 	for batch := r.queue.Next(maxBatch); len(batch) > 0; batch = r.queue.Next(maxBatch) {
-		before := r.leftOut.Swap(0)
-		err := r.write(ctx, batch, before, &begun)
-		if err == nil {
-			r.metrics.written.Add(uint64(len(batch)))
-			r.full.Store(false)
-			failing = false
-			continue
-		}
-		r.leftOut.Add(before)
-		r.leaveOut(r.metrics.failed, len(batch))
-		if !failing {
-			r.opts.Logger.Warn("requests are not recorded in "+Stream, logkey.Events, len(batch), logkey.Error, err)
-		}
-		failing = true
-		if r.queue.Closing() {
-			r.leaveOut(r.metrics.dropped, r.queue.Len())
+		if !r.persist(ctx, batch, &s) && r.queue.Closing() {
+			for rest := r.queue.Next(maxQueue); len(rest) > 0; rest = r.queue.Next(maxQueue) {
+				r.leaveOut(r.metrics.dropped, rest...)
+			}
 			return
 		}
 	}
 }
 
-// write appends a batch, and describes the stream before the first. Nothing is written
-// to a stream that anybody could read, or that would stay for ever.
-func (r *Recorder) write(ctx context.Context, batch []Operation, leftOut int64, begun *bool) error {
-	if !*begun {
-		if err := r.queue.Begin(ctx, Stream); err != nil {
-			return err
+// state is what the goroutine that writes knows of the stream.
+type state struct {
+	begun   bool // it has its metadata
+	failing bool // the last write failed, and the log says so
+}
+
+// persist writes a batch, however long that takes, and reports whether it did. It gives up
+// what can never be written, and whatever fails once the Recorder is being closed.
+func (r *Recorder) persist(ctx context.Context, batch []Operation, s *state) bool {
+	before := r.leftOut.Swap(0)
+	events := r.events(batch, before) // Once, since their ids keep them from being written twice.
+	for {
+		err := r.write(ctx, events, s)
+		if err == nil {
+			r.metrics.written.Add(uint64(len(batch)))
+			r.full.Store(false)
+			s.failing = false
+			return true
 		}
-		*begun = true
+		givesUp := record.Final(err) || ctx.Err() != nil || r.queue.Closing()
+		if !s.failing {
+			r.opts.Logger.Warn("requests are not recorded in "+Stream, logkey.Events, len(batch), logkey.Error, err)
+		}
+		s.failing = true
+		if givesUp {
+			r.leftOut.Add(before)
+			r.leaveOut(r.metrics.failed, batch...)
+			return false
+		}
 	}
+}
+
+// events are those of a batch, the first of which tells how many requests have none.
+func (r *Recorder) events(batch []Operation, leftOut int64) []event.Proposed {
 	node := r.opts.Endpoint()
 	events := make([]event.Proposed, len(batch))
 	for i, o := range batch {
 		o.Node = node
 		events[i] = record.Proposed(TypeOperation, record.Encode(data{o, leftOut}))
 		leftOut = 0
+	}
+	return events
+}
+
+// write appends events, and describes the stream before the first. Nothing is written
+// to a stream that anybody could read, or that would stay for ever.
+func (r *Recorder) write(ctx context.Context, events []event.Proposed, s *state) error {
+	if !s.begun {
+		if err := r.queue.Begin(ctx, Stream); err != nil {
+			return err
+		}
+		s.begun = true
 	}
 	_, err := r.queue.Append(ctx, Stream, events...)
 	return err

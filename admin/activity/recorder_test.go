@@ -169,7 +169,7 @@ func TestRecord(t *testing.T) {
 		if len(meta) != 1 || meta[0].Type != event.TypeMetadata || string(meta[0].Data) != `{"$maxAge":7776000,"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}` {
 			t.Errorf("%+v", meta)
 		}
-		k.check(t, "2 0 1 0", 0)
+		k.check(t, "2 0 1 0", 1)
 	})
 }
 
@@ -186,45 +186,70 @@ func TestMetadataStay(t *testing.T) {
 	})
 }
 
-// TestFullQueue never waits: while nothing can be written the queue fills, and what has
-// no room is counted by the next event.
-func TestFullQueue(t *testing.T) {
+// refused is by for a request that changed nothing.
+func refused(who string) activity.Operation {
+	o := by(who)
+	o.Status = 401
+	return o
+}
+
+// TestNothingDoneIsLeftOut: whoever changes whatever has it recorded, however many come at
+// once and whoever asks in vain meanwhile. While too much waits, so do the changes.
+func TestNothingDoneIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{hold: make(chan struct{})}
 		k := start(d)
 		k.Note(by("first"))
 		synctest.Wait()
-		for i := range 1050 {
-			k.Note(by(fmt.Sprint(i)))
+		for range 600 {
+			k.Note(refused("jane"))
 		}
-		k.check(t, "0 0 50 0", 1)
+		k.check(t, "0 0 100 0", 1)
+		var noted sync.WaitGroup
+		for i := range 2000 {
+			o := by("")
+			o.Path = fmt.Sprint("/streams/", i)
+			if i%4 == 0 {
+				o.Status = 500 // It may have been done.
+			}
+			noted.Go(func() { k.Note(o) })
+		}
+		k.check(t, "0 0 100 0", 1)
 		close(d.hold)
-		k.check(t, "1001 0 50 0", 1)
-		if d.appends != 11 {
-			t.Errorf("%d appends, not 11", d.appends)
+		noted.Wait()
+		k.check(t, "2501 0 100 0", 1)
+		all := strings.Join(k.data(t), "\n")
+		for i := range 2000 {
+			if strings.Count(all, fmt.Sprintf(`"/streams/%d"`, i)) != 1 {
+				t.Errorf("change %d is not there once", i)
+			}
 		}
-		data := k.data(t)
-		if got := strings.Count(strings.Join(data, ""), `"leftOut"`); got != 1 || !strings.Contains(data[1], `"who":"0"`) || !strings.HasSuffix(data[1], `"status":200,"leftOut":50}`) {
-			t.Errorf("%d times, %s", got, data[1])
+		if d.appends < 25 || d.appends > 40 || strings.Count(all, `"leftOut"`) != 1 {
+			t.Errorf("%d appends, %d say what is left out", d.appends, strings.Count(all, `"leftOut"`))
 		}
 		k.Close()
 	})
 }
 
-// TestAnonymous bounds how fast those without a login make the stream grow.
+// TestAnonymous bounds how fast requests without a login that are refused make the stream
+// grow. What they do is recorded.
 func TestAnonymous(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := start(&database{})
 		for range 10_000 {
-			k.Note(by(""))
+			k.Note(refused(""))
 		}
 		k.check(t, "20 9980 0 0", 0)
 		time.Sleep(25 * time.Second)
 		for range 100 {
+			k.Note(refused(""))
+		}
+		k.Note(refused("admin"))
+		k.check(t, "23 10078 0 0", 0)
+		for range 30 {
 			k.Note(by(""))
 		}
-		k.Note(by("admin"))
-		k.check(t, "23 10078 0 0", 0)
+		k.check(t, "53 10078 0 0", 0)
 		left := 0
 		for _, text := range k.data(t) {
 			var d struct{ LeftOut int }
@@ -240,6 +265,69 @@ func TestAnonymous(t *testing.T) {
 	})
 }
 
+// TestLongTrouble: however long writes fail, with whatever error may pass, what was done is
+// written once when they succeed again.
+func TestLongTrouble(t *testing.T) {
+	for _, err := range []error{event.ErrNotReady, event.ErrDiskFull, event.ErrWriteTimeout, event.ErrOutcomeUnknown, errors.New("broken")} {
+		t.Run(err.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &database{fail: err}
+				k := start(d)
+				for range 250 {
+					k.Note(by("admin"))
+				}
+				time.Sleep(time.Hour)
+				d.set(func() { d.fail = nil })
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := k.figures(); got != "250 0 0 0" || len(k.data(t)) != 250 {
+					t.Errorf("%s, %d events", got, len(k.data(t)))
+				}
+				k.Close()
+			})
+		})
+	}
+}
+
+// TestCloseWaitsForChanges: a change that was begun before the end is recorded, and none is
+// begun after it.
+func TestCloseWaitsForChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(&database{})
+		if !k.Begin() || !k.Begin() {
+			t.Fatal("no change may be begun")
+		}
+		closed := make(chan struct{})
+		go func() { k.Close(); close(closed) }()
+		synctest.Wait()
+		if k.Begin() {
+			t.Error("a change is begun after the end")
+		}
+		k.Note(by("admin"))
+		k.End()
+		time.Sleep(time.Second)
+		k.Note(by("jane"))
+		k.End()
+		<-closed
+		k.check(t, "2 0 0 0", 0)
+	})
+	synctest.Test(t, func(t *testing.T) { // One that never ends.
+		k := start(&database{})
+		k.Begin()
+		begun := time.Now()
+		k.Close()
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		k.Note(by("late"))
+		k.End()
+		k.check(t, "0 0 1 0", 1)
+		if !strings.Contains(k.lines.String(), "who=late") {
+			t.Error(k.lines)
+		}
+	})
+}
+
 // TestFailure gives up what cannot be written, says so once, and counts it.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +337,7 @@ func TestFailure(t *testing.T) {
 			k.Note(by("admin"))
 			synctest.Wait()
 		}
-		k.check(t, "0 0 0 3", 1)
+		k.check(t, "0 0 0 3", 1+3) // The log has what the stream has not.
 		d.set(func() { d.fail = nil })
 		k.Note(by("admin"))
 		synctest.Wait()

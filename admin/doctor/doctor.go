@@ -73,6 +73,7 @@ var checks = []struct {
 	{"chunks", judgeChunks, "none is known to be damaged"},
 	{"index", judgeIndex, "it is not known to be damaged"},
 	{"passwords", judgePasswords, "admin and ops have passwords of their own"},
+	{"anonymous access", judgeWriters, "callers without credentials change nothing, or come from this machine alone"},
 	{"limits", judgeLimits, "not known on this system"},
 }
 

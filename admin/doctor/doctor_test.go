@@ -25,10 +25,11 @@ func healthy() *Facts {
 
 func TestHealthy(t *testing.T) {
 	alone := healthy()
-	alone.Members, alone.Clock, alone.Certificates, alone.Backup, alone.Limits = nil, nil, nil, nil, nil
+	alone.Members, alone.Clock, alone.Certificates, alone.Limits = nil, nil, nil, nil
 	memory := healthy()
-	memory.Sync, memory.Volumes, memory.Backup = nil, nil, nil
+	memory.Sync, memory.Volumes, memory.Backup, memory.InMemory = nil, nil, nil, true
 	follower := healthy()
+	follower.Backup, follower.Elsewhere = nil, &Backup{LastResult: "Success", Success: noon.Add(-10 * time.Hour)}
 	follower.Leading, follower.Lag = false, &Lag{Leader: "b:2113", Behind: 100, CaughtUp: true}
 	for name, f := range map[string]*Facts{"leader": healthy(), "alone": alone, "memory": memory, "follower": follower} {
 		lines := Examine(f)
@@ -83,6 +84,15 @@ func TestFindings(t *testing.T) {
 		{"no backup yet", func(f *Facts) { *f.Backup = Backup{} }, "backup", "none was made yet", "POST /admin/backup"},
 		{"no backup yet, one is due", func(f *Facts) { *f.Backup = Backup{Due: noon.Add(time.Hour)} }, "backup", "", ""},
 		{"backup stopped, none before", func(f *Facts) { *f.Backup = Backup{LastResult: "Stopped", Due: noon.Add(time.Hour)} }, "backup", "none was made yet", "POST /admin/backup"},
+		{"no backup anywhere", func(f *Facts) { f.Backup = nil }, "backup", "this node makes none", "set BackupTo and BackupSchedule"},
+		{"no backup of late", func(f *Facts) {
+			f.Backup, f.Elsewhere = nil, &Backup{LastResult: "Success", Success: noon.AddDate(0, 0, -8)}
+		}, "backup", "2026-02-21", "BackupTo"},
+		{"a backup elsewhere failed", func(f *Facts) { f.Backup, f.Elsewhere = nil, &Backup{LastResult: "Failed", LastError: "no space"} }, "backup", "no space", "ask the node"},
+		{"a backup elsewhere", func(f *Facts) {
+			f.Backup, f.Elsewhere = nil, &Backup{LastResult: "Success", Success: noon.Add(-time.Hour)}
+		}, "backup", "", ""},
+		{"anonymous writers", func(f *Facts) { f.OpenWriters = true }, "anonymous access", "may read, write and delete", "AllowAnonymousStreamAccess=false"},
 		{"damaged chunk", func(f *Facts) { f.Damaged = []string{"chunk-000003.000000"} }, "chunks", "chunk-000003.000000 is damaged", "fetches the file anew"},
 		{"damaged chunk, alone", func(f *Facts) { f.Damaged, f.Alone = []string{"chunk-000003.000000"}, true }, "chunks", "is damaged", "--repair-from"},
 		{"damaged index", func(f *Facts) { f.Index = "index/5f0c3b at 32: wrong checksum" }, "index", "at 32: wrong checksum", "start the node again"},

@@ -14,7 +14,8 @@ type Facts struct {
 	Sync         *Sync    // nil: a database in memory
 	Volumes      []Volume
 	Certificates *Certificates // nil: the node serves without
-	Insecure     bool          // nobody is asked who he is
+	Insecure     bool          // no one is asked who they are
+	OpenWriters  bool          // callers without credentials may change streams without an access list, from other machines
 
 	Lag         *Lag // nil: this node leads, or is on its own
 	Leading     bool // groups and projections run here
@@ -22,10 +23,12 @@ type Facts struct {
 	Projections []Faulted
 	Unloaded    string // why groups or projections are not known; empty: they are
 
-	Backup  *Backup  // nil: the node does not back itself up
-	Damaged []string // chunk files that are not what was written
-	Alone   bool     // there is no other node to fetch them from
-	Index   string   // what of the index is not what was written; empty: nothing is known
+	InMemory  bool     // the database is not on disk
+	Backup    *Backup  // nil: the node does not back itself up
+	Elsewhere *Backup  // what the cluster knows of the last one of another node; nil: of none
+	Damaged   []string // chunk files that are not what was written
+	Alone     bool     // there is no other node to fetch them from
+	Index     string   // what of the index is not what was written; empty: nothing is known
 
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
 	DefaultPasswords []string

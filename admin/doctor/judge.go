@@ -170,7 +170,12 @@ func loaded(f *Facts, r *report) bool {
 func judgeBackup(f *Facts, r *report) {
 	const remedy Remedy = "see annals backup status and the log of the node for why, then start one: POST /admin/backup"
 	b := f.Backup
-	if b == nil {
+	switch {
+	case f.InMemory:
+		r.fine("a database in memory has none")
+		return
+	case b == nil:
+		judgeOthersBackup(f, r)
 		return
 	}
 	latest := fmt.Sprintf("the last successful one is of %s, %s ago", b.Success.UTC().Format(time.RFC3339), short(f.Now.Sub(b.Success)))
@@ -185,6 +190,21 @@ func judgeBackup(f *Facts, r *report) {
 		r.wrong(remedy, "%s", latest)
 	default:
 		r.fine("%s", latest)
+	}
+}
+
+// judgeOthersBackup judges a node that makes no backups: another may, or no one does.
+func judgeOthersBackup(f *Facts, r *report) {
+	const remedy Remedy = "set BackupTo and BackupSchedule on one node, as docs/backup.md says; the node cannot see copies that are made in other ways, so see to those yourself"
+	switch e := f.Elsewhere; {
+	case e == nil:
+		r.wrong(remedy, "none is known of: this node makes none, and no other has recorded one")
+	case e.LastResult == "Failed":
+		r.wrong("ask the node that makes them: annals backup status", "the last one of another node failed: %s", e.LastError)
+	case f.Now.Sub(e.Success) > backupOld:
+		r.wrong(remedy, "this node makes none, and the last one of another node is of %s", e.Success.UTC().Format(time.RFC3339))
+	default:
+		r.fine("another node makes them, the last at %s", e.Success.UTC().Format(time.RFC3339))
 	}
 }
 
@@ -212,6 +232,16 @@ func judgePasswords(f *Facts, r *report) {
 		r.wrong("ask again when the node has a leader and less to do", "whether default passwords are in use is not known: %s", f.Unchecked)
 	case len(f.DefaultPasswords) > 0:
 		r.wrong("change it in the UI, or by POST /users/NAME/command/change-password", "the default password still lets in %s", strings.Join(f.DefaultPasswords, " and "))
+	}
+}
+
+func judgeWriters(f *Facts, r *report) {
+	switch {
+	case f.Insecure:
+		r.fine("an insecure node asks no one")
+	case f.OpenWriters:
+		r.wrong("set AllowAnonymousStreamAccess=false, or give $settings a list of its own; see docs/users.md",
+			"callers without credentials may read, write and delete streams that have no access list, from other machines")
 	}
 }
 

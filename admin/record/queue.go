@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Queue holds what waits to be written. One goroutine takes it out and writes it;
-// who puts something in never waits.
+// Queue holds what waits to be written. One goroutine takes it out and writes it.
 type Queue[T any] struct {
 	Writer
 	Context context.Context // of everything that is asked of the store
 	cancel  context.CancelFunc
-	most    int
+	room    chan struct{} // has one element for each item, and room for as many as there may be; nil: any number
 	wake    chan struct{} // has room for one: something was put into an empty queue
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -25,7 +24,10 @@ type Queue[T any] struct {
 func New[T any](o Options, most int) *Queue[T] {
 	o.EnsureDefaults()
 	q := &Queue[T]{
-		Writer: Writer{opts: o, closing: make(chan struct{})}, most: most, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		Writer: Writer{opts: o, closing: make(chan struct{})}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if most > 0 {
+		q.room = make(chan struct{}, most)
 	}
 	q.Context, q.cancel = context.WithCancel(context.Background())
 	return q
@@ -39,11 +41,35 @@ func (q *Queue[T]) Start(work func(ctx context.Context)) {
 	}()
 }
 
-// Put puts an item into the queue, unless that is full or closed.
+// Put puts an item into the queue, unless that is full or closed. It never waits.
 func (q *Queue[T]) Put(item T) bool {
+	if q.room != nil {
+		select {
+		case q.room <- struct{}{}:
+		default:
+			return false
+		}
+	}
+	return q.put(item)
+}
+
+// PutWait is Put that waits for room, unless the queue is closed.
+func (q *Queue[T]) PutWait(item T) bool {
+	if q.room != nil {
+		select {
+		case q.room <- struct{}{}:
+		case <-q.closing:
+			return false
+		}
+	}
+	return q.put(item)
+}
+
+// put puts an item into the queue, in which it has room.
+func (q *Queue[T]) put(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.Closing() || q.most > 0 && len(q.items) >= q.most {
+	if q.Closing() { // Nothing is put in any more, so that the room does not matter.
 		return false
 	}
 	q.items = append(q.items, item)
@@ -77,6 +103,9 @@ func (q *Queue[T]) take(most int) []T {
 	clear(q.items[:n])
 	if q.items = q.items[n:]; len(q.items) == 0 {
 		q.items = nil
+	}
+	for range min(n, cap(q.room)) {
+		<-q.room // Each item has its element: this does not wait.
 	}
 	return items
 }

@@ -67,8 +67,8 @@ func Refused(err error) bool {
 	return errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrDiskFull)
 }
 
-// final reports whether trying again is of no use.
-func final(err error) bool {
+// Final reports whether trying again is of no use.
+func Final(err error) bool {
 	if Refused(err) {
 		return false // Whatever else is the matter with the node.
 	}
@@ -95,7 +95,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 			}
 			return nil
 		}
-		if ctx.Err() != nil || final(err) || w.Closing() {
+		if ctx.Err() != nil || Final(err) || w.Closing() {
 			return err
 		}
 		var pause time.Duration
