@@ -99,6 +99,13 @@ func IsCorruption(err error) bool {
 	return errors.As(err, &c)
 }
 
+// CannotDecide says that a write depends on stored data that are damaged on this node. Nothing was written.
+type CannotDecide struct{ Err error }
+
+func (e *CannotDecide) Error() string { return "the write cannot be decided: " + e.Err.Error() }
+
+func (e *CannotDecide) Unwrap() error { return e.Err }
+
 // NamesNotListed says that the names of streams are still being collected from the log.
 type NamesNotListed struct {
 	Done, Total int64 // bytes of log

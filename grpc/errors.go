@@ -212,6 +212,10 @@ func (s *Server) problemOf(method string, err error) *problem {
 			return table[i].problem
 		}
 	}
+	if _, ok := errors.AsType[*event.CannotDecide](err); ok {
+		text, _ := api.Damage(err)
+		return plain(codes.Unavailable, text)
+	}
 	s.opts.Logger.Error("a call failed", keyMethod, api.Printable(method), logkey.Error, err)
 	return problemInternal
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -189,11 +188,9 @@ func problemOf(err error, a action) (p *problem, known bool) {
 			return row.problem, true
 		}
 	}
-	if damage, ok := errors.AsType[*event.Corruption](err); ok {
-		file := filepath.Base(damage.File)
-		text := "Stored data is damaged: " + file
-		if damage.Offset >= 0 {
-			text += " at offset " + strconv.FormatInt(damage.Offset, 10)
+	if text, file := api.Damage(err); file != "" {
+		if _, ok := errors.AsType[*event.CannotDecide](err); ok {
+			return refusal(http.StatusServiceUnavailable, text), false
 		}
 		// The log says so of a chunk, once.
 		return refusal(http.StatusInternalServerError, text), strings.HasPrefix(file, "chunk-")

@@ -155,7 +155,7 @@ func BenchmarkStreamInfo(b *testing.B) {
 func BenchmarkRecentIDs(b *testing.B) {
 	full := func() *recentIDs {
 		r := newRecentIDs(recentIDsDefault)
-		r.load(nil, nil)
+		r.load(nil, nil, nil)
 		for i := range recentIDsDefault {
 			r.add([]recentID{{id: event.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16)}, number: int64(i)}})
 		}

@@ -2,10 +2,8 @@ package eventlog
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -119,69 +117,6 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 	return nil
 }
 
-// loadRecentIDs fills the memory of event ids with the newest of the log.
-func (rd *Reader) loadRecentIDs(ctx context.Context) {
-	ids, err := rd.newestIDs(ctx)
-	switch {
-	case errors.Is(err, context.Canceled):
-		err = event.ErrClosed
-	case err != nil:
-		// Reads go on, but a retried write might be taken for a new one: FindID says so.
-		err = fmt.Errorf("load recent event ids: %w", err)
-		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
-		rd.opts.OnDamage(err)
-	}
-	rd.ids.load(ids, err)
-}
-
-func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, err error) {
-	v, err := rd.view()
-	if err != nil {
-		return nil, err
-	}
-	defer v.release()
-	defer rd.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-	cu := cursor{v: v}
-	if err := cu.seekBackward(v.tail.End); err != nil {
-		return nil, err
-	}
-	// As many as there can be: to grow the list would leave several of its size behind.
-	ids = make([]recentID, 0, v.eventsAtMost(rd.opts.RecentIDs))
-	for n := 0; len(ids) < rd.opts.RecentIDs; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		it, _, err := cu.prev()
-		if err != nil {
-			return nil, err
-		}
-		if it == nil {
-			break
-		}
-		if !it.IsTrailer() { // A stub is as good as the event.
-			ids = append(ids, recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()})
-		}
-	}
-	if len(ids) < cap(ids)/2 {
-		ids = slices.Clone(ids)
-	}
-	return ids, nil
-}
-
-// eventsAtMost returns how many events the log may hold, as its files say, and limit if there may be more.
-func (v view) eventsAtMost(limit int) int {
-	var n int64
-	for i := len(v.set.chunks) - 1; i >= 0 && n < int64(limit); i-- {
-		if c := v.set.chunks[i]; c.Complete && c.Footer.End <= v.tail.End {
-			n += int64(c.Footer.Records + c.Footer.Stubs)
-		} else {
-			n += (c.DataEnd(v.tail.End) - chunkfile.HeaderSize) / chunkfile.StubSize
-		}
-	}
-	return int(min(n, int64(limit)))
-}
-
 // FindID returns the number under which an event id was last written to a
 // stream, if that is among the newest events of the log.
 func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
@@ -196,6 +131,9 @@ func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
 	}
 	defer v.release()
 	found, known, err := rd.idAt(v, stream, number)
+	if event.IsCorruption(err) { // Two streams with one hash and the same event: that is less likely than any damage.
+		return number, true, nil
+	}
 	if err != nil || known && found != id {
 		return 0, false, err
 	}
@@ -211,14 +149,20 @@ func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) 
 		return false, err
 	}
 	defer v.release()
-	if found, there, err := rd.idAt(v, stream, number); err != nil || there {
-		return found == id, err
+	found, there, damage := rd.idAt(v, stream, number)
+	if there || damage != nil && !event.IsCorruption(damage) {
+		return found == id, damage
 	}
 	has, err := rd.ids.has(id, chunkfile.HashStream(stream), number)
-	if err != nil {
+	switch {
+	case has:
+		return true, nil
+	case damage != nil: // It may have had the id before the memory begins, or the memory could not be filled.
+		return false, damage
+	case err != nil:
 		return false, errors.Join(err, rd.Failed())
 	}
-	return has, nil
+	return false, nil
 }
 
 // PositionOf returns the position of an ordinary event, whether or not reads of the stream

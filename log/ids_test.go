@@ -201,7 +201,7 @@ func TestHasIDIsQuick(t *testing.T) {
 	const events = 1 << 10
 	r := newRecentIDs(events)
 	r.seed = 1 // Of the tags none is like another.
-	r.load(nil, nil)
+	r.load(nil, nil, nil)
 	for i := range events {
 		r.add([]recentID{{id: event.ID{byte(i), byte(i >> 8)}, stream: 1, number: int64(i)}})
 	}

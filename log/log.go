@@ -117,6 +117,7 @@ func (o *Options) Validate() error {
 type Log struct {
 	*state
 	Reads    *Reader   // of streams, events and the whole log
+	Facts    *Facts    // for decisions
 	Chunks   *Chunks   // the files, and what is in them, hidden or not
 	Transfer *Transfer // of data between nodes
 	Health   *Health   // what of the files is damaged
@@ -145,6 +146,7 @@ func newLog(ctx context.Context, o Options) *Log {
 	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)
 	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names}
 	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks}
+	l.Facts = &Facts{Reader: l.Reads, health: l.Health}
 	l.Transfer = &Transfer{state: s, syncer: l.syncer, appender: l.appender, reads: l.Reads, chunks: l.Chunks, health: l.Health}
 	return l
 }

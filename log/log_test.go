@@ -247,30 +247,3 @@ func TestVerifyInBackground(t *testing.T) {
 		}
 	})
 }
-
-func TestDamagedRecentIDs(t *testing.T) {
-	m := newModel()
-	fsys := vfs.NewMem()
-	o := testOptions(fsys)
-	l := mustOpen(t, o)
-	write(t, l, m.someFrames(7, true)...)
-	closeLog(t, l)
-	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+70] ^= 1; return b })
-	damage := make(chan error, 2) // the ids that cannot be loaded, and the chunk if it is complete
-	o.OnDamage = func(err error) { damage <- err }
-	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
-	l = mustOpen(t, o)
-	if err := <-damage; !event.IsCorruption(err) {
-		t.Fatal(err)
-	}
-	// No retried write may be taken for a new one, but all that is whole is read.
-	if _, _, err := l.Reads.FindID("a0", event.ID{1}); !event.IsCorruption(err) {
-		t.Fatal(err)
-	}
-	if _, err := l.Reads.ReadEvent("a0", 0, false); !event.IsCorruption(err) {
-		t.Fatal(err)
-	}
-	if _, err := l.Reads.ReadEvent("a0", 4, false); err != nil {
-		t.Fatal(err)
-	}
-}

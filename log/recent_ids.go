@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -45,7 +46,8 @@ type recentIDs struct {
 	early   []recentID // added while load has not finished
 	touched uint64     // keeps the compiler from leaving out what touch reads
 	loading bool
-	err     error // why the log's ids could not be loaded
+	unread  unreadIDs // streams of which some ids are not known
+	err     error     // why the log's ids could not be loaded
 }
 
 type recentID struct {
@@ -67,11 +69,13 @@ func newRecentIDs(capacity int) *recentIDs {
 // room for, and lets find go on. With an error every find fails with it: nobody
 // may rely on half a memory. The list becomes the ring: there is no second one of
 // that size that the process would keep for long.
-func (r *recentIDs) load(newestFirst []recentID, err error) {
+//
+// Of the streams in unread some ids could not be read: find fails for those, unless it finds what it is asked for.
+func (r *recentIDs) load(newestFirst []recentID, unread unreadIDs, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loading = false
-	r.err = err
+	r.err, r.unread = err, unread
 	slices.Reverse(newestFirst)
 	for part := range slices.Chunk(newestFirst, len(idBlock{})) {
 		block := new(idBlock)
@@ -89,19 +93,22 @@ func (r *recentIDs) load(newestFirst []recentID, err error) {
 	r.told.Do(func() { close(r.loaded) })
 }
 
-// failed returns why the ids of the log are not known, nil when they are or are being loaded.
+// failed returns why ids of the log are not known, nil when they are or are being loaded.
 func (r *recentIDs) failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, err := range r.unread {
+		return fmt.Errorf("writes to %d streams that are sent again cannot be recognised: %w", len(r.unread), err)
+	}
 	return r.err
 }
 
-// reload begins anew if the ids could not be loaded, and reports so; load must
+// reload begins again if ids could not be loaded, and reports so; load must
 // be called then. Until it was find goes on failing.
 func (r *recentIDs) reload() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil || r.loading {
+	if r.err == nil && r.unread == nil || r.loading {
 		return false
 	}
 	r.loading, r.ring, r.held, r.table, r.next = true, nil, 0, nil, 0
@@ -219,7 +226,7 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	e := recentID{id: id, stream: stream}
 	slot, ok := r.slot(&e, r.tag(&e))
 	if !ok {
-		return 0, false, nil
+		return 0, false, r.unread[stream]
 	}
 	return r.entry(int(uint32(r.table[slot])) - 1).number, true, nil
 }

@@ -38,7 +38,7 @@ func TestRecentIDsModel(t *testing.T) {
 		for range rng.IntN(4) {
 			r.add([]recentID{random()}) // While it loads.
 		}
-		r.load(loaded, nil)
+		r.load(loaded, nil, nil)
 		for step := range 4*capacity + 50 {
 			if step > 0 {
 				r.add([]recentID{random()})
@@ -78,7 +78,7 @@ func TestRecentIDsNotLoaded(t *testing.T) {
 		found <- err
 	}()
 	want := errors.New("unreadable")
-	r.load(nil, want)
+	r.load(nil, nil, want)
 	if err := <-found; !errors.Is(err, want) {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestRecentIDsNotLoaded(t *testing.T) {
 func TestRecentIDsSpread(t *testing.T) {
 	for at := 0; at <= 12; at += 4 {
 		r := newRecentIDs(1 << 16)
-		r.load(nil, nil)
+		r.load(nil, nil, nil)
 		const n = 20_000
 		for i := range n {
 			e := recentID{stream: 1, number: int64(i)}

@@ -40,7 +40,7 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
 	files := data{log, machine, n.chunksForFetching}
 	return sabotaged(replication.Materials{
-		FSM: machine, Decider: fsm.NewDecider(log.Reads, n.opts.Now), Log: log, Data: files, Healer: files, Unfit: log.Index().Damage, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+		FSM: machine, Decider: fsm.NewDecider(log.Facts, n.opts.Now), Log: log, Data: files, Healer: files, Unfit: log.Facts.Unfit, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}), nil
 }
 

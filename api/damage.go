@@ -1,0 +1,27 @@
+package api
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Damage is what clients are told of an error that says that stored data are not what was written: no more
+// of the file than its name, which is returned as well. For other errors both are empty.
+func Damage(err error) (text, file string) {
+	damage, ok := errors.AsType[*event.Corruption](err)
+	if !ok {
+		return "", ""
+	}
+	file = filepath.Base(damage.File)
+	text = "Stored data is damaged: " + file
+	if damage.Offset >= 0 {
+		text += " at offset " + strconv.FormatInt(damage.Offset, 10)
+	}
+	if _, ok := errors.AsType[*event.CannotDecide](err); ok {
+		text += ". Whether the write is right depends on it"
+	}
+	return text, file
+}

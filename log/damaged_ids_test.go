@@ -1,0 +1,83 @@
+package eventlog
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+)
+
+// TestDamagedIDs: a start that cannot read some events knows the ids of all others. It cannot tell for writes to the streams
+// of the damaged ones alone, and says so.
+func TestDamagedIDs(t *testing.T) {
+	for name, rewritten := range map[string]bool{"as written": false, "with a map": true} {
+		t.Run(name, func(t *testing.T) {
+			m, fsys := newModel(), vfs.NewMem()
+			l := mustOpen(t, testOptions(fsys))
+			write(t, l, m.someFrames(16, true)...)
+			if rewritten {
+				merge(t, l, 0, 0)
+			}
+			must(t, l.index.Flush())
+			first := newestFile(t, fsys, 0)
+			closeLog(t, l)
+			data, err := vfs.ReadFile(fsys, testDir+"/"+first)
+			must(t, err)
+			var offsets []int64 // of items of the first chunk, trailers too
+			for at := int64(chunkfile.HeaderSize); ; {
+				it, err := chunkfile.ParseItem(data[at:])
+				if err != nil {
+					break
+				}
+				offsets = append(offsets, at)
+				at += int64(len(it))
+			}
+			for _, at := range offsets {
+				for _, field := range []int64{0, 40} { // Its length; its id or chain.
+					rot(t, fsys, first, at+field)
+					idsWithout(t, fsys, m, chunkfile.Item(data[at:]))
+					rot(t, fsys, first, at+field)
+				}
+			}
+		})
+	}
+}
+
+// idsWithout opens a log of which an item is damaged, and asks for all ids.
+func idsWithout(t *testing.T, fsys vfs.FS, m *model, damaged chunkfile.Item) {
+	t.Helper()
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	defer closeLog(t, l)
+	<-l.Reads.ids.loaded
+	concerned, number := "", int64(-1)
+	if damaged.IsRecord() {
+		concerned, number = string(damaged.Stream()), damaged.Number()
+	}
+	for _, f := range m.frames {
+		for _, e := range f.events {
+			isDamaged := e.stream == concerned && e.number == number
+			n, ok, err := l.Facts.FindID(e.stream, e.id)
+			has, herr := l.Facts.HasID(e.stream, e.number, e.id)
+			if isDamaged {
+				if !event.IsCorruption(err) || !event.IsCorruption(herr) {
+					t.Fatalf("the damaged event: %d, %v, %v; %v, %v", n, ok, err, has, herr)
+				}
+				continue
+			}
+			if err != nil || !ok || n != e.number || herr != nil || !has {
+				t.Fatalf("event %d of %s: %d, %v, %v; %v, %v", e.number, e.stream, n, ok, err, has, herr)
+			}
+			_, ok, err = l.Facts.FindID(e.stream, event.ID{9})
+			_, undecided := errors.AsType[*event.CannotDecide](err)
+			if ok || undecided != (e.stream == concerned) || err != nil && !undecided {
+				t.Fatalf("an unknown id in %s: %v, %v", e.stream, ok, err)
+			}
+		}
+	}
+	if (l.Facts.Unfit() != nil) != (concerned != "") {
+		t.Errorf("unfit: %v", l.Facts.Unfit())
+	}
+}
