@@ -106,6 +106,19 @@ func (e *CannotDecide) Error() string { return "the write cannot be decided: " +
 
 func (e *CannotDecide) Unwrap() error { return e.Err }
 
+// Renumbered says that the number of an event does not follow the events that a node has of its stream.
+type Renumbered struct {
+	Stream   string
+	Number   int64
+	Before   int64 // number of the event that the node has as the last one before, -1: none
+	Position int64
+}
+
+func (e *Renumbered) Error() string {
+	return fmt.Sprintf("event %d of stream %q at position %d does not follow event %d, which is the last before it on this node: nodes answer differently",
+		e.Number, e.Stream, e.Position, e.Before)
+}
+
 // NamesNotListed says that the names of streams are still being collected from the log.
 type NamesNotListed struct {
 	Done, Total int64 // bytes of log

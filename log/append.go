@@ -34,6 +34,7 @@ type appender struct {
 	syncer *syncer
 	reads  *Reader // learns what is committed
 	names  *Names  // learns how far the log is
+	order  *order  // looks at the numbers
 
 	tail   event.Tail
 	epoch  int64
@@ -178,7 +179,11 @@ func (a *appender) commit() error {
 	a.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.
 	for i, it := range a.items {
-		a.reads.streams.applied(a.entries[i].Hash, it.Stream(), it.Number())
+		if before, known := a.reads.streams.applied(a.entries[i].Hash, it.Stream(), it.Number()); !known {
+			a.order.later(it.Position())
+		} else if before != it.Number()-1 {
+			a.order.alarm(string(it.Stream()), it.Number(), it.Position(), before)
+		}
 		if original, ok := bytes.CutPrefix(it.Stream(), []byte("$$")); ok {
 			a.reads.streams.metadataApplied(original)
 		}

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type Health struct {
 	*state
 	reads   *Reader
 	chunks  *Chunks
+	order   *order
 	checked atomic.Pointer[CheckProgress] // nil: nothing was checked yet
 }
 
@@ -174,7 +176,7 @@ func (h *Health) Unhealthy() error {
 	if err := h.index.Damage(); err != nil {
 		return fmt.Errorf("the index is damaged, the next start builds it again: %w", err)
 	}
-	return h.reads.ids.failed()
+	return cmp.Or(h.order.wrong(), h.reads.ids.failed())
 }
 
 // examine compares the file of a chunk with its checksum, and makes known what is wrong with it. The

@@ -144,8 +144,9 @@ func newLog(ctx context.Context, o Options) *Log {
 	l.syncer = &syncer{state: s, syncWanted: make(chan struct{}, 1)}
 	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
 	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)
-	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names}
-	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks}
+	numbers := &order{state: s, reads: l.Reads, wake: make(chan struct{}, 1), seen: map[uint64]int64{}}
+	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names, order: numbers}
+	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks, order: numbers}
 	l.Facts = &Facts{Reader: l.Reads, health: l.Health}
 	l.Transfer = &Transfer{state: s, syncer: l.syncer, appender: l.appender, reads: l.Reads, chunks: l.Chunks, health: l.Health}
 	return l
@@ -182,6 +183,7 @@ func Open(o Options) (_ *Log, err error) {
 	l.owned.Go(func() { l.Reads.loadRecentIDs(ctx) })
 	l.owned.Go(func() { l.Health.runChecks(ctx) })
 	l.owned.Go(func() { l.Names.run(ctx) })
+	l.owned.Go(func() { l.appender.order.run(ctx) })
 	return l, nil
 }
 

@@ -23,6 +23,7 @@ type metrics struct {
 	verifying     *stats.Gauge   // 1 while it goes on
 	verifyAt      *stats.Gauge   // position behind the chunk verified last
 	damaged       *stats.Counter
+	renumbered    *stats.Counter
 }
 
 // reads counts what readers were given: one update for a page of records. It is
@@ -87,6 +88,7 @@ func newMetrics(r *stats.Registry) metrics {
 		verified:      r.Counter("annals_log_verified_bytes_total", "Bytes of complete chunks that were compared with their checksums."),
 		verifying:     r.Gauge("annals_log_verifying", "1 while complete chunks are compared with their checksums."),
 		verifyAt:      r.Gauge("annals_log_verified_position", "Position up to which complete chunks were verified since the start."),
+		renumbered:    r.Counter("annals_log_numbers_wrong_total", "Events with a number that does not follow what this node has of their stream."),
 		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks found that are not what was written."),
 	}
 }

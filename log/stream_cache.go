@@ -119,8 +119,8 @@ func (sh *streamShard) forget(hash uint64) {
 	delete(sh.streams, hash)
 }
 
-// applied notes that an event was applied. The name shares memory that may go away.
-func (c *streamCache) applied(hash uint64, name []byte, number int64) {
+// applied notes that an event was applied, and returns the number of the event before it if it is known. The name shares memory that may go away.
+func (c *streamCache) applied(hash uint64, name []byte, number int64) (before int64, known bool) {
 	sh := c.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -133,11 +133,13 @@ func (c *streamCache) applied(hash uint64, name []byte, number int64) {
 		} else if e != nil {
 			sh.forget(hash)
 		}
+		return 0, false
 	case number == event.TombstoneNumber:
 		e.deleted = true
-	default:
-		e.last = number
+		return number - 1, true // It follows everything.
 	}
+	before, e.last = e.last, number
+	return before, true
 }
 
 // metadataApplied notes that an event was applied to the metadata stream of a stream.

@@ -1,0 +1,183 @@
+package eventlog
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// order holds the numbers of what was applied against what this node has of their streams. All nodes append what the
+// leader decided, right or wrong: a leader that gave a number twice is seen by the others, which have the first
+// event of that number.
+//
+// The numbers of streams whose facts are cached are compared while they are committed. Those of others are
+// looked up a moment later, by one goroutine that reads the log behind its end.
+type order struct {
+	*state
+	reads *Reader
+	from  atomic.Int64  // 1 + the position of the first event that is not compared; 0: there is none
+	wake  chan struct{} // capacity 1
+	first atomic.Pointer[error]
+	seen  map[uint64]int64 // the last number of streams that were looked up, by hash; the goroutine's
+}
+
+const (
+	orderPause = 200 * time.Millisecond // between two looks at the log
+	orderBatch = 2048                   // items between two pauses, each thrice as long as the batch took
+	orderSeen  = 8192
+)
+
+// wrong says that the events of a stream are not numbered as they should be; nil: none is known.
+func (o *order) wrong() error {
+	if err := o.first.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// later has an event, and those behind it, compared later.
+func (o *order) later(position int64) {
+	if o.from.CompareAndSwap(0, position+1) {
+		select {
+		case o.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// alarm takes note of an event whose number does not follow.
+func (o *order) alarm(stream string, number, position, before int64) {
+	err := error(&event.Renumbered{Stream: stream, Number: number, Before: before, Position: position})
+	o.metrics.renumbered.Inc()
+	o.logger.Error("an event has a number that does not follow what this node has of its stream: nodes answer differently, the index of the one that leads or of this one is damaged",
+		logkey.Stream, stream, "number", number, "last", before, logkey.Position, position)
+	o.first.CompareAndSwap(nil, &err)
+	o.damages.suspectIndex(err)
+}
+
+// run compares what is left to it until ctx ends.
+func (o *order) run(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	rest := func(d time.Duration) bool {
+		pause.Reset(d)
+		select {
+		case <-pause.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for {
+		select {
+		case <-o.wake:
+		case <-ctx.Done():
+			return
+		}
+		if !rest(orderPause) {
+			return
+		}
+		from := o.from.Swap(0) - 1
+		for from >= 0 {
+			begun := time.Now()
+			next, err := o.look(from)
+			if err != nil && !event.IsCorruption(err) && ctx.Err() == nil {
+				o.logger.Warn("numbers of events could not be compared", logkey.From, from, logkey.Error, err)
+			}
+			if f := o.from.Load(); f > 0 && f-1 < next { // It was just compared.
+				o.from.CompareAndSwap(f, 0)
+			}
+			if from = next; !rest(3 * time.Since(begun)) {
+				return
+			}
+		}
+	}
+}
+
+// look compares a batch from a position on. It returns where the next one begins, -1 when there is none. What is damaged is known as such elsewhere.
+func (o *order) look(from int64) (next int64, err error) {
+	next = -1
+	v, err := o.view()
+	if err != nil {
+		return next, err
+	}
+	defer v.release()
+	defer o.met(&err)
+	defer chunkfile.GuardFaults(&err)()
+	cu := cursor{v: v}
+	if err := cu.seekForward(from); err != nil {
+		return next, err
+	}
+	for range orderBatch {
+		it, position, err := cu.next()
+		if err != nil || it == nil {
+			return -1, err
+		}
+		next = position + int64(len(it))
+		if !it.IsRecord() || it.Number() == event.TombstoneNumber {
+			continue
+		}
+		if err := o.compare(v, it, position); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// compare looks for another event of an event's number, and for the one before it.
+func (o *order) compare(v view, it chunkfile.Item, position int64) error {
+	hash, number := it.StreamHash(), it.Number()
+	last, ok := o.seen[hash]
+	if len(o.seen) >= orderSeen {
+		clear(o.seen)
+	}
+	o.seen[hash] = number
+	if ok && last == number-1 {
+		return nil
+	}
+	stream := string(it.Stream())
+	earlier, err := o.has(v, hash, stream, number, position)
+	if err != nil {
+		return err
+	}
+	if earlier {
+		o.alarm(stream, number, position, number)
+		return nil
+	}
+	if number == 0 {
+		return nil
+	}
+	if before, err := o.has(v, hash, stream, number-1, position); before || err != nil {
+		return err
+	}
+	// A scavenge may have removed it meanwhile.
+	info, err := o.reads.StreamInfo(stream)
+	if err != nil || event.IsMetaStream(stream) || info.HardDeleted || info.Metadata.Retention != (event.Retention{}) {
+		return err
+	}
+	o.alarm(stream, number, position, -1)
+	return nil
+}
+
+// has reports whether a stream has an event of a number below a position.
+func (o *order) has(v view, hash uint64, stream string, number, below int64) (bool, error) {
+	var room [4]index.Entry
+	found, err := index.GetCertain(o.index, room[:0], hash, number)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range found {
+		if e.Position >= below {
+			continue
+		}
+		if it, err := o.reads.confirm(v, e, stream, new([]byte)); err != nil || it != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,66 @@
+package eventlog
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// TestNumbersAreCompared: a node that is given an event whose number is taken, or leaves one out, says so within a second,
+// whether it knows the facts of the stream or has to look them up; and appends it all the same.
+func TestNumbersAreCompared(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		number int64 // of the last event; the stream has 0 to 2
+		before string
+		wrong  bool
+	}{
+		{"the next one", 3, "", false},
+		{"taken", 2, "", true},
+		{"the first again", 0, "", true},
+		{"one left out", 4, "", true},
+		{"one left out of a limited stream", 4, `{"$maxCount":2}`, false},
+		{"tombstone", event.TombstoneNumber, "", false},
+	} {
+		for kind, cached := range map[string]bool{"cached": true, "cold": false} {
+			t.Run(c.name+", "+kind, func(t *testing.T) {
+				if cached && c.before != "" {
+					t.Skip("what is cached is always there")
+				}
+				synctest.Test(t, func(t *testing.T) {
+					m := newModel()
+					o := testOptions(vfs.NewMem())
+					l := mustOpen(t, o)
+					defer closeLog(t, l)
+					write(t, l, m.frame(false, ev("other", ""), ev("s", "0"), ev("s", "1"), ev("s", "2")))
+					if c.before != "" {
+						write(t, l, m.frame(false, meta("s", c.before)))
+					}
+					if !cached {
+						l.Reads.streams.reset()
+					}
+					last := ev("s", "3")
+					if m.last["s"] = c.number - 1; c.number == event.TombstoneNumber {
+						last = tombstone("s")
+					}
+					f := m.frame(false, ev("other", "1"), last)
+					write(t, l, f)
+					time.Sleep(time.Second)
+					err := l.Health.Unhealthy()
+					found, ok := errors.AsType[*event.Renumbered](err)
+					if ok != c.wrong || ok && (found.Stream != "s" || found.Number != c.number || !strings.Contains(err.Error(), "answer differently")) {
+						t.Errorf("unhealthy: %v", err)
+					}
+					if l.Tail().End != f.tail.End {
+						t.Error("it was not appended")
+					}
+				})
+			})
+		}
+	}
+}
