@@ -136,6 +136,7 @@ type Config struct {
 	DisableAdminUi                bool
 	MaxConnections                int
 	MaxLiveConnections            int
+	RequestMemoryMiB              int
 	KeepAliveInterval             time.Duration
 	KeepAliveTimeout              time.Duration
 	WebDir                        string

@@ -14,7 +14,7 @@ func TestDefaults(t *testing.T) {
 		"NodeIp": "127.0.0.1", "NodePort": "2113", "ReplicationIp": "127.0.0.1", "ReplicationPort": "1112", "NodeTcpPort": "1113",
 		"NodeHostAdvertiseAs": "", "ReplicationHostAdvertiseAs": "", "AdvertiseHostToClientAs": "", "NodePortAdvertiseAs": "0",
 		"AdvertiseNodePortToClientAs": "0", "HostNames": "", "EnableUnixSocket": "False", "EnableAtomPubOverHttp": "True", "EnableTrustedAuth": "False",
-		"DisableAdminUi": "False", "MaxConnections": "0", "MaxLiveConnections": "1024", "WebDir": "", "WebTitle": "", "WebTone": "None", "DisableStatsOnHttp": "False", "DisableGossipOnHttp": "False", "Insecure": "False", "Dev": "False",
+		"DisableAdminUi": "False", "MaxConnections": "0", "MaxLiveConnections": "1024", "RequestMemoryMiB": "0", "WebDir": "", "WebTitle": "", "WebTone": "None", "DisableStatsOnHttp": "False", "DisableGossipOnHttp": "False", "Insecure": "False", "Dev": "False",
 		"AllowAnonymousEndpointAccess": "False", "AllowAnonymousStreamAccess": "True", "OverrideAnonymousEndpointAccessForGossip": "True",
 		"ClusterSize": "1", "NodePriority": "0", "ReadOnlyReplica": "False", "DiscoverViaDns": "True", "ClusterDns": "fake.dns",
 		"GossipSeed": "", "ClusterGossipPort": "2113", "GossipIntervalMs": "2000", "GossipTimeoutMs": "2500",

@@ -24,6 +24,7 @@ var (
 var (
 	ErrNotReady       = errors.New("server is not ready")                // no leader is known, starting or stopping
 	ErrBusy           = errors.New("server is too busy")                 // the queue of writes is full
+	ErrNoRoom         = errors.New("requests take all memory for them")  // that there is; a request that is sent again later may be served
 	ErrTooLarge       = errors.New("write is larger than allowed")       // one event, or all of a batch together
 	ErrOutcomeUnknown = errors.New("outcome of the write is unknown")    // it may have been written; retry with the same ids
 	ErrWriteTimeout   = errors.New("write timed out")                    // as ErrOutcomeUnknown, after the time allowed

@@ -57,7 +57,7 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		if m == nil {
 			return event.Written{}, invalid("a message behind the first is no event")
 		}
-		if err := v.s.add(a, m); err != nil {
+		if err := v.s.add(callOf(ctx), a, m); err != nil {
 			return event.Written{}, err
 		}
 	}

@@ -167,7 +167,7 @@ func (b *batch) take(r *streams.BatchAppendReq) error {
 		if i == 0 && w.Events == nil && len(r.ProposedMessages) > 1 {
 			w.Events = make([]event.Proposed, 0, len(r.ProposedMessages))
 		}
-		w.err = b.s.add(&w.appending, m)
+		w.err = b.s.add(b.caller, &w.appending, m)
 	}
 	if w.err == nil && !r.IsFinal {
 		return b.keep(id, w)

@@ -43,8 +43,11 @@ type call struct {
 	leader bool   // the leader must answer
 	out    *heldWriter
 	in     *inflow
+	claim  api.Claim // of the memory of all requests: what was received
 
-	unread atomic.Bool // no method was called yet, or a message of the client cannot be read
+	message int64       // of claim: the message that the method received last
+	most    int64       // that one message can claim
+	unread  atomic.Bool // no method was called yet, or a message of the client cannot be read
 }
 
 type callKey struct{}
@@ -65,6 +68,8 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 		return nil, err
 	}
 	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
+	c.claim.Use(s.opts.Memory)
+	c.most = s.opts.Memory.Most()
 	c.unread.Store(true)
 	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
 	if c.name == "" {
@@ -94,8 +99,15 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// blame makes what grpc-go says of messages that it cannot read the client's fault, which it is.
+// blame makes what grpc-go says of messages that it cannot read the client's fault, which it is,
+// and says why a message was not read.
 func (c *call) blame() {
+	if p := c.in.refusal(); p != nil {
+		h := c.out.Header()
+		h.Set(keyStatus, strconv.Itoa(int(p.code)))
+		h.Set("Grpc-Message", p.text)
+		return
+	}
 	if h := c.out.Header(); c.unread.Load() && h.Get(keyStatus) == strconv.Itoa(int(codes.Internal)) {
 		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
 	}

@@ -90,6 +90,7 @@ var (
 	problemNotInitialized  = plain(codes.Unavailable, "Server not ready")
 	problemDenied          = &problem{code: codes.PermissionDenied, text: "Access Denied", exception: "access-denied"}
 	problemNotReady        = plain(codes.Unavailable, "Server Is Not Ready")
+	problemNoRoom          = plain(codes.ResourceExhausted, "Requests take all memory that there is for them")
 	problemInternal        = plain(codes.Internal, "Internal Server Error")
 )
 
@@ -174,6 +175,7 @@ var table = []struct {
 	{match.ErrTimeout, plain(codes.InvalidArgument, "The regular expression of the filter takes too long.")},
 	{event.ErrDiskFull, plain(codes.Unavailable, "Server Is Out Of Disk Space")},
 	{event.ErrBusy, plain(codes.Unavailable, "Server Is Too Busy")},
+	{event.ErrNoRoom, problemNoRoom},
 	{event.ErrNotReady, problemNotReady},
 	{event.ErrEntryRefused, problemNotReady},
 	{event.ErrClosed, problemNotReady},

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/annalsdb/annals/api"
 	grpcapi "github.com/annalsdb/annals/grpc"
 )
 
@@ -53,11 +54,14 @@ func TestCrowdedBatch(t *testing.T) {
 	}
 }
 
+const noRoom = "ResourceExhausted: Requests take all memory that there is for them"
+
 // What calls hold of events is bounded, and there is room again once they are answered or gone.
 func TestHeldEvents(t *testing.T) {
 	s := newWriteStore(written(0))
 	const held = 40 << 10
-	c := writeClient(t, s, grpcapi.Options{MaxHeldBytes: held, WriteTimeout: time.Hour})
+	memory := api.NewMemory(held * 8 / 7)
+	c := writeClient(t, s, grpcapi.Options{Memory: memory, WriteTimeout: time.Hour})
 	data := strings.Repeat("x", held/4)
 	part := func(n int, final bool) *streams.BatchAppendReq {
 		r := batchOf(id(n), batchOptions("s", anyVersion), data)
@@ -74,12 +78,12 @@ func TestHeldEvents(t *testing.T) {
 		b := openBatch(t, c)
 		b.send(part(1, false), part(2, false), part(3, false), batchOf(id(4), batchOptions("s", anyVersion)))
 		equal(t, "answer", b.next(), id(4).GetString_()+" ok 0")
-		if _, end, err := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data))); err == nil || end != "Unavailable: Server Is Too Busy" {
+		if _, end, err := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data))); err == nil || end != noRoom {
 			t.Error(end)
 		}
 		equal(t, "a small one", one(t, c, "s", anyVersion), "ok 0")
 		b.send(part(5, false))
-		equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
+		equal(t, "end", b.ended(), noRoom)
 		_, end, _ := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)))
 		equal(t, "room", end, "OK")
 	}

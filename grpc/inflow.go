@@ -1,17 +1,15 @@
 package grpcapi
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
 )
 
 // Bounds of what a call has read of its client and its method has not received, in bytes.
@@ -24,7 +22,8 @@ const (
 // inflow is the body of a call. What its method does not receive it does not read, so that
 // HTTP/2 slows the client down: grpc-go behind net/http reads whatever comes and keeps it.
 //
-// Messages are counted as their frames show them, compressed or not.
+// Messages are counted as their frames show them. What is read is claimed of the memory of
+// all requests, and so is what a compressed message will be, before grpc-go sees its end.
 type inflow struct {
 	io.ReadCloser
 	more   chan struct{} // capacity 1: a message was received
@@ -34,19 +33,41 @@ type inflow struct {
 	mu       sync.Mutex // guards what follows
 	head     [frameHead]byte
 	headRead int
-	rest     int   // what the frame being read still lacks
-	size     int   // what was read of it
-	whole    []int // sizes of the messages that were read and not received
-	first    int   // whole before first was received
-	bytes    int   // of all of these
+	last     [zipSize]byte // of what was read of the frame
+	rest     int           // what the frame being read still lacks
+	size     int           // what was read of it
+	whole    []whole       // the messages that were read and not received
+	first    int           // whole before first was received
+	bytes    int           // of all of these
+	frames   int           // that were begun
+	refused  *problem      // why no more is read
+
+	// Of begin.
+	ctx    context.Context
+	limits limits
+	claim  *api.Claim
+}
+
+// whole is a message that was read.
+type whole struct {
+	size     int   // on the wire
+	unpacked int64 // when it is no longer compressed; 0: it is not compressed
 }
 
 func newInflow(body io.ReadCloser) *inflow {
 	return &inflow{ReadCloser: body, more: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
+// begin says of which call it is the body.
+func (f *inflow) begin(r *http.Request, claim *api.Claim) {
+	f.ctx, f.limits, f.claim = r.Context(), limitsOf(r.URL.Path), claim
+}
+
 // Read waits while too much was read ahead.
 func (f *inflow) Read(p []byte) (int, error) {
+	if err := f.claim.Settle(f.ctx); err != nil {
+		return 0, f.refuse(err)
+	}
 	for !f.admits() {
 		select {
 		case <-f.more:
@@ -54,9 +75,51 @@ func (f *inflow) Read(p []byte) (int, error) {
 			return 0, io.ErrClosedPipe
 		}
 	}
-	n, err := f.ReadCloser.Read(p)
-	f.note(p[:n])
+	n, err := f.read(p)
+	f.claim.Add(int64(n))
+	unpacked, refused := f.note(p[:n])
+	if refused != nil {
+		return 0, f.refuse(refused)
+	}
+	if err := f.claim.Grow(f.ctx, unpacked); err != nil {
+		return 0, f.refuse(err)
+	}
 	return n, err
+}
+
+// read reads the body. Between two messages the client may rest, but not within an append.
+func (f *inflow) read(p []byte) (int, error) {
+	if body, ok := f.ReadCloser.(restful); ok && f.isAtRest() {
+		return body.ReadAtRest(p)
+	}
+	return f.ReadCloser.Read(p)
+}
+
+func (f *inflow) isAtRest() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.limits.rests && f.headRead == 0
+}
+
+// refuse ends the reading for the client to know why.
+func (f *inflow) refuse(err error) error {
+	p, ok := errors.AsType[*problem](err)
+	if !ok && errors.Is(err, event.ErrNoRoom) {
+		p = problemNoRoom
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refused == nil {
+		f.refused = p
+	}
+	return err
+}
+
+// refusal is why a message was not read, nil if that is not so.
+func (f *inflow) refusal() *problem {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
 }
 
 // Close ends a Read that waits.
@@ -79,8 +142,9 @@ func (f *inflow) admits() bool {
 	return f.bytes+f.size < maxAhead
 }
 
-// note looks for the frames in what was read.
-func (f *inflow) note(p []byte) {
+// note looks for the frames in what was read. It returns how many bytes the compressed ones
+// among those that are whole now will be.
+func (f *inflow) note(p []byte) (unpacked int64, refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(p) > 0 {
@@ -88,26 +152,57 @@ func (f *inflow) note(p []byte) {
 			n := copy(f.head[f.headRead:], p)
 			p, f.headRead, f.size = p[n:], f.headRead+n, f.size+n
 			if f.headRead < frameHead {
-				return
+				return unpacked, nil
 			}
 			f.rest = int(binary.BigEndian.Uint32(f.head[1:]))
+			if f.frames++; int64(f.rest) > f.limit() {
+				return 0, largeMessage(f.limit())
+			}
 		}
 		n := min(f.rest, len(p))
+		f.keepLast(p[:n])
 		p, f.rest, f.size = p[n:], f.rest-n, f.size+n
-		if f.rest == 0 {
-			size := max(f.size, leastFrame)
-			f.whole = append(f.whole, size)
-			f.bytes += size
-			f.headRead, f.size = 0, 0
+		if f.rest > 0 {
+			continue
 		}
+		w := whole{size: max(f.size, leastFrame)}
+		if f.head[0] != 0 {
+			w.unpacked = unpackedSize(f.last[:], f.size)
+			if w.unpacked > f.limit() {
+				return 0, largeMessage(f.limit())
+			}
+		}
+		f.whole = append(f.whole, w)
+		f.bytes += w.size
+		unpacked += w.unpacked
+		f.headRead, f.size = 0, 0
 	}
+	return unpacked, nil
+}
+
+// keepLast keeps the last bytes of a frame, of which p are the next.
+func (f *inflow) keepLast(p []byte) {
+	if len(p) < zipSize {
+		copy(f.last[:], f.last[len(p):])
+	}
+	copy(f.last[max(0, zipSize-len(p)):], p[max(0, len(p)-zipSize):])
+}
+
+// limit is how many bytes the message being read may have.
+func (f *inflow) limit() int64 {
+	if f.frames == 1 {
+		return f.limits.first
+	}
+	return f.limits.more
 }
 
 // received notes that the method has the next message.
 func (f *inflow) received() {
 	f.mu.Lock()
 	if f.first < len(f.whole) {
-		f.bytes -= f.whole[f.first]
+		w := f.whole[f.first]
+		f.bytes -= w.size
+		f.claim.Shrink(int64(w.size) + w.unpacked)
 		f.first++
 	}
 	if f.first == len(f.whole) {
@@ -124,62 +219,3 @@ func signal(c chan<- struct{}) {
 	default:
 	}
 }
-
-// receiver is a stream that notes what its method receives.
-type receiver struct {
-	grpc.ServerStream
-	call *call
-}
-
-func (r *receiver) RecvMsg(m any) error {
-	err := r.ServerStream.RecvMsg(m)
-	switch {
-	case err == nil:
-		r.call.in.received()
-	case status.Code(err) == codes.Internal:
-		r.call.unread.Store(true)
-	}
-	return err
-}
-
-// Bounds that a message of a batch is held to before it is decoded: empty events would take sixty times the
-// memory that they have on the wire, and compressed they have next to none.
-const (
-	fewBytes   = 64 << 10 // are decoded whatever they are
-	leastEvent = 32       // bytes of an event that has all it must have
-)
-
-var errCrowded = errors.New("it has more events than can be in so few bytes")
-
-// Unmarshal decodes a message.
-func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
-	if _, ok := v.(*streams.BatchAppendReq); ok && data.Len() > fewBytes {
-		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-		defer whole.Free()
-		if isCrowded(whole.ReadOnlyData()) {
-			return errCrowded
-		}
-		data = mem.BufferSlice{whole}
-	}
-	return c.CodecV2.Unmarshal(data, v)
-}
-
-// isCrowded reports whether a message of a batch has more events than can be real. What is not well formed is found when
-// it is decoded.
-func isCrowded(message []byte) bool {
-	events := 0
-	for rest := message; len(rest) > 0; {
-		field, _, n := protowire.ConsumeField(rest)
-		if n < 0 {
-			return false
-		}
-		if field == fieldProposed {
-			events++
-		}
-		rest = rest[n:]
-	}
-	return events*leastEvent > len(message)
-}
-
-// fieldProposed is the number of a batch's events. It is part of the wire contract: do not change.
-const fieldProposed = 3

@@ -57,3 +57,19 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	b.received.Add(uint64(n))
 	return n, err
 }
+
+// restful is a body that knows when its client need not send more.
+type restful interface {
+	ReadAtRest(p []byte) (int, error)
+}
+
+// ReadAtRest is Read between two messages, for which the client may take its time.
+func (b *countedBody) ReadAtRest(p []byte) (int, error) {
+	body, ok := b.ReadCloser.(restful)
+	if !ok {
+		return b.Read(p)
+	}
+	n, err := body.ReadAtRest(p)
+	b.received.Add(uint64(n))
+	return n, err
+}

@@ -19,8 +19,6 @@ const (
 
 	// MaxAppendBytes bounds data and metadata of all events of one append.
 	MaxAppendBytes = 16 << 20
-
-	DefaultHeldBytes = 256 << 20
 )
 
 // Options says what a Server serves and how. Store, Cluster and Access must be set; the
@@ -49,9 +47,8 @@ type Options struct {
 	// MaxAppendBytes bounds data plus metadata of all events of one append; at most, and by
 	// default, the constant MaxAppendBytes.
 	MaxAppendBytes int64
-	// MaxHeldBytes bounds the events of appends that were received and not answered, of all calls together. What
-	// goes beyond is event.ErrBusy. Default: DefaultHeldBytes.
-	MaxHeldBytes int64
+	// Memory is what requests of all interfaces share. Nil: they have no bound.
+	Memory *api.Memory
 
 	// GossipIsOpen lets callers without credentials see the members of the cluster.
 	GossipIsOpen bool
@@ -98,9 +95,6 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
 		o.MaxAppendBytes = MaxAppendBytes
-	}
-	if o.MaxHeldBytes <= 0 {
-		o.MaxHeldBytes = DefaultHeldBytes
 	}
 	if o.Shares == nil {
 		o.Shares = api.NewShares(api.SharesOptions{Insecure: o.Insecure})

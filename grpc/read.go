@@ -31,6 +31,8 @@ type reading struct {
 	rooms *sync.Pool
 	room  *event.Room // that pages are read into; nil while there are none
 	size  int         // events of the next page
+	claim *api.Claim  // of the memory of all requests
+	one   int64       // of claim: the event that is sent
 }
 
 // Read sends events of a stream or of the log, once or as they come.
@@ -52,7 +54,7 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	defer release()
-	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage}
+	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim)}
 	defer r.leaveRoom()
 	switch {
 	case q.subscribed:
@@ -158,9 +160,14 @@ func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.
 	if err := r.out.flush(); err != nil {
 		return event.StreamPage{}, err
 	}
+	payload, err := r.roomFor(ctx)
+	if err != nil {
+		return event.StreamPage{}, err
+	}
+	defer r.hasRead(payload)
 	return r.s.opts.Store.ReadStream(ctx, event.StreamRead{
 		Stream: r.q.stream, From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve,
-		MaxPayload: readPayload, Room: r.takeRoom(),
+		MaxPayload: payload, Room: r.takeRoom(),
 	})
 }
 
@@ -201,9 +208,14 @@ func (r *reading) logPage(ctx context.Context, from int64, count, look int) (eve
 	if r.q.filtered && r.q.sieve.IsSlow() {
 		look = min(look, slowReadLook)
 	}
+	payload, err := r.roomFor(ctx)
+	if err != nil {
+		return event.AllPage{}, err
+	}
+	defer r.hasRead(payload)
 	page, err := r.s.opts.Store.ReadAll(ctx, event.AllRead{
 		From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve, Filter: r.q.takes,
-		MaxScan: look, MaxPayload: readPayload, Room: r.takeRoom(),
+		MaxScan: look, MaxPayload: payload, Room: r.takeRoom(),
 	})
 	if err == nil {
 		err = r.q.sieve.Err
@@ -244,6 +256,7 @@ func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int
 
 // fill reads what a page left out of an event. It is not there when a scavenge removed it meanwhile.
 func (r *reading) fill(ctx context.Context, e *event.Resolved) (isThere bool, err error) {
+	alone := e.Bare || e.Target != nil && e.Target.Bare
 	if e.Bare {
 		if err := r.s.opts.Store.ReadPayload(ctx, &e.Record); err != nil {
 			if errors.Is(err, event.ErrEventNotFound) {
@@ -259,7 +272,7 @@ func (r *reading) fill(ctx context.Context, e *event.Resolved) (isThere bool, er
 			return false, err
 		}
 	}
-	return true, nil
+	return true, r.claimEvent(ctx, e, alone)
 }
 
 // say sends a message that nothing follows at once.
@@ -286,4 +299,6 @@ func (r *reading) leaveRoom() {
 		r.rooms.Put(r.room)
 		r.room = nil
 	}
+	r.claim.Release()
+	r.one = 0
 }

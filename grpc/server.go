@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
@@ -13,7 +12,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // Clients may compress what they send.
+	_ "google.golang.org/grpc/encoding/gzip" // A client that compresses gets answers that are.
 	"google.golang.org/grpc/encoding/proto"
 
 	"github.com/annalsdb/annals/grpc/monitoring"
@@ -37,8 +36,6 @@ type Server struct {
 	// Streams takes larger messages than the others.
 	streams, others *grpc.Server
 
-	held atomic.Int64 // bytes of the events of appends that were received and not answered
-
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
@@ -58,6 +55,8 @@ func New(o Options) *Server {
 
 func (s *Server) newServer(maxReceived int) *grpc.Server {
 	return grpc.NewServer(
+		//lint:ignore SA1019 The way that takes its place gives a decompressor no bound.
+		grpc.RPCDecompressor(unzip{}),
 		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
@@ -116,11 +115,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	defer c.claim.Release()
 	defer context.AfterFunc(s.draining, c.out.hurry)()
 	server := s.others
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
 		server = s.streams
 	}
+	c.in.begin(r, &c.claim)
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = c.in
 	server.ServeHTTP(c.out, r)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 )
@@ -24,8 +25,9 @@ const smallEntry = 4 << 10
 type appending struct {
 	end func() // ends what changing began; nil: it began nothing
 	event.Write
-	payload int64 // data and metadata of the events
-	entry   int64 // about what the append takes in an entry
+	payload int64     // data and metadata of the events
+	entry   int64     // about what the append takes in an entry
+	claim   api.Claim // of the memory of all requests: as much as entry
 	one     [1]event.Proposed
 }
 
@@ -47,8 +49,8 @@ type proposed interface {
 	GetData() []byte
 }
 
-// add takes one event more.
-func (s *Server) add(a *appending, m proposed) error {
+// add takes one event more, of a call.
+func (s *Server) add(c *call, a *appending, m proposed) error {
 	md := m.GetMetadata()
 	kind, ok := md[mapType]
 	if !ok {
@@ -80,12 +82,11 @@ func (s *Server) add(a *appending, m proposed) error {
 	}
 	a.payload += int64(size)
 	entry := int64(size + len(kind) + recordBytes)
-	switch {
-	case a.payload > s.opts.MaxAppendBytes || a.entry+entry > MaxAppendBytes:
+	if a.payload > s.opts.MaxAppendBytes || a.entry+entry > MaxAppendBytes {
 		return s.largeAppend()
-	case s.held.Add(entry) > s.opts.MaxHeldBytes && a.entry+entry > smallEntry:
-		s.held.Add(-entry)
-		return event.ErrBusy
+	}
+	if err := s.keep(c, a, entry); err != nil {
+		return err
 	}
 	a.entry += entry
 	if a.Events == nil {
@@ -95,8 +96,25 @@ func (s *Server) add(a *appending, m proposed) error {
 	return nil
 }
 
+// keep claims an event that an append keeps. What its message claimed for it goes over.
+func (s *Server) keep(c *call, a *appending, entry int64) error {
+	a.claim.Use(s.opts.Memory)
+	switch {
+	case c.message >= entry:
+		c.message -= entry
+		c.claim.Shrink(entry)
+	case a.entry+entry <= smallEntry:
+	case a.claim.Try(entry):
+		return nil
+	default:
+		return event.ErrNoRoom
+	}
+	a.claim.Add(entry)
+	return nil
+}
+
 // drop makes room for others when an append is done with.
-func (s *Server) drop(a *appending) { s.held.Add(-a.entry) }
+func (s *Server) drop(a *appending) { a.claim.Release() }
 
 // Names of problems with what is appended.
 const (
@@ -158,6 +176,9 @@ func (s *Server) write(ctx context.Context, w *event.Write) (written event.Writt
 // received is the end of a call whose messages cannot be received any more. What cannot be
 // decoded is the caller's fault.
 func received(ctx context.Context, err error) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

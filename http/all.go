@@ -41,7 +41,7 @@ const maxMatching = 2 * time.Second
 // allArguments reads the arguments of a page of the log.
 func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
-	a.From, a.MaxPayload, a.Room = event.End, maxPagePayload, &x.room
+	a.From, a.Room = event.End, &x.room
 	if from := x.route.from; from == "" || from == segHead {
 		a.fromHead = true
 	} else {
@@ -151,6 +151,12 @@ func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, er
 	if read.From >= end && !read.Backward {
 		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
+	maxPayload, err := x.readingPage(ctx, read.Count)
+	if err != nil {
+		return event.AllPage{}, err
+	}
+	read.MaxPayload = maxPayload
+	defer x.pageRead()
 	page, err := x.s.store.ReadAll(ctx, read)
 	switch {
 	case errors.Is(err, event.ErrBadPosition):

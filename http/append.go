@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -14,12 +13,8 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-const (
-	// maxBody bounds the body of a request.
-	maxBody = 30_000_000
-	// firstRead is how much is allocated before a byte of the body has come.
-	firstRead = 1 << 20
-)
+// maxBody bounds the body of a request.
+const maxBody = 30_000_000
 
 var (
 	errNoType  = badRequest("Must include an event type with the request either in body or as ES-EventType header.")
@@ -65,7 +60,7 @@ func appendEvents(x *exchange) error {
 		return err
 	}
 	if isBatch {
-		w.Events, err = decodeBatch(x.body.form, body)
+		w.Events, err = x.decodeBatch(body)
 	} else {
 		err = w.setSingle(x.body.form, id, eventType, body)
 	}
@@ -146,8 +141,17 @@ func (w *write) setSingle(f form, id event.ID, eventType string, body []byte) er
 	return nil
 }
 
-func decodeBatch(f form, body []byte) ([]event.Proposed, error) {
-	if f.isJSON() {
+// decodeBatch reads the events of a body. What is made of it is claimed beside it.
+func (x *exchange) decodeBatch(body []byte) ([]event.Proposed, error) {
+	weight := int64(len(body))
+	isJSON := x.body.form.isJSON()
+	if !isJSON {
+		weight *= xmlWeight
+	}
+	if err := x.claim.Grow(x.r.Context(), weight); err != nil {
+		return nil, err
+	}
+	if isJSON {
 		return decodeJSONBatch(body)
 	}
 	return decodeXMLBatch(body)
@@ -208,45 +212,4 @@ func redirectIncoming(x *exchange) {
 	x.scratch = b
 	x.w.Header()[keyLocation] = []string{string(b)}
 	x.text(http.StatusTemporaryRedirect, "Forwarding to idempotent URI")
-}
-
-// readBody reads the body of the request, which the write keeps. No more than
-// the limit is ever read or allocated, and no more than has come by much. A body
-// beyond the limit and one that is not whole are the two errors.
-func (x *exchange) readBody(limit int64, tooLarge, notWhole error) ([]byte, error) {
-	n := x.r.ContentLength
-	if n > limit {
-		return nil, tooLarge
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	x.bodyState = bodyBegun
-	if 0 < n && n <= firstRead {
-		b := make([]byte, n)
-		if _, err := io.ReadFull(x.r.Body, b); err != nil {
-			return nil, notWhole
-		}
-		x.bodyState = bodyDone
-		return b, nil
-	}
-	src := io.LimitReader(x.r.Body, limit+1)
-	b := make([]byte, 0, 64<<10)
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		got, err := src.Read(b[len(b):cap(b)])
-		b = b[:len(b)+got]
-		switch {
-		case int64(len(b)) > limit:
-			return nil, tooLarge
-		case err == nil:
-		case err == io.EOF:
-			x.bodyState = bodyDone
-			return b, nil
-		default:
-			return nil, notWhole
-		}
-	}
 }

@@ -109,8 +109,11 @@ func longPoll(m http.Header) (time.Duration, error) {
 	if !ok || n == 0 {
 		return 0, headerLongPoll.wrong()
 	}
-	return time.Duration(n) * time.Second, nil
+	return min(time.Duration(n)*time.Second, maxLongPoll), nil
 }
+
+// maxLongPoll bounds the wait of a long poll, whatever the client asks for.
+const maxLongPoll = time.Hour
 
 // expectedVersion reads what version a write expects; any without the header.
 func expectedVersion(m http.Header) (int64, error) {

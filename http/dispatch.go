@@ -100,6 +100,9 @@ type exchange struct {
 	baseLen    int    // how much of prefix is the base URI
 	writer     atom.Writer
 	room       event.Room // of the page that is answered
+
+	claim api.Claim // of the memory of all requests
+	page  pageClaim
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -113,6 +116,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	}
 	x := exchanges.Get().(*exchange)
 	x.s, x.w, x.r, x.res, x.route = s, w, r, res, rt
+	x.claim.Use(s.opts.Memory)
+	defer x.release()
 	x.common()
 	if err := x.run(); err != nil {
 		x.fail(err)
@@ -120,13 +125,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	if statistics != nil && !x.isLive {
 		statistics.Answered(time.Since(began))
 	}
+	x.claim.Release() // Nothing of the body is kept while the rest of it is thrown away.
 	x.linger()
-	x.release()
 }
 
-// release keeps the buffers and nothing else. After a panic it does not run: the
-// exchange is lost to the pool, which is harmless.
+// release keeps the buffers and nothing else.
 func (x *exchange) release() {
+	x.claim.Release()
 	out, scratch, prefix, writer, room := x.out, x.scratch, x.prefix, x.writer, x.room
 	if cap(out) > maxPooledBuffer {
 		out = nil
@@ -247,6 +252,12 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
+	if err := x.claimAnswer(body); err != nil && status != http.StatusServiceUnavailable {
+		clear(x.w.Header())
+		x.common()
+		x.fail(err)
+		return
+	}
 	x.varies()
 	x.note(status)
 	noteLogEnd(x)
@@ -260,6 +271,9 @@ func (x *exchange) send(status int, body []byte) {
 		return
 	}
 	_, err := x.w.Write(body)
+	if err == nil {
+		err = x.flushLarge(body)
+	}
 	x.notTaken(err)
 }
 

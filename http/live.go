@@ -23,8 +23,7 @@ const (
 	liveLook     = 20_000    // records of the log that one page looks at
 	liveSlowLook = 16        // the same where each may take as long as match.Timeout
 	livePart     = 32 << 10  // text that is sent before more is written
-	livePiece    = 4 << 10   // of them each must be taken within liveStall
-	liveStall    = 30 * time.Second
+	liveBuffer   = 4 << 10   // is kept of it by a tail that waits
 	liveTick     = time.Second
 	// A tail rests so many times as long as it worked, for each of the others, so that all of them leave the
 	// processors to writers, and once more for every liveCrowd others; but no longer than liveRest.
@@ -253,7 +252,7 @@ func (t *tail) run() error {
 			t.arrive()
 		}
 		if t.isOver {
-			return t.finish()
+			return t.flush()
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -465,19 +464,10 @@ func (t *tail) tick(ctx context.Context) {
 // shutdown ends the tail because the node stops.
 func (t *tail) shutdown() error {
 	t.over("end", "shutdown")
-	if err := t.finish(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	return errLiveGone
-}
-
-// finish sends what is left.
-func (t *tail) finish() error {
-	err := t.flush()
-	if resetErr := t.w.SetWriteDeadline(time.Time{}); err == nil && !errors.Is(resetErr, http.ErrNotSupported) {
-		err = resetErr
-	}
-	return err
 }
 
 // flush sends what there is. The client must take something now and then.
@@ -496,23 +486,23 @@ func (t *tail) flush() error {
 	if len(out) == 0 || x.r.Method == http.MethodHead {
 		return nil
 	}
-	for len(out) > 0 {
-		if err := t.w.SetWriteDeadline(time.Now().Add(liveStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return errLiveGone
+	if more := int64(len(out)) - livePart; more > 0 {
+		if x.claim.Grow(x.r.Context(), more) != nil {
+			return errLiveGone // It comes back and goes on from here.
 		}
-		n := min(len(out), livePiece)
-		if _, err := x.w.Write(out[:n]); err != nil {
-			x.notTaken(err)
-			return errLiveGone
-		}
-		out = out[n:]
+		defer x.claim.Shrink(more)
+	}
+	// A client that takes nothing is given up by its connection.
+	if _, err := x.w.Write(out); err != nil {
+		x.notTaken(err)
+		return errLiveGone
 	}
 	if err := t.w.Flush(); err != nil {
 		x.notTaken(err)
 		return errLiveGone
 	}
 	t.heard = time.Now()
-	if cap(x.out) > livePiece {
+	if cap(x.out) > liveBuffer {
 		x.out = nil // There may be hundreds that wait.
 	}
 	return nil

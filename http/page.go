@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -58,8 +57,8 @@ func (x *exchange) atom() *atom.Writer {
 // pageSource is an exchange as the writer of its page sees it.
 type pageSource exchange
 
-// Take sends what there is of the page.
-func (p *pageSource) Take(b []byte) ([]byte, error) {
+// send sends what there is of the page.
+func (p *pageSource) send(b []byte) ([]byte, error) {
 	x := (*exchange)(p)
 	if !x.isPartSent {
 		x.isPartSent = true
@@ -75,13 +74,6 @@ func (p *pageSource) Take(b []byte) ([]byte, error) {
 		return b, errPageSent
 	}
 	return b[:0], nil
-}
-
-// ReadPayload reads what a page was read without.
-func (p *pageSource) ReadPayload(r *event.Record) error {
-	// The time for a request is one for reading a page of usual size. Whether the
-	// client is still there is what counts here.
-	return p.s.store.ReadPayload(p.r.Context(), r)
 }
 
 // embedOf reads how much of an event an entry shows.

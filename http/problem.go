@@ -68,6 +68,7 @@ var (
 	problemReadOnly       = refusal(http.StatusInternalServerError, "Operation Not Supported on Read Only Replica")
 	problemNotReady       = refusal(http.StatusServiceUnavailable, "Server Is Not Ready")
 	problemBusy           = refusal(http.StatusServiceUnavailable, "Server Is Too Busy")
+	problemNoRoom         = refusal(http.StatusServiceUnavailable, "Requests take all memory that there is for them")
 	problemNoScavenge     = refusal(http.StatusNotFound, "Scavenge Id does not exist")
 	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done")
 	problemInternal       = refusal(http.StatusInternalServerError, "Internal Server Error")
@@ -125,6 +126,7 @@ var table = []struct {
 	{context.Canceled, problemNotReady, problemWriteTimeout, problemDeleteTimeout},
 	{err: event.ErrDiskFull, problem: refusal(http.StatusServiceUnavailable, "Server Is Out Of Disk Space")},
 	{err: event.ErrBusy, problem: problemBusy},
+	{err: event.ErrNoRoom, problem: problemNoRoom},
 	{err: event.ErrNotReady, problem: problemNotReady},
 	{err: event.ErrEntryRefused, problem: problemNotReady},
 	{err: event.ErrClosed, problem: problemNotReady},

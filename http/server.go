@@ -114,6 +114,8 @@ type Options struct {
 
 	// Shares bounds what callers hold. Default: one of this interface's own.
 	Shares *api.Shares
+	// Memory is what requests of all interfaces share. Nil: they have no bound.
+	Memory *api.Memory
 
 	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
 

@@ -58,7 +58,7 @@ type pageRequest struct {
 
 // pageArguments reads the arguments of a page, in the order of the contract.
 func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, err error) {
-	p.Stream, p.Backward, p.MaxPayload, p.Room = stream, backward, maxPagePayload, &x.room
+	p.Stream, p.Backward, p.Room = stream, backward, &x.room
 	switch {
 	case backward && (x.route.from == "" || x.route.from == segHead):
 		p.From = fromHead
@@ -203,13 +203,22 @@ func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 			return nil
 		}
 	}
-	page, err := x.s.store.ReadStream(ctx, p.StreamRead)
+	page, err := readStream(x, ctx, p)
 	if err != nil {
 		return err
 	}
 	pageFreshness(x, &page, p)
 	doc := x.atom().Stream(&page, &p.StreamRead)
 	return x.write(&doc)
+}
+
+// readStream reads a page of a stream.
+func readStream(x *exchange, ctx context.Context, p *pageRequest) (page event.StreamPage, err error) {
+	if p.MaxPayload, err = x.readingPage(ctx, p.Count); err != nil {
+		return page, err
+	}
+	defer x.pageRead()
+	return x.s.store.ReadStream(ctx, p.StreamRead)
 }
 
 // ok sends x.out as the negotiated type.

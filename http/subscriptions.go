@@ -260,7 +260,7 @@ func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	if err != nil {
 		return err
 	}
-	page, err := x.s.store.ReadStream(ctx, p.StreamRead)
+	page, err := readStream(x, ctx, p)
 	if err != nil {
 		return err
 	}

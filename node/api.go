@@ -21,7 +21,7 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy},
 		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Activity: n.activity, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Settings: n.opts.Settings,
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
-		Logger: n.logger.Named("http"), Version: n.opts.Version, Shares: n.shares, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
+		Logger: n.logger.Named("http"), Version: n.opts.Version, Shares: n.shares, Memory: n.memory, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
 		HostNames:      hostNames(c),
 		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),

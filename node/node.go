@@ -54,6 +54,7 @@ type Node struct {
 	store      *store
 	users      *users
 	startup    startup
+	memory     *api.Memory // of requests
 	api        *httpapi.Server
 	rpc        *grpcapi.Server
 	shares     *api.Shares // of what clients hold, over both
@@ -186,6 +187,7 @@ func (n *Node) build() (err error) {
 		made = append(made, n.web.Close)
 	}
 	n.shares = api.NewShares(api.SharesOptions{Tails: c.MaxLiveConnections, Insecure: c.Insecure, Stats: n.opts.Stats})
+	n.memory = requestMemory(c.RequestMemoryMiB)
 	if n.api, err = newAPI(n); err != nil {
 		return err
 	}

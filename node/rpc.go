@@ -16,7 +16,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,
 		Statistics: n.metrics, StatsPeriod: c.StatsPeriod, Activity: n.activity,
 		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, RefusedLogins: n.users.refused,
-		Subscriptions: n.groups, Shares: n.shares,
+		Subscriptions: n.groups, Shares: n.shares, Memory: n.memory,
 	}
 	if n.queries != nil {
 		options.Projections = n.queries

@@ -13,15 +13,20 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// MaxText is how much of a feed is written before Source is asked to take it.
-const MaxText = 8 << 20
+const (
+	// PartText is how much of a feed is written before Source sees it.
+	PartText = 16 << 10
+	// MaxText is how much Source should hold at most.
+	MaxText = 8 << 20
+)
 
 // Source is where a page is from and where its text goes.
 type Source interface {
 	// ReadPayload reads the data and metadata of a record that is bare.
 	ReadPayload(r *event.Record) error
-	// Take takes what there is of a feed that goes on, and returns a buffer for the rest.
-	Take(b []byte) ([]byte, error)
+	// Part sees what there is of a feed that goes on. It returns it, or takes it and
+	// returns a buffer for the rest.
+	Part(b []byte) ([]byte, error)
 }
 
 // Writer writes the documents of one request after the other. It keeps buffers; feeds
@@ -59,12 +64,12 @@ func (w *Writer) AppendHome(b []byte, stream string) []byte {
 	return append(b, w.names.home...)
 }
 
-// part gives to the source what there is of a feed when that is much.
+// part shows the source what there is of a feed when that is much.
 func (d *Feed) part(b []byte) ([]byte, error) {
-	if len(b) < MaxText {
+	if len(b) < PartText {
 		return b, nil
 	}
-	return d.w.Source.Take(b)
+	return d.w.Source.Part(b)
 }
 
 // whole returns an event of the page with its payload, where it was left out and

@@ -40,6 +40,8 @@ type conn struct {
 	from, to             int  // what of buf was received and not read yet
 	isUsed, isBehindPost bool // there was a request before; it was a POST
 	w                    response
+	in                   mover
+	out                  writer
 
 	mu      sync.Mutex // guards what follows
 	state   state
@@ -145,7 +147,20 @@ func (c *conn) read(p []byte) (int, error) {
 		c.from += n
 		return n, nil
 	}
-	return c.net.Read(p)
+	c.in.begin(c.server.tick.Load())
+	n, err := c.net.Read(p)
+	c.in.end(c.server.tick.Load(), n)
+	return n, err
+}
+
+// write writes what the client takes, however slowly, unless it does not move.
+func (c *conn) write(p []byte) (int, error) { return c.out.write(c.net, p) }
+
+// writeAgain takes back the deadline that look set.
+func (c *conn) writeAgain() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.net.SetWriteDeadline(time.Time{})
 }
 
 // taken notes that the request's body was read.
@@ -162,6 +177,7 @@ func (c *conn) answer(r *http.Request) (again bool) {
 	defer cancel()
 	c.isUsed, c.isBehindPost = true, r.Method == http.MethodPost
 	b := &body{c: c, left: r.ContentLength}
+	c.in.rest()
 	r.RemoteAddr, r.TLS, r.Body = c.remote, c.tls, http.NoBody
 	if b.left > 0 {
 		r.Body = b
@@ -194,6 +210,15 @@ func (c *conn) look(tick int64) {
 	age := tick - c.since
 	switch c.state {
 	case isServing:
+		if c.in.isStalled(tick) {
+			_ = c.net.SetReadDeadline(past)
+		}
+		if c.out.isStalled(tick) {
+			_ = c.net.SetWriteDeadline(past)
+		}
+		if c.watch != nil && isLookedFor(age) && hasLeft(c.net) {
+			c.cancel() // What it sent for the next request hides that from wait.
+		}
 		if age > 1 && c.isTaken && c.watch == nil {
 			c.isTaken, c.watch = false, make(chan struct{})
 			go c.wait(c.watch, c.cancel)

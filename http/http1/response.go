@@ -276,18 +276,18 @@ func (w *response) write() error {
 	if w.out != nil && len(head) <= headroom {
 		gap := (*w.out)[headroom-len(head):]
 		copy(gap, head)
-		_, err := w.c.net.Write(gap)
+		_, err := w.c.write(gap)
 		return err
 	}
 	if len(head) > 0 {
-		if _, err := w.c.net.Write(head); err != nil {
+		if _, err := w.c.write(head); err != nil {
 			return err
 		}
 	}
 	if w.out == nil {
 		return nil
 	}
-	_, err := w.c.net.Write((*w.out)[headroom:])
+	_, err := w.c.write((*w.out)[headroom:])
 	return err
 }
 
@@ -300,7 +300,7 @@ func (w *response) sendLarge(p []byte) (int, error) {
 		}
 		w.head = append(w.head, "\r\n"...) // It goes out with what follows.
 	}
-	n, err := w.c.net.Write(p)
+	n, err := w.c.write(p)
 	return n, w.failed(err)
 }
 

@@ -25,6 +25,7 @@ type Server struct {
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
 	handed                 handed
+	requests               requests       // of others
 	owned                  sync.WaitGroup // of what Serve starts, but for connections
 
 	tick atomic.Int64           // how often it has looked
@@ -44,6 +45,7 @@ func New(h *http.Server) *Server {
 		handed: handed{conns: make(chan net.Conn), closed: make(chan struct{})},
 		conns:  map[*conn]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
 	}
+	h.Handler = http.HandlerFunc(s.watch)
 	given := h.ConnContext
 	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if p, ok := c.(interface{ context() context.Context }); ok { // It was ours.
@@ -115,6 +117,7 @@ func (s *Server) accept(l net.Listener) error {
 // admit begins to serve a connection.
 func (s *Server) admit(nc net.Conn) {
 	c := &conn{server: s, net: nc, since: s.tick.Load(), buf: make([]byte, bufferSize), remote: nc.RemoteAddr().String()}
+	c.out.tick = &s.tick
 	if t, ok := nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		state := t.ConnectionState()
 		if state.NegotiatedProtocol == "h2" {
@@ -122,6 +125,8 @@ func (s *Server) admit(nc net.Conn) {
 			return
 		}
 		c.tls = &state
+	} else {
+		c.out.resume = c.writeAgain
 	}
 	c.ctx = s.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, nc.LocalAddr()), nc)
 	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
@@ -179,6 +184,7 @@ func (s *Server) look() {
 			c.look(now)
 		}
 		s.mu.Unlock()
+		s.requests.look(now)
 	}
 }
 

@@ -60,11 +60,15 @@ type name struct {
 }
 
 // Parse reads a whole document: UTF-8, with or without byte-order mark and
-// whatever its declaration says, one root element. Only the five entities of XML itself are known, a document type
+// whatever its declaration says, one root element, no more elements than MaxElements and
+// none with more attributes than MaxAttributes. Only the five entities of XML itself are known, a document type
 // declaration is refused, nothing outside the text is ever read.
 func Parse(body []byte) (*Document, error) {
 	if len(body) > math.MaxInt32/4 {
 		return nil, errTooLong
+	}
+	if err := checkSize(body); err != nil {
+		return nil, err
 	}
 	d := &Document{numbers: map[string]int32{}}
 	dec := xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))

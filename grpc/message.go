@@ -1,0 +1,217 @@
+package grpcapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	gzipped "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// limits are how many bytes the messages of a call may have, not compressed.
+type limits struct {
+	first, more int64
+	rests       bool // the client may take its time between them
+}
+
+// Sizes of messages that hold no events. The first message of an append has the name of its
+// stream: the right to write is known before an event is received.
+const (
+	maxOptions = 128 << 10
+	maxRequest = 256 << 10
+	maxAnswers = 1 << 20 // of a consumer
+)
+
+func limitsOf(method string) limits {
+	switch method {
+	case streams.Streams_Append_FullMethodName:
+		return limits{maxOptions, maxMessage, false}
+	case streams.Streams_BatchAppend_FullMethodName:
+		return limits{maxMessage, maxMessage, true}
+	case projections.Projections_Create_FullMethodName, projections.Projections_Update_FullMethodName:
+		return limits{maxSmallMessage, maxSmallMessage, true}
+	case persistent.PersistentSubscriptions_Read_FullMethodName:
+		return limits{maxRequest, maxAnswers, true}
+	}
+	return limits{maxRequest, maxRequest, true}
+}
+
+// largeMessage is the answer to a message beyond its limit, as grpc-go has it.
+func largeMessage(most int64) error {
+	return plain(codes.ResourceExhausted, fmt.Sprintf("grpc: received message larger than max %d", most))
+}
+
+// zipSize is how many bytes at the end of a compressed message say how many it was before
+// (RFC 1952). They are part of a format: do not change.
+const zipSize = 4
+
+// maxRatio is how many times as long as it is compressed a message can be (RFC 1951: 258 bytes in
+// two bits).
+const maxRatio = 1032
+
+// unpackedSize returns how long a message was that ends so and has so many bytes; 0 when it
+// cannot have been: it cannot be unpacked either.
+func unpackedSize(last []byte, packed int) int64 {
+	size := int64(binary.LittleEndian.Uint32(last))
+	if size > int64(packed)*maxRatio {
+		return 0
+	}
+	return size
+}
+
+var errZipSize = errors.New("the message is not as long as its end says, or not one member")
+
+// unzip unpacks messages, each of which has been claimed as its end says. One that would be
+// longer, or of several members, is not unpacked any further.
+type unzip struct{}
+
+func (unzip) Type() string { return gzipped.Name }
+
+// Do returns what r is unpacked.
+func (unzip) Do(r io.Reader) ([]byte, error) {
+	packed, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read a compressed message: %w", err)
+	}
+	if len(packed) < zipSize {
+		return nil, io.ErrUnexpectedEOF
+	}
+	size := unpackedSize(packed[len(packed)-zipSize:], len(packed))
+	in := bytes.NewReader(packed)
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("unpack a message: %w", err)
+	}
+	z.Multistream(false)
+	if size > maxMessage {
+		return nil, errZipSize
+	}
+	message := make([]byte, size)
+	if _, err := io.ReadFull(z, message); err != nil {
+		return nil, fmt.Errorf("unpack a message: %w", err)
+	}
+	if n, err := z.Read(make([]byte, 1)); n != 0 || err != io.EOF || in.Len() > 0 {
+		return nil, errZipSize
+	}
+	return message, nil
+}
+
+// receiver is a stream that notes what its method receives.
+type receiver struct {
+	grpc.ServerStream
+	call *call
+}
+
+func (r *receiver) RecvMsg(m any) error {
+	c := r.call
+	c.claim.Shrink(c.message) // Its method is done with the one before.
+	c.message = 0
+	err := r.ServerStream.RecvMsg(&incoming{m, c})
+	switch {
+	case err == nil:
+		c.in.received()
+	case c.in.refusal() != nil:
+		return c.in.refusal()
+	case status.Code(err) == codes.Internal:
+		c.unread.Store(true)
+	}
+	return err
+}
+
+// incoming is a message that is decoded for a call.
+type incoming struct {
+	message any
+	call    *call
+}
+
+// Bounds that a message is held to before it is decoded: empty events would take sixty times the
+// memory that they have on the wire, and compressed they have next to none.
+const (
+	fewBytes      = 64 << 10 // are decoded whatever they are
+	leastElement  = 12       // bytes of a message within a message, an entry of a map, or a text of a list, on average
+	elementMemory = 128      // bytes that one of them takes when it is decoded
+)
+
+var errCrowded = errors.New("it has more parts than can be in so few bytes")
+
+// Unmarshal decodes a message, once it is claimed.
+func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*incoming)
+	if ok {
+		v = in.message
+	}
+	if m, isMessage := v.(proto.Message); isMessage && data.Len() > fewBytes {
+		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer whole.Free()
+		data = mem.BufferSlice{whole}
+		parts := countParts(m.ProtoReflect().Descriptor(), whole.ReadOnlyData(), 0)
+		if parts*leastElement > whole.Len() {
+			return errCrowded
+		}
+		if in != nil {
+			if err := in.call.claimMessage(int64(whole.Len() + parts*elementMemory)); err != nil {
+				return err
+			}
+		}
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// claimMessage claims a message that is about to be decoded.
+func (c *call) claimMessage(bytes int64) error {
+	bytes = min(bytes, c.most) // One that is larger may be alone.
+	if err := c.claim.Grow(c.in.ctx, bytes); err != nil {
+		return c.in.refuse(err)
+	}
+	c.message = bytes
+	return nil
+}
+
+// maxNesting is how deep the parts of a message nest, and then some.
+const maxNesting = 8
+
+// countParts counts what makes a decoded message larger than its bytes. What is not well
+// formed is found when it is decoded.
+func countParts(d protoreflect.MessageDescriptor, message []byte, depth int) (parts int) {
+	fields := d.Fields()
+	for rest := message; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return parts
+		}
+		rest = rest[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, rest); n < 0 {
+			return parts
+		}
+		value := rest[:n]
+		rest = rest[n:]
+		f := fields.ByNumber(number)
+		if f == nil || kind != protowire.BytesType {
+			continue
+		}
+		if f.Message() == nil {
+			if f.IsList() {
+				parts++
+			}
+			continue
+		}
+		parts++
+		if inner, n := protowire.ConsumeBytes(value); n > 0 && depth < maxNesting {
+			parts += countParts(f.Message(), inner, depth+1)
+		}
+	}
+	return parts
+}
