@@ -61,7 +61,7 @@ func TestLongOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, procedure := range []string{
-		"Back up", "Restore one node", "Restore the whole cluster", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
+		"Back up", "Restore one node", "Restore the whole cluster", "A majority lost for good", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
 		"First start", // The last here, since the other procedures use the password that it changes.
 	} {
 		begun := time.Now()

@@ -105,6 +105,19 @@ func seeds(c *config.Config) func(context.Context) ([]string, error) {
 // node must not run; Config says where the data are and how the node is reached.
 func Recover(o Options) error { return offline(o, replication.Recover) }
 
+// TakenOver is what TakeOver tells.
+type TakenOver = replication.TakenOver
+
+// TakeOver does the same on a node that survived when a majority of the cluster is lost for good. Its
+// consensus state is set aside, after what the Raft log has was added to the event log.
+func TakeOver(o Options) (taken TakenOver, err error) {
+	err = offline(o, func(c replication.ClusterOptions) (err error) {
+		taken, err = replication.TakeOver(c)
+		return err
+	})
+	return taken, err
+}
+
 // AcceptLoss has a node on its own start without the entries of its Raft log that are damaged, and
 // returns a line that says what was done. The node must not run.
 func AcceptLoss(o Options) (done string, err error) {

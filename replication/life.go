@@ -315,8 +315,14 @@ func Recover(o ClusterOptions) error {
 		return err
 	}
 	if made {
-		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node", filepath.Join(o.Replica.Dir, raftdisk.Dir))
+		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node; "+
+			"if a majority of the cluster is lost for good: annals cluster recover --majority-lost", filepath.Join(o.Replica.Dir, raftdisk.Dir))
 	}
+	return o.beginAlone(&m)
+}
+
+// beginAlone makes the consensus state of the only voter. There is none in the data directory.
+func (o *ClusterOptions) beginAlone(m *Materials) error {
 	if m.Log.Tail().End == 0 {
 		return errors.New("the event log is empty: there is nothing to recover")
 	}
@@ -324,10 +330,7 @@ func Recover(o ClusterOptions) error {
 	if err := o.Replica.Files.RemoveAll(filepath.Join(o.Replica.Dir, raftdisk.Dir)); err != nil {
 		return err
 	}
-	options := o.Replica
-	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
-	options.Address = raft.ServerAddress(o.Advertise)
-	r, err := prepare(options)
+	r, err := prepare(o.replicaOver(m))
 	if err != nil {
 		return err
 	}
@@ -343,4 +346,12 @@ func AcceptLoss(o ClusterOptions) (string, error) {
 		return "", err
 	}
 	return raftdisk.AcceptLoss(o.Replica.Files, o.Replica.Dir, m.Log.Tail(), o.Replica.Logger)
+}
+
+// replicaOver is what a Replica over a log is made with.
+func (o *ClusterOptions) replicaOver(m *Materials) Options {
+	options := o.Replica
+	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
+	options.Address = raft.ServerAddress(o.Advertise)
+	return options
 }

@@ -55,6 +55,11 @@ func TestFindings(t *testing.T) {
 	}{
 		{"starting", func(f *Facts) { f.Ready, f.Doing = false, "reading the log" }, "start", "reading the log", "/health/startup"},
 		{"a dead member", func(f *Facts) { f.Members[1].Alive = false }, "members", "b:2113 is not alive", "annals cluster remove b:2113"},
+		{"no majority", func(f *Facts) {
+			for i := range f.Members[1:] {
+				f.Members[1+i].Alive = false
+			}
+		}, "members", "is not alive", "annals cluster recover --majority-lost"},
 		{"clock ahead", func(f *Facts) { f.Clock.Ahead = 90 * time.Second }, "clock", "1 minutes ahead of those of the other members", "chrony"},
 		{"clock behind", func(f *Facts) { f.Clock.Ahead = -2 * time.Second }, "clock", "2.0 s behind those of", "chrony"},
 		{"clock behind the log", func(f *Facts) { f.Clock.BehindLog = time.Hour }, "clock", "1 hours behind the newest event", "chrony"},

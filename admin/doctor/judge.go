@@ -33,10 +33,17 @@ func judgeMembers(f *Facts, r *report) {
 	for _, m := range f.Members {
 		if m.Alive {
 			alive++
-			continue
 		}
-		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: annals cluster remove "+m.Address),
-			"%s is not alive", m.Address)
+	}
+	for _, m := range f.Members {
+		gone := "annals cluster remove " + m.Address
+		switch {
+		case m.Alive:
+			continue
+		case 2*alive <= len(f.Members): // Without a majority nobody could remove it.
+			gone = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
+		}
+		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: "+gone), "%s is not alive", m.Address)
 	}
 	if alive == len(f.Members) && alive > 1 {
 		r.fine("all %d are alive", alive)

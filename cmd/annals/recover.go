@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -25,8 +27,38 @@ What begins here is another history than the one that the copies were taken from
 still has its folder raft from before takes no part in it, and is named in the log. To have it
 join with its data, stop it, rename that folder, and start it.
 
+With --majority-lost it is for a node that survived when a majority of its cluster is lost
+for good. What its Raft log has behind its chunks is taken over first: that may be writes which
+were acknowledged, and writes which never were. Its folder raft is then moved aside, under a
+name with the time. What the lost nodes had acknowledged beyond that is lost. Where several
+nodes survived, take the one of which /gossip, or the log, told the highest position last. The
+other survivors join when their folders raft are out of the way.
+
 The options are those of annals node, as the node is started with: the command needs
 the data folder and the address of the port between nodes. The node must not run.`
+
+// majorityLost has a survivor begin alone.
+const majorityLost = "--majority-lost"
+
+// tellTakenOver says what the node has, what of it is in doubt, and what may be lost.
+func tellTakenOver(w io.Writer, c *config.Config, t *node.TakenOver) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "applied before: up to position %d\n", t.Before.End)
+	if t.Aside != "" {
+		fmt.Fprintf(&b, "taken over from the Raft log: %d entries, up to position %d (last entry: term %d, index %d)\n", t.Entries, t.After.End, t.Term, t.Index)
+		if t.Entries > 0 {
+			fmt.Fprintf(&b, "in doubt: what lies from position %d on may never have been acknowledged; whoever was told of a failure or of nothing finds it written\n", t.Before.End)
+		}
+		fmt.Fprintf(&b, "moved aside: %s, remove it when all is well\n", t.Aside)
+	}
+	fmt.Fprintf(&b, "may be lost: what a majority without this node had acknowledged beyond position %d", t.After.End)
+	if len(t.Voters) > 0 {
+		fmt.Fprintf(&b, " (the voters were %s)", strings.Join(t.Voters, ", "))
+	}
+	fmt.Fprintf(&b, "\nthe node in %s is the only voter of its cluster now: start it, then the others, with their folders raft moved away, or with empty data folders\n", c.Db)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
 
 // recoverCommand is annals cluster recover.
 func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -36,11 +68,14 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 		Long:               recoverHelp,
 		DisableFlagParsing: true, // They are the node's.
 		RunE: func(cmd *cobra.Command, args []string) error {
+			lost := false
 			for _, arg := range args {
 				if arg == "--help" || arg == "-h" {
 					return cmd.Help()
 				}
+				lost = lost || arg == majorityLost
 			}
+			args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == majorityLost })
 			c, err := config.Load(args, os.Environ(), os.ReadFile)
 			if err != nil {
 				return err
@@ -52,6 +87,13 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 			fatal := func(err error) {
 				complain(stderr, err)
 				os.Exit(1)
+			}
+			if lost {
+				taken, err := node.TakeOver(node.Options{Config: c, Logger: logger, OnFatal: fatal})
+				if err != nil {
+					return err
+				}
+				return tellTakenOver(stdout, c, &taken)
 			}
 			if err := node.Recover(node.Options{Config: c, Logger: logger, OnFatal: fatal}); err != nil {
 				return err

@@ -147,8 +147,9 @@ func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 
 // Why consensus state is set aside: a part of the name it gets.
 const (
-	AsideLost    = "lost"
-	asideRestore = "before-restore"
+	AsideLost      = "lost"
+	AsideTakenOver = "taken-over" // its entries are in the event log
+	asideRestore   = "before-restore"
 )
 
 // SetAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
@@ -180,7 +181,7 @@ func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
 func Asides(o *Options) (found []string, err error) {
 	names, err := o.Files.List(o.Dir)
 	for _, name := range names {
-		for _, why := range []string{AsideLost, asideRestore} {
+		for _, why := range []string{AsideLost, AsideTakenOver, asideRestore} {
 			if strings.HasPrefix(name, Dir+"."+why+"-") {
 				found = append(found, filepath.Join(o.Dir, name))
 			}
