@@ -3,6 +3,8 @@ package raftdisk
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -153,6 +155,86 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 		s = open()
 		if got, err := s.LastIndex(); err != nil || got != last {
 			t.Errorf("the Raft log ends at %d, %v; before the power cut it ended at %d", got, err, last)
+		}
+		mustNot(t, s.Close())
+	}
+}
+
+// Whenever the power fails while the Raft log is rewritten, and behind that, what was acknowledged is there.
+func TestPowerCutWhileRewritten(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashMem()
+	dir := filepath.Join(t.TempDir(), Dir)
+	mustNot(t, vfs.MkdirAllSync(mem, dir))
+	path := filepath.Join(dir, segmentKind.name)
+	mustNot(t, segmentKind.create(mem, path))
+	mustNot(t, mem.SyncDir(dir))
+	made, err := segmentKind.open(mem, path, hclog.NewNullLogger())
+	mustNot(t, err)
+	mustNot(t, made.Set(keyCreation, testID))
+	mustNot(t, made.Close())
+	type cut struct {
+		op    string
+		files *vfs.Mem
+		last  uint64
+	}
+	var mu sync.Mutex
+	var cuts []cut
+	last := uint64(0)
+	var store func(from, to uint64)
+	exchanged := false
+	files := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		// The log is in use again before the exchange is durable.
+		if old, err := exists(mem, path+oldSuffix); err == nil && old && op.Kind == vfs.OpSyncDir && op.Name == dir && !exchanged {
+			if begun, err := exists(mem, path+newSuffix); err == nil && !begun {
+				exchanged = true
+				store(last+1, last+1)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if !op.Kind.Mutates() || last < 30 {
+			return nil
+		}
+		name := fmt.Sprintf("%s of %s", op.Kind, filepath.Base(op.Name))
+		cuts = append(cuts, cut{name, mem.CrashClone(vfs.CrashOptions{}), last})
+		for seed := range uint64(3) {
+			cuts = append(cuts, cut{name, mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, uint64(len(cuts))))}), last})
+		}
+		return nil
+	})
+	open := func(files vfs.FS) (*RaftLog, error) {
+		fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
+		return openLogStore(files, dir, segmentKind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
+	}
+	s, err := open(files)
+	mustNot(t, err)
+	store = func(from, to uint64) {
+		mustNot(t, s.StoreLogs(entries(from, to)))
+		mu.Lock()
+		last = to
+		mu.Unlock()
+	}
+	store(1, 30)
+	mustNot(t, rewritten(s, 10))
+	store(last+1, last+1)
+	exchanged = false
+	mustNot(t, rewritten(s, 20))
+	mustNot(t, s.Close())
+	if last != 33 {
+		t.Errorf("%d entries were stored", last)
+	}
+	for i, c := range cuts {
+		s, err := open(c.files)
+		if err != nil {
+			t.Errorf("cut %d, before %s: %v", i, c.op, err)
+			continue
+		}
+		for index := uint64(21); index <= c.last; index++ {
+			if err := s.GetLog(index, new(raft.Log)); err != nil {
+				t.Errorf("cut %d, before %s: entry %d was acknowledged: %v", i, c.op, index, err)
+				break
+			}
 		}
 		mustNot(t, s.Close())
 	}

@@ -402,3 +402,39 @@ func TestRaftInstallsSnapshot(t *testing.T) {
 		return nil
 	})
 }
+
+// A snapshot that ends before its announced size is none: neither Prepare nor raft hears of it.
+func TestSnapshotThatIsCutShort(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	p := newPair(t, RaftOptions{Prepare: func(context.Context, uint64, uint64, []byte) error { asked <- struct{}{}; return nil }})
+	snapshots := p.consume()
+	c, err := p.here.dial(kindInstall, p.here.target(raft.ServerID(node(1).String()), p.there.LocalAddr()), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := writeFrame(c, raft.InstallSnapshotRequest{Term: 5, LastLogTerm: 4, LastLogIndex: 7, Size: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if err := readInstallAnswer(c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	outcome := make(chan error, 1)
+	go func() { outcome <- readInstallAnswer(c, new(raft.InstallSnapshotResponse)) }()
+	select {
+	case err := <-outcome:
+		if err == nil || !strings.Contains(err.Error(), "3 of 10 bytes") {
+			t.Errorf("the answer is %v", err)
+		}
+	case <-asked:
+		t.Error("it was prepared")
+	case <-snapshots:
+		t.Error("raft got it")
+	}
+}
