@@ -1,6 +1,7 @@
 package script
 
 import (
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ func (b *bounds) boundBuiltins() {
 	named, source := b.e.named, b.e.source
 	b.lists.arrays = b.e.prototype("Array")
 	b.expressions.boundExpressions() // It takes functions that are bounded behind it.
+	b.boundDates()                   // Likewise.
 	arrays := b.lists.arrays
 	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {
 		b.e.bound(o, name, func(call goja.FunctionCall) goja.FunctionCall {
@@ -149,6 +151,7 @@ func (b *bounds) boundBuiltins() {
 	check(texts, "normalize", b.checkShort)
 	check(texts, "localeCompare", b.checkShort)
 	b.boundBuffers()
+	b.boundLocales()
 	b.boundTexts()
 	if named("asIntN") || named("asUintN") || mayGrow(source) {
 		b.boundBigInts()
@@ -288,17 +291,26 @@ const bufferClasses = "ArrayBuffer Int8Array Uint8Array Uint8ClampedArray Int16A
 	"Float32Array Float64Array"
 
 // bigClasses make BigInts of texts of any length, where nothing could look at these.
-const bigClasses = "BigInt64Array BigUint64Array DataView"
+const bigClasses = "BigInt64Array BigUint64Array"
+
+// maxBigText bounds a text that a DataView makes a BigInt of.
+const maxBigText = 100
 
 // boundBuffers puts constructors that check the length in the place of the engine's. A
 // script that names neither them nor the global object cannot reach them: they are
 // left alone then, as two kilobytes each appear when they are touched.
 func (b *bounds) boundBuffers() {
 	global, named, reachable := b.e.rt.GlobalObject(), b.e.named, reachesGlobal(b.e.source)
-	if reachable || named("Big") || named("DataView") {
-		for name := range strings.FieldsSeq(bigClasses) {
-			b.e.must(global.Delete(name))
+	for name := range strings.FieldsSeq(bigClasses) {
+		if reachable || named("Big") {
+			b.refuseClass(name)
 		}
+	}
+	switch {
+	case named("DataView"):
+		b.boundViews()
+	case reachable:
+		b.e.must(global.Delete("DataView"))
 	}
 	for name := range strings.FieldsSeq(bufferClasses) {
 		if !named(name) {
@@ -311,6 +323,25 @@ func (b *bounds) boundBuffers() {
 			}
 			b.boundClass(name, class)
 		}
+	}
+}
+
+// refuseClass puts a constructor in the place of another that says that there is none.
+func (b *bounds) refuseClass(name string) {
+	b.e.must(b.e.rt.GlobalObject().Set(name, func(goja.ConstructorCall) *goja.Object {
+		b.e.throw("%s is not supported in projections: use an array of BigInts", name)
+		return nil
+	}))
+}
+
+// boundViews bounds what the methods of DataView make BigInts of.
+func (b *bounds) boundViews() {
+	for _, name := range []string{"setBigInt64", "setBigUint64"} {
+		b.e.checked(b.e.prototype("DataView"), name, func(call goja.FunctionCall) {
+			if _, isBig := call.Argument(1).Export().(*big.Int); !isBig && units(call.Argument(1)) > maxBigText {
+				b.e.throwError("RangeError", "%s: a text of %d characters is too long", name, units(call.Argument(1)))
+			}
+		})
 	}
 }
 

@@ -82,7 +82,7 @@ func parse(source string) (program *goja.Program, it *iterables, err error) {
 	}
 	if it = rewrite(ast, mayBeBig(source), mayGrow(source)); it.refused != nil {
 		at := ast.File.Position(int(it.refused.Idx0()) - ast.File.Base())
-		return nil, nil, &handler.Fault{Message: "SyntaxError: " + refusedPattern, Line: at.Line, Column: at.Column}
+		return nil, nil, &handler.Fault{Message: "SyntaxError: " + it.why, Line: at.Line, Column: at.Column}
 	}
 	if program, err = goja.CompileAST(ast, false); err != nil {
 		var e *goja.CompilerSyntaxError

@@ -208,11 +208,15 @@ func (x *expressions) boundExpressions() {
 		for _, v := range args[:min(1, len(args))] {
 			x.checkPattern(v)
 		}
-		return args
+		return x.expandArguments(args)
 	}
 	x.e.replaceConstructor("RegExp", x.e.object("RegExp"), pattern)
 	x.class = x.e.object("RegExp")
-	x.e.bound(x.prototype, "compile", x.checkFirst)
+	x.e.bound(x.prototype, "compile", func(call goja.FunctionCall) goja.FunctionCall {
+		x.checkPattern(call.Argument(0))
+		call.Arguments = x.expandArguments(call.Arguments)
+		return call
+	})
 	// What is derived has species of its own.
 	x.e.must(x.class.DefineAccessorPropertySymbol(goja.SymSpecies, x.e.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
 		nil, goja.FLAG_FALSE, goja.FLAG_FALSE))

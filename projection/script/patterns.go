@@ -2,6 +2,7 @@ package script
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
@@ -38,7 +39,8 @@ type iterables struct {
 	spreads     bool     // something is spread
 	scopes      bool     // there is a with statement
 	expressions bool     // there is a regular expression
-	refused     ast.Node // a pattern that cannot be rewritten
+	refused     ast.Node // a pattern that cannot be rewritten, or an expression
+	why         string   // what is wrong with it
 }
 
 // shapeOf is nil of a pattern without rest elements of arrays.
@@ -56,7 +58,7 @@ func (it *iterables) shapeOf(target ast.Expression) *shape {
 		}
 		if inner := it.shapeOf(p.Rest); inner != nil {
 			if inner.keys != nil {
-				it.refused = p.Rest
+				it.refused, it.why = p.Rest, refusedPattern
 			}
 			for i, e := range inner.items {
 				s.items[s.n+i] = e
@@ -91,7 +93,7 @@ func (it *iterables) shapeOf(target ast.Expression) *shape {
 			s.names, s.keys[name] = append(s.names, name), inner
 		}
 		if holds && !known {
-			it.refused = p
+			it.refused, it.why = p, refusedPattern
 		}
 	}
 	if !holds {
@@ -125,6 +127,13 @@ func (it *iterables) visit(node any) {
 	switch n := node.(type) {
 	case *ast.RegExpLiteral:
 		it.expressions = true
+		if strings.Contains(n.Flags, "u") {
+			if text, err := expandProperties(n.Pattern); err != nil {
+				it.refused, it.why = n, err.Error()
+			} else {
+				n.Pattern = text
+			}
+		}
 	case *ast.ArrayLiteral:
 		it.spread(n.Value)
 	case *ast.CallExpression:
