@@ -225,7 +225,7 @@ func (c *Config) clusterOptions() []option {
 		{name: "ClusterDns", group: g, def: "fake.dns", target: textField(&c.ClusterDns),
 			doc: "The name that resolves to the addresses of the nodes."},
 		{name: "GossipSeed", group: g, def: "", target: endpointsField(&c.GossipSeed),
-			doc: "Ports between nodes of other nodes to begin gossip with, as host:port separated by commas. GossipPort stands for ReplicationPort."},
+			doc: "Other nodes to begin gossip with, as host:port separated by commas: each with its port between nodes, or with the one at which it serves clients. GossipPort stands for ReplicationPort."},
 		{name: "ClusterGossipPort", group: g, def: "2113", target: intField(&c.ClusterGossipPort, 1, math.MaxUint16),
 			doc: "The port between nodes of those found by DNS. Unless it is set, ReplicationPort."},
 		{name: "GossipPort", group: g, def: "1114", target: intField(&c.GossipPort, 0, math.MaxUint16),

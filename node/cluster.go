@@ -41,6 +41,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		Bind:           endpoint(c.ReplicationIp.String(), c.ReplicationPort),
 		Advertise:      endpoint(cmp.Or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), cmp.Or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
 		Seeds:          seeds(c),
+		AskSeed:        n.askSeed,
 		GossipInterval: c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
 		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
 		CatchUpRate: int64(c.CatchUpThrottleMiB) << 20,

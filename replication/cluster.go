@@ -52,8 +52,9 @@ type ClusterOptions struct {
 
 	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
 	Security        wire.Security
-	Secret          *peersecret.Secret                          // by which nodes of one machine know each other without Security; nil: any process is believed
-	Seeds           func(ctx context.Context) ([]string, error) // ports of other nodes, as host:port
+	Secret          *peersecret.Secret                                                // by which nodes of one machine know each other without Security; nil: any process is believed
+	Seeds           func(ctx context.Context) ([]string, error)                       // ports of other nodes, as host:port
+	AskSeed         func(ctx context.Context, address, host string) ([]string, error) // as gossip.Options.Ask
 	GossipInterval  time.Duration
 	GossipTimeout   time.Duration
 	DeadRemoval     time.Duration // dead nodes are shown for so long
@@ -247,7 +248,7 @@ func (c *Cluster) connect() (err error) {
 		phase = phaseJoining
 	}
 	c.gossip, err = gossip.Open(gossip.Options{
-		Port: c.port, Seeds: o.Seeds,
+		Port: c.port, Seeds: o.Seeds, Ask: o.AskSeed,
 		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 		Self: gossip.Self{

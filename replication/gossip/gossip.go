@@ -92,7 +92,7 @@ func Open(o Options) (*Gossip, error) {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.refresh()
 	g.wg.Go(g.watch)
-	g.wg.Go((&joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}).run)
+	g.wg.Go((&joiner{g: g, occupant: map[netip.AddrPort]event.ID{}, clients: map[netip.AddrPort]bool{}}).run)
 	return g, nil
 }
 

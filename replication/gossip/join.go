@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 const (
@@ -27,6 +29,7 @@ type joiner struct {
 	g        *Gossip
 	seeds    []string                    // last answer
 	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
+	clients  map[netip.AddrPort]bool     // seeds at which nodes serve clients: they are asked for ports between nodes
 }
 
 // run tries until the gossip ends: in quick succession while this node is alone,
@@ -71,6 +74,7 @@ func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
 	seeds := j.resolve(ctx)
+	j.askClients(ctx, seeds)
 	g.seeds.Store(&seeds)
 	v := g.view.Load()
 	var missing []netip.AddrPort
@@ -102,12 +106,14 @@ func (j *joiner) round(ctx context.Context) {
 	}
 
 	// First all at the same time, because some may not answer for long; serf takes one after the other.
-	found := make([]event.ID, len(missing))
+	found, clients := make([]event.ID, len(missing)), make([]bool, len(missing))
 	each(len(missing), func(i int) {
 		address := missing[i]
 		node, err := g.transport.greet(ctx, address, names[address])
 		if err != nil && ctx.Err() == nil {
-			if seed, ok := seeds[address]; ok {
+			if seed, ok := seeds[address]; ok && g.o.Ask != nil && wire.NotPort(err) {
+				clients[i] = j.servesClients(ctx, address, seed, err)
+			} else if ok {
 				g.complainOfSeed(seed, address.String(), err)
 			} else {
 				g.logger.Debug("a dead node does not answer", logkey.Address, address, logkey.Error, err)
@@ -115,8 +121,12 @@ func (j *joiner) round(ctx context.Context) {
 		}
 		found[i] = node
 	})
+	another := false
 	for i, address := range missing {
 		node := found[i]
+		if clients[i] {
+			j.clients[address], another = true, true
+		}
 		if node.IsZero() || ctx.Err() != nil {
 			continue
 		}
@@ -130,6 +140,59 @@ func (j *joiner) round(ctx context.Context) {
 			// Who does not belong to this cluster has been logged when it was refused.
 			g.logger.Debug("cannot join", logkey.Address, address, logkey.Error, err)
 		}
+	}
+	if another && ctx.Err() == nil {
+		j.round(ctx) // There are other seeds now, and no more of these.
+	}
+}
+
+// servesClients says whether nodes are known at a seed that is no port between nodes.
+func (j *joiner) servesClients(ctx context.Context, address netip.AddrPort, host string, greeted error) bool {
+	g := j.g
+	ports, err := j.ask(ctx, address, host)
+	switch {
+	case err == nil:
+		g.logger.Info("a gossip seed is where a node serves clients: the ports between nodes that it knows are taken", keySeed, host,
+			logkey.Address, address, "ports", ports)
+		return true
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, context.DeadlineExceeded): // It may be a node that hangs.
+		g.complainOfSeed(host, address.String(), greeted)
+		return false
+	}
+	if _, due := g.complaint.Due("seed of neither kind " + address.String()); due {
+		g.logger.Warn("a gossip seed is neither a port between nodes nor where a node serves clients: write another node's host with its "+
+			"ReplicationPort, or with its NodePort", keySeed, host, logkey.Address, address, logkey.Error, greeted, "asked", err)
+	}
+	return false
+}
+
+// ask returns the ports between nodes that are known at an address for clients.
+func (j *joiner) ask(ctx context.Context, address netip.AddrPort, host string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.g.o.Timeout)
+	defer cancel()
+	ports, err := j.g.o.Ask(ctx, address.String(), host)
+	return ports[:min(len(ports), maxSeeds)], err
+}
+
+// askClients puts the ports between nodes in place of seeds at which nodes serve clients.
+func (j *joiner) askClients(ctx context.Context, seeds map[netip.AddrPort]string) {
+	for address := range j.clients {
+		host, ok := seeds[address]
+		delete(seeds, address)
+		var ports []string
+		var err error
+		if ok {
+			ports, err = j.ask(ctx, address, host)
+		}
+		if !ok || err != nil {
+			delete(j.clients, address) // It is found out again what it is.
+		}
+		if err != nil && j.g.ctx.Err() == nil {
+			j.g.complainOfSeed(host, address.String(), err)
+		}
+		j.lookUp(ctx, ports, seeds)
 	}
 }
 
@@ -145,10 +208,17 @@ func (j *joiner) resolve(ctx context.Context) map[netip.AddrPort]string {
 	case g.ctx.Err() == nil:
 		g.complainOfSeed("", "", err) // the last answer may still be right
 	}
-	var mu sync.Mutex
 	addresses := map[netip.AddrPort]string{}
-	each(len(j.seeds), func(i int) {
-		host, port, err := splitHostPort(j.seeds[i])
+	j.lookUp(ctx, j.seeds, addresses)
+	return addresses
+}
+
+// lookUp adds the addresses of some host:port, with the host that each was found under.
+func (j *joiner) lookUp(ctx context.Context, seeds []string, addresses map[netip.AddrPort]string) {
+	g := j.g
+	var mu sync.Mutex
+	each(len(seeds), func(i int) {
+		host, port, err := splitHostPort(seeds[i])
 		if err == nil {
 			var found []netip.Addr
 			if found, err = lookup(ctx, host); err == nil {
@@ -161,10 +231,9 @@ func (j *joiner) resolve(ctx context.Context) map[netip.AddrPort]string {
 			}
 		}
 		if g.ctx.Err() == nil {
-			g.complainOfSeed(j.seeds[i], "", fmt.Errorf("look up: %w", err))
+			g.complainOfSeed(seeds[i], "", fmt.Errorf("look up: %w", err))
 		}
 	})
-	return addresses
 }
 
 // present reports whether a seed is this node or somebody known to be alive.

@@ -26,6 +26,11 @@ type Options struct {
 	// this node knows nobody or somebody is missing, as answers may change.
 	Seeds func(ctx context.Context) ([]string, error)
 
+	// Ask asks a seed that is no port between nodes, at an ip:port that was found for a host, as the
+	// address at which a node serves clients: it returns the ports between nodes that are known there, each
+	// as host:port. Default: none is asked.
+	Ask func(ctx context.Context, address, host string) ([]string, error)
+
 	// Interval and Timeout pace everything that is done periodically: a dead node
 	// is noticed after 2 to 4 s with the defaults of 2 s and 2.5 s, and after
 	// accordingly longer with larger ones.

@@ -19,6 +19,15 @@ import (
 // ErrConnect says that no connection to another node came about, so that nothing was sent.
 var ErrConnect = errors.New("connect to node")
 
+// errSaysNothing is how an address was that took the connection.
+var errSaysNothing = errors.New("it is silent")
+
+// NotPort says whether a dialled address takes connections and does not speak as a port between nodes does, or not yet.
+func NotPort(err error) bool {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	return errors.Is(err, errSaysNothing) || errors.Is(err, errNotOurs) || errors.Is(err, errTLS) || errors.Is(err, io.ErrUnexpectedEOF) || ok && record.RecordHeader[0] != magic[0]
+}
+
 // errNoAnswer is why a handshake that was begun was given up.
 var errNoAnswer = errors.New("no answer in time")
 
@@ -80,7 +89,7 @@ func (p *Port) connect(ctx context.Context, k Kind, address, host string) (*conn
 	if err != nil {
 		_ = raw.Close()
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			err = fmt.Errorf("%w: %w", errSaysNothing, context.Cause(ctx))
 		}
 		return nil, err
 	}

@@ -1,0 +1,76 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// stranger listens and is no port between nodes: it answers as a server of HTTP does, or is silent.
+func stranger(t *testing.T, says string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tasks.Go(func() {
+				defer func() { _ = c.Close() }()
+				_, _ = io.ReadFull(c, make([]byte, 8))
+				_, _ = io.WriteString(c, says)
+				_, _ = io.Copy(io.Discard, c)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
+	return l.Addr().String()
+}
+
+// TestSeedsForClients: a seed may be where a node serves clients, whatever that says to who speaks as a node.
+func TestSeedsForClients(t *testing.T) {
+	for name, says := range map[string]string{"refuses": "HTTP/1.1 400 Bad Request\r\n\r\n", "is silent": ""} {
+		t.Run(name, func(t *testing.T) {
+			modes(t, func(t *testing.T, c *cluster, mode func(*nodeOptions)) {
+				c.open(1, mode)
+				clients := stranger(t, says)
+				port := c.nodes[1].Addr()
+				c.open(2, mode, func(o *nodeOptions) {
+					o.Timeout = 500 * time.Millisecond
+					o.Seeds = func(context.Context) ([]string, error) { return []string{clients}, nil }
+					o.Ask = func(_ context.Context, address, host string) ([]string, error) {
+						if address != clients || host != "127.0.0.1" {
+							t.Errorf("asked %s of %s", address, host)
+						}
+						return []string{port}, nil
+					}
+				})
+				c.sees("1+ 2+", 1, 2)
+			})
+		})
+	}
+}
+
+// TestSeedOfNeitherKind is named, once, with what to write.
+func TestSeedOfNeitherKind(t *testing.T) {
+	c := newCluster(t)
+	clients := stranger(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	c.open(1, func(o *nodeOptions) {
+		o.Seeds = func(context.Context) ([]string, error) { return []string{clients}, nil }
+		o.Ask = func(context.Context, string, string) ([]string, error) { return nil, errors.New("404 Not Found") }
+	})
+	const line = "a gossip seed is neither a port between nodes nor where a node serves clients: write another node's host with its ReplicationPort"
+	eventually(t, "the seed is named", func() bool { return c.logs.warnings(line) > 0 })
+	if n := c.logs.warnings(line); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
