@@ -55,6 +55,11 @@ The laboratory needs Linux and root; without, nodes get loopback addresses, and 
 of the network are left out. --attach leaves the nodes of somebody else alone and
 only runs clients and checks.
 
+--bit-flips does something else: a small load, and bits that change in files of every kind, on leader
+and followers, while a node runs or before it starts. After each the cluster must be whole again, with no more
+than an operator does: start the node again, or give it an empty disk. No acknowledged event may be lost,
+doubled or renumbered, and nodes that answer differently must say so within a minute.
+
 Exit codes: 0 no violation, 1 violations, 2 it could not be run.`
 
 // Command returns the command torture.
@@ -127,6 +132,17 @@ func run(cmd *cobra.Command, o *options) error {
 	defer stop()
 	violated := false
 	for i := range o.rounds {
+		if o.bitFlips > 0 {
+			f, err := flipRound(ctx, o, o.seed+uint64(i), cmd.ErrOrStderr())
+			if f != nil {
+				violated = violated || f.find.total() > 0
+				err = errors.Join(err, f.print(cmd.OutOrStdout()))
+			}
+			if err != nil {
+				return fmt.Errorf("seed %d: %w", o.seed+uint64(i), err)
+			}
+			continue
+		}
 		s, err := oneRound(ctx, o, faults, o.seed+uint64(i), cmd.ErrOrStderr())
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", o.seed+uint64(i), err)
@@ -176,6 +192,26 @@ func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out 
 	err = os.RemoveAll(dir)
 	_ = os.Remove(o.keep)
 	return s, err
+}
+
+// flipRound runs a round of bit flips. Its folder stays where a promise was broken.
+func flipRound(ctx context.Context, o *options, seed uint64, out io.Writer) (*flipper, error) {
+	if _, err := fmt.Fprintf(out, "torture: %d bit flips, seed %d\n", o.bitFlips, seed); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.keep, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.keep, fmt.Sprintf("flips-%d-", seed))
+	if err != nil {
+		return nil, err
+	}
+	f, err := runFlips(ctx, o, seed, filepath.Join(dir, "cluster"), out)
+	if f != nil && f.find.total() > 0 {
+		_, perr := fmt.Fprintf(out, "%s is kept\n", dir)
+		return f, errors.Join(err, perr)
+	}
+	return f, errors.Join(err, os.RemoveAll(dir))
 }
 
 // keepEvidence writes what the clients know beside the data of the nodes.

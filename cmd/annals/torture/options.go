@@ -14,6 +14,7 @@ type options struct {
 	seed       uint64
 	rounds     int
 	faultNames []string
+	bitFlips   int
 	diskFaults bool
 	loopback   bool
 
@@ -55,6 +56,7 @@ func (o *options) numbers() []number {
 		{"visitors", &o.visitors, 3, 0, maxClients, "clients that read here and there from any node"},
 		{"subscribers", &o.subscribers, 4, 0, maxClients, "clients that follow the log or a stream"},
 		{"consumers", &o.consumers, 8, 0, maxClients, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions"},
+		{"bit-flips", &o.bitFlips, 0, 0, 1_000_000, "single bits that change in files of nodes, one after the other, in place of all else; 0 for none"},
 		{"operations", &o.operations, 4_000_000, 1, 50_000_000, "operations of all clients that the history holds; they stop there"},
 	}
 }
@@ -74,6 +76,9 @@ func (o *options) validate() error {
 	}
 	if len(o.attach) == 0 && runtime.GOOS != "linux" {
 		return errors.New("the laboratory needs Linux; --attach works everywhere")
+	}
+	if o.bitFlips > 0 && (len(o.attach) > 0 || o.nodes < 3) {
+		return errors.New("--bit-flips needs three nodes of our own, or more")
 	}
 	if o.keep == "" {
 		return errors.New("--keep names no folder")

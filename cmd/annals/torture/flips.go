@@ -1,0 +1,547 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
+)
+
+const (
+	flipAlarm   = time.Minute      // within which nodes that answer differently must say so
+	flipRecover = 90 * time.Second // within which a cluster is whole again, with what an operator does for it
+	flipPatient = 15 * time.Second // an operator waits that long, then starts the node again, and then gives it an empty disk
+	flipStreams = 40               // of each writer
+	flipWriters = 3
+	flipLook    = 8 // streams that are compared after each flip
+)
+
+// flipKinds tell files of a node apart by what they are. The first one that fits counts.
+var flipKinds = []struct{ kind, pattern string }{
+	{"chunk as written", "chunk-*.000000"},
+	{"rewritten chunk", "chunk-*"},
+	{"checkpoint", "*.chk"},
+	{"bloom filter", "index/*.bloomfilter"},
+	{"indexmap", "index/indexmap"},
+	{"existence filter", "index/stream-existence/*"},
+	{"names of streams", "index/names/*"},
+	{"index table", "index/????????-*"},
+	{"other file of the index", "index/*"},
+	{"Raft log", "raft/segments/*"},
+	{"Raft log", "raft/log.db"},
+	{"stable store", "raft/*.db"},
+	{"manifest", "raft/snapshots/*"},
+	{"other file of raft", "raft/*"},
+	{"other file", "*"},
+}
+
+// kindOfFile names the kind of a file by its path in the data folder.
+func kindOfFile(rel string) string {
+	for _, k := range flipKinds {
+		for path := rel; ; path = filepath.Dir(path) { // What lies deeper is of the folder's kind.
+			if ok, _ := filepath.Match(k.pattern, path); ok {
+				return k.kind
+			}
+			if !strings.Contains(path, "/") {
+				break
+			}
+		}
+	}
+	return "other file"
+}
+
+// flipCount is what became of the flips in files of one kind.
+type flipCount struct{ flips, noticed, ended, replaced int }
+
+// flipper changes single bits in files of nodes, one after the other, while clients write. It goes on when the cluster is whole again.
+type flipper struct {
+	c      cluster
+	http   *client.Client
+	rng    *rand.Rand
+	out    io.Writer
+	find   *findings
+	counts map[string]*flipCount
+
+	mu    sync.Mutex
+	acked map[string]map[int64]string // ids by stream and number
+	tails map[int]string              // what nodes that ended by themselves said, since the last flip
+}
+
+// runFlips is torture --bit-flips.
+func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.Writer) (_ *flipper, err error) {
+	f := &flipper{http: newHTTP(nil), rng: rand.New(rand.NewPCG(seed, 9<<32)), out: out, find: newFindings(time.Now()),
+		counts: map[string]*flipCount{}, acked: map[string]map[int64]string{}, tails: map[int]string{}}
+	defer f.http.Close()
+	of := *o
+	of.projections = false
+	of.nodeOptions = append([]string{"--max-mem-table-size=500", "--stream-info-cache-capacity=64"}, o.nodeOptions...)
+	if f.c, err = newLabCluster(&of, seed, dir, f.ended); err != nil {
+		return nil, fmt.Errorf("set up the laboratory: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.c.close()) }()
+	for i := range f.c.voters() {
+		if err := f.c.start(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	if !f.whole(ctx, startupLimit) {
+		return nil, errors.New("the cluster does not serve after its start")
+	}
+	work, stop := context.WithCancel(ctx)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer stop()
+	for w := range flipWriters {
+		rng := rand.New(rand.NewPCG(seed, 10<<32+uint64(w)))
+		writing.Go(func() { f.write(work, w, rng) })
+	}
+	for n := range o.bitFlips {
+		if n%20 == 0 {
+			_ = clock.Sleep(ctx, 2*time.Second)
+			f.scavenge(ctx)
+		}
+		if err := f.flip(ctx, n); err != nil || ctx.Err() != nil {
+			return f, errors.Join(err, ctx.Err())
+		}
+		if f.find.total() > 0 { // What comes after it may be of the same cause.
+			break
+		}
+	}
+	stop()
+	writing.Wait()
+	return f, f.conclude(ctx)
+}
+
+// ended takes note of a node that ended by itself, which is as good as any alarm.
+func (f *flipper) ended(node, code int, tail string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tails[node] = fmt.Sprintf("%s ended with code %d:\n%s", nodeName(node), code, tail)
+}
+
+// write appends events, each until it is acknowledged.
+func (f *flipper) write(ctx context.Context, writer int, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		stream := fmt.Sprintf("flips-%d-%d", writer, rng.IntN(flipStreams))
+		e := client.Event{ID: uuid.NewString(), Type: eventType, Data: fmt.Appendf(nil, `{"filler":"%0*d"}`, 50+rng.IntN(300), 0)}
+		r := e.Request(stream, client.AnyVersion)
+		for ctx.Err() == nil {
+			list := f.c.targets()
+			a, err := exchange(ctx, f.http, list[rng.IntN(len(list))], r, 3*time.Second)
+			if v := judgeWrite(a, err, http.StatusCreated, stream); v.outcome == done {
+				f.acknowledged(stream, v.number, e.ID)
+				break
+			}
+			_ = clock.Sleep(ctx, 30*time.Millisecond)
+		}
+		_ = clock.Sleep(ctx, 20*time.Millisecond)
+	}
+}
+
+func (f *flipper) acknowledged(stream string, number int64, id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.acked[stream]
+	if of == nil {
+		of = map[int64]string{}
+		f.acked[stream] = of
+	}
+	if other := of[number]; other != "" && other != id {
+		f.find.add(kindDuplicate, "number %d of %s was given to %s and then to %s", number, stream, other, id)
+	}
+	of[number] = id
+}
+
+// scavenge has all nodes rewrite what is complete, so that there are files of every kind.
+func (f *flipper) scavenge(ctx context.Context) {
+	for _, t := range f.c.targets() {
+		// One that does not answer is scavenged the next time.
+		_, _ = exchange(ctx, f.http, t, client.Request{Method: http.MethodPost, Path: scavengePath + "?force=true"}, 5*time.Second)
+	}
+}
+
+// choose picks a file, each kind as often as any other, and a bit of it.
+func (f *flipper) choose(node int) (rel string, bit int64, err error) {
+	byKind := map[string][]string{}
+	var kinds []string
+	root := f.c.folder(node)
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || info.Size() == 0 {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil || strings.HasSuffix(rel, ".tmp") || strings.Contains(rel, ".lost-") {
+			return err
+		}
+		kind := kindOfFile(rel)
+		if byKind[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		byKind[kind] = append(byKind[kind], rel)
+		return nil
+	})
+	if err != nil || len(kinds) == 0 {
+		return "", 0, err
+	}
+	files := byKind[kinds[f.rng.IntN(len(kinds))]]
+	rel = files[f.rng.IntN(len(files))]
+	info, err := os.Stat(filepath.Join(root, rel))
+	if err != nil {
+		return "", 0, err
+	}
+	return rel, f.rng.Int64N(8 * max(info.Size(), 1)), nil
+}
+
+func flipBit(name string, bit int64) (err error) {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var b [1]byte
+	if _, err := file.ReadAt(b[:], bit/8); err != nil {
+		return err
+	}
+	b[0] ^= 1 << (bit % 8)
+	_, err = file.WriteAt(b[:], bit/8)
+	return err
+}
+
+// flip changes one bit of one node and waits until the cluster is whole again.
+func (f *flipper) flip(ctx context.Context, n int) error {
+	node := f.rng.IntN(f.c.voters())
+	if leader := f.leader(ctx); leader >= 0 && f.rng.IntN(2) == 0 {
+		node = leader
+	}
+	stopped := f.rng.IntN(2) == 0
+	if stopped {
+		if err := f.c.terminate(ctx, node); err != nil && !errors.Is(err, errStop) {
+			return err
+		}
+	}
+	rel, bit, err := f.choose(node)
+	if err == nil && rel != "" {
+		err = flipBit(filepath.Join(f.c.folder(node), rel), bit)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || rel == "" { // It was replaced just now.
+		return f.c.start(ctx, node)
+	}
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	clear(f.tails)
+	f.mu.Unlock()
+	kind := kindOfFile(rel)
+	count := f.counts[kind]
+	if count == nil {
+		count = &flipCount{}
+		f.counts[kind] = count
+	}
+	count.flips++
+	how := "running"
+	if stopped {
+		how = "before a start"
+	}
+	begun := time.Now()
+	if err := f.c.start(ctx, node); err != nil {
+		return err
+	}
+	_ = clock.Sleep(ctx, time.Second)
+	what := f.settle(ctx, node, count, fmt.Sprintf("bit %d of %s of %s, %s", bit, rel, nodeName(node), how))
+	_, err = fmt.Fprintf(f.out, "flip %d: %s, %s, bit %d of %s of %s: %s after %.1f s; %d violations\n",
+		n+1, kind, how, bit, rel, nodeName(node), what, time.Since(begun).Seconds(), f.find.total())
+	return err
+}
+
+// nurse is what an operator does for one node.
+type nurse struct {
+	sick      time.Time // since when it is not ready; zero: it is
+	restarted bool
+	replaced  bool
+}
+
+// settle compares the nodes, and does what an operator would until the cluster is whole.
+func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text string) string {
+	what := "nothing met it"
+	streams := f.some()
+	begun, differs := time.Now(), time.Time{}
+	nurses := make([]nurse, f.c.voters())
+	alarmed := false
+	for ctx.Err() == nil {
+		trouble := f.trouble(ctx, node)
+		if trouble != "" && !alarmed {
+			alarmed, what = true, "noticed"
+		}
+		difference := f.compare(ctx, streams)
+		switch {
+		case difference != "" && !alarmed:
+			if differs.IsZero() {
+				differs = time.Now()
+			}
+			if time.Since(differs) > flipAlarm {
+				f.find.add(kindDivergence, "%s: %s, and no node says so within %s", text, difference, flipAlarm)
+				return "nodes differ"
+			}
+		case difference == "" && f.whole(ctx, time.Second):
+			if alarmed {
+				count.noticed++
+			}
+			return what
+		case time.Since(begun) > flipRecover:
+			f.find.add(kindHeal, "%s: not whole after %s: %s %s; it logged last:\n%s", text, flipRecover, trouble, difference, f.c.logTail(node))
+			return "not healed"
+		}
+		if done := f.attend(ctx, nurses, count); done != "" {
+			what = done
+		}
+		_ = clock.Sleep(ctx, 300*time.Millisecond)
+	}
+	return what
+}
+
+// attend starts a node again that has ended or is not ready for long, and gives it an empty disk when that does not
+// help and the others are well.
+func (f *flipper) attend(ctx context.Context, nurses []nurse, count *flipCount) (what string) {
+	var sick []int
+	for _, t := range f.c.targets() {
+		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
+		if n := &nurses[t.index]; err == nil && a.Status == http.StatusNoContent {
+			n.sick = time.Time{}
+		} else if sick = append(sick, t.index); n.sick.IsZero() {
+			n.sick = time.Now()
+		}
+	}
+	for _, i := range sick {
+		n := &nurses[i]
+		down, long := !f.c.running(i), time.Since(n.sick)
+		switch {
+		case !n.restarted && (down || long > flipPatient):
+			n.restarted, n.sick = true, time.Now()
+			what = "started again"
+			if down {
+				count.ended++
+			}
+			f.restart(ctx, i, false)
+		case n.restarted && !n.replaced && len(sick) == 1 && (down || long > flipPatient):
+			n.replaced, n.sick = true, time.Now()
+			what = "replaced"
+			count.replaced++
+			f.restart(ctx, i, true)
+		}
+	}
+	return what
+}
+
+func (f *flipper) restart(ctx context.Context, node int, empty bool) {
+	err := f.c.kill(node)
+	if err == nil && empty {
+		err = f.c.wipe(node, false)
+	}
+	if err = errors.Join(err, f.c.start(ctx, node)); err != nil {
+		f.find.add(kindStop, "%s is started again: %v", nodeName(node), err)
+	}
+}
+
+// trouble is what a node says of itself, nothing when all is well.
+func (f *flipper) trouble(ctx context.Context, node int) string {
+	f.mu.Lock()
+	tail := f.tails[node]
+	f.mu.Unlock()
+	if tail != "" {
+		return tail
+	}
+	for _, t := range f.c.targets() {
+		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
+		if err != nil {
+			return fmt.Sprintf("%s: %v", t.name, err)
+		}
+		if a.Status != http.StatusNoContent {
+			return a.String()
+		}
+	}
+	if log := f.c.logTail(node); strings.Contains(log, "[ERROR]") || strings.Contains(log, "[WARN]") {
+		return log
+	}
+	return ""
+}
+
+// whole waits until all nodes are ready and have one leader.
+func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
+	for begun := time.Now(); ; {
+		ready := 0
+		for _, t := range f.c.targets() {
+			a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
+			if err == nil && a.Status == http.StatusNoContent {
+				ready++
+			}
+		}
+		if ready == f.c.voters() && f.leader(ctx) >= 0 {
+			return true
+		}
+		if time.Since(begun) > limit || clock.Sleep(ctx, 100*time.Millisecond) != nil {
+			return false
+		}
+	}
+}
+
+func (f *flipper) leader(ctx context.Context) int {
+	for _, t := range f.c.targets() {
+		if v := (&watch{http: f.http}).ask(ctx, t); v.leads() {
+			return t.index
+		}
+	}
+	return -1
+}
+
+// some picks streams.
+func (f *flipper) some() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for s := range f.acked {
+		all = append(all, s)
+	}
+	slices.Sort(all)
+	f.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(len(all), flipLook)]
+}
+
+// compare holds what every node shows of streams against what was acknowledged. It returns the first difference. Nodes that do not answer show none.
+func (f *flipper) compare(ctx context.Context, streams []string) string {
+	for _, stream := range streams {
+		f.mu.Lock()
+		want := make(map[int64]string, len(f.acked[stream]))
+		for n, id := range f.acked[stream] {
+			want[n] = id
+		}
+		f.mu.Unlock()
+		for _, t := range f.c.targets() {
+			got, ok := f.read(ctx, t, stream)
+			if !ok {
+				continue
+			}
+			for n, id := range want {
+				if got[n] != id {
+					return fmt.Sprintf("event %d of %s is %q on %s, %s was acknowledged", n, stream, got[n], t.name, id)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// read reads a stream from a node.
+func (f *flipper) read(ctx context.Context, t target, stream string) (map[int64]string, bool) {
+	got := map[int64]string{}
+	for at := int64(0); ; {
+		a, err := exchange(ctx, f.http, t, read(fmt.Sprintf("/streams/%s/%d/forward/1000?embed=rich", stream, at), false, 0), 5*time.Second)
+		switch {
+		case err == nil && a.Status == http.StatusNotFound:
+			return got, true
+		case err != nil || a.Status != http.StatusOK:
+			return nil, false
+		}
+		p, err := client.ParsePage(a.Body)
+		if err != nil {
+			return nil, false
+		}
+		for i := range p.Entries {
+			got[p.Entries[i].Number] = p.Entries[i].ID
+		}
+		if p.HeadOfStream || len(p.Entries) == 0 {
+			return got, true
+		}
+		at = p.Entries[0].Number + 1
+	}
+}
+
+// conclude starts all nodes again, so that they look at all their files, and compares everything.
+func (f *flipper) conclude(ctx context.Context) error {
+	for i := range f.c.voters() {
+		if err := errors.Join(f.c.kill(i), f.c.start(ctx, i)); err != nil {
+			return err
+		}
+		f.whole(ctx, flipRecover)
+	}
+	if !f.whole(ctx, flipRecover) {
+		f.find.add(kindHeal, "not whole %s after all nodes were started again", flipRecover)
+	}
+	f.mu.Lock()
+	var all []string
+	for s := range f.acked {
+		all = append(all, s)
+	}
+	f.mu.Unlock()
+	slices.Sort(all)
+	if difference := f.compare(ctx, all); difference != "" {
+		f.find.add(kindLost, "in the end %s", difference)
+	}
+	for _, t := range f.c.targets() {
+		for _, s := range all {
+			got, ok := f.read(ctx, t, s)
+			if !ok {
+				f.find.add(kindAnswer, "%s cannot be read from %s in the end", s, t.name)
+				continue
+			}
+			seen := map[string]int64{}
+			for n, id := range got {
+				if other, twice := seen[id]; twice {
+					f.find.add(kindDuplicate, "%s has event %s as %d and %d on %s", s, id, other, n, t.name)
+				}
+				seen[id] = n
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// print writes what became of the flips, by kind of file.
+func (f *flipper) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintln(w, "file\tflips\tnoticed\tended the node\tdisk replaced")
+	kinds := make([]string, 0, len(f.counts))
+	for k := range f.counts {
+		kinds = append(kinds, k)
+	}
+	slices.Sort(kinds)
+	for _, k := range kinds {
+		c := f.counts[k]
+		_, ferr := fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", k, c.flips, c.noticed, c.ended, c.replaced)
+		err = errors.Join(err, ferr)
+	}
+	list, counts := f.find.list()
+	acked := 0
+	for _, s := range f.acked {
+		acked += len(s)
+	}
+	_, ferr := fmt.Fprintf(w, "%d events were acknowledged, %d violations\n", acked, f.find.total())
+	err = errors.Join(err, ferr, w.Flush())
+	for _, v := range list {
+		_, ferr := fmt.Fprintf(out, "%s (%d): %s\n", v.Kind, counts[v.Kind], v.Text)
+		err = errors.Join(err, ferr)
+	}
+	return err
+}

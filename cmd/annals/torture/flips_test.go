@@ -1,0 +1,56 @@
+package torture
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestKindsOfFiles(t *testing.T) {
+	for rel, want := range map[string]string{
+		"chunk-000001.000000": "chunk as written",
+		"chunk-000001.000002": "rewritten chunk",
+		"writer.chk":          "checkpoint",
+		"index/6b1f8a3e-3d0f-4c5e-9a39-9f5f4a3c1a01":             "index table",
+		"index/6b1f8a3e-3d0f-4c5e-9a39-9f5f4a3c1a01.bloomfilter": "bloom filter",
+		"index/indexmap": "indexmap",
+		"index/stream-existence/streamExistenceFilter.chk": "existence filter",
+		"raft/segments/head":            "Raft log",
+		"raft/stable.db":                "stable store",
+		"raft/snapshots/1-2-3.manifest": "manifest",
+		"raft/identity":                 "other file of raft",
+		"annals.format":                 "other file",
+	} {
+		if got := kindOfFile(rel); got != want {
+			t.Errorf("%s is %q, want %q", rel, got, want)
+		}
+	}
+}
+
+func TestFlipBit(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, []byte{0, 0x40, 0}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := flipBit(name, 14); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(name); err != nil || b[0] != 0 || b[1] != 0 || b[2] != 0 {
+		t.Errorf("%x, %v", b, err)
+	}
+}
+
+func TestNumberGivenTwice(t *testing.T) {
+	f := &flipper{find: newFindings(then), acked: map[string]map[int64]string{}}
+	f.acknowledged("s", 1, "a")
+	f.acknowledged("s", 1, "a")
+	if f.find.total() != 0 {
+		t.Error("an event acknowledged again is no violation")
+	}
+	f.acknowledged("s", 1, "b")
+	if f.find.total() != 1 {
+		t.Error("a number given twice was not found")
+	}
+}
