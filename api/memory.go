@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -237,4 +238,27 @@ func (c *Claim) Release() {
 			m.small.Add(-small)
 		}
 	}
+}
+
+// RoomBytes is how many bytes the memory of a page takes.
+func RoomBytes(r *event.Room) int64 {
+	return int64(cap(r.Block)) + int64(cap(r.Events))*int64(unsafe.Sizeof(event.Resolved{}))
+}
+
+// queryMemory is how many bytes a query takes for one of its text: it is kept, parsed and compiled.
+const queryMemory = 4
+
+// KeepQuery claims what a transient query takes, until the function that it returns is called, which
+// calls gone as well. When there is no room gone has been called.
+func (m *Memory) KeepQuery(ctx context.Context, text string, gone func()) (func(), error) {
+	c := new(Claim)
+	c.Use(m)
+	if err := c.Grow(ctx, queryMemory*int64(len(text))); err != nil {
+		gone()
+		return nil, err
+	}
+	return func() {
+		c.Release()
+		gone()
+	}, nil
 }

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -24,14 +25,18 @@ func (r *reading) roomFor(ctx context.Context) (maxPayload int, err error) {
 	if err := r.claim.Grow(ctx, sparePayload); err != nil {
 		return 0, err
 	}
+	if r.room != nil { // It may be a large one.
+		r.rooms.Put(r.room)
+	}
+	r.room = new(event.Room)
 	return sparePayload, nil
 }
 
-// hasRead gives back what a page did not take.
+// hasRead claims what a page took, and no more.
 func (r *reading) hasRead(claimed int) {
-	if r.room != nil {
-		r.claim.Shrink(int64(claimed - len(r.room.Block)))
-	}
+	rest := int64(claimed) - api.RoomBytes(r.room)
+	r.claim.Shrink(rest)
+	r.claim.Add(-rest)
 }
 
 // claimEvent claims the message of an event, and what was read of it alone, in place of the

@@ -42,15 +42,16 @@ func (x *exchange) readingPage(ctx context.Context, count int) (maxPayload int, 
 		return 0, err
 	}
 	p.payload = sparePayload
+	x.room = event.Room{} // The one that was there may be large.
 	return sparePayload, nil
 }
 
-// pageRead gives back what a page did not take.
+// pageRead claims what a page took, and no more.
 func (x *exchange) pageRead() {
-	if rest := x.page.payload - int64(len(x.room.Block)); rest > 0 {
-		x.claim.Shrink(rest)
-		x.page.payload -= rest
-	}
+	rest := x.page.payload - api.RoomBytes(&x.room)
+	x.claim.Shrink(rest)
+	x.claim.Add(-rest)
+	x.page.payload -= rest
 }
 
 // Part takes what there is of the page if it is much, or if there is no room for more.

@@ -104,6 +104,9 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 			if c.Gone, err = share(x, api.Query); err != nil {
 				return err
 			}
+			if c.Gone, err = x.s.opts.Memory.KeepQuery(ctx, c.Query, c.Gone); err != nil {
+				return err
+			}
 		}
 		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
 			return err
