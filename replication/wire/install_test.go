@@ -92,7 +92,7 @@ func TestPrepare(t *testing.T) {
 			rpc := <-snapshots
 			got, err := io.ReadAll(rpc.Reader)
 			want := raft.InstallSnapshotRequest{
-				RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("10.0.0.1:1112")},
+				RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("leader")},
 				SnapshotVersion: 1, Term: 5, Leader: []byte("10.0.0.1:1112"), LastLogIndex: 42, LastLogTerm: 4,
 				Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: int64(len(manifest)),
 			}
