@@ -28,7 +28,7 @@ type order struct {
 
 const (
 	orderPause = 200 * time.Millisecond // between two looks at the log
-	orderBatch = 2048                   // items between two pauses, each thrice as long as the batch took
+	orderBatch = 2048                   // items between two pauses, each seven times as long as the batch took
 	orderSeen  = 8192
 )
 
@@ -92,7 +92,7 @@ func (o *order) run(ctx context.Context) {
 			if f := o.from.Load(); f > 0 && f-1 < next { // It was just compared.
 				o.from.CompareAndSwap(f, 0)
 			}
-			if from = next; !rest(3 * time.Since(begun)) {
+			if from = next; !rest(7 * time.Since(begun)) {
 				return
 			}
 		}
