@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/annalsdb/annals/event"
@@ -88,7 +89,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 		return System, nil
 	}
 	if a.opts.TrustedAuth {
-		switch h := r.Header[headerTrustedAuth]; {
+		h := slices.Concat(r.Header[headerTrustedAuth], r.Header[kurrentTrustedAuth])
+		switch {
 		case len(h) > 1: // Only one of them can be the proxy's.
 			return Principal{}, event.ErrNotAuthorized
 		case len(h) == 1 && h[0] != "":

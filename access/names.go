@@ -43,6 +43,7 @@ const (
 const (
 	headerAuthorization = "Authorization"
 	headerTrustedAuth   = "Es-Trustedauth"
+	kurrentTrustedAuth  = "Kurrent-Trustedauth" // the later name of that
 )
 
 // MaxLoginBytes is the length of the longest login there can be: the name of the

@@ -389,7 +389,7 @@ func (c *Config) interfaceOptions() []option {
 		{name: "EnableAtomPubOverHttp", group: g, def: "True", target: boolField(&c.EnableAtomPubOverHttp),
 			doc: "Serve streams as Atom feeds below /streams."},
 		{name: "EnableTrustedAuth", group: g, def: "False", target: boolField(&c.EnableTrustedAuth),
-			doc: "Believe the user and groups that an intermediary names in the header ES-TrustedAuth."},
+			doc: "Believe the user and groups that an intermediary names in the header ES-TrustedAuth, or Kurrent-TrustedAuth: it must set the one, and remove both of clients."},
 	}
 }
 

@@ -115,7 +115,7 @@ func TestAppendContentType(t *testing.T) {
 		t.Run(c.path+" "+c.contentType, func(t *testing.T) {
 			a := newNode(t).one(c.path, c.contentType, "{}").is(t, c.status)
 			if c.status == 415 {
-				equal(t, "body", a.body, "")
+				a.bare(t)
 			}
 		})
 	}

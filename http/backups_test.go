@@ -97,7 +97,7 @@ func TestBackupRefusals(t *testing.T) {
 		{"none to stop", manager.ErrNoSuchRun, "DELETE", "/current", 404, "Backup Id does not exist"},
 		{"node ends", event.ErrClosed, "POST", "", 503, "Server Is Not Ready"},
 		{"target gone", errors.New("read /backups: input/output error"), "GET", "/list", 500, "The backups at BackupTo cannot be read: read /backups: input/output error"},
-		{"no such method", nil, "GET", "", 405, ""},
+		{"no such method", nil, "GET", "", 405, "Method Not Allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runs.fail = c.fail

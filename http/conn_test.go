@@ -99,17 +99,17 @@ func TestPhrases(t *testing.T) {
 		{"GET", "/streams/s/0", "Accept: application/json\r\n", "", "200 OK", `{"n":0}`},
 		{"POST", "/streams/s", write, "{", "400 Write request body invalid.", "Write request body invalid."},
 		{"GET", "/streams/s/x%0d%0aInjected:%201", "", "", "400 'x  Injected: 1' is not valid event number", "'x\r\nInjected: 1' is not valid event number"},
-		{"GET", "/streams/s", "Accept: image/png\r\n", "", "406 Requested URI is not available in requested format", ""},
-		{"POST", "/streams/s", "", "{}", "415 Invalid or missing Content-Type", ""},
+		{"GET", "/streams/s", "Accept: image/png\r\n", "", "406 Requested URI is not available in requested format", "Requested URI is not available in requested format"},
+		{"POST", "/streams/s", "", "{}", "415 Invalid or missing Content-Type", "Invalid or missing Content-Type"},
 		{"GET", "/streams/none", "", "", "404 Not Found", "Not Found"},
-		{"GET", "/streams/$all", "", "", "401 Unauthorized", ""},
+		{"GET", "/streams/$all", "", "", "401 Unauthorized", "Unauthorized"},
 		{"GET", "/streams/s/", "", "", "307 Temporary Redirect", "Moved Permanently"},
 		{"POST", "/streams/s", write + "Expect: 100-continue\r\nES-HardDelete: x\r\n", "{}", "201 Created", ""},
 		{"DELETE", "/streams/s", "", "", "204 Stream deleted", ""},
 		{"DELETE", "/streams/s", "ES-HardDelete: true\r\n", "", "204 Stream deleted", ""},
 		{"DELETE", "/streams/s", "", "", "410 Stream deleted", "Stream deleted"},
 		{"GET", "/streams/s", "", "", "410 Deleted", "Deleted"},
-		{"PUT", "/streams/s", "", "", "405 Method Not Allowed", ""},
+		{"PUT", "/streams/s", "", "", "405 Method Not Allowed", "Method Not Allowed"},
 	}
 	address := listen(t, n.handler)
 

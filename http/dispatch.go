@@ -21,19 +21,22 @@ import (
 
 // Keys of headers as the header map holds them.
 const (
-	keyAccept          = "Accept"
-	keyAllow           = "Allow"
-	keyCacheControl    = "Cache-Control"
-	keyContentLength   = "Content-Length"
-	keyContentType     = "Content-Type"
-	keyCurrentVersion  = "Es-Currentversion"
-	keyETag            = "Etag"
-	keyExpect          = "Expect"
-	keyIfNoneMatch     = "If-None-Match"
-	keyLocation        = "Location"
-	keyRetryAfter      = "Retry-After"
-	keyVary            = "Vary"
-	keyWWWAuthenticate = "Www-Authenticate"
+	keyAccept         = "Accept"
+	keyAllow          = "Allow"
+	keyCacheControl   = "Cache-Control"
+	keyContentLength  = "Content-Length"
+	keyContentType    = "Content-Type"
+	keyCurrentVersion = "Es-Currentversion"
+
+	// Beside that, as clients of later versions read it.
+	kurrentCurrentVersion = "Kurrent-Currentversion"
+	keyETag               = "Etag"
+	keyExpect             = "Expect"
+	keyIfNoneMatch        = "If-None-Match"
+	keyLocation           = "Location"
+	keyRetryAfter         = "Retry-After"
+	keyVary               = "Vary"
+	keyWWWAuthenticate    = "Www-Authenticate"
 
 	keyAllowMethods = "Access-Control-Allow-Methods"
 	keyAllowOrigin  = "Access-Control-Allow-Origin"
@@ -61,15 +64,19 @@ var (
 // in turn.
 func answerFields(policy string) []string {
 	return []string{
-		"Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
-			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
-			"ES-ResolveLinkTos, ES-RequiresMaster",
-		// ES-Position is in the list because the contract has it there: answers of projections alone carry it.
+		"Access-Control-Allow-Headers", allowedHeaders,
 		"Access-Control-Expose-Headers", "Location, ES-Position, ES-CurrentVersion",
 		"Content-Security-Policy", policy,
 		"X-Content-Type-Options", "nosniff",
 	}
 }
+
+const allowedHeaders = "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
+	"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
+	"ES-ResolveLinkTos, ES-RequiresMaster"
+
+const kurrentAllowed = allowedHeaders + ", Kurrent-LongPoll, Kurrent-ExpectedVersion, Kurrent-EventId, Kurrent-EventType, " +
+	"Kurrent-RequireLeader, Kurrent-HardDelete, Kurrent-ResolveLinkTos"
 
 // maxPooledBuffer and maxPooledEvents bound the memory that is kept for the next request.
 const (
@@ -189,7 +196,7 @@ func (x *exchange) run() error {
 		return problemNoRoute
 	}
 	if x.r.Method == http.MethodOptions {
-		x.send(http.StatusOK, nil)
+		x.preflight()
 		return nil
 	}
 	op := res.operation(x.r.Method)
@@ -229,6 +236,20 @@ func (x *exchange) run() error {
 		x.private() // Unless the operation says more.
 	}
 	return x.recorded(serve)
+}
+
+// preflight answers OPTIONS. To a browser that asks for a header by its later name, the later
+// names are told as well.
+func (x *exchange) preflight() {
+	if h := x.w.Header(); strings.Contains(strings.ToLower(one(x.r.Header["Access-Control-Request-Headers"])), "kurrent-") {
+		fields := answerFields("default-src 'none'; sandbox")
+		fields[1] = kurrentAllowed
+		if !x.s.opts.Insecure {
+			fields = append(fields, keyAllowOrigin, "*")
+		}
+		http1.SetFields(x.r.Context(), h, http1.NewFields(fields...))
+	}
+	x.send(http.StatusOK, nil)
 }
 
 // refusedLogin logs that the caller's credentials were refused, if that was why

@@ -74,13 +74,16 @@ var (
 	kurrentEventJSON     = aliasOf(typeEventJSON)
 	kurrentEventsJSON    = aliasOf(typeEventsJSON)
 	kurrentCompetingJSON = aliasOf(typeCompetingJSON)
+	kurrentEventXML      = aliasOf(typeEventXML)
+	kurrentEventsXML     = aliasOf(typeEventsXML)
+	kurrentCompetingXML  = aliasOf(typeCompetingXML)
 )
 
 var allTypes = []*mediaType{
 	typeJSON, typeAtomJSON, typeAtomXML, typeEventsJSON, typeEventJSON, typeTextXML, typeAppXML,
 	typeRaw, typeHTML, typeText, typeDescription, typeEventXML, typeEventsXML, typeCompetingJSON, typeCompetingXML,
 	kurrentAtomJSON, kurrentEventsJSON, kurrentEventJSON, kurrentDescription,
-	kurrentCompetingJSON,
+	kurrentCompetingJSON, kurrentEventXML, kurrentEventsXML, kurrentCompetingXML,
 }
 
 func newType(typ, sub string, f form, etag string) *mediaType {

@@ -173,6 +173,23 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	isHead bool // it answers HEAD
+}
+
+// bareTexts are those of failures that say nothing else.
+var bareTexts = map[int]string{
+	401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 406: "Requested URI is not available in requested format",
+	415: "Invalid or missing Content-Type",
+}
+
+// bare expects the text of a failure, which HTTP/2 has nowhere else, and nothing of a success.
+func (a answer) bare(t testing.TB) {
+	t.Helper()
+	want := bareTexts[a.status]
+	if a.isHead {
+		want = ""
+	}
+	equal(t, "body", a.body, want)
 }
 
 // admin are the credentials that most cases use; headers follow as key, value.
@@ -204,7 +221,7 @@ func (n *node) doContext(ctx context.Context, method, path, body string, h http.
 	w := httptest.NewRecorder()
 	n.handler.ServeHTTP(w, r)
 	got := w.Result()
-	return answer{got.StatusCode, got.Header, w.Body.String()}
+	return answer{got.StatusCode, got.Header, w.Body.String(), method == http.MethodHead}
 }
 
 // get reads as administrator.
@@ -393,5 +410,5 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 func (n *node) serve(r *http.Request) answer {
 	w := httptest.NewRecorder()
 	n.handler.ServeHTTP(w, r)
-	return answer{w.Code, w.Result().Header, w.Body.String()}
+	return answer{w.Code, w.Result().Header, w.Body.String(), false}
 }

@@ -22,11 +22,12 @@ import (
 )
 
 // problem is an answer that is not a success: a status and its text, which
-// stands in the body as text/plain and, on HTTP/1.1, in the status line.
+// stands in the body as text/plain and, on HTTP/1.1, in the status line. HTTP/2 has no
+// such line, so that every failure has the body.
 type problem struct {
 	status int
 	text   string
-	silent bool   // the text stands in the status line only
+	silent bool   // the text stands in the status line only: it is not a failure
 	phrase string // stands in the status line, where that is not the text
 }
 
@@ -46,11 +47,11 @@ const (
 )
 
 var (
-	problemNoRoute        = silence(http.StatusNotFound, textNotFound)
-	problemMethod         = silence(http.StatusMethodNotAllowed, "Method Not Allowed")
-	problemContentType    = silence(http.StatusUnsupportedMediaType, "Invalid or missing Content-Type")
-	problemNotAcceptable  = silence(http.StatusNotAcceptable, "Requested URI is not available in requested format")
-	problemUnauthorized   = silence(http.StatusUnauthorized, "Unauthorized")
+	problemNoRoute        = refusal(http.StatusNotFound, textNotFound)
+	problemMethod         = refusal(http.StatusMethodNotAllowed, "Method Not Allowed")
+	problemContentType    = refusal(http.StatusUnsupportedMediaType, "Invalid or missing Content-Type")
+	problemNotAcceptable  = refusal(http.StatusNotAcceptable, "Requested URI is not available in requested format")
+	problemUnauthorized   = refusal(http.StatusUnauthorized, "Unauthorized")
 	problemNotFound       = refusal(http.StatusNotFound, textNotFound)
 	problemConflict       = refusal(http.StatusConflict, "Conflict")
 	problemNoGroup        = refusal(http.StatusNotFound, "Not found.")
@@ -228,6 +229,7 @@ func (x *exchange) fail(err error) {
 		h[keyWWWAuthenticate] = challenge
 	case p == problemVersion && errors.As(err, &version):
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
+		h[kurrentCurrentVersion] = h[keyCurrentVersion]
 	case (p == problemLeaderAt || p == problemReadOnly) && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
 	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, noShare, p == problemBusy && (isUser || x.op == nil):
@@ -250,7 +252,7 @@ func (x *exchange) fail(err error) {
 // body at any status, so they get an empty object.
 func (x *exchange) missing(p *problem) {
 	if x.media == nil || !x.media.form.isJSON() {
-		x.refuse(silence(p.status, p.text))
+		x.refuse(p)
 		return
 	}
 	x.w.Header()[keyContentType] = x.media.contentType

@@ -17,7 +17,10 @@ import (
 const commandMessage = 293
 
 // keyPosition is the header that says how far a projection has read.
-const keyPosition = "Es-Position"
+const (
+	keyPosition     = "Es-Position"
+	kurrentPosition = "Kurrent-Position"
+)
 
 // projectionsPage sends a browser to the page of projections.
 func projectionsPage(x *exchange, _ context.Context) error {
@@ -98,7 +101,9 @@ func projectionContent(read func(p Projections, ctx context.Context, name, parti
 			return err
 		}
 		if c.Position != nil {
-			x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+			h := x.w.Header()
+			h[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+			h[kurrentPosition] = h[keyPosition]
 		}
 		return sendFresh(x, c.Text)
 	}

@@ -67,5 +67,5 @@ func TestRequestsHaveShares(t *testing.T) {
 func ended(n *node, path string) answer {
 	d := n.tail(path)
 	<-d.done
-	return answer{d.status, d.header, d.text.String()}
+	return answer{d.status, d.header, d.text.String(), false}
 }

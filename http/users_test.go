@@ -217,7 +217,7 @@ func TestUserBodies(t *testing.T) {
 				equal(t, "calls", u.calls, calls)
 			}
 			for _, contentType := range []string{"", "text/json", "text/xml", "application/x-www-form-urlencoded", "application/json; charset=latin1"} {
-				equal(t, "body", send(contentType).is(t, 415).body, "")
+				send(contentType).is(t, 415).bare(t)
 			}
 		})
 	}
@@ -268,7 +268,7 @@ func TestUserRoutes(t *testing.T) {
 					continue
 				}
 				a := n.manage(method, path, "").is(t, other)
-				equal(t, "body", a.body, "")
+				a.bare(t)
 				checkCORS(t, a, methods)
 			}
 			n.do("OPTIONS", path, "", with("Authorization", wrongCredentials)).is(t, status)

@@ -84,10 +84,10 @@ func (s *statistics) indexState() string {
 // counted counts the requests that h answers. Those that may wait for an event
 // are in the queue's length alone: waiting is no work.
 func (s *statistics) counted(h http.Handler) http.Handler {
-	longPoll := http.CanonicalHeaderKey("ES-LongPoll")
+	longPoll, kurrent := http.CanonicalHeaderKey("ES-LongPoll"), http.CanonicalHeaderKey("Kurrent-LongPoll")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Enter(1)
-		if r.Header[longPoll] != nil {
+		if r.Header[longPoll] != nil || r.Header[kurrent] != nil {
 			defer s.requests.Leave(1)
 			h.ServeHTTP(w, r)
 			return
