@@ -270,11 +270,22 @@ func (f *flipper) flip(ctx context.Context, n int) error {
 		return err
 	}
 	_ = clock.Sleep(ctx, time.Second)
-	what := f.settle(ctx, node, count, fmt.Sprintf("bit %d of %s of %s, %s", bit, rel, nodeName(node), how))
+	text := fmt.Sprintf("bit %d of %s of %s, %s", bit, rel, nodeName(node), how)
+	what := f.settle(ctx, node, count, text)
+	if what == unmet && !stopped { // Else bits would gather on several nodes until none has a whole copy.
+		f.restart(ctx, node, false)
+		_ = clock.Sleep(ctx, time.Second)
+		if what = f.settle(ctx, node, count, text+", then started again"); what != unmet {
+			what = "by a start: " + what
+		}
+	}
 	_, err = fmt.Fprintf(f.out, "flip %d: %s, %s, bit %d of %s of %s: %s after %.1f s; %d violations\n",
 		n+1, kind, how, bit, rel, nodeName(node), what, time.Since(begun).Seconds(), f.find.total())
 	return err
 }
+
+// unmet is what becomes of a bit that nothing has met.
+const unmet = "nothing met it"
 
 // nurse is what an operator does for one node.
 type nurse struct {
@@ -285,7 +296,7 @@ type nurse struct {
 
 // settle compares the nodes, and does what an operator would until the cluster is whole.
 func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text string) string {
-	what := "nothing met it"
+	what := unmet
 	streams := f.some()
 	begun, differs := time.Now(), time.Time{}
 	nurses := make([]nurse, f.c.voters())
