@@ -17,10 +17,10 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Mending puts a damaged chunk file together again: what is whole in it stays, and the positions
-// of which it does not tell are filled with what other nodes have there, each a part if need be. Nodes' files
-// differ, for they scavenge, merge and redact by themselves; so the unit is the item with its position and its checksum. It is not
-// safe for concurrent use, and must be closed.
+// Mending puts a damaged chunk file together again: what is whole in it stays, and the positions of
+// which it does not tell are filled with what other nodes have there, each a part if need be.
+// Nodes' files differ, for they scavenge, merge and redact by themselves; so the unit is the item
+// with its position and its checksum. It is not safe for concurrent use, and must be closed.
 type Mending struct {
 	tr             *Transfer
 	old            *chunkfile.Chunk // held
@@ -69,8 +69,9 @@ func (tr *Transfer) Mend(d Damage) (_ *Mending, err error) {
 // Holes are the positions of which nothing is known yet, rising.
 func (m *Mending) Holes() []Span { return m.holes }
 
-// Anchors are ends of frames at or behind the end of the file, and the chains there: whoever fills a hole must have the same at one of them.
-// There are several, for what is at one place of another node may be damaged, or not be there yet.
+// Anchors are ends of frames at or behind the end of the file, and the chains there: whoever fills
+// a hole must have the same at one of them. There are several, for what is at one place of another
+// node may be damaged, or not be there yet.
 func (m *Mending) Anchors() []Anchor {
 	f := &m.old.Footer
 	list := []Anchor{{f.End, f.Chain}}
@@ -169,8 +170,9 @@ func (m *Mending) keep(items []byte) (err error) {
 	return nil
 }
 
-// Finish puts the file together and in the place of the damaged one, if no hole is left. What this node redacted
-// is blank in it. The caller holds the lock of chunk files; turn runs a function while nothing is appended.
+// Finish puts the file together and in the place of the damaged one, if no hole is left. What this
+// node redacted is blank in it. The caller holds the lock of chunk files; turn runs a function
+// while nothing is appended.
 func (m *Mending) Finish(turn func(func() error) error) (err error) {
 	tr := m.tr
 	tr.chunks.jobs.RLock()
@@ -196,7 +198,8 @@ func (m *Mending) Finish(turn func(func() error) error) (err error) {
 	if err := tr.replace(m.old, &h, turn); err != nil {
 		return fmt.Errorf("mend %s: %w", name, err)
 	}
-	tr.logger.Info("a damaged chunk was put together again", logkey.File, name, logkey.Records, h.made.Footer.Records, "fetchedBytes", m.size, "returning", len(h.returning))
+	tr.logger.Info("a damaged chunk was put together again", logkey.File, name,
+		logkey.Records, h.made.Footer.Records, "fetchedBytes", m.size, "returning", len(h.returning))
 	if tr.reads.ids.reload() {
 		tr.reads.loadRecentIDs(tr.lifetime)
 	}
@@ -308,7 +311,8 @@ type mended struct {
 	changed bool // some of them are not what was written
 }
 
-// add adds an item. Where all records of a frame are there as they were written, its chain must be that of the trailer.
+// add adds an item. Where all records of a frame are there as they were written, its chain must be
+// that of the trailer.
 func (o *mended) add(it chunkfile.Item) error {
 	position := it.Position()
 	if o.sum == nil {

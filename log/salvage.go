@@ -24,8 +24,8 @@ func (s Span) String() string { return fmt.Sprintf("%d to %d", s.From, s.To) }
 const pageSize = 4096
 
 // salvage walks through the items of a chunk file of which parts may be damaged. An item is whole
-// if its checksum is right and it stands where it can: at its position in a file as written, where the position map
-// has it in a rewritten one. After damage it finds the next whole item.
+// if its checksum is right and it stands where it can: at its position in a file as written, where
+// the position map has it in a rewritten one. After damage it finds the next whole item.
 type salvage struct {
 	c             *chunkfile.Chunk
 	offset, limit int64
@@ -42,7 +42,8 @@ func salvaging(c *chunkfile.Chunk, end int64) *salvage {
 	return s
 }
 
-// mapInOrder reports whether a position map can be what was written. Where items cannot be read it must at least rise.
+// mapInOrder reports whether a position map can be what was written. Where items cannot be read it
+// must at least rise.
 func mapInOrder(c *chunkfile.Chunk) (ok bool) {
 	var err error
 	defer func() { ok = ok && err == nil }()
@@ -175,7 +176,8 @@ func (s *salvage) behindFault(err error) int64 {
 	return (at/pageSize + 1) * pageSize
 }
 
-// holesOf are the positions of which a complete chunk file does not tell what is there, and what it has whole.
+// holesOf are the positions of which a complete chunk file does not tell what is there, and what it
+// has whole.
 func holesOf(c *chunkfile.Chunk) (holes []Span, records, stubs int) {
 	s := salvaging(c, c.Footer.End)
 	for before := c.Start(); ; {
@@ -198,9 +200,11 @@ func holesOf(c *chunkfile.Chunk) (holes []Span, records, stubs int) {
 	}
 }
 
-// Salvage sends what this log has of ranges of positions, rising, for a node whose copy is damaged there. Each call of send says that within a span
-// the ranges hold these items and no others; what this log cannot tell for damage of its own is in no span. The
-// chain at one of the anchors proves that both logs are the same up to there: an event.OtherHistory says that they are not. raw is good until send returns.
+// Salvage sends what this log has of ranges of positions, rising, for a node whose copy is damaged
+// there. Each call of send says that within a span the ranges hold these items and no others; what
+// this log cannot tell for damage of its own is in no span. The chain at one of the anchors proves
+// that both logs are the same up to there: an event.OtherHistory says that they are not. raw is
+// good until send returns.
 func (tr *Transfer) Salvage(ranges []Span, anchors []Anchor, send func(s Span, raw []byte) error) (err error) {
 	v, err := tr.view()
 	if err != nil {
@@ -235,7 +239,8 @@ func (tr *Transfer) sameHistory(v view, anchors []Anchor) error {
 	return err
 }
 
-// sameUpTo checks that the frame that ends at a position has a chain. The footer of a file that ends there tells, also when the frame is damaged.
+// sameUpTo checks that the frame that ends at a position has a chain. The footer of a file that
+// ends there tells, also when the frame is damaged.
 func (tr *Transfer) sameUpTo(v view, end int64, chain event.Chain) error {
 	if end <= 0 || end > v.tail.End {
 		return fmt.Errorf("salvage up to %d: %w", end, event.ErrBeyondEnd)

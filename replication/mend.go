@@ -29,13 +29,15 @@ type Anchor struct {
 	Chain event.Chain `json:"chain"`
 }
 
-// Wanted is what a node with a damaged file asks another for. Its anchors tell whether both have the same history.
+// Wanted is what a node with a damaged file asks another for. Its anchors tell whether both have
+// the same history.
 type Wanted struct {
 	Ranges  []Span   `json:"ranges"`
 	Anchors []Anchor `json:"anchors"`
 }
 
-// Mending is a damaged chunk file that is put together again of what is whole in it and what others have.
+// Mending is a damaged chunk file that is put together again of what is whole in it and what others
+// have.
 type Mending interface {
 	// Holes are the positions of which nothing whole is known yet, rising.
 	Holes() []Span
@@ -88,7 +90,8 @@ func (h *healer) mend(ctx context.Context, m *Materials, d DamagedChunk, sources
 		return err
 	}
 	h.pull.metrics.healed.Inc()
-	h.self.logger.Info("a damaged chunk was put together of what is whole here and elsewhere", logkey.File, d.File, logkey.From, strings.Join(from, ","), logkey.Took, time.Since(begun).Round(time.Millisecond))
+	h.self.logger.Info("a damaged chunk was put together of what is whole here and elsewhere",
+		logkey.File, d.File, logkey.From, strings.Join(from, ","), logkey.Took, time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 

@@ -26,9 +26,10 @@ type TakenOver struct {
 const applyAtOnce = 64
 
 // TakeOver makes a node the only voter of its cluster when a majority of the voters is lost for
-// good. What its Raft log has behind the event log is applied first, committed or not: among it may be writes that a majority had
-// acknowledged. Then the consensus state is set aside, and Recover's begins. It may be done again after a crash: without
-// consensus state only the rest is done. The node must not run, and no other member may do the same.
+// good. What its Raft log has behind the event log is applied first, committed or not: among it may
+// be writes that a majority had acknowledged. Then the consensus state is set aside, and Recover's
+// begins. It may be done again after a crash: without consensus state only the rest is done. The
+// node must not run, and no other member may do the same.
 func TakeOver(o ClusterOptions) (t TakenOver, err error) {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{})

@@ -359,6 +359,16 @@ func TestSourceBreaks(t *testing.T) {
 			}
 			return bytes.NewReader(b)
 		},
+		"a damaged checkpoint": func(r io.Reader) io.Reader { // It has no checksum of its own.
+			b, err := io.ReadAll(r)
+			if err != nil {
+				return iotest.ErrReader(err)
+			}
+			if len(b) == 8 {
+				b[rand.IntN(len(b))] ^= 1
+			}
+			return bytes.NewReader(b)
+		},
 		"gone": func(io.Reader) io.Reader { return failing{&backup.Ended{Reason: backup.EndedByRedaction}} },
 	} {
 		_, err := backup.Create(t.Context(), breaking{d.sessions, how}, target, backup.CreateOptions{})
