@@ -200,9 +200,10 @@ func (a *Authenticator) check(ctx context.Context, login, password string, d *di
 	case !right || user.Disabled:
 		r.err, r.outcome = event.ErrNotAuthorized, wasWrong
 	default:
-		r.principal, r.outcome = user.Principal(), wasRight
-		a.cache.put(login, &cached{principal: r.principal, digest: *d, stream: found.stream, version: found.version})
-		r.keepsSlot = a.upgrade(found, password)
+		e := newCached(&found, d)
+		r.principal, r.outcome = e.principal, wasRight
+		a.cache.put(login, e)
+		r.keepsSlot = a.upgrade(found, e, password)
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -40,13 +41,32 @@ type cache struct {
 	mu      sync.Mutex // serialises changes of entries
 }
 
-// cached is one login. All but used is immutable.
+// cached is one login. All but the atomics is immutable.
 type cached struct {
-	principal Principal
+	principal Principal // its login is this
 	digest    digest
+	secret    digest // of the stored hash that the password fits
 	stream    string // of the user, so that its name is not made for each request
 	version   version
-	used      atomic.Uint64 // the cache's clock when it was last used
+	used      atomic.Uint64          // the cache's clock when it was last used
+	renewed   atomic.Pointer[digest] // secret of a stronger hash of the same password; nil: none was made
+}
+
+// newCached returns a login that fits the credentials of the digest.
+func newCached(s *stored, d *digest) *cached {
+	e := &cached{principal: s.user.Principal(), digest: *d, secret: secretOf(s.user.Password()), stream: s.stream, version: s.version}
+	e.principal.login = e
+	return e
+}
+
+// secretOf is what tells one stored hash from another.
+func secretOf(h PasswordHash) (d digest) {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s:%d:%d:", h.Algorithm, h.Iterations, len(h.Salt))
+	sum.Write(h.Salt)
+	sum.Write(h.Hash)
+	sum.Sum(d[:0])
+	return d
 }
 
 // get returns what is remembered of these credentials, nil when there is nothing.

@@ -57,7 +57,7 @@ var (
 // to the metadata of the stream it describes. Only the state at the time of the
 // call counts, committed changes of access lists included.
 func (p *Policy) CheckStream(ctx context.Context, caller Principal, stream string, right Right) error {
-	ok, err := p.allowed(ctx, &caller, stream, right)
+	ok, err := p.allowed(ctx, &caller, stream, right, nil)
 	if err != nil {
 		return fmt.Errorf("read access list of %q: %w", stream, err)
 	}
@@ -68,7 +68,18 @@ func (p *Policy) CheckStream(ctx context.Context, caller Principal, stream strin
 	return nil
 }
 
-func (p *Policy) allowed(ctx context.Context, caller *Principal, stream string, right Right) (bool, error) {
+// MayRead reports whether the caller has the right to read a stream, of which info is what
+// is known. It decides about the targets of links, whichever way the links are read.
+func (p *Policy) MayRead(ctx context.Context, caller *Principal, stream string, info *event.StreamInfo) (bool, error) {
+	ok, err := p.allowed(ctx, caller, stream, ReadRight, info)
+	if err != nil {
+		return false, fmt.Errorf("read access list of %q: %w", stream, err)
+	}
+	return ok, nil
+}
+
+// allowed decides. info is what is known of the stream; nil: it is looked up.
+func (p *Policy) allowed(ctx context.Context, caller *Principal, stream string, right Right, info *event.StreamInfo) (bool, error) {
 	// These two hold for everybody, in insecure mode as well.
 	if stream == event.AllStream && (right == WriteRight || right == DeleteRight) {
 		return false, nil
@@ -82,15 +93,19 @@ func (p *Policy) allowed(ctx context.Context, caller *Principal, stream string, 
 	if caller.IsAnonymous() && !p.opts.AllowAnonymousStreamAccess {
 		return false, nil
 	}
-	stream, right = judged(stream, right)
-	roles, err := p.roles(ctx, stream, right)
-	if err != nil {
-		return false, err
+	if event.IsMetaStream(stream) {
+		stream, right = judged(stream, right)
+		info = nil
 	}
-	if slices.ContainsFunc(roles, caller.HasRole) {
-		return true, nil
+	if info == nil {
+		found, err := streamInfo(ctx, p.streams, stream)
+		if err != nil {
+			return false, err
+		}
+		info = &found
 	}
-	return false, nil
+	roles, err := p.roles(ctx, stream, right, info)
+	return slices.ContainsFunc(roles, caller.HasRole), err
 }
 
 // judged turns a right to a metadata stream into one to the stream it
@@ -109,11 +124,7 @@ func judged(stream string, right Right) (string, Right) {
 }
 
 // roles returns the list of a right that counts for a stream.
-func (p *Policy) roles(ctx context.Context, stream string, right Right) (event.Roles, error) {
-	info, err := streamInfo(ctx, p.streams, stream)
-	if err != nil {
-		return nil, err
-	}
+func (p *Policy) roles(ctx context.Context, stream string, right Right, info *event.StreamInfo) (event.Roles, error) {
 	if list := listOf(&info.Metadata.ACL, right); list != nil {
 		return list, nil
 	}

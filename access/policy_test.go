@@ -20,12 +20,19 @@ var (
 	everybody = []access.Principal{jane, joe, olga, ada}
 )
 
-// whoMay returns the logins that have the right.
-func whoMay(t *testing.T, p *access.Policy, stream string, right access.Right) []string {
+// whoMay returns the logins that have the right. The targets of links are judged likewise.
+func whoMay(t *testing.T, p *access.Policy, s *store, stream string, right access.Right) []string {
 	t.Helper()
 	var logins []string
+	info, err := s.StreamInfo(context.Background(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range everybody {
 		err := p.CheckStream(context.Background(), c, stream, right)
+		if may, linkErr := p.MayRead(context.Background(), &c, stream, &info); right == access.ReadRight && (linkErr != nil || may != (err == nil)) {
+			t.Fatalf("a link to %s resolves for %s: %t, %v; a read: %v", stream, c.Login, may, linkErr, err)
+		}
 		if err == nil {
 			logins = append(logins, c.Login)
 		} else if !errors.Is(err, event.ErrNotAuthorized) {
@@ -85,14 +92,14 @@ func TestWorkedExamples(t *testing.T) {
 			p := access.NewPolicy(s, access.PolicyOptions{})
 			check := func(right access.Right, want []string) {
 				t.Helper()
-				if got := whoMay(t, p, c.stream, right); !same(got, want) {
+				if got := whoMay(t, p, s, c.stream, right); !same(got, want) {
 					t.Errorf("%v: got %v, want %v", right, got, want)
 				}
 			}
 			check(access.ReadRight, c.read)
 			check(access.WriteRight, c.write)
 			check(access.MetaWriteRight, c.metaWrite)
-			if got := whoMay(t, p, "$$"+c.stream, access.WriteRight); !same(got, c.metaWrite) {
+			if got := whoMay(t, p, s, "$$"+c.stream, access.WriteRight); !same(got, c.metaWrite) {
 				t.Errorf("append to the metadata stream: got %v, want %v", got, c.metaWrite)
 			}
 		})
@@ -128,7 +135,7 @@ func TestMetadataStreams(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := whoMay(t, p, c.stream, c.right); !same(got, c.want) {
+			if got := whoMay(t, p, s, c.stream, c.right); !same(got, c.want) {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
 		})
@@ -185,7 +192,7 @@ func TestSettingsChange(t *testing.T) {
 	step := func(name string, want ...string) {
 		t.Helper()
 		for range 3 {
-			if got := whoMay(t, p, "a", access.ReadRight); !same(got, want) {
+			if got := whoMay(t, p, s, "a", access.ReadRight); !same(got, want) {
 				t.Fatalf("%s: got %v, want %v", name, got, want)
 			}
 		}
@@ -223,7 +230,7 @@ func TestSettingsChangeDuringRead(t *testing.T) {
 	if err := p.CheckStream(context.Background(), jane, "a", access.ReadRight); err != nil {
 		t.Fatal(err) // It began before the change.
 	}
-	if got, want := whoMay(t, p, "a", access.ReadRight), []string{"joe", "ada"}; !same(got, want) {
+	if got, want := whoMay(t, p, s, "a", access.ReadRight), []string{"joe", "ada"}; !same(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 }

@@ -24,6 +24,8 @@ type Principal struct {
 	// system is set for the account of other nodes and of the node itself. A flag
 	// and not the name, so that a stored user called "system" is an ordinary user.
 	system bool
+	// login is what was verified of stored users; nil for other callers. Renew goes by it.
+	login *cached
 }
 
 var (

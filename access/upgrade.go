@@ -42,7 +42,7 @@ func (u *upgrades) close() {
 // upgrade hashes a password again that was found right, if its stored hash is
 // weak and nothing else is being hashed again. If so it takes over the caller's
 // slot, so that the user has the answer without waiting for the second hash.
-func (a *Authenticator) upgrade(s stored, password string) (started bool) {
+func (a *Authenticator) upgrade(s stored, e *cached, password string) (started bool) {
 	h := a.opts.Hasher
 	if a.opts.Upgrade == nil || !h.outdated(s.user.Password()) {
 		return false
@@ -58,6 +58,8 @@ func (a *Authenticator) upgrade(s stored, password string) (started bool) {
 			return // Nothing depends on it: the next login tries again.
 		}
 		user.SetPassword(made)
+		secret := secretOf(made) // Before it is stored: whoever is logged in stays so.
+		e.renewed.Store(&secret)
 		a.metrics.renewed.Inc()
 		a.opts.Upgrade(user, s.number)
 	})

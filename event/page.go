@@ -18,7 +18,7 @@ type LinkState uint8
 const (
 	NotLink      LinkState = iota // an ordinary event, or links were not resolved
 	LinkResolved                  // Target holds the event
-	LinkDead                      // the target is gone or never was
+	LinkDead                      // the target is gone, never was, or is not for the reader
 )
 
 // Resolved is an event of a page. When the event is a link that was resolved,

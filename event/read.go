@@ -2,11 +2,13 @@ package event
 
 // StreamRead asks for a page of one stream.
 type StreamRead struct {
-	Stream       string
-	From         int64 // first number, included; Head (backward only) for the newest event
-	Count        int   // at most so many events, above 0
-	Backward     bool
-	ResolveLinks bool
+	Stream   string
+	From     int64 // first number, included; Head (backward only) for the newest event
+	Count    int   // at most so many events, above 0
+	Backward bool
+	// Links resolves the links of the page whose targets its caller may see: the others are
+	// LinkDead. nil: links are shown as they are.
+	Links LinkReader
 	// MaxPayload bounds the bytes of data and metadata that are read along, those of
 	// resolved links included. Events beyond it come Bare. 0 means no bound.
 	MaxPayload int
@@ -19,10 +21,10 @@ type AllRead struct {
 	// From is a position. Reading forward begins with the record at From, reading
 	// backward with the record that ends at From. End means the end of the log, and
 	// so does a position beyond it when reading backward.
-	From         int64
-	Count        int // at most so many events, above 0
-	Backward     bool
-	ResolveLinks bool
+	From     int64
+	Count    int // at most so many events, above 0
+	Backward bool
+	Links    LinkReader // as in StreamRead
 	// Filter, when not nil, chooses the events by stream and type; others do not count.
 	// The strings are valid only during the call.
 	Filter func(stream, eventType string) bool

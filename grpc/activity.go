@@ -108,7 +108,7 @@ func (s *Server) noteAppend(c *call, method string, a *appending, err error) {
 	case err != nil:
 		p = s.problemOf(method, err)
 	}
-	s.record(c.who.Login, c.from, method, streamOf(a.Stream), p)
+	s.record(c.who().Login, c.from, method, streamOf(a.Stream), p)
 }
 
 func (s *Server) record(login, from, method string, req any, p *problem) {

@@ -184,7 +184,7 @@ func take(t *testing.T, conn *grpc.ClientConn, steps []step) {
 const denied = "PermissionDenied: Access Denied [exception:[access-denied]]"
 
 // anyone accepts any login without a password, with the rights of the group that has its name.
-type anyone struct{}
+type anyone struct{ standing }
 
 func (anyone) Authenticate(r *http.Request) (access.Principal, error) {
 	login, password, ok := r.BasicAuth()

@@ -61,6 +61,9 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 			return event.Written{}, err
 		}
 	}
+	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil { // The events may have taken long.
+		return event.Written{}, err
+	}
 	if a.end, err = v.s.changing(isRecorded(a.Stream)); err != nil {
 		return event.Written{}, err
 	}

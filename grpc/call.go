@@ -37,10 +37,12 @@ const unnamed = "<unknown>"
 
 // call is what a method knows of its call besides the messages.
 type call struct {
-	who    access.Principal
-	from   string // host:port of the client
-	name   string // that the client gave its connection
-	leader bool   // the leader must answer
+	first  access.Principal // the caller, as authenticated
+	lease  *api.Lease       // of a call with many messages; nil: the call has one answer
+	client context.Context  // of a call with many messages: ends when the client leaves
+	from   string           // host:port of the client
+	name   string           // that the client gave its connection
+	leader bool             // the leader must answer
 	out    *heldWriter
 	in     *inflow
 	claim  api.Claim // of the memory of all requests: what was received
@@ -48,6 +50,42 @@ type call struct {
 	message int64       // of claim: the message that the method received last
 	most    int64       // that one message can claim
 	unread  atomic.Bool // no method was called yet, or a message of the client cannot be read
+}
+
+// who is the caller, as judged last.
+func (c *call) who() *access.Principal {
+	if c.lease != nil {
+		return c.lease.Who()
+	}
+	return &c.first
+}
+
+// check returns event.ErrNotAuthorized when the caller was refused since the call began. A caller
+// who was not judged for a second is judged.
+func (c *call) check(ctx context.Context) error {
+	if c.lease == nil {
+		return nil
+	}
+	return c.lease.Check(ctx)
+}
+
+// needs sets the right to a stream that the caller must have as long as the call lasts.
+func (s *Server) needs(ctx context.Context, stream string, right access.Right) {
+	callOf(ctx).lease.Require(func(ctx context.Context, who *access.Principal) error {
+		return s.opts.Access.CheckStream(ctx, *who, stream, right)
+	})
+}
+
+// linkRights resolves the links of a read whose targets its caller may see. It is an event.LinkReader.
+type linkRights struct {
+	ctx  context.Context // of the call
+	s    *Server
+	call *call
+}
+
+// MayRead reports whether the caller may see events of a stream.
+func (l *linkRights) MayRead(stream string, info *event.StreamInfo) (bool, error) {
+	return l.s.opts.Access.MayRead(l.ctx, l.call.who(), stream, info)
 }
 
 type callKey struct{}
@@ -58,7 +96,7 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // take gives a caller a share of a kind, until it is released.
 func (s *Server) take(ctx context.Context, k api.Kind) (release func(), err error) {
 	c := callOf(ctx)
-	return s.opts.Shares.Take(k, c.who, c.from)
+	return s.opts.Shares.Take(k, *c.who(), c.from)
 }
 
 // caller authenticates the caller of a request.
@@ -67,7 +105,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{who: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
+	c := &call{first: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
 	c.claim.Use(s.opts.Memory)
 	c.most = s.opts.Memory.Most()
 	c.unread.Store(true)
@@ -196,7 +234,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		p = s.problemOf(info.FullMethod, err)
 	}
 	c := callOf(ctx)
-	s.note(c.who.Login, c.from, info.FullMethod, req, p)
+	s.note(c.who().Login, c.from, info.FullMethod, req, p)
 	if p == nil {
 		return resp, nil
 	}
@@ -213,9 +251,15 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(ss.Context(), info.FullMethod, begun, !info.IsServerStream, err) }()
+	c.client = ss.Context()
+	c.lease = s.opts.Leases.Open(ss.Context(), c.first, nil)
+	defer c.lease.Close()
 	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c}) })
 	if err == nil {
 		return nil
+	}
+	if refused := c.lease.Refused(); refused != nil {
+		err = refused
 	}
 	p := s.problemOf(info.FullMethod, err)
 	ss.SetTrailer(p.trailers())
@@ -249,12 +293,12 @@ func (s *Server) done(ctx context.Context, method string, begun time.Time, singl
 	}
 	c := callOf(ctx)
 	s.opts.Logger.Info("call", keyMethod, method, "code", code.String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, logkey.Login, api.Printable(c.who.Login), "connection", api.Printable(c.name))
+		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name))
 }
 
 // require returns event.ErrNotAuthorized unless the caller reaches a level.
 func (s *Server) require(ctx context.Context, level access.Level) error {
-	return access.CheckLevel(callOf(ctx).who, level)
+	return access.CheckLevel(*callOf(ctx).who(), level)
 }
 
 // authorize returns event.ErrNotAuthorized unless the caller has a right to a stream.
@@ -262,7 +306,11 @@ func (s *Server) authorize(ctx context.Context, stream string, right access.Righ
 	if access.IsNobodys(stream, right) {
 		return event.ErrNotAuthorized
 	}
-	return s.opts.Access.CheckStream(ctx, callOf(ctx).who, stream, right)
+	c := callOf(ctx)
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	return s.opts.Access.CheckStream(ctx, *c.who(), stream, right)
 }
 
 // leading returns nil on the leader, else *event.NotLeader or event.ErrNotReady.

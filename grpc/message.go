@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -114,6 +115,9 @@ type receiver struct {
 	grpc.ServerStream
 	call *call
 }
+
+// Context ends with the stream, and when the caller is refused.
+func (r *receiver) Context() context.Context { return r.call.lease.Context() }
 
 func (r *receiver) RecvMsg(m any) error {
 	c := r.call

@@ -27,8 +27,10 @@ type Options struct {
 	Store   Store
 	Cluster Cluster
 	Access  Access
-	Logger  hclog.Logger
-	Stats   *stats.Registry // may be nil
+	// Leases judge callers again while their calls last; nil: the server has leases of its own.
+	Leases *api.Leases
+	Logger hclog.Logger
+	Stats  *stats.Registry // may be nil
 
 	// Membership serves gossip, which is not there without it.
 	Membership Membership
@@ -81,6 +83,9 @@ type Options struct {
 }
 
 func (o *Options) ensureDefaults() {
+	if o.Leases == nil {
+		o.Leases = api.NewLeases(o.Access)
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

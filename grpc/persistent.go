@@ -70,7 +70,7 @@ func (p *persistentService) Create(ctx context.Context, r *persistent.CreateReq)
 	case len(event.MetaStreamOf(k.CheckpointStream())) > event.MaxNameBytes:
 		return nil, invalid("the names of the stream and the group are too long for the streams of the group")
 	}
-	if err := p.s.opts.Subscriptions.Create(ctx, k, settings, callOf(ctx).who.Login); err != nil {
+	if err := p.s.opts.Subscriptions.Create(ctx, k, settings, callOf(ctx).who().Login); err != nil {
 		return nil, ofGroup(k, err)
 	}
 	return &persistent.CreateResp{}, nil
@@ -86,7 +86,7 @@ func (p *persistentService) Update(ctx context.Context, r *persistent.UpdateReq)
 		err = p.keepStrategy(ctx, k, &settings)
 	}
 	if err == nil {
-		err = p.s.opts.Subscriptions.Update(ctx, k, settings, callOf(ctx).who.Login)
+		err = p.s.opts.Subscriptions.Update(ctx, k, settings, callOf(ctx).who().Login)
 	}
 	if err != nil {
 		return nil, ofGroup(k, err)
@@ -118,7 +118,7 @@ func (p *persistentService) Delete(ctx context.Context, r *persistent.DeleteReq)
 	o := r.GetOptions()
 	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
 	if err == nil {
-		err = p.s.opts.Subscriptions.Delete(ctx, k, callOf(ctx).who.Login)
+		err = p.s.opts.Subscriptions.Delete(ctx, k, callOf(ctx).who().Login)
 	}
 	if err != nil {
 		return nil, ofGroup(k, err)

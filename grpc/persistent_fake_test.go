@@ -27,7 +27,7 @@ func (emptyStore) ReadStream(context.Context, event.StreamRead) (event.StreamPag
 	return event.StreamPage{}, event.ErrStreamNotFound
 }
 
-func (emptyStore) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+func (emptyStore) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
 	return event.Resolved{}, event.ErrStreamNotFound
 }
 
@@ -83,7 +83,7 @@ func (c *memCluster) Redirect() (string, bool) {
 func (*memCluster) Confirm(context.Context) error { return nil }
 
 // everything lets everybody do everything.
-type everything struct{}
+type everything struct{ standing }
 
 func (everything) Authenticate(*http.Request) (access.Principal, error) { return access.System, nil }
 

@@ -61,7 +61,7 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if stream.Context().Err() != nil {
+	if callOf(ctx).client.Err() != nil {
 		<-answered // What was answered before the end is not handed out again.
 	}
 	return c.why(err)
@@ -85,9 +85,10 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	if err := c.s.leading(); err != nil {
 		return err
 	}
+	c.s.needs(ctx, c.key.Stream, access.ReadRight)
 	by := callOf(ctx)
-	who := by.who.Login
-	if by.who.IsAnonymous() {
+	who := by.who().Login
+	if by.who().IsAnonymous() {
 		who = nobody
 	}
 	if c.release, err = c.s.take(ctx, api.Consumer); err != nil {
@@ -95,6 +96,7 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	}
 	c.conn, err = c.s.opts.Subscriptions.Connect(ctx, c.key, subscription.ConnectOptions{
 		From: by.from, User: who, Name: by.name, MaxInFlight: int(o.GetBufferSize()),
+		Links: &linkRights{ctx, c.s, by},
 	})
 	if err != nil {
 		c.release()
@@ -182,12 +184,14 @@ func (c *consumer) send(ctx context.Context) error {
 		return nil
 	}
 	for {
-		m, ok := c.conn.TryReceive()
+		m, ok, err := c.conn.TryReceive(ctx)
+		if err != nil {
+			return err
+		}
 		if !ok {
 			if err := sendLast(false); err != nil {
 				return err
 			}
-			var err error
 			if m, err = c.conn.Receive(ctx); err != nil {
 				return err
 			}

@@ -34,8 +34,8 @@ type Projections interface {
 	// List returns those of a kind in the order of their creation.
 	List(k projection.Kinds) ([]projection.Statistics, error)
 	// State and Result return those of a partition; the empty name is the root.
-	State(ctx context.Context, name, partition string) (projection.Content, error)
-	Result(ctx context.Context, name, partition string) (projection.Content, error)
+	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
+	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
 	// Restart begins to load all projections again. It is *projection.BadInput while they
 	// are being loaded.
 	Restart(ctx context.Context) error
@@ -78,7 +78,7 @@ func (p *projectionsService) on(ctx context.Context, level access.Level, name st
 
 // identityOf is the caller as projections see it.
 func identityOf(ctx context.Context) projection.Identity {
-	who := callOf(ctx).who
+	who := callOf(ctx).who()
 	return projection.Identity{Name: who.Login, Roles: who.Groups, Operator: who.IsOps()}
 }
 
@@ -224,10 +224,10 @@ func (p *projectionsService) content(
 		GetName() string
 		GetPartition() string
 	},
-	read func(ctx context.Context, name, partition string) (projection.Content, error),
+	read func(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error),
 ) (value *structpb.Value, err error) {
 	err = p.on(ctx, access.Auth, o.GetName(), func(ctx context.Context) error {
-		c, err := read(ctx, o.GetName(), o.GetPartition())
+		c, err := read(ctx, o.GetName(), o.GetPartition(), identityOf(ctx))
 		if err != nil {
 			return err
 		}

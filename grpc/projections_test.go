@@ -149,10 +149,10 @@ func (f fakeProjections) Statistics(name string) (projection.Statistics, error) 
 	}, f.err
 }
 func (f fakeProjections) List(projection.Kinds) ([]projection.Statistics, error) { return nil, f.err }
-func (f fakeProjections) State(context.Context, string, string) (projection.Content, error) {
+func (f fakeProjections) State(context.Context, string, string, projection.Identity) (projection.Content, error) {
 	return projection.Content{Text: []byte(f.state)}, f.err
 }
-func (f fakeProjections) Result(context.Context, string, string) (projection.Content, error) {
+func (f fakeProjections) Result(context.Context, string, string, projection.Identity) (projection.Content, error) {
 	return projection.Content{Text: []byte(f.state)}, f.err
 }
 func (f fakeProjections) Restart(context.Context) error { return f.err }

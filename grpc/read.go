@@ -33,6 +33,8 @@ type reading struct {
 	size  int         // events of the next page
 	claim *api.Claim  // of the memory of all requests
 	one   int64       // of claim: the event that is sent
+
+	rights linkRights
 }
 
 // Read sends events of a stream or of the log, once or as they come.
@@ -54,7 +56,9 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	defer release()
-	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim)}
+	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
+		rights: linkRights{ctx, t.s, callOf(ctx)}}
+	t.s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
 	switch {
 	case q.subscribed:
@@ -160,13 +164,16 @@ func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.
 	if err := r.out.flush(); err != nil {
 		return event.StreamPage{}, err
 	}
+	if err := r.rights.call.check(ctx); err != nil {
+		return event.StreamPage{}, err
+	}
 	payload, err := r.roomFor(ctx)
 	if err != nil {
 		return event.StreamPage{}, err
 	}
 	defer r.hasRead(payload)
 	return r.s.opts.Store.ReadStream(ctx, event.StreamRead{
-		Stream: r.q.stream, From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve,
+		Stream: r.q.stream, From: from, Count: count, Backward: r.q.backward, Links: r.links(),
 		MaxPayload: payload, Room: r.takeRoom(),
 	})
 }
@@ -205,6 +212,9 @@ func (r *reading) logPage(ctx context.Context, from int64, count, look int) (eve
 	if err := r.out.flush(); err != nil {
 		return event.AllPage{}, err
 	}
+	if err := r.rights.call.check(ctx); err != nil {
+		return event.AllPage{}, err
+	}
 	if r.q.filtered && r.q.sieve.IsSlow() {
 		look = min(look, slowReadLook)
 	}
@@ -214,13 +224,21 @@ func (r *reading) logPage(ctx context.Context, from int64, count, look int) (eve
 	}
 	defer r.hasRead(payload)
 	page, err := r.s.opts.Store.ReadAll(ctx, event.AllRead{
-		From: from, Count: count, Backward: r.q.backward, ResolveLinks: r.q.resolve, Filter: r.q.takes,
+		From: from, Count: count, Backward: r.q.backward, Links: r.links(), Filter: r.q.takes,
 		MaxScan: look, MaxPayload: payload, Room: r.takeRoom(),
 	})
 	if err == nil {
 		err = r.q.sieve.Err
 	}
 	return page, err
+}
+
+// links resolves links, if that is asked for.
+func (r *reading) links() event.LinkReader {
+	if r.q.resolve {
+		return &r.rights
+	}
+	return nil
 }
 
 // count is how many events the next page may have.
@@ -238,6 +256,9 @@ func (r *reading) resize(events []event.Resolved) {
 func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
 	defer func() { r.s.metrics.events.Add(uint64(sent)) }()
 	for i := range events {
+		if err := ctx.Err(); err != nil { // The client may have taken long for the one before.
+			return sent, err
+		}
 		e := &events[i]
 		isThere, err := r.fill(ctx, e)
 		if err != nil {

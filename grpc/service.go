@@ -35,7 +35,7 @@ type Store interface {
 	ReadPayload(ctx context.Context, r *event.Record) error
 
 	// ReadEvent reads one event. Besides the errors of ReadStream it returns event.ErrEventNotFound.
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
@@ -94,7 +94,12 @@ type Access interface {
 	// event.ErrNotInitialized when they cannot be checked yet. A request without
 	// credentials is an anonymous caller, not an error.
 	Authenticate(r *http.Request) (access.Principal, error)
+	// Renew returns the caller as it is now, with the errors of Authenticate.
+	Renew(ctx context.Context, p access.Principal) (access.Principal, error)
 	// CheckStream returns event.ErrNotAuthorized when the caller lacks the right.
 	// The rights of a metadata stream are the metadata rights of its original.
 	CheckStream(ctx context.Context, p access.Principal, stream string, right access.Right) error
+	// MayRead reports whether the caller has the right to read a stream, of which info is what
+	// is known. It decides which links are resolved.
+	MayRead(ctx context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error)
 }

@@ -68,7 +68,7 @@ func onUser(login string, err error) error {
 // isSelf reports whether the caller is the user of a login. A user of the name of the
 // system account is not that account.
 func (c *call) isSelf(login string) bool {
-	return login != "" && c.who.Login == login && !c.who.IsSystem()
+	return login != "" && c.who().Login == login && !c.who().IsSystem()
 }
 
 // Create makes a user. That it exists with the same password is no matter.

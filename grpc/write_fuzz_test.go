@@ -61,10 +61,14 @@ func (w soundWrite) Done(bool) (event.Written, error, bool) { return event.Writt
 // lone is a cluster of one, in which everybody may write.
 type lone struct{}
 
-func (lone) Role() string                                         { return roleLeader }
-func (lone) Redirect() (string, bool)                             { return "", false }
-func (lone) Confirm(context.Context) error                        { return nil }
-func (lone) Authenticate(*http.Request) (access.Principal, error) { return access.Principal{}, nil }
+func (lone) Role() string                                                          { return roleLeader }
+func (lone) Redirect() (string, bool)                                              { return "", false }
+func (lone) Confirm(context.Context) error                                         { return nil }
+func (lone) Authenticate(*http.Request) (access.Principal, error)                  { return access.Principal{}, nil }
+func (lone) Renew(_ context.Context, p access.Principal) (access.Principal, error) { return p, nil }
+func (lone) MayRead(context.Context, *access.Principal, string, *event.StreamInfo) (bool, error) {
+	return true, nil
+}
 func (lone) CheckStream(context.Context, access.Principal, string, access.Right) error {
 	return nil
 }

@@ -376,7 +376,7 @@ func (c *writeCluster) Redirect() (string, bool) {
 func (c *writeCluster) Confirm(context.Context) error { return nil }
 
 // writeAccess lets everybody write to what does not begin with "secret".
-type writeAccess struct{}
+type writeAccess struct{ standing }
 
 func (writeAccess) Authenticate(*http.Request) (access.Principal, error) {
 	return access.Principal{}, nil

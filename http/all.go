@@ -70,8 +70,8 @@ func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error
 		}
 		a.filter = f
 		a.Filter = func(stream, eventType string) bool { return isShown(stream, "") && f.takes(stream, eventType) }
-		a.ResolveLinks, a.MaxScan = true, maxFilteredScan
-	} else if a.ResolveLinks, err = headerResolveLinks.flag(x.r.Header, false); err != nil {
+		a.Links, a.MaxScan = (*callerLinks)(x), maxFilteredScan
+	} else if a.Links, err = linksOf(x, false); err != nil {
 		return a, err
 	}
 	if a.leader, err = requireLeader(x.r.Header); err != nil {
@@ -175,6 +175,9 @@ func awaitLog(x *exchange, a *allRequest, page event.AllPage) (event.AllPage, er
 		for len(page.Events) == 0 && !page.More {
 			from.From = page.Next
 			if err := x.s.waiter.WaitLog(ctx, page.Next); err != nil {
+				return err
+			}
+			if err := judge(x); err != nil {
 				return err
 			}
 			next, err := readLog(x, ctx, &from)

@@ -76,7 +76,7 @@ func endBackupSession(x *exchange) error {
 }
 
 // sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the
-// session ends meanwhile the answer ends before its length.
+// session ends meanwhile, or the caller loses the right, the answer ends before its length.
 func sendBackupFile(x *exchange) error {
 	file, err := x.s.opts.Backups.File(x.route.id, x.route.argument)
 	if err != nil {
@@ -85,11 +85,24 @@ func sendBackupFile(x *exchange) error {
 	h := x.w.Header()
 	h[keyContentType] = []string{"application/octet-stream"}
 	h[keyCacheControl] = cacheNever
-	http.ServeContent(x.w, x.r, "", time.Time{}, io.NewSectionReader(file, 0, file.Size()))
+	http.ServeContent(x.w, x.r, "", time.Time{}, &leased{io.NewSectionReader(file, 0, file.Size()), x})
 	if err := file.Close(); err != nil {
 		x.s.log.Warn("file of a backup session could not be closed", logkey.Session, x.route.id, logkey.File, x.route.argument, logkey.Error, err)
 	}
 	return nil
+}
+
+// leased is what is sent to a caller as long as the caller may have it.
+type leased struct {
+	io.ReadSeeker
+	x *exchange
+}
+
+func (l *leased) Read(p []byte) (int, error) {
+	if err := check(l.x); err != nil {
+		return 0, err
+	}
+	return l.ReadSeeker.Read(p)
 }
 
 func backupSessionFields(s *backup.Session) []field {

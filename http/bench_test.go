@@ -63,13 +63,13 @@ func (s *fixedStore) ReadStream(_ context.Context, r event.StreamRead) (event.St
 	return s.page, nil
 }
 
-func (s *fixedStore) Read(_ context.Context, _ subscription.Key, count int) ([]subscription.Message, error) {
+func (s *fixedStore) Read(_ context.Context, _ subscription.Key, count int, _ event.LinkReader) ([]subscription.Message, error) {
 	return s.messages[:count], nil
 }
 
 func (s *fixedStore) Ack(context.Context, subscription.Key, []event.ID) error { return nil }
 
-func (s *fixedStore) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+func (s *fixedStore) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
 	return s.one, nil
 }
 
@@ -95,6 +95,14 @@ func (s *fixedStore) WaitLog(context.Context, int64) error            { return n
 
 func (s *fixedStore) Authenticate(*http.Request) (access.Principal, error) {
 	return access.Principal{Login: "jane"}, nil
+}
+
+func (s *fixedStore) Renew(_ context.Context, p access.Principal) (access.Principal, error) {
+	return p, nil
+}
+
+func (s *fixedStore) MayRead(context.Context, *access.Principal, string, *event.StreamInfo) (bool, error) {
+	return true, nil
 }
 
 func (s *fixedStore) CheckStream(context.Context, access.Principal, string, access.Right) error {

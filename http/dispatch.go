@@ -95,6 +95,7 @@ type exchange struct {
 	media *mediaType // of the answer
 	body  *mediaType // of the request's body
 	who   access.Principal
+	lease *api.Lease // of a request that takes long; nil: it has not yet
 
 	bodyState bodyState
 
@@ -126,9 +127,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	x.claim.Use(s.opts.Memory)
 	defer x.release()
 	x.common()
+	isOver := false
+	defer func() { // A broken connection is a panic.
+		if !isOver {
+			letGo(x)
+		}
+	}()
 	if err := x.run(); err != nil {
 		x.fail(err)
 	}
+	letGo(x)
+	isOver = true
 	if statistics != nil && !x.isLive {
 		statistics.Answered(time.Since(began))
 	}
@@ -229,7 +238,7 @@ func (x *exchange) run() error {
 	if isForeign(x) {
 		return event.ErrNotAuthorized
 	}
-	if err := x.permit(&op.may); err != nil {
+	if err := x.permit(&op.may, &x.who); err != nil {
 		return err
 	}
 	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {

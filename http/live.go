@@ -240,6 +240,10 @@ func (t *tail) run() error {
 		if err := t.rest(ctx); err != nil {
 			return err
 		}
+		if check(t.x) != nil {
+			t.over("denied", "")
+			return t.flush()
+		}
 		begun := time.Now()
 		more, err := t.read(ctx)
 		if err != nil {
@@ -427,15 +431,6 @@ func (t *tail) wait(parent context.Context) error {
 // tick is for what time brings, a second after the last one.
 func (t *tail) tick(ctx context.Context) {
 	t.ticked = time.Now()
-	who, err := t.x.s.access.Authenticate(t.x.r)
-	if err == nil {
-		t.x.who = who
-		err = t.x.permit(&t.x.op.may)
-	}
-	if errors.Is(err, event.ErrNotAuthorized) {
-		t.over("denied", "")
-		return
-	}
 	if !t.q.all && t.state == liveAtEnd && !t.deleted {
 		// A stream that is soft-deleted has no new event that would tell.
 		if info, err := t.x.s.store.StreamInfo(ctx, t.x.route.stream); err == nil && info.Last >= 0 && info.Metadata.SoftDeleted() {
@@ -491,6 +486,9 @@ func (t *tail) flush() error {
 			return errLiveGone // It comes back and goes on from here.
 		}
 		defer x.claim.Shrink(more)
+	}
+	if !t.isOver && check(x) != nil { // It may have waited for memory.
+		return errLiveGone
 	}
 	// A client that takes nothing is given up by its connection.
 	if _, err := x.w.Write(out); err != nil {

@@ -31,9 +31,17 @@ func (t *tail) payload() int {
 	return livePayload
 }
 
+// links resolves links, if that is asked for.
+func (t *tail) links() event.LinkReader {
+	if t.q.resolve {
+		return (*callerLinks)(t.x)
+	}
+	return nil
+}
+
 func (t *tail) readStream(ctx context.Context) (more bool, err error) {
 	page, err := t.x.s.store.ReadStream(ctx, event.StreamRead{
-		Stream: t.x.route.stream, From: t.next, Count: livePage, Backward: t.q.backward, ResolveLinks: t.q.resolve, MaxPayload: t.payload(),
+		Stream: t.x.route.stream, From: t.next, Count: livePage, Backward: t.q.backward, Links: t.links(), MaxPayload: t.payload(),
 	})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound):
@@ -84,7 +92,7 @@ func (t *tail) missing(ctx context.Context) error {
 
 func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 	q := &t.q
-	r := event.AllRead{From: t.next, Count: livePage, Backward: q.backward, ResolveLinks: q.resolve, MaxScan: liveLook, MaxPayload: t.payload()}
+	r := event.AllRead{From: t.next, Count: livePage, Backward: q.backward, Links: t.links(), MaxScan: liveLook, MaxPayload: t.payload()}
 	if q.isSlow() {
 		r.MaxScan = liveSlowLook
 	}

@@ -74,8 +74,11 @@ func (p *pageSource) Part(b []byte) ([]byte, error) {
 func (p *pageSource) ReadPayload(r *event.Record) error {
 	p.claim.Shrink(p.page.bare)
 	p.page.bare = 0
+	if err := check((*exchange)(p)); err != nil {
+		return err
+	}
 	// The time for a request is one for reading a page of usual size. Whether the
-	// client is still there is what counts here.
+	// client is still there, and may see it, is what counts here.
 	ctx := p.r.Context()
 	if err := p.s.store.ReadPayload(ctx, r); err != nil {
 		return err
@@ -114,10 +117,10 @@ func (x *exchange) growBody(b []byte, limit int64) ([]byte, error) {
 	return append(make([]byte, 0, size), b...), nil
 }
 
-// readBody reads the body of the request, which the write keeps. No more than
+// takeBody reads the body of the request, which the write keeps. No more than
 // the limit is ever read or allocated, and no more than has come by much. A body
 // beyond the limit and one that is not whole are two of the errors; event.ErrNoRoom is another.
-func (x *exchange) readBody(limit int64, tooLarge, notWhole error) ([]byte, error) {
+func takeBody(x *exchange, limit int64, tooLarge, notWhole error) ([]byte, error) {
 	if x.r.ContentLength > limit {
 		return nil, tooLarge
 	}

@@ -111,6 +111,19 @@ func (a *memAccess) Authenticate(r *http.Request) (access.Principal, error) {
 	return access.Anonymous, event.ErrNotAuthorized
 }
 
+func (a *memAccess) Renew(_ context.Context, p access.Principal) (access.Principal, error) {
+	return p, nil
+}
+
+// MayRead is called with the store's lock held.
+func (a *memAccess) MayRead(_ context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error) {
+	right := access.ReadRight
+	if event.IsMetaStream(stream) {
+		right = access.MetaReadRight
+	}
+	return a.judge(*p, stream, &info.Metadata.ACL, right) == nil, nil
+}
+
 func (a *memAccess) CheckStream(_ context.Context, p access.Principal, stream string, right access.Right) error {
 	if event.IsMetaStream(stream) {
 		switch right {
@@ -123,12 +136,16 @@ func (a *memAccess) CheckStream(_ context.Context, p access.Principal, stream st
 		}
 		stream = event.OriginalOf(stream)
 	}
-	if p.IsAdmin() {
-		return nil
-	}
 	a.store.mu.Lock()
 	acl := a.store.metadata(stream).ACL
 	a.store.mu.Unlock()
+	return a.judge(p, stream, &acl, right)
+}
+
+func (a *memAccess) judge(p access.Principal, stream string, acl *event.ACL, right access.Right) error {
+	if p.IsAdmin() {
+		return nil
+	}
 	roles := map[access.Right]event.Roles{
 		access.ReadRight: acl.Read, access.WriteRight: acl.Write, access.DeleteRight: acl.Delete,
 		access.MetaReadRight: acl.MetaRead, access.MetaWriteRight: acl.MetaWrite,

@@ -73,7 +73,7 @@ func (p *pageSource) send(b []byte) ([]byte, error) {
 		x.notTaken(err)
 		return b, errPageSent
 	}
-	return b[:0], nil
+	return b[:0], check(x)
 }
 
 // embedOf reads how much of an event an entry shows.

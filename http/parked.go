@@ -64,7 +64,7 @@ func listParked(x *exchange) error {
 	}
 	payload := !strings.EqualFold(queryValue(raw, "embed"), "rich")
 	return x.lead(func(ctx context.Context) error {
-		page, err := x.s.opts.Subscriptions.Parked(ctx, groupKey(x), from, count, payload)
+		page, err := x.s.opts.Subscriptions.Parked(ctx, groupKey(x), from, count, payload, (*callerLinks)(x))
 		if err != nil {
 			return err
 		}

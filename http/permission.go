@@ -66,26 +66,26 @@ func mayStream(right access.Right) requirement { return requirement{rule: byStre
 
 // permit returns event.ErrNotAuthorized unless the caller may do the operation.
 // It knows of the route alone: whether anything is there is not looked at.
-func (x *exchange) permit(m *requirement) error {
+func (x *exchange) permit(m *requirement, who *access.Principal) error {
 	switch m.rule {
 	case byAnyone:
 		return nil
 	case byStream:
-		return x.authorize(m.right)
+		return x.authorize(who, m.right)
 	case byReader:
-		if err := access.CheckLevel(x.who, m.level); err != nil {
+		if err := access.CheckLevel(*who, m.level); err != nil {
 			return err
 		}
-		return x.authorize(m.right)
+		return x.authorize(who, m.right)
 	case bySelf:
-		if x.isSelf() {
+		if x.isSelf(who) {
 			return nil
 		}
 	case byLevel, byLevelOrSelf:
-		if m.opened&x.s.open != 0 || m.rule == byLevelOrSelf && x.isSelf() {
+		if m.opened&x.s.open != 0 || m.rule == byLevelOrSelf && x.isSelf(who) {
 			return nil
 		}
-		return access.CheckLevel(x.who, m.level)
+		return access.CheckLevel(*who, m.level)
 	}
 	return event.ErrNotAuthorized
 }
@@ -107,14 +107,35 @@ func (m *requirement) wantsUser(open opening) bool {
 
 // isSelf reports whether the caller is the user that the path names. A user of
 // the name of the system account is not that account.
-func (x *exchange) isSelf() bool {
-	return !x.who.IsAnonymous() && !x.who.IsSystem() && x.who.Login == x.route.argument
+func (x *exchange) isSelf(who *access.Principal) bool {
+	return !who.IsAnonymous() && !who.IsSystem() && who.Login == x.route.argument
+}
+
+// linksOf returns what resolves links of a read as the request asks for it: nil when it wants
+// them as they are.
+func linksOf(x *exchange, standard bool) (event.LinkReader, error) {
+	if resolve, err := headerResolveLinks.flag(x.r.Header, standard); err != nil || !resolve {
+		return nil, err
+	}
+	return (*callerLinks)(x), nil
+}
+
+// callerLinks is an exchange as an event.LinkReader.
+type callerLinks exchange
+
+// MayRead reports whether the caller may see the target of a link.
+func (x *callerLinks) MayRead(stream string, info *event.StreamInfo) (bool, error) {
+	who := &x.who
+	if x.lease != nil {
+		who = x.lease.Who()
+	}
+	return x.s.access.MayRead(x.r.Context(), who, stream, info)
 }
 
 // authorize checks the caller's right to the stream of the route.
-func (x *exchange) authorize(right access.Right) error {
+func (x *exchange) authorize(who *access.Principal, right access.Right) error {
 	if stream := x.route.stream; !access.IsNobodys(stream, right) {
-		return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
+		return x.s.access.CheckStream(x.r.Context(), *who, stream, right)
 	}
 	return event.ErrNotAuthorized
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/access"
 )
 
 // allRows are the routes that differ by what their placeholders hold.
@@ -83,7 +85,7 @@ func TestMatch(t *testing.T) {
 // TestForgottenRequirement: an operation of which nobody said who may do it is
 // refused. TestPermissions holds all others.
 func TestForgottenRequirement(t *testing.T) {
-	if err := new(exchange).permit(new(requirement)); err == nil {
+	if err := new(exchange).permit(new(requirement), &access.System); err == nil {
 		t.Error("what nobody thought of is allowed")
 	}
 }

@@ -25,7 +25,7 @@ import (
 type storedUsers struct{ *memStore }
 
 func (s storedUsers) LastEvent(ctx context.Context, stream string) (event.Record, error) {
-	e, err := s.ReadEvent(ctx, stream, event.Head, false)
+	e, err := s.ReadEvent(ctx, stream, event.Head, nil)
 	return e.Record, err
 }
 

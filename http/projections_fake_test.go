@@ -130,12 +130,12 @@ func (p *memProjections) List(k projection.Kinds) ([]projection.Statistics, erro
 	return p.list, nil
 }
 
-func (p *memProjections) State(ctx context.Context, name, partition string) (projection.Content, error) {
+func (p *memProjections) State(ctx context.Context, name, partition string, _ projection.Identity) (projection.Content, error) {
 	_, err := p.enter(ctx, name, "state of %s, partition %q", name, partition)
 	return p.state, err
 }
 
-func (p *memProjections) Result(ctx context.Context, name, partition string) (projection.Content, error) {
+func (p *memProjections) Result(ctx context.Context, name, partition string, _ projection.Identity) (projection.Content, error) {
 	_, err := p.enter(ctx, name, "result of %s, partition %q", name, partition)
 	return p.state, err
 }

@@ -93,10 +93,10 @@ func oneProjection(x *exchange, _ context.Context) error {
 
 // projectionContent makes the handler that answers with the state or the result of a
 // partition, which is sent as it is. There may be none.
-func projectionContent(read func(p Projections, ctx context.Context, name, partition string) (projection.Content, error)) func(*exchange, context.Context) error {
+func projectionContent(read func(p Projections, ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)) func(*exchange, context.Context) error {
 	return func(x *exchange, ctx context.Context) error {
 		partition, _ := projectionParameter(x, "partition")
-		c, err := read(x.s.opts.Projections, ctx, x.route.argument, partition)
+		c, err := read(x.s.opts.Projections, ctx, x.route.argument, partition, callerIdentity(x))
 		if err != nil {
 			return err
 		}

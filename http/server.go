@@ -32,7 +32,9 @@ type Options struct {
 	Waiter  Waiter
 	Cluster Cluster
 	Access  Access
-	Logger  hclog.Logger
+	// Leases judge callers again while their requests last; nil: the server has leases of its own.
+	Leases *api.Leases
+	Logger hclog.Logger
 
 	// Membership serves /gossip and what /admin has of the cluster, which are not
 	// there without it.
@@ -138,6 +140,9 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
+	if o.Leases == nil {
+		o.Leases = api.NewLeases(o.Access)
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -178,6 +183,7 @@ type Server struct {
 	waiter  Waiter
 	cluster Cluster
 	access  Access
+	leases  *api.Leases
 	log     hclog.Logger
 	opts    Options
 	open    opening       // of opts
@@ -204,6 +210,7 @@ func New(o Options) *Server {
 		waiter:  o.Waiter,
 		cluster: o.Cluster,
 		access:  o.Access,
+		leases:  o.Leases,
 		log:     o.Logger,
 		opts:    o,
 		open:    o.openings(),

@@ -34,7 +34,7 @@ type Store interface {
 
 	// ReadEvent reads one event; event.Head asks for the last visible one. Besides
 	// the errors of ReadStream it returns event.ErrEventNotFound.
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
@@ -132,9 +132,14 @@ type Access interface {
 	// event.ErrNotInitialized when they cannot be checked yet. A request without
 	// credentials is an anonymous caller, not an error.
 	Authenticate(r *http.Request) (access.Principal, error)
+	// Renew returns the caller as it is now, with the errors of Authenticate.
+	Renew(ctx context.Context, p access.Principal) (access.Principal, error)
 	// CheckStream returns event.ErrNotAuthorized when the caller lacks the right.
 	// The rights of a metadata stream are the metadata rights of its original.
 	CheckStream(ctx context.Context, p access.Principal, stream string, right access.Right) error
+	// MayRead reports whether the caller has the right to read a stream, of which info is what
+	// is known. It decides which links are resolved.
+	MayRead(ctx context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error)
 }
 
 // Users manages the stored users. Only the leader can: elsewhere requests are
@@ -272,8 +277,9 @@ type Subscriptions interface {
 	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Delete(ctx context.Context, k subscription.Key, by string) error
-	// Read hands out at most count messages, and none when there is none at the moment.
-	Read(ctx context.Context, k subscription.Key, count int) ([]subscription.Message, error)
+	// Read hands out at most count messages, and none when there is none at the moment. links
+	// decides what the caller is shown of what messages link to.
+	Read(ctx context.Context, k subscription.Key, count int, links event.LinkReader) ([]subscription.Message, error)
 	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
 	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
 	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
@@ -281,7 +287,7 @@ type Subscriptions interface {
 	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
 	// Parked returns parked messages that are not settled; the others replay and drop them, or
 	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.
-	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool) (subscription.ParkedPage, error)
+	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool, links event.LinkReader) (subscription.ParkedPage, error)
 	ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error
 	DropParked(ctx context.Context, k subscription.Key, numbers []int64) error
 	NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error
@@ -312,8 +318,8 @@ type Projections interface {
 	// List returns those of a kind in the order of their creation.
 	List(k projection.Kinds) ([]projection.Statistics, error)
 	// State and Result return those of a partition; the empty name is the root.
-	State(ctx context.Context, name, partition string) (projection.Content, error)
-	Result(ctx context.Context, name, partition string) (projection.Content, error)
+	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
+	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
 	Query(name string) (projection.Query, error)
 	// ReadEvents reads what a definition selects. The request is JSON.
 	ReadEvents(ctx context.Context, request []byte, by projection.Identity) (projection.SourcePage, error)

@@ -19,7 +19,7 @@ func singleEvent(x *exchange) error {
 			return err
 		}
 	}
-	resolve, err := headerResolveLinks.flag(x.r.Header, true)
+	links, err := linksOf(x, true)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func singleEvent(x *exchange) error {
 	if stream == event.AllStream { // The log is no stream: it has no event with a number.
 		return event.ErrStreamNotFound
 	}
-	e, err := x.s.store.ReadEvent(ctx, stream, number, resolve)
+	e, err := x.s.store.ReadEvent(ctx, stream, number, links)
 	if err != nil {
 		if event.IsMetaStream(stream) && (errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound)) {
 			return noMetadata(x, ctx, event.OriginalOf(stream), err)

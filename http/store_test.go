@@ -277,9 +277,9 @@ func (s *memStore) visible(stream string, number int64) *event.Record {
 	return nil
 }
 
-func (s *memStore) resolve(r *event.Record, links bool) event.Resolved {
+func (s *memStore) resolve(r *event.Record, links event.LinkReader) event.Resolved {
 	e := event.Resolved{Record: *r}
-	if !links || r.Type != event.TypeLink {
+	if links == nil || r.Type != event.TypeLink {
 		return e
 	}
 	n, stream, ok := event.ParseLink(r.Data)
@@ -288,6 +288,9 @@ func (s *memStore) resolve(r *event.Record, links bool) event.Resolved {
 	}
 	e.Link, e.TargetNumber, e.TargetStream = event.LinkDead, n, stream
 	info := s.info(stream)
+	if may, err := links.MayRead(stream, &info); err != nil || !may {
+		return e
+	}
 	if target := s.visible(stream, n); target != nil && info.Exists() {
 		e.Link, e.Target = event.LinkResolved, target
 	}
@@ -305,7 +308,7 @@ func (s *memStore) readable(stream string) (event.StreamInfo, error) {
 	return info, nil
 }
 
-func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, links bool) (event.Resolved, error) {
+func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error) {
 	if err := s.enter(ctx); err != nil {
 		return event.Resolved{}, err
 	}
@@ -345,7 +348,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 		}
 		for n := min(p.From, p.Last); n >= 0 && n > p.From-count; n-- {
 			if r := s.visible(q.Stream, n); r != nil {
-				p.Events = append(p.Events, s.resolve(r, q.ResolveLinks))
+				p.Events = append(p.Events, s.resolve(r, q.Links))
 			}
 		}
 		low := p.From - count + 1
@@ -355,7 +358,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 	}
 	for n := q.From; n <= p.Last && n-q.From < count; n++ {
 		if r := s.visible(q.Stream, n); r != nil {
-			p.Events = append(p.Events, s.resolve(r, q.ResolveLinks))
+			p.Events = append(p.Events, s.resolve(r, q.Links))
 		}
 	}
 	s.bare(p.Events, q.MaxPayload)
@@ -433,7 +436,7 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 			p.Next = r.Position
 		}
 		if q.Filter == nil || q.Filter(r.Stream, r.Type) {
-			p.Events = append(p.Events, s.resolve(r, q.ResolveLinks))
+			p.Events = append(p.Events, s.resolve(r, q.Links))
 		}
 	}
 	s.bare(p.Events, q.MaxPayload)

@@ -70,7 +70,7 @@ func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, er
 	if p.Count, err = pageCount(x.route.count); err != nil {
 		return p, err
 	}
-	if p.ResolveLinks, err = headerResolveLinks.flag(x.r.Header, true); err != nil {
+	if p.Links, err = linksOf(x, true); err != nil {
 		return p, err
 	}
 	if p.leader, err = requireLeader(x.r.Header); err != nil {
@@ -163,7 +163,7 @@ func awaitStream(x *exchange, p *pageRequest) error {
 }
 
 // longWait runs a long poll. Its end by time, or by the end of the server, is no
-// error: the answer is then what there is. The context of the request frees the
+// error: the answer is then what there is, for a caller who may still see it. The context of the request frees the
 // waiter when the client goes away.
 func longWait(x *exchange, d time.Duration, until func(context.Context) error) error {
 	release, err := share(x, api.Poll)
@@ -171,11 +171,15 @@ func longWait(x *exchange, d time.Duration, until func(context.Context) error) e
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(x.r.Context(), d)
+	lease := hold(x)
+	ctx, cancel := context.WithTimeout(lease.Context(), d)
 	defer cancel()
 	stop := context.AfterFunc(x.s.draining, cancel)
 	defer stop()
 	err = until(ctx)
+	if refused := judge(x); refused != nil {
+		return refused
+	}
 	switch {
 	case err == nil:
 		return nil

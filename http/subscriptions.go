@@ -153,7 +153,7 @@ func takeMessages(x *exchange, ctx context.Context, count int) ([]subscription.M
 		_, err := x.s.opts.Subscriptions.Info(ctx, groupKey(x))
 		return nil, err
 	}
-	return x.s.opts.Subscriptions.Read(ctx, groupKey(x), count)
+	return x.s.opts.Subscriptions.Read(ctx, groupKey(x), count, (*callerLinks)(x))
 }
 
 func ackMessages(x *exchange) error {
@@ -248,7 +248,7 @@ func parkedForward(x *exchange) error {
 // sendParked answers with a page without what was settled at the desk. As long as
 // nothing was, it is the page of the stream, but nobody may keep it: more is settled any time.
 func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
-	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, false)
+	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
 		p.changes = true

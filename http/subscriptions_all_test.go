@@ -36,7 +36,7 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		equal(t, "no checkpoint", i.LastCheckpointedEventPosition, nil)
 
 		s.events(0, 2)
-		got, err := service.Read(ctx, k, 2)
+		got, err := service.Read(ctx, k, 2, event.EveryLink)
 		if err != nil {
 			t.Fatal(err)
 		}

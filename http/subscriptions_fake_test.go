@@ -118,7 +118,7 @@ func (s *memSubscriptions) Delete(ctx context.Context, k subscription.Key, by st
 	return wrapped(err)
 }
 
-func (s *memSubscriptions) Read(ctx context.Context, k subscription.Key, count int) ([]subscription.Message, error) {
+func (s *memSubscriptions) Read(ctx context.Context, k subscription.Key, count int, _ event.LinkReader) ([]subscription.Message, error) {
 	g, err := s.enter(ctx, k, "read %d of %s", count, k)
 	if err != nil {
 		return nil, wrapped(err)
@@ -144,7 +144,7 @@ func (s *memSubscriptions) Replay(ctx context.Context, k subscription.Key, stopA
 	return wrapped(err)
 }
 
-func (s *memSubscriptions) Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool) (subscription.ParkedPage, error) {
+func (s *memSubscriptions) Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool, _ event.LinkReader) (subscription.ParkedPage, error) {
 	_, err := s.enter(ctx, k, "parked of %s from %d, %d, %t", k, from, count, payload)
 	return subscription.ParkedPage{Next: -1}, wrapped(err)
 }

@@ -187,6 +187,21 @@ func (u *memUsers) Authenticate(r *http.Request) (access.Principal, error) {
 	return access.Principal{Login: login, Groups: user.Groups}, nil
 }
 
+func (u *memUsers) Renew(_ context.Context, p access.Principal) (access.Principal, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if user := u.users[p.Login]; user != nil && !user.Disabled {
+		return access.Principal{Login: p.Login, Groups: user.Groups}, nil
+	} else if p.IsAnonymous() || p.IsSystem() {
+		return p, nil
+	}
+	return access.Principal{}, event.ErrNotAuthorized
+}
+
+func (u *memUsers) MayRead(ctx context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error) {
+	return (&memAccess{store: u.store}).MayRead(ctx, p, stream, info)
+}
+
 func (u *memUsers) CheckStream(ctx context.Context, p access.Principal, stream string, right access.Right) error {
 	return (&memAccess{store: u.store}).CheckStream(ctx, p, stream, right)
 }

@@ -80,7 +80,7 @@ func BenchmarkReadPage(b *testing.B) {
 func BenchmarkReadEvent(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	for i := 0; b.Loop(); i++ {
-		if _, err := l.Reads.ReadEvent("stream-7", int64(i%700), true); err != nil {
+		if _, err := l.Reads.ReadEvent("stream-7", int64(i%700), event.EveryLink); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func BenchmarkReadEventParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		stream := fmt.Sprint("stream-", next.Add(1)%64)
 		for i := 0; pb.Next(); i++ {
-			if _, err := l.Reads.ReadEvent(stream, int64(i%700), true); err != nil {
+			if _, err := l.Reads.ReadEvent(stream, int64(i%700), event.EveryLink); err != nil {
 				b.Error(err)
 				return
 			}

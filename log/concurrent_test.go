@@ -375,7 +375,7 @@ func TestLinksAtTheEnd(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for from, seen := int64(0), 0; seen < frames*links; {
-				page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 10 * links, ResolveLinks: true})
+				page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 10 * links, Links: event.EveryLink})
 				if err != nil {
 					t.Error(err)
 					return

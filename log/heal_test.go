@@ -389,7 +389,7 @@ func TestHealRedacts(t *testing.T) {
 	names, err := fetchFor(from, to, d)
 	must(t, err)
 	must(t, to.Transfer.Heal(d, names, atOnce))
-	got, err := to.Reads.ReadEvent(e.stream, e.number, false)
+	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
 	must(t, err)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)
@@ -416,7 +416,7 @@ func TestHealKeepsBlank(t *testing.T) {
 			must(t, err)
 			rot(t, to.opts.FS, newestFile(t, to.opts.FS, 1), 200)
 			must(t, heal(to, look(t, to)[0], from))
-			got, err := to.Reads.ReadEvent(e.stream, e.number, false)
+			got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
 			must(t, err)
 			if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) || len(look(t, to)) > 0 {
 				t.Fatalf("%+v", got)

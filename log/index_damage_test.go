@@ -38,7 +38,7 @@ func TestDamagedIndex(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"info":      func() error { _, err := l.Reads.StreamInfo(stream); return err },
 		"forward":   func() error { _, err := l.Reads.ReadStream(event.StreamRead{Stream: stream, Count: 9}); return err },
-		"event":     func() error { _, err := l.Reads.ReadEvent(stream, 0, false); return err },
+		"event":     func() error { _, err := l.Reads.ReadEvent(stream, 0, nil); return err },
 		"last":      func() error { _, err := l.Reads.LastRecord(stream); return err },
 		"below":     func() error { _, err := l.Reads.LastBelow(stream, 1<<40); return err },
 		"id":        func() error { _, err := l.Reads.HasID(stream, 0, first.id); return err },
@@ -91,9 +91,9 @@ func TestIndexLeadsAstray(t *testing.T) {
 			write(t, l, m.frame(false, ev("a", "")), m.frame(false, ev("b", "")))
 			write(t, l, m.someFrames(16, true)...) // The first chunk is complete.
 			must(t, l.index.Flush())
-			a, err := l.Reads.ReadEvent("a", 0, false)
+			a, err := l.Reads.ReadEvent("a", 0, nil)
 			must(t, err)
-			b, err := l.Reads.ReadEvent("b", 0, false)
+			b, err := l.Reads.ReadEvent("b", 0, nil)
 			must(t, err)
 			var entry []byte
 			for _, field := range []uint64{chunkfile.HashStream("a"), 0, uint64(a.Record.Position)} {
@@ -114,14 +114,14 @@ func TestIndexLeadsAstray(t *testing.T) {
 			must(t, errors.Join(err, f.Close()))
 
 			must(t, l.Health.Unhealthy())
-			if got, err := l.Reads.ReadEvent("a", 0, false); !event.IsCorruption(err) || !strings.Contains(err.Error(), c.states) {
+			if got, err := l.Reads.ReadEvent("a", 0, nil); !event.IsCorruption(err) || !strings.Contains(err.Error(), c.states) {
 				t.Errorf("%s: %v, %v", c.name, got, err)
 			}
 			synctest.Wait()
 			if err := l.Health.Unhealthy(); !event.IsCorruption(err) || l.index.Damage() == nil || len(l.Health.Damaged()) > 0 {
 				t.Errorf("%s: unhealthy: %v", c.name, err)
 			}
-			if _, err := l.Reads.ReadEvent("a", 0, false); !event.IsCorruption(err) || !strings.Contains(err.Error(), path.Base(name)) {
+			if _, err := l.Reads.ReadEvent("a", 0, nil); !event.IsCorruption(err) || !strings.Contains(err.Error(), path.Base(name)) {
 				t.Errorf("%s, then: %v", c.name, err)
 			}
 		})

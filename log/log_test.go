@@ -187,7 +187,7 @@ func TestClosedLog(t *testing.T) {
 	closeLog(t, l)
 	_, all := l.Reads.ReadAll(event.AllRead{Count: 1})
 	_, stream := l.Reads.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
-	_, one := l.Reads.ReadEvent("unheard of", 1, true)
+	_, one := l.Reads.ReadEvent("unheard of", 1, event.EveryLink)
 	_, manifest := l.Manifest()
 	for name, err := range map[string]error{
 		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.syncer.Sync(),

@@ -207,7 +207,7 @@ func TestMendRedacts(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Fatalf("left %v, %v", left, err)
 	}
-	got, err := to.Reads.ReadEvent(e.stream, e.number, false)
+	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
 	must(t, err)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)

@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 	for _, e := range page.Events {
 		read += e.Next - e.Position
 	}
-	rec, err := l.Reads.ReadEvent("b", 3, false)
+	rec, err := l.Reads.ReadEvent("b", 3, nil)
 	must(t, err)
 	read += rec.Next - rec.Position
 	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 7})
@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 	for _, e := range all.Events {
 		read += e.Next - e.Position
 	}
-	if _, err := l.Reads.ReadEvent("none", 0, false); err != event.ErrStreamNotFound {
+	if _, err := l.Reads.ReadEvent("none", 0, nil); err != event.ErrStreamNotFound {
 		t.Fatal(err)
 	}
 	must(t, l.syncer.Sync())

@@ -51,7 +51,7 @@ func TestPagesInARoom(t *testing.T) {
 			for _, backward := range []bool{false, true} {
 				for from := int64(-1); from < 16; from++ {
 					for _, name := range []string{"s", "links", "none"} {
-						r := event.StreamRead{Stream: name, From: max(from, 0), Count: count, Backward: backward, ResolveLinks: true, MaxPayload: bound}
+						r := event.StreamRead{Stream: name, From: max(from, 0), Count: count, Backward: backward, Links: event.EveryLink, MaxPayload: bound}
 						if backward {
 							r.From = from
 						}
@@ -63,7 +63,7 @@ func TestPagesInARoom(t *testing.T) {
 						}
 						check(got.Events, want.Events)
 					}
-					r := event.AllRead{Count: count, Backward: backward, ResolveLinks: true, MaxPayload: bound}
+					r := event.AllRead{Count: count, Backward: backward, Links: event.EveryLink, MaxPayload: bound}
 					if from >= 0 {
 						r.From = m.frames[min(int(from), len(m.frames)-1)].First
 					}
@@ -87,7 +87,7 @@ func TestBoundedPayload(t *testing.T) {
 	write(t, l, m.frames...)
 	for _, bound := range []int{1, 2, 50, 300, 1 << 20} {
 		for _, backward := range []bool{false, true} {
-			for _, links := range []bool{false, true} {
+			for _, links := range []event.LinkReader{nil, event.EveryLink} {
 				for _, name := range []string{"s", "links", event.AllStream} {
 					read := func(bound int) (events []event.Resolved) {
 						if name == event.AllStream {
@@ -95,7 +95,7 @@ func TestBoundedPayload(t *testing.T) {
 							if backward {
 								from = event.End
 							}
-							page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+							page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, Links: links, MaxPayload: bound})
 							must(t, err)
 							return page.Events
 						}
@@ -103,7 +103,7 @@ func TestBoundedPayload(t *testing.T) {
 						if backward {
 							from = event.Head
 						}
-						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, Links: links, MaxPayload: bound})
 						must(t, err)
 						return page.Events
 					}

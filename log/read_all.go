@@ -34,7 +34,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer chunkfile.GuardFaults(&err)()
 
 	end := v.tail.End
-	if r.ResolveLinks { // A link behind it would be dead, though its target is there a moment later.
+	if r.Links != nil { // A link behind it would be dead, though its target is there a moment later.
 		end = min(end, settled)
 	}
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
@@ -97,9 +97,9 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	if n := len(page.Events); n > 0 {
 		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
 	}
-	if r.ResolveLinks {
+	if r.Links != nil {
 		for i := range page.Events {
-			if err := rd.resolve(&a, &page.Events[i]); err != nil {
+			if err := rd.resolve(&a, &page.Events[i], r.Links); err != nil {
 				return page, err
 			}
 		}

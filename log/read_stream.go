@@ -166,9 +166,9 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 	if n := len(page.Events); n > 0 {
 		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
 	}
-	if r.ResolveLinks {
+	if r.Links != nil {
 		for i := range page.Events {
-			if err := rd.resolve(&a, &page.Events[i]); err != nil {
+			if err := rd.resolve(&a, &page.Events[i], r.Links); err != nil {
 				return page, err
 			}
 		}
@@ -286,22 +286,23 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 }
 
 // ReadEvent reads one event as the stream's metadata lets it be seen. The number
-// event.Head means the stream's last.
-func (rd *Reader) ReadEvent(stream string, number int64, resolveLinks bool) (r event.Resolved, err error) {
+// event.Head means the stream's last. links is as in event.StreamRead.
+func (rd *Reader) ReadEvent(stream string, number int64, links event.LinkReader) (r event.Resolved, err error) {
+	info, err := rd.StreamInfo(stream)
+	if err != nil {
+		return r, err
+	}
 	a := newSingleArena()
-	r.Record, err = rd.readEvent(&a, stream, number)
-	if err == nil && resolveLinks {
-		err = rd.resolve(&a, &r)
+	r.Record, err = rd.readEvent(&a, stream, number, &info)
+	if err == nil && links != nil {
+		err = rd.resolve(&a, &r, links)
 	}
 	return r, err
 }
 
-func (rd *Reader) readEvent(a *arena, stream string, number int64) (rec event.Record, err error) {
-	info, err := rd.StreamInfo(stream)
-	if err != nil {
-		return rec, err
-	}
-	if err := rd.visible(&info); err != nil {
+// readEvent reads an event of a stream, of which info is what is known.
+func (rd *Reader) readEvent(a *arena, stream string, number int64, info *event.StreamInfo) (rec event.Record, err error) {
+	if err := rd.visible(info); err != nil {
 		return rec, err
 	}
 	if number == event.Head {
@@ -388,8 +389,9 @@ func (rd *Reader) ReadPayload(r *event.Record) (err error) {
 	return nil
 }
 
-// resolve looks up the target of a link.
-func (rd *Reader) resolve(a *arena, r *event.Resolved) error {
+// resolve looks up the target of a link, if the reader may see it. Otherwise the link is
+// dead, and the target is not looked at.
+func (rd *Reader) resolve(a *arena, r *event.Resolved, links event.LinkReader) error {
 	if r.Type != event.TypeLink {
 		return nil
 	}
@@ -409,7 +411,15 @@ func (rd *Reader) resolve(a *arena, r *event.Resolved) error {
 		return nil
 	}
 	r.TargetNumber, r.TargetStream = number, stream
-	target, err := rd.readEvent(a, stream, number)
+	info, err := rd.StreamInfo(stream)
+	if err != nil {
+		return err
+	}
+	if may, err := links.MayRead(stream, &info); err != nil || !may {
+		r.Link = event.LinkDead
+		return err
+	}
+	target, err := rd.readEvent(a, stream, number, &info)
 	switch err {
 	case nil:
 		r.Link, r.Target = event.LinkResolved, &target

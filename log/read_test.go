@@ -113,7 +113,7 @@ func TestStreamPages(t *testing.T) {
 				})
 				must(t, l.SwitchChunk("x.tmp"))
 			}
-			page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", From: c.from, Count: c.count, Backward: c.backward, ResolveLinks: true})
+			page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", From: c.from, Count: c.count, Backward: c.backward, Links: event.EveryLink})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestMaxAgeAllExpired(t *testing.T) {
 	if err != nil || len(page.Events) != 0 || !page.End {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if _, err := l.Reads.ReadEvent("s", event.Head, false); !errors.Is(err, event.ErrEventNotFound) {
+	if _, err := l.Reads.ReadEvent("s", event.Head, nil); !errors.Is(err, event.ErrEventNotFound) {
 		t.Fatal(err)
 	}
 	if rec, err := l.Reads.LastRecord("s"); err != nil || rec.Number != 4 {
@@ -180,14 +180,14 @@ func TestEventsAndLinks(t *testing.T) {
 		{"nobody", 0, event.ErrStreamNotFound}, {"bare", 0, event.ErrStreamNotFound}, {"$$bare", 0, nil}, {"$$hard", 0, event.ErrStreamDeleted},
 		{"$$$$hard", 0, event.ErrStreamDeleted}, {"$$soft", event.Head, nil}, {"", 0, event.ErrStreamNotFound},
 	} {
-		r, err := l.Reads.ReadEvent(c.stream, c.number, true)
+		r, err := l.Reads.ReadEvent(c.stream, c.number, event.EveryLink)
 		if !errors.Is(err, c.want) || err == nil && r.Stream != c.stream {
 			t.Errorf("event %d of %q: %+v, %v", c.number, c.stream, r, err)
 		}
 	}
 	states := []event.LinkState{event.LinkResolved, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkResolved,
 		event.LinkDead, event.LinkResolved, event.NotLink, event.NotLink, event.NotLink, event.LinkDead, event.LinkDead, event.LinkResolved}
-	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "l", Count: 100, ResolveLinks: true})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "l", Count: 100, Links: event.EveryLink})
 	must(t, err)
 	for i, e := range page.Events {
 		if e.Link != states[i] || (e.Target != nil) != (states[i] == event.LinkResolved) || e.Number != int64(i) {
@@ -197,7 +197,7 @@ func TestEventsAndLinks(t *testing.T) {
 	if e := page.Events[7]; e.TargetStream != "a@b" || e.TargetNumber != 0 || string(e.Event().Data) != "at" {
 		t.Errorf("%+v", e)
 	}
-	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, ResolveLinks: true, Filter: func(stream, _ string) bool { return stream == "l" }})
+	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, Links: event.EveryLink, Filter: func(stream, _ string) bool { return stream == "l" }})
 	must(t, err)
 	if len(all.Events) != len(links) || all.Events[0].Link != event.LinkResolved || all.Events[1].Link != event.LinkDead {
 		t.Errorf("%+v", all.Events)

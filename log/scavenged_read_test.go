@@ -85,11 +85,11 @@ func TestScavengedReads(t *testing.T) {
 			for from := int64(-1); from < 24; from++ {
 				for _, count := range []int{1, 2, 5, 30} {
 					for _, backward := range []bool{false, true} {
-						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: count, Backward: backward, ResolveLinks: true})
+						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: count, Backward: backward, Links: event.EveryLink})
 						all = append(all, fmt.Sprintf("%s from %d, %d, %v: %+v, %v", name, from, count, backward, show(page), err))
 					}
 				}
-				rec, err := l.Reads.ReadEvent(name, from, true)
+				rec, err := l.Reads.ReadEvent(name, from, event.EveryLink)
 				all = append(all, fmt.Sprintf("%s %d: %+v, %v", name, from, showEvent(&rec), err))
 			}
 			ctx, cancel := context.WithCancel(background)
@@ -135,7 +135,7 @@ func TestScavengedReads(t *testing.T) {
 	closeLog(t, l)
 	l = mustOpen(t, o)
 	same("opened again")
-	if _, err := l.Reads.ReadEvent("dead", 3, false); !errors.Is(err, event.ErrStreamDeleted) {
+	if _, err := l.Reads.ReadEvent("dead", 3, nil); !errors.Is(err, event.ErrStreamDeleted) {
 		t.Fatal(err)
 	}
 }

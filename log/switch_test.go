@@ -161,7 +161,7 @@ func TestRemovedPositions(t *testing.T) {
 			t.Fatalf("backward from %d: %+v", p, page)
 		}
 	}
-	if _, err := l.Reads.ReadEvent("a0", 0, false); !errors.Is(err, event.ErrEventNotFound) {
+	if _, err := l.Reads.ReadEvent("a0", 0, nil); !errors.Is(err, event.ErrEventNotFound) {
 		t.Fatal(err)
 	}
 }

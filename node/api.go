@@ -18,7 +18,7 @@ import (
 func newAPI(n *Node) (*httpapi.Server, error) {
 	c, part := n.config, n.part()
 	options := httpapi.Options{
-		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy},
+		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases,
 		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Activity: n.activity, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Settings: n.opts.Settings,
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version, Shares: n.shares, Memory: n.memory, WebTitle: c.WebTitle, WebTone: string(c.WebTone),

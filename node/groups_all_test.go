@@ -37,7 +37,7 @@ func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 		var got []int64
 		var ids []event.ID
 		testkit.Eventually(t, 30*time.Second, func() error {
-			all, err := n.groups.Read(t.Context(), k, len(want)-len(got))
+			all, err := n.groups.Read(t.Context(), k, len(want)-len(got), event.EveryLink)
 			for _, m := range all {
 				got, ids = append(got, m.Event.Number), append(ids, m.ID)
 			}
@@ -54,7 +54,7 @@ func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 	if err := n.groups.Ack(t.Context(), k, take(0, 1, 2, 3, 4)); err != nil {
 		t.Fatal(err)
 	}
-	last, err := n.store.ReadEvent(t.Context(), "a", 4, false)
+	last, err := n.store.ReadEvent(t.Context(), "a", 4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,7 @@ type Node struct {
 	redact     *redacting
 	activity   *activity.Recorder
 	policy     *access.Policy
+	leases     *api.Leases
 	groups     *subscription.Service
 	queries    *projection.Service // nil: no projections run
 	load       firstLoad
@@ -151,6 +152,8 @@ func (n *Node) build() (err error) {
 	n.store = newStore(n)
 	n.users = newUsers(n)
 	n.policy = access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
+	n.leases = api.NewLeases(n.users.logins)
+	made = append(made, func() error { n.leases.Close(); return nil })
 	n.queries = newProjections(n)
 	n.groups = subscription.New(subscription.Options{
 		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: c.WriteTimeout,
@@ -325,6 +328,7 @@ func (n *Node) close() (err error) {
 		}
 	}
 	n.rpc.Close()
+	n.leases.Close()
 	n.relay.Close()
 	// A place for backups that does not answer delays the end, but has not delayed the handing over.
 	n.backupRuns.Close()

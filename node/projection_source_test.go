@@ -187,7 +187,7 @@ func mergedByHand(t testing.TB, s *store, streams []string) (lines []string) {
 			t.Fatal(err)
 		}
 		for n := range info.Last + 1 {
-			if r, err := s.ReadEvent(t.Context(), name, n, true); err == nil {
+			if r, err := s.ReadEvent(t.Context(), name, n, event.EveryLink); err == nil {
 				all = append(all, one{r, i})
 			}
 		}

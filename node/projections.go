@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,9 @@ func newProjections(n *Node) *projection.Service {
 	if c.RunProjections == config.ProjectionsNone {
 		return nil
 	}
+	r := &rights{n.policy, access.NewDelegates(n.users, access.AuthenticatorOptions{Insecure: c.Insecure, TrustedAuth: c.EnableTrustedAuth})}
 	return projection.New(projection.Options{
-		Store: n.store, May: rights{n.policy}.may, Logger: n.logger.Named("projections"), Stats: n.opts.Stats,
+		Store: n.store, May: r.may, Links: r.links, Logger: n.logger.Named("projections"), Stats: n.opts.Stats,
 		SystemOnly: c.RunProjections == config.ProjectionsSystem, StartStandard: c.StartStandardProjections,
 		Threads: c.ProjectionThreads, QueryExpiry: c.ProjectionsQueryExpiry,
 		CompileTimeout: c.ProjectionCompilationTimeout, ExecutionTimeout: c.ProjectionExecutionTimeout,
@@ -69,15 +71,43 @@ func (f *firstLoad) wait(ctx context.Context) error {
 	return nil
 }
 
-// rights are those of projections, which have the rights of who made them.
-type rights struct{ policy *access.Policy }
+// rights are those of projections, which have the rights that who made them has now.
+type rights struct {
+	policy *access.Policy
+	users  *access.Delegates
+}
 
-func (r rights) may(ctx context.Context, who projection.Identity, stream string, write bool) error {
+func (r *rights) may(ctx context.Context, who projection.Identity, stream string, write bool) error {
 	right := access.ReadRight
 	if write {
 		right = access.WriteRight
 	}
-	return r.policy.CheckStream(ctx, access.Principal{Login: who.Name, Groups: who.Roles}, stream, right)
+	is, err := r.users.Now(ctx, who.Name, who.Roles)
+	if err != nil {
+		return err
+	}
+	return r.policy.CheckStream(ctx, is, stream, right)
+}
+
+// links resolves the links that a projection may follow.
+func (r *rights) links(ctx context.Context, who projection.Identity) event.LinkReader {
+	return &projectionLinks{r, ctx, who}
+}
+
+type projectionLinks struct {
+	*rights
+	ctx context.Context // of the run
+	who projection.Identity
+}
+
+func (l *projectionLinks) MayRead(stream string, info *event.StreamInfo) (bool, error) {
+	is, err := l.users.Now(l.ctx, l.who.Name, l.who.Roles)
+	if errors.Is(err, event.ErrNotAuthorized) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return l.policy.MayRead(l.ctx, &is, stream, info)
 }
 
 // correlations knows the member of an event's metadata that holds its correlation

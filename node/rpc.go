@@ -9,7 +9,7 @@ import (
 func newRPC(n *Node) (*grpcapi.Server, error) {
 	c, part := n.config, n.part()
 	options := grpcapi.Options{
-		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Membership: part,
+		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases, Membership: part,
 		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: httpapi.CompatibleRelease,
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,

@@ -123,13 +123,13 @@ func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
 	return log.Reads.ReadPayload(r)
 }
 
-func (s *store) ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error) {
+func (s *store) ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error) {
 	log, err := s.readableFor(ctx)
 	if err != nil {
 		return event.Resolved{}, err
 	}
 	defer s.read(&s.reads.event, s.reads.event.begin())
-	return log.Reads.ReadEvent(stream, number, resolveLinks)
+	return log.Reads.ReadEvent(stream, number, links)
 }
 
 func (s *store) Tombstone(ctx context.Context, stream string) (event.Record, error) {
@@ -175,7 +175,7 @@ func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, 
 
 // LastEvent returns the last event of a stream that a reader would see.
 func (s *store) LastEvent(ctx context.Context, stream string) (event.Record, error) {
-	r, err := s.ReadEvent(ctx, stream, event.Head, false)
+	r, err := s.ReadEvent(ctx, stream, event.Head, nil)
 	return r.Record, err
 }
 

@@ -3,6 +3,7 @@ package projection
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/annalsdb/annals/projection/handler"
 )
@@ -40,6 +41,20 @@ func (r *runAs) identity() Identity {
 	return Identity{Name: r.Name, Roles: r.Roles}
 }
 
+// newRunAs returns the identity of a user; nil for nobody.
+func newRunAs(by Identity) *runAs {
+	if by.Name == "" {
+		return nil
+	}
+	return &runAs{by.Name, append([]string{}, by.Roles...)}
+}
+
+// is reports whether a projection runs as a user. A user of the name of the system account is
+// not that account.
+func (r *runAs) is(by Identity) bool {
+	return r != nil && r.Name == by.Name && (r.Name != systemIdentity.Name || !slices.Equal(r.Roles, systemIdentity.Roles))
+}
+
 // systemIdentity is that of the system projections.
 var systemIdentity = Identity{Name: "system", Roles: []string{"$admins"}, Operator: true}
 
@@ -57,9 +72,7 @@ func newDefinition(c *Creation) definition {
 	}
 	d.EmitEnabled = c.Emit && c.Mode != Transient
 	d.TrackEmittedStreams = c.TrackEmittedStreams && d.EmitEnabled
-	if c.By.Name != "" {
-		d.RunAs = &runAs{c.By.Name, append([]string{}, c.By.Roles...)}
-	}
+	d.RunAs = newRunAs(c.By)
 	return d
 }
 

@@ -77,7 +77,7 @@ func (s *Service) ReadEvents(ctx context.Context, request []byte, by Identity) (
 		return SourcePage{}, err
 	}
 	events, at, err := source.Page(ctx, source.Options{
-		Store: s.opts.Store, Definition: d, From: from,
+		Store: s.opts.Store, Definition: d, From: from, Links: s.opts.Links(ctx, by),
 		May: func(ctx context.Context, stream string) error { return s.opts.May(ctx, by, stream, false) },
 	}, count)
 	var fault *handler.Fault

@@ -391,7 +391,7 @@ func (b *bench) feed(name string, n int64) {
 
 func (b *bench) state(name string) string {
 	b.Helper()
-	c, err := b.State(b.ctx, name, "")
+	c, err := b.State(b.ctx, name, "", admin)
 	b.must(err)
 	at := "nowhere"
 	if c.Position != nil {

@@ -222,6 +222,25 @@ func (p *projection) do(e effect) {
 	}
 }
 
+// mayLook returns event.ErrNotAuthorized unless a user may see what comes of the projection.
+func (p *projection) mayLook(ctx context.Context, by Identity) error {
+	p.mu.Lock()
+	who, reads := p.m.def.RunAs, p.definition
+	p.mu.Unlock()
+	switch {
+	case by.Operator || who.is(by):
+		return nil
+	case reads == nil: // Nobody knows what it read.
+		return event.ErrNotAuthorized
+	}
+	for _, s := range source.Names(reads) {
+		if err := p.t.opts.May(ctx, by, s, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (p *projection) current() Run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -302,6 +321,7 @@ func (p *projection) options() run.Options {
 		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: p.definition,
 		Config: config, Checkpoints: !d.CheckpointsDisabled,
 		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
+		Links:   o.Links(p.t.ctx, who),
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {
 			if isResultStream(p.name, stream) { // It is the projection's own, no matter who made the projection.

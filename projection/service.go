@@ -21,7 +21,9 @@ type Options struct {
 	Store Store
 	// May decides about the right of an identity to read or write a stream
 	// (event.AllStream: the log): nil, event.ErrNotAuthorized, or what kept it from finding out.
-	May    func(ctx context.Context, who Identity, stream string, write bool) error
+	May func(ctx context.Context, who Identity, stream string, write bool) error
+	// Links decides which links an identity may follow; nil: none.
+	Links  func(ctx context.Context, who Identity) event.LinkReader
 	Logger hclog.Logger     // nil: nothing is logged
 	Stats  *stats.Registry  // may be nil
 	Now    func() time.Time // nil: time.Now
@@ -66,6 +68,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.May == nil {
 		o.May = func(context.Context, Identity, string, bool) error { return event.ErrNotAuthorized }
+	}
+	if o.Links == nil {
+		o.Links = func(context.Context, Identity) event.LinkReader { return event.NoLink }
 	}
 	if o.Compile == nil {
 		o.Compile = Compile
@@ -234,13 +239,14 @@ const maxQuery = event.MaxEventBytes / 2
 
 var errEmitWithoutCheckpoints = &BadInput{"Emit requires checkpoints"}
 
-// change asks a projection for a change that the user may make.
+// change asks a projection for a change that the user may make: an operator any, others only
+// of a transient one that runs as themselves.
 func (s *Service) change(ctx context.Context, name string, by Identity, patience time.Duration, make func(p *projection) (*change, error)) error {
 	p, err := s.find(name)
 	if err != nil {
 		return err
 	}
-	if !by.Operator && p.asStored().Mode != Transient {
+	if d := p.asStored(); !by.Operator && (d.Mode != Transient || !d.RunAs.is(by)) {
 		return event.ErrNotAuthorized
 	}
 	p.touch()
@@ -270,7 +276,9 @@ func (s *Service) Command(ctx context.Context, name string, c Command, by Identi
 	})
 }
 
-// UpdateQuery replaces the text of a projection, and with emit not nil whether it may emit.
+// UpdateQuery replaces the text of a projection, and with emit not nil whether it may emit. From
+// then on it runs as who wrote the text, so that no one writes what runs with the rights of
+// somebody else. The system projections stay what they are: their texts only set names.
 func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *bool, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
 		if len(query) > maxQuery {
@@ -281,6 +289,9 @@ func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *boo
 			d.Query = query
 			if emit != nil && d.Mode != Transient {
 				d.EmitEnabled = *emit
+			}
+			if !isStandard(name) {
+				d.RunAs = newRunAs(by)
 			}
 		}
 		if edit(&d); d.emitsWithoutCheckpoints() {
@@ -356,21 +367,25 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 	return list, nil
 }
 
-// State returns the state of a partition; empty: of the root.
-func (s *Service) State(ctx context.Context, name, partition string) (Content, error) {
-	a, err := s.ask(ctx, name, partition)
+// State returns the state of a partition; empty: of the root. It is for operators, for the
+// one the projection runs as, and for those who may read its sources: others get event.ErrNotAuthorized.
+func (s *Service) State(ctx context.Context, name, partition string, by Identity) (Content, error) {
+	a, err := s.ask(ctx, name, partition, by)
 	return Content{a.State, a.Position}, err
 }
 
 // Result returns the result of a partition, as State does.
-func (s *Service) Result(ctx context.Context, name, partition string) (Content, error) {
-	a, err := s.ask(ctx, name, partition)
+func (s *Service) Result(ctx context.Context, name, partition string, by Identity) (Content, error) {
+	a, err := s.ask(ctx, name, partition, by)
 	return Content{a.Result, a.Position}, err
 }
 
-func (s *Service) ask(ctx context.Context, name, partition string) (run.Answer, error) {
+func (s *Service) ask(ctx context.Context, name, partition string, by Identity) (run.Answer, error) {
 	p, err := s.find(name)
 	if err != nil {
+		return run.Answer{}, err
+	}
+	if err := p.mayLook(ctx, by); err != nil {
 		return run.Answer{}, err
 	}
 	return p.ask(ctx, partition)

@@ -383,7 +383,7 @@ func TestDelete(t *testing.T) {
 		_, d = b.definition("p")
 		b.is("definition", row(d["deleting"], d["version"]), "false 4")
 		b.is("id", b.runOf("p").o.Version, "8:-1:4:4")
-		b.create("t", "", transient)
+		b.create("t", "", transient, func(c *projection.Creation) { c.By = somebody })
 		b.must(b.Delete(b.ctx, "t", projection.DeleteOptions{}, somebody))
 		_, err = b.Statistics("t")
 		b.is("deleted", err, projection.ErrNotFound)

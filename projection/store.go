@@ -95,7 +95,7 @@ func (t *term) storeDefinition(name string, d definition, forget bool, last int6
 		if infoErr != nil || info.Last == last {
 			return 0, errors.Join(err, infoErr)
 		}
-		if r, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, false); err == nil && r.ID == w.Events[0].ID {
+		if r, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, nil); err == nil && r.ID == w.Events[0].ID {
 			return r.Number, nil
 		}
 		last = info.Last

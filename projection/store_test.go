@@ -131,7 +131,7 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 	}()
 	add := func(n int64) {
 		if n >= 0 && n <= i.Last && !s.hidden(st, &i, n) {
-			page.Events = append(page.Events, s.resolveLocked(st.events[n], r.ResolveLinks))
+			page.Events = append(page.Events, s.resolveLocked(st.events[n], r.Links != nil))
 		}
 	}
 	if r.Backward {
@@ -181,7 +181,7 @@ func (s *memStore) resolveLocked(rec event.Record, links bool) event.Resolved {
 	return r
 }
 
-func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, links bool) (event.Resolved, error) {
+func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.infoLocked(stream)
@@ -197,7 +197,7 @@ func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, l
 	if number > i.Last || s.hidden(s.streams[stream], &i, number) {
 		return event.Resolved{}, event.ErrEventNotFound
 	}
-	return s.resolveLocked(s.streams[stream].events[number], links), nil
+	return s.resolveLocked(s.streams[stream].events[number], links != nil), nil
 }
 
 func (s *memStore) WaitStream(ctx context.Context, stream string, after int64) error {

@@ -154,7 +154,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.is("parked", b.parked(), []string{"0@a"})
 			e := b.store.all("$persistentsubscription-$all::g-parked")[0]
 			b.is("number", strings.Contains(string(e.Metadata), fmt.Sprintf(`"subscriptionEventNumber":%d,`, b.position("a", 0))), true)
-			p, err := b.Parked(b.ctx, b.key, 0, 9, true)
+			p, err := b.Parked(b.ctx, b.key, 0, 9, true, event.EveryLink)
 			b.must(err)
 			b.is("desk", []any{p.Total, p.Messages[0].Stream, string(p.Messages[0].Event.Data)}, []any{1, "a", "0"})
 			b.replay(-1)
@@ -386,7 +386,7 @@ func TestFilterThatTakesTooLong(t *testing.T) {
 		t.Helper()
 		var all []subscription.Message
 		testkit.Eventually(t, 10*time.Second, func() error {
-			got, err := b.Read(b.ctx, k, 9)
+			got, err := b.Read(b.ctx, k, 9, event.EveryLink)
 			all = append(all, got...)
 			if len(all) < len(want) {
 				return fmt.Errorf("%d messages, %w", len(all), err)

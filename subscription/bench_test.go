@@ -28,7 +28,7 @@ func BenchmarkReadAck(b *testing.B) {
 	b.ResetTimer()
 	buf := make([]event.ID, 0, 100)
 	for got := 0; got < 100*b.N; {
-		all, err := s.Read(b.Context(), k, 100)
+		all, err := s.Read(b.Context(), k, 100, event.EveryLink)
 		if err != nil {
 			b.Fatal(err)
 		}

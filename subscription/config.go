@@ -164,7 +164,7 @@ func milliseconds(n int64) time.Duration {
 // readConfig returns the stored groups and the number of the event that holds them, -1: none.
 func (t *term) readConfig(ctx context.Context) (all []*definition, version int64, err error) {
 	s := t.opts.Store
-	r, err := s.ReadEvent(ctx, configStream, event.Head, false)
+	r, err := s.ReadEvent(ctx, configStream, event.Head, nil)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
 		return nil, -1, nil

@@ -3,6 +3,7 @@ package subscription
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 type ConnectOptions struct {
 	From, User, Name string
 	MaxInFlight      int // messages without an answer that the consumer takes; below 1 counts as 1
+	// Links decides which targets of links the consumer is shown: the other links come as dead
+	// ones. nil: none.
+	Links event.LinkReader
 }
 
 // ErrTooManySubscribers says that a group has as many connections as it may have.
@@ -43,14 +47,17 @@ var ErrDropped = errors.New("connection dropped: the group is loaded again")
 // Receive waits for the next message. Besides the context's error it returns why the
 // connection has ended: event.ErrClosed by Close, ErrNotFound as the group was deleted,
 // ErrDropped as it is loaded again, and event.ErrNotReady as this node does not lead any more,
-// or ends.
+// or ends. It also fails when what the consumer may see cannot be found out.
 func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	for {
 		c.g.mu.Lock()
 		m, ok := c.take()
 		ended := c.ended
 		c.g.mu.Unlock()
-		if ok || ended != nil {
+		switch {
+		case ok:
+			return m, c.g.show(ctx, &m, c.Links)
+		case ended != nil:
 			return m, ended
 		}
 		select {
@@ -65,10 +72,24 @@ func (c *Connection) Receive(ctx context.Context) (Message, error) {
 }
 
 // TryReceive returns a message if there is one already. When there is none, Receive tells why.
-func (c *Connection) TryReceive() (Message, bool) {
+func (c *Connection) TryReceive(ctx context.Context) (m Message, ok bool, err error) {
 	c.g.mu.Lock()
-	defer c.g.mu.Unlock()
-	return c.take()
+	m, ok = c.take()
+	c.g.mu.Unlock()
+	if ok {
+		err = c.g.show(ctx, &m, c.Links)
+	}
+	return m, ok, err
+}
+
+// show makes of a message what a consumer may see of it.
+func (g *group) show(ctx context.Context, m *Message, links event.LinkReader) error {
+	shown, err := m.Event.For(links, func(stream string) (event.StreamInfo, error) { return g.store.StreamInfo(ctx, stream) })
+	if err != nil {
+		return fmt.Errorf("find out whether event %d of %q may be shown: %w", m.Event.Number, m.Event.Stream, err)
+	}
+	m.Event = shown
+	return nil
 }
 
 // take returns the next unread message, if there is one. The caller holds the group's mutex.

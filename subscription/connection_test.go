@@ -15,7 +15,7 @@ import (
 
 func (b *bench) connect(slots int) *subscription.Connection {
 	b.Helper()
-	c, err := b.Connect(b.ctx, b.key, subscription.ConnectOptions{Name: "c", MaxInFlight: slots})
+	c, err := b.Connect(b.ctx, b.key, subscription.ConnectOptions{Name: "c", MaxInFlight: slots, Links: event.EveryLink})
 	b.must(err)
 	synctest.Wait()
 	return c
@@ -25,8 +25,8 @@ func (b *bench) connect(slots int) *subscription.Connection {
 func got(c *subscription.Connection) (all []subscription.Message) {
 	for {
 		synctest.Wait()
-		m, ok := c.TryReceive()
-		if !ok {
+		m, ok, err := c.TryReceive(context.Background())
+		if !ok || err != nil {
 			return all
 		}
 		all = append(all, m)

@@ -97,7 +97,7 @@ func (d *desk) settled(ctx context.Context) (*settled, error) {
 	case known != nil && known.version == info.Last:
 		return known, nil
 	}
-	e, err := d.g.store.ReadEvent(ctx, stream, info.Last, false)
+	e, err := d.g.store.ReadEvent(ctx, stream, info.Last, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read stream %s: %w", stream, err)
 	}
@@ -300,7 +300,7 @@ func (d *desk) moveSome(tried func()) bool {
 		}
 		room := groupPayload
 		for _, n := range s.Replaying {
-			page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: n, Count: 1, ResolveLinks: true, MaxPayload: max(1, room)})
+			page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: n, Count: 1, Links: event.EveryLink, MaxPayload: max(1, room)})
 			if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
 				return nil, nil // Somebody discarded the parked messages.
 			}
@@ -334,7 +334,7 @@ func (d *desk) moveSome(tried func()) bool {
 
 // list returns at most count messages from a number on. Their payloads, if they are
 // asked for, are bounded as well: the page is the shorter the more there is of them.
-func (d *desk) list(ctx context.Context, from int64, count int, payload bool) (ParkedPage, error) {
+func (d *desk) list(ctx context.Context, from int64, count int, payload bool, links event.LinkReader) (ParkedPage, error) {
 	p := ParkedPage{Messages: []ParkedMessage{}, Next: -1}
 	b, err := d.bounds(ctx)
 	if err != nil {
@@ -343,6 +343,9 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool) (P
 	s, err := d.settled(ctx)
 	if err != nil {
 		return p, err
+	}
+	if links == nil {
+		links = event.NoLink
 	}
 	p.Total = b.end - b.from - s.count(b.from, b.end)
 	room := groupPayload
@@ -366,7 +369,7 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool) (P
 				p.Next = e.Number
 				return p, nil
 			}
-			m, err := d.message(ctx, e, room)
+			m, err := d.message(ctx, e, room, links)
 			if err != nil {
 				return p, err
 			}
@@ -396,8 +399,8 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool) (P
 	return p, nil
 }
 
-// message reads what a parked event says, and what it leads to.
-func (d *desk) message(ctx context.Context, e *event.Record, room int) (ParkedMessage, error) {
+// message reads what a parked event says, and what it leads to if the reader may see that.
+func (d *desk) message(ctx context.Context, e *event.Record, room int, links event.LinkReader) (ParkedMessage, error) {
 	m := ParkedMessage{Number: e.Number, Stream: e.Stream, EventNumber: e.Number}
 	if err := d.g.streams.complete(ctx, e); err != nil {
 		return m, err
@@ -415,6 +418,13 @@ func (d *desk) message(ctx context.Context, e *event.Record, room int) (ParkedMe
 		return m, nil
 	}
 	m.Stream, m.EventNumber = stream, number
+	info, err := d.g.store.StreamInfo(ctx, stream)
+	if err != nil {
+		return m, fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if may, err := links.MayRead(stream, &info); err != nil || !may {
+		return m, err
+	}
 	page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: number, Count: 1, MaxPayload: max(1, room)})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):

@@ -19,7 +19,7 @@ import (
 // desk is what the desk shows from a number on: numbers, each with its note.
 func (b *bench) desk(from int64) (shown string) {
 	b.Helper()
-	p, err := b.Parked(b.ctx, b.key, from, 500, true)
+	p, err := b.Parked(b.ctx, b.key, from, 500, true, event.EveryLink)
 	b.must(err)
 	for _, m := range p.Messages {
 		shown += fmt.Sprint(m.Number, " ")
@@ -34,7 +34,7 @@ func (b *bench) desk(from int64) (shown string) {
 func (b *bench) left(shown string) {
 	b.Helper()
 	b.is("desk", b.desk(0), shown)
-	p, err := b.Parked(b.ctx, b.key, 0, 1, false)
+	p, err := b.Parked(b.ctx, b.key, 0, 1, false, event.EveryLink)
 	b.must(err)
 	b.is("total", p.Total, len(strings.Fields(shown)))
 	b.is("count", b.info().Parked, p.Total)
@@ -104,7 +104,7 @@ func TestDesk(t *testing.T) {
 			b.nack(subscription.Retry, b.take(1, 0)...)
 			b.nack(subscription.Park, b.take(1, 1)...)
 			b.store.append(b.key.ParkedStream(), "odd", "by hand")
-			p, err := b.Parked(b.ctx, b.key, 0, 5, true)
+			p, err := b.Parked(b.ctx, b.key, 0, 5, true, event.EveryLink)
 			b.must(err)
 			for i, want := range []string{"0 Reached retry count of 1 1 0@s t 0", "1 Client explicitly NAK'ed message.\nNacked from HTTP 1 1@s t 1", "2  none 2@" + b.key.ParkedStream() + " odd by hand"} {
 				m, retries := p.Messages[i], "none"
@@ -117,12 +117,12 @@ func TestDesk(t *testing.T) {
 				b.is("age", time.Since(added), time.Duration(0))
 			}
 			b.is("next", p.Next, -1)
-			p, err = b.Parked(b.ctx, b.key, 1, 1, false)
+			p, err = b.Parked(b.ctx, b.key, 1, 1, false, event.EveryLink)
 			b.must(err)
 			b.is("without payload", p.Messages[0].Event.Bare, true)
 			b.is("next", fmt.Sprint(p.Next, p.Total), "2 3")
 			b.store.put(event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
-			p, err = b.Parked(b.ctx, b.key, 0, 1, true)
+			p, err = b.Parked(b.ctx, b.key, 0, 1, true, event.EveryLink)
 			b.must(err)
 			b.is("its event is gone", fmt.Sprint(p.Messages[0].Event == nil, p.Messages[0].EventNumber, "@", p.Messages[0].Stream), "true 0@s")
 		}},
@@ -133,7 +133,7 @@ func TestDesk(t *testing.T) {
 			b.create(nil)
 			b.nack(subscription.Park, b.read(5)...)
 			for from, want := range map[int64]string{0: "2 2", 2: "2 4", 4: "1 -1"} {
-				p, err := b.Parked(b.ctx, b.key, from, 50, true)
+				p, err := b.Parked(b.ctx, b.key, from, 50, true, event.EveryLink)
 				b.must(err)
 				b.is("page", fmt.Sprint(len(p.Messages), " ", p.Next), want)
 				for _, m := range p.Messages {
@@ -187,7 +187,7 @@ func TestDesk(t *testing.T) {
 			b.must(b.NoteParked(b.ctx, b.key, 2, "theirs", "ops"))
 			b.lead()
 			b.is("desk", b.desk(0), "0 1 ours 2 theirs")
-			p, err := b.Parked(b.ctx, b.key, 1, 1, false)
+			p, err := b.Parked(b.ctx, b.key, 1, 1, false, event.EveryLink)
 			b.must(err)
 			b.is("note", p.Messages[0].Note.By, "jane")
 			b.must(b.NoteParked(b.ctx, b.key, 2, "", "ops"))
@@ -231,7 +231,7 @@ func TestDesk(t *testing.T) {
 			b.must(b.DropParked(b.ctx, b.key, []int64{1}))
 			b.must(b.Delete(b.ctx, b.key, ""))
 			b.is("record", b.store.visible(deskStream(b.key)), []string{})
-			_, err := b.Parked(b.ctx, b.key, 0, 1, false)
+			_, err := b.Parked(b.ctx, b.key, 0, 1, false, event.EveryLink)
 			b.is("error", err, subscription.ErrNotFound)
 			b.create(nil)
 			b.left("")
@@ -400,7 +400,7 @@ func TestDesk(t *testing.T) {
 		{"while the node does not lead", func(b *bench) {
 			b.create(nil)
 			b.Stop()
-			_, err := b.Parked(b.ctx, b.key, 0, 1, false)
+			_, err := b.Parked(b.ctx, b.key, 0, 1, false, event.EveryLink)
 			b.is("error", err, event.ErrNotReady)
 			b.is("error", b.DropParked(b.ctx, b.key, []int64{0}), event.ErrNotReady)
 		}},

@@ -127,7 +127,7 @@ func (s *ownStreams) replays(ctx context.Context) (r replays, err error) {
 	r.from, r.end = info.Metadata.MinVisible(info.Last), info.Last+1
 	moved := int64(-1)
 	for at := r.from; at < r.end; at += replayBatch {
-		page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: at, Count: replayBatch, ResolveLinks: true, MaxPayload: groupPayload})
+		page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: at, Count: replayBatch, Links: event.EveryLink, MaxPayload: groupPayload})
 		if err != nil {
 			return r, fmt.Errorf("read stream %s: %w", stream, err)
 		}

@@ -106,7 +106,7 @@ func (b *bench) is(what string, got, want any) {
 
 func (b *bench) read(count int) []subscription.Message {
 	b.Helper()
-	got, err := b.Read(b.ctx, b.key, count)
+	got, err := b.Read(b.ctx, b.key, count, event.EveryLink)
 	b.must(err)
 	return got
 }

@@ -278,7 +278,7 @@ func (m *model) answer(t *rapid.T, action subscription.Action) {
 
 // atDesk replays or drops one or two of those that are parked.
 func (m *model) atDesk(t *rapid.T) {
-	p, err := m.Parked(m.ctx, m.key, 0, 1<<20, false)
+	p, err := m.Parked(m.ctx, m.key, 0, 1<<20, false, event.EveryLink)
 	if err != nil || len(p.Messages) == 0 {
 		return
 	}

@@ -208,7 +208,7 @@ func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved
 // parkedPage reads a page of parked messages, and returns the number behind it.
 func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events []event.Resolved, next int64, err error) {
 	page, err := s.store.ReadStream(ctx, event.StreamRead{
-		Stream: s.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true, MaxPayload: groupPayload,
+		Stream: s.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), Links: event.EveryLink, MaxPayload: groupPayload,
 	})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):

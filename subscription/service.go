@@ -143,14 +143,21 @@ func (s *Service) Delete(ctx context.Context, k Key, by string) error {
 	return t.outcome(ctx, t.remove(ctx, k, by))
 }
 
-// Read hands out at most count messages, and none when there is none at the moment.
-func (s *Service) Read(ctx context.Context, k Key, count int) ([]Message, error) {
+// Read hands out at most count messages, and none when there is none at the moment. Of links
+// the reader sees those targets that links lets it see.
+func (s *Service) Read(ctx context.Context, k Key, count int, links event.LinkReader) ([]Message, error) {
 	g, err := s.group(k)
 	if err != nil {
 		return nil, err
 	}
 	defer s.metrics.begin(s.metrics.reading).end()
-	return g.read(ctx, count), nil
+	got := g.read(ctx, count)
+	for i := range got {
+		if err := g.show(ctx, &got[i], links); err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
 }
 
 // Ack answers messages as processed. Ids and groups that are not known are passed over.
@@ -183,8 +190,9 @@ func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
 }
 
 // Parked returns parked messages from a number on, at most count, with the payloads of their events if they are asked for.
-func (s *Service) Parked(ctx context.Context, k Key, from int64, count int, payload bool) (p ParkedPage, err error) {
-	err = s.parked(ctx, k, func(d *desk) error { p, err = d.list(ctx, from, count, payload); return err })
+// Events that links does not let the reader see are missing, like those that are gone.
+func (s *Service) Parked(ctx context.Context, k Key, from int64, count int, payload bool, links event.LinkReader) (p ParkedPage, err error) {
+	err = s.parked(ctx, k, func(d *desk) error { p, err = d.list(ctx, from, count, payload, links); return err })
 	return p, err
 }
 

@@ -56,7 +56,7 @@ func TestService(t *testing.T) {
 			b.must(b.Delete(b.ctx, b.key, ""))
 			b.is("deleted twice", b.Delete(b.ctx, b.key, ""), subscription.ErrNotFound)
 			b.is("updated", b.Update(b.ctx, b.key, subscription.DefaultSettings(), ""), subscription.ErrNotFound)
-			_, err := b.Read(b.ctx, b.key, 1)
+			_, err := b.Read(b.ctx, b.key, 1, nil)
 			b.is("read", err, subscription.ErrNotFound)
 			_, err = b.Info(b.ctx, b.key)
 			b.is("info", err, subscription.ErrNotFound)
@@ -224,7 +224,7 @@ func TestService(t *testing.T) {
 			b.create(nil)
 			b.Stop()
 			b.Stop()
-			_, read := b.Read(b.ctx, b.key, 1)
+			_, read := b.Read(b.ctx, b.key, 1, nil)
 			_, list := b.List(b.ctx, "")
 			for _, err := range []error{read, list, b.Ack(b.ctx, b.key, nil), b.Restart(b.ctx), b.Delete(b.ctx, b.key, ""),
 				b.Create(b.ctx, b.key, subscription.DefaultSettings(), "")} {

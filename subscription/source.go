@@ -56,6 +56,15 @@ func newSource(s *ownStreams) source {
 // count is how many events are read at once.
 func (s *ownStreams) count(room int) int { return min(s.Settings.batch(), room) }
 
+// links resolves links, where the group does, for all consumers. What of that a consumer may see is
+// decided when it gets a message.
+func (s *ownStreams) links() event.LinkReader {
+	if s.Settings.ResolveLinks {
+		return event.EveryLink
+	}
+	return nil
+}
+
 // payload is the share that a page has of what a group may hold.
 func (s *ownStreams) payload(count int) int {
 	return max(1, groupPayload/max(1, s.Settings.BufferSize)*min(count, s.Settings.batch()))
@@ -101,7 +110,7 @@ func (s *streamSource) read(ctx context.Context, from int64, room int) (b batch,
 // again, it returns an empty page that ends behind what is deleted.
 func (s *streamSource) page(ctx context.Context, from int64, count int) (event.StreamPage, error) {
 	read := event.StreamRead{
-		Stream: s.Stream, From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks, MaxPayload: s.payload(count),
+		Stream: s.Stream, From: from, Count: count, Links: s.links(), MaxPayload: s.payload(count),
 	}
 	page, err := s.store.ReadStream(ctx, read)
 	if !errors.Is(err, event.ErrStreamNotFound) {

@@ -54,7 +54,7 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 		stride = slowStride
 	}
 	page, err := s.store.ReadAll(ctx, event.AllRead{
-		From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks, Filter: c.takes, MaxScan: stride, MaxPayload: s.payload(count),
+		From: from, Count: count, Links: s.links(), Filter: c.takes, MaxScan: stride, MaxPayload: s.payload(count),
 	})
 	if err != nil {
 		return b, err

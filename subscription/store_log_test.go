@@ -105,6 +105,6 @@ func (s *memStore) ReadAll(ctx context.Context, r event.AllRead) (page event.All
 		if left -= len(e.Data); left < 0 && r.MaxPayload > 0 {
 			e.Data, e.Metadata, e.Bare = nil, nil, true
 		}
-		page.Events = append(page.Events, s.resolveLocked(e, r.ResolveLinks))
+		page.Events = append(page.Events, s.resolveLocked(e, r.Links != nil))
 	}
 }

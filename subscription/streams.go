@@ -19,7 +19,7 @@ type Store interface {
 	// ReadPayload reads data and metadata of a record that a page left bare.
 	ReadPayload(ctx context.Context, r *event.Record) error
 	// ReadEvent reads one event; event.Head asks for the last visible one.
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 	// StreamInfo tells what is known of a stream without reading its events. It is
 	// cheap. A stream nobody wrote is no error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
@@ -73,7 +73,7 @@ func truncate(ctx context.Context, s Store, stream string, before int64) error {
 		}
 		var meta event.Resolved
 		if info.MetaLast >= 0 {
-			meta, err = s.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, false)
+			meta, err = s.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, nil)
 			if err != nil && !errors.Is(err, event.ErrEventNotFound) && !errors.Is(err, event.ErrStreamNotFound) {
 				return fmt.Errorf("read metadata of stream %s: %w", stream, err)
 			}

@@ -77,7 +77,7 @@ func (d *database) StreamInfo(_ context.Context, stream string) (event.StreamInf
 	return event.StreamInfo{Last: int64(len(d.streams[stream])) - 1, MetaLast: int64(len(d.streams[event.MetaStreamOf(stream)])) - 1}, nil
 }
 
-func (d *database) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+func (d *database) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
 	return event.Resolved{}, errors.New("nobody should ask")
 }
 

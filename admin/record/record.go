@@ -28,7 +28,7 @@ type Store interface {
 	// no leader it tries again until ctx ends.
 	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 }
 
 // Options say how records are written. What may be left out.
@@ -170,7 +170,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 	}
 	document := w.metadata()
 	if info.MetaLast >= 0 {
-		have, err := w.opts.Store.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, false)
+		have, err := w.opts.Store.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, nil)
 		switch {
 		case errors.Is(err, event.ErrEventNotFound), errors.Is(err, event.ErrStreamNotFound):
 		case err != nil:

@@ -172,7 +172,7 @@ func (noStore) StreamInfo(context.Context, string) (event.StreamInfo, error) {
 func (noStore) ReadStream(context.Context, event.StreamRead) (event.StreamPage, error) {
 	return event.StreamPage{}, event.ErrStreamNotFound
 }
-func (noStore) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+func (noStore) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
 	return event.Resolved{}, event.ErrStreamNotFound
 }
 

@@ -59,7 +59,7 @@ func (a access) info(ctx context.Context, stream string) (info event.StreamInfo,
 func (a access) read(ctx context.Context, stream string, number int64) (*event.Record, error) {
 	var e event.Resolved
 	err := a.tries(ctx, func() (err error) {
-		e, err = a.store.ReadEvent(ctx, stream, number, false)
+		e, err = a.store.ReadEvent(ctx, stream, number, nil)
 		return err
 	})
 	switch {

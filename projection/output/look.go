@@ -3,6 +3,7 @@ package output
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -26,13 +27,8 @@ const (
 
 // look finds out what a stream holds before the first write to it, in the order of the contract.
 func (o *Output) look(s *stream) error {
-	if o.opts.MayWrite != nil {
-		err := o.tries(o.ctx, func() error { return o.opts.MayWrite(o.ctx, s.name) })
-		if errors.Is(err, event.ErrNotAuthorized) {
-			return notAuthorizedFault(s.name)
-		} else if err != nil {
-			return storageError("right to write to", s.name, err)
-		}
+	if err := o.mayWrite(s); err != nil {
+		return err
 	}
 	info, err := o.info(o.ctx, s.name)
 	if err != nil {
@@ -78,6 +74,24 @@ func (o *Output) look(s *stream) error {
 	return err
 }
 
+// judgeEvery is how often the right to write to a stream is looked at again.
+const judgeEvery = time.Second
+
+// mayWrite looks at the right to write to a stream, unless that was done within the last second.
+func (o *Output) mayWrite(s *stream) error {
+	if o.opts.MayWrite == nil || time.Since(s.judged) < judgeEvery {
+		return nil
+	}
+	err := o.tries(o.ctx, func() error { return o.opts.MayWrite(o.ctx, s.name) })
+	if errors.Is(err, event.ErrNotAuthorized) {
+		return notAuthorizedFault(s.name)
+	} else if err != nil {
+		return storageError("right to write to", s.name, err)
+	}
+	s.judged = time.Now()
+	return nil
+}
+
 // lastEvent returns the last event that a reader of a stream sees; nil: there is none.
 func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record, error) {
 	if !info.Exists() || info.Metadata.MinVisible(info.Last) > info.Last {
@@ -85,7 +99,7 @@ func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record
 	}
 	var e event.Resolved
 	err := o.tries(o.ctx, func() (err error) {
-		e, err = o.store.ReadEvent(o.ctx, stream, event.Head, false)
+		e, err = o.store.ReadEvent(o.ctx, stream, event.Head, nil)
 		return err
 	})
 	switch {
@@ -159,7 +173,7 @@ func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
 	var e event.Resolved
 	if info.MetaLast >= 0 {
 		err := o.tries(o.ctx, func() (err error) {
-			e, err = o.store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
+			e, err = o.store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, nil)
 			return err
 		})
 		if err != nil && !isAbsent(err) {

@@ -69,7 +69,7 @@ var ErrRestart = errors.New("a stream was written to from the outside")
 type Store interface {
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
 	ReadPayload(ctx context.Context, r *event.Record) error
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 	// StreamInfo tells what is known of a stream without reading its events. It is cheap.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// Write does w whole or not at all, on the leader only.

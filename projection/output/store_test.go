@@ -141,7 +141,7 @@ func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
 	return nil
 }
 
-func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, _ bool) (event.Resolved, error) {
+func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, _ event.LinkReader) (event.Resolved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.readErrLocked(stream); err != nil {

@@ -1,6 +1,8 @@
 package output
 
 import (
+	"time"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -50,6 +52,7 @@ type stream struct {
 
 	// Belong to the worker that has it.
 	seen     bool
+	judged   time.Time          // when there was the right to write to it last
 	last     int64              // number of its last event, -1 if there is none
 	lastAt   *position.Position // position of its last event, where there are marks; nil: there is none
 	recovery *recovery          // what has yet to be emitted again; nil: nothing

@@ -140,6 +140,8 @@ func (w *worker) step(s *stream) error {
 		if !slices.ContainsFunc(w.batch, func(i item) bool { return i.mark }) {
 			s.lastAt = nil
 		}
+	} else if err := w.o.mayWrite(s); err != nil {
+		return err
 	}
 	w.numbers, w.written, w.write.Events = w.numbers[:0], w.written[:0], w.write.Events[:0]
 	for i := range w.batch {

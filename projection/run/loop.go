@@ -53,7 +53,7 @@ func (r *Run) begin() error {
 	r.board.show(statusLoaded)
 
 	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous,
-		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead}
+		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Links: r.opts.Links}
 	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
 		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -62,9 +63,11 @@ type Options struct {
 	// MayRead and MayWrite say whether the projection has the right to read or
 	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
 	MayRead, MayWrite func(ctx context.Context, stream string) error
-	FaultOutOfOrder   bool
-	MaxStateSize      int64 // bytes of state and result of one partition; 0: no bound
-	CachedPartitions  int   // states kept in memory besides those that have no checkpoint yet; 0: 4000
+	// Links decides which links of its sources the projection may follow; nil: none.
+	Links            event.LinkReader
+	FaultOutOfOrder  bool
+	MaxStateSize     int64 // bytes of state and result of one partition; 0: no bound
+	CachedPartitions int   // states kept in memory besides those that have no checkpoint yet; 0: 4000
 	// Changed is called when the status changed. It must not block, nor call the run.
 	Changed func()
 	Logger  hclog.Logger     // nil: nothing is logged

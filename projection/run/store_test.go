@@ -111,7 +111,7 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 			e.Data, e.Metadata, e.Bare, left = nil, nil, true, 0
 		}
 		res := event.Resolved{Record: e}
-		if r.ResolveLinks {
+		if r.Links != nil {
 			res = s.resolveLocked(&e)
 		}
 		page.Events = append(page.Events, res)
@@ -149,7 +149,7 @@ func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
 	return nil
 }
 
-func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, _ bool) (event.Resolved, error) {
+func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, _ event.LinkReader) (event.Resolved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.readErrLocked(stream); err != nil {

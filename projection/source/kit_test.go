@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -37,6 +38,9 @@ func open(t testing.TB, s *memStore, d handler.Definition, from position.Positio
 
 func openWith(t testing.TB, o source.Options) *source.Reader {
 	t.Helper()
+	if o.Links == nil {
+		o.Links = event.EveryLink
+	}
 	r, err := source.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

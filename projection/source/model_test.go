@@ -201,7 +201,7 @@ func runModel(t *testing.T, seed uint64) bool {
 	m := &model{s: s, d: d, at: zero(d)}
 	events, bytes, records := 1+rnd.IntN(50), 1+rnd.IntN(2000), 1+rnd.IntN(100)
 	open := func(from position.Position) *source.Reader {
-		r, err := source.OpenBounded(t.Context(), source.Options{Store: s, Definition: &d, From: from}, events, bytes, records, 1)
+		r, err := source.OpenBounded(t.Context(), source.Options{Store: s, Definition: &d, From: from, Links: event.EveryLink}, events, bytes, records, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 const orderStream = "$projections-p-order"
 
 func ordered(s *memStore, d *handler.Definition, from position.Position, v position.Version) source.Options {
-	return source.Options{Store: s, Definition: d, From: from, Order: &source.Order{Stream: orderStream, Version: v}}
+	return source.Options{Store: s, Definition: d, From: from, Links: event.EveryLink, Order: &source.Order{Stream: orderStream, Version: v}}
 }
 
 var version = position.Version{Projection: 7, Epoch: -1, Version: 2}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
@@ -55,7 +56,9 @@ type Reader struct {
 	at      int // of the next entry in buffer
 	events  int // events among what is left of it
 	bytes   int64
-	isBegun bool // something was looked at
+	isBegun bool      // something was looked at
+	sources []string  // whose read right is needed
+	judged  time.Time // when it was there last
 }
 
 // Open returns a reader that goes on behind a position. It checks the rights, and
@@ -68,20 +71,13 @@ func open(ctx context.Context, o Options, limits bounds) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams := streamsOf(o.Definition)
-	checked := streams
-	if o.Definition.AllStreams {
-		checked = []string{event.AllStream}
+	if r.Links == nil {
+		r.Links = event.NoLink
 	}
-	for _, s := range checked {
-		if o.May == nil {
-			break
-		}
-		if err := o.May(ctx, s); errors.Is(err, event.ErrNotAuthorized) {
-			return nil, &NotReadable{Stream: s, Err: err}
-		} else if err != nil {
-			return nil, fmt.Errorf("right to read stream %s: %w", s, err)
-		}
+	streams := streamsOf(o.Definition)
+	r.sources = Names(o.Definition)
+	if err := r.judge(ctx); err != nil {
+		return nil, err
 	}
 	if o.Once {
 		r.limit = o.Store.LogEnd()
@@ -100,13 +96,37 @@ func open(ctx context.Context, o Options, limits bounds) (*Reader, error) {
 // once, a *handler.Fault for numbers that are missing, and errors of the store, after
 // which it can be called again.
 func (r *Reader) Fill(ctx context.Context) error {
-	if r.events > 0 {
+	if r.events == 0 {
+		r.pass()
+		clear(r.buffer)
+		r.buffer, r.at = r.buffer[:0], 0
+		if err := r.in.fill(ctx); err != nil {
+			return err
+		}
+	}
+	if time.Since(r.judged) < judgeEvery {
 		return nil
 	}
-	r.pass()
-	clear(r.buffer)
-	r.buffer, r.at = r.buffer[:0], 0
-	return r.in.fill(ctx)
+	return r.judge(ctx) // What was read is handed on after that.
+}
+
+// judgeEvery is how often the rights are looked at again.
+const judgeEvery = time.Second
+
+// judge looks at the rights to read the sources.
+func (r *Reader) judge(ctx context.Context) error {
+	for _, s := range r.sources {
+		if r.May == nil {
+			break
+		}
+		if err := r.May(ctx, s); errors.Is(err, event.ErrNotAuthorized) {
+			return &NotReadable{Stream: s, Err: err}
+		} else if err != nil {
+			return fmt.Errorf("right to read stream %s: %w", s, err)
+		}
+	}
+	r.judged = time.Now()
+	return nil
 }
 
 // Next returns the next event of the buffer; it reads nothing. The event and all

@@ -17,6 +17,15 @@ const (
 	nameDeleted  = "$deleted"
 )
 
+// Names returns what has to be readable for who reads what a definition reads:
+// streams, or the log.
+func Names(d *handler.Definition) []string {
+	if d.AllStreams {
+		return []string{event.AllStream}
+	}
+	return streamsOf(d)
+}
+
 // streamsOf returns the streams that a definition names, each once.
 func streamsOf(d *handler.Definition) []string {
 	streams := make([]string, 0, len(d.Categories)+len(d.Streams))

@@ -53,8 +53,11 @@ type Options struct {
 	// FaultOutOfOrder makes Fill return a *handler.Fault where numbers of a stream are missing.
 	FaultOutOfOrder bool
 	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be read.
-	// An error that is event.ErrNotAuthorized makes Open return a *NotReadable.
+	// An error that is event.ErrNotAuthorized makes Open return a *NotReadable, and Fill too:
+	// it asks again when a second has passed.
 	May func(ctx context.Context, stream string) error
+	// Links decides which links of streams are resolved; nil: none, all of them are dead.
+	Links event.LinkReader
 	// Order is for a projection over several streams that emits; nil: the order is not written.
 	Order *Order
 }

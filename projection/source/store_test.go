@@ -165,8 +165,12 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 			continue
 		}
 		res := event.Resolved{Record: *rec}
-		if r.ResolveLinks {
+		if i := s.info(rec.Stream); r.Links != nil && rec.Type == event.TypeLink {
 			res = s.resolve(rec)
+			i = s.info(res.TargetStream)
+			if may, _ := r.Links.MayRead(res.TargetStream, &i); !may {
+				res = *res.Unresolved()
+			}
 		}
 		b.take(&res.Record)
 		if res.Target != nil {

@@ -77,7 +77,7 @@ func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) erro
 			return nil
 		}
 		page, err := store.ReadStream(ctx, event.StreamRead{
-			Stream: s.name, From: s.next, Count: s.count, ResolveLinks: true, MaxPayload: payload,
+			Stream: s.name, From: s.next, Count: s.count, Links: in.r.Links, MaxPayload: payload,
 		})
 		if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
 			continue // Deleted since.

@@ -132,7 +132,7 @@ func (r *records) StreamInfo(_ context.Context, stream string) (event.StreamInfo
 	return event.StreamInfo{Last: int64(len(r.events[stream])) - 1, MetaLast: int64(len(r.events[event.MetaStreamOf(stream)])) - 1}, nil
 }
 
-func (r *records) ReadEvent(_ context.Context, stream string, number int64, _ bool) (event.Resolved, error) {
+func (r *records) ReadEvent(_ context.Context, stream string, number int64, _ event.LinkReader) (event.Resolved, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return event.Resolved{Record: r.events[stream][number]}, nil

@@ -55,7 +55,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 	for from := event.Head; ; {
 		var page event.StreamPage
 		err := w.records.Persist(ctx, func(ctx context.Context) (err error) {
-			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, ResolveLinks: true})
+			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, Links: event.EveryLink})
 			if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
 				page, err = event.StreamPage{End: true}, nil
 			}

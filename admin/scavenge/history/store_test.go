@@ -227,7 +227,7 @@ func (n *node) StreamInfo(ctx context.Context, stream string) (event.StreamInfo,
 	return n.info(stream, n.look(stream), n.look(event.MetaStreamOf(stream))), nil
 }
 
-func (n *node) ReadEvent(ctx context.Context, stream string, number int64, _ bool) (event.Resolved, error) {
+func (n *node) ReadEvent(ctx context.Context, stream string, number int64, _ event.LinkReader) (event.Resolved, error) {
 	if err := errors.Join(n.refusal(), ctx.Err()); err != nil {
 		return event.Resolved{}, err
 	}
@@ -291,7 +291,7 @@ func (n *node) ReadStream(ctx context.Context, r event.StreamRead) (event.Stream
 			continue
 		}
 		e := event.Resolved{Record: record}
-		if target, stream, ok := event.ParseLink(record.Data); ok && r.ResolveLinks && record.Type == event.TypeLink {
+		if target, stream, ok := event.ParseLink(record.Data); ok && r.Links != nil && record.Type == event.TypeLink {
 			e.Link, e.TargetNumber, e.TargetStream = event.LinkDead, target, stream
 			if to, err := n.one(stream, target); err == nil {
 				e.Link, e.Target = event.LinkResolved, &to
