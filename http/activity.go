@@ -21,7 +21,7 @@ type Activity interface {
 
 // recorded answers a request. One that is to be recorded is not done when that is no longer
 // possible.
-func (x *exchange) recorded(serve func(x *exchange) error) error {
+func recorded(x *exchange, serve func(x *exchange) error) error {
 	to := x.s.opts.Activity
 	if to == nil || !x.isNoted(x.op) {
 		return serve(x)
@@ -55,10 +55,10 @@ func (x *exchange) note(status int) {
 // isNoted reports whether a request for an operation, which may be nil, asks for a change
 // that is recorded.
 func (x *exchange) isNoted(op *operation) bool {
-	return op != nil && !x.isRead() && x.r.Method != http.MethodOptions && (!op.unnoted || x.changesRights(op))
+	return op != nil && !x.isRead() && x.r.Method != http.MethodOptions && (!op.unnoted || changesRights(x, op))
 }
 
 // changesRights reports whether an append changes who may do what.
-func (x *exchange) changesRights(op *operation) bool {
+func changesRights(x *exchange, op *operation) bool {
 	return op.may == mayStream(access.WriteRight) && (event.IsMetaStream(x.route.stream) || x.route.stream == event.SettingsStream)
 }

@@ -151,12 +151,12 @@ func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, er
 	if read.From >= end && !read.Backward {
 		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
-	maxPayload, err := x.readingPage(ctx, read.Count)
+	maxPayload, err := readingPage(x, ctx, read.Count)
 	if err != nil {
 		return event.AllPage{}, err
 	}
 	read.MaxPayload = maxPayload
-	defer x.pageRead()
+	defer pageRead(x)
 	page, err := x.s.store.ReadAll(ctx, read)
 	switch {
 	case errors.Is(err, event.ErrBadPosition):

@@ -60,7 +60,7 @@ func appendEvents(x *exchange) error {
 		return err
 	}
 	if isBatch {
-		w.Events, err = x.decodeBatch(body)
+		w.Events, err = decodeBatch(x, body)
 	} else {
 		err = w.setSingle(x.body.form, id, eventType, body)
 	}
@@ -142,7 +142,7 @@ func (w *write) setSingle(f form, id event.ID, eventType string, body []byte) er
 }
 
 // decodeBatch reads the events of a body. What is made of it is claimed beside it.
-func (x *exchange) decodeBatch(body []byte) ([]event.Proposed, error) {
+func decodeBatch(x *exchange, body []byte) ([]event.Proposed, error) {
 	weight := int64(len(body))
 	isJSON := x.body.form.isJSON()
 	if !isJSON {

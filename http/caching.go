@@ -86,7 +86,7 @@ func openControl(x *exchange, m *event.Metadata) []string {
 }
 
 // private says of an answer that only this caller may see it.
-func (x *exchange) private() {
+func private(x *exchange) {
 	control := cachePrivate
 	if x.s.opts.DisableHTTPCaching {
 		control = cacheNever

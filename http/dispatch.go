@@ -198,7 +198,7 @@ func (x *exchange) run() error {
 		}
 		x.who = who
 		if x.s.opts.LogRequests {
-			x.logLogin()
+			logLogin(x)
 		}
 	}
 	if res == nil {
@@ -242,9 +242,9 @@ func (x *exchange) run() error {
 		return err
 	}
 	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {
-		x.private() // Unless the operation says more.
+		private(x) // Unless the operation says more.
 	}
-	return x.recorded(serve)
+	return recorded(x, serve)
 }
 
 // preflight answers OPTIONS. To a browser that asks for a header by its later name, the later
@@ -270,7 +270,7 @@ func (x *exchange) refusedLogin(err error) {
 }
 
 // logLogin tells the log of requests who the caller is.
-func (x *exchange) logLogin() {
+func logLogin(x *exchange) {
 	w := x.w
 	if n, ok := w.(*nodeWriter); ok {
 		w = n.ResponseWriter
@@ -282,7 +282,7 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
-	if err := x.claimAnswer(body); err != nil && status != http.StatusServiceUnavailable {
+	if err := claimAnswer(x, body); err != nil && status != http.StatusServiceUnavailable {
 		clear(x.w.Header())
 		x.common()
 		x.fail(err)
@@ -302,7 +302,7 @@ func (x *exchange) send(status int, body []byte) {
 	}
 	_, err := x.w.Write(body)
 	if err == nil {
-		err = x.flushLarge(body)
+		err = flushLarge(x, body)
 	}
 	x.notTaken(err)
 }
@@ -392,7 +392,7 @@ func share(x *exchange, k api.Kind) (release func(), err error) {
 func (x *exchange) readsFrom(leader bool) (*clock.Deadline, error) {
 	ctx := x.reads()
 	if leader {
-		if err := x.onLeader(ctx); err != nil {
+		if err := onLeader(x, ctx); err != nil {
 			ctx.Release()
 			return nil, err
 		}
@@ -402,7 +402,7 @@ func (x *exchange) readsFrom(leader bool) (*clock.Deadline, error) {
 
 // onLeader takes a request that must not be answered by a follower: it sends the
 // client to the leader, or makes sure that this node is it.
-func (x *exchange) onLeader(ctx context.Context) error {
+func onLeader(x *exchange, ctx context.Context) error {
 	if address, ok := x.s.cluster.Redirect(); ok {
 		return &event.NotLeader{Address: address}
 	}

@@ -30,7 +30,7 @@ type pageClaim struct {
 
 // readingPage claims room for a page of so many events and returns how many bytes of
 // payloads may be read with it.
-func (x *exchange) readingPage(ctx context.Context, count int) (maxPayload int, err error) {
+func readingPage(x *exchange, ctx context.Context, count int) (maxPayload int, err error) {
 	p := &x.page
 	x.claim.Shrink(p.payload) // Of the page before, of a poll that looks again.
 	p.payload = min(maxPagePayload, int64(count)*eventPayload)
@@ -47,7 +47,7 @@ func (x *exchange) readingPage(ctx context.Context, count int) (maxPayload int, 
 }
 
 // pageRead claims what a page took, and no more.
-func (x *exchange) pageRead() {
+func pageRead(x *exchange) {
 	rest := x.page.payload - api.RoomBytes(&x.room)
 	x.claim.Shrink(rest)
 	x.claim.Add(-rest)
@@ -92,12 +92,12 @@ func (p *pageSource) ReadPayload(r *event.Record) error {
 }
 
 // claimAnswer claims an answer that nothing was claimed for as it was made.
-func (x *exchange) claimAnswer(body []byte) error {
+func claimAnswer(x *exchange, body []byte) error {
 	return x.claim.Grow(x.r.Context(), int64(len(body))-max(x.claim.Held(), api.SmallRequest))
 }
 
 // growBody returns the body so far with room for more.
-func (x *exchange) growBody(b []byte, limit int64) ([]byte, error) {
+func growBody(x *exchange, b []byte, limit int64) ([]byte, error) {
 	size, n := int64(cap(b)), x.r.ContentLength
 	switch {
 	case size == 0:
@@ -128,7 +128,7 @@ func takeBody(x *exchange, limit int64, tooLarge, notWhole error) ([]byte, error
 		return nil, nil
 	}
 	x.bodyState = bodyBegun
-	b, err := x.growBody(nil, limit+1)
+	b, err := growBody(x, nil, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func takeBody(x *exchange, limit int64, tooLarge, notWhole error) ([]byte, error
 			return nil, notWhole
 		}
 		if len(b) == cap(b) {
-			if b, err = x.growBody(b, limit+1); err != nil {
+			if b, err = growBody(x, b, limit+1); err != nil {
 				return nil, err
 			}
 		}
@@ -153,7 +153,7 @@ func takeBody(x *exchange, limit int64, tooLarge, notWhole error) ([]byte, error
 }
 
 // flushLarge sends a large answer before its exchange gives back what it claimed.
-func (x *exchange) flushLarge(body []byte) error {
+func flushLarge(x *exchange, body []byte) error {
 	if len(body) < api.SmallRequest {
 		return nil
 	}

@@ -46,7 +46,7 @@ func writeMetadata(x *exchange) error {
 	e := &w.one[0]
 	switch f := x.body.form; {
 	case f.isBatch():
-		events, err := x.decodeBatch(body)
+		events, err := decodeBatch(x, body)
 		if err != nil {
 			return err
 		}

@@ -218,10 +218,10 @@ func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 
 // readStream reads a page of a stream.
 func readStream(x *exchange, ctx context.Context, p *pageRequest) (page event.StreamPage, err error) {
-	if p.MaxPayload, err = x.readingPage(ctx, p.Count); err != nil {
+	if p.MaxPayload, err = readingPage(x, ctx, p.Count); err != nil {
 		return page, err
 	}
-	defer x.pageRead()
+	defer pageRead(x)
 	return x.s.store.ReadStream(ctx, p.StreamRead)
 }
 
