@@ -55,7 +55,7 @@ func (o *order) alarm(stream string, number, position, before int64) {
 	err := error(&event.Renumbered{Stream: stream, Number: number, Before: before, Position: position})
 	o.metrics.renumbered.Inc()
 	o.logger.Error("an event has a number that does not follow what this node has of its stream: nodes answer differently, the index of the one that leads or of this one is damaged",
-		logkey.Stream, stream, "number", number, "last", before, logkey.Position, position)
+		logkey.Stream, stream, logkey.Number, number, "last", before, logkey.Position, position)
 	o.first.CompareAndSwap(nil, &err)
 	o.damages.suspectIndex(err)
 }
