@@ -2,6 +2,7 @@
 # Show that tests notice: builds each change of scripts/mutants/ into the tests that
 # it names, and fails unless they fail with it. The tree is not touched.
 #   scripts/mutants.sh [NAME...]   only these
+#   MUTANTS=K/N                    without names: every Nth, from the Kth on, K from 0
 #
 # A mutant is a patch whose first lines say "# test: PACKAGE [FLAGS]", what go test is given,
 # as often as needed. A patch that does not apply any more is to be made anew.
@@ -14,7 +15,9 @@ trap 'rm -rf "$dir"' EXIT
 
 # All of them: two at once, as most of the tests wait more than they compute.
 if [ $# = 0 ]; then
-	for patch in scripts/mutants/*.patch; do basename "$patch" .patch; done | xargs -n 1 -P 2 scripts/mutants.sh
+	part=${MUTANTS:-0/1}
+	for patch in scripts/mutants/*.patch; do basename "$patch" .patch; done |
+		awk -v k="${part%/*}" -v n="${part#*/}" '(NR - 1) % n == k' | xargs -n 1 -P 2 scripts/mutants.sh
 	exit
 fi
 
