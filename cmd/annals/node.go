@@ -119,9 +119,6 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	if c.Insecure {
 		logger.Warn("this node is INSECURE: no authentication, no authorisation, no TLS; everybody who reaches it may do everything")
 	}
-	if !c.Insecure && c.AllowAnonymousStreamAccess && !c.NodeIp.IsLoopback() {
-		logger.Warn("callers without credentials may read, write and delete streams that have no access list: see AllowAnonymousStreamAccess, and the default lists in $settings", logkey.Address, c.ListenAddr())
-	}
 
 	stopping, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -164,6 +161,9 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		return err
 	}
 	reload.attach(n)
+	if !c.Insecure && c.AllowAnonymousStreamAccess && !c.NodeIp.IsLoopback() {
+		logger.Warn("callers without credentials may read, write and delete streams that have no access list: see AllowAnonymousStreamAccess, and the default lists in $settings", logkey.Address, c.ListenAddr())
+	}
 	if err := briefly(func() error { return announce(h.stdout, n.URL()) }); err != nil {
 		logger.Warn("standard output cannot be written", logkey.Error, err)
 	}
