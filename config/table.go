@@ -375,7 +375,7 @@ func (c *Config) interfaceOptions() []option {
 			doc: "Live tails, and subscriptions over gRPC, that the node serves at once. More are refused with 503 or RESOURCE_EXHAUSTED, " +
 				"and those of one user or address before they leave nothing to others. An eighth is kept for operators."},
 		{name: "RequestMemoryMiB", group: g, def: "0", target: intField(&c.RequestMemoryMiB, 0, 1<<20),
-			doc: "MiB that all requests together may take while they are received, answered and read by their clients, over HTTP and gRPC. Requests beyond it wait for a while, then they are refused with 503 or RESOURCE_EXHAUSTED; small ones have an eighth for themselves. 0: an eighth of the memory there is, from 64 to 1024."},
+			doc: "MiB that all requests together may take while they are received, answered and read by their clients, over HTTP and gRPC. Requests beyond it wait for a while, then they are refused with 503 or RESOURCE_EXHAUSTED; small ones have an eighth for themselves. 0: an eighth of the memory there is, from 128 to 1024."},
 		{name: "WebDir", group: g, def: "", target: textField(&c.WebDir),
 			doc: "A folder with a web interface that is served below /web, such as the official one. It holds index.html."},
 		{name: "WebTitle", group: g, def: "", target: textField(&c.WebTitle),

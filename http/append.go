@@ -146,7 +146,7 @@ func decodeBatch(x *exchange, body []byte) ([]event.Proposed, error) {
 	weight := int64(len(body))
 	isJSON := x.body.form.isJSON()
 	if !isJSON {
-		weight *= xmlWeight
+		weight += min(weight*xmlWeight, mostXML, x.s.opts.Memory.Most()/2)
 	}
 	if err := x.claim.Grow(x.r.Context(), weight); err != nil {
 		return nil, err

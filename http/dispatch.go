@@ -142,7 +142,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 		statistics.Answered(time.Since(began))
 	}
 	x.claim.Release() // Nothing of the body is kept while the rest of it is thrown away.
-	x.linger()
+	linger(x)
 }
 
 // release keeps the buffers and nothing else.
@@ -293,7 +293,7 @@ func (x *exchange) send(status int, body []byte) {
 	noteLogEnd(x)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
 	// The connection counts short bodies itself, without two allocations, unless they go out early.
-	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {
+	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && isLeft(x) {
 		x.w.Header()[keyContentLength] = []string{strconv.Itoa(len(body))}
 	}
 	x.w.WriteHeader(status)
@@ -350,7 +350,7 @@ func (x *exchange) pathPrefix() []byte {
 
 // redirectSlash sends the client to the same address without its last slash. Caches keep
 // that for ever, unless the client, and no one else, says what the node is called.
-func (x *exchange) redirectSlash() error {
+func redirectSlash(x *exchange) error {
 	u := x.r.URL
 	path := u.EscapedPath()
 	b := append(x.scratch[:0], x.origin()...)

@@ -36,7 +36,7 @@ const (
 
 // isLeft reports whether the client may still be sending a body that nobody reads.
 // A client that waits for 100 Continue is not.
-func (x *exchange) isLeft() bool {
+func isLeft(x *exchange) bool {
 	n := x.r.ContentLength
 	if x.bodyState == bodyDone || n == 0 || 0 < n && n <= smallRest && x.r.ProtoMajor == 1 {
 		return false
@@ -46,8 +46,8 @@ func (x *exchange) isLeft() bool {
 
 // linger takes what is left of the body behind an answer, which goes out first:
 // a client that reads while it sends need not send it all.
-func (x *exchange) linger() {
-	if !x.isLeft() {
+func linger(x *exchange) {
+	if !isLeft(x) {
 		return
 	}
 	c := http.NewResponseController(x.w)

@@ -20,7 +20,8 @@ const (
 	slowGrowth   = 2 // of a body whose length nobody said
 	eventPayload = 64 << 10
 	sparePayload = 16 << 10 // bytes of data and metadata of a page that there is no room for
-	xmlWeight    = 2        // of a parsed body, beside its text
+	xmlWeight    = 20       // of a parsed body, beside its text, which is mostly markup at worst
+	mostXML      = 40 << 20 // is what it can come to: xmljson bounds the elements
 )
 
 // pageClaim is what a page holds of the claim of its exchange.

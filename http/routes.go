@@ -91,7 +91,7 @@ func post(bodies uint32, right access.Right, serve func(*exchange) error) operat
 }
 
 func slash(method string, o *offer, bodies uint32) operation {
-	return operation{method: method, offer: o, bodies: bodies, may: mayEverybody, serve: (*exchange).redirectSlash}
+	return operation{method: method, offer: o, bodies: bodies, may: mayEverybody, serve: redirectSlash}
 }
 
 // look is a reading of something that is no stream.

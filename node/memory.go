@@ -14,8 +14,8 @@ import (
 
 // What requests may take of the memory there is, unless the operator says.
 const (
-	requestShare     = 8 // a part of so many
-	minRequestMemory = 64 << 20
+	requestShare     = 8         // a part of so many
+	minRequestMemory = 128 << 20 // the largest append fits, with what is made of it
 	maxRequestMemory = 1 << 30
 )
 
