@@ -303,10 +303,13 @@ func (t *tail) say(what, data string) {
 // over ends the tail, with what is said last.
 func (t *tail) over(what, reason string) {
 	t.isOver = true
-	if reason == "" {
+	switch {
+	case reason == "":
 		t.say(what, "{}")
-	} else {
-		t.say(what, `{"reason":"`+reason+`"}`)
+	case t.q.isFiltered():
+		t.say(what, fmt.Sprintf(`{"reason":%q,"scanned":%d}`, reason, t.scanned))
+	default:
+		t.say(what, fmt.Sprintf(`{"reason":%q}`, reason))
 	}
 }
 

@@ -343,6 +343,12 @@ func TestLiveEntry(t *testing.T) {
 			`"eventId":"00000000-0000-4000-8000-000000000001","eventType":"event-type","eventNumber":0,"data":"{\"text\":\"ä","streamId":"s","isJson":true,`+
 			`"isMetaData":false,"isLinkMetaData":false,"isRedacted":false,"positionEventNumber":0,"positionStreamId":"s","dataBytes":17,"position":"`+position(0)+"\"}\n\nevent: end\ndata: {\"reason\":\"limit\"}\n\n")
 		d.ends()
+		n.batch("t", fmt.Sprintf(`[{"eventId":%q,"eventType":"$>","data":"0@s"}]`, n.id()))
+		d = n.tail("/streams/t?from=start&limit=1")
+		_, link, _ := strings.Cut(d.text.String(), `"updated":"`)
+		_, target, _ := strings.Cut(link, `"eventUpdated":"`)
+		equal(t, "times of a link and of its event", fmt.Sprintf("%.20s %.20s", link, target), "2024-02-03T10:11:13. 2024-02-03T10:11:12.")
+		d.ends()
 		d = n.tail("/streams/s?from=start&embed=none&limit=1")
 		equal(t, "bare entry", strings.Contains(d.text.String(), "eventId"), false)
 		d.ends()

@@ -35,6 +35,11 @@ func (w *Writer) AppendLive(b []byte, e *event.Resolved, level Level, maxData in
 			b = append(b, `,"dataBytes":`...)
 			b = strconv.AppendInt(b, int64(size), 10)
 		}
+		if e.Target != nil {
+			b = append(b, `,"eventUpdated":"`...)
+			b = AppendTime(b, e.Target.Time)
+			b = append(b, '"')
+		}
 	}
 	b = append(b, `,"position":"`...)
 	b = AppendPosition(b, e.Position)

@@ -238,7 +238,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestSearch says how far it looked only where the node told.
+// TestSearch says how far it looked when it is done, and when it stops at a full page.
 func TestSearch(t *testing.T) {
 	n := startNode(t)
 	for i := range 120 {
@@ -248,12 +248,20 @@ func TestSearch(t *testing.T) {
 	p.fill("textbox", "Stream begins with", "orders-")
 	p.fill("textbox", "Text", "<7>")
 	p.click("button", "Search")
-	p.sees("1 match, which is all.")
+	p.sees("1 match; looked at ")
+	p.sees(", back to the start, which is all.")
 	p.fill("textbox", "Text", "")
 	p.click("button", "Search")
-	p.sees("100 matches.")
+	p.sees("100 matches; looked at ")
+	p.sees(", back to 2")
 	p.click("button", "Look further")
-	p.sees("120 matches, which is all.")
+	p.sees("120 matches; looked at ")
+	p.sees(", back to the start, which is all.")
+	p.fill("textbox", "Stream begins with", "")
+	p.fill("textbox", "In one stream", "orders-1")
+	p.click("button", "Search")
+	p.click("button", "Look further")
+	p.sees("120 matches; looked at 120 events, back to the start, which is all.")
 	p.clean()
 }
 

@@ -5,7 +5,7 @@ import { read } from "./lib/json.js";
 
 /**
  * @typedef {{event: (e: any, id: string) => void, progress?: (p: any) => void, state?: (s: string) => void,
- *   end?: (why: string) => void, problem?: (p: any) => void}} Listener
+ *   end?: (why: string, data: any) => void, problem?: (p: any) => void}} Listener
  */
 
 /**
@@ -40,7 +40,7 @@ export function follow(path, query, l, o = {}) {
 				const why = m.event === "end" && data ? data.reason : m.event;
 				if (why === "shutdown" && !o.once) return l.state && l.state(why); // The node may come back.
 				stop();
-				return l.end && l.end(why);
+				return l.end && l.end(why, data || {});
 			}
 			default: return l.state && l.state(m.event);
 		}
@@ -57,7 +57,7 @@ export function follow(path, query, l, o = {}) {
 			try {
 				/** @type {Record<string, string>} */ const headers = last ? { "Last-Event-ID": last } : {};
 				const r = await send("GET", path + "?" + q, { accept: "text/event-stream", headers, signal: control.signal, node: o.node });
-				if (r.status === 204) return stop(), l.end && l.end("to"); // Nothing is left.
+				if (r.status === 204) return stop(), l.end && l.end("to", {}); // Nothing is left.
 				if (l.state) l.state("connected");
 				await messages(/** @type {ReadableStream} */ (r.body), take, (ms) => (retry = ms));
 			} catch (e) {

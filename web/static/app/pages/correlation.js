@@ -1,9 +1,9 @@
 // @ts-check
 import { html, useEffect, useState } from "../../vendor/preact.js";
-import { atomJSON, get, root } from "../api.js";
+import { root } from "../api.js";
 import { path } from "../lib/address.js";
 import { plural, span, time } from "../lib/format.js";
-import { follow } from "../live.js";
+import { follow, newest } from "../live.js";
 import { Empty, EventLink, Failure, Page } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { ids } from "./event.js";
@@ -15,12 +15,14 @@ export default function Correlation({ id, query }) {
 	const [found, set] = useState(/** @type {any} */ ({ events: [], over: false, complete: false, error: null, scanned: 0 })), [round, more] = useState(0);
 	useEffect(() => {
 		let stop = () => {}, live = true;
+		const control = new AbortController();
 		(async () => {
-			// $bc-… has them all where the projection runs; else the log is looked through.
+			// $bc-… has them all where the projection runs; else the log is looked through. A live tail tells the times of
+			// the events, a feed those of the links alone.
 			try {
-				const feed = await get(`/streams/${path("$bc-" + id)}/${round * step}/forward/${step}?embed=body`, { accept: atomJSON });
-				const events = feed.entries.map(fromEntry).filter((e) => e.id !== "" && e.type !== "$>").reverse();
-				if (live && events.length > 0) return set((s) => ({ events: [...s.events, ...events], over: true, complete: true, more: feed.entries.length === step, error: null, scanned: 0 }));
+				const list = await newest(`/streams/${path("$bc-" + id)}`, step, { query: { from: round * step, to: "end", backward: undefined, embed: "body" }, signal: control.signal });
+				const events = list.map((e) => ({ ...fromEntry(e), time: e.eventUpdated ?? e.updated })).filter((e) => e.id !== "" && e.type !== "$>");
+				if (live && events.length > 0) return set((s) => ({ events: [...s.events, ...events], over: true, complete: true, more: list.length === step, error: null, scanned: 0 }));
 			} catch (e) {
 				if (e.status !== 404 && e.status !== 401) return live && set((s) => ({ ...s, error: e, over: true }));
 			}
@@ -35,7 +37,7 @@ export default function Correlation({ id, query }) {
 				problem: (error) => set((s) => ({ ...s, error, over: true })),
 			}, { once: true });
 		})();
-		return () => ((live = false), stop());
+		return () => ((live = false), control.abort(), stop());
 	}, [id, round]);
 	const forest = build(found.events);
 	return html`<${Page} title="Correlation" lead=${html`<span class="mono small">${id}</span>`}>

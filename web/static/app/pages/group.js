@@ -4,7 +4,7 @@ import { command, fromLeader, get, send, useAnswer, atomJSON } from "../api.js";
 import { path } from "../lib/address.js";
 import { count, plural, rate, span } from "../lib/format.js";
 import { Age, Answer, Ask, Copy, Link, Page, State, StreamLink, Table } from "../parts/basics.js";
-import { behindOf } from "../parts/groups.js";
+import { behindOf, behindText, waitingOf } from "../parts/groups.js";
 import { go } from "../router.js";
 
 export default function Group({ stream, group }) {
@@ -12,20 +12,21 @@ export default function Group({ stream, group }) {
 		const d = await fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal });
 		// How far behind in time: the age of the first event that was not yet handled.
 		let since = "";
-		if (behindOf(d) > 0 && stream !== "$all") {
-			const feed = await get(`/streams/${path(stream)}/${Number(d.lastProcessedEventNumber) + 1}/forward/1?embed=rich`, { accept: atomJSON, signal, node: "leader" }).catch(() => null);
+		const behind = waitingOf(d) ?? behindOf(d);
+		if (behind > 0 && stream !== "$all") {
+			const feed = await get(`/streams/${path(stream)}/${Math.max(0, Number(d.lastKnownEventNumber) + 1 - behind)}/forward/1?embed=rich`, { accept: atomJSON, signal, node: "leader" }).catch(() => null);
 			if (feed && feed.entries[0]) since = feed.entries[0].updated;
 		}
 		return { ...d, since };
 	}, [stream, group], { every: 5000 });
 	const where = `/subscriptions/${path(stream, group)}`;
-	const actions = html`<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//><${Link} to=${["subscriptions", stream, group, "edit"]}>Edit<//>
+	const actions = html`<${Link} to=${["subscriptions", stream, group, "parked"]}>Parked messages<//>${stream !== "$all" && html`<${Link} to=${["subscriptions", stream, group, "edit"]}>Edit<//>`}
 		<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", where + "/info", { node: "leader" })} />
 		<${Ask} label="Delete subscription" act=${() => send("DELETE", where)} onDone=${() => go("#/subscriptions")}><p>The group <strong>${group}</strong> of <strong class="mono">${stream}</strong> goes with its checkpoint: where its consumers were is forgotten. Events are not touched.</p><//>`;
 	return html`<${Page} title=${group} lead=${html`<${Age} of=${q} />`} actions=${actions}><${Answer} of=${q}>${(d) => html`
 		<dl class="facts"><dt>Stream</dt><dd><${StreamLink} name=${stream} /></dd><dt>Status</dt><dd><${State} kind=${d.status === "Live" ? "good" : "warn"}>${d.status}<//></dd>
-		<dt>Behind</dt><dd>${stream === "$all" ? "see the positions below" : plural(behindOf(d), "event")}${d.since ? `, the first of them ${span(Date.now() - new Date(d.since).getTime())} old` : ""}</dd>
-		<dt>Last processed</dt><dd class="mono">${String(d.lastCheckpointedEventPosition ?? d.lastProcessedEventNumber)}</dd><dt>Last known</dt><dd class="mono">${String(d.lastKnownEventPosition ?? d.lastKnownEventNumber)}</dd>
+		<dt>Behind</dt><dd>${behindText(d, waitingOf(d))}${d.since ? `, the first of them ${span(Date.now() - new Date(d.since).getTime())} old` : ""}</dd>
+		<dt>Checkpoint</dt><dd class="mono">${d.lastCheckpointedEventPosition ?? "none yet"}</dd><dt>Last known</dt><dd class="mono">${d.lastKnownEventPosition ?? "none"}</dd>
 		<dt>In flight</dt><dd>${count(d.totalInFlightMessages)} (${count(d.outstandingMessagesCount)} outstanding)</dd><dt>Parked</dt><dd><${Link} to=${["subscriptions", stream, group, "parked"]}>${plural(d.parkedMessageCount, "message")}<//></dd>
 		<dt>Buffers</dt><dd>${count(d.readBufferCount)} read, ${count(d.liveBufferCount)} live, ${count(d.retryBufferCount)} to retry</dd><dt>Handed out</dt><dd>${count(d.totalItemsProcessed)}, ${rate(d.averageItemsPerSecond)} a second</dd></dl>
 		<h2>Connections</h2>${d.connections.length === 0 ? html`<p class="muted">No consumer holds a connection. Consumers over HTTP are not connected between two requests.</p>` : html`<${Table} name="Connections" heads=${["From", "User", "#In flight", "#Free slots", "#Per second"]}>${d.connections.map((c) => html`<tr><td>${c.from}</td><td>${c.username}</td><td class="num">${count(c.inFlightMessages)}</td><td class="num">${count(c.availableSlots)}</td><td class="num">${rate(c.averageItemsPerSecond)}</td></tr>`)}<//>`}

@@ -16,10 +16,13 @@ const numbers = [
 	["checkPointAfterMilliseconds", "Checkpoint after", "milliseconds"], ["minCheckPointCount", "Checkpoint at least after", "messages"], ["maxCheckPointCount", "Checkpoint at most after", "messages"],
 ];
 
+const ofAll = "Groups of $all are made and changed over gRPC, by a client library. Their parked messages are looked after here.";
+
 export default function GroupEdit({ stream, group }) {
 	const fresh = group === undefined;
-	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh });
+	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh || stream === "$all" });
 	if (fresh) return html`<${Page} title="New subscription"><${Form} settings=${defaults} /><//>`;
+	if (stream === "$all") return html`<${Page} title=${`Edit ${group}`}><p class="box">${ofAll}</p><//>`;
 	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
 }
 
@@ -31,7 +34,6 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		fail(null);
 		const body = {};
 		for (const k of Object.keys(defaults)) body[k] = typeof defaults[k] === "number" ? Number(f[k]) : f[k];
-		if (stream === "$all") body.startPosition = String(f.startFrom);
 		body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
 		try {
 			await send(fresh ? "PUT" : "POST", `/subscriptions/${path(stream, group)}`, { body });
@@ -41,10 +43,10 @@ function Form({ stream: s = "", group: g = "", settings }) {
 		}
 	};
 	return html`<form class="wide-form" onSubmit=${submit}><div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} disabled=${!fresh} required /><${Field} label="Group" value=${group} set=${setGroup} disabled=${!fresh} required />
-		<${Field} label="Start from" value=${f.startFrom} set=${(v) => set({ ...f, startFrom: v })} hint=${stream === "$all" ? "a position such as C:0/P:0, or -1: the end" : "event number; -1: only what comes from now on"} /></div>
+		<${Field} label="Start from" value=${f.startFrom} set=${(v) => set({ ...f, startFrom: v })} hint="event number; -1: only what comes from now on" /></div>${stream === "$all" && html`<p class="box" role="status">${ofAll}</p>`}
 		<div class="bar"><${Check} label="Resolve links" value=${f.resolveLinktos} set=${(v) => set({ ...f, resolveLinktos: v })} /><${Check} label="Extra statistics" value=${f.extraStatistics} set=${(v) => set({ ...f, extraStatistics: v })} />
 		<${Choice} label="Strategy" value=${f.namedConsumerStrategy} of=${["RoundRobin", "DispatchToSingle", "Pinned", "PinnedByCorrelation"]} set=${(v) => set({ ...f, namedConsumerStrategy: v })} /></div>
 		<div class="fields">${numbers.map(([k, label, hint]) => html`<${Field} label=${label} type="number" value=${f[k]} set=${(v) => set({ ...f, [k]: v })} hint=${hint} />`)}</div>
 		${!fresh && html`<p class="box warn">Saving stops the group for a moment: its consumers connect anew.</p>`}
-		<div class="buttons"><button class="primary" disabled=${!stream || !group}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
+		<div class="buttons"><button class="primary" disabled=${!stream || !group || stream === "$all"}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
 }

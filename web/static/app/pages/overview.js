@@ -33,7 +33,7 @@ export default function Overview() {
 	for (const c of findings.values()) needs.push({ text: `${c.where === "leader" ? "Leader" : "This node"}, ${c.check}: ${c.text}.`, to: cures[c.check] || ["stats"] });
 	for (const g of groups.data || []) {
 		if (g.parked > 0) needs.push({ text: `${plural(g.parked, "message")} parked by ${g.group} of ${g.stream}.`, to: ["subscriptions", g.stream, g.group, "parked"] });
-		if (g.stalled) needs.push({ bad: true, text: `${g.group} of ${g.stream} is stalled: ${g.behind} behind, and nothing was handed out for a minute.`, to: ["subscriptions", g.stream, g.group] });
+		if (g.stalled) needs.push({ bad: true, text: `${g.group} of ${g.stream} is stalled: ${g.text} behind, and nothing was handed out for a minute.`, to: ["subscriptions", g.stream, g.group] });
 	}
 	for (const p of (projections.data && projections.data.projections) || []) if (/Faulted/.test(p.status)) needs.push({ bad: true, text: `Projection ${p.name} has faulted: ${p.stateReason.split("\n")[0]}`, to: ["projections", p.name] });
 	if (scavenge.data && /^(Failed|Errored)/.test(scavenge.data.scavengeResult)) needs.push({ text: `The last scavenge of this node failed: ${scavenge.data.error || ""}`, to: ["scavenge"] });

@@ -1,7 +1,7 @@
 // @ts-check
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { path } from "../lib/address.js";
-import { count, plural, readTime } from "../lib/format.js";
+import { plural, readTime, time } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Choice, Failure, Field, Page } from "../parts/basics.js";
 import { Events, fromEntry } from "../parts/events.js";
@@ -9,9 +9,18 @@ import { patch } from "../router.js";
 import { use, zone } from "../store.js";
 
 const page = 100;
-/** ends are those of a scan behind which the number of events looked at is not known, for the node tells it once a second only. */
-const ends = { start: ", which is all", to: ", which is all", limit: "", failed: "" };
-const broken = { stopped: ", then stopped", shutdown: ", then the node shut down", denied: ", then the right to read was withdrawn", gone: ", then the stream was deleted for ever" };
+/** broken are the ends of a scan that did not come to its end. */
+const broken = { stopped: ", then stopped", shutdown: ", then the node shut down", denied: ", then the right to read was withdrawn", gone: ", then the stream was deleted for ever", failed: ", then it failed" };
+
+/** looked says how far a scan looked. @param {any} state @param {any[]} found @param {any} query @param {boolean} utc */
+function looked(state, found, query, utc) {
+	const events = plural(Math.max(state.scanned, found.length), "event");
+	switch (state.over) {
+		case "start": case "to": return `looked at ${events}, back to ${query.since ? query.since : "the start"}, which is all`;
+		case "limit": return `looked at ${events}, back to ${time(found[found.length - 1].time, utc)}`;
+		default: return `looked at ${events}${broken[state.over] || " so far"}`;
+	}
+}
 
 export default function Search({ query }) {
 	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || "1", stream: query.stream || "" }));
@@ -45,12 +54,15 @@ function Scan({ query, utc }) {
 		}, {
 			event: (e, id) => (n++, (last = id), add((l) => [...l, fromEntry(e)])),
 			progress: (p) => tell((s) => ({ ...s, scanned: before.current + Number(p.scanned) })),
-			end: (why) => tell((s) => ((before.current = s.scanned), { ...s, over: why, last })),
+			end: (why, d) => {
+				before.current += Number(d.scanned ?? n); // Without a filter all that was looked at was found.
+				tell((s) => ({ ...s, scanned: before.current, over: why, last }));
+			},
 			problem: (error) => tell((s) => ({ ...s, error, over: "failed" })),
 		}, { once: true, after });
 		return () => stop.current();
 	}, [after]);
-	return html`<p><span role="status">${plural(found.length, "match", "matches")}${ends[state.over] ?? `; looked at ${count(state.scanned + found.length)} events${broken[state.over] || " so far"}`}.</span>
+	return html`<p><span role="status">${plural(found.length, "match", "matches")}; ${looked(state, found, query, utc)}.</span>
 		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}</span></p>
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" />`;
 }

@@ -1,0 +1,178 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/kurrentdb"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// module is the address of a module of the page.
+func (p *tab) module(path string) string {
+	p.t.Helper()
+	return value[string](p, "document.querySelector('script[type=module]').src.replace('main.js', "+quote(path)+")")
+}
+
+// take hands out messages of a group over HTTP and answers as many of them.
+func take(t *testing.T, n node, group string, count, answered int) {
+	t.Helper()
+	messages := ask(t, n, "GET", fmt.Sprintf("%s/%d?embed=rich", group, count), "", "Accept", "application/vnd.eventstore.competingatom+json")
+	var ids []string
+	for _, one := range strings.Split(messages, `/ack/`)[1:] {
+		if id, _, ok := strings.Cut(one, `"`); ok && len(id) == 36 {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) != count {
+		t.Fatalf("%d messages are wanted: %s", count, messages)
+	}
+	if answered > 0 {
+		ask(t, n, "POST", group+"/ack?ids="+strings.Join(ids[:answered], ","), "")
+	}
+}
+
+// TestStalled names a group stalled that has messages and hands out none for a minute, and no other: fewer messages than
+// a checkpoint waits for leave the checkpoint behind though all of them were answered.
+func TestStalled(t *testing.T) {
+	n := startNode(t)
+	for i := range 3 {
+		appendTo(t, n, "s", "T", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	for _, c := range []struct {
+		group           string
+		handed, answers int
+	}{{"done", 3, 3}, {"untouched", 0, 0}, {"unanswered", 3, 2}, {"rest", 2, 2}} {
+		ask(t, n, "PUT", "/subscriptions/s/"+c.group, `{"startFrom":0,"messageTimeoutMilliseconds":600000}`)
+		if c.handed > 0 {
+			take(t, n, "/subscriptions/s/"+c.group, c.handed, c.answers)
+		}
+	}
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/subscriptions")
+	p.find("table", "Subscriptions")
+	groups := p.module("parts/groups.js")
+	watch := "import(" + quote(groups) + ").then((m) => m.watchGroups()).then((l) => l.map((g) => `${g.group} ${g.text}${g.stalled ? ' stalled' : ''}`).sort().join('; '))"
+	const now = "done 0 events; rest 1 event; unanswered 1 event; untouched 3 events"
+	p.await("what waits", func() error { // Groups read ahead in their own time.
+		if got := value[string](p, watch); got != now {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	p.eval("const now = Date.now; Date.now = () => now() + 61000")
+	const later = "done 0 events; rest 1 event stalled; unanswered 1 event stalled; untouched 3 events stalled"
+	if got := value[string](p, watch); got != later {
+		t.Errorf("a minute later: %s", got)
+	}
+	take(t, n, "/subscriptions/s/rest", 1, 1)
+	if got, want := value[string](p, watch), strings.Replace(later, "rest 1 event stalled", "rest 0 events", 1); got != want {
+		t.Errorf("when it was handed out: %s", got)
+	}
+	p.sees("untouched s stalled 3") // As the table shows it.
+	p.sees("done s Live 0")
+	p.goTo("#/subscriptions/s/done")
+	p.sees("Behind 0 events Checkpoint none yet")
+}
+
+// TestDeskOfAll looks after the parked messages of a group of $all, which is made and consumed over gRPC alone.
+func TestDeskOfAll(t *testing.T) {
+	n := startNode(t, "--insecure")
+	for range 3 {
+		appendTo(t, n, "orders-1", "OrderPlaced", `{"a":1}`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	defer cancel()
+	parkOfAll(ctx, t, n, "mail", 3)
+
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
+	p.click("link", "3 messages parked by mail of $all.")
+	p.h1("Parked messages")
+	p.sees("3 messages are parked.")
+	p.click("button", "Look at 0")
+	p.find("tree", "Data")
+	p.click("button", "Note for 1")
+	p.fill("textbox", "Note", "known to Jane")
+	p.click("button", "Save")
+	p.sees("known to Jane")
+	for i, act := range []string{"Replay", "Drop"} {
+		name := fmt.Sprintf("%s %d", act, i)
+		p.click("button", name)
+		p.find("dialog", name)
+		p.click("button", act)
+		p.none("button", name)
+	}
+	p.sees("1 message is parked.")
+	p.click("button", "Replay all")
+	p.click("button", "Replay")
+	p.sees("No message is parked.")
+	p.clean()
+
+	// What HTTP cannot do with such a group is said, not offered.
+	p.click("link", "mail")
+	p.h1("mail")
+	p.find("link", "Parked messages")
+	p.none("link", "Edit")
+	p.goTo("#/subscriptions/%24all/mail/edit")
+	p.sees("over gRPC")
+	p.none("button", "Save")
+	p.goTo("#/subscriptions/new")
+	p.fill("textbox", "Stream", "$all")
+	p.sees("over gRPC")
+	p.goTo("#/subscriptions")
+	p.find("link", "mail")
+	p.none("link", "Edit")
+	p.goTo("#/subscriptions/%24all/mail")
+	p.click("button", "Delete subscription")
+	p.click("button", "Delete subscription")
+	p.h1("Subscriptions")
+	p.none("link", "mail")
+}
+
+// parkOfAll makes a group of $all and parks so many messages of it.
+func parkOfAll(ctx context.Context, t *testing.T, n *testkit.Process, group string, count int) {
+	t.Helper()
+	config, err := kurrentdb.ParseConnectionString("esdb://" + strings.TrimPrefix(n.URL(), "http://") + "?tls=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = kurrentdb.NoopLogging()
+	client, err := kurrentdb.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := client.CreatePersistentSubscriptionToAll(ctx, group, kurrentdb.PersistentAllSubscriptionOptions{
+		StartFrom: kurrentdb.Start{}, Filter: &kurrentdb.SubscriptionFilter{Type: kurrentdb.StreamFilterType, Prefixes: []string{"orders-"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := client.SubscribeToPersistentSubscriptionToAll(ctx, group, kurrentdb.SubscribeToPersistentSubscriptionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range count {
+		m := messages.Recv()
+		if m.EventAppeared == nil {
+			t.Fatal("the subscription ended: ", m.SubscriptionDropped)
+		}
+		if err := messages.Nack("no such customer", kurrentdb.NackActionPark, m.EventAppeared.Event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, settleLimit, func() error {
+		if got := ask(t, n, "GET", "/subscriptions/$all/"+group+"/info", ""); !strings.Contains(strings.ReplaceAll(got, " ", ""), fmt.Sprintf(`"parkedMessageCount":%d`, count)) {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	if err := messages.Close(); err != nil {
+		t.Error(err)
+	}
+}
