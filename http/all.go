@@ -126,6 +126,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 		}
 	}
 	logFreshness(x, &page, &a)
+	ofCaller(x, page.Events...)
 	doc := x.atom().All(&page, &a.AllRead, a.filtered)
 	return x.write(&doc)
 }

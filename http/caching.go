@@ -11,10 +11,11 @@ import (
 
 // Values of Cache-Control, assigned as they are and never changed.
 var (
-	cacheNever   = []string{"max-age=0, no-cache, must-revalidate"} // open: may change at any moment
-	cacheForever = []string{"max-age=31536000, private"}            // closed: cannot change any more
-	cachePrivate = []string{"private"}                              // nothing said, but for this user alone
-	cacheNothing = []string{"no-store"}                             // nobody keeps it
+	cacheNever   = []string{"max-age=0, no-cache, must-revalidate"}          // open: may change at any moment
+	cacheForever = []string{"max-age=31536000, private"}                     // closed: cannot change any more
+	cachePrivate = []string{"private"}                                       // nothing said, but for this user alone
+	cacheOwn     = []string{"max-age=0, no-cache, must-revalidate, private"} // open, and for its caller alone
+	cacheNothing = []string{"no-store"}                                      // nobody keeps it
 )
 
 // appendETag appends the version of a resource at number n as the given type.
@@ -101,6 +102,29 @@ func (x *exchange) closed() {
 		control = cacheNever
 	}
 	x.w.Header()[keyCacheControl] = control
+}
+
+// ofCaller says of an answer that shows where links lead that it is for its caller alone: other
+// callers may see less of it, or more. must-revalidate would let a shared cache keep it, and
+// the tag, which is that of the links, would find it good for anybody. A link that is dead may resolve
+// once its caller may see the target.
+func ofCaller(x *exchange, events ...event.Resolved) {
+	follows, isDead := false, false
+	for i := range events {
+		follows = follows || events[i].Link != event.NotLink
+		isDead = isDead || events[i].Link == event.LinkDead
+	}
+	if !follows {
+		return
+	}
+	h := x.w.Header()
+	h[keyVary] = varyCaller
+	if x.route.group != "" {
+		return // Parked messages are never taken from a cache without asking.
+	}
+	if control := h[keyCacheControl]; isDead || len(control) == 1 && control[0] == cacheNever[0] {
+		h[keyCacheControl] = cacheOwn
+	}
 }
 
 // notModified tells the client that its copy, which has the tag, is good.

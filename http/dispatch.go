@@ -46,6 +46,7 @@ const (
 var (
 	noMethods  = []string{""}
 	varyAccept = []string{keyAccept}
+	varyCaller = []string{keyAccept + ", Authorization"}
 	varyOrigin = []string{keyOrigin}
 
 	varyForwarded = forwardedKeys[:]

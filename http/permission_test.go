@@ -446,6 +446,33 @@ Other nodes of the cluster are administrators and operators: they show certifica
 With Insecure everybody is, and there are no users to manage.
 Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths without a look at credentials, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
 
+## Links
+
+A link resolves only for a caller who has the read right of the stream it leads to, however it is read: single events, pages, long polls, live tails, gRPC, groups,
+the desk, and sources of projections. For others it is a link to an event that does not exist. Of ` + "`$all`" + ` whoever may read it sees every event.
+
+## What is held open
+
+Live tails, long polls, downloads and gRPC calls with many messages are judged every second, and a poll when it is answered. They end when the user was
+deleted or disabled, has another password, or lost the right by its groups or by the access list.
+
+## With whose rights something runs
+
+| What | With the rights of | Changed by |
+| --- | --- | --- |
+| transient query | who wrote its text last | that user, operators |
+| one-time or continuous projection | who wrote its text last, so an operator who rewrites an administrator's has an operator's projection | operators |
+| system projection | the node; its text only sets names | operators |
+| group | each consumer's own; it runs without an identity | operators |
+| desk of parked messages | looked at with the caller's rights | operators |
+| backup session, scavenge | the node; the caller's login is in the log | operators |
+| redaction | the node; the caller's login is in ` + "`$redactions`" + ` | administrators |
+
+A projection has the rights that its user has now: it faults when the user is deleted or disabled. Its state and result are for operators, for the user it runs as, and
+for those who may read its sources.
+
+## Paths
+
 Each option that stands in a line, when it is true, lets in callers without credentials: to streams with the role ` + "`$all`" + ` alone, elsewhere as if they were
 entitled.
 

@@ -54,6 +54,7 @@ func singleEvent(x *exchange) error {
 		}
 		x.open(e.Number, &info.Metadata)
 	}
+	ofCaller(x, e)
 	writeEvent(x, &e)
 	return nil
 }

@@ -212,6 +212,7 @@ func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 		return err
 	}
 	pageFreshness(x, &page, p)
+	ofCaller(x, page.Events...)
 	doc := x.atom().Stream(&page, &p.StreamRead)
 	return x.write(&doc)
 }
@@ -235,5 +236,7 @@ func (x *exchange) ok() {
 func (x *exchange) typed() {
 	h := x.w.Header()
 	h[keyContentType] = x.media.contentType
-	h[keyVary] = varyAccept
+	if h[keyVary] == nil {
+		h[keyVary] = varyAccept
+	}
 }

@@ -266,6 +266,7 @@ func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	}
 	page.Events = slices.DeleteFunc(page.Events, func(e event.Resolved) bool { return isSettled(e.Number) })
 	x.w.Header()[keyCacheControl] = cacheNever // It changes while the stream does not.
+	ofCaller(x, page.Events...)
 	doc := x.atom().Stream(&page, &p.StreamRead)
 	return x.write(&doc)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -195,17 +196,17 @@ func (v *vault) group(name string, park bool) {
 func TestLinksOfOthers(t *testing.T) {
 	v := openVault(t)
 	v.group("parked", true)
-	http := func(path string, headers ...string) func(string) string {
+	over := func(path string, headers ...string) func(string) string {
 		return func(login string) string {
 			_, text := call(v.T, v.n, "GET", path, "", append(headers, credentialsOf(login)...)...)
 			return text
 		}
 	}
 	doors := map[string]func(login string) string{
-		"live tail":         http("/streams/loot?from=start&to=end", "Accept", "text/event-stream"),
-		"live tail, search": http("/streams/loot?from=start&to=end&contains=SECRET", "Accept", "text/event-stream"),
-		"long poll":         http("/streams/loot/0/forward/20?embed=body", "Accept", "application/vnd.eventstore.atom+json", "ES-LongPoll", "1"),
-		"parked feed":       http("/subscriptions/viewparkedmessages/loot/parked/0/forward/20?embed=body", "Accept", "application/vnd.eventstore.competingatom+json"),
+		"live tail":         over("/streams/loot?from=start&to=end", "Accept", "text/event-stream"),
+		"live tail, search": over("/streams/loot?from=start&to=end&contains=SECRET", "Accept", "text/event-stream"),
+		"long poll":         over("/streams/loot/0/forward/20?embed=body", "Accept", "application/vnd.eventstore.atom+json", "ES-LongPoll", "1"),
+		"parked feed":       over("/subscriptions/viewparkedmessages/loot/parked/0/forward/20?embed=body", "Accept", "application/vnd.eventstore.competingatom+json"),
 		"gRPC read":         func(login string) string { return v.rpcRead(login, false) },
 		"gRPC subscription": func(login string) string { return v.rpcRead(login, true) },
 		"desk": func(login string) (text string) {
@@ -253,10 +254,10 @@ func TestLinksOfOthers(t *testing.T) {
 		},
 	}
 	for _, accept := range []string{"application/json", "application/vnd.eventstore.event+json", "application/vnd.eventstore.event+xml", "text/xml", "application/vnd.eventstore.atom+json"} {
-		doors["event as "+accept] = http("/streams/loot/0?embed=body", "Accept", accept)
+		doors["event as "+accept] = over("/streams/loot/0?embed=body", "Accept", accept)
 	}
 	for _, embed := range []string{"rich", "body", "pretty", "tryharder", "content"} {
-		doors["page with embed="+embed] = http("/streams/loot?embed="+embed, "Accept", "application/vnd.eventstore.atom+json")
+		doors["page with embed="+embed] = over("/streams/loot?embed="+embed, "Accept", "application/vnd.eventstore.atom+json")
 	}
 	for name, ask := range doors {
 		shows := !strings.HasSuffix(name, "embed=rich") && !strings.HasSuffix(name, "embed=content")
@@ -358,5 +359,33 @@ func TestHeldOpen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No cache may give what one caller was shown of a link to another.
+func TestLinksInCaches(t *testing.T) {
+	v := openVault(t)
+	for path, accept := range map[string]string{
+		"/streams/loot":              "application/vnd.eventstore.atom+json",
+		"/streams/loot/0/forward/20": "application/atom+xml",
+		"/streams/loot/0":            "application/vnd.eventstore.event+json",
+		"/streams/loot/head":         "application/vnd.eventstore.event+json",
+		"/streams/$all/filtered?context=streamid&type=prefix&data=loot": "application/vnd.eventstore.atom+json",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, v.n.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.SetBasicAuth("admin", "changeit")
+		request.Header.Set("Accept", accept)
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		control, vary := answer.Header.Get("Cache-Control"), answer.Header.Get("Vary")
+		if answer.StatusCode != http.StatusOK || !strings.Contains(control, "private") || !strings.Contains(vary, "Authorization") {
+			t.Errorf("%s: %d, Cache-Control %q, Vary %q", path, answer.StatusCode, control, vary)
+		}
 	}
 }

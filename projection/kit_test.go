@@ -265,6 +265,7 @@ type bench struct {
 	runner *fakeRunner
 	ctx    context.Context
 	opts   projection.Options
+	refuse func(who projection.Identity) error // nil: nobody
 }
 
 var admin = projection.Identity{Name: "admin", Roles: []string{"$admins"}, Operator: true}
@@ -290,7 +291,12 @@ func newBench(t complainer) *bench {
 func (b *bench) begin() {
 	o := b.opts
 	o.Store, o.Start, o.Stored, o.Compile = b.store, b.runner.Start, b.runner.Stored, b.runner.compile
-	o.May = func(context.Context, projection.Identity, string, bool) error { return nil }
+	o.May = func(_ context.Context, who projection.Identity, _ string, _ bool) error {
+		if b.refuse != nil {
+			return b.refuse(who)
+		}
+		return nil
+	}
 	b.Service = projection.New(o)
 	b.Start(b.ctx)
 	synctest.Wait()
