@@ -15,6 +15,9 @@ type Write struct {
 	Stream          string
 	ExpectedVersion int64
 	Events          []Proposed // Append only; without any the expected version is checked and nothing is written
+	// Late says that an append to a metadata stream is done even when what it describes has a tombstone. It then says
+	// nothing about any stream, and no expected version keeps it from being written (see IsLate).
+	Late bool `json:",omitempty"`
 }
 
 // Size is the number of bytes the write asks to have stored, without overhead.

@@ -116,6 +116,9 @@ func (d *Decider) Decide(w *event.Write) event.Decision {
 		return event.Decision{Err: err}
 	}
 	if f.HardDeleted {
+		if w.Late && event.IsMetaStream(w.Stream) {
+			return d.appendLate(w, f)
+		}
 		return event.Decision{Err: event.ErrStreamDeleted}
 	}
 	switch w.Kind {
@@ -188,10 +191,7 @@ func (d *Decider) addOriginal(f *facts, stream string) {
 		return
 	}
 	// The metadata stream of a metadata stream: only what it all goes back to can be deleted.
-	for event.IsMetaStream(original) {
-		original = event.OriginalOf(original)
-	}
-	if o := d.over.streams[original]; o != nil {
+	if o := d.over.streams[event.RootOf(original)]; o != nil {
 		f.HardDeleted = f.HardDeleted || o.HardDeleted
 	}
 }

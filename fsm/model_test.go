@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // model is what the contract says of streams, as simply as it can be said. It
@@ -25,6 +26,7 @@ type place struct {
 
 type modelStream struct {
 	events []modelRecord
+	late   []modelRecord // of a metadata stream, behind the tombstone
 	hard   bool
 }
 
@@ -94,13 +96,16 @@ func (m *model) placed(w *event.Write, done event.Written) error {
 	return nil
 }
 
-// write does a write, or refuses it.
-func (m *model) write(w *event.Write) outcome {
+// write does a write, or refuses it. Where late metadata were written is taken from the answer.
+func (m *model) write(w *event.Write, got event.Written) outcome {
 	last, meta, soft := m.last(w.Stream), m.last("$$"+w.Stream), m.soft(w.Stream)
 	if strings.HasPrefix(w.Stream, "$$") {
 		meta = -1
 	}
 	if m.hard(w.Stream) {
+		if w.Late && strings.HasPrefix(w.Stream, "$$") {
+			return m.appendLate(w, got.First)
+		}
 		return gone()
 	}
 	if w.Kind == event.Append {
@@ -133,6 +138,46 @@ func (m *model) write(w *event.Write) outcome {
 	}
 	m.add("$$"+w.Stream, event.ID{}, softDeleted)
 	return wrote(last, last)
+}
+
+// appendLate writes to the metadata stream of a stream that is gone: an event has its position as number.
+func (m *model) appendLate(w *event.Write, position int64) outcome {
+	if w.ExpectedVersion == -3 || w.ExpectedVersion < -4 {
+		return conflict(-1)
+	}
+	if len(w.Events) == 0 {
+		return before(0, -1)
+	}
+	s := m.streams[w.Stream]
+	numbers := map[event.ID]int64{}
+	for _, r := range slices.Concat(s.events, s.late) {
+		numbers[r.id] = r.number
+	}
+	var found []int64
+	for _, e := range w.Events {
+		n, ok := numbers[e.ID]
+		if !ok {
+			break
+		}
+		found = append(found, n)
+	}
+	switch len(found) {
+	case 0:
+	case len(w.Events):
+		return before(found[0], found[len(found)-1])
+	default:
+		return conflict(-1)
+	}
+	first, last := position, int64(0)
+	for i := range w.Events {
+		e := &w.Events[i]
+		r := modelRecord{stream: w.Stream, number: position, id: e.ID, data: string(e.Data)}
+		s.late = append(slices.Clip(s.late), r)
+		m.records = append(slices.Clip(m.records), r)
+		last, position = position, position+int64(chunkfile.RecordSize(w.Stream, e))
+	}
+	m.streams[w.Stream] = s
+	return wrote(first, last)
 }
 
 func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
@@ -226,7 +271,11 @@ func (m *model) verify(n *node) error {
 		if said, ok := m.places[place{r.Stream, r.Number}]; ok && said != r.Position {
 			return fmt.Errorf("record %d: at %d, and was said to be at %d", i, r.Position, said)
 		}
-		if r.Number != event.TombstoneNumber {
+		if late := len(m.streams[r.Stream].late) > 0 && next[r.Stream] == int64(len(m.streams[r.Stream].events)); late {
+			if r.Number != r.Position {
+				return fmt.Errorf("record %d: number %d of %s at %d, behind the tombstone", i, r.Number, r.Stream, r.Position)
+			}
+		} else if r.Number != event.TombstoneNumber {
 			if r.Number != next[r.Stream] {
 				return fmt.Errorf("record %d: number %d of %s, want %d", i, r.Number, r.Stream, next[r.Stream])
 			}
@@ -238,8 +287,15 @@ func (m *model) verify(n *node) error {
 		if err != nil {
 			return err
 		}
-		if info.Last != m.last(stream) || info.HardDeleted != m.hard(stream) || info.Metadata.SoftDeleted() != m.soft(stream) {
-			return fmt.Errorf("%s: %+v, want last %d, hard %t, soft %t", stream, info, m.last(stream), m.hard(stream), m.soft(stream))
+		last, meta := m.last(stream), m.last("$$"+stream)
+		if late := m.streams[stream].late; len(late) > 0 {
+			last = late[len(late)-1].number
+		}
+		if strings.HasPrefix(stream, "$$") {
+			meta = -1
+		}
+		if info.Last != last || info.MetaLast != meta || info.HardDeleted != m.hard(stream) || info.Metadata.SoftDeleted() != m.soft(stream) {
+			return fmt.Errorf("%s: %+v, want last %d, of metadata %d, hard %t, soft %t", stream, info, last, meta, m.hard(stream), m.soft(stream))
 		}
 	}
 	return nil

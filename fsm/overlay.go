@@ -23,6 +23,8 @@ type facts struct {
 	ids  []pendingEvent
 	from int64              // number of the event that ids begins with
 	byID map[event.ID]int64 // the same as ids, made when a long list is searched
+
+	late map[event.ID]int64 // the number, which is the position, of late metadata events that are not applied
 }
 
 // pendingEvent is an event that is not applied yet.
@@ -175,6 +177,11 @@ func (f *facts) find(id event.ID) (number int64, ok bool) {
 
 // forget drops the ids of the events up to number last, which are applied.
 func (f *facts) forget(last int64) {
+	for id, number := range f.late {
+		if number <= last {
+			delete(f.late, id)
+		}
+	}
 	n := min(last-f.from+1, int64(len(f.ids)))
 	if n <= 0 {
 		return

@@ -76,6 +76,7 @@ func (r *random) write(m *model) *event.Write {
 	if rapid.IntRange(0, 60).Draw(t, "large") == 0 && count > 0 && !event.IsMetaStream(w.Stream) {
 		w.Events[0].Data = make([]byte, 700_000)
 	}
+	w.Late = event.IsMetaStream(w.Stream) && rapid.Bool().Draw(t, "late")
 	r.past = append(r.past, w)
 	return w
 }
@@ -91,7 +92,7 @@ func (r *random) decide(d *fsm.Decider, m *model, w *event.Write) bool {
 	if got.Full {
 		return false
 	}
-	if got, want := outcomeOf(got.Written, got.Err), m.write(w); got != want {
+	if got, want := outcomeOf(got.Written, got.Err), m.write(w, got.Written); got != want {
 		r.t.Fatalf("%d of %s, %d events, expected version %d: got %+v, want %+v", w.Kind, w.Stream, len(w.Events), w.ExpectedVersion, got, want)
 	}
 	if got.Err == nil {

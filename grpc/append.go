@@ -42,6 +42,7 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 	if err := a.target(o.StreamIdentifier, expected, err); err != nil {
 		return event.Written{}, err
 	}
+	a.Late = true
 	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
 		return event.Written{}, err
 	}

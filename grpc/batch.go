@@ -192,6 +192,7 @@ func (b *batch) open(w *batchWrite, o *streams.BatchAppendReq_Options) error {
 	if err = w.target(o.StreamIdentifier, expected, err); err != nil {
 		return err
 	}
+	w.Late = true
 	if timeErr != nil {
 		return timeErr
 	}

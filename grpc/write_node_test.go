@@ -3,6 +3,7 @@ package grpcapi_test
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
@@ -164,6 +165,38 @@ func TestExpectedVersions(t *testing.T) {
 	}
 	if _, err := batch.Recv(); err != io.EOF {
 		t.Error(err)
+	}
+}
+
+// Metadata behind a tombstone: appends are done, whatever they expect, and reads stay as they are.
+func TestLateMetadata(t *testing.T) {
+	c := streams.NewStreamsClient(dial(t, address))
+	batch, err := c.BatchAppend(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := "late-" + newID().GetString_()
+	twoEvents(t, c, stream)
+	if word := deleteWord(c.Tombstone(t.Context(), tombstone(stream, anyVersion))); word != "ok" {
+		t.Fatal(word)
+	}
+	given := map[string]bool{}
+	for _, e := range expectations {
+		if err := batch.Send(batchOf(newID(), batchOptions("$$"+stream, e.version), "x")); err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []string{one(t, c, "$$"+stream, e.version), batchWord(batch.Recv())} {
+			if given[got] || !strings.HasPrefix(got, "ok ") {
+				t.Errorf("expected %s: %s", e.name, got)
+			}
+			given[got] = true
+		}
+		if got := one(t, c, stream, e.version); got != "deleted" {
+			t.Errorf("the stream, expected %s: %s", e.name, got)
+		}
+	}
+	if err := batch.CloseSend(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -51,7 +51,7 @@ func appendEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	w.hasIDs = true // Each event of a batch must have one.
+	w.Late, w.hasIDs = true, true // Each event of a batch must have one.
 	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func incomingEvent(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	w.hasIDs = true
+	w.Late, w.hasIDs = true, true
 	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}

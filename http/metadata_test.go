@@ -108,6 +108,42 @@ func TestReadMetadata(t *testing.T) {
 	n.get("/streams/$$s/0", appJSON).is(t, 410)
 }
 
+// TestLateMetadata: behind a tombstone an append to the metadata stream is done, through every route of appends, and
+// changes nothing of what the stream shows. POST of metadata is refused.
+func TestLateMetadata(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	n.meta("s", `{"a":1}`)
+	n.delete("s", "ES-HardDelete", "true").is(t, 204)
+	typed := []string{"ES-EventType", "$metadata"}
+	places := map[string]bool{}
+	fresh := func(a answer, status int) string {
+		t.Helper()
+		at := a.is(t, status).header.Get("Location")
+		if places[at] || !strings.HasPrefix(at, base+"/streams/%24%24s/") {
+			t.Errorf("at %s", at)
+		}
+		places[at] = true
+		return at
+	}
+	for _, version := range []string{"-2", "-1", "-4", "0", "7"} {
+		id := n.id()
+		at := fresh(n.one("/streams/$$s", appJSON, `{"a":2}`, append(typed, "ES-EventId", id, "ES-ExpectedVersion", version)...), 201)
+		n.one("/streams/$$s", appJSON, `{"a":2}`, append(typed, "ES-EventId", id, "ES-ExpectedVersion", version)...).is(t, 201).has(t, "Location", at)
+		id = n.id()
+		at = fresh(n.one("/streams/$$s/incoming/"+id, appJSON, `{"a":2}`, append(typed, "ES-EventId", "-", "ES-ExpectedVersion", version)...), 200)
+		n.one("/streams/$$s/incoming/"+id, appJSON, `{"a":2}`, append(typed, "ES-EventId", "-", "ES-ExpectedVersion", version)...).is(t, 200).has(t, "Location", at)
+		fresh(n.batch("$$s", `[{"eventId":"`+n.id()+`","eventType":"$metadata","data":{}},{"eventId":"`+n.id()+`","eventType":"x","data":1}]`, "ES-ExpectedVersion", version), 201)
+	}
+	n.one("/streams/$$s", appJSON, `{}`, append(typed, "ES-ExpectedVersion", "-3")...).is(t, 400).has(t, "ES-CurrentVersion", "-1")
+	n.one("/streams/s", appJSON, `{}`).is(t, 410)
+	n.one("/streams/s/metadata", appJSON, `{}`, "ES-EventType", "-").is(t, 410).says(t, "Stream deleted")
+	n.delete("s").is(t, 410)
+	for _, path := range []string{"s", "s/0", "s/metadata", "s/metadata/0", "$$s", "$$s/0", "$$s/head"} {
+		n.get("/streams/"+path, appJSON).is(t, 410).says(t, "Deleted")
+	}
+}
+
 func TestItemTakesEffect(t *testing.T) {
 	n := newNode(t)
 	n.filled("s", 5)

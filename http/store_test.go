@@ -172,6 +172,9 @@ func (s *memStore) Write(ctx context.Context, w *event.Write) (event.Written, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hardDeleted(w.Stream) {
+		if w.Late && event.IsMetaStream(w.Stream) {
+			return s.appendLate(w)
+		}
 		return event.Written{}, event.ErrStreamDeleted
 	}
 	info := s.info(w.Stream)
@@ -211,6 +214,24 @@ func (s *memStore) Write(ctx context.Context, w *event.Write) (event.Written, er
 		s.append(w.Stream, first+int64(i), e)
 	}
 	return event.Written{First: first, Last: first + int64(len(w.Events)) - 1}, nil
+}
+
+// appendLate adds metadata behind a tombstone.
+func (s *memStore) appendLate(w *event.Write) (done event.Written, err error) {
+	if w.ExpectedVersion == -3 {
+		return done, &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: -1}
+	}
+	for _, place := range s.streams[w.Stream] {
+		if e := &s.log[place]; e.ID == w.Events[0].ID {
+			return event.Written{First: e.Number, Last: e.Number, Idempotent: true}, nil
+		}
+	}
+	done.First = s.end()
+	for _, e := range w.Events {
+		done.Last = s.end()
+		s.append(w.Stream, done.Last, e)
+	}
+	return done, nil
 }
 
 // decide is the decision of the contract's section 13: an answer, or nil when the write is to be done.

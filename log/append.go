@@ -181,7 +181,7 @@ func (a *appender) commit() error {
 	for i, it := range a.items {
 		if before, known := a.reads.streams.applied(a.entries[i].Hash, it.Stream(), it.Number()); !known {
 			a.order.later(it.Position())
-		} else if before != it.Number()-1 {
+		} else if before != it.Number()-1 && !event.IsLate(it.Number(), it.Position()) {
 			a.order.alarm(string(it.Stream()), it.Number(), it.Position(), before)
 		}
 		if original, ok := bytes.CutPrefix(it.Stream(), []byte("$$")); ok {

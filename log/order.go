@@ -15,6 +15,8 @@ import (
 // leader decided, right or wrong: a leader that gave a number twice is seen by the others, which have the first
 // event of that number.
 //
+// Metadata behind a tombstone have their positions as numbers (event.IsLate); they follow whatever there is.
+//
 // The numbers of streams whose facts are cached are compared while they are committed. Those of others are
 // looked up a moment later, by one goroutine that reads the log behind its end.
 type order struct {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,36 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
+
+// TestLateNumbers: metadata behind the tombstone, which are numbered by their positions, are as they should be, and change nothing
+// of what is known of the stream; whether its facts are cached or not.
+func TestLateNumbers(t *testing.T) {
+	for kind, cached := range map[string]bool{"cached": true, "cold": false} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				l := mustOpen(t, testOptions(vfs.NewMem()))
+				defer closeLog(t, l)
+				write(t, l, m.frame(false, ev("s", "0"), meta("s", `{}`), meta("s", `{"$acl":{"$r":"x"}}`), tombstone("s")))
+				want, err := l.Reads.StreamInfo("s")
+				must(t, err)
+				for range 2 {
+					if !cached {
+						l.Reads.streams.reset()
+					}
+					m.last["$$s"] = m.tail.End - 1
+					write(t, l, m.frame(false, meta("s", `{"$acl":{"$r":"y"}}`)))
+					time.Sleep(time.Second)
+					must(t, l.Health.Unhealthy())
+					got, err := l.Reads.StreamInfo("s")
+					if must(t, err); !reflect.DeepEqual(got, want) || got.MetaLast != 1 {
+						t.Errorf("%+v, want %+v", got, want)
+					}
+				}
+			})
+		})
+	}
+}
 
 // TestNumbersAreCompared: a node that is given an event whose number is taken, or leaves one out, says so within a second,
 // whether it knows the facts of the stream or has to look them up; and appends it all the same.

@@ -445,7 +445,7 @@ func (rd *Reader) WaitStream(ctx context.Context, stream string, after int64) er
 func wakers(hashes []uint64, stream string) []uint64 {
 	hashes = append(hashes, chunkfile.HashStream(stream))
 	if event.IsMetaStream(stream) {
-		hashes = append(hashes, chunkfile.HashStream(rootOf(stream)))
+		hashes = append(hashes, chunkfile.HashStream(event.RootOf(stream)))
 	}
 	return hashes
 }

@@ -149,7 +149,7 @@ func (c *streamCache) metadataApplied(original []byte) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.changes++
-	if e := sh.streams[hash]; e != nil {
+	if e := sh.streams[hash]; e != nil && !e.deleted { // Behind a tombstone metadata say nothing.
 		e.metaKnown = false
 	}
 }

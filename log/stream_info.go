@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // StreamInfo returns what is known of a stream as it is applied now.
@@ -70,7 +71,7 @@ func (rd *Reader) complete(v view, hash uint64, stream string, s *cachedStream, 
 func (rd *Reader) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast = -1
 	s.metadata = &event.Metadata{Retention: event.Retention{MaxCount: 1}}
-	root := rootOf(stream)
+	root := event.RootOf(stream)
 	hash := chunkfile.HashStream(root)
 	if o, ok, _ := rd.streams.get(hash, root); ok {
 		s.deleted = o.deleted
@@ -81,14 +82,6 @@ func (rd *Reader) metaStreamFacts(v view, stream string, s *cachedStream) error 
 	return err
 }
 
-// rootOf returns the stream that a metadata stream goes back to.
-func rootOf(stream string) string {
-	for event.IsMetaStream(stream) {
-		stream = event.OriginalOf(stream)
-	}
-	return stream
-}
-
 func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast, s.metadata = -1, nil
 	hash := hashMetaStream(stream)
@@ -96,7 +89,11 @@ func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {
 		return nil
 	}
 	name := event.MetaStreamOf(stream)
-	last, _, err := rd.lastOf(v, hash, name)
+	find := rd.lastOf
+	if s.deleted {
+		find = rd.lastBeforeTombstone
+	}
+	last, _, err := find(v, hash, name)
 	if err != nil || last < 0 {
 		return err
 	}
@@ -143,6 +140,33 @@ func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, delete
 		}
 	}
 	return -1, deleted, nil
+}
+
+// lastBeforeTombstone is lastOf for the metadata stream of a stream that has a tombstone. What was appended
+// behind that (see event.IsLate) says nothing.
+func (rd *Reader) lastBeforeTombstone(v view, hash uint64, meta string) (last int64, deleted bool, err error) {
+	var scratch []byte
+	first := func(hash uint64, stream string, from, to int64) (index.Entry, bool, error) {
+		for e, err := range rd.index.Down(hash, from, to) {
+			if err != nil {
+				return e, false, err
+			}
+			if it, err := rd.confirm(v, e, stream, &scratch); it != nil || err != nil {
+				return e, err == nil, err
+			}
+		}
+		return index.Entry{}, false, nil
+	}
+	stream := event.OriginalOf(meta)
+	tombstone, ok, err := first(chunkfile.HashStream(stream), stream, event.TombstoneNumber, event.TombstoneNumber)
+	if err != nil || !ok {
+		return -1, true, err
+	}
+	e, ok, err := first(hash, meta, tombstone.Position-1, 0)
+	if err != nil || !ok {
+		return -1, true, err
+	}
+	return e.Number, true, nil
 }
 
 func hashMetaStream(name string) uint64 {

@@ -167,6 +167,10 @@ func (a *accumulator) flush(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if n.metadata && s.Tombstone { // All of it is late (event.IsLate).
+			void += n.replaced + 1
+			n.metadata = false
+		}
 		if n.metadata && n.first > 0 {
 			if err := a.voidMetadata(&s, name, n.first-1); err != nil {
 				return err

@@ -82,6 +82,9 @@ func (m *model) write(events ...proposed) eventlog.Frame {
 		case e.flags&event.FlagDeleted != 0:
 			r.number = event.TombstoneNumber
 			m.dead[e.stream] = true
+		case event.IsMetaStream(e.stream) && m.dead[event.RootOf(e.stream)]:
+			r.number = r.position
+			fallthrough
 		default:
 			m.streams[e.stream] = append(m.streams[e.stream], r)
 		}

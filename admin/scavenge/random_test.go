@@ -185,6 +185,13 @@ func (h *house) live() {
 	h.m.advance(time.Duration(h.rng.IntN(3)) * time.Second)
 	name := names[h.rng.IntN(len(names))]
 	if h.m.dead[name] {
+		if h.rng.IntN(3) == 0 { // Late metadata, which are numbered by their positions.
+			late := h.metadata(name)
+			if h.rng.IntN(4) == 0 {
+				late.stream = event.MetaStreamOf(late.stream)
+			}
+			h.append(late, late)
+		}
 		return
 	}
 	switch h.rng.IntN(12) {

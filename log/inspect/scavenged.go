@@ -159,11 +159,8 @@ func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 
 // isVoid says that a stream has the metadata of a deleted one.
 func (r *indexCheck) isVoid(stream []byte) bool {
-	if !event.IsMetaStream(chunkfile.String(stream)) {
-		return false
-	}
-	s := r.names.named(event.OriginalOf(chunkfile.String(stream)))
-	return s != nil && s.last == event.TombstoneNumber
+	name := chunkfile.String(stream)
+	return event.IsMetaStream(name) && r.names.hasTombstone(event.OriginalOf(name))
 }
 
 // IsNamed says that the index has the entry of a record.

@@ -164,7 +164,7 @@ func (g *names) judge(s *streamSlot, it chunkfile.Item) string {
 		return fmt.Sprintf("event number %d does not fit the flags %#x: the last number is that of tombstones", number, it.Flags())
 	case s.at != 0 && s.last == event.TombstoneNumber:
 		return fmt.Sprintf("event %d stands behind the tombstone at position %d", number, s.at-1)
-	case deleted || number == s.last+1:
+	case deleted || number == s.last+1 || g.isLate(it):
 		return ""
 	case number <= s.last:
 		return fmt.Sprintf("event %d was written again, behind event %d at position %d", number, s.last, s.at-1)
@@ -174,6 +174,17 @@ func (g *names) judge(s *streamSlot, it chunkfile.Item) string {
 		return fmt.Sprintf("begins with event %d", number)
 	}
 	return fmt.Sprintf("event %d follows event %d at position %d", number, s.last, s.at-1)
+}
+
+// isLate says that a record is metadata of a stream that has its tombstone before it, and numbered as such.
+func (g *names) isLate(it chunkfile.Item) bool {
+	name := chunkfile.String(it.Stream())
+	return event.IsLate(it.Number(), it.Position()) && event.IsMetaStream(name) && (g.n.blurred > 0 || g.hasTombstone(event.RootOf(name)))
+}
+
+func (g *names) hasTombstone(stream string) bool {
+	s := g.named(stream)
+	return s != nil && s.last == event.TombstoneNumber
 }
 
 // printable returns a name as it can be printed on one line.

@@ -1,0 +1,47 @@
+package inspect
+
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// TestLateNumbers: metadata that are numbered by their positions are right behind the tombstone of what they describe, and
+// nowhere else.
+func TestLateNumbers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before []inspectRecord
+		stream string
+		wrong  bool
+	}{
+		{"behind the tombstone", []inspectRecord{{"s", 0}, {"$$s", 0}, {"s", event.TombstoneNumber}}, "$$s", false},
+		{"the first", []inspectRecord{{"s", 0}, {"s", event.TombstoneNumber}}, "$$s", false},
+		{"of the metadata stream", []inspectRecord{{"$$s", 0}, {"$$$$s", 0}, {"s", event.TombstoneNumber}}, "$$$$s", false},
+		{"no tombstone", []inspectRecord{{"s", 0}, {"$$s", 0}}, "$$s", true},
+		{"no tombstone, the first", []inspectRecord{{"s", 0}}, "$$s", true},
+		{"no metadata", []inspectRecord{{"s", 0}, {"t", 0}, {"s", event.TombstoneNumber}}, "t", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newInspectFolder(t, vfs.NewMem())
+			f.frame(false, c.before...)
+			for range 2 {
+				f.frame(false, inspectRecord{c.stream, f.log.Tail().End})
+			}
+			f.must(f.log.Close())
+			findings, _, err := f.inspect(false)
+			f.must(err)
+			wrong := false
+			for _, x := range findings {
+				if x.Kind != FindStream {
+					t.Errorf("%+v", x)
+				}
+				wrong = true
+			}
+			if wrong != c.wrong {
+				t.Errorf("%+v", findings)
+			}
+		})
+	}
+}
