@@ -41,7 +41,9 @@ func TestCluster(t *testing.T) {
 		ask(t, follower, "POST", "/streams/s", fmt.Sprintf(`{"i":%d}`, i), "ES-EventType", "T", "ES-EventId", uuid.NewString(), "Annals-Node", "leader")
 	}
 	append1(0)
-	p := b.open(t, bases[1], "admin", "#/streams/s")
+	p := b.open(t, bases[1], "admin", "#/")
+	p.sees("This node follows " + strings.TrimPrefix(bases[0], "http://") + ".")
+	p.goTo("#/streams/s")
 	p.find("link", "0@s")
 	p.click("button", "Live")
 	p.sees("Live 0 events")

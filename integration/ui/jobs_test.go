@@ -3,6 +3,7 @@ package ui_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,12 +110,19 @@ func TestJobs(t *testing.T) {
 		p.click("button", "Save")
 		p.h1("totals")
 	})
-	job("free space", 2, func(_ *testing.T, p *tab) {
+	job("see what would be freed", 1, func(_ *testing.T, p *tab) {
 		p.goTo("#/scavenge")
 		p.click("button", "Dry run")
 		p.find("region", "Estimate")
 		p.find("image", "Space by stream")
+	})
+	job("free space", 2, func(_ *testing.T, p *tab) {
+		p.goTo("#/scavenge")
 		p.click("button", "Start")
+		p.find("dialog", "Start")
+		p.sees("None has run since this node was started.")
+		p.click("button", "Start")
+		p.none("dialog", "Start")
 		p.sees("Success")
 	})
 	job("make a backup", 2, func(_ *testing.T, p *tab) {
@@ -140,6 +148,10 @@ func TestJobs(t *testing.T) {
 		p.fill("textbox", "Keep at most", "1000")
 		p.click("button", "Save")
 		p.sees("Saved.")
+		p.find("button", "▸ 0") // The version that was written is there, and the word still is.
+		p.stays("Saved.")
+		p.fill("textbox", "Keep at most", "1001")
+		p.none("StaticText", "Saved.")
 	})
 }
 
@@ -284,10 +296,14 @@ func TestUsers(t *testing.T) {
 		p.click("button", verb)
 		p.none("dialog", verb)
 	}
+	p.fill("textbox", "Full name", "Jane Doe")
+	p.click("button", "Save")
+	p.stays("Saved.")
 	p.click("button", "Reset password")
 	p.fill("textbox", "New password", "other")
 	p.click("button", "Reset password")
 	p.none("dialog", "Reset password")
+	p.none("StaticText", "Saved.")
 	p.click("button", "Delete user")
 	p.fill("textbox", "Type jane to go on", "jane")
 	p.click("button", "Delete user")
@@ -347,4 +363,66 @@ func TestOverview(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// stays waits for a text, and fails the test if what the page still reads takes it away.
+func (p *tab) stays(text string) {
+	p.t.Helper()
+	p.sees(text)
+	for range 20 {
+		p.eval("await new Promise((resolve) => setTimeout(resolve, 100))")
+		if !strings.Contains(value[string](p, "document.body.innerText"), text) {
+			p.t.Fatalf("%q has gone", text)
+		}
+	}
+}
+
+// TestOwnFirst lists streams of the system behind all others.
+func TestOwnFirst(t *testing.T) {
+	n := startNode(t)
+	for _, name := range []string{"#first", "orders-1", "zebra", "$own"} {
+		appendTo(t, n, name, "T", `{}`)
+	}
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams")
+	const names = "[...document.querySelectorAll('main tbody td.name:first-child')].map((c) => c.innerText)"
+	for _, tab := range []string{"Recently changed", "Recently created", "All streams"} {
+		p.click("tab", tab)
+		p.await(tab, func() error {
+			got := value[[]string](p, names)
+			if len(got) < 4 || !slices.Contains(got, "$own") || !slices.Contains(got, "zebra") {
+				return fmt.Errorf("%q", got)
+			}
+			slices.Sort(got[:3])
+			if !slices.Equal(got[:3], []string{"#first", "orders-1", "zebra"}) {
+				return fmt.Errorf("%q", got)
+			}
+			if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, "$") }); i != 3 {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+	}
+	p.check()
+	if got := value[[]string](p, names); len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
+		t.Errorf("a stream is there twice: %q", got)
+	}
+}
+
+// TestDialogsFit opens dialogs out of tables, wide and narrow: nothing in them lies beside them.
+func TestDialogsFit(t *testing.T) {
+	n := startNode(t)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/cluster")
+	for _, width := range []int64{1280, 320} {
+		p.width(width)
+		for _, name := range []string{"Shut down " + strings.TrimPrefix(n.URL(), "http://"), "Resign"} {
+			p.click("button", name)
+			p.find("dialog", name)
+			p.picture(fmt.Sprintf("%d %s", width, name[:4]))
+			if got := value[string](p, `(() => { const d = document.querySelector("dialog"), b = d.getBoundingClientRect(), p = [...d.querySelectorAll("*")].find((e) => e.getBoundingClientRect().right > b.right); return d.scrollWidth > d.clientWidth || b.right > innerWidth || p ? d.innerText + b.right : "" })()`); got != "" {
+				t.Errorf("in a window of %d: %s does not fit: %s", width, name, got)
+			}
+			p.click("button", "Cancel")
+			p.none("dialog", name)
+		}
+	}
 }

@@ -79,7 +79,7 @@ function usePresence() {
 		const own = location.host;
 		const me = members.length === 1 ? members[0] : members.find((m) => name(m) === own) || null;
 		view.set({ members, leader: leader ? name(leader) : "", me, role: me ? me.state.toLowerCase() : (about.data && about.data.state) || "", known: gossip.data !== null });
-	}, [gossip.data]);
+	}, [gossip.data, about.data]);
 }
 
 /** Waiting is what is seen before the node has answered. */
@@ -105,13 +105,13 @@ function Top({ insecure }) {
 	const v = use(view), about = use(info), z = use(zone), th = use(theme), who = use(user);
 	return html`<${Link} to=${[]} class="brand">${about.ui.title || "Annals"}<//><${SearchBox} />
 		<span class="node small">${v && v.me ? `${v.me.httpEndPointIp}:${v.me.httpEndPointPort}` : location.host} · <strong>${(v && v.role) || about.state}</strong></span>
-		<span class="over"><span>${z}</span><button aria-label="Time zone" title="Time zone" onClick=${() => zone.set(z === "UTC" ? "Local" : "UTC")}></button></span>
-		<${Menu} name="Theme" text="Theme" radio=${th} of=${["System", "Light", "Dark"].map((t) => [t, () => theme.set(t)])} />
-		<${Menu} name="Account" text=${insecure ? "nobody" : who ? who.login : "not signed in"} of=${who ? [["Account", () => go(to(["account"]))], ["Sign out", () => (signOut(), go(to(["signin"])))]] : insecure ? [["Account", () => go(to(["account"]))]] : [["Sign in", () => go(to(["signin"], { then: location.hash.slice(1) }))]]} />`;
+		<span class="over"><span>${z}</span><button aria-label="Time zone" title=${z === "UTC" ? "Times are in UTC. Press for local time." : "Times are local. Press for UTC."} onClick=${() => zone.set(z === "UTC" ? "Local" : "UTC")}></button></span>
+		<${Menu} name="Theme" text="Theme" does=${`The theme is ${th}. Opens the list of themes.`} radio=${th} of=${["System", "Light", "Dark"].map((t) => [t, () => theme.set(t)])} />
+		<${Menu} name="Account" does="Opens the list of what to do with this account." text=${insecure ? "nobody" : who ? who.login : "not signed in"} of=${who ? [["Account", () => go(to(["account"]))], ["Sign out", () => (signOut(), go(to(["signin"])))]] : insecure ? [["Account", () => go(to(["account"]))]] : [["Sign in", () => go(to(["signin"], { then: location.hash.slice(1) }))]]} />`;
 }
 
 /** Menu is a button with a menu below. Its text lies under the button, which has a name of its own. */
-function Menu({ name, text, of, radio }) {
+function Menu({ name, text, does, of, radio }) {
 	const [open, set] = useState(false), box = useRef(/** @type {any} */ (null));
 	useEffect(() => {
 		if (!open) return;
@@ -131,7 +131,7 @@ function Menu({ name, text, of, radio }) {
 		e.preventDefault();
 		e.stopPropagation();
 	};
-	return html`<div class="menu" ref=${box} onKeyDown=${keys}><span class="over"><span>${text}</span><button aria-label=${name} title=${name} aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => set(!open)}></button></span>
+	return html`<div class="menu" ref=${box} onKeyDown=${keys}><span class="over"><span>${text}</span><button aria-label=${name} title=${does} aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => set(!open)}></button></span>
 		${open && html`<div role="menu" aria-label=${name}>${of.map(([t, act]) => html`<button role=${radio ? "menuitemradio" : "menuitem"} aria-checked=${radio ? String(radio === t) : undefined} tabindex="-1" onClick=${() => (set(false), act(), radio && box.current.querySelector("button").focus())}>${radio === t ? "✓ " : ""}${t}</button>`)}</div>`}</div>`;
 }
 

@@ -14,15 +14,18 @@ const limits = [["Keep at most", "$maxCount", "events; the oldest go first"], ["
 
 export default function Limits({ stream }) {
 	const q = useAnswer(async () => ({ events: (await newest(`/streams/${path("$$" + stream)}`, 50, { node: "leader" })).map(fromEntry) }), [stream]);
-	return html`<${Page} title="Access and limits" lead=${html`<span>of <${StreamLink} name=${stream} /></span>`}><${Answer} of=${q}>${(d) => html`<${Form} key=${d.events[0] ? String(d.events[0].at) : "none"} stream=${stream} events=${d.events} onSaved=${q.again} />`}<//><//>`;
+	const [result, tell] = useState(/** @type {any} */ (null));
+	useEffect(() => tell(null), [stream]);
+	return html`<${Page} title="Access and limits" lead=${html`<span>of <${StreamLink} name=${stream} /></span>`}><${Answer} of=${q}>${(d) => html`<${Form} key=${d.events[0] ? String(d.events[0].at) : "none"} stream=${stream} events=${d.events} onSaved=${q.again} result=${result} tell=${tell} />`}<//><//>`;
 }
 
 /** roles are what an access list names, as text. */
 const roles = (v) => (v === undefined || v === null ? "" : Array.isArray(v) ? v.join(", ") : String(v));
 
-function Form({ stream, events, onSaved }) {
+/** Form is of the newest version: when it was saved the next one takes its place, and the result stays. */
+function Form({ stream, events, onSaved, result, tell }) {
 	const raw = events[0] ? events[0].data : "{}";
-	const [text, setText] = useState(pretty(raw)), [tab, setTab] = useState("Fields"), [result, tell] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
+	const [text, setText] = useState(pretty(raw)), [tab, setTab] = useState("Fields"), [busy, work] = useState(false);
 	const wrong = check(text);
 	let doc = /** @type {any} */ ({});
 	if (!wrong) {
@@ -32,6 +35,7 @@ function Form({ stream, events, onSaved }) {
 	const acl = doc.$acl && typeof doc.$acl === "object" ? doc.$acl : {};
 	const put = (change) => {
 		change();
+		tell(null);
 		setText(JSON.stringify(doc, (_, v) => (typeof v === "bigint" ? JSON.rawJSON ? /** @type {any} */ (JSON).rawJSON(String(v)) : Number(v) : v), 2));
 	};
 	const setRight = (name, v) => put(() => {
@@ -62,7 +66,7 @@ function Form({ stream, events, onSaved }) {
 		work(false);
 	};
 	return html`<form class="wide-form" onSubmit=${save}><${Tabs} label="Form" of=${["Fields", "JSON"]} value=${tab} set=${setTab} />
-		${tab === "JSON" ? html`<${Field} label="Metadata" area=${16} value=${text} set=${setText} error=${wrong} hint="What this page does not know is kept as it is." />` : html`
+		${tab === "JSON" ? html`<${Field} label="Metadata" area=${16} value=${text} set=${(v) => (tell(null), setText(v))} error=${wrong} hint="What this page does not know is kept as it is." />` : html`
 		<h2>Who may do what</h2><p class="muted small">Roles or logins, comma-separated. $all is everybody, $admins are administrators. Empty: as $settings says.</p>
 		<div class="fields">${rights.map(([label, k, what]) => html`<${Field} label=${label} value=${roles(acl[k])} set=${(v) => setRight(k, v)} hint=${effect(acl[k], what)} />`)}</div>
 		<h2>What is kept</h2><div class="fields">${limits.map(([label, k, what]) => html`<${Field} label=${label} inputmode="numeric" value=${doc[k] === undefined ? "" : String(doc[k])} set=${(v) => setLimit(k, v)} hint=${what} error=${doc[k] !== undefined && typeof doc[k] !== "number" && typeof doc[k] !== "bigint" ? "A whole number." : ""} />`)}</div>`}

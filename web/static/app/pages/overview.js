@@ -4,7 +4,7 @@ import { fromLeader, get, useAnswer } from "../api.js";
 import { isOps, user } from "../auth.js";
 import { to } from "../lib/address.js";
 import { bytes, count, plural, rate } from "../lib/format.js";
-import { Age, Failure, Page, State } from "../parts/basics.js";
+import { Age, Failure, Follows, Page, State } from "../parts/basics.js";
 import { watchGroups } from "../parts/groups.js";
 import { has, info, use, view } from "../store.js";
 
@@ -15,6 +15,7 @@ export default function Overview() {
 	const v = use(view), about = use(info);
 	use(user);
 	const may = isOps() || about.authentication.type === "insecure", known = may || !!user.value;
+	const role = (v && v.role) || about.state;
 	const clustered = v && v.members.length > 1;
 	const own = useAnswer((signal) => get("/admin/doctor", { signal }), [may], { every: 15000, off: !may });
 	const lead = useAnswer((signal) => fromLeader("/admin/doctor", { signal }), [may, clustered], { every: 15000, off: !may || !clustered || !has("nodeRelay") });
@@ -40,14 +41,14 @@ export default function Overview() {
 	const unknown = [own, lead, groups, projections].filter((q) => q.error && q.error.status !== 401);
 	const asked = v && (!may || own.data || own.error);
 	const s = rates.data && rates.data.series, last = (name) => (s && s[name] ? [...s[name]].reverse().find((x) => x !== null) : undefined);
-	return html`<${Page} title="Overview" lead=${html`<${Age} of=${may ? own : rates} />`}>
+	return html`<${Page} title="Overview" lead=${html`<${Follows} /><${Age} of=${may ? own : rates} />`}>
 		<section aria-label="What needs you"><h2>What needs you</h2>
 			${needs.length > 0 ? html`<ul class="needs">${needs.map((n) => html`<li class=${n.bad ? "bad" : ""}><a href=${to(n.to)}>${n.text}</a></li>`)}</ul>` : asked ? html`<p class="box good">${unknown.length === 0 ? "Nothing: all is well." : "Nothing is known."}${!may ? " You see what your rights allow." : ""}</p>` : html`<div class="bone"></div>`}
 			${unknown.map((q) => html`<${Failure} error=${q.error} again=${q.again} />`)}</section>
 		<section aria-label="Rates"><h2>Rates</h2><div class="tiles">
 			<div class="tile">Appends per second<b>${rate(last("appendsPerSecond"))}</b></div><div class="tile">Events written per second<b>${rate(last("eventsWrittenPerSecond"))}</b></div><div class="tile">Events read per second<b>${rate(last("eventsReadPerSecond"))}</b></div>
 			<div class="tile">Requests per second<b>${rate(last("requestsPerSecond"))}</b></div><div class="tile">Commit<b>${last("commitMilliseconds") === undefined ? "–" : rate(last("commitMilliseconds")) + " ms"}</b></div></div></section>
-		<section aria-label="This node"><h2>This node</h2><dl class="facts"><dt>Address</dt><dd>${location.host}</dd><dt>State</dt><dd><${State} kind=${v && (v.role === "leader" || v.role === "follower") ? "good" : "warn"}>${(v && v.role) || about.state}<//>${v && v.role === "follower" && v.leader ? ` of ${v.leader}` : ""}</dd>
+		<section aria-label="This node"><h2>This node</h2><dl class="facts"><dt>Address</dt><dd>${location.host}</dd><dt>State</dt><dd><${State} kind=${role === "leader" || role === "follower" ? "good" : "warn"}>${role}<//>${role === "follower" && v && v.leader ? ` of ${v.leader}` : ""}</dd>
 			<dt>Version</dt><dd>${about.version}</dd><dt>Members</dt><dd>${v && v.known ? `${count(v.members.filter((m) => m.isAlive).length)} of ${v.members.length} alive` : "–"}</dd>
 			<dt>Log</dt><dd>${v && v.me ? `${bytes(v.me.writerCheckpoint)} written` : "–"}</dd><dt>Memory</dt><dd>${bytes(last("memoryBytes"))}</dd><dt>Disk</dt><dd>${bytes(last("diskUsedBytes"))} of ${bytes(last("diskTotalBytes"))}</dd></dl></section><//>`;
 }

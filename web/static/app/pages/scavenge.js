@@ -4,7 +4,7 @@ import { atomJSON, fromLeader, get, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { bytes, count, plural } from "../lib/format.js";
 import { newest } from "../live.js";
-import { allowed, Act, Age, Answer, Ask, Failure, Field, Forbidden, Link, Page, State, StreamLink, Table, Time } from "../parts/basics.js";
+import { allowed, Age, Answer, Ask, Failure, Field, Forbidden, Link, Page, State, StreamLink, Table, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { NodeChoice, nodeOr } from "../parts/node.js";
 import { Payload } from "../parts/tree.js";
@@ -20,6 +20,7 @@ function Main({ query }) {
 	const may = allowed("ops") || about.authentication.type === "insecure";
 	const current = useAnswer((signal) => get("/admin/scavenge/current", { signal, node: query.node }), [query.node], { every: 2000, off: !may });
 	const last = useAnswer((signal) => get("/admin/scavenge/last", { signal, node: query.node }), [query.node], { every: 5000, off: !may });
+	const [round, tell] = useState(/** @type {any} */ ({}));
 	const [o, set] = useState({ threshold: "0", throttle: "100", threads: "1" });
 	const how = `threshold=${o.threshold || 0}&throttlePercent=${o.throttle || 100}&threads=${o.threads || 1}`;
 	const running = current.data && current.data.scavengeId;
@@ -28,20 +29,28 @@ function Main({ query }) {
 	const everywhere = async () => {
 		// One node at a time, the leader last: the next begins when the one before has ended.
 		const members = [...v.members].filter((m) => m.isAlive).sort((a, b) => (a.state === "Leader" ? 1 : 0) - (b.state === "Leader" ? 1 : 0));
-		for (const m of members) {
-			await send("POST", `/admin/scavenge?${how}`, { node: m.instanceId });
-			for (;;) {
-				await new Promise((resolve) => setTimeout(resolve, 1000));
-				const c = await get("/admin/scavenge/current", { node: m.instanceId });
-				if (!c.scavengeId) break;
+		try {
+			for (const m of members) {
+				tell({ busy: true, said: `Now on ${m.httpEndPointIp}:${m.httpEndPointPort}.` });
+				await send("POST", `/admin/scavenge?${how}`, { node: m.instanceId });
+				for (;;) {
+					await new Promise((resolve) => setTimeout(resolve, 1000));
+					const c = await get("/admin/scavenge/current", { node: m.instanceId });
+					if (!c.scavengeId) break;
+				}
 			}
+			tell({ said: "Done on all nodes." });
+		} catch (e) {
+			tell({ error: e.message });
 		}
+		again();
 	};
 	return html`<${Page} title="Scavenge" lead=${html`<${Age} of=${current} />`} actions=${html`<${NodeChoice} value=${query.node} />`}>
 		<p class="muted">Frees the space of what is deleted, expired or beyond a limit, on one node. What it removes does not come back.</p>
 		<div class="fields"><${Field} label="Threshold" type="number" value=${o.threshold} set=${(x) => set({ ...o, threshold: x })} hint="least weight of a chunk that is rewritten; below 0: all" /><${Field} label="Throttle" type="number" value=${o.throttle} set=${(x) => set({ ...o, throttle: x })} hint="percent of the time that it may work" /><${Field} label="Threads" type="number" value=${o.threads} set=${(x) => set({ ...o, threads: x })} hint="that work at once" /></div>
-		<${Estimate} key=${query.node || ""} node=${node} threshold=${o.threshold} start=${html`<${Act} label="Start" cls="primary" disabled=${!!running} act=${() => send("POST", `/admin/scavenge?${how}`, { node })} onDone=${again} />
-			${v && v.members.length > 1 && html`<${Act} label="Start on all nodes in turn" said="Done on all nodes." disabled=${!!running} act=${everywhere} onDone=${again} />`}`} />
+		<${Estimate} key=${query.node || ""} node=${node} threshold=${o.threshold} start=${html`<${Ask} label="Start" cls="primary" danger=${false} disabled=${!!running} act=${() => send("POST", `/admin/scavenge?${how}`, { node })} onDone=${again}><p>What is deleted, expired or beyond a limit is removed from the chunks of this node. It does not come back. Dry run says before how much that is.</p><//>
+			${v && v.members.length > 1 && html`<${Ask} label="Start on all nodes in turn" danger=${false} disabled=${!!running || round.busy} act=${() => void everywhere()}><p>What is deleted, expired or beyond a limit is removed from the chunks of all ${v.members.length} nodes, one after the other, the leader last. It does not come back. This page leads them from one to the next: leave it open.</p><//>
+			<span role="status">${round.said}</span>${round.error && html`<span role="alert" class="badtext">${round.error}</span>`}`}`} />
 		${running && html`<div class="box"><p>Scavenge <span class="mono">${running}</span> runs.</p><${Progress} of=${last.data} /><${Ask} label="Stop" act=${() => send("DELETE", `/admin/scavenge/${path(running)}`, { node })} onDone=${again}><p>The scavenge stops. The next one goes on where this one was.</p><//></div>`}
 		<h2>Last on this node</h2><${Answer} of=${last} lines=${3}>${(d) => (d.scavengeResult === "Unknown" ? html`<p class="muted">None has run since this node was started.</p>` : html`<${Facts} d=${d} />`)}<//>
 		<h2>History</h2><${History} /><${Schedule} />

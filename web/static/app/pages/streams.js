@@ -17,13 +17,20 @@ export default function Streams({ query }) {
 		${tab === 0 ? html`<${Changed} />` : html`<${Names} key=${tab} order=${tab === 1 ? "created" : "name"} query=${query} />`}<//>`;
 }
 
+/** isSystem reports whether a stream is one of the system. @param {string} name */
+const isSystem = (name) => name.startsWith("$");
+
+/** ownFirst puts streams of the system behind the others. @template T @param {T[]} list @param {(t: T) => string} name */
+const ownFirst = (list, name) => [...list.filter((t) => !isSystem(name(t))), ...list.filter((t) => isSystem(name(t)))];
+
 /** Changed are the streams of the newest events; without a right to these, what this tab looked at. */
 function Changed() {
 	const q = useAnswer(async (signal) => {
 		const feed = await get("/streams/$all/head/backward/200?embed=rich", { accept: atomJSON, signal });
 		const seen = new Map();
 		for (const e of feed.entries.map(fromEntry)) if (!seen.has(e.from)) seen.set(e.from, e);
-		return [...seen.values()];
+		// Those of the system change most and are looked for least.
+		return ownFirst([...seen.values()], (e) => e.from);
 	}, [], { every: 5000 });
 	if (q.error && q.error.status === 401 && q.data === undefined) return html`<${Visited} />`;
 	return html`<div class="bar"><${Age} of=${q} /></div><${Answer} of=${q}>${(list) => list.length === 0
@@ -37,6 +44,31 @@ function Visited() {
 		${list.length === 0 ? html`<${Empty} text="None yet. Type the name of a stream into the box on top." />` : html`<${Table} name="Streams" heads=${["Stream"]}>${list.map((s) => html`<tr><td class="name"><${StreamLink} name=${s} /></td></tr>`)}<//>`}`;
 }
 
+const lastOfSystem = "$\u{10FFFF}"; // No name that begins with $ comes behind it.
+
+/**
+ * readNames reads a page of the names of streams. The node orders them by their bytes, so those of the system stand before
+ * nearly all others: they are left out until all others were shown.
+ */
+async function readNames(order, prefix, after, signal) {
+	const read = (prefix, after) => get(`/streams/$all/names?count=100&order=${order}&prefix=${encodeURIComponent(prefix)}&after=${encodeURIComponent(after)}`, { signal });
+	if (prefix !== "") return read(prefix, after);
+	if (order === "created") {
+		const d = await read("", after);
+		return { ...d, streams: ownFirst(d.streams, (s) => s.name) };
+	}
+	if (isSystem(after)) return read("$", after);
+	let d = await read("", after);
+	const first = d.streams.findIndex((s) => isSystem(s.name));
+	if (first >= 0) {
+		const rest = await read("", lastOfSystem);
+		d = { ...rest, streams: [...d.streams.slice(0, first), ...rest.streams] };
+	}
+	if (d.next) return d;
+	const system = await read("$", "");
+	return { ...system, streams: [...d.streams, ...system.streams] };
+}
+
 /** Names are streams out of the index of names, page by page. */
 function Names({ order, query }) {
 	const [prefix, setPrefix] = useState(query.prefix || "");
@@ -44,7 +76,7 @@ function Names({ order, query }) {
 		const timer = setTimeout(() => patch({ prefix, after: prefix === (query.prefix || "") ? query.after : "" }, true), 200);
 		return () => clearTimeout(timer);
 	}, [prefix]);
-	const q = useAnswer((signal) => get(`/streams/$all/names?count=100&order=${order}&prefix=${encodeURIComponent(query.prefix || "")}&after=${encodeURIComponent(query.after || "")}`, { signal }), [order, query.prefix, query.after], { off: !has("streamNames") });
+	const q = useAnswer((signal) => readNames(order, query.prefix || "", query.after || "", signal), [order, query.prefix, query.after], { off: !has("streamNames") });
 	useEffect(() => {
 		if (!q.error || q.error.status !== 503) return; // The names are being collected.
 		const timer = setTimeout(q.again, 1000);

@@ -30,26 +30,27 @@ function Create() {
 function One({ login }) {
 	const where = `/users/${path(login)}`;
 	const q = useAnswer((signal) => fromLeader(where, { signal }), [login]);
-	const [password, setPassword] = useState("");
+	const [password, setPassword] = useState(""), [result, tell] = useState(/** @type {any} */ (null));
 	const u = q.data && q.data.data;
-	const act = (verb) => () => send("POST", `${where}/command/${verb}`);
+	const act = (verb) => () => (tell(null), send("POST", `${where}/command/${verb}`));
 	const actions = u && html`${u.disabled ? html`<${Ask} label="Enable" danger=${false} act=${act("enable")} onDone=${q.again}><p>${login} may sign in again.</p><//>` : html`<${Ask} label="Disable" act=${act("disable")} onDone=${q.again}><p>${login} can no longer sign in, until enabled again.</p><//>`}
-		<${Ask} label="Reset password" act=${() => send("POST", `${where}/command/reset-password`, { body: { newPassword: password } })} onDone=${() => (setPassword(""), q.again())}><p>${login} signs in with this from now on.</p><${Field} label="New password" type="password" value=${password} set=${setPassword} autocomplete="new-password" required /><//>
+		<${Ask} label="Reset password" act=${() => (tell(null), send("POST", `${where}/command/reset-password`, { body: { newPassword: password } }))} onDone=${() => (setPassword(""), q.again())}><p>${login} signs in with this from now on.</p><${Field} label="New password" type="password" value=${password} set=${setPassword} autocomplete="new-password" required /><//>
 		<${Ask} label="Delete user" typed=${login} act=${() => send("DELETE", where)} onDone=${() => go("#/users")}><p><strong>${login}</strong> goes for ever. What the user wrote stays.</p><//>`;
-	return html`<${Page} title=${login} actions=${actions}><${Answer} of=${q}>${(d) => html`<dl class="facts"><dt>State</dt><dd><${State} kind=${d.data.disabled ? "warn" : "good"}>${d.data.disabled ? "disabled" : "enabled"}<//></dd><dt>Changed</dt><dd><${Time} at=${d.data.dateLastUpdated} /></dd></dl><${Edit} key=${d.data.dateLastUpdated} where=${where} u=${d.data} onDone=${q.again} />`}<//><//>`;
+	return html`<${Page} title=${login} actions=${actions}><${Answer} of=${q}>${(d) => html`<dl class="facts"><dt>State</dt><dd><${State} kind=${d.data.disabled ? "warn" : "good"}>${d.data.disabled ? "disabled" : "enabled"}<//></dd><dt>Changed</dt><dd><${Time} at=${d.data.dateLastUpdated} /></dd></dl><${Edit} key=${d.data.dateLastUpdated} where=${where} u=${d.data} onDone=${q.again} result=${result} tell=${tell} />`}<//><//>`;
 }
 
-function Edit({ where, u, onDone }) {
-	const [name, setName] = useState(u.fullName), [groups, setGroups] = useState(u.groups.join(", ")), [result, tell] = useState(/** @type {any} */ (null));
+/** Edit is of a user as last read: when that was saved the next one takes its place, and the result stays. */
+function Edit({ where, u, onDone, result, tell }) {
+	const [name, setName] = useState(u.fullName), [groups, setGroups] = useState(u.groups.join(", "));
 	const submit = async (e) => {
 		e.preventDefault();
 		try {
 			await send("PUT", where, { body: { fullName: name, groups: list(groups) } });
 			tell({ saved: true });
-			setTimeout(onDone, 1000);
+			onDone();
 		} catch (error) {
 			tell({ error });
 		}
 	};
-	return html`<form class="narrow" onSubmit=${submit}><${Field} label="Full name" value=${name} set=${setName} /><${Field} label="Groups" value=${groups} set=${setGroups} hint="comma-separated" /><div class="buttons"><button class="primary">Save</button></div><div role="status">${result && result.saved && html`<p class="box good">Saved.</p>`}</div>${result && result.error && html`<${Failure} error=${result.error} />`}</form>`;
+	return html`<form class="narrow" onSubmit=${submit}><${Field} label="Full name" value=${name} set=${(v) => (tell(null), setName(v))} /><${Field} label="Groups" value=${groups} set=${(v) => (tell(null), setGroups(v))} hint="comma-separated" /><div class="buttons"><button class="primary">Save</button></div><div role="status">${result && result.saved && html`<p class="box good">Saved.</p>`}</div>${result && result.error && html`<${Failure} error=${result.error} />`}</form>`;
 }

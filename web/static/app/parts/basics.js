@@ -106,7 +106,7 @@ export const NotFound = ({ text }) => html`<${Page} title="Not found"><p>${text 
 /** Follows is the quiet line of a node that is not the leader. */
 export function Follows() {
 	const v = use(view);
-	if (!v || v.role === "leader" || !v.leader) return null;
+	if (!v || !v.role || v.role === "leader" || !v.leader) return null;
 	return html`<p class="muted small">This node follows ${v.leader}.</p>`;
 }
 
