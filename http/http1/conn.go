@@ -213,7 +213,8 @@ func (c *conn) look(tick int64) {
 		if c.in.isStalled(tick) {
 			_ = c.net.SetReadDeadline(past)
 		}
-		if c.out.isStalled(tick) {
+		if c.out.isDue(tick) {
+			c.out.cut.Store(true)
 			_ = c.net.SetWriteDeadline(past)
 		}
 		if c.watch != nil && isLookedFor(age) && hasLeft(c.net) {

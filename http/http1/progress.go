@@ -60,6 +60,20 @@ type writer struct {
 	tick   *atomic.Int64
 	quick  bool
 	resume func() error // lets it write again after a deadline; nil: it cannot
+	large  atomic.Bool  // the piece is larger than leastMove
+	cut    atomic.Bool  // look has set a deadline
+}
+
+// cutTicks is how long a large piece may take where the rest of it can be written in small ones,
+// by which it is seen whether the client moves.
+const cutTicks = 4
+
+// isDue reports whether what is written is to get a deadline at a tick.
+func (m *writer) isDue(tick int64) bool {
+	if since := m.since.Load(); m.resume != nil && m.large.Load() {
+		return since != 0 && tick+1-since > cutTicks
+	}
+	return m.isStalled(tick)
 }
 
 func (m *writer) write(w io.Writer, p []byte) (written int, err error) {
@@ -71,12 +85,14 @@ func (m *writer) write(w io.Writer, p []byte) (written int, err error) {
 		if !m.quick && len(piece) > leastMove {
 			piece = piece[:leastMove]
 		}
+		large := len(piece) > leastMove
+		m.large.Store(large)
 		m.begin(m.tick.Load())
 		n, err := w.Write(piece)
 		m.quick = m.end(m.tick.Load(), n)
 		written += n
-		if n > 0 && m.waited.Load() == 0 && m.resume != nil && isTimeout(err) {
-			err = m.resume() // It moves, though not as quickly as before.
+		if cut := m.cut.Swap(false); cut && large && m.resume != nil && isTimeout(err) {
+			err = m.resume()
 		}
 		if err != nil || written == len(p) {
 			return written, err

@@ -159,6 +159,36 @@ func request(ctx context.Context, l *piped, protocol string, body io.Reader, len
 	<-ctx.Done()
 }
 
+// A client whose system took the beginning of an answer, and who takes nothing, is given up as soon
+// as any other.
+func TestUnreadAnswer(t *testing.T) {
+	ended := make(chan error, 1)
+	s, address := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(make([]byte, 64<<20))
+		ended <- err
+	})
+	client := dial(t, address)
+	client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	// Half a minute in a few moments.
+	for done := false; !done; {
+		select {
+		case err := <-ended:
+			if done = true; err == nil {
+				t.Error("all of it was written")
+			}
+		case <-time.After(2 * time.Millisecond):
+			s.mu.Lock()
+			for c := range s.conns {
+				c.look(s.tick.Add(1))
+			}
+			s.mu.Unlock()
+		}
+	}
+	if took := s.tick.Load(); took > stallTicks+40 {
+		t.Errorf("it took %s", time.Duration(took)*lookEvery)
+	}
+}
+
 // A client that left is noticed whatever it sent before, over each way that HTTP/1 is served.
 func TestClientLeavesBehindPipelined(t *testing.T) {
 	for _, c := range []struct{ name, field string }{{"plain", ""}, {"net/http", "Pragma: x\r\n"}} {
