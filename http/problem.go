@@ -235,6 +235,11 @@ func (x *exchange) fail(err error) {
 	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, noShare, p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
+	case p == problemNoRoom:
+		h[keyRetryAfter] = retrySoon
+		if x.r.ProtoMajor == 1 { // A client that is refused need not keep a connection, too.
+			h["Connection"] = []string{"close"}
+		}
 	case p == problemNodeAway:
 		h[keyRetryAfter] = retrySoon
 	case p == problemNotFound && x.op != nil && x.op.single:
