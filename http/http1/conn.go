@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -49,6 +50,9 @@ type conn struct {
 	isTaken bool          // all of the request was read, and the rest is to be watched
 	watch   chan struct{} // closed when the goroutine has ended that waits for the client to leave; nil: there is none
 	cancel  context.CancelFunc
+
+	untaken      int   // of the answers, when the client moved last; below 0: it took all
+	untakenSince int64 // the tick of that
 }
 
 // errEnding is why no request is read of a connection that is ending.
@@ -229,10 +233,33 @@ func (c *conn) look(tick int64) {
 			c.end()
 		}
 	case isIdle:
+		if age%4 == 0 && c.leavesAnswer(tick) {
+			c.end()
+		}
 		if most := c.server.idleTicks; most > 0 && age > most {
 			c.end()
 		}
 	}
+}
+
+// leavesAnswer reports whether the client does not take the end of an answer, which only the system
+// holds any more.
+func (c *conn) leavesAnswer(tick int64) bool {
+	if c.untakenSince < c.since {
+		c.untaken, c.untakenSince = math.MaxInt, c.since
+	}
+	if c.untaken < 0 {
+		return false
+	}
+	switch n := untaken(c.net); {
+	case n == 0:
+		c.untaken = -1
+	case n <= c.untaken-leastMove:
+		c.untaken, c.untakenSince = n, tick
+	default:
+		return tick-c.untakenSince > stallTicks
+	}
+	return false
 }
 
 // end wakes the connection's goroutine from reading, to close it.
