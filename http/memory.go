@@ -158,5 +158,11 @@ func flushLarge(x *exchange, body []byte) error {
 	if len(body) < api.SmallRequest {
 		return nil
 	}
-	return http.NewResponseController(x.w).Flush()
+	switch w := x.w.(type) {
+	case interface{ FlushError() error }: // As connections have it.
+		return w.FlushError()
+	case interface{ Unwrap() http.ResponseWriter }:
+		return http.NewResponseController(x.w).Flush()
+	}
+	return nil
 }
