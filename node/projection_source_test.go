@@ -45,7 +45,7 @@ func putEvents(t testing.TB, s *store, stream, eventType, linkTo string, n int) 
 
 func openSource(t testing.TB, s *store, d handler.Definition, from position.Position, once bool) *source.Reader {
 	t.Helper()
-	r, err := source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: from, Once: once})
+	r, err := source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: from, Once: once, Links: event.EveryLink})
 	if err != nil {
 		t.Fatal(err)
 	}
