@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -36,7 +38,8 @@ func TestCorrelationTimes(t *testing.T) {
 		return nil
 	})
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/correlation/c1")
-	p.eval("localStorage.setItem('annals.zone', 'UTC'); location.reload()")
+	p.eval("localStorage.setItem('annals.zone', 'UTC')")
+	run(p, chromedp.Reload())
 	p.h1("Correlation")
 	p.sees("2 events.")
 	const shown = "2006-01-02 15:04:05.000 UTC"

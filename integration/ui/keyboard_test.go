@@ -110,8 +110,8 @@ func TestKeyboard(t *testing.T) {
 	p.keys(kb.Enter)
 	p.focused("h1")
 	p.sees("the default password still lets in")
-	p.keys("j" + kb.Enter) // The first row, and so the page of users.
-	p.h1("Users")
+	p.keys("j" + kb.Enter) // The first row, that there is no backup, and so the page of backups.
+	p.h1("Backup")
 }
 
 // TestJobsByKeyboard does jobs 2 to 6 with keys alone.
