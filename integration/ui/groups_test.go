@@ -124,6 +124,11 @@ func TestDeskOfAll(t *testing.T) {
 	p.goTo("#/subscriptions")
 	p.find("link", "mail")
 	p.none("link", "Edit")
+	p.goTo("#/subscriptions/%24all/mail")
+	p.click("button", "Delete subscription")
+	p.click("button", "Delete subscription")
+	p.h1("Subscriptions")
+	p.none("link", "mail")
 }
 
 // parkOfAll makes a group of $all and parks so many messages of it.
