@@ -126,6 +126,7 @@ func TestDeskOfAll(t *testing.T) {
 	p.none("link", "Edit")
 	p.goTo("#/subscriptions/%24all/mail")
 	p.click("button", "Delete subscription")
+	p.find("dialog", "Delete subscription")
 	p.click("button", "Delete subscription")
 	p.h1("Subscriptions")
 	p.none("link", "mail")
