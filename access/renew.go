@@ -14,7 +14,7 @@ import (
 // While nothing changed it costs a look at the facts of the user's stream.
 func (a *Authenticator) Renew(ctx context.Context, p Principal) (Principal, error) {
 	was := p.login
-	if was == nil { // Nobody, a node, or what a proxy says of a caller: no user is stored.
+	if was == nil { // No user, a node, or what a proxy says of a caller: no user is stored.
 		return p, nil
 	}
 	info, err := streamInfo(ctx, a.users, was.stream)

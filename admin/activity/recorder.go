@@ -37,7 +37,7 @@ const (
 	maxQueue   = 1000
 	maxRefused = maxQueue / 2
 	maxBatch   = 100
-	// Somebody without a login must not make the database grow: of such requests that were
+	// A caller without a login must not make the database grow: of such requests that were
 	// refused so many are recorded at once, and then one in each pace.
 	anonymousBurst = 20
 	anonymousPace  = 10 * time.Second

@@ -40,7 +40,7 @@ func judgeMembers(f *Facts, r *report) {
 		switch {
 		case m.Alive:
 			continue
-		case 2*alive <= len(f.Members): // Without a majority nobody could remove it.
+		case 2*alive <= len(f.Members): // Without a majority no node could remove it.
 			gone = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
 		}
 		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: "+gone), "%s is not alive", m.Address)
