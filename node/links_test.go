@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -332,18 +333,45 @@ func TestHeldOpen(t *testing.T) {
 				}
 				return refused(func() error { _, err := s.Recv(); return err })
 			})
-			over := func(want string, headers ...string) func(context.Context) error {
-				return func(context.Context) error {
-					begun <- struct{}{}
-					code, text := call(t, v.n, "GET", "/streams/loot"+headers[0], "", append(headers[1:], credentialsOf("reader")...)...)
-					if !strings.Contains(fmt.Sprint(code, text), want) {
-						return fmt.Errorf("%d %s", code, text)
-					}
-					return nil
+			get := func(ctx context.Context, path string, headers ...string) (*http.Response, error) {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+v.n.Addr()+path, http.NoBody)
+				if err != nil {
+					return nil, err
 				}
+				r.Close = true
+				headers = append(headers, credentialsOf("reader")...)
+				for i := 0; i < len(headers); i += 2 {
+					r.Header.Set(headers[i], headers[i+1])
+				}
+				return http.DefaultTransport.RoundTrip(r)
 			}
-			hold("live tail", over("denied", "", "Accept", "text/event-stream"))
-			hold("long poll", over("401", "/1/forward/20", "Accept", "application/vnd.eventstore.atom+json", "ES-LongPoll", "60"))
+			hold("live tail", func(ctx context.Context) error {
+				a, err := get(ctx, "/streams/loot", "Accept", "text/event-stream")
+				if err != nil {
+					return err
+				}
+				defer a.Body.Close()
+				if _, err := io.ReadFull(a.Body, make([]byte, 1)); a.StatusCode != http.StatusOK || err != nil {
+					return fmt.Errorf("it is not open: %s, %v", a.Status, err)
+				}
+				begun <- struct{}{}
+				if text, err := io.ReadAll(a.Body); err != nil || !strings.Contains(string(text), "denied") {
+					return fmt.Errorf("%q, %v", text, err)
+				}
+				return nil
+			})
+			// A poll says nothing while it waits. One that comes after the change is refused as well.
+			hold("long poll", func(ctx context.Context) error {
+				begun <- struct{}{}
+				a, err := get(ctx, "/streams/loot/1/forward/20", "Accept", "application/vnd.eventstore.atom+json", "ES-LongPoll", "60")
+				if err != nil {
+					return err
+				}
+				if a.StatusCode != http.StatusUnauthorized {
+					err = errors.New(a.Status)
+				}
+				return errors.Join(err, a.Body.Close())
+			})
 			for range 4 {
 				<-begun
 			}
