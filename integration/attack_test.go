@@ -29,9 +29,9 @@ const attackSeconds = 6
 // attackMemory is what the node may take for requests, in MiB.
 const attackMemory = 256
 
-// TestOneClientAttacks: a client without rights does all at once that takes memory, connections or
+// TestLongOneClientAttacks: a client without rights does all at once that takes memory, connections or
 // time. The node keeps within its bound, and others are served.
-func TestOneClientAttacks(t *testing.T) {
+func TestLongOneClientAttacks(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir(), "--request-memory-mi-b="+strconv.Itoa(attackMemory), "--run-projections=All")
 	seconds, isLong := attackSeconds, false
 	if text := os.Getenv("ANNALS_ATTACK"); text != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterReplace takes from a follower what a failed disk or a careless
+// TestLongClusterReplace takes from a follower what a failed disk or a careless
 // operator takes: it comes back as another node with the same data.
-func TestClusterReplace(t *testing.T) {
+func TestLongClusterReplace(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	leader, _ := c.settled()

@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterSubscriptions consumes through followers, and while leaders come and go.
-func TestClusterSubscriptions(t *testing.T) {
+// TestLongClusterSubscriptions consumes through followers, and while leaders come and go.
+func TestLongClusterSubscriptions(t *testing.T) {
 	t.Parallel()
 	base := seed(t)
 	c, leader, redirecting, relaying := startForwarding(t)
