@@ -46,17 +46,22 @@ func TestLease(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, may := new(standing), error(nil)
+				s, gone := new(standing), atomic.Bool{}
 				leases := api.NewLeases(s)
 				defer leases.Close()
-				l := leases.Open(t.Context(), access.Principal{Login: "jane"}, func(context.Context, *access.Principal) error { return may })
+				l := leases.Open(t.Context(), access.Principal{Login: "jane"}, func(context.Context, *access.Principal) error {
+					if gone.Load() {
+						return c.may
+					}
+					return nil
+				})
 				defer l.Close()
 				time.Sleep(3 * time.Second)
 				if err := l.Check(t.Context()); err != nil || l.Who().Groups[0] != "now" {
 					t.Fatalf("%v, %+v", err, l.Who())
 				}
 				s.set(c.standing)
-				may = c.may
+				gone.Store(true)
 				time.Sleep(api.JudgeEvery)
 				synctest.Wait()
 				if got := l.Context().Err() != nil; got != c.wantRefused || got != (l.Refused() != nil) {

@@ -92,20 +92,25 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
 		disk := &volumes{free: map[string]int64{"db": 1<<19 - 1, "index": 10 << 30}}
+		said := func() string {
+			disk.mu.Lock()
+			defer disk.mu.Unlock()
+			return lines.String()
+		}
 		var reason error
 		g := &diskGuard{
-			fs: disk, dirs: []string{"db", "index"}, reserve: 1 << 20, logger: hclog.New(&hclog.LoggerOptions{Output: &lines}),
+			fs: disk, dirs: []string{"db", "index"}, reserve: 1 << 20, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Mutex: &disk.mu}),
 			refuse: func(error) {}, full: func(why error) { reason = why }, release: func() bool { return false },
 		}
 		go g.run(t.Context())
 		for minute := range 3 {
 			time.Sleep(diskFullEvery)
 			synctest.Wait()
-			if n := strings.Count(lines.String(), "takes no entries from a leader"); n < minute+1 || n > minute+2 {
+			if n := strings.Count(said(), "takes no entries from a leader"); n < minute+1 || n > minute+2 {
 				t.Errorf("said %d times in %d minutes", n, minute+1)
 			}
 		}
-		if text := lines.String(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
+		if text := said(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
 			t.Error(text)
 		}
 		if want := "the disk of this node is full: it takes no entries from a leader; 524287 bytes are free for db, half of the reserve of 1048576 are needed"; reason == nil || reason.Error() != want {
@@ -114,11 +119,11 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 		disk.set("db", 1<<20)
 		time.Sleep(2 * diskCheckFar)
 		synctest.Wait()
-		said := lines.String()
+		before := said()
 		time.Sleep(2 * diskFullEvery)
 		synctest.Wait()
-		if reason != nil || lines.String() != said {
-			t.Errorf("with space again: %v, %s", reason, lines.String())
+		if reason != nil || said() != before {
+			t.Errorf("with space again: %v, %s", reason, said())
 		}
 	})
 }

@@ -2,6 +2,7 @@ package projection_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,10 @@ import (
 // Who makes a projection is told when it is gone, however that comes about, and not before.
 func TestGone(t *testing.T) {
 	began := func(b *bench, name, text string) (gone func() int) {
-		n := 0
-		_, _ = b.Create(b.ctx, projection.Creation{Mode: projection.Transient, Name: name, Query: text, Enabled: true, By: somebody, Gone: func() { n++ }})
+		var n atomic.Int64
+		_, _ = b.Create(b.ctx, projection.Creation{Mode: projection.Transient, Name: name, Query: text, Enabled: true, By: somebody, Gone: func() { n.Add(1) }})
 		synctest.Wait()
-		return func() int { synctest.Wait(); return min(n, 1) }
+		return func() int { synctest.Wait(); return min(int(n.Load()), 1) }
 	}
 	for name, c := range map[string]struct {
 		name, text string
