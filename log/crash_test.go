@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -137,7 +138,10 @@ func recovered(m *model, fsys vfs.FS, synced int) (err error) {
 	return nil
 }
 
-// TestPowerCut cuts the power after every operation of the script.
+// everyCut is how many operations lie between two power cuts.
+const everyCut = 3
+
+// TestPowerCut cuts the power after many an operation of the script.
 // ANNALS_CRASH_SEEDS sets how many random survivals are tried each time.
 func TestPowerCut(t *testing.T) {
 	seeds := 0 // One at every other operation.
@@ -158,16 +162,16 @@ func TestPowerCut(t *testing.T) {
 	var mu sync.Mutex
 	var all []left
 	var r *run
-	operations := int(base % everyCut)
+	step, operations := testkit.Sample(t, everyCut)
 	take := func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if operations++; operations%everyCut != 0 {
+		if operations++; operations%step != 0 {
 			return
 		}
 		synced := int(r.synced.Load()) // Before the clone: what was synced by then is in it.
 		all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), synced, what + ", nothing else survives"})
-		if seeds == 0 && operations%2 == 1 {
+		if seeds == 0 && operations/step%2 == 1 {
 			return
 		}
 		for range max(1, seeds) {
@@ -210,9 +214,10 @@ func TestPowerCutTwice(t *testing.T) {
 			must(t, r.l.syncer.Sync())
 		}
 	}
-	for seed := range uint64(12) {
+	step, from := testkit.Sample(t, everyCut)
+	for seed := range uint64(testkit.Fewer(4, 12)) {
 		first := mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 2))})
-		for stop, done := int64(0), false; !done; stop += everyCut {
+		for stop, done := int64(from), false; !done; stop += int64(step) {
 			second := first.CrashClone(vfs.CrashOptions{})
 			var count atomic.Int64
 			o := newRun(m, vfs.NewFaulty(second, func(op vfs.Op) error {

@@ -7,19 +7,21 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
 var errInjected = errors.New("injected")
 
-// TestInjectedErrors fails every operation of the script once, and only once.
+// TestInjectedErrors fails many an operation of the script once, and only once.
 func TestInjectedErrors(t *testing.T) {
 	m := scriptModel()
 	kinds := map[vfs.Kind]bool{
 		vfs.OpCreate: true, vfs.OpWrite: true, vfs.OpSync: true, vfs.OpSyncDir: true, vfs.OpRename: true,
 		vfs.OpTruncate: true, vfs.OpRemove: true, vfs.OpOpenReadWrite: true, vfs.OpMkdirAll: true, vfs.OpLock: true,
 	}
-	for at, hit := int64(1), true; hit; at += everyCut {
+	step, from := testkit.Sample(t, everyCut)
+	for at, hit := int64(from)+1, true; hit; at += int64(step) {
 		mem := vfs.NewMem()
 		var count atomic.Int64
 		var victim atomic.Pointer[vfs.Op]

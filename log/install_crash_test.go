@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -114,7 +115,7 @@ func installModel() *model {
 	return m
 }
 
-// TestInstallPowerCut cuts the power before every operation of an install.
+// TestInstallPowerCut cuts the power before many an operation of an install.
 func TestInstallPowerCut(t *testing.T) {
 	for name, c := range installRuns {
 		t.Run(name, func(t *testing.T) {
@@ -132,12 +133,12 @@ func TestInstallPowerCut(t *testing.T) {
 			seed := rand.Uint64()
 			var mu sync.Mutex
 			var all []left
-			operations := 0
+			step, operations := testkit.Sample(t, everyCut)
 			var armed, durable atomic.Bool
 			take := func(what string) {
 				mu.Lock()
 				defer mu.Unlock()
-				if operations++; raceDetector && operations%everyCut != 0 {
+				if operations++; operations%step != 0 {
 					return
 				}
 				committed := durable.Load() // Before the clone: what was durable by then is in it.
@@ -174,7 +175,7 @@ func TestInstallPowerCut(t *testing.T) {
 	}
 }
 
-// TestInstallFaults lets every operation of an install fail once: the log is as
+// TestInstallFaults lets many an operation of an install fail once: the log is as
 // it was, or has the file, or is at its end and recovers.
 func TestInstallFaults(t *testing.T) {
 	for name, c := range installRuns {
@@ -183,7 +184,8 @@ func TestInstallFaults(t *testing.T) {
 			from := rewrittenSource(t, m, c.first, c.last, keepAll)
 			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
 			must(t, err)
-			for fail, done := int64(1), false; !done; fail++ {
+			step, first := testkit.Sample(t, everyCut)
+			for fail, done := int64(first)+1, false; !done; fail += int64(step) {
 				mem := vfs.NewMem()
 				var count atomic.Int64
 				var armed atomic.Bool

@@ -2,7 +2,4 @@
 
 package eventlog
 
-// everyCut is how many operations lie between two power cuts.
-const everyCut = 1
-
 const raceDetector = false

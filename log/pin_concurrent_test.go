@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -113,7 +114,7 @@ func TestPinsAmongWriters(t *testing.T) {
 					return errors.Join(err, p.Close())
 				})
 			}
-			for i := range 400 {
+			for i := range testkit.Fewer(120, 200) {
 				if t.Failed() {
 					break
 				}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -348,7 +349,8 @@ func TestPinRestoredThroughPowerCuts(t *testing.T) {
 	must(t, p.Close())
 	pinned := m.frames
 	write(t, l, m.someFrames(4, false)...) // Not in the copy; written to it in the end.
-	for stop, done := int64(0), false; !done; stop += everyCut {
+	step, from := testkit.Sample(t, everyCut)
+	for stop, done := int64(from), false; !done; stop += int64(step) {
 		folder := folderOf(t, files)
 		var left atomic.Int64
 		left.Store(stop)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -125,7 +126,7 @@ func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
 	return nil
 }
 
-// TestRewritePowerCut cuts the power before every file operation of rewrites and merges.
+// TestRewritePowerCut cuts the power before many a file operation of rewrites and merges.
 func TestRewritePowerCut(t *testing.T) {
 	type left struct {
 		fsys *vfs.Mem
@@ -139,11 +140,11 @@ func TestRewritePowerCut(t *testing.T) {
 	var all []left
 	var armed atomic.Bool
 	var r *rewriteRun
-	operations := 0
+	step, operations := testkit.Sample(t, everyCut)
 	take := func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if operations++; raceDetector && operations%everyCut != 0 {
+		if operations++; operations%step != 0 {
 			return
 		}
 		done := int(r.done.Load())
@@ -170,10 +171,11 @@ func TestRewritePowerCut(t *testing.T) {
 	}
 }
 
-// TestRewriteFaults lets every file operation of rewrites and merges fail once. The
+// TestRewriteFaults lets many a file operation of rewrites and merges fail once. The
 // log goes on, unless that was behind the rename, or in making the log durable.
 func TestRewriteFaults(t *testing.T) {
-	for fail, done := int64(1), false; !done; fail++ {
+	step, first := testkit.Sample(t, everyCut)
+	for fail, done := int64(first)+1, false; !done; fail += int64(step) {
 		mem := vfs.NewMem()
 		var count atomic.Int64
 		var armed, own, failedOwn atomic.Bool

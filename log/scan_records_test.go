@@ -188,7 +188,7 @@ func TestLastBelow(t *testing.T) {
 		for _, f := range m.frames {
 			for _, e := range f.events {
 				names[e.stream] = true
-				if rng.IntN(8) == 0 {
+				if rng.IntN(24) == 0 {
 					positions = append(positions, e.position, e.position+1)
 				}
 			}

@@ -7,6 +7,7 @@
 # A mutant is a patch whose first lines say "# test: PACKAGE [FLAGS]", what go test is given,
 # as often as needed. A patch that does not apply any more is to be made anew.
 set -euo pipefail
+export ANNALS_SWEEP=1 # Tests that take samples try all.
 cd "$(dirname "$0")/.."
 root=$PWD
 

@@ -490,7 +490,7 @@ func TestStatusWhileItRuns(t *testing.T) {
 // Who learns of a run's end from Last can start the next one.
 func TestStartWhenLastHasEnded(t *testing.T) {
 	h := opened(t, nil)
-	for range 300 {
+	for range 100 {
 		id, err := h.service.Start(scavenge.Request{SyncOnly: true})
 		if err != nil {
 			t.Fatalf("start after the end of the last run: %v", err)
@@ -719,7 +719,7 @@ func TestRunsFollowEachOther(t *testing.T) {
 	h.service = scavenge.New(scavenge.Options{
 		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
 	})
-	for runs := 0; runs < 50; {
+	for runs := 0; runs < 20; {
 		_, err := h.service.Start(scavenge.Request{})
 		if err == nil {
 			runs++

@@ -22,7 +22,7 @@ import (
 func TestReadersDuringFlushAndMerge(t *testing.T) {
 	const (
 		streams = 50
-		rounds  = 400
+		rounds  = 200
 	)
 	for name, inner := range map[string]vfs.FS{"memory": vfs.NewMem(), "mapped": vfs.OS} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestReadersDuringFlushAndMerge(t *testing.T) {
 			for i := range rounds {
 				fill(t, x, m, streams, streams)
 				written.Store(int64(i + 1))
-				if i%150 == 149 {
+				if i%60 == 59 {
 					must(t, x.Merge(t.Context()))
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -31,12 +32,16 @@ func TestPowerCut(t *testing.T) {
 	var crashes []crash
 	var promised int64
 	seed := uint64(1)
+	step, operations := testkit.Sample(t, 2)
 	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
 		if !op.Kind.Mutates() {
 			return nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		if operations++; operations%step != 0 {
+			return nil
+		}
 		at := fmt.Sprintf("%d %s %s", len(crashes), op.Kind, op.Name)
 		crashes = append(crashes, crash{at + " nothing unsynced", mem.CrashClone(vfs.CrashOptions{}), promised})
 		seed++

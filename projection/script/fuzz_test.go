@@ -59,7 +59,7 @@ func FuzzScript(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		o := script.Options{CompileTimeout: 50 * time.Millisecond, ExecutionTimeout: 20 * time.Millisecond, MayEmit: true, MaxState: 1 << 20}
+		o := script.Options{CompileTimeout: 50 * time.Millisecond, ExecutionTimeout: 5 * time.Millisecond, MayEmit: true, MaxState: 1 << 20}
 		h, err := script.Compile(`fromAll().when({$any(s, e) { `+body+"\n}})", o)
 		if err != nil {
 			_ = fault(t, err)

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // Environment variables of the simulation.
@@ -247,14 +249,14 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	schedules := 20_000
-	if underRace || testing.Short() {
-		schedules = 2_000
+	schedules, begin := 20_000, uint64(0)
+	if !testkit.Sweep() { // Others in each run.
+		schedules, begin = testkit.Fewer(500, 5_000), rand.Uint64N(1<<32)
 	}
 	if n, ok := number(t, envSchedules); ok {
 		schedules = int(n)
 	}
-	seed, counted, err := play(0, schedules, honest)
+	seed, counted, err := play(begin, schedules, honest)
 	t.Logf("%d schedules: %+v", schedules, counted)
 	if err != nil {
 		t.Fatalf("%v; replay with %s=%d", err, envSeed, seed)

@@ -236,7 +236,7 @@ func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
 			return err
 		}
 	}
-	b := aligned(1 << 20)
+	b := aligned(int(min((g.found.end+pageSize-1)/pageSize*pageSize, 1<<20)))
 	for at := int64(0); at < g.found.end; at += int64(len(b)) {
 		b = b[:min(int64(len(b)), g.found.end-at)]
 		if _, err := g.file.ReadAt(b, at); err != nil {

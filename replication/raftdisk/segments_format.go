@@ -150,7 +150,7 @@ func scanSegment(f vfs.File, h segmentHead, most uint64) (found, error) {
 	if err != nil {
 		return s, err
 	}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, segmentHeader, math.MaxInt64-segmentHeader), 1<<20)
+	r := bufio.NewReaderSize(io.NewSectionReader(f, segmentHeader, math.MaxInt64-segmentHeader), int(min(max(size, pageSize), 1<<20)))
 	var entry []byte
 	for uint64(len(s.offsets)) < most {
 		head, err := r.Peek(entryHead)

@@ -45,7 +45,8 @@ func openSmall(t *testing.T, files vfs.FS, path string) *segmentLog {
 // storedEntry is one of many sizes.
 func storedEntry(index, term uint64) *raft.Log {
 	size := 100 + int(index*term*7919%500)
-	e := &raft.Log{Index: index, Term: term, Data: bytes.Repeat(fmt.Appendf(nil, "%d/%d ", index, term), size)[:size], AppendedAt: time.Unix(0, int64(index))}
+	one := fmt.Appendf(nil, "%d/%d ", index, term)
+	e := &raft.Log{Index: index, Term: term, Data: bytes.Repeat(one, size/len(one)+1)[:size], AppendedAt: time.Unix(0, int64(index))}
 	if index%3 == 0 {
 		e.Extensions = []byte{byte(index)}
 	}
@@ -176,7 +177,7 @@ func someStep(r *rand.Rand, m *logModel, term *uint64) logStep {
 // A Raft log holds what it is to hold, whatever raft does with it and however often the process is started again.
 func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 	t.Parallel()
-	for range 20 {
+	for range 8 {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 1))
 		files := vfs.NewMem()
@@ -208,7 +209,7 @@ func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 // Whenever the power fails, what was acknowledged is there, what was deleted is not, and what a file held before is not taken for entries.
 func TestPowerCutInSegments(t *testing.T) {
 	t.Parallel()
-	const runs = 12
+	const runs = 5
 	cuts, reached := 0, map[string]bool{}
 	for range runs {
 		seed := rand.Uint64()
@@ -326,7 +327,7 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 		return nil
 	}), path)
 	m := logModel{terms: map[uint64]uint64{}}
-	for i := uint64(1); i <= 800; i++ {
+	for i := uint64(1); i <= 400; i++ {
 		mustNot(t, s.StoreLog(storedEntry(i, 1)))
 		m.store(i, i, 1)
 		if i%40 == 0 {
@@ -631,7 +632,7 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 			runtime.Gosched() // There is not always something to be deleted.
 			return s.DeleteRange(first, committed.Load()-spared)
 		})
-		for range 400 {
+		for range 100 {
 			if room := last - committed.Load(); r.IntN(4) == 0 && room > 0 {
 				cut := 1 + r.Uint64N(room)
 				term++

@@ -340,7 +340,7 @@ func TestRule21RewriteOfLargeLogs(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
 			secret := []byte("to be forgotten")
-			data := bytes.Repeat(secret, (1<<20)/len(secret))
+			data := bytes.Repeat(secret, (1<<18)/len(secret))
 			store := func(from, to uint64, data []byte) {
 				for i := from; i <= to; i++ {
 					mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: 1, Data: data}))

@@ -55,7 +55,7 @@ func (h *history) transaction(r *rand.Rand, d *DB) error {
 	next := h.committed.clone()
 	steps := r.IntN(40)
 	if r.IntN(8) == 0 {
-		steps = scaled(2000) // more than the cache holds
+		steps = scaled(1200) // more than the cache holds
 	}
 	back := r.IntN(5) == 0
 	err := d.Update(context.Background(), func(tx *Tx) error {
@@ -126,7 +126,7 @@ func TestModel(t *testing.T) {
 	fsys := vfs.NewMem()
 	folder(t, fsys)
 	h := history{committed: newContent()}
-	if err := h.run(r, small(fsys), scaled(150)); err != nil {
+	if err := h.run(r, small(fsys), scaled(100)); err != nil {
 		t.Fatal(err)
 	}
 	if names := list(t, fsys); !slices.Equal(names, []string{fileName}) {
@@ -216,7 +216,7 @@ func TestFaults(t *testing.T) {
 			t.Fatalf("operation %d, %v of %s: %v", at, hit.Kind, hit.Name, err)
 		}
 		if at > scaled(60) { // the first ones make the file; of the rest a sample
-			stride = 1 + at/scaled(20)
+			stride = 1 + at/scaled(12)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func checkDecisions(d *DB, c content) (err error) {
 func step(r *rand.Rand, tx *Tx, c content) error {
 	name := strconv.Itoa(r.IntN(200))
 	if r.IntN(10) == 0 {
-		name = strings.Repeat(name+"long", r.IntN(400))
+		name = strings.Repeat(strconv.Itoa(r.IntN(40))+"long", 80*r.IntN(6)) // few, so that they are met again
 	}
 	chunk := r.IntN(8)
 	switch r.IntN(12) {

@@ -59,8 +59,8 @@ func TestOneNode(t *testing.T) {
 		seconds      int
 		kinds        []string
 	}{
-		{"no faults", "none", 5, nil},
-		{"kill and restart", "kill,terminate,pause", 8, []string{"kill", "terminate", "pause"}},
+		{"no faults", "none", 2, nil},
+		{"kill and restart", "kill,terminate,pause", 5, []string{"kill", "terminate", "pause"}},
 	}
 	isPoor := func(s *summary) bool {
 		for _, n := range []int64{
@@ -107,7 +107,7 @@ func TestAttach(t *testing.T) {
 	h := newHTTP(nil)
 	defer h.Close()
 	for _, consumers := range []string{"0", "8"} { // The second time there is a log that is not ours.
-		s, err := torture(t, "--attach", p.URL(), "--seconds=2", "--consumers", consumers)
+		s, err := torture(t, "--attach", p.URL(), "--seconds=1", "--consumers", consumers)
 		if err != nil {
 			t.Fatal(err)
 		}
