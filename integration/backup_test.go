@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -100,7 +101,9 @@ func keepTidying(t *testing.T, node *testkit.Process) (stop func() int) {
 			var last scavengeRun
 			err := ask(http.MethodPost, "/admin/scavenge?threshold=-1", &last) // Each completes a chunk, and rewrites and merges all.
 			for err == nil && (last.Result == "" || last.Result == "InProgress") && ctx.Err() == nil {
-				err = ask(http.MethodGet, "/admin/scavenge/last", &last)
+				if err = pause(ctx, 5*time.Millisecond); err == nil {
+					err = ask(http.MethodGet, "/admin/scavenge/last", &last)
+				}
 			}
 			if err == nil {
 				err = ask(http.MethodPost, "/admin/mergeindexes", &struct{}{})

@@ -13,12 +13,18 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// orders is how often clusters are started when nobody asks for more.
+// orders is how often clusters are started for long when nobody asks for more.
 const orders = 3
 
 // TestClusterBootstrap starts the nodes of a cluster in random order, with delays,
 // and kills one of them meanwhile: one cluster comes of it, whatever happens.
 func TestClusterBootstrap(t *testing.T) {
+	t.Parallel()
+	bootstrap(t, 1)
+}
+
+// TestLongClusterBootstrap does so several times.
+func TestLongClusterBootstrap(t *testing.T) {
 	t.Parallel()
 	n := orders
 	if text := os.Getenv("ANNALS_BOOTSTRAP_ORDERS"); text != "" {
@@ -27,6 +33,11 @@ func TestClusterBootstrap(t *testing.T) {
 			t.Fatalf("ANNALS_BOOTSTRAP_ORDERS: %v", err)
 		}
 	}
+	bootstrap(t, n)
+}
+
+func bootstrap(t *testing.T, n int) {
+	t.Helper()
 	base := seed(t)
 	for i := range n {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -26,43 +26,45 @@ func (l *clusterLoad) outlives(t *testing.T, what string, broken func() (heal fu
 
 // TestClusterKill kills nodes under load: writes stop for a moment only, and
 // what was acknowledged is on every node, once.
-func TestClusterKill(t *testing.T) {
-	for _, v := range []struct{ size, killed int }{{3, 1}, {5, 2}} {
-		t.Run(fmt.Sprintf("%d of %d", v.killed, v.size), func(t *testing.T) {
-			base := seed(t)
-			c := startCluster(t, clusterOptions{size: v.size})
-			followed := c.startTails(8)
-			l := c.startLoad(base, 8, loadPatience)
-			restart := func() {
-				for _, m := range c.members {
-					if m.process == nil {
-						m.start()
-					}
-				}
-				c.settled()
+func TestClusterKill(t *testing.T) { killMembers(t, 3, 1) }
+
+// TestLongClusterKill kills two nodes of five.
+func TestLongClusterKill(t *testing.T) { killMembers(t, 5, 2) }
+
+func killMembers(t *testing.T, size, killed int) {
+	t.Helper()
+	base := seed(t)
+	c := startCluster(t, clusterOptions{size: size})
+	followed := c.startTails(8)
+	l := c.startLoad(base, 8, loadPatience)
+	restart := func() {
+		for _, m := range c.members {
+			if m.process == nil {
+				m.start()
 			}
-			l.outlives(t, fmt.Sprintf("leader and %d followers killed", v.killed-1), func() func() {
-				leader, followers := c.settled()
-				leader.kill()
-				for _, m := range followers[:v.killed-1] {
-					m.kill()
-				}
-				return restart
-			})
-			l.outlives(t, fmt.Sprintf("%d followers killed", v.killed), func() func() {
-				_, followers := c.settled()
-				for _, m := range followers[:v.killed] {
-					m.kill()
-				}
-				return restart
-			})
-			l.finish(t)
-			t.Logf("answers: %s", l.told())
-			c.acknowledgedOnce(l.ledger)
-			followed.have(t, c.identical().places)
-			c.finish()
-		})
+		}
+		c.settled()
 	}
+	l.outlives(t, fmt.Sprintf("leader and %d followers killed", killed-1), func() func() {
+		leader, followers := c.settled()
+		leader.kill()
+		for _, m := range followers[:killed-1] {
+			m.kill()
+		}
+		return restart
+	})
+	l.outlives(t, fmt.Sprintf("%d followers killed", killed), func() func() {
+		_, followers := c.settled()
+		for _, m := range followers[:killed] {
+			m.kill()
+		}
+		return restart
+	})
+	l.finish(t)
+	t.Logf("answers: %s", l.told())
+	c.acknowledgedOnce(l.ledger)
+	followed.have(t, c.identical().places)
+	c.finish()
 }
 
 // probeStream is written by one writer; its head is what readings are compared with.
@@ -133,14 +135,25 @@ func (c *cluster) watch(ctx context.Context, t *testing.T, old *member, newest *
 // TestClusterLeaderIsolated cuts the leader off from the others, in both
 // directions and in one; clients reach it all the time. It never acknowledges a write
 // that the others do not have, and never answers with what is out of date.
-func TestClusterLeaderIsolated(t *testing.T) {
+func TestClusterLeaderIsolated(t *testing.T) { isolateLeader(t, cutOff{"both ways", true, true}) }
+
+// TestLongClusterLeaderIsolated cuts it off in one direction only.
+func TestLongClusterLeaderIsolated(t *testing.T) {
+	isolateLeader(t, cutOff{"it is not heard", false, true}, cutOff{"it hears nobody", true, false})
+}
+
+// cutOff says which way the leader is cut off from the others.
+type cutOff struct {
+	name    string
+	in, out bool
+}
+
+func isolateLeader(t *testing.T, ways ...cutOff) {
+	t.Helper()
 	base := seed(t)
 	c := startCluster(t, clusterOptions{links: true})
 	l := c.startLoad(base, 6, hastyPatience)
-	for _, v := range []struct {
-		name    string
-		in, out bool
-	}{{"both ways", true, true}, {"it is not heard", false, true}, {"it hears nobody", true, false}} {
+	for _, v := range ways {
 		l.outlives(t, "leader cut off, "+v.name, func() func() {
 			leader, followers := c.settled()
 			var newest atomic.Int64

@@ -16,112 +16,118 @@ import (
 // TestClusterRedaction: the data of redacted events are nowhere on any disk, and everything else stays as it was.
 func TestClusterRedaction(t *testing.T) {
 	t.Parallel()
-	for _, store := range []string{"Wal", "BoltDB"} {
-		t.Run(store, func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t, clusterOptions{options: []string{"--raft-log-store", store, "--enable-unix-socket"}})
-			needle := "needle-" + strings.Repeat("y", 9) + fmt.Sprint(time.Now().UnixNano())
-			sting := func() testkit.Event {
-				id := fmt.Sprintf("40000000-0000-4000-8000-%012d", c.number())
-				return testkit.Event{ID: id, Type: "Secret", Data: []byte(`{"secret":"` + needle + `"}`)}
-			}
-			for range 3 {
-				c.leader().append("private", sting())
-				c.leader().append("private", c.small(1)...)
-			}
-			c.leader().append("at@sign", c.small(1)...)
-			c.leader().append("at@sign", sting(), sting(), sting(), sting(), sting())
-			named := "0@private,2@private,4@private,1@at@sign"
-			leader := c.leader()
-			if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named); !strings.Contains(out, "its chunk is still being written") {
-				t.Fatalf("the active chunk: %s", out)
-			}
-			leader.scavenge("") // Its point completes the chunk, everywhere.
-			c.level()
-			group := leader.readAhead("private")
-			before, err := contents(t.Context(), leader.Client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named+",9@private"); !strings.Contains(out, "9@private: there is no such event") {
-				t.Fatalf("an event that is not there: %s", out)
-			}
-			if out := leader.redact(0, "--node", leader.URL(), "--all-nodes", "--events", named, "--reason", "asked to"); strings.Count(out, ": redacted (") != 12 {
-				t.Fatalf("redacted: %s", out)
-			}
-			for _, m := range c.members {
-				after, err := contents(t.Context(), m.Client)
-				if err != nil || len(after) < len(before) {
-					t.Fatalf("%s shows %d events of %d, %v", m, len(after), len(before), err)
-				}
-				for i, was := range before {
-					redacted := false
-					for event := range strings.SplitSeq(named, ",") {
-						redacted = redacted || strings.Contains(was, ": "+event+" ")
-					}
-					if is := after[i]; redacted == (is == was) {
-						t.Errorf("%s: %s\nwas %s", m, is, was)
-					}
-				}
-			}
-			if handed := group(); strings.Contains(handed, needle) || !strings.Contains(handed, "0@private") {
-				t.Errorf("a group that had read ahead hands out %s", handed)
-			}
-			// The others one at a time over the socket, with the node killed in the middle.
-			victim := c.others(c.leader())[0]
-			for n := 2; n <= 5; n++ {
-				event := fmt.Sprintf("%d@at@sign", n)
-				asked := make(chan struct{})
-				go func() {
-					defer close(asked)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n-1)*4*time.Millisecond)
-					defer cancel()
-					// Whether it is answered is not what this is about.
-					_, _ = victim.Do(ctx, testkit.Request{Method: http.MethodPost, Path: "/admin/redact", Body: []byte(`{"events":["` + event + `"]}`)})
-				}()
-				<-asked
-				victim.kill()
-				victim.start()
-				c.settled()
-				victim.redact(0, "--db", victim.db(), "--events", event)
-			}
-			for _, m := range c.others(victim) {
-				m.redact(0, "--node", m.URL(), "--events", "2@at@sign,3@at@sign,4@at@sign,5@at@sign")
-			}
-			gone := func() {
-				t.Helper()
-				for _, m := range c.members {
-					if found := holding(t, m.db(), needle); len(found) > 0 {
-						t.Errorf("%s: what was redacted is still in %v", m, found)
-					}
-				}
-			}
-			gone()
-			for _, m := range c.members {
-				m.stop()
-			}
-			gone()
-			// Without its Raft log it gets what it lacks from others, and may lack nothing of this.
-			if err := os.RemoveAll(filepath.Join(victim.db(), "raft")); err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range c.members {
-				m.start()
-			}
-			c.settled()
-			c.quiet()
-			gone()
-			victim.wipe()
-			victim.start()
-			c.settled()
-			c.leader().append("after", c.small(3)...)
-			c.quiet()
-			gone()
-			c.same()
-			c.finish()
-			gone()
-		})
+	redactEverywhere(t, "Wal")
+}
+
+// TestLongClusterRedaction does so with the other store of the Raft log.
+func TestLongClusterRedaction(t *testing.T) {
+	t.Parallel()
+	redactEverywhere(t, "BoltDB")
+}
+
+func redactEverywhere(t *testing.T, store string) {
+	t.Helper()
+	c := startCluster(t, clusterOptions{options: []string{"--raft-log-store", store, "--enable-unix-socket"}})
+	needle := "needle-" + strings.Repeat("y", 9) + fmt.Sprint(time.Now().UnixNano())
+	sting := func() testkit.Event {
+		id := fmt.Sprintf("40000000-0000-4000-8000-%012d", c.number())
+		return testkit.Event{ID: id, Type: "Secret", Data: []byte(`{"secret":"` + needle + `"}`)}
 	}
+	for range 3 {
+		c.leader().append("private", sting())
+		c.leader().append("private", c.small(1)...)
+	}
+	c.leader().append("at@sign", c.small(1)...)
+	c.leader().append("at@sign", sting(), sting(), sting(), sting(), sting())
+	named := "0@private,2@private,4@private,1@at@sign"
+	leader := c.leader()
+	if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named); !strings.Contains(out, "its chunk is still being written") {
+		t.Fatalf("the active chunk: %s", out)
+	}
+	leader.scavenge("") // Its point completes the chunk, everywhere.
+	c.level()
+	group := leader.readAhead("private")
+	before, err := contents(t.Context(), leader.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named+",9@private"); !strings.Contains(out, "9@private: there is no such event") {
+		t.Fatalf("an event that is not there: %s", out)
+	}
+	if out := leader.redact(0, "--node", leader.URL(), "--all-nodes", "--events", named, "--reason", "asked to"); strings.Count(out, ": redacted (") != 12 {
+		t.Fatalf("redacted: %s", out)
+	}
+	for _, m := range c.members {
+		after, err := contents(t.Context(), m.Client)
+		if err != nil || len(after) < len(before) {
+			t.Fatalf("%s shows %d events of %d, %v", m, len(after), len(before), err)
+		}
+		for i, was := range before {
+			redacted := false
+			for event := range strings.SplitSeq(named, ",") {
+				redacted = redacted || strings.Contains(was, ": "+event+" ")
+			}
+			if is := after[i]; redacted == (is == was) {
+				t.Errorf("%s: %s\nwas %s", m, is, was)
+			}
+		}
+	}
+	if handed := group(); strings.Contains(handed, needle) || !strings.Contains(handed, "0@private") {
+		t.Errorf("a group that had read ahead hands out %s", handed)
+	}
+	// The others one at a time over the socket, with the node killed in the middle.
+	victim := c.others(c.leader())[0]
+	for n := 2; n <= 5; n++ {
+		event := fmt.Sprintf("%d@at@sign", n)
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n-1)*4*time.Millisecond)
+			defer cancel()
+			// Whether it is answered is not what this is about.
+			_, _ = victim.Do(ctx, testkit.Request{Method: http.MethodPost, Path: "/admin/redact", Body: []byte(`{"events":["` + event + `"]}`)})
+		}()
+		<-asked
+		victim.kill()
+		victim.start()
+		c.settled()
+		victim.redact(0, "--db", victim.db(), "--events", event)
+	}
+	for _, m := range c.others(victim) {
+		m.redact(0, "--node", m.URL(), "--events", "2@at@sign,3@at@sign,4@at@sign,5@at@sign")
+	}
+	gone := func() {
+		t.Helper()
+		for _, m := range c.members {
+			if found := holding(t, m.db(), needle); len(found) > 0 {
+				t.Errorf("%s: what was redacted is still in %v", m, found)
+			}
+		}
+	}
+	gone()
+	for _, m := range c.members {
+		m.stop()
+	}
+	gone()
+	// Without its Raft log it gets what it lacks from others, and may lack nothing of this.
+	if err := os.RemoveAll(filepath.Join(victim.db(), "raft")); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	c.settled()
+	c.quiet()
+	gone()
+	victim.wipe()
+	victim.start()
+	c.settled()
+	c.leader().append("after", c.small(3)...)
+	c.quiet()
+	gone()
+	c.same()
+	c.finish()
+	gone()
 }
 
 // readAhead makes a group that has read events of a stream, and returns what asks for them.

@@ -125,7 +125,7 @@ func TestClusterRestoreNode(t *testing.T) {
 	c := startCluster(t, clusterOptions{links: true})
 	leader, followers := c.settled()
 	m := followers[0]
-	leader.fill("filled", 800) // some 26 MB
+	leader.fill("filled", 400) // some 13 MB
 	c.level()
 	copied := m.backup()
 	leader.fill("filled", 60) // some 2 MB

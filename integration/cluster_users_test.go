@@ -16,7 +16,7 @@ import (
 )
 
 // TestClusterUsers manages users through followers that redirect and followers
-// that relay, with logins in the caches of all nodes, and while the leader dies.
+// that relay, with logins in the caches of all nodes.
 func TestClusterUsers(t *testing.T) {
 	t.Parallel()
 	c, leader, redirecting, relaying := startForwarding(t)
@@ -69,6 +69,16 @@ func TestClusterUsers(t *testing.T) {
 		c.in(t)
 		c.userChanges(redirecting, relaying)
 	})
+	c.identical()
+	c.finish()
+}
+
+// TestLongClusterUsers changes users while the leader dies, and brings in one of an old release.
+func TestLongClusterUsers(t *testing.T) {
+	t.Parallel()
+	c, _, _, relaying := startForwarding(t)
+	relaying.manage(userRequest(http.MethodPost, "/users/", `{"loginName":"joe","groups":["billing"],"password":"first"}`), http.StatusCreated)
+	c.level()
 	t.Run("weak hash", func(t *testing.T) {
 		c.in(t)
 		c.hashUpgrade(relaying)

@@ -236,7 +236,8 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		// How long it takes to build on a busy machine is no matter of the page. What is
 		// run twice is linked once, and what the tests were built with is not compiled anew.
-		env := []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.Join(testkit.BuildTags(), " ")}
+		flags := append(strings.Fields(os.Getenv("GOFLAGS")), testkit.BuildTags()...)
+		env := []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.Join(flags, " ")}
 		words := strings.Fields(start)
 		build := exec.CommandContext(t.Context(), testkit.Go(), append(slices.Clone(words[1:len(words)-1]), "version")...)
 		build.Dir, build.Env = root, append(os.Environ(), env...)

@@ -114,8 +114,8 @@ func TestKeyboard(t *testing.T) {
 	p.h1("Backup")
 }
 
-// TestJobsByKeyboard does jobs 2 to 6 with keys alone.
-func TestJobsByKeyboard(t *testing.T) {
+// TestLongJobsByKeyboard does jobs 2 to 6 with keys alone.
+func TestLongJobsByKeyboard(t *testing.T) {
 	n := startNode(t)
 	for i := range 30 {
 		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d,"total":9223372036854775807}`, i))
