@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -209,7 +210,10 @@ func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 // Whenever the power fails, what was acknowledged is there, what was deleted is not, and what a file held before is not taken for entries.
 func TestPowerCutInSegments(t *testing.T) {
 	t.Parallel()
-	const runs = 5
+	runs := 5
+	if testkit.Sweep() {
+		runs = 12
+	}
 	cuts, reached := 0, map[string]bool{}
 	for range runs {
 		seed := rand.Uint64()

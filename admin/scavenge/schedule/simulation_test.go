@@ -7,10 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 var (
-	simulations = flag.Int("simulations", 5, "how many random clusters TestSimulation tries")
+	simulations = flag.Int("simulations", testkit.Fewer(1, 5), "how many random clusters TestSimulation tries")
 	oneSeed     = flag.Uint64("seed", 0, "the only seed TestSimulation tries")
 )
 
