@@ -2,6 +2,7 @@ package event
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 )
 
@@ -39,6 +40,44 @@ func (r *Resolved) Event() *Record {
 		return r.Target
 	}
 	return &r.Record
+}
+
+// IsBare reports whether the payload of the event or of its target was left out.
+func (r *Resolved) IsBare() bool { return r.Bare || r.Target != nil && r.Target.Bare }
+
+// PayloadBytes is how many bytes of data and metadata the event and its target have, here or not.
+func (r *Resolved) PayloadBytes() int {
+	n := r.Record.PayloadBytes()
+	if r.Target != nil {
+		n += r.Target.PayloadBytes()
+	}
+	return n
+}
+
+// Complete returns the event with what was left out of it, and leaves the event itself as it is, so
+// that the payload goes when the copy does. A link whose target is gone meanwhile is dead. The
+// errors are those of read: ErrEventNotFound says that the event itself is gone.
+func (r *Resolved) Complete(read func(*Record) error) (*Resolved, error) {
+	if !r.IsBare() {
+		return r, nil
+	}
+	full := *r
+	if full.Bare {
+		if err := read(&full.Record); err != nil {
+			return nil, err
+		}
+	}
+	if full.Target != nil && full.Target.Bare {
+		target := *full.Target
+		full.Target = &target
+		switch err := read(&target); {
+		case errors.Is(err, ErrEventNotFound):
+			full.Link, full.Target = LinkDead, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+	return &full, nil
 }
 
 // ParseLink splits the data of a link event, <number>@<stream>, at the first "@".

@@ -28,8 +28,18 @@ type Record struct {
 	// Bare says that Data and Metadata are not here, whatever they are: the read had
 	// reached its bound.
 	Bare     bool
+	LeftOut  uint32 // bytes of data and metadata that are not here, of a bare record
 	Data     []byte
 	Metadata []byte
+}
+
+// PayloadBytes is how many bytes of data and metadata the event has, here or not.
+func (r *Record) PayloadBytes() int { return int(r.LeftOut) + len(r.Data) + len(r.Metadata) }
+
+// Strip leaves the payload out.
+func (r *Record) Strip() {
+	r.LeftOut = uint32(r.PayloadBytes())
+	r.Data, r.Metadata, r.Bare = nil, nil, true
 }
 
 // IsJSON reports whether the event was written as JSON.

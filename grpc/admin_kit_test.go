@@ -46,7 +46,7 @@ func startNode(t *testing.T, set ...func(*config.Config)) *grpc.ClientConn {
 }
 
 // serve serves what a test makes up, and returns a connection to it.
-func serve(t *testing.T, o grpcapi.Options) (*grpc.ClientConn, *grpcapi.Server) {
+func serve(t testing.TB, o grpcapi.Options) (*grpc.ClientConn, *grpcapi.Server) {
 	t.Helper()
 	s := grpcapi.New(o)
 	h := httptest.NewUnstartedServer(s.Handler(http.NotFoundHandler()))

@@ -46,6 +46,7 @@ type call struct {
 	out    *heldWriter
 	in     *inflow
 	claim  api.Claim // of the memory of all requests: what was received
+	sent   outgoing
 
 	message int64       // of claim: the message that the method received last
 	most    int64       // that one message can claim

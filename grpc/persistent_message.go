@@ -1,39 +1,11 @@
 package grpcapi
 
 import (
-	"context"
-	"errors"
-
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 
 	"github.com/annalsdb/annals/event"
 )
-
-// whole returns an event with the payload that it was read without. A link whose target is gone
-// meanwhile is dead; an event that is gone itself is event.ErrEventNotFound.
-func (c *consumer) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, error) {
-	if !e.Bare && (e.Target == nil || !e.Target.Bare) {
-		return e, nil
-	}
-	full := *e
-	if full.Bare {
-		if err := c.s.opts.Store.ReadPayload(ctx, &full.Record); err != nil {
-			return nil, err
-		}
-	}
-	if e.Target != nil && e.Target.Bare {
-		target := *e.Target
-		full.Target = &target
-		switch err := c.s.opts.Store.ReadPayload(ctx, &target); {
-		case errors.Is(err, event.ErrEventNotFound):
-			full.Link, full.Target = event.LinkDead, nil
-		case err != nil:
-			return nil, err
-		}
-	}
-	return &full, nil
-}
 
 // messageOf is an event that a group hands out, as the wire has it.
 func messageOf(e *event.Resolved, retries int, texts bool) *persistent.ReadResp_ReadEvent {

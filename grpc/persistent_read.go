@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
+	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
@@ -163,25 +164,14 @@ func actionOf(a persistent.ReadReq_Nack_Action) subscription.Action {
 	return subscription.Retry
 }
 
-// send sends the confirmation, and then messages as they come. Each is kept back until it is
-// known whether another follows at once.
+// send sends the confirmation, and then messages as they come.
 func (c *consumer) send(ctx context.Context) error {
-	last := &persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{
+	out := sender{stream: c.stream, out: callOf(ctx).out}
+	defer out.close()
+	if err := out.message(&persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{
 		SubscriptionConfirmation: &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.key.String()},
-	}}
-	sendLast := func(more bool) error {
-		if last == nil {
-			return nil
-		}
-		callOf(ctx).out.hold(more)
-		if last.GetEvent() != nil {
-			c.s.metrics.events.Inc()
-		}
-		if err := c.stream.Send(last); err != nil {
-			return unsent(err)
-		}
-		last = nil
-		return nil
+	}}); err != nil {
+		return err
 	}
 	for {
 		m, ok, err := c.conn.TryReceive(ctx)
@@ -189,39 +179,47 @@ func (c *consumer) send(ctx context.Context) error {
 			return err
 		}
 		if !ok {
-			if err := sendLast(false); err != nil {
+			if err := out.flush(); err != nil {
 				return err
 			}
 			if m, err = c.conn.Receive(ctx); err != nil {
 				return err
 			}
 		}
-		next, err := c.response(ctx, &m)
+		b, err := c.response(ctx, &m)
 		if err != nil {
 			return err
 		}
-		if next != nil {
-			if err := sendLast(true); err != nil {
-				return err
-			}
-			last = next
+		if b == nil {
+			continue
 		}
+		if err := out.add(b); err != nil {
+			return err
+		}
+		c.s.metrics.events.Inc()
 	}
 }
 
-// response is a message as it is sent. One whose event is gone counts as answered, and there is
-// none. Whether the client may read the stream is looked at for each message.
-func (c *consumer) response(ctx context.Context, m *subscription.Message) (*persistent.ReadResp, error) {
+// response is a message as it is sent: nil if its event is gone, which counts as answered. Whether the
+// client may read the stream is looked at for each message.
+func (c *consumer) response(ctx context.Context, m *subscription.Message) (mem.Buffer, error) {
 	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
 		return nil, err
 	}
-	e, err := c.whole(ctx, m.Event)
+	bytes := 2 * int64(m.Event.PayloadBytes()) // It is read as well.
+	b, err := callOf(ctx).sent.make(ctx, c.s.opts.Memory, bytes, func(pool mem.BufferPool) (mem.Buffer, error) {
+		e, err := m.Event.Complete(func(r *event.Record) error { return c.s.opts.Store.ReadPayload(ctx, r) })
+		if err != nil {
+			return nil, err
+		}
+		return encode(&persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: messageOf(e, m.Retries, c.texts)}}, pool)
+	})
 	switch {
 	case errors.Is(err, event.ErrEventNotFound):
 		c.conn.Ack(m.ID)
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the payload of event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
+		return nil, fmt.Errorf("send event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
 	}
-	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: messageOf(e, m.Retries, c.texts)}}, nil
+	return b, nil
 }

@@ -32,7 +32,6 @@ type reading struct {
 	room  *event.Room // that pages are read into; nil while there are none
 	size  int         // events of the next page
 	claim *api.Claim  // of the memory of all requests
-	one   int64       // of claim: the event that is sent
 
 	rights linkRights
 }
@@ -60,6 +59,7 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		rights: linkRights{ctx, t.s, callOf(ctx)}}
 	t.s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
+	defer r.out.close()
 	switch {
 	case q.subscribed:
 		t.s.metrics.subscriptions.Add(1)
@@ -247,7 +247,7 @@ func (r *reading) count(left int64) int { return int(min(int64(r.size), left)) }
 // resize makes the next page as large as a page of such events may be.
 func (r *reading) resize(events []event.Resolved) {
 	r.size = min(2*r.size, maxReadPage)
-	if n := len(events); n > 0 && (events[n-1].Bare || events[n-1].Target != nil && events[n-1].Target.Bare) {
+	if n := len(events); n > 0 && events[n-1].IsBare() {
 		r.size = max(r.size/4, minReadPage)
 	}
 }
@@ -259,41 +259,19 @@ func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int
 		if err := ctx.Err(); err != nil { // The client may have taken long for the one before.
 			return sent, err
 		}
-		e := &events[i]
-		isThere, err := r.fill(ctx, e)
+		b, err := r.frame(ctx, &events[i])
 		if err != nil {
 			return sent, err
 		}
-		if !isThere {
+		if b == nil {
 			continue
 		}
-		if err := r.out.add(frameOf(e, r.q.textIDs)); err != nil {
+		if err := r.out.add(b); err != nil {
 			return sent, err
 		}
 		sent++
 	}
 	return sent, nil
-}
-
-// fill reads what a page left out of an event. It is not there when a scavenge removed it meanwhile.
-func (r *reading) fill(ctx context.Context, e *event.Resolved) (isThere bool, err error) {
-	alone := e.Bare || e.Target != nil && e.Target.Bare
-	if e.Bare {
-		if err := r.s.opts.Store.ReadPayload(ctx, &e.Record); err != nil {
-			if errors.Is(err, event.ErrEventNotFound) {
-				return false, nil
-			}
-			return false, err
-		}
-	}
-	if e.Target != nil && e.Target.Bare {
-		if err := r.s.opts.Store.ReadPayload(ctx, e.Target); errors.Is(err, event.ErrEventNotFound) {
-			e.Link, e.Target = event.LinkDead, nil
-		} else if err != nil {
-			return false, err
-		}
-	}
-	return true, r.claimEvent(ctx, e, alone)
 }
 
 // say sends a message that nothing follows at once.
@@ -321,5 +299,4 @@ func (r *reading) leaveRoom() {
 		r.room = nil
 	}
 	r.claim.Release()
-	r.one = 0
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,14 +96,8 @@ func (anybody) CheckStream(context.Context, access.Principal, string, access.Rig
 // host serves what a test makes up.
 func host(t testing.TB, store grpcapi.Store, cluster grpcapi.Cluster) (*grpcapi.Server, *grpc.ClientConn) {
 	t.Helper()
-	s := grpcapi.New(grpcapi.Options{Store: store, Cluster: cluster, Access: anybody{}})
-	h := httptest.NewUnstartedServer(s.Handler(http.NotFoundHandler()))
-	h.Config.Protocols = new(http.Protocols)
-	h.Config.Protocols.SetUnencryptedHTTP2(true)
-	h.Start()
-	t.Cleanup(h.Close)
-	t.Cleanup(s.Close)
-	return s, dial(t, h.URL)
+	conn, s := serve(t, grpcapi.Options{Store: store, Cluster: cluster, Access: anybody{}})
+	return s, conn
 }
 
 func TestReadWhereTheLeaderIs(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/annalsdb/annals/event"
@@ -40,7 +41,7 @@ func FuzzFrame(f *testing.F) {
 			e.Link, e.Target = event.LinkResolved, &target
 			want.Event, want.Link = recorded(&target, textIDs), recorded(&r, textIDs)
 		}
-		b := frameOf(e, textIDs)
+		b := frameOf(e, textIDs, mem.DefaultBufferPool())
 		var got streams.ReadResp
 		err := proto.Unmarshal(b.ReadOnlyData(), &got)
 		whole := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: want}}
@@ -60,7 +61,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.Run("by hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frameOf(e, false).Free()
+			frameOf(e, false, mem.DefaultBufferPool()).Free()
 		}
 	})
 	b.Run("generated", func(b *testing.B) {

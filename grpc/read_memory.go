@@ -2,6 +2,9 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
+
+	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -11,14 +14,12 @@ import (
 // it waits for events. Where there is no room it reads with few payloads, and the rest one by one.
 const (
 	sparePayload = 16 << 10
-	weightyEvent = 64 << 10 // whose message is claimed as well
 )
 
 // roomFor claims a page and returns how many bytes of payloads may be read with it.
 func (r *reading) roomFor(ctx context.Context) (maxPayload int, err error) {
 	r.claim.Use(r.s.opts.Memory)
 	r.claim.Release()
-	r.one = 0
 	if r.claim.Try(readPayload) {
 		return readPayload, nil
 	}
@@ -39,23 +40,24 @@ func (r *reading) hasRead(claimed int) {
 	r.claim.Add(-rest)
 }
 
-// claimEvent claims the message of an event, and what was read of it alone, in place of the
-// event before it.
-func (r *reading) claimEvent(ctx context.Context, e *event.Resolved, alone bool) error {
-	bytes := int64(len(e.Data) + len(e.Metadata))
-	if e.Target != nil {
-		bytes += int64(len(e.Target.Data) + len(e.Target.Metadata))
-	}
-	if alone {
-		bytes *= 2
-	}
-	r.claim.Shrink(r.one)
-	if r.one = 0; bytes < weightyEvent {
-		return nil
-	}
-	if err := r.claim.Grow(ctx, bytes); err != nil {
-		return err
-	}
-	r.one = bytes
-	return nil
+// frame makes the message of an event, with what its page left out. It is nil when a scavenge removed
+// the event meanwhile.
+func (r *reading) frame(ctx context.Context, e *event.Resolved) (mem.Buffer, error) {
+	bytes := int64(e.PayloadBytes())
+	return r.rights.call.sent.make(ctx, r.s.opts.Memory, bytes, func(pool mem.BufferPool) (mem.Buffer, error) {
+		if e.IsBare() { // Then it is read alone, and let go of as soon as it is encoded.
+			if err := r.claim.Grow(ctx, bytes); err != nil {
+				return nil, err
+			}
+			defer r.claim.Shrink(bytes)
+		}
+		whole, err := e.Complete(func(rec *event.Record) error { return r.s.opts.Store.ReadPayload(ctx, rec) })
+		switch {
+		case errors.Is(err, event.ErrEventNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return frameOf(whole, r.q.textIDs, pool), nil
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
@@ -47,7 +46,7 @@ func (c framing) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// sender sends the messages of a read. It keeps each until it is known whether another follows
+// sender sends the messages of a call that has many. It keeps each until it is known whether another follows
 // at once, so that all of them go out together.
 type sender struct {
 	stream grpc.ServerStream
@@ -57,12 +56,12 @@ type sender struct {
 }
 
 // message sends a message that is not encoded yet.
-func (s *sender) message(m *streams.ReadResp) error {
-	data, err := proto.Marshal(m)
+func (s *sender) message(m proto.Message) error {
+	b, err := encode(m, mem.DefaultBufferPool())
 	if err != nil {
-		return fmt.Errorf("encode a message: %w", err)
+		return err
 	}
-	return s.add(mem.SliceBuffer(data))
+	return s.add(b)
 }
 
 // add sends an encoded message.
@@ -84,6 +83,13 @@ func (s *sender) flush() error {
 	return s.pass(false)
 }
 
+// close lets go of what was not sent.
+func (s *sender) close() {
+	if s.next.buffer != nil {
+		s.next.buffer.Free()
+	}
+}
+
 func (s *sender) pass(more bool) error {
 	s.send, s.next.buffer = s.next, nil
 	s.out.hold(more)
@@ -91,6 +97,18 @@ func (s *sender) pass(more bool) error {
 		return cmp.Or(s.stream.Context().Err(), fmt.Errorf("send a message: %w: %w", event.ErrClosed, err))
 	}
 	return nil
+}
+
+// encode encodes a message into a buffer of a pool.
+func encode(m proto.Message, pool mem.BufferPool) (mem.Buffer, error) {
+	room := pool.Get(proto.Size(m))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*room)[:0], m)
+	if err != nil {
+		pool.Put(room)
+		return nil, fmt.Errorf("encode a message: %w", err)
+	}
+	*room = b
+	return mem.NewBuffer(room, pool), nil
 }
 
 // sized is a record with what its encoded form needs besides.
@@ -158,7 +176,7 @@ func (z *sized) appendTo(b []byte, field protowire.Number) []byte {
 }
 
 // frameOf encodes the message of an event. A link whose target is gone stands alone, as the link.
-func frameOf(e *event.Resolved, textIDs bool) mem.Buffer {
+func frameOf(e *event.Resolved, textIDs bool, pool mem.BufferPool) mem.Buffer {
 	var of, link sized
 	size := 1 + protowire.SizeVarint(uint64(e.Position))
 	if e.Link != event.LinkDead {
@@ -169,7 +187,6 @@ func frameOf(e *event.Resolved, textIDs bool) mem.Buffer {
 		link.set(&e.Record, textIDs)
 		size += bytesSize(link.size)
 	}
-	pool := mem.DefaultBufferPool()
 	room := pool.Get(bytesSize(size))
 	b := appendHeader((*room)[:0], fieldRespEvent, size)
 	if of.Record != nil {

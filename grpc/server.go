@@ -116,6 +116,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.claim.Release()
+	defer c.sent.release()
 	defer context.AfterFunc(s.draining, c.out.hurry)()
 	server := s.others
 	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {

@@ -73,6 +73,10 @@ func (s *fixedStore) ReadEvent(context.Context, string, int64, event.LinkReader)
 	return s.one, nil
 }
 
+func (s *fixedStore) ReadEventUpTo(context.Context, string, int64, int, event.LinkReader) (event.Resolved, error) {
+	return s.one, nil
+}
+
 func (s *fixedStore) ReadPayload(context.Context, *event.Record) error { return nil }
 
 func (s *fixedStore) ReadAll(context.Context, event.AllRead) (event.AllPage, error) {

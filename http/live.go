@@ -65,6 +65,7 @@ type tail struct {
 	unscan    func() // gives back the share of a filter that looks at old events; nil: it does not
 	scanBegan time.Time
 	scanBytes int64
+	alone     int64     // bytes claimed for an event that is not sent yet
 	heard     time.Time // when something was sent
 	ticked    time.Time
 }
@@ -295,6 +296,12 @@ func (t *tail) write(e *event.Resolved, at int64) error {
 	return t.flush()
 }
 
+// sentAlone gives back what was claimed for an event that was read alone.
+func (t *tail) sentAlone() {
+	t.x.claim.Shrink(t.alone)
+	t.alone = 0
+}
+
 // say writes something else.
 func (t *tail) say(what, data string) {
 	t.x.out = fmt.Appendf(t.x.out, "event: %s\ndata: %s\n\n", what, data)
@@ -484,7 +491,8 @@ func (t *tail) flush() error {
 	if len(out) == 0 || x.r.Method == http.MethodHead {
 		return nil
 	}
-	if more := int64(len(out)) - livePart; more > 0 {
+	defer t.sentAlone()
+	if more := int64(len(out)) - livePart - t.alone; more > 0 {
 		if x.claim.Grow(x.r.Context(), more) != nil {
 			return errLiveGone // It comes back and goes on from here.
 		}

@@ -172,8 +172,11 @@ func (t *tail) take(ctx context.Context, e *event.Resolved, at int64) error {
 
 // whole returns an event with its payload, where that is looked at or shown.
 func (t *tail) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, error) {
-	if !e.Bare && (e.Target == nil || !e.Target.Bare) || t.payload() == 1 {
+	if !e.IsBare() || t.payload() == 1 {
 		return e, nil
+	}
+	if err := t.claimAlone(e); err != nil {
+		return nil, err
 	}
 	full := *e
 	err := t.payloadOf(ctx, &full.Record)
@@ -183,6 +186,17 @@ func (t *tail) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, e
 		err = t.payloadOf(ctx, full.Target)
 	}
 	return &full, err
+}
+
+// claimAlone claims what an event takes that is read alone, until it is sent or the next one is read.
+func (t *tail) claimAlone(e *event.Resolved) error {
+	t.sentAlone()
+	bytes := 2 * int64(e.PayloadBytes()) // It is written as well.
+	if t.x.claim.Grow(t.x.r.Context(), bytes) != nil {
+		return errLiveGone // It comes back and goes on from here.
+	}
+	t.alone = bytes
+	return nil
 }
 
 func (t *tail) payloadOf(ctx context.Context, r *event.Record) error {

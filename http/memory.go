@@ -81,15 +81,26 @@ func (p *pageSource) ReadPayload(r *event.Record) error {
 	// The time for a request is one for reading a page of usual size. Whether the
 	// client is still there, and may see it, is what counts here.
 	ctx := p.r.Context()
-	if err := p.s.store.ReadPayload(ctx, r); err != nil {
-		return err
-	}
-	bytes := 2 * int64(len(r.Data)+len(r.Metadata)) // It is written as well.
+	bytes := 2 * int64(r.PayloadBytes()) // It is written as well.
 	if err := p.claim.Grow(ctx, bytes); err != nil {
 		return err
 	}
 	p.page.bare = bytes
-	return nil
+	return p.s.store.ReadPayload(ctx, r)
+}
+
+// readEvent reads one event. What a large one takes is claimed before it is read.
+func readEvent(x *exchange, ctx context.Context, stream string, number int64, links event.LinkReader) (*event.Resolved, error) {
+	e, err := x.s.store.ReadEventUpTo(ctx, stream, number, eventPayload, links)
+	if err != nil {
+		return nil, err
+	}
+	if e.IsBare() {
+		if err := x.claim.Grow(ctx, 2*int64(e.PayloadBytes())); err != nil { // It is written as well.
+			return nil, err
+		}
+	}
+	return e.Complete(func(r *event.Record) error { return x.s.store.ReadPayload(ctx, r) })
 }
 
 // claimAnswer claims an answer that nothing was claimed for as it was made.

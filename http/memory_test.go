@@ -163,6 +163,37 @@ func TestPageWithoutRoom(t *testing.T) {
 	}
 }
 
+// What an event takes is claimed before it is read: those who wait for their turn hold nothing.
+func TestClaimComesFirst(t *testing.T) {
+	for _, c := range []struct {
+		path, accept string
+		status       int
+	}{
+		{"/streams/large/0", appJSON, http.StatusServiceUnavailable},
+		{"/streams/large/head/backward/20?embed=body", atomJSON, http.StatusServiceUnavailable},
+		{"/streams/large/metadata", appJSON, http.StatusServiceUnavailable},
+		{"/streams/large?from=start&to=end", "text/event-stream", http.StatusOK}, // It ends, and its client comes back.
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := api.NewMemory(64 * mib)
+			n := newNode(t, func(o *httpapi.Options) { o.Memory = memory })
+			n.put("large", large(0, mib))
+			n.put("$$large", `{"a":"`+strings.Repeat("x", mib)+`"}`)
+			var rest api.Claim
+			rest.Use(memory)
+			for rest.Try(mib / 2) {
+			}
+			a := n.get(c.path, c.accept)
+			if rest.Release(); a.status != c.status || n.store.alone > 0 || memory.Used() != 0 {
+				t.Errorf("%s: %d, %d events were read, %d bytes are held", c.path, a.status, n.store.alone, memory.Used())
+			}
+			if a := n.get(c.path, c.accept); a.status != http.StatusOK {
+				t.Errorf("%s: %d with room", c.path, a.status)
+			}
+		})
+	}
+}
+
 // No long poll waits for longer than an hour.
 func TestLongestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -109,7 +109,7 @@ func streamMetadata(x *exchange) error {
 	case info.MetaLast < 0:
 		return noMetadata(x, ctx, stream, event.ErrStreamNotFound)
 	}
-	e, err := x.s.store.ReadEvent(ctx, event.MetaStreamOf(stream), number, nil)
+	e, err := readEvent(x, ctx, event.MetaStreamOf(stream), number, nil)
 	switch {
 	case errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound):
 		return noMetadata(x, ctx, stream, err)
@@ -121,7 +121,7 @@ func streamMetadata(x *exchange) error {
 	} else {
 		x.open(e.Number, nil)
 	}
-	writeEvent(x, &e)
+	writeEvent(x, e)
 	return nil
 }
 

@@ -35,6 +35,7 @@ type Store interface {
 	// ReadEvent reads one event; event.Head asks for the last visible one. Besides
 	// the errors of ReadStream it returns event.ErrEventNotFound.
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
+	ReadEventUpTo(ctx context.Context, stream string, number int64, maxPayload int, links event.LinkReader) (event.Resolved, error)
 
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)

@@ -35,7 +35,7 @@ func singleEvent(x *exchange) error {
 	if stream == event.AllStream { // The log is no stream: it has no event with a number.
 		return event.ErrStreamNotFound
 	}
-	e, err := x.s.store.ReadEvent(ctx, stream, number, links)
+	e, err := readEvent(x, ctx, stream, number, links)
 	if err != nil {
 		if event.IsMetaStream(stream) && (errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound)) {
 			return noMetadata(x, ctx, event.OriginalOf(stream), err)
@@ -54,8 +54,8 @@ func singleEvent(x *exchange) error {
 		}
 		x.open(e.Number, &info.Metadata)
 	}
-	ofCaller(x, e)
-	writeEvent(x, &e)
+	ofCaller(x, *e)
+	writeEvent(x, e)
 	return nil
 }
 

@@ -22,6 +22,7 @@ type memStore struct {
 	fail    error             // what every call returns, when set
 	block   bool              // every call waits for its context
 	gone    map[event.ID]bool // payloads that were removed after their page was read
+	alone   int               // payloads that were read alone
 }
 
 // recordSize is the distance of positions.
@@ -349,6 +350,14 @@ func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, l
 	return s.resolve(r, links), nil
 }
 
+func (s *memStore) ReadEventUpTo(ctx context.Context, stream string, number int64, maxPayload int, links event.LinkReader) (event.Resolved, error) {
+	e, err := s.ReadEvent(ctx, stream, number, links)
+	if e.PayloadBytes() > maxPayload {
+		e.Strip()
+	}
+	return e, err
+}
+
 func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.StreamPage, error) {
 	if err := s.enter(ctx); err != nil {
 		return event.StreamPage{}, err
@@ -404,7 +413,8 @@ func (s *memStore) bare(events []event.Resolved, bound int) {
 	}
 	take := func(r *event.Record) {
 		if bound -= len(r.Data) + len(r.Metadata); bound < 0 {
-			r.Data, r.Metadata, r.Bare, bound = nil, nil, true, 0
+			r.Strip()
+			bound = 0
 		}
 	}
 	for i := range events {
@@ -420,11 +430,12 @@ func (s *memStore) bare(events []event.Resolved, bound int) {
 func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.alone++
 	at := r.Position / recordSize
 	if s.gone[r.ID] || at >= int64(len(s.log)) {
 		return event.ErrEventNotFound
 	}
-	r.Data, r.Metadata, r.Bare = s.log[at].Data, s.log[at].Metadata, false
+	r.Data, r.Metadata, r.Bare, r.LeftOut = s.log[at].Data, s.log[at].Metadata, false, 0
 	return nil
 }
 

@@ -18,6 +18,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -179,6 +183,7 @@ func (a *attack) begin() {
 			a.repeat(true, "/event_store.client.streams.Streams/"+c.method, message, map[string]string{"Content-Type": "application/grpc", "Grpc-Encoding": "gzip"})
 		}
 	}
+	a.untaken(4, 100)
 	query := "/*" + strings.Repeat("x", 1_000_000) + "*/ fromStream('fat').when({$any: function(s, e) { return s; }})"
 	a.repeat(false, "/projections/transient", []byte(query), map[string]string{"Authorization": "Basic amFuZTpwdw=="})
 }
@@ -220,6 +225,34 @@ func (a *attack) raw(n int, text string) {
 				_ = c.Close()
 				time.Sleep(100 * time.Millisecond)
 			}
+		})
+	}
+}
+
+// untaken begins so many reads of large events on each of some connections, and takes nothing of what comes.
+func (a *attack) untaken(connections, reads int) {
+	request := &streams.ReadReq{Options: &streams.ReadReq_Options{
+		CountOption:  &streams.ReadReq_Options_Count{Count: 100},
+		FilterOption: &streams.ReadReq_Options_NoFilter{NoFilter: &shared.Empty{}},
+		UuidOption:   &streams.ReadReq_Options_UUIDOption{Content: &streams.ReadReq_Options_UUIDOption_String_{String_: &shared.Empty{}}},
+		StreamOption: &streams.ReadReq_Options_Stream{Stream: &streams.ReadReq_Options_StreamOptions{
+			StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("fat")},
+			RevisionOption:   &streams.ReadReq_Options_StreamOptions_Start{Start: &shared.Empty{}},
+		}},
+	}}
+	for range connections {
+		a.all.Go(func() {
+			c, err := grpc.NewClient(a.host, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			for range reads {
+				if _, err := streams.NewStreamsClient(c).Read(a.ctx, request); err != nil {
+					return
+				}
+			}
+			<-a.ctx.Done()
 		})
 	}
 }

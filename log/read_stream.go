@@ -80,9 +80,9 @@ func (a *arena) record(it chunkfile.Item, position int64, stream string) event.R
 	streamLen, typeLen, metadataLen := it.StreamLen(), it.TypeLen(), it.MetadataLen()
 	content := it.Content()
 	payload := len(content) - streamLen - typeLen
-	isBare := payload > a.left
+	isBare, leftOut := payload > a.left, 0
 	if isBare {
-		a.left, metadataLen = 0, 0
+		a.left, metadataLen, leftOut = 0, 0, payload
 		content = content[:streamLen+typeLen]
 	} else {
 		a.left -= payload
@@ -104,6 +104,7 @@ func (a *arena) record(it chunkfile.Item, position int64, stream string) event.R
 		Time:     it.Time(),
 		Flags:    event.Flags(it.Flags()),
 		Bare:     isBare,
+		LeftOut:  uint32(leftOut),
 		Data:     content[typeLen:dataEnd:dataEnd],
 		Metadata: content[dataEnd:],
 	}
@@ -287,12 +288,18 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 
 // ReadEvent reads one event as the stream's metadata lets it be seen. The number
 // event.Head means the stream's last. links is as in event.StreamRead.
-func (rd *Reader) ReadEvent(stream string, number int64, links event.LinkReader) (r event.Resolved, err error) {
+func (rd *Reader) ReadEvent(stream string, number int64, links event.LinkReader) (event.Resolved, error) {
+	return rd.ReadEventUpTo(stream, number, math.MaxInt, links)
+}
+
+// ReadEventUpTo is ReadEvent for callers who claim the memory of a large event before they
+// have it: beyond so many bytes, data and metadata are left out.
+func (rd *Reader) ReadEventUpTo(stream string, number int64, maxPayload int, links event.LinkReader) (r event.Resolved, err error) {
 	info, err := rd.StreamInfo(stream)
 	if err != nil {
 		return r, err
 	}
-	a := newSingleArena()
+	a := arena{left: maxPayload}
 	r.Record, err = rd.readEvent(&a, stream, number, &info)
 	if err == nil && links != nil {
 		err = rd.resolve(&a, &r, links)
@@ -385,7 +392,8 @@ func (rd *Reader) ReadPayload(r *event.Record) (err error) {
 	}
 	a := newSingleArena()
 	full := a.record(it, r.Position, r.Stream)
-	r.Data, r.Metadata, r.Flags, r.Bare = full.Data, full.Metadata, full.Flags, false // It may have been redacted since.
+	r.Data, r.Metadata, r.Flags = full.Data, full.Metadata, full.Flags // It may have been redacted since.
+	r.Bare, r.LeftOut = false, 0
 	return nil
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -124,12 +125,16 @@ func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
 }
 
 func (s *store) ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error) {
+	return s.ReadEventUpTo(ctx, stream, number, math.MaxInt, links)
+}
+
+func (s *store) ReadEventUpTo(ctx context.Context, stream string, number int64, maxPayload int, links event.LinkReader) (event.Resolved, error) {
 	log, err := s.readableFor(ctx)
 	if err != nil {
 		return event.Resolved{}, err
 	}
 	defer s.read(&s.reads.event, s.reads.event.begin())
-	return log.Reads.ReadEvent(stream, number, links)
+	return log.Reads.ReadEventUpTo(stream, number, maxPayload, links)
 }
 
 func (s *store) Tombstone(ctx context.Context, stream string) (event.Record, error) {

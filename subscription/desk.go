@@ -374,7 +374,7 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool, li
 				return p, err
 			}
 			if m.Event != nil && !payload {
-				m.Event.Data, m.Event.Metadata, m.Event.Bare = nil, nil, true
+				m.Event.Strip()
 			} else if m.Event != nil && m.Event.Bare {
 				if len(p.Messages) > 0 {
 					p.Next = e.Number

@@ -47,6 +47,6 @@ func withoutPayload(e *event.Resolved) *event.Resolved {
 	if of.Type == event.TypeLink {
 		return e
 	}
-	of.Data, of.Metadata, of.Bare = nil, nil, true
+	of.Strip()
 	return &bare
 }

@@ -103,7 +103,7 @@ func (s *memStore) ReadAll(ctx context.Context, r event.AllRead) (page event.All
 			continue
 		}
 		if left -= len(e.Data); left < 0 && r.MaxPayload > 0 {
-			e.Data, e.Metadata, e.Bare = nil, nil, true
+			e.Strip()
 		}
 		page.Events = append(page.Events, s.resolveLocked(e, r.Links != nil))
 	}

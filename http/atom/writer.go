@@ -76,8 +76,7 @@ func (d *Feed) part(b []byte) ([]byte, error) {
 // the entry shows it. The page keeps the bare one, so that the payload goes when
 // the entry was written.
 func (d *Feed) whole(e *event.Resolved, level Level) (*event.Resolved, error) {
-	isBare := e.Bare || e.Target != nil && e.Target.Bare
-	if !isBare || level < Body && level != Content && e.Type != event.TypeLink {
+	if !e.IsBare() || level < Body && level != Content && e.Type != event.TypeLink {
 		return e, nil
 	}
 	full := *e

@@ -140,7 +140,7 @@ func (in *streamsInput) queuePage(ctx context.Context, s *stream, page *event.St
 			}
 			return n, nil
 		}
-		if res.Bare || res.Target != nil && res.Target.Bare {
+		if res.IsBare() {
 			if !s.isEmpty() { // It begins the next page: what is queued stays small.
 				return n, nil
 			}

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -396,7 +397,8 @@ func (f *flipper) trouble(ctx context.Context, node int) string {
 	return ""
 }
 
-// whole waits until all nodes are ready and have one leader.
+// whole waits until all nodes are ready and have a vote again: with one bit more, a cluster in which a new node has none
+// yet has lost its majority.
 func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 	for begun := time.Now(); ; {
 		ready := 0
@@ -406,13 +408,37 @@ func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 				ready++
 			}
 		}
-		if ready == f.c.voters() && f.leader(ctx) >= 0 {
+		if ready == f.c.voters() && f.votes(ctx) == ready {
 			return true
 		}
 		if time.Since(begun) > limit || clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return false
 		}
 	}
+}
+
+// votes is how many nodes that are alive have a vote, as the leader knows it.
+func (f *flipper) votes(ctx context.Context) (n int) {
+	leader := f.leader(ctx)
+	for _, t := range f.c.targets() {
+		if t.index != leader {
+			continue
+		}
+		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/admin/cluster/members", Header: map[string]string{"Accept": "application/json"}}, 2*time.Second)
+		if err != nil || a.Status != http.StatusOK {
+			return 0
+		}
+		var members []struct{ IsAlive, Voter bool }
+		if json.Unmarshal(a.Body, &members) != nil {
+			return 0
+		}
+		for _, m := range members {
+			if m.IsAlive && m.Voter {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (f *flipper) leader(ctx context.Context) int {

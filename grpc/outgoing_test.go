@@ -1,0 +1,64 @@
+package grpcapi_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
+	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// heavyStore has a stream of large events, which are read one by one.
+type heavyStore struct{ endlessStore }
+
+const heavy = 500_000
+
+func (s *heavyStore) ReadStream(_ context.Context, r event.StreamRead) (event.StreamPage, error) {
+	p := event.StreamPage{Last: 1 << 60}
+	for i := range r.Count {
+		p.Events = append(p.Events, event.Resolved{Record: event.Record{Stream: "heavy", Type: "t", Number: r.From + int64(i), Bare: true, LeftOut: heavy}})
+	}
+	return p, nil
+}
+
+func (s *heavyStore) ReadPayload(_ context.Context, r *event.Record) error {
+	r.Data, r.Bare, r.LeftOut = make([]byte, heavy), false, 0
+	return nil
+}
+
+// The messages that a client does not take are claimed, those that grpc-go has too, until they have gone
+// out or the call has ended.
+func TestMessagesNotTakenAreClaimed(t *testing.T) {
+	memory := api.NewMemory(64 * mib)
+	conn, _ := serve(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: anybody{}, Memory: memory})
+	const reads = 5
+	var all []*reader
+	for range reads {
+		all = append(all, open(t, conn, "", read(ofStream("heavy", start))))
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		// One is being written, one is held until there is another, and one waits behind it.
+		if used := memory.Used(); used < reads*3*heavy {
+			return fmt.Errorf("%d bytes are claimed", used)
+		}
+		return nil
+	})
+	for range 20 { // Whoever takes them gets on.
+		if m := all[0].next(); len(m.GetEvent().GetEvent().GetData()) != heavy {
+			t.Fatal(m)
+		}
+	}
+	for _, r := range all {
+		r.leave()
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if used := memory.Used(); used != 0 {
+			return fmt.Errorf("%d bytes are claimed", used)
+		}
+		return nil
+	})
+}
