@@ -26,7 +26,7 @@ func (m *member) health(path string, status int) error {
 
 // slowStartEvents is how many events make a node that has lost its index, and
 // makes it in small tables, start slowly.
-const slowStartEvents = 1_500_000
+const slowStartEvents = 600_000
 
 // TestHealthFromTheFirstMoment: a node that starts for long says so wherever it is asked.
 func TestHealthFromTheFirstMoment(t *testing.T) {
