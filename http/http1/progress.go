@@ -21,6 +21,7 @@ const (
 	stallTime  = 30 * time.Second
 	stallTicks = int64(stallTime / lookEvery)
 	quickMove  = 64 << 10 // is written at once to a client that took the piece before at once; it must take all of it
+	cutMove    = 4 << 20  // likewise, where a piece that takes long is cut and its rest written in small ones
 )
 
 // mover is one direction of a connection or stream. One goroutine moves, another looks.
@@ -79,12 +80,13 @@ func (m *writer) isDue(tick int64) bool {
 func (m *writer) write(w io.Writer, p []byte) (written int, err error) {
 	for {
 		piece := p[written:]
-		if len(piece) > quickMove {
-			piece = piece[:quickMove]
+		most := leastMove
+		if m.quick && m.resume != nil {
+			most = cutMove
+		} else if m.quick {
+			most = quickMove
 		}
-		if !m.quick && len(piece) > leastMove {
-			piece = piece[:leastMove]
-		}
+		piece = piece[:min(len(piece), most)]
 		large := len(piece) > leastMove
 		m.large.Store(large)
 		m.begin(m.tick.Load())
