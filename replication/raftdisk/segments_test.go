@@ -215,7 +215,10 @@ func TestPowerCutInSegments(t *testing.T) {
 		runs = 12
 	}
 	cuts, reached := 0, map[string]bool{}
-	for range runs {
+	reachesAll := func() bool {
+		return reached["write .segment"] && reached["rename .segment"] && reached["rename .free"] && reached["write .free"]
+	}
+	for run := 0; run < runs || run < 100 && !reachesAll(); run++ {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 1))
 		mem := vfs.NewCrashMem()
@@ -283,7 +286,7 @@ func TestPowerCutInSegments(t *testing.T) {
 			mustNot(t, s.Close())
 		}
 	}
-	if cuts < 40*runs || !reached["write .segment"] || !reached["rename .segment"] || !reached["rename .free"] || !reached["write .free"] {
+	if cuts < 40*runs || !reachesAll() {
 		t.Errorf("the power was cut %d times, %v", cuts, reached)
 	}
 }
