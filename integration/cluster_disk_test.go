@@ -40,10 +40,10 @@ func (m *member) serves(stream string) {
 	}
 }
 
-// TestClusterDiskFull takes the space away from one node after the other, and then
+// TestLongClusterDiskFull takes the space away from one node after the other, and then
 // from all: what was acknowledged stays, readings go on, and all goes on by
 // itself when there is space again.
-func TestClusterDiskFull(t *testing.T) {
+func TestLongClusterDiskFull(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{disk: clusterDisk, options: patientWrites})
 	l := c.startLoad(seed(t), 6, loadPatience)

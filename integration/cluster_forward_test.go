@@ -11,10 +11,10 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterForward writes and reads through one follower that relays, as a client
+// TestLongClusterForward writes and reads through one follower that relays, as a client
 // does that knows one address: it reads what it wrote, and the leader's death
 // is not its concern.
-func TestClusterForward(t *testing.T) {
+func TestLongClusterForward(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{options: []string{"--follower-writes", "Forward", "--prepare-timeout-ms", "30000", "--commit-timeout-ms", "30000"}})
 	for _, m := range c.members {

@@ -51,9 +51,9 @@ func (m *member) ready() error {
 	return err
 }
 
-// TestClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have merged
+// TestLongClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have merged
 // differently, while clients write. Only reads of what is damaged fail, and only until it was fetched anew.
-func TestClusterHeals(t *testing.T) {
+func TestLongClusterHeals(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	for range 3 {

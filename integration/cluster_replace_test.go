@@ -118,9 +118,9 @@ func refusedOrWhole(t *testing.T, c *cluster, m *member) {
 	c.identical()
 }
 
-// TestClusterRestoreNode restores one node from an older copy of its files: it
+// TestLongClusterRestoreNode restores one node from an older copy of its files: it
 // fetches what it lacks, and not what it has.
-func TestClusterRestoreNode(t *testing.T) {
+func TestLongClusterRestoreNode(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{links: true})
 	leader, followers := c.settled()
@@ -156,10 +156,10 @@ func TestClusterRestoreNode(t *testing.T) {
 	c.finish()
 }
 
-// TestClusterRestoreInPlace restores a follower without removing what is in its
+// TestLongClusterRestoreInPlace restores a follower without removing what is in its
 // folder: by the documented steps over the files that are there, and with a copy of
 // its whole volume. Consensus state of a later life, or of an earlier one, does not count then.
-func TestClusterRestoreInPlace(t *testing.T) {
+func TestLongClusterRestoreInPlace(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	leader, _ := c.settled()
@@ -217,9 +217,9 @@ func TestClusterRestoreInPlace(t *testing.T) {
 	c.finish()
 }
 
-// TestClusterRecover restores a whole cluster from copies of its nodes, of
+// TestLongClusterRecover restores a whole cluster from copies of its nodes, of
 // which each is of another moment.
-func TestClusterRecover(t *testing.T) {
+func TestLongClusterRecover(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	leader, _ := c.settled()

@@ -282,9 +282,9 @@ func (c *cluster) sameStreams(want map[string][]testkit.Entry) {
 	}
 }
 
-// TestClusterScavenge scavenges nodes of every role at different times, and disturbs
+// TestLongClusterScavenge scavenges nodes of every role at different times, and disturbs
 // runs: by stops, kill -9, changes of leader and orderly ends.
-func TestClusterScavenge(t *testing.T) {
+func TestLongClusterScavenge(t *testing.T) {
 	t.Parallel()
 	base := seed(t)
 	c := newCluster(t, clusterOptions{hosts: 4})

@@ -223,9 +223,9 @@ const (
 	slowBandwidth = 2 << 20
 )
 
-// TestClusterHealth: a node that lacks what others have is not ready, and neither
+// TestLongClusterHealth: a node that lacks what others have is not ready, and neither
 // is one without a majority, for whom nobody leads.
-func TestClusterHealth(t *testing.T) {
+func TestLongClusterHealth(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{links: true})
 	for _, m := range c.members {

@@ -406,8 +406,8 @@ func (c *cluster) replicationStatistics() {
 // statisticsPeriod is how often the nodes of a test write theirs.
 const statisticsPeriod = time.Second
 
-// TestClusterStatistics looks at what the nodes of a cluster say of themselves.
-func TestClusterStatistics(t *testing.T) {
+// TestLongClusterStatistics looks at what the nodes of a cluster say of themselves.
+func TestLongClusterStatistics(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
 	c := newCluster(t, clusterOptions{

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestJobs does what people do most, and counts their acts: a click, or typing and Enter.
-func TestJobs(t *testing.T) {
+// TestLongJobs does what people do most, and counts their acts: a click, or typing and Enter.
+func TestLongJobs(t *testing.T) {
 	n := startNode(t, "--backup-to", t.TempDir())
 	for i := range 60 {
 		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d,"total":9223372036854775807}`, i))
