@@ -57,6 +57,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 		return nil
 	}
 	s.count.add(ofScavenges, "finalPoints", 1)
+	p.latest = s.latest
 	return p
 }
 
@@ -201,6 +202,7 @@ func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits [
 					may = true // Nobody saw how old it is.
 				} else {
 					gone = gone || f.time.Before(p.Now.Add(-s.maxAge))
+					may = may || f.time.Before(p.latest.Add(-s.maxAge))
 				}
 			}
 			switch {

@@ -35,6 +35,7 @@ type scavengeStatus struct {
 type scavengePoint struct {
 	Number int64     `json:"number"`
 	Now    time.Time `json:"effectiveNow"`
+	latest time.Time // of any point that was met until then: a clock that is wrong for a while writes a later one
 }
 
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
@@ -44,6 +45,8 @@ type scavenger struct {
 	told map[string]bool
 	// none says that nodes keep everything in memory, where nothing can be scavenged.
 	none bool
+	// latest is the latest time that any run went by.
+	latest time.Time
 }
 
 func newScavenger(l *load) *scavenger {
@@ -148,6 +151,9 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &status) != nil || status.Result == "" {
 		s.find.add(kindAnswer, "GET %s: %s", lastScavenge, a)
 		return nil
+	}
+	if status.Point != nil && status.Point.Now.After(s.latest) {
+		s.latest = status.Point.Now
 	}
 	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
 		s.told[key] = true
