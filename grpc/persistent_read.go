@@ -186,6 +186,11 @@ func (c *consumer) send(ctx context.Context) error {
 				return err
 			}
 		}
+		if m.Event.PayloadBytes() >= weightyEvent { // The one before must not keep it waiting for memory.
+			if err := out.flush(); err != nil {
+				return err
+			}
+		}
 		b, err := c.response(ctx, &m)
 		if err != nil {
 			return err
