@@ -50,7 +50,7 @@ type call struct {
 
 	message int64       // of claim: the message that the method received last
 	most    int64       // that one message can claim
-	unread  atomic.Bool // no method was called yet, or a message of the client cannot be read
+	unread  atomic.Bool // no method was called yet
 }
 
 // who is the caller, as judged last.
@@ -147,7 +147,12 @@ func (c *call) blame() {
 		h.Set("Grpc-Message", p.text)
 		return
 	}
-	if h := c.out.Header(); c.unread.Load() && h.Get(keyStatus) == strconv.Itoa(int(codes.Internal)) {
+	h := c.out.Header()
+	if h.Get(keyStatus) != strconv.Itoa(int(codes.Internal)) {
+		return
+	}
+	// What grpc-go says of a message it says before the method hears of it: only its words tell.
+	if c.unread.Load() || strings.HasPrefix(h.Get("Grpc-Message"), "grpc: ") {
 		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -129,8 +128,6 @@ func (r *receiver) RecvMsg(m any) error {
 		c.in.received()
 	case c.in.refusal() != nil:
 		return c.in.refusal()
-	case status.Code(err) == codes.Internal:
-		c.unread.Store(true)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,11 +75,10 @@ func (v *vault) acl(stream, roles string) {
 	v.must("POST", "/streams/"+stream+"/metadata", `{"$acl":{"$r":`+roles+`}}`, "Content-Type", "application/json", "ES-EventId", testID())
 }
 
-var ids int
+var ids atomic.Int64
 
 func testID() string {
-	ids++
-	return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids)
+	return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids.Add(1))
 }
 
 // credentialsOf are the headers of a caller; none for the empty one.

@@ -347,7 +347,7 @@ func (r *Report) judgeChain(f Files, set *Set, certificates []*x509.Certificate,
 		return nil // Its authority began later: told when the certificate is renewed.
 	}
 	if err != nil {
-		text, remedy := explainChain(leaf, f.RootsDir, err)
+		text, remedy := explainChain(leaf, f.RootsDir, at, err)
 		r.fail(f.Certificate, text, remedy)
 		return nil
 	}
@@ -374,13 +374,16 @@ func orServerOnly(f Files, lacking ...*x509.Certificate) string {
 }
 
 // explainChain says why there is no chain to a root, and what to do.
-func explainChain(leaf *x509.Certificate, rootsDir string, err error) (text, remedy string) {
+func explainChain(leaf *x509.Certificate, rootsDir string, at time.Time, err error) (text, remedy string) {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Cert != nil {
-		text = fmt.Sprintf("the certificate %q in its chain is not accepted: %v", invalid.Cert.Subject, err)
-		if invalid.Reason == x509.Expired {
-			return text, "renew that certificate"
+		name := fmt.Sprintf("the certificate %q in its chain ", invalid.Cert.Subject)
+		switch {
+		case invalid.Reason == x509.Expired && at.Before(invalid.Cert.NotBefore):
+			return name + "is not valid before " + day(invalid.Cert.NotBefore), "check the clock of this machine, or renew that certificate"
+		case invalid.Reason == x509.Expired:
+			return name + "expired on " + day(invalid.Cert.NotAfter), "renew that certificate"
 		}
-		return text, "have the certificate issued anew"
+		return fmt.Sprintf("%sis not accepted: %v", name, err), "have the certificate issued anew"
 	}
 	return fmt.Sprintf("its chain does not lead to a trusted root (PartialChain): %q was issued by %q: %v", leaf.Subject, leaf.Issuer, err),
 		fmt.Sprintf("put the root above it into %s (TrustedRootCertificatesPath), and intermediates behind the certificate in its file", rootsDir)

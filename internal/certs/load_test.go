@@ -285,7 +285,11 @@ func TestFindings(t *testing.T) {
 		{"expired intermediate", func(d folder) certs.Files {
 			old := newAuthority(t, root, "old", valid(-3*hours24, -hours24))
 			return d.files(old.node(t), root, old)
-		}, []string{`error DIR/node.crt: the certificate "CN=old" in its chain is not accepted: x509: certificate has expired`}},
+		}, []string{`error DIR/node.crt: the certificate "CN=old" in its chain expired on `}},
+		{"intermediate of tomorrow", func(d folder) certs.Files {
+			late := newAuthority(t, root, "late", valid(hours24, 10*hours24))
+			return d.files(late.node(t), root, late)
+		}, []string{`error DIR/node.crt: the certificate "CN=late" in its chain is not valid before `}},
 		{"authority expires soon", func(d folder) certs.Files {
 			old := newAuthority(t, root, "old", valid(-time.Hour, 10*hours24))
 			return d.files(old.node(t), root, old)
