@@ -21,7 +21,8 @@ func TestIndexDamaged(t *testing.T) {
 	cases := []struct {
 		name   string
 		damage func(t *testing.T, index string)
-		late   string // it is found when it is read, and mended by the start behind the one that says this
+		late   string // what a node says of damage that it finds when it reads; the next start mends it
+		mended string // what a node says when it has mended that itself
 	}{
 		{name: "missing", damage: func(t *testing.T, index string) { remove(t, index) }},
 		{name: "map missing", damage: func(t *testing.T, index string) { remove(t, filepath.Join(index, "indexmap")) }},
@@ -36,7 +37,7 @@ func TestIndexDamaged(t *testing.T) {
 			for _, name := range tables(t, index) {
 				flipByte(t, name, fileSize(t, name)/2)
 			}
-		}, late: "the index is damaged, start the node again"},
+		}, mended: "the index was built again"},
 		{name: "bloom filter missing", damage: func(t *testing.T, index string) { remove(t, matches(t, index, "*.bloomfilter")[0]) }},
 		{name: "bloom filter altered", damage: func(t *testing.T, index string) {
 			for _, name := range matches(t, index, "*.bloomfilter") {
@@ -66,7 +67,11 @@ func TestIndexDamaged(t *testing.T) {
 				node.Signal(syscall.SIGTERM)
 				node.Wait(time.Minute)
 			}
-			node := testkit.StartNode(t, dir, smallTables...)
+			node := testkit.LaunchNode(t, dir, smallTables...)
+			if c.mended != "" {
+				node.AwaitLog(c.mended)
+			}
+			node.AwaitServing()
 			l.checkNode(t, node)
 			mustAppend(t, node, "behind-the-damage", -1, 1)
 			node.Stop()

@@ -22,6 +22,7 @@ func (l *Log) openIndex() error {
 	if o.Logger == nil {
 		o.Logger = l.logger.Named("index")
 	}
+	o.OnDamage = l.damages.ofIndex
 	o.OnFatal = func(err error) { _ = l.fail(fmt.Errorf("index: %w", err)) }
 	// What the index is about to call durable must be so in the log, or a power cut
 	// would leave an index ahead of it that has to be built anew. The records of
@@ -56,63 +57,72 @@ func (s *state) endsAt(position int64, chain event.Chain) (bool, error) {
 // indexBatch is how many records are handed to the index at a time while it catches up.
 const indexBatch = 4096
 
-func (l *Log) indexFrom(from, end int64) (err error) {
+func (l *Log) indexFrom(from, end int64) error {
 	if from >= end {
 		return nil
-	}
-	v, err := l.view()
-	if err != nil {
-		return err
-	}
-	defer v.release()
-	defer chunkfile.GuardFaults(&err)()
-	cu := cursor{v: v}
-	if err := cu.seekForward(from); err != nil {
-		return err
 	}
 	doing := doingIndex
 	if from == 0 {
 		doing = doingRebuild
 	}
 	l.progress.begin(doing, end-from)
+	return l.entries(from, end, func(batch []index.Entry, upTo int64, chain event.Chain) error {
+		l.progress.at(doing, upTo-from, end-from)
+		return l.index.Add(batch, upTo, chain)
+	})
+}
+
+// entries reads the log between two ends of frames, and gives the index entries of its records to add, which
+// is also told where that batch of them ends, and the log's chain there.
+func (s *state) entries(from, end int64, add func(batch []index.Entry, upTo int64, chain event.Chain) error) (err error) {
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	defer s.met(&err)
+	defer chunkfile.GuardFaults(&err)()
+	cu := cursor{v: v}
+	if err := cu.seekForward(from); err != nil {
+		return err
+	}
 	started, reported := time.Now(), time.Now()
 	batch := make([]index.Entry, 0, indexBatch)
 	records := 0
-	upTo := from
-	for {
+	for upTo := from; upTo < end; {
 		it, position, err := cu.next()
 		if err != nil {
 			return fmt.Errorf("index the log from %d: %w", from, err)
 		}
-		if it != nil && it.IsRecord() {
+		if it != nil && it.IsRecord() && position < end {
 			batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
 			continue
 		}
 		// Only the end of a frame is a place to stop at.
-		if it != nil && (it.IsStub() || len(batch) < indexBatch) {
-			continue
-		}
 		chain := v.tail.Chain
-		upTo = end
-		if it != nil {
+		switch {
+		case it == nil || position >= end:
+			upTo = end
+		case it.IsStub():
+			continue
+		default:
 			upTo, chain = position+int64(len(it)), it.Trailer().Chain
 		}
-		if err := l.index.Add(batch, upTo, chain); err != nil {
+		if upTo < end && len(batch) < indexBatch {
+			continue
+		}
+		if err := add(batch, upTo, chain); err != nil {
 			return err
 		}
 		records += len(batch)
 		batch = batch[:0]
-		if it == nil {
-			break
-		}
-		l.progress.at(doing, upTo-from, end-from)
 		if now := time.Now(); now.Sub(reported) >= 2*time.Second {
 			reported = now
-			l.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)
+			s.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)
 		}
 	}
 	if took := time.Since(started); took > time.Second {
-		l.logger.Info("log indexed", logkey.From, from, logkey.To, end, logkey.Records, records, logkey.Took, took.Round(time.Millisecond))
+		s.logger.Info("log indexed", logkey.From, from, logkey.To, end, logkey.Records, records, logkey.Took, took.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ type Damage struct {
 // may have led it astray, or a client with a position that is none. So the file is compared with its checksum at once.
 type damages struct {
 	wake   chan struct{}                 // capacity 1: there are suspects
+	mend   chan struct{}                 // capacity 1: the index is damaged
 	report func(*chunkfile.Chunk, error) // suspect
 
 	mu       sync.Mutex // guards what follows
@@ -56,7 +57,7 @@ const clearedFor = time.Minute
 
 func newDamages() *damages {
 	d := &damages{
-		wake: make(chan struct{}, 1), known: map[string]Damage{}, suspects: map[*chunkfile.Chunk]error{}, cleared: map[string]time.Time{},
+		wake: make(chan struct{}, 1), mend: make(chan struct{}, 1), known: map[string]Damage{}, suspects: map[*chunkfile.Chunk]error{}, cleared: map[string]time.Time{},
 	}
 	d.report = d.suspect
 	return d
@@ -89,6 +90,14 @@ func (d *damages) suspectIndex(err error) {
 	d.index = err
 	select {
 	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ofIndex has the index built again.
+func (d *damages) ofIndex() {
+	select {
+	case d.mend <- struct{}{}:
 	default:
 	}
 }
@@ -174,7 +183,7 @@ func (h *Health) Unhealthy() error {
 		return fmt.Errorf("%d complete chunks are damaged, the first of them: %w", len(list), list[0].Err)
 	}
 	if err := h.index.Damage(); err != nil {
-		return fmt.Errorf("the index is damaged, the next start builds it again: %w", err)
+		return fmt.Errorf("the index is damaged and will be built again from the log: %w", err)
 	}
 	return cmp.Or(h.order.wrong(), h.reads.ids.failed())
 }

@@ -122,6 +122,8 @@ func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() erro
 
 // replace puts a file that was made in the place of a damaged one.
 func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
+	tr.bringing.Lock()
+	defer tr.bringing.Unlock()
 	if err := tr.findReturning(old, h); err != nil {
 		return err
 	}

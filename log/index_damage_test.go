@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -17,8 +19,10 @@ import (
 )
 
 // TestDamagedIndex: nothing that needs a damaged block of the index is answered as if events were not there, the log
-// goes on, says what is wrong, and the next start builds the index again.
-func TestDamagedIndex(t *testing.T) {
+// is appended to and says what is wrong, and a start before the index was built again does that.
+func TestDamagedIndex(t *testing.T) { synctest.Test(t, testDamagedIndex) }
+
+func testDamagedIndex(t *testing.T) {
 	fsys, m := vfs.NewMem(), newModel()
 	o := testOptions(fsys)
 	o.RecentIDs = 1
@@ -66,6 +70,54 @@ func TestDamagedIndex(t *testing.T) {
 	must(t, l.Health.Unhealthy())
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
+}
+
+// TestDamagedIndexIsBuiltAgain: while the log is read and appended to. What cannot be read of the log keeps it from that until it is mended.
+func TestDamagedIndexIsBuiltAgain(t *testing.T) {
+	for _, chunk := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys, m := vfs.NewMem(), newModel()
+			o := testOptions(fsys)
+			l := mustOpen(t, o)
+			write(t, l, m.someFrames(16, true)...)
+			must(t, l.index.Flush())
+			table, chunkFile := l.index.Tables()[0].File, filepath.Base(l.files[0].Name)
+			closeLog(t, l)
+			rot(t, fsys, path.Join("index", table), 200)
+			o.SkipVerify = true
+			l = mustOpen(t, o)
+			scavenging := filepath.Join(l.opts.IndexDir, scavengeFolder)
+			must(t, fsys.MkdirAll(scavenging))
+			synctest.Wait() // The memory of event ids is loaded.
+			if chunk {
+				rot(t, fsys, chunkFile, 300)
+			}
+			stream := m.frames[0].events[0].stream
+			if _, err := l.Reads.StreamInfo(stream); !event.IsCorruption(err) {
+				t.Fatal(err)
+			}
+			write(t, l, m.frame(false, ev("while damaged", "")))
+			after(2 * time.Second)
+			write(t, l, m.frame(false, ev("while damaged", "")))
+			if chunk {
+				if err := l.index.Damage(); !event.IsCorruption(err) || len(l.Health.Damaged()) != 1 {
+					t.Fatalf("a chunk is damaged, the index %v", err)
+				}
+				rot(t, fsys, chunkFile, 300)
+				after(time.Minute)
+			}
+			must(t, l.index.Damage())
+			verify(t, l, m.frames, nil)
+			if _, err := fsys.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("what is known of scavenging: %v", err)
+			}
+			closeLog(t, l)
+			l = mustOpen(t, o)
+			must(t, l.Health.Unhealthy())
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+		})
+	}
 }
 
 // TestIndexLeadsAstray: entries that were right when they were read first name other places now. The

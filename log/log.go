@@ -112,7 +112,7 @@ func (o *Options) Validate() error {
 // appender and the syncer within, and those below.
 //
 // One goroutine appends (Append, Commit); any number read. Lock order: Chunks.jobs,
-// Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first three are held
+// state.bringing, Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first four are held
 // during I/O: to let it happen once at a time, or not behind Close, is their purpose.
 type Log struct {
 	*state
@@ -182,6 +182,7 @@ func Open(o Options) (_ *Log, err error) {
 	l.owned.Go(func() { l.syncer.runSyncer(ctx) })
 	l.owned.Go(func() { l.Reads.loadRecentIDs(ctx) })
 	l.owned.Go(func() { l.Health.runChecks(ctx) })
+	l.owned.Go(func() { l.Health.mendIndex(ctx) })
 	l.owned.Go(func() { l.Names.run(ctx) })
 	l.owned.Go(func() { l.appender.order.run(ctx) })
 	return l, nil

@@ -34,6 +34,10 @@ type state struct {
 	files        []*chunkfile.Chunk
 	filesChanged bool // the published set holds other chunks
 
+	// bringing is held by what brings records into chunks and the index that were in neither, and while
+	// the index is built again from the chunks.
+	bringing sync.Mutex
+
 	failed atomic.Pointer[error]
 	gone   atomic.Bool // the files are closed
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -24,7 +23,6 @@ type users struct {
 	logger  hclog.Logger
 	opts    Options
 	running context.Context
-	stop    func(error) // ends the process
 	logins  *access.Authenticator
 	manager *access.Manager
 	hasher  *access.Hasher
@@ -35,7 +33,7 @@ type users struct {
 
 func newUsers(n *Node) *users {
 	o := n.opts
-	u := &users{store: n.store, logger: o.Logger.Named("users"), opts: o, running: n.running, stop: n.stopHard, done: make(chan struct{})}
+	u := &users{store: n.store, logger: o.Logger.Named("users"), opts: o, running: n.running, done: make(chan struct{})}
 	hasher := access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations, Stats: o.Stats})
 	u.logins = access.NewAuthenticator(u, access.AuthenticatorOptions{
 		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth, Hasher: hasher, Upgrade: u.renew, Stats: o.Stats,
@@ -101,7 +99,7 @@ func (u *users) wait(ctx context.Context) error {
 }
 
 // run waits for the built-in users, and creates them whenever this node leads. Until they are there
-// nobody is served. So a start that finds the index damaged ends, and the next one builds it again.
+// no client is served.
 func (u *users) run(ctx context.Context, c *replication.Cluster) {
 	for {
 		leadership, changed := c.Leadership()
@@ -113,10 +111,6 @@ func (u *users) run(ctx context.Context, c *replication.Cluster) {
 			u.logger.Warn("the built-in users could not be created yet", logkey.Error, err)
 		} else if u.exist(ctx) {
 			break
-		}
-		if log, err := u.store.Log(); err == nil && log.Index().Damage() != nil {
-			u.stop(fmt.Errorf("the index is damaged, start the node again: %w", log.Index().Damage()))
-			return
 		}
 		select {
 		case <-changed:

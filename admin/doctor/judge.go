@@ -227,7 +227,7 @@ func judgeChunks(f *Facts, r *report) {
 
 func judgeIndex(f *Facts, r *report) {
 	if f.Index != "" {
-		r.wrong("check the disk, and start the node again: it builds the index from the log", "%s", f.Index)
+		r.wrong("check the disk: the node builds the index again from the log by itself", "%s", f.Index)
 	}
 }
 

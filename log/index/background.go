@@ -65,14 +65,10 @@ func (x *Index) makeDurable(mem *memTable) error {
 	var t *table
 	file := "" // when there is no entry to write
 	if mem.count > 0 {
-		w, err := newTableWriter(x.opt.FS, x.opt.Dir, entries, int64(mem.streams), x.opt.NoBloom)
-		if err != nil {
+		var err error
+		if t, err = x.writeMem(x.ctx, mem); err != nil {
 			return err
 		}
-		if t, err = writeTable(x.ctx, w, 0, mem.sorted); err != nil {
-			return err
-		}
-		x.adopt(t)
 		file = t.file
 	}
 	x.commitMu.Lock()
@@ -91,16 +87,36 @@ func (x *Index) makeDurable(mem *memTable) error {
 	return err
 }
 
+// writeMem writes a table of level 0 that nothing lists yet. mem must be frozen, and not empty.
+func (x *Index) writeMem(ctx context.Context, mem *memTable) (*table, error) {
+	w, err := newTableWriter(x.opt.FS, x.opt.Dir, int64(mem.count), int64(mem.streams), x.opt.NoBloom)
+	if err != nil {
+		return nil, err
+	}
+	t, err := writeTable(ctx, w, 0, mem.sorted)
+	if err != nil {
+		return nil, err
+	}
+	x.adopt(t)
+	return t, nil
+}
+
 // adopt makes a table report what goes wrong with it to the index.
 func (x *Index) adopt(t *table) {
-	t.onError = x.tableFailed
+	t.onError = func(err error) {
+		// Who still reads a table that was replaced may meet what it was replaced for.
+		if !event.IsCorruption(err) || !t.doomed.Load() {
+			x.tableFailed(err)
+		}
+	}
 	t.onFilter = x.ofFilter
 	t.metrics = x.metrics
 	t.damage = &x.damage
 	t.onClose = func(err error) { x.opt.Logger.Warn("index table", logkey.File, t.file, logkey.Error, err) }
 }
 
-// merger merges levels that are full, until the index is closed or fails.
+// merger merges levels that are full, until the index is closed or fails. While a table is
+// damaged it waits for the index to be built again.
 func (x *Index) merger() {
 	defer x.wg.Done()
 	for {
@@ -117,13 +133,10 @@ func (x *Index) merger() {
 			}
 			merged, err := x.mergeLevel()
 			x.mergeTurn <- struct{}{}
-			if err != nil {
-				if x.ctx.Err() == nil {
-					x.tableFailed(fmt.Errorf("merge index: %w", err))
-				}
-				return
+			if err != nil && x.ctx.Err() == nil {
+				x.tableFailed(fmt.Errorf("merge index: %w", err))
 			}
-			if !merged {
+			if err != nil || !merged {
 				break
 			}
 		}
@@ -154,7 +167,7 @@ func (x *Index) mergeLevel() (bool, error) {
 	}
 	defer s.release()
 	from, to, due := s.dueMerge(x.opt.MaxAutoMergeLevel)
-	if !due {
+	if !due || x.Damage() != nil {
 		return false, nil
 	}
 	return true, x.merge(x.ctx, s.tables[from:to], s.tables[from].level+1)
@@ -163,11 +176,6 @@ func (x *Index) mergeLevel() (bool, error) {
 // merge replaces neighbouring tables by one of a level. The caller has the merge turn and
 // a reference to a state that lists the tables.
 func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
-	var read, hashes int64
-	for _, t := range inputs {
-		read += t.count
-		hashes += t.hashes
-	}
 	x.metrics.queue.Enter(1)
 	x.metrics.merging.Add(1)
 	begun := x.metrics.merges.Begin(0)
@@ -176,23 +184,10 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 		x.metrics.mergeTime.ObserveSince(begun)
 		x.metrics.merging.Add(-1)
 	}()
-	w, err := newTableWriter(x.opt.FS, x.opt.Dir, read, hashes, x.opt.NoBloom)
+	t, read, err := x.writeMerged(ctx, inputs, level)
 	if err != nil {
 		return err
 	}
-	t, err := writeTable(ctx, w, level, func(emit func(Entry) error) error {
-		in := newMergeReader(inputs)
-		for in.next() {
-			if err := emit(in.entry); err != nil {
-				return err
-			}
-		}
-		return in.err
-	})
-	if err != nil {
-		return err
-	}
-	x.adopt(t)
 	t.seenBy = x.scavenge.inherited(inputs)
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
@@ -209,6 +204,33 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 			"read", read, "written", t.count, logkey.File, t.file)
 	}
 	return err
+}
+
+// writeMerged writes a table with all entries of some, that nothing lists yet, and says how many it read.
+func (x *Index) writeMerged(ctx context.Context, inputs []*table, level int) (t *table, read int64, err error) {
+	var hashes int64
+	for _, t := range inputs {
+		read += t.count
+		hashes += t.hashes
+	}
+	w, err := newTableWriter(x.opt.FS, x.opt.Dir, read, hashes, x.opt.NoBloom)
+	if err != nil {
+		return nil, 0, err
+	}
+	t, err = writeTable(ctx, w, level, func(emit func(Entry) error) error {
+		in := newMergeReader(inputs)
+		for in.next() {
+			if err := emit(in.entry); err != nil {
+				return err
+			}
+		}
+		return in.err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	x.adopt(t)
+	return t, read, nil
 }
 
 // Merge merges all tables into one. It waits for a merge that is under way.

@@ -16,11 +16,12 @@ import (
 type damage struct {
 	fsys   vfs.FS // nil: nothing is to be changed
 	logger hclog.Logger
+	told   func() // when damage becomes known
 	first  atomic.Pointer[error]
 }
 
 // Damage returns what of the tables is not what was written, nil while all is well as far as is known. Reads
-// that need it fail, and so do merges and scavenges. The next Open finds an empty index.
+// that need it fail, and so do merges and scavenges, until Rebuild. An Open before that finds an empty index.
 func (d *damage) Damage() error {
 	if err := d.first.Load(); err != nil {
 		return *err
@@ -31,8 +32,9 @@ func (d *damage) Damage() error {
 // ofTable takes note of a damaged table.
 func (d *damage) ofTable(err error) {
 	if d.first.CompareAndSwap(nil, &err) {
-		d.logger.Error("the index is damaged, the next start builds it again from the log", logkey.Error, err)
+		d.logger.Error("the index is damaged and will be built again from the log", logkey.Error, err)
 		d.forget(err)
+		d.told()
 	}
 }
 

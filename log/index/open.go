@@ -72,7 +72,7 @@ func newIndex(opt Options) *Index {
 	x := &Index{
 		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats),
 		mergeTurn: make(chan struct{}, 1), scavengeTurn: make(chan struct{}, 1),
-		mergeWork: make(chan struct{}, 1), damage: damage{fsys: opt.FS, logger: opt.Logger},
+		mergeWork: make(chan struct{}, 1), damage: damage{fsys: opt.FS, logger: opt.Logger, told: opt.OnDamage},
 	}
 	x.changed = sync.NewCond(&x.mu)
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())

@@ -76,6 +76,9 @@ type Options struct {
 	// of the index or of a reader and must not call Close, which waits for it.
 	OnFatal func(error)
 
+	// OnDamage is called when Damage begins to return an error. It must not wait, nor call the index.
+	OnDamage func()
+
 	// BeforeFlush is called before entries in memory are written to a table. What they
 	// point to must be durable when it returns. It must not call the index.
 	BeforeFlush func()
@@ -103,6 +106,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(error) {}
+	}
+	if o.OnDamage == nil {
+		o.OnDamage = func() {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 }
 
 // next scavenges the oldest table that the run has not looked at. It
-// reports false when there is none.
+// reports false when there is none. It does not outlive damage: what builds the index again waits for its turn.
 func (s *scavenge) next(ctx context.Context) (bool, error) {
 	if err := take(ctx, s.x.mergeTurn); err != nil {
 		return false, err
@@ -128,6 +129,9 @@ func (s *scavenge) next(ctx context.Context) (bool, error) {
 // oldest looks for a table, the oldest first, so that of a stream the lowest
 // numbers go first and what is left of it never has a hole. It returns nil when there is none. The merge turn must be held.
 func (s *scavenge) oldest(ctx context.Context) (*ScavengedTable, error) {
+	if err := s.x.Damage(); err != nil {
+		return nil, err
+	}
 	state := s.x.acquire()
 	if state == nil {
 		return nil, event.ErrClosed
@@ -297,8 +301,8 @@ func (p *pass) step(entries int64) error {
 	if p.steps%scavengeCheckEvery != 0 {
 		return nil
 	}
-	if p.ctx.Err() != nil {
-		return context.Cause(p.ctx)
+	if err := cmp.Or(context.Cause(p.ctx), p.x.Damage()); err != nil {
+		return err
 	}
 	if p.steps%scavengePaceEvery != 0 {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"sync/atomic"
@@ -283,10 +282,8 @@ func (t *table) release() {
 	}
 	err := errors.Join(t.filter.close(), t.source.close())
 	if t.doomed.Load() {
-		err = errors.Join(err, t.fsys.Remove(t.path))
-		if rerr := t.fsys.Remove(t.path + bloomSuffix); !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
+		// What is damaged was removed when that was found.
+		err = errors.Join(err, vfs.RemoveIfThere(t.fsys, t.path), vfs.RemoveIfThere(t.fsys, t.path+bloomSuffix))
 	}
 	if err != nil {
 		t.onClose(fmt.Errorf("let go of index table %s: %w", t.file, err))

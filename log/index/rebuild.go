@@ -1,0 +1,151 @@
+package index
+
+import (
+	"context"
+	"fmt"
+)
+
+// Rebuild puts tables made anew in the place of all that there are, while the index is read and
+// added to. fill is given the checkpoint, and adds the entries of all records of the log below it,
+// in the order of the log. Damage is nil afterwards, unless a table that was flushed meanwhile is damaged too.
+//
+// It waits for a merge that runs, and for a scavenge to notice the damage. No other begins before it ends. After an error, of ctx, fill or of
+// writing, everything is as it was, but for an indexmap that could not be replaced: that makes the index unusable, as in a merge.
+func (x *Index) Rebuild(ctx context.Context, fill func(upTo int64, add func([]Entry) error) error) error {
+	ctx, end, err := x.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, turn := range []chan struct{}{x.scavengeTurn, x.mergeTurn} {
+		if err := take(ctx, turn); err != nil {
+			return err
+		}
+		defer func() { turn <- struct{}{} }()
+	}
+	x.commitMu.Lock()
+	// Tables that are flushed from here on have nothing below the checkpoint, and nobody else takes tables from the list.
+	upTo, old := x.checkpoint.Load(), x.current.Load().tables
+	x.commitMu.Unlock()
+	r := rebuilding{x: x, ctx: ctx, mem: newMemTable()}
+	t, err := r.run(upTo, fill)
+	if err != nil {
+		return fmt.Errorf("build index again: %w", err)
+	}
+	if err := x.replaceAll(old, t); err != nil {
+		err = fmt.Errorf("build index again: %w", err)
+		x.fail(err)
+		return err
+	}
+	x.opt.Logger.Info("the index was built again", "checkpoint", upTo, "entries", r.entries)
+	select {
+	case x.mergeWork <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// replaceAll puts a table in the place of older ones; nil: they held nothing that is still there.
+func (x *Index) replaceAll(old []*table, t *table) error {
+	x.commitMu.Lock()
+	defer x.commitMu.Unlock()
+	err := x.commit(change{add: t, drop: old})
+	if t != nil {
+		t.release() // The state has its own reference.
+	}
+	if err != nil {
+		return err
+	}
+	x.first.Store(nil)
+	x.filterDue = true // Or a start would read the new table to bring the filter up to date.
+	return x.saveExistence(0)
+}
+
+// rebuilding makes tables as the flusher and the merger do, which nothing lists before the last one is made.
+type rebuilding struct {
+	x       *Index
+	ctx     context.Context
+	mem     *memTable
+	tables  []*table // from the oldest to the newest, levels never rising
+	entries int64
+}
+
+// run returns the one table with one reference, nil when there is no entry.
+func (r *rebuilding) run(upTo int64, fill func(upTo int64, add func([]Entry) error) error) (_ *table, err error) {
+	defer func() {
+		for _, t := range r.tables {
+			t.discard()
+		}
+	}()
+	if err := fill(upTo, r.add); err != nil {
+		return nil, err
+	}
+	if err := r.write(); err != nil {
+		return nil, err
+	}
+	if len(r.tables) > 1 {
+		if err := r.merge(0); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.tables) == 0 {
+		return nil, nil
+	}
+	t := r.tables[0]
+	if t.maxPos >= upTo {
+		return nil, fmt.Errorf("entry at position %d given as below %d", t.maxPos, upTo)
+	}
+	r.tables = nil
+	return t, nil
+}
+
+func (r *rebuilding) add(batch []Entry) error {
+	announce := func(uint64) {}
+	if f := r.x.existence.Load(); f != nil {
+		announce = f.add
+	}
+	for i := range batch {
+		r.mem.add(batch[i], announce)
+	}
+	r.entries += int64(len(batch))
+	if r.mem.count < r.x.opt.MaxMemTable {
+		return nil
+	}
+	return r.write()
+}
+
+// write writes what is in memory, and merges levels that are full.
+func (r *rebuilding) write() error {
+	if r.mem.count == 0 {
+		return nil
+	}
+	t, err := r.x.writeMem(r.ctx, r.mem)
+	if err != nil {
+		return err
+	}
+	r.mem = newMemTable()
+	r.tables = append(r.tables, t)
+	for {
+		from := len(r.tables) - tablesPerLevel
+		if from < 0 || r.tables[from].level != r.tables[len(r.tables)-1].level {
+			return nil
+		}
+		if err := r.merge(from); err != nil {
+			return err
+		}
+	}
+}
+
+// merge makes one table of all from one on.
+func (r *rebuilding) merge(from int) error {
+	inputs := r.tables[from:]
+	t, _, err := r.x.writeMerged(r.ctx, inputs, inputs[0].level+1)
+	if err != nil {
+		return err
+	}
+	for _, input := range inputs {
+		input.discard()
+	}
+	r.tables = append(r.tables[:from], t)
+	return nil
+}

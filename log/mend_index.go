@@ -1,0 +1,56 @@
+package eventlog
+
+import (
+	"context"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// How long a damaged index waits for being built again, which reads the whole log.
+const (
+	mendIndexAfter = time.Second // a leader hands over first
+	mendIndexAgain = time.Minute // what it could not be built from may be mended meanwhile
+)
+
+// mendIndex builds the index again, while all goes on, whenever a table is found to be damaged.
+func (h *Health) mendIndex(ctx context.Context) {
+	for wait := mendIndexAfter; ; wait = mendIndexAgain {
+		for h.index.Damage() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-h.damages.mend:
+			}
+		}
+		begin := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			begin.Stop()
+			return
+		case <-begin.C:
+		}
+		if err := h.rebuildIndex(ctx); err != nil && ctx.Err() == nil {
+			h.logger.Error("the damaged index could not be built again yet", logkey.Error, err)
+		}
+	}
+}
+
+func (h *Health) rebuildIndex(ctx context.Context) error {
+	h.bringing.Lock()
+	defer h.bringing.Unlock()
+	// Entries that a scavenge took out come back with the records that are still there.
+	if err := h.removeScavengeState(); err != nil {
+		return err
+	}
+	return h.index.Rebuild(ctx, func(upTo int64, add func([]index.Entry) error) error {
+		return h.entries(0, upTo, func(batch []index.Entry, _ int64, _ event.Chain) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return add(batch)
+		})
+	})
+}
