@@ -45,7 +45,7 @@ func (h *Health) rebuildIndex(ctx context.Context) error {
 	if err := h.removeScavengeState(); err != nil {
 		return err
 	}
-	return h.index.Rebuild(ctx, func(upTo int64, add func([]index.Entry) error) error {
+	return index.Rebuild(ctx, h.index, func(upTo int64, add func([]index.Entry) error) error {
 		return h.entries(0, upTo, func(batch []index.Entry, _ int64, _ event.Chain) error {
 			if err := ctx.Err(); err != nil {
 				return err

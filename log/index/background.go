@@ -66,7 +66,7 @@ func (x *Index) makeDurable(mem *memTable) error {
 	file := "" // when there is no entry to write
 	if mem.count > 0 {
 		var err error
-		if t, err = x.writeMem(x.ctx, mem); err != nil {
+		if t, err = writeMem(x.ctx, x, mem); err != nil {
 			return err
 		}
 		file = t.file
@@ -88,7 +88,7 @@ func (x *Index) makeDurable(mem *memTable) error {
 }
 
 // writeMem writes a table of level 0 that nothing lists yet. mem must be frozen, and not empty.
-func (x *Index) writeMem(ctx context.Context, mem *memTable) (*table, error) {
+func writeMem(ctx context.Context, x *Index, mem *memTable) (*table, error) {
 	w, err := newTableWriter(x.opt.FS, x.opt.Dir, int64(mem.count), int64(mem.streams), x.opt.NoBloom)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 		x.metrics.mergeTime.ObserveSince(begun)
 		x.metrics.merging.Add(-1)
 	}()
-	t, read, err := x.writeMerged(ctx, inputs, level)
+	t, read, err := writeMerged(ctx, x, inputs, level)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 }
 
 // writeMerged writes a table with all entries of some, that nothing lists yet, and says how many it read.
-func (x *Index) writeMerged(ctx context.Context, inputs []*table, level int) (t *table, read int64, err error) {
+func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *table, read int64, err error) {
 	var hashes int64
 	for _, t := range inputs {
 		read += t.count

@@ -78,7 +78,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			m.end += 1000
 			must(t, x.Add(nil, m.end, event.Chain{}))
 		},
-		"rebuild": func(t *rapid.T) { must(t, x.Rebuild(context.Background(), m.refill)) },
+		"rebuild": func(t *rapid.T) { must(t, index.Rebuild(context.Background(), x, m.refill)) },
 		"flush": func(t *rapid.T) {
 			must(t, x.Flush())
 			if x.Checkpoint() != m.end {

@@ -11,7 +11,7 @@ import (
 //
 // It waits for a merge that runs, and for a scavenge to notice the damage. No other begins before it ends. After an error, of ctx, fill or of
 // writing, everything is as it was, but for an indexmap that could not be replaced: that makes the index unusable, as in a merge.
-func (x *Index) Rebuild(ctx context.Context, fill func(upTo int64, add func([]Entry) error) error) error {
+func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Entry) error) error) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (x *Index) Rebuild(ctx context.Context, fill func(upTo int64, add func([]En
 	if err != nil {
 		return fmt.Errorf("build index again: %w", err)
 	}
-	if err := x.replaceAll(old, t); err != nil {
+	if err := r.replaceAll(old, t); err != nil {
 		err = fmt.Errorf("build index again: %w", err)
 		x.fail(err)
 		return err
@@ -46,7 +46,8 @@ func (x *Index) Rebuild(ctx context.Context, fill func(upTo int64, add func([]En
 }
 
 // replaceAll puts a table in the place of older ones; nil: they held nothing that is still there.
-func (x *Index) replaceAll(old []*table, t *table) error {
+func (r *rebuilding) replaceAll(old []*table, t *table) error {
+	x := r.x
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	err := x.commit(change{add: t, drop: old})
@@ -119,7 +120,7 @@ func (r *rebuilding) write() error {
 	if r.mem.count == 0 {
 		return nil
 	}
-	t, err := r.x.writeMem(r.ctx, r.mem)
+	t, err := writeMem(r.ctx, r.x, r.mem)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (r *rebuilding) write() error {
 // merge makes one table of all from one on.
 func (r *rebuilding) merge(from int) error {
 	inputs := r.tables[from:]
-	t, _, err := r.x.writeMerged(r.ctx, inputs, inputs[0].level+1)
+	t, _, err := writeMerged(r.ctx, r.x, inputs, inputs[0].level+1)
 	if err != nil {
 		return err
 	}

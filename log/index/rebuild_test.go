@@ -75,7 +75,7 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("merge: %v", err)
 	}
 	before := x.Checkpoint()
-	must(t, x.Rebuild(t.Context(), func(upTo int64, add func([]index.Entry) error) error {
+	must(t, index.Rebuild(t.Context(), x, func(upTo int64, add func([]index.Entry) error) error {
 		if upTo != before {
 			t.Errorf("up to %d, want %d", upTo, before)
 		}
@@ -98,7 +98,7 @@ func TestRebuildEnds(t *testing.T) {
 	x, m := damaged(t, fsys)
 	broken := errors.New("the log cannot be read")
 	files, listErr := []string(nil), error(nil)
-	if err := x.Rebuild(t.Context(), func(int64, func([]index.Entry) error) error {
+	if err := index.Rebuild(t.Context(), x, func(int64, func([]index.Entry) error) error {
 		files, listErr = fsys.List(dir) // No merge runs now.
 		return broken
 	}); !errors.Is(err, broken) || listErr != nil {
@@ -116,14 +116,14 @@ func TestRebuildEnds(t *testing.T) {
 			return errors.Join(m.refill(upTo, add), add([]index.Entry{{Position: upTo}}))
 		}, nil},
 	} {
-		err := x.Rebuild(c.ctx, c.fill)
+		err := index.Rebuild(c.ctx, x, c.fill)
 		left, listErr := fsys.List(dir)
 		must(t, listErr)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || x.Damage() == nil || len(left) != len(files) {
 			t.Errorf("%s: %v, damage %v, %d files where %d were", name, err, x.Damage(), len(left), len(files))
 		}
 	}
-	must(t, x.Rebuild(t.Context(), m.refill))
+	must(t, index.Rebuild(t.Context(), x, m.refill))
 	m.wholeAndClosed(t, fsys, x)
 }
 
@@ -146,7 +146,7 @@ func TestPowerCutDuringRebuild(t *testing.T) {
 	x, m := damaged(t, fsys)
 	must(t, x.Flush())
 	armed = true
-	must(t, x.Rebuild(t.Context(), m.refill))
+	must(t, index.Rebuild(t.Context(), x, m.refill))
 	armed = false
 	must(t, x.Close())
 	whole := 0
@@ -183,12 +183,12 @@ func TestRebuildOnFullDisk(t *testing.T) {
 		})
 		x, m := damaged(t, fsys)
 		left.Store(at)
-		err := x.Rebuild(t.Context(), m.refill)
+		err := index.Rebuild(t.Context(), x, m.refill)
 		left.Store(0)
 		switch {
 		case err == nil: // Or of what was replaced not all could be removed: the next start does.
 		case x.Flush() == nil:
-			must(t, x.Rebuild(t.Context(), m.refill))
+			must(t, index.Rebuild(t.Context(), x, m.refill))
 		default:
 			fatal++
 			must(t, x.Close())
