@@ -21,7 +21,8 @@ import (
 type AuthenticatorOptions struct {
 	// Insecure makes everybody the system account.
 	Insecure bool
-	// TrustedAuth believes ES-TrustedAuth headers. Only for nodes behind a proxy that sets or removes them.
+	// TrustedAuth believes ES-TrustedAuth headers. Only for nodes behind a proxy that sets or
+	// removes them.
 	TrustedAuth bool
 	// Hasher checks passwords; one with default options when nil.
 	Hasher *Hasher
@@ -70,14 +71,14 @@ func NewAuthenticator(users Streams, o AuthenticatorOptions) *Authenticator {
 // Close waits until no hash is being made anew, and lets none begin. Logins go on working.
 func (a *Authenticator) Close() { a.upgrades.close() }
 
-// Authenticate returns the caller of a request: who its Basic header says, else
-// the system account on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says
-// if that is switched on, else Anonymous. The first that is there decides.
+// Authenticate returns the caller of a request: who its Basic header says, else the system account
+// on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says if that is
+// switched on, else Anonymous. The first that is there decides.
 //
-// It fails with event.ErrNotAuthorized for wrong credentials on any request, with event.ErrNotInitialized when users cannot be read at the
-// moment, with event.ErrBusy when too many others wait to have passwords
-// checked, and with the error of the request's context. The last three say nothing
-// about the credentials.
+// It fails with event.ErrNotAuthorized for wrong credentials on any request, with
+// event.ErrNotInitialized when users cannot be read at the moment, with event.ErrBusy when too many
+// others wait to have passwords checked, and with the error of the request's context. The last
+// three say nothing about the credentials.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	if a.opts.Insecure {
 		return System, nil
@@ -236,7 +237,8 @@ func (a *Authenticator) read(ctx context.Context, login string) (s stored, err e
 	return s, nil
 }
 
-// unreadable turns all ways of not being able to tell into one kind of error: it decides the answer.
+// unreadable turns all ways of not being able to tell into one kind of error: it decides the
+// answer.
 func unreadable(login string, err error) error {
 	if errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrClosed) {
 		return fmt.Errorf("%w: %v", event.ErrNotInitialized, err)

@@ -48,8 +48,9 @@ type cached struct {
 	secret    digest // of the stored hash that the password fits
 	stream    string // of the user, so that its name is not made for each request
 	version   version
-	used      atomic.Uint64          // the cache's clock when it was last used
-	renewed   atomic.Pointer[digest] // secret of a stronger hash of the same password; nil: none was made
+	used      atomic.Uint64 // the cache's clock when it was last used
+	// secret of a stronger hash of the same password; nil: none was made
+	renewed atomic.Pointer[digest]
 }
 
 // newCached returns a login that fits the credentials of the digest.
@@ -79,7 +80,8 @@ func (c *cache) get(login []byte, d *digest) *cached {
 	if e == nil || subtle.ConstantTimeCompare(e.digest[:], d[:]) != 1 {
 		return nil
 	}
-	// The latest user of the cache need not be stamped again: one busy client does not fight over the clock.
+	// The latest user of the cache need not be stamped again: one busy client does not fight over
+	// the clock.
 	if e.used.Load() != c.clock.Load() {
 		e.used.Store(c.clock.Add(1))
 	}

@@ -103,7 +103,8 @@ func lastUser(ctx context.Context, s lastEvents, login string) (*User, event.Rec
 	}
 	user, err := DecodeUser(record.Data)
 	if err != nil || user.LoginName != login {
-		return nil, event.Record{}, nil // Redacted, or written by hand: nobody can be authenticated by it.
+		// Redacted, or written by hand: nobody can be authenticated by it.
+		return nil, event.Record{}, nil
 	}
 	return user, record, nil
 }

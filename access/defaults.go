@@ -10,7 +10,8 @@ import (
 // DefaultPassword is the password of the built-in users unless the operator sets one.
 const DefaultPassword = "changeit"
 
-// builtin is a user that every database begins with. They are part of the wire contract: do not change.
+// builtin is a user that every database begins with. They are part of the wire contract: do not
+// change.
 type builtin struct {
 	login, fullName, group string
 }
@@ -80,8 +81,8 @@ func ensureUser(ctx context.Context, w Writer, hasher *Hasher, place int, passwo
 	return listUser(ctx, w, b.login, 0, before)
 }
 
-// DefaultsInForce returns the built-in users that log in with DefaultPassword. It hashes once for each
-// that there is.
+// DefaultsInForce returns the built-in users that log in with DefaultPassword. It hashes once for
+// each that there is.
 func (m *Manager) DefaultsInForce(ctx context.Context) (logins []string, err error) {
 	for _, b := range builtins {
 		u, _, err := readUser(ctx, m.store, b.login)

@@ -94,7 +94,8 @@ func TestDefaultUsersThatExisted(t *testing.T) {
 	}
 }
 
-// Whichever write fails, with or without having been written, the next run completes what is missing and doubles nothing.
+// Whichever write fails, with or without having been written, the next run completes what is
+// missing and doubles nothing.
 func TestDefaultUsersInterrupted(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		for _, written := range []bool{false, true} {

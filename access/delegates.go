@@ -18,7 +18,8 @@ type Delegates struct {
 	known map[string]delegate
 }
 
-// delegate is a user as read last. It holds as long as the version of the user's stream is the same.
+// delegate is a user as read last. It holds as long as the version of the user's stream is the
+// same.
 type delegate struct {
 	version   version
 	isUser    bool // and enabled
@@ -30,8 +31,8 @@ func NewDelegates(users Streams, o AuthenticatorOptions) *Delegates {
 	return &Delegates{opts: o, users: users, known: map[string]delegate{}}
 }
 
-// Now returns the user of a login with the groups that it has now: event.ErrNotAuthorized when
-// it was deleted or disabled. groups are those it had when it made what runs: they count for callers
+// Now returns the user of a login with the groups that it has now: event.ErrNotAuthorized when it
+// was deleted or disabled. groups are those it had when it made what runs: they count for callers
 // who are no stored users, the system account and those of whom a proxy told.
 func (d *Delegates) Now(ctx context.Context, login string, groups []string) (Principal, error) {
 	switch {

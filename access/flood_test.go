@@ -55,7 +55,8 @@ func TestFlood(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				s.setUser(t, "proxiedIn", "right", false) // No longer in the cache, but seen before.
+				// No longer in the cache, but seen before.
+				s.setUser(t, "proxiedIn", "right", false)
 				var mu sync.Mutex
 				var turns []time.Time // when each began; guarded by mu
 				s.onRead = func(string) {
@@ -144,7 +145,8 @@ func TestHundredConnections(t *testing.T) {
 		s.onRead = func(string) { time.Sleep(100 * time.Millisecond) }
 		var wg sync.WaitGroup
 		for i := range 40 {
-			wg.Go(func() { _ = loginFrom(a, "192.0.2.1:1", fmt.Sprint("other:", i)) }) // What becomes of it is no matter.
+			// What becomes of it is no matter.
+			wg.Go(func() { _ = loginFrom(a, "192.0.2.1:1", fmt.Sprint("other:", i)) })
 		}
 		synctest.Wait()
 		before := hashes(r)

@@ -57,7 +57,8 @@ func NewManager(store ManagerStore, o ManagerOptions) *Manager {
 	return &Manager{store: store, hasher: o.Hasher}
 }
 
-// List returns all users, sorted by login. It reads $users once, and one event for each login there.
+// List returns all users, sorted by login. It reads $users once, and one event for each login
+// there.
 func (m *Manager) List(ctx context.Context) ([]Account, error) {
 	logins, err := m.logins(ctx)
 	if err != nil {
@@ -167,7 +168,8 @@ func (m *Manager) create(ctx context.Context, n NewAccount) error {
 	return event.ErrUserConflict
 }
 
-// ensureListed adds a user to $users if it is missing there, which is so if its creation was interrupted.
+// ensureListed adds a user to $users if it is missing there, which is so if its creation was
+// interrupted.
 func (m *Manager) ensureListed(ctx context.Context, login string, first int64) error {
 	logins, err := m.logins(ctx)
 	if _, listed := logins[login]; listed || err != nil {
@@ -244,7 +246,8 @@ func (m *Manager) ChangePassword(ctx context.Context, login, current, password s
 	})
 }
 
-// changePassword stores a new password of a user whom allow lets have it. It is hashed once, and only then.
+// changePassword stores a new password of a user whom allow lets have it. It is hashed once, and
+// only then.
 func (m *Manager) changePassword(ctx context.Context, login, password string, allow func(*User) error) error {
 	var creds PasswordHash
 	return m.change(ctx, login, true, func(u *User, number int64) (*event.Write, error) {

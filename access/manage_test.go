@@ -423,7 +423,8 @@ func TestConcurrentCreation(t *testing.T) {
 			s := newStore()
 			m, r := newManager(s)
 			s.writeErr = func(w *event.Write) error {
-				if w.Stream == "$user-jane" && len(s.events["$user-jane"]) == 0 { // Another is faster.
+				// Another is faster.
+				if w.Stream == "$user-jane" && len(s.events["$user-jane"]) == 0 {
 					other := newStore()
 					other.setUser(t, "jane", c.password, false)
 					s.append("$user-jane", other.events["$user-jane"][0])

@@ -86,7 +86,8 @@ func TestWorkedExamples(t *testing.T) {
 				s.setMetadata(c.stream, `{"$acl": `+c.acl+`}`)
 			}
 			if c.settings != "" {
-				s.set(event.SettingsStream, `{"$userStreamAcl": {"$r": [], "$w": [], "$mw": []}}`) // Only the last counts.
+				// Only the last counts.
+				s.set(event.SettingsStream, `{"$userStreamAcl": {"$r": [], "$w": [], "$mw": []}}`)
 				s.set(event.SettingsStream, c.settings)
 			}
 			p := access.NewPolicy(s, access.PolicyOptions{})

@@ -46,7 +46,8 @@ func (p Principal) IsAdmin() bool {
 	return p.system || p.Login == LoginAdmin || p.inGroup(RoleAdmins)
 }
 
-// IsOps reports whether the caller may operate the node: an administrator (IsAdmin), the user ops, and $ops.
+// IsOps reports whether the caller may operate the node: an administrator (IsAdmin), the user ops,
+// and $ops.
 func (p Principal) IsOps() bool {
 	return p.Login == LoginOps || p.inGroup(RoleOps) || p.IsAdmin()
 }

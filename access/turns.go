@@ -83,11 +83,11 @@ const (
 	wasWrong
 )
 
-// turns decides who computes the next hash. A check passes four gates, each a
-// semaphore that serves in order of arrival, and holds them until it ends: that of its line, with the
-// pause after failures behind it; that of its origin; that of its class; and
-// the slots. Nobody is more than once in front of the next gate, so lines of one origin take turns,
-// origins take turns, and of the two classes known lines have knownTurns to one.
+// turns decides who computes the next hash. A check passes four gates, each a semaphore that serves
+// in order of arrival, and holds them until it ends: that of its line, with the pause after
+// failures behind it; that of its origin; that of its class; and the slots. Nobody is more than
+// once in front of the next gate, so lines of one origin take turns, origins take turns, and of the
+// two classes known lines have knownTurns to one.
 type turns struct {
 	seed    maphash.Seed // of the hashes of logins
 	queue   *stats.Queue
@@ -96,8 +96,10 @@ type turns struct {
 	hall    *semaphore.Weighted
 	classes [2]*semaphore.Weighted
 
-	mu      sync.Mutex // guards what follows and everything reachable from it but gates; never held while anything is waited for
-	checks  [2]int     // by class
+	// guards what follows and everything reachable from it but gates; never held while anything is
+	// waited for
+	mu      sync.Mutex
+	checks  [2]int // by class
 	lines   map[place]*gate
 	sources map[source]*gate
 	shared  map[credentials]*check
@@ -125,7 +127,8 @@ type credentials struct {
 	digest digest
 }
 
-// gate is one of a line or of a source. It exists as long as checks are in front of it or behind it.
+// gate is one of a line or of a source. It exists as long as checks are in front of it or behind
+// it.
 type gate struct {
 	*semaphore.Weighted
 	checks int

@@ -175,7 +175,8 @@ func TestManagementTakesTurns(t *testing.T) {
 			h.enter(context.Background(), fmt.Sprint("caller ", i), fmt.Sprint("192.0.2.1/", i), nil, notChecked)
 		}
 		h.all.Go(func() {
-			_, _ = h.turns.do(context.Background(), h.turns.place(management, "x"), nil, h.kind, func() result { // Only its place matters here.
+			// Only its place matters here.
+			_, _ = h.turns.do(context.Background(), h.turns.place(management, "x"), nil, h.kind, func() result {
 				h.served = append(h.served, "management")
 				return result{}
 			})

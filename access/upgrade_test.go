@@ -14,7 +14,8 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// renewing returns an authenticator that stores what it is given to upgrade, and the versions it was given.
+// renewing returns an authenticator that stores what it is given to upgrade, and the versions it
+// was given.
 func renewing(t *testing.T, s *store, before func()) (*access.Authenticator, *stats.Registry, func() []int64) {
 	var mu sync.Mutex
 	var versions []int64

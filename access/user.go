@@ -16,7 +16,8 @@ type User struct {
 	Groups    []string `json:"groups"`
 	Disabled  bool     `json:"disabled,omitempty"`
 
-	// How Hash was made of the password. Empty: as in a database of before, see the package comment.
+	// How Hash was made of the password. Empty: as in a database of before, see the package
+	// comment.
 	Algorithm  string `json:"alg,omitempty"`
 	Iterations int    `json:"iter,omitempty"`
 }

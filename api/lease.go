@@ -46,9 +46,10 @@ type May func(ctx context.Context, who *access.Principal) error
 
 // Lease is one caller for whom something is held open. It must be closed.
 type Lease struct {
-	of     *Leases
-	may    May
-	ctx    context.Context // ends with event.ErrNotAuthorized as its cause when the caller is refused
+	of  *Leases
+	may May
+	// ends with event.ErrNotAuthorized as its cause when the caller is refused
+	ctx    context.Context
 	end    context.CancelCauseFunc
 	who    atomic.Pointer[access.Principal]
 	judged atomic.Int64 // when, in nanoseconds of the process
@@ -57,8 +58,8 @@ type Lease struct {
 	closed bool       // may must not be called any more
 }
 
-// Open begins a lease of a caller who was judged just now. Its context ends with the parent, and when
-// the caller is refused.
+// Open begins a lease of a caller who was judged just now. Its context ends with the parent, and
+// when the caller is refused.
 func (ls *Leases) Open(parent context.Context, who access.Principal, may May) *Lease {
 	l := &Lease{of: ls, may: may}
 	l.ctx, l.end = context.WithCancelCause(parent)

@@ -248,8 +248,8 @@ func RoomBytes(r *event.Room) int64 {
 // queryMemory is how many bytes a query takes for one of its text: it is kept, parsed and compiled.
 const queryMemory = 4
 
-// KeepQuery claims what a transient query takes, until the function that it returns is called, which
-// calls gone as well. When there is no room gone has been called.
+// KeepQuery claims what a transient query takes, until the function that it returns is called,
+// which calls gone as well. When there is no room gone has been called.
 func (m *Memory) KeepQuery(ctx context.Context, text string, gone func()) (func(), error) {
 	c := new(Claim)
 	c.Use(m)

@@ -32,8 +32,9 @@ type rule struct {
 	text string // begins what a refused caller is told
 	many string
 	most int
-	// times is how many times as much as is left for others a caller may have. So that there is always
-	// something left: with 1 one caller gets a half and two get a third each, with 3 one gets three quarters.
+	// times is how many times as much as is left for others a caller may have. So that there is
+	// always something left: with 1 one caller gets a half and two get a third each, with 3 one
+	// gets three quarters.
 	times int
 }
 
@@ -50,7 +51,8 @@ var rules = [kinds]rule{
 const (
 	// forOperators is the part of each kind that is kept for operators.
 	forOperators = 8
-	// leastShared is how many of a kind there must be at least to be shared. Fewer an operator chose to have so few.
+	// leastShared is how many of a kind there must be at least to be shared. Fewer an operator
+	// chose to have so few.
 	leastShared = 6
 )
 
@@ -64,11 +66,12 @@ type SharesOptions struct {
 	Stats    *stats.Registry
 }
 
-// Shares is the one accountant of what callers hold, over both interfaces together. Nothing of a kind is given to a
-// user, nor to an address, that has much of it already, and the last eighth only to operators.
+// Shares is the one accountant of what callers hold, over both interfaces together. Nothing of a
+// kind is given to a user, nor to an address, that has much of it already, and the last eighth only
+// to operators.
 //
-// A share is not a number but a part of what is left: a lone application may have most of a kind, and
-// still whoever comes next finds some.
+// A share is not a number but a part of what is left: a lone application may have most of a kind,
+// and still whoever comes next finds some.
 type Shares struct {
 	insecure bool
 	pools    [kinds]pool
@@ -112,7 +115,8 @@ func (e *NoShare) Error() string { return e.Text }
 // Is makes errors.Is(err, event.ErrBusy) hold.
 func (e *NoShare) Is(target error) bool { return target == event.ErrBusy }
 
-// Take gives a caller, at an address host:port, one of a kind until release is called, which may be more than once. The error is a *NoShare.
+// Take gives a caller, at an address host:port, one of a kind until release is called, which may be
+// more than once. The error is a *NoShare.
 func (s *Shares) Take(k Kind, who access.Principal, from string) (release func(), err error) {
 	p := &s.pools[k]
 	release, err = p.take(s.holder(who, from))
@@ -156,7 +160,8 @@ func (s *Shares) holder(who access.Principal, from string) holder {
 	return h
 }
 
-// Source is what counts as one address of a host:port: of IPv6 a network of 64 bits, which one host has as a rule.
+// Source is what counts as one address of a host:port: of IPv6 a network of 64 bits, which one host
+// has as a rule.
 func Source(hostPort string) netip.Addr {
 	at, err := netip.ParseAddrPort(hostPort)
 	if err != nil {

@@ -31,10 +31,10 @@ func NewID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Append writes events to a stream, all or none, and returns the number of the first. The
-// stream must have the expected version: the number of its last event, NoStream, AnyVersion or StreamExists.
-// What failed on the way is repeated with the same ids, and written once. When that does not
-// help, the same call with the same ids can be made later.
+// Append writes events to a stream, all or none, and returns the number of the first. The stream
+// must have the expected version: the number of its last event, NoStream, AnyVersion or
+// StreamExists. What failed on the way is repeated with the same ids, and written once. When that
+// does not help, the same call with the same ids can be made later.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -119,7 +119,8 @@ func (a Response) FirstNumber(stream string) (int64, error) {
 	return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)
 }
 
-// Delete deletes a stream that has the expected version. Its next append begins it anew, unless it is deleted for ever.
+// Delete deletes a stream that has the expected version. Its next append begins it anew, unless it
+// is deleted for ever.
 func (c *Client) Delete(ctx context.Context, stream string, expected int64, forEver bool) error {
 	_, err := c.repeat(ctx, Request{Method: http.MethodDelete, Path: StreamPath(stream), Header: map[string]string{
 		HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderHardDelete: strconv.FormatBool(forEver),
@@ -130,8 +131,8 @@ func (c *Client) Delete(ctx context.Context, stream string, expected int64, forE
 	return nil
 }
 
-// SetMetadata replaces the metadata of a stream by a value with the members $maxCount, $maxAge, $tb, $cacheControl,
-// $acl, or ones of your own. Call reads them at StreamPath(stream, "metadata").
+// SetMetadata replaces the metadata of a stream by a value with the members $maxCount, $maxAge,
+// $tb, $cacheControl, $acl, or ones of your own. Call reads them at StreamPath(stream, "metadata").
 func (c *Client) SetMetadata(ctx context.Context, stream string, expected int64, metadata any) error {
 	data, err := json.Marshal(metadata)
 	if err == nil {

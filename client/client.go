@@ -88,7 +88,8 @@ func NewTransport(config *tls.Config) *http.Transport {
 // Close ends the connections that are kept for later requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the address of a node as a prefix of what is asked for. Without a scheme it is one of http.
+// Address returns the address of a node as a prefix of what is asked for. Without a scheme it is
+// one of http.
 func Address(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -130,7 +131,8 @@ func (c *Client) leave(node string) int {
 	return len(c.nodes)
 }
 
-// repeat sends a request that may be done twice until it is answered, refused, or the time for it is over.
+// repeat sends a request that may be done twice until it is answered, refused, or the time for it
+// is over.
 func (c *Client) repeat(ctx context.Context, q Request) (Response, error) {
 	end := time.Now().Add(c.o.RetryFor)
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {

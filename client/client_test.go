@@ -27,7 +27,8 @@ func serve(t *testing.T, answer http.HandlerFunc) string {
 	return s.URL
 }
 
-// nobody is an address at which nothing listens. A free port would not do: the next test server may get it.
+// nobody is an address at which nothing listens. A free port would not do: the next test server may
+// get it.
 const nobody = "http://127.0.0.1:1"
 
 func open(t *testing.T, o client.Options) *client.Client {
@@ -168,7 +169,8 @@ func TestSent(t *testing.T) {
 	close(hanging)
 }
 
-// TestRedirect: the leader gets the request with its body and credentials, and the next one at once.
+// TestRedirect: the leader gets the request with its body and credentials, and the next one at
+// once.
 func TestRedirect(t *testing.T) {
 	var asked []string
 	leader := serve(t, func(w http.ResponseWriter, r *http.Request) {

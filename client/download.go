@@ -18,8 +18,9 @@ const (
 	resumePause = 250 * time.Millisecond
 )
 
-// Download reads a file from an offset on. A transfer that breaks goes on where it broke, on the same
-// node; Read returns an error when that does not help. A refusal at the beginning is an *Error.
+// Download reads a file from an offset on. A transfer that breaks goes on where it broke, on the
+// same node; Read returns an error when that does not help. A refusal at the beginning is an
+// *Error.
 func (c *Client) Download(ctx context.Context, q Request, offset int64) (io.ReadCloser, error) {
 	q.Node, q.Header = cmp.Or(q.Node, c.Node()), maps.Clone(q.Header)
 	if q.Header == nil {

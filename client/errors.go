@@ -53,7 +53,8 @@ func (e *Error) Is(kind error) bool {
 	return false
 }
 
-// CurrentVersion returns the number of the last event of a stream whose version was not the expected one.
+// CurrentVersion returns the number of the last event of a stream whose version was not the
+// expected one.
 func (e *Error) CurrentVersion() (int64, bool) {
 	n, err := strconv.ParseInt(e.Header.Get(HeaderCurrentVersion), 10, 64)
 	return n, err == nil && e.Status == http.StatusBadRequest

@@ -54,7 +54,8 @@ func (g *Group) Info(ctx context.Context, value any) error {
 	return g.c.Call(ctx, http.MethodGet, g.path+"/info", nil, value)
 }
 
-// Read takes up to count messages, 100 at most, the one to process first at the front. It does not wait.
+// Read takes up to count messages, 100 at most, the one to process first at the front. It does not
+// wait.
 func (g *Group) Read(ctx context.Context, count int) ([]Message, error) {
 	a, err := g.c.repeat(ctx, Request{Path: g.path + "/" + strconv.Itoa(count) + "?embed=body", Header: map[string]string{"Accept": MediaMessages}})
 	if err != nil {
@@ -77,7 +78,8 @@ func (g *Group) Ack(ctx context.Context, messages ...Message) error {
 	return g.answer(ctx, "/ack", "", messages)
 }
 
-// Nack says that messages could not be processed, and what becomes of them: Park, Retry, Skip or Stop.
+// Nack says that messages could not be processed, and what becomes of them: Park, Retry, Skip or
+// Stop.
 func (g *Group) Nack(ctx context.Context, action string, messages ...Message) error {
 	return g.answer(ctx, "/nack", "&action="+url.QueryEscape(action), messages)
 }

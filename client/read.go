@@ -24,7 +24,8 @@ const (
 	absentPause = time.Second
 )
 
-// Recorded is an event as it is read. Where a link was resolved it is the event that the link leads to.
+// Recorded is an event as it is read. Where a link was resolved it is the event that the link leads
+// to.
 type Recorded struct {
 	ID       string    `json:"eventId"`
 	Type     string    `json:"eventType"`
@@ -67,7 +68,8 @@ type Page struct {
 	HeadOfStream bool       `json:"headOfStream"` // nothing newer was there
 	Entries      []Recorded `json:"entries"`      // the newest comes first, in both directions
 	Links        Links      `json:"links"`
-	// Next is the path of the page that follows in the direction of reading, empty if there is none.
+	// Next is the path of the page that follows in the direction of reading, empty if there is
+	// none.
 	Next string `json:"-"`
 }
 
@@ -88,7 +90,8 @@ func (p *Page) events(backward bool) iter.Seq2[int, Recorded] {
 	return slices.Backward(p.Entries)
 }
 
-// Reading says what is read of a stream. The zero value reads it forward from its beginning to its present end.
+// Reading says what is read of a stream. The zero value reads it forward from its beginning to its
+// present end.
 type Reading struct {
 	From     int64  // number of the first event, in AllStream a position of the log
 	At       string // Page.Next of an earlier reading, in place of From
@@ -199,9 +202,9 @@ func (c *Client) Events(ctx context.Context, stream string, r Reading) iter.Seq2
 	}
 }
 
-// Subscribe gives every event of a stream from Reading.From on, and those that will be appended until the
-// context ends. The stream need not exist yet. To go on later keep the number of the last event, of
-// AllStream Page.Next with Pages and Follow.
+// Subscribe gives every event of a stream from Reading.From on, and those that will be appended
+// until the context ends. The stream need not exist yet. To go on later keep the number of the last
+// event, of AllStream Page.Next with Pages and Follow.
 func (c *Client) Subscribe(ctx context.Context, stream string, r Reading) iter.Seq2[Recorded, error] {
 	r.Follow = true
 	return c.Events(ctx, stream, r)

@@ -21,9 +21,11 @@ const tailStall = stall
 
 // TailMessage is what a live tail sends.
 type TailMessage struct {
-	// Kind is empty for an event. Others are progress, live, behind, deleted, and those that come last: gone, denied, end.
+	// Kind is empty for an event. Others are progress, live, behind, deleted, and those that come
+	// last: gone, denied, end.
 	Kind string
-	// ID is where a tail goes on after it: the number of the event, of AllStream the position. Empty: it is none.
+	// ID is where a tail goes on after it: the number of the event, of AllStream the position.
+	// Empty: it is none.
 	ID   string
 	Data json.RawMessage
 }
@@ -31,9 +33,10 @@ type TailMessage struct {
 // errTailBroke says that a tail ended without saying why.
 var errTailBroke = errors.New("the live tail broke off")
 
-// Tail gives the messages of a live tail of a stream. The query is that of the endpoint: from, to, types and so on. A tail
-// that breaks, or whose node stops, goes on where it was, on any node; nothing comes twice. The tail
-// ends after a message that comes last, but for the end of a node, and when no node answers at first for Options.RetryFor.
+// Tail gives the messages of a live tail of a stream. The query is that of the endpoint: from, to,
+// types and so on. A tail that breaks, or whose node stops, goes on where it was, on any node;
+// nothing comes twice. The tail ends after a message that comes last, but for the end of a node,
+// and when no node answers at first for Options.RetryFor.
 func (c *Client) Tail(ctx context.Context, stream, query string) iter.Seq2[TailMessage, error] {
 	return func(yield func(TailMessage, error) bool) {
 		q := Request{Path: StreamPath(stream), Header: map[string]string{"Accept": "text/event-stream"}}

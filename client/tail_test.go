@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A tail whose nodes break off, stop or are not ready goes on at another one, and gives each event once.
+// A tail whose nodes break off, stop or are not ready goes on at another one, and gives each event
+// once.
 func TestTail(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

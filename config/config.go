@@ -86,7 +86,8 @@ type Config struct {
 	RaftLogStore            LogStore
 
 	Db string
-	// Index is the folder of the index. After Load it is never empty: the default is the folder index in Db.
+	// Index is the folder of the index. After Load it is never empty: the default is the folder
+	// index in Db.
 	Index                    string
 	MemDb                    bool
 	PrepareTimeout           time.Duration
@@ -97,15 +98,18 @@ type Config struct {
 	ScavengeHistoryMaxAge    time.Duration
 	ScavengeBackendPageSize  int
 	ScavengeBackendCacheSize int64
-	// ScavengeSchedule is the cron expression by which the cluster scavenges; empty: it does not by itself.
+	// ScavengeSchedule is the cron expression by which the cluster scavenges; empty: it does not by
+	// itself.
 	ScavengeSchedule          string
 	ScavengeScheduleThreshold int
 	ScavengeScheduleThrottle  int
-	// BackupTo is where the node backs itself up to: a folder or s3://bucket/prefix; empty: nowhere.
+	// BackupTo is where the node backs itself up to: a folder or s3://bucket/prefix; empty:
+	// nowhere.
 	BackupTo string
 	// BackupS3Endpoint is the URL of the object store; empty: that of the region.
 	BackupS3Endpoint string
-	// BackupSchedule is the cron expression by which the node backs itself up; empty: only when asked to.
+	// BackupSchedule is the cron expression by which the node backs itself up; empty: only when
+	// asked to.
 	BackupSchedule            string
 	BackupKeep                int
 	BackupThrottleMiB         int
@@ -124,7 +128,8 @@ type Config struct {
 	NodePort        int
 	ReplicationIp   netip.Addr
 	ReplicationPort int
-	// The addresses told to nodes and clients instead of the ones listened on; empty and 0: the latter.
+	// The addresses told to nodes and clients instead of the ones listened on; empty and 0: the
+	// latter.
 	NodeHostAdvertiseAs           string
 	NodePortAdvertiseAs           int
 	ReplicationHostAdvertiseAs    string
@@ -156,7 +161,8 @@ type Config struct {
 	ProjectionExecutionTimeout   time.Duration
 	MaxProjectionStateSize       int64
 
-	// given holds, by option name, what the strongest source said. Options not in it have their default.
+	// given holds, by option name, what the strongest source said. Options not in it have their
+	// default.
 	given map[string]setting
 	// file is the YAML file that was read, if any.
 	file string

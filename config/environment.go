@@ -65,7 +65,8 @@ func (l *loader) parseEnviron(environ []string) []setting {
 	return found
 }
 
-// parseVariable returns the setting of a variable that has one of our prefixes, and a value if it needs one.
+// parseVariable returns the setting of a variable that has one of our prefixes, and a value if it
+// needs one.
 func parseVariable(variable, value string) (s setting, ok bool) {
 	upper := strings.ToUpper(variable)
 	for _, p := range envPrefixes {

@@ -12,7 +12,8 @@ import (
 
 var errMissing = &fs.PathError{Op: "open", Path: "file", Err: fs.ErrNotExist}
 
-// check holds for every input: there is a configuration or an error, never both, and what starts passes its own checks.
+// check holds for every input: there is a configuration or an error, never both, and what starts
+// passes its own checks.
 func check(t *testing.T, c *config.Config, err error) {
 	t.Helper()
 	switch {

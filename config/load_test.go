@@ -215,8 +215,9 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadRefusing: a command that decides some options itself refuses them, wherever they are set, with
-// its reason in place of what would follow from them. The file of the machine's node is not read.
+// TestLoadRefusing: a command that decides some options itself refuses them, wherever they are set,
+// with its reason in place of what would follow from them. The file of the machine's node is not
+// read.
 func TestLoadRefusing(t *testing.T) {
 	refused := map[string]string{"ClusterSize": "see --nodes", "NodePort": "see --port"}
 	machine := map[string]string{"/etc/annals/annals.conf": "NodePort: 1", "/etc/eventstore/eventstore.conf": "{", "my.yaml": "HttpPort: 2", "good.yaml": "MemDb: true"}

@@ -7,7 +7,8 @@ import (
 	"github.com/annalsdb/annals/internal/spelling"
 )
 
-// EnvPrefix is what the environment variables with options begin with. See envPrefixes for the others.
+// EnvPrefix is what the environment variables with options begin with. See envPrefixes for the
+// others.
 const EnvPrefix = "STORE_"
 
 // suggestionDistance is how many edits a misspelt name may be away from the suggested one.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSeeds are the ports between nodes that a configuration names, whatever version it was written for.
+// TestSeeds are the ports between nodes that a configuration names, whatever version it was written
+// for.
 func TestSeeds(t *testing.T) {
 	for name, c := range map[string]struct {
 		args    []string

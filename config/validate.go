@@ -52,7 +52,8 @@ func (c *Config) Validate() error {
 	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.Given("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
 	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)")
 	for _, o := range c.table() {
-		// What asks for something that is not there must not be passed over in silence. Without TLS nobody misses a certificate.
+		// What asks for something that is not there must not be passed over in silence. Without TLS
+		// nobody misses a certificate.
 		needless := c.Insecure && o.group == groupCertificateStore
 		must := "not be set"
 		if o.def != "" {
@@ -97,7 +98,8 @@ func (c *Config) backupProblems() (lines []string) {
 	return lines
 }
 
-// samePath compares two folders by name. A path that cannot be made absolute is compared as it stands.
+// samePath compares two folders by name. A path that cannot be made absolute is compared as it
+// stands.
 func samePath(a, b string) bool {
 	if abs, err := filepath.Abs(a); err == nil {
 		a = abs

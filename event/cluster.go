@@ -7,22 +7,29 @@ type NodeState string
 
 // States of a node.
 const (
-	StateInitializing       NodeState = "Initializing"       // opening its files
-	StateDiscoverLeader     NodeState = "DiscoverLeader"     // looking for the other nodes, or for who leads
-	StateUnknown            NodeState = "Unknown"            // knows no leader
-	StatePreReplica         NodeState = "PreReplica"         // asking the leader to be admitted
-	StateCatchingUp         NodeState = "CatchingUp"         // fetching what it lacks
-	StateClone              NodeState = "Clone"              // has everything and no vote: the cluster has its voters
-	StateFollower           NodeState = "Follower"           //
-	StatePreLeader          NodeState = "PreLeader"          // elected, applying what was committed before
-	StateLeader             NodeState = "Leader"             //
-	StateShuttingDown       NodeState = "ShuttingDown"       //
-	StateShutdown           NodeState = "Shutdown"           //
-	StateReadOnlyLeaderless NodeState = "ReadOnlyLeaderless" // a read-only replica that knows no leader
-	StatePreReadOnlyReplica NodeState = "PreReadOnlyReplica" // a read-only replica that is catching up
-	StateReadOnlyReplica    NodeState = "ReadOnlyReplica"    //
-	StateResigningLeader    NodeState = "ResigningLeader"    // finishing writes before another node leads
-	StateManager            NodeState = "Manager"            // known to clients; no node of ours is ever in it
+	StateInitializing NodeState = "Initializing" // opening its files
+	// looking for the other nodes, or for who leads
+	StateDiscoverLeader NodeState = "DiscoverLeader"
+	StateUnknown        NodeState = "Unknown"    // knows no leader
+	StatePreReplica     NodeState = "PreReplica" // asking the leader to be admitted
+	StateCatchingUp     NodeState = "CatchingUp" // fetching what it lacks
+	// has everything and no vote: the cluster has its voters
+	StateClone    NodeState = "Clone"
+	StateFollower NodeState = "Follower" //
+	// elected, applying what was committed before
+	StatePreLeader    NodeState = "PreLeader"
+	StateLeader       NodeState = "Leader"       //
+	StateShuttingDown NodeState = "ShuttingDown" //
+	StateShutdown     NodeState = "Shutdown"     //
+	// a read-only replica that knows no leader
+	StateReadOnlyLeaderless NodeState = "ReadOnlyLeaderless"
+	// a read-only replica that is catching up
+	StatePreReadOnlyReplica NodeState = "PreReadOnlyReplica"
+	StateReadOnlyReplica    NodeState = "ReadOnlyReplica" //
+	// finishing writes before another node leads
+	StateResigningLeader NodeState = "ResigningLeader"
+	// known to clients; no node of ours is ever in it
+	StateManager NodeState = "Manager"
 )
 
 // Member is one node of the cluster as another node knows it. Positions are

@@ -7,48 +7,68 @@ import (
 
 // What a read can find instead of data.
 var (
-	ErrStreamNotFound = errors.New("stream not found")          // never written, soft-deleted, or only metadata
-	ErrStreamDeleted  = errors.New("stream deleted")            // hard-deleted, or soft-deleted and required to exist
-	ErrEventNotFound  = errors.New("event not found")           // no such number, or hidden, expired, gone
-	ErrBadPosition    = errors.New("not a position of the log") // no record begins there
+	// never written, soft-deleted, or only metadata
+	ErrStreamNotFound = errors.New("stream not found")
+	// hard-deleted, or soft-deleted and required to exist
+	ErrStreamDeleted = errors.New("stream deleted")
+	// no such number, or hidden, expired, gone
+	ErrEventNotFound = errors.New("event not found")
+	ErrBadPosition   = errors.New("not a position of the log") // no record begins there
 )
 
 // What managing users can meet.
 var (
 	ErrUserNotFound = errors.New("user not found") // never created, or deleted
-	ErrUserConflict = errors.New("user conflict")  // another password than the existing user's, or changed at the same time
+	// another password than the existing user's, or changed at the same time
+	ErrUserConflict = errors.New("user conflict")
 )
 
 // What can keep a write from being done. All but ErrOutcomeUnknown and
 // ErrWriteTimeout mean that nothing was written.
 var (
-	ErrNotReady       = errors.New("server is not ready")                // no leader is known, starting or stopping
-	ErrBusy           = errors.New("server is too busy")                 // the queue of writes is full
-	ErrNoRoom         = errors.New("requests take all memory for them")  // that there is; a request that is sent again later may be served
-	ErrTooLarge       = errors.New("write is larger than allowed")       // one event, or all of a batch together
-	ErrOutcomeUnknown = errors.New("outcome of the write is unknown")    // it may have been written; retry with the same ids
-	ErrWriteTimeout   = errors.New("write timed out")                    // as ErrOutcomeUnknown, after the time allowed
-	ErrEntryRefused   = errors.New("entry was refused by the fence")     // internal to the write path: decide again
-	ErrDiskFull       = errors.New("disk is nearly full: read-only")     // below the reserve
-	ErrClosed         = errors.New("closed")                             // the component was closed
-	ErrNotAuthorized  = errors.New("not authorized")                     // credentials wrong, or a right is missing
-	ErrNotInitialized = errors.New("users cannot be read at the moment") // credentials cannot be checked yet
+	// no leader is known, starting or stopping
+	ErrNotReady = errors.New("server is not ready")
+	// the queue of writes is full
+	ErrBusy = errors.New("server is too busy")
+	// that there is; a request that is sent again later may be served
+	ErrNoRoom = errors.New("requests take all memory for them")
+	// one event, or all of a batch together
+	ErrTooLarge = errors.New("write is larger than allowed")
+	// it may have been written; retry with the same ids
+	ErrOutcomeUnknown = errors.New("outcome of the write is unknown")
+	// as ErrOutcomeUnknown, after the time allowed
+	ErrWriteTimeout = errors.New("write timed out")
+	// internal to the write path: decide again
+	ErrEntryRefused = errors.New("entry was refused by the fence")
+	ErrDiskFull     = errors.New("disk is nearly full: read-only") // below the reserve
+	ErrClosed       = errors.New("closed")                         // the component was closed
+	// credentials wrong, or a right is missing
+	ErrNotAuthorized = errors.New("not authorized")
+	// credentials cannot be checked yet
+	ErrNotInitialized = errors.New("users cannot be read at the moment")
 )
 
 // What can keep a node's log from catching up with that of another node. None
 // of them changes anything.
 var (
-	ErrBeyondEnd    = errors.New("the position lies beyond the end of the log") // ask a node that is ahead
-	ErrOtherHistory = errors.New("the logs have different histories")           // an OtherHistory tells where
-	ErrDataMissing  = errors.New("data is missing in the log")                  // fetch it, then try again
-	ErrBadFrames    = errors.New("frames are not what a log holds next")        // damaged, or not in place: ask again
+	// ask a node that is ahead
+	ErrBeyondEnd = errors.New("the position lies beyond the end of the log")
+	// an OtherHistory tells where
+	ErrOtherHistory = errors.New("the logs have different histories")
+	// fetch it, then try again
+	ErrDataMissing = errors.New("data is missing in the log")
+	// damaged, or not in place: ask again
+	ErrBadFrames = errors.New("frames are not what a log holds next")
 )
 
 // What can keep a job from rewriting chunk files.
 var (
-	ErrChunksLocked  = errors.New("another job is rewriting chunk files")                   // one at a time
-	ErrChunkReplaced = errors.New("a chunk file was replaced while it was being rewritten") // the job can begin again
-	ErrChunksFetched = errors.New("chunk files are being fetched from another node")        // begin again when the node has caught up
+	// one at a time
+	ErrChunksLocked = errors.New("another job is rewriting chunk files")
+	// the job can begin again
+	ErrChunkReplaced = errors.New("a chunk file was replaced while it was being rewritten")
+	// begin again when the node has caught up
+	ErrChunksFetched = errors.New("chunk files are being fetched from another node")
 )
 
 // OtherHistory says that a log does not have a frame that ends at a position
@@ -77,8 +97,9 @@ func (e *WrongExpectedVersion) Error() string {
 
 // NotLeader says that another node must be asked.
 type NotLeader struct {
-	Address  string // the leader's address for clients, scheme://host:port
-	ReadOnly bool   // this node never does writes, so that clients must not think of it as one that would
+	Address string // the leader's address for clients, scheme://host:port
+	// this node never does writes, so that clients must not think of it as one that would
+	ReadOnly bool
 }
 
 func (e *NotLeader) Error() string { return "not the leader, which is at " + e.Address }
@@ -100,14 +121,16 @@ func IsCorruption(err error) bool {
 	return errors.As(err, &c)
 }
 
-// CannotDecide says that a write depends on stored data that are damaged on this node. Nothing was written.
+// CannotDecide says that a write depends on stored data that are damaged on this node. Nothing was
+// written.
 type CannotDecide struct{ Err error }
 
 func (e *CannotDecide) Error() string { return "the write cannot be decided: " + e.Err.Error() }
 
 func (e *CannotDecide) Unwrap() error { return e.Err }
 
-// Renumbered says that the number of an event does not follow the events that a node has of its stream.
+// Renumbered says that the number of an event does not follow the events that a node has of its
+// stream.
 type Renumbered struct {
 	Stream   string
 	Number   int64

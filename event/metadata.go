@@ -146,7 +146,8 @@ func isNull(raw []byte) bool { return bytes.Equal(raw, []byte("null")) }
 
 var errWrongType = errors.New("wrong type")
 
-// ParseACL reads an access list: an object with any of $r, $w, $d, $mr, $mw, each a role or a list of roles.
+// ParseACL reads an access list: an object with any of $r, $w, $d, $mr, $mw, each a role or a list
+// of roles.
 func ParseACL(data []byte) (ACL, error) { return parseACL(data, false) }
 
 // parseACL reads an access list in which a right may also stand without its $, if plain says so.

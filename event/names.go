@@ -44,7 +44,8 @@ func MetaStreamOf(name string) string { return metaPrefix + name }
 // OriginalOf returns the stream that the given metadata stream describes.
 func OriginalOf(meta string) string { return strings.TrimPrefix(meta, metaPrefix) }
 
-// RootOf returns the stream that a metadata stream, at any depth, goes back to; of another stream the stream itself.
+// RootOf returns the stream that a metadata stream, at any depth, goes back to; of another stream
+// the stream itself.
 func RootOf(stream string) string {
 	for IsMetaStream(stream) {
 		stream = OriginalOf(stream)
@@ -52,10 +53,11 @@ func RootOf(stream string) string {
 	return stream
 }
 
-// IsLate reports whether an event of a metadata stream was appended behind the tombstone of what it describes, by its
-// number and position. Such an event has its position as number, on all nodes: a scavenge may have removed any
-// event before it, so that no node can be asked for the last number. All events before the tombstone have
-// lower numbers than the tombstone's position, since each took more than a byte.
+// IsLate reports whether an event of a metadata stream was appended behind the tombstone of what it
+// describes, by its number and position. Such an event has its position as number, on all nodes: a
+// scavenge may have removed any event before it, so that no node can be asked for the last number.
+// All events before the tombstone have lower numbers than the tombstone's position, since each took
+// more than a byte.
 func IsLate(number, position int64) bool { return number == position && position > 0 }
 
 // ShownInAll reports whether the log shows events of a stream to those who read all of it. It

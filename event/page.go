@@ -34,7 +34,8 @@ type Resolved struct {
 	TargetNumber int64
 }
 
-// Event returns the event the reader is after: the target of a resolved link, else the record itself.
+// Event returns the event the reader is after: the target of a resolved link, else the record
+// itself.
 func (r *Resolved) Event() *Record {
 	if r.Target != nil {
 		return r.Target
@@ -115,9 +116,11 @@ type Room struct {
 
 // AllPage is the outcome of reading the log in one direction.
 type AllPage struct {
-	From   int64      // where reading began
-	Next   int64      // where reading in the same direction goes on
-	Looked int        // records looked at: those of Events, those the filter did not choose, those that are never shown
+	From int64 // where reading began
+	Next int64 // where reading in the same direction goes on
+	// records looked at: those of Events, those the filter did not choose, those that are never
+	// shown
+	Looked int
 	Last   int64      // position of the last of them; -1: none
 	LogEnd int64      // end of the log when the page was read
 	More   bool       // reading stopped before the end (the start) of the log

@@ -28,7 +28,8 @@ type AllRead struct {
 	// Filter, when not nil, chooses the events by stream and type; others do not count.
 	// The strings are valid only during the call.
 	Filter func(stream, eventType string) bool
-	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to go on.
+	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to
+	// go on.
 	MaxScan int
 	// MaxPayload and Room are as in StreamRead.
 	MaxPayload int

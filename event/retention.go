@@ -34,7 +34,8 @@ func (r *Retention) Oldest(now time.Time) int64 {
 	return now.Add(-r.MaxAge).UnixNano()
 }
 
-// ParseRetention is ParseMetadata for the retention alone. What nearly all metadata look like costs a twentieth of it.
+// ParseRetention is ParseMetadata for the retention alone. What nearly all metadata look like costs
+// a twentieth of it.
 func ParseRetention(data []byte) Retention {
 	s := retentionScan{rest: data}
 	if s.object() {
@@ -43,8 +44,9 @@ func ParseRetention(data []byte) Retention {
 	return ParseMetadata(data).Retention
 }
 
-// retentionScan reads an object of metadata in which there is nothing but plain numbers and
-// a plain access list. Where it meets anything else it gives up: what the whole means is up to ParseMetadata.
+// retentionScan reads an object of metadata in which there is nothing but plain numbers and a plain
+// access list. Where it meets anything else it gives up: what the whole means is up to
+// ParseMetadata.
 type retentionScan struct {
 	rest  []byte
 	found Retention

@@ -385,7 +385,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A scavenge point says what the leader's clock showed, where its time is the log's. Nothing else does.
+// A scavenge point says what the leader's clock showed, where its time is the log's. Nothing else
+// does.
 func TestScavengePointKeepsTheClock(t *testing.T) {
 	l := startLeader(t)
 	for i, c := range []struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// EntryLimit is the size that the records of an entry are kept below, unless one write alone is larger.
+// EntryLimit is the size that the records of an entry are kept below, unless one write alone is
+// larger.
 const EntryLimit = 1 << 20
 
 // MaxRecords is how many bytes of records one write may take: with its head, the
@@ -342,7 +343,8 @@ func (d *Decider) addMetadata(f *facts, meta part) (position int64) {
 	return position
 }
 
-// setMetadata makes the last of the events, which lies at a position, what is known of the stream's metadata.
+// setMetadata makes the last of the events, which lies at a position, what is known of the stream's
+// metadata.
 func (f *facts) setMetadata(events []event.Proposed, position int64) {
 	if len(events) == 0 {
 		return

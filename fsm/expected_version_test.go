@@ -19,7 +19,8 @@ var stages = []struct {
 	{"in the same entry", func(*leader) {}},
 }
 
-// states are what a stream can be, with the writes that make it so. Its events have the ids 1, 2, 3.
+// states are what a stream can be, with the writes that make it so. Its events have the ids 1, 2,
+// 3.
 var states = map[string][]*event.Write{
 	"never written":               nil,
 	"events":                      {appending("s", -2, 1, 2, 3)},

@@ -151,7 +151,8 @@ func (l *leader) decide(w *event.Write) (event.Written, error) {
 	return d.Written, d.Err
 }
 
-// placed fails unless the position that a write was answered, whose entry is applied, is that of its last event.
+// placed fails unless the position that a write was answered, whose entry is applied, is that of
+// its last event.
 func (l *leader) placed(a answer) {
 	l.t.Helper()
 	if a.write.Kind == event.Append && len(a.write.Events) == 0 {

@@ -5,10 +5,10 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// appendLate adds events to the metadata stream of a stream that has its tombstone. They are stored and say
-// nothing. What the stream had before may be gone here and not elsewhere, so neither its last number nor its
-// last event count: each event gets its position as number, and of the expected version only
-// the ids are left, by which a write that is tried again is known.
+// appendLate adds events to the metadata stream of a stream that has its tombstone. They are stored
+// and say nothing. What the stream had before may be gone here and not elsewhere, so neither its
+// last number nor its last event count: each event gets its position as number, and of the expected
+// version only the ids are left, by which a write that is tried again is known.
 func (d *Decider) appendLate(w *event.Write, m *facts) event.Decision {
 	if v := w.ExpectedVersion; v < event.NoStream && v != event.AnyVersion && v != event.StreamExists {
 		return event.Decision{Err: wrongLate(w)}

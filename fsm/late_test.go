@@ -30,8 +30,8 @@ func factsOf(t *testing.T, l *eventlog.Log, stream string) string {
 	return fmt.Sprintf("%+v", info)
 }
 
-// TestLateMetadata: behind a tombstone an append to the metadata stream is done, whatever version it expects, numbered
-// by position, once; and nothing of the stream changes.
+// TestLateMetadata: behind a tombstone an append to the metadata stream is done, whatever version
+// it expects, numbered by position, once; and nothing of the stream changes.
 func TestLateMetadata(t *testing.T) {
 	for _, state := range []string{"hard-deleted", "soft-deleted, hard-deleted", "never written, hard-deleted"} {
 		for _, meta := range []string{"$$s", "$$$$s"} {
@@ -73,8 +73,9 @@ func TestLateMetadata(t *testing.T) {
 	}
 }
 
-// TestLateMetadataSayNothing: what is known of a stream with a tombstone, its rights among it, is what it was before late
-// metadata; from the cache and from the index, also when the log was opened again.
+// TestLateMetadataSayNothing: what is known of a stream with a tombstone, its rights among it, is
+// what it was before late metadata; from the cache and from the index, also when the log was opened
+// again.
 func TestLateMetadataSayNothing(t *testing.T) {
 	for state, writes := range map[string][]*event.Write{
 		"described":     {appending("s", -2, 1), describing("s", -2, 2, `{}`), describing("s", -2, 3, `{"$acl":{"$r":"x"},"$maxCount":3}`)},
@@ -122,8 +123,9 @@ func sizeOfLast(t *testing.T, l *leader) int64 {
 	return l.log.Tail().End - all[len(all)-1].Position
 }
 
-// TestLateMetadataScavenged: nodes that removed the metadata of a stream with a tombstone, and nodes that did not, decide
-// the same about late ones, in whatever order they lead, and none sees a number that does not follow.
+// TestLateMetadataScavenged: nodes that removed the metadata of a stream with a tombstone, and
+// nodes that did not, decide the same about late ones, in whatever order they lead, and none sees a
+// number that does not follow.
 func TestLateMetadataScavenged(t *testing.T) {
 	l := startLeader(t)
 	other := openNode(t, vfs.NewMem())

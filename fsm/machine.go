@@ -133,16 +133,18 @@ func (m *Machine) InstallChunk(tmp string) error {
 	return errors.Join(m.pull(p.Install), p.Close())
 }
 
-// HealChunk puts files fetched from another node in the place of a damaged chunk, as
-// Log.Heal does. Entries are applied meanwhile, but for the moment in which records that come back are indexed.
+// HealChunk puts files fetched from another node in the place of a damaged chunk, as Log.Heal does.
+// Entries are applied meanwhile, but for the moment in which records that come back are indexed.
 func (m *Machine) HealChunk(d eventlog.Damage, fetched []string) error {
 	return m.log.Transfer.Heal(d, fetched, m.pull)
 }
 
-// FinishMending puts a chunk file that was put together again in the place of the damaged one, as HealChunk does.
+// FinishMending puts a chunk file that was put together again in the place of the damaged one, as
+// HealChunk does.
 func (m *Machine) FinishMending(one *eventlog.Mending) error { return one.Finish(m.pull) }
 
-// pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended the log is.
+// pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended
+// the log is.
 func (m *Machine) pull(into func() error) error {
 	return m.turn(func() error {
 		err := into()
@@ -183,10 +185,10 @@ func (m *Machine) stopped() error {
 
 // Snapshot captures what is applied. Raft calls it between entries.
 //
-// The log may be ahead of what Raft has applied here, because data were fetched from
-// other nodes: the manifest then describes more than its index says. That is no harm. All of it was
-// committed, and a restore of the snapshot is given the entries behind its index and skips those that the
-// log holds, as this node does.
+// The log may be ahead of what Raft has applied here, because data were fetched from other nodes:
+// the manifest then describes more than its index says. That is no harm. All of it was committed,
+// and a restore of the snapshot is given the entries behind its index and skips those that the log
+// holds, as this node does.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,8 @@ func startNode(t *testing.T, fs vfs.FS) *node {
 	return n
 }
 
-// entriesOf has a fresh decider decide writes over what is applied, and returns the sealed entries, one a write.
+// entriesOf has a fresh decider decide writes over what is applied, and returns the sealed entries,
+// one a write.
 func entriesOf(l *leader, writes ...*event.Write) (entries [][]byte) {
 	l.t.Helper()
 	d := fsm.NewDecider(l.log.Reads, l.now)

@@ -145,22 +145,28 @@ func TestMetadataStream(t *testing.T) {
 			batch := appending("$$s", -1, 1, 2)
 			batch.Events[0].Data = []byte(softDeleted)
 			step(batch, wrote(0, 1))
-			step(appending("s", -1, 10), wrote(0, 0)) // not soft-deleted: the last event says nothing
+			// not soft-deleted: the last event says nothing
+			step(appending("s", -1, 10), wrote(0, 0))
 			step(describing("s", 1, 3, `{"k":1}`), wrote(2, 2))
 			step(describing("s", -2, 3, `{"k":2}`), before(2, 2))
 			step(describing("s", 0, 2, `{}`), before(1, 1))
 			step(describing("s", -1, 9, `{}`), conflict(2))
 			step(describing("s", -4, 4, `{}`), wrote(3, 3))
 			step(describing("new", -4, 4, `{}`), conflict(-1))
-			step(deleting(event.SoftDelete, "s", -2), wrote(0, 0))    // writes metadata 4
-			step(describing("s", 3, 5, `{}`), conflict(4))            // what the database wrote counts
-			step(describing("s", 4, 5, softDeleted), wrote(5, 5))     // says what is the case already
-			step(describing("s", 5, 6, `{"k":3}`), wrote(6, 6))       // and 7, which hides what was there
-			step(describing("s", 5, 6, `{"k":3}`), before(6, 6))      // the retry of that
-			step(describing("s", 5, 8, `{"k":3}`), conflict(7))       // not a retry
-			step(describing("s", 7, 7, `{"$tb":0}`), wrote(8, 8))     // alive: nothing is added
-			step(appending("s", 0, 11), wrote(1, 1))                  // the events' numbers are their own
-			step(describing("$$s", -1, 1, softDeleted), wrote(0, 0))  // metadata of the metadata stream
+			step(deleting(event.SoftDelete, "s", -2), wrote(0, 0)) // writes metadata 4
+			// what the database wrote counts
+			step(describing("s", 3, 5, `{}`), conflict(4))
+			// says what is the case already
+			step(describing("s", 4, 5, softDeleted), wrote(5, 5))
+			// and 7, which hides what was there
+			step(describing("s", 5, 6, `{"k":3}`), wrote(6, 6))
+			step(describing("s", 5, 6, `{"k":3}`), before(6, 6))  // the retry of that
+			step(describing("s", 5, 8, `{"k":3}`), conflict(7))   // not a retry
+			step(describing("s", 7, 7, `{"$tb":0}`), wrote(8, 8)) // alive: nothing is added
+			// the events' numbers are their own
+			step(appending("s", 0, 11), wrote(1, 1))
+			// metadata of the metadata stream
+			step(describing("$$s", -1, 1, softDeleted), wrote(0, 0))
 			step(describing("s", 8, 12, `{}`), wrote(9, 9))           // has no effect on it
 			step(describing("$$s", -1, 1, softDeleted), before(0, 0)) //
 			step(describing("$$$$s", -2, 1, `{}`), wrote(0, 0))       // nor does one further

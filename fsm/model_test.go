@@ -77,7 +77,8 @@ func (m *model) add(stream string, id event.ID, data string) {
 	m.records = append(slices.Clip(m.records), r)
 }
 
-// placed notes where a write that was done says that its last event is. All must say the same of one event.
+// placed notes where a write that was done says that its last event is. All must say the same of
+// one event.
 func (m *model) placed(w *event.Write, done event.Written) error {
 	if w.Kind == event.Append && len(w.Events) == 0 {
 		if done.Position != -1 {
@@ -140,7 +141,8 @@ func (m *model) write(w *event.Write, got event.Written) outcome {
 	return wrote(last, last)
 }
 
-// appendLate writes to the metadata stream of a stream that is gone: an event has its position as number.
+// appendLate writes to the metadata stream of a stream that is gone: an event has its position as
+// number.
 func (m *model) appendLate(w *event.Write, position int64) outcome {
 	if w.ExpectedVersion == -3 || w.ExpectedVersion < -4 {
 		return conflict(-1)

@@ -11,7 +11,8 @@ import (
 type facts struct {
 	event.StreamInfo
 	name string
-	// The document that soft-deletes the stream, and where it lies, if that was decided since; else nil.
+	// The document that soft-deletes the stream, and where it lies, if that was decided since; else
+	// nil.
 	metadata   []byte
 	metadataAt int64
 
@@ -24,7 +25,8 @@ type facts struct {
 	from int64              // number of the event that ids begins with
 	byID map[event.ID]int64 // the same as ids, made when a long list is searched
 
-	late map[event.ID]int64 // the number, which is the position, of late metadata events that are not applied
+	// the number, which is the position, of late metadata events that are not applied
+	late map[event.ID]int64
 }
 
 // pendingEvent is an event that is not applied yet.

@@ -46,7 +46,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestNothingToAppend: an append of no events is held against the expected version and writes nothing.
+// TestNothingToAppend: an append of no events is held against the expected version and writes
+// nothing.
 func TestNothingToAppend(t *testing.T) {
 	gone := func(current int64) event.Written {
 		return event.Written{First: current + 1, Last: current, Idempotent: true, Position: -1}

@@ -62,7 +62,8 @@ func (s saboteur) moved(l *raft.Log) (*raft.Log, error) {
 	return &raft.Log{Type: l.Type, Data: b, Index: max(l.Index, tail.Index+1), Term: max(l.Term, tail.Term)}, nil
 }
 
-// rebased returns a copy of records as they would lie at another position, nil if they are not whole.
+// rebased returns a copy of records as they would lie at another position, nil if they are not
+// whole.
 func rebased(records []byte, first int64) []byte {
 	b := bytes.Clone(records)
 	for at := 0; at < len(b); {

@@ -92,7 +92,8 @@ func TestSnapshot(t *testing.T) {
 
 	var after *vfs.Mem
 	out := &sink{}
-	out.onWrite = func() { after = fs.CrashClone(vfs.CrashOptions{}) } // before the first byte of the manifest
+	// before the first byte of the manifest
+	out.onWrite = func() { after = fs.CrashClone(vfs.CrashOptions{}) }
 	if err := s.Persist(out); err != nil {
 		t.Fatal(err)
 	}

@@ -90,8 +90,8 @@ func newMessage(t testing.TB, d protoreflect.MessageDescriptor) proto.Message {
 	return m.New().Interface()
 }
 
-// invoke calls a method with a request that is written as JSON, and returns as text the
-// messages of the answer and how the call ended: its code, with text and trailers if that is not OK.
+// invoke calls a method with a request that is written as JSON, and returns as text the messages of
+// the answer and how the call ended: its code, with text and trailers if that is not OK.
 func invoke(t *testing.T, conn *grpc.ClientConn, who, name, request string) string {
 	t.Helper()
 	full, m := methodOf(t, name)
@@ -122,7 +122,8 @@ func invoke(t *testing.T, conn *grpc.ClientConn, who, name, request string) stri
 
 // ending is how a call ended.
 func ending(err error, trailer metadata.MD) string {
-	for _, key := range []string{"content-length", "content-type", "date"} { // Of an answer that is nothing but trailers.
+	// Of an answer that is nothing but trailers.
+	for _, key := range []string{"content-length", "content-type", "date"} {
 		trailer.Delete(key)
 	}
 	text := status.Code(err).String() + ": " + status.Convert(err).Message()
@@ -199,7 +200,8 @@ func (anyone) Authenticate(r *http.Request) (access.Principal, error) {
 
 func (anyone) CheckStream(context.Context, access.Principal, string, access.Right) error { return nil }
 
-// memberCluster is a cluster in which this node has a role; it knows the leader unless that is empty.
+// memberCluster is a cluster in which this node has a role; it knows the leader unless that is
+// empty.
 type memberCluster struct{ role, leader string }
 
 func (c memberCluster) Role() string                  { return c.role }

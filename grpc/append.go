@@ -62,7 +62,8 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 			return event.Written{}, err
 		}
 	}
-	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil { // The events may have taken long.
+	// The events may have taken long.
+	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
 		return event.Written{}, err
 	}
 	if a.end, err = v.s.changing(isRecorded(a.Stream)); err != nil {

@@ -26,9 +26,10 @@ const (
 
 // batch is one call of BatchAppend, which carries many appends.
 //
-// Its method sends the answers. A second goroutine receives: it puts the requests of a write together and
-// begins it, so that writes are decided in the order in which they became whole. It stops receiving
-// while too much is under way, and ends with the stream, which ends at the latest when the method returns.
+// Its method sends the answers. A second goroutine receives: it puts the requests of a write
+// together and begins it, so that writes are decided in the order in which they became whole. It
+// stops receiving while too much is under way, and ends with the stream, which ends at the latest
+// when the method returns.
 type batch struct {
 	s      *Server
 	stream grpc.BidiStreamingServer[streams.BatchAppendReq, streams.BatchAppendResp]

@@ -61,7 +61,8 @@ func (b *batch) send() error {
 	}
 }
 
-// collect takes what there is to answer. It returns when something else may be late, and whether nothing more comes.
+// collect takes what there is to answer. It returns when something else may be late, and whether
+// nothing more comes.
 func (b *batch) collect() (next time.Duration, over bool, err error) {
 	now := time.Now()
 	next = time.Hour
@@ -169,8 +170,8 @@ func (a *batchAnswer) done(w event.Written) *streams.BatchAppendResp_Success_ {
 	return &a.ok
 }
 
-// failure is the answer to a write that was not done. Clients go by the name of its detail. The error is that of a
-// write which ends the call, so that the client goes elsewhere.
+// failure is the answer to a write that was not done. Clients go by the name of its detail. The
+// error is that of a write which ends the call, so that the client goes elsewhere.
 func (b *batch) failure(w *batchWrite) (*rpc.Status, error) {
 	code, detail := codes.InvalidArgument, proto.Message(nil)
 	p, isProblem := errors.AsType[*problem](w.err)

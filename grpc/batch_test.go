@@ -346,7 +346,8 @@ func TestBatchTooManyParts(t *testing.T) {
 	equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
 }
 
-// What sends a client elsewhere ends the call, with other writes under way, more of them coming, or at once.
+// What sends a client elsewhere ends the call, with other writes under way, more of them coming, or
+// at once.
 func TestBatchEnds(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -400,7 +401,8 @@ func TestBatchEnds(t *testing.T) {
 	})
 }
 
-// On a follower writes to one stream go to the leader one after the other, and others at the same time.
+// On a follower writes to one stream go to the leader one after the other, and others at the same
+// time.
 func TestBatchForwards(t *testing.T) {
 	cluster := &writeCluster{role: "follower", leader: "http://a:1"}
 	release := map[string]chan struct{}{"a": make(chan struct{}, 9), "b": make(chan struct{}, 9)}

@@ -77,7 +77,8 @@ func (s *Server) needs(ctx context.Context, stream string, right access.Right) {
 	})
 }
 
-// linkRights resolves the links of a read whose targets its caller may see. It is an event.LinkReader.
+// linkRights resolves the links of a read whose targets its caller may see. It is an
+// event.LinkReader.
 type linkRights struct {
 	ctx  context.Context // of the call
 	s    *Server
@@ -333,7 +334,8 @@ func (s *Server) leading() error {
 // roleLeader is the leader's state as Cluster.Role has it.
 const roleLeader = "leader"
 
-// freshly makes sure that a read sees all that was acknowledged before it, if the caller wants the leader.
+// freshly makes sure that a read sees all that was acknowledged before it, if the caller wants the
+// leader.
 func (s *Server) freshly(ctx context.Context) error {
 	if !callOf(ctx).leader {
 		return nil

@@ -37,7 +37,8 @@ func (v *streamsService) Tombstone(ctx context.Context, r *streams.TombstoneReq)
 	}}, nil
 }
 
-// remove deletes a stream in one of the two ways, and returns the position of what says so in the log.
+// remove deletes a stream in one of the two ways, and returns the position of what says so in the
+// log.
 func (v *streamsService) remove(ctx context.Context, kind event.WriteKind, doing string, stream *shared.StreamIdentifier, expected int64, err error) (uint64, error) {
 	var a appending
 	a.Kind = kind

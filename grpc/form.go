@@ -100,7 +100,8 @@ func mapOf(r *event.Record) map[string]string {
 	return map[string]string{mapType: typeOf(r), mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
 }
 
-// typeOf is the type of an event as text that a message may have: a header of HTTP can give any bytes.
+// typeOf is the type of an event as text that a message may have: a header of HTTP can give any
+// bytes.
 func typeOf(r *event.Record) string { return strings.ToValidUTF8(r.Type, string(utf8.RuneError)) }
 
 // ticksOf turns nanoseconds into the 100 ns ticks of the wire, since 1970 both.

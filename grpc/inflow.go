@@ -128,8 +128,9 @@ func (f *inflow) Close() error {
 	return f.ReadCloser.Close()
 }
 
-// admits reports whether more may be read. The message that is received next is always read, and the end
-// of the body behind it is always found; one that is too long is refused as soon as its head is there.
+// admits reports whether more may be read. The message that is received next is always read, and
+// the end of the body behind it is always found; one that is too long is refused as soon as its
+// head is there.
 func (f *inflow) admits() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

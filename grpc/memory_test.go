@@ -22,7 +22,8 @@ import (
 
 const mib = 1 << 20
 
-// zipped is a message as gzip has it; its end says that it was so many bytes, unless that is below 0.
+// zipped is a message as gzip has it; its end says that it was so many bytes, unless that is below
+// 0.
 func zipped(t *testing.T, message []byte, says int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -70,8 +71,8 @@ func postCall(t *testing.T, server *grpcapi.Server, method string, body []byte, 
 	return codes.Code(code), watched.most.Load()
 }
 
-// Messages that are more when they are unpacked or decoded are refused or counted, with each kind of
-// method, and nothing of them stays claimed.
+// Messages that are more when they are unpacked or decoded are refused or counted, with each kind
+// of method, and nothing of them stays claimed.
 func TestMessagesShareMemory(t *testing.T) {
 	field := func(number protowire.Number, value []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)

@@ -141,9 +141,10 @@ type incoming struct {
 // Bounds that a message is held to before it is decoded: empty events would take sixty times the
 // memory that they have on the wire, and compressed they have next to none.
 const (
-	fewBytes      = 64 << 10 // are decoded whatever they are
-	leastElement  = 12       // bytes of a message within a message, an entry of a map, or a text of a list, on average
-	elementMemory = 128      // bytes that one of them takes when it is decoded
+	fewBytes = 64 << 10 // are decoded whatever they are
+	// bytes of a message within a message, an entry of a map, or a text of a list, on average
+	leastElement  = 12
+	elementMemory = 128 // bytes that one of them takes when it is decoded
 )
 
 var errCrowded = errors.New("it has more parts than can be in so few bytes")

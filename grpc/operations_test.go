@@ -53,7 +53,8 @@ func TestScavengeInMemory(t *testing.T) {
 
 var runID = event.ID{1, 2, 3}
 
-// operatedNode is what operators may do, all of which fails with an error. It writes down what it is asked for.
+// operatedNode is what operators may do, all of which fails with an error. It writes down what it
+// is asked for.
 type operatedNode struct {
 	err   error
 	asked []string
@@ -78,7 +79,8 @@ func (f *operatedNode) Stop(_ context.Context, id event.ID) (event.ID, error) {
 	return id, f.ask("stop %s", id)
 }
 
-// options serve the node, which follows another: what operators do is done by the node that is asked.
+// options serve the node, which follows another: what operators do is done by the node that is
+// asked.
 func (f *operatedNode) options() grpcapi.Options {
 	return grpcapi.Options{
 		Cluster: memberCluster{"follower", "http://h:1"}, Access: anyone{},
@@ -176,7 +178,8 @@ func TestActivity(t *testing.T) {
 		{"jane:wrong", "operations.Operations/Shutdown", `{}`, []activity.Operation{{Method: "POST", Path: service + "Shutdown", Status: 401}}},
 		{"", "users.Users/ResetPassword", `{"options":{"loginName":"a b","newPassword":"secret"}}`, []activity.Operation{{Method: "POST", Path: usersService + "ResetPassword", Query: "login_name=a+b", Status: 401}}},
 		{"ops", "operations.Operations/StopScavenge", `{"options":{"scavengeId":"x"}}`, []activity.Operation{{Who: "ops", Method: "POST", Path: service + "StopScavenge", Query: "scavenge_id=x", Status: 404}}},
-		{"admin", "users.Users/Delete", `{"options":{"loginName":"jane"}}`, nil}, // The leader is elsewhere.
+		// The leader is elsewhere.
+		{"admin", "users.Users/Delete", `{"options":{"loginName":"jane"}}`, nil},
 		{"admin", "users.Users/Details", `{}`, nil},
 		{"admin:wrong", "users.Users/Details", `{}`, nil},
 	} {

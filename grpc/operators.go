@@ -37,7 +37,8 @@ func sendAll[E, M any](stream grpc.ServerStreamingServer[M], list []E, message f
 	return nil
 }
 
-// unsent is the error of a message that was not sent. That the client is gone is not worth a line in the log.
+// unsent is the error of a message that was not sent. That the client is gone is not worth a line
+// in the log.
 func unsent(err error) error {
 	if code := status.Code(err); code == codes.Canceled || code == codes.Unavailable {
 		return fmt.Errorf("send: %w", context.Canceled)

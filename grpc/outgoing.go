@@ -9,8 +9,9 @@ import (
 	"github.com/annalsdb/annals/api"
 )
 
-// weightyEvent is from how many bytes on the message of an event is claimed. It stays in memory until
-// its client takes it, and grpc-go takes the next one before: so its claim ends with its buffer.
+// weightyEvent is from how many bytes on the message of an event is claimed. It stays in memory
+// until its client takes it, and grpc-go takes the next one before: so its claim ends with its
+// buffer.
 const weightyEvent = 64 << 10
 
 // outgoing are the claims of messages of a call that may not have gone out yet.
@@ -19,8 +20,8 @@ type outgoing struct {
 	claims []*api.Claim
 }
 
-// make has a message encoded whose event has so many bytes, into a buffer of the pool that encode is given.
-// The message of a large event is claimed first, until grpc-go is done with its buffer.
+// make has a message encoded whose event has so many bytes, into a buffer of the pool that encode
+// is given. The message of a large event is claimed first, until grpc-go is done with its buffer.
 func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, encode func(mem.BufferPool) (mem.Buffer, error)) (mem.Buffer, error) {
 	if bytes < weightyEvent {
 		return encode(mem.DefaultBufferPool())

@@ -30,8 +30,8 @@ func (s *heavyStore) ReadPayload(_ context.Context, r *event.Record) error {
 	return nil
 }
 
-// The messages that a client does not take are claimed, those that grpc-go has too, until they have gone
-// out or the call has ended.
+// The messages that a client does not take are claimed, those that grpc-go has too, until they have
+// gone out or the call has ended.
 func TestMessagesNotTakenAreClaimed(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
 	conn, _ := serve(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: anybody{}, Memory: memory})

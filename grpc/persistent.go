@@ -21,7 +21,8 @@ type Subscriptions interface {
 	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
 	Delete(ctx context.Context, k subscription.Key, by string) error
-	// Replay hands out the parked messages again whose number in the parked stream is below stopAt; -1: all.
+	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
+	// -1: all.
 	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
 	// Restart begins to load all groups again. It fails with event.ErrNotReady when
 	// they are not running.

@@ -186,7 +186,8 @@ func (c *consumer) send(ctx context.Context) error {
 				return err
 			}
 		}
-		if m.Event.PayloadBytes() >= weightyEvent { // The one before must not keep it waiting for memory.
+		// The one before must not keep it waiting for memory.
+		if m.Event.PayloadBytes() >= weightyEvent {
 			if err := out.flush(); err != nil {
 				return err
 			}
@@ -205,8 +206,8 @@ func (c *consumer) send(ctx context.Context) error {
 	}
 }
 
-// response is a message as it is sent: nil if its event is gone, which counts as answered. Whether the
-// client may read the stream is looked at for each message.
+// response is a message as it is sent: nil if its event is gone, which counts as answered. Whether
+// the client may read the stream is looked at for each message.
 func (c *consumer) response(ctx context.Context, m *subscription.Message) (mem.Buffer, error) {
 	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
 		return nil, err

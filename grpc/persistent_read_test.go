@@ -80,7 +80,8 @@ func (r *groupReader) confirmed(stream string) {
 	}})
 }
 
-// takes receives messages and compares the numbers in their data, and retries, "0/0 1/0". It returns the ids by which they are answered.
+// takes receives messages and compares the numbers in their data, and retries, "0/0 1/0". It
+// returns the ids by which they are answered.
 func (r *groupReader) takes(want string) (ids []string) {
 	r.t.Helper()
 	var got []string
@@ -154,7 +155,8 @@ func (g *groups) until(stream string, want func(i *persistent.SubscriptionInfo) 
 	})
 }
 
-// TestPersistentMessages: messages are whole: events, links and what they point at, and links that point at nothing.
+// TestPersistentMessages: messages are whole: events, links and what they point at, and links that
+// point at nothing.
 func TestPersistentMessages(t *testing.T) {
 	g := newGroups(t)
 	id := "01020304-0506-0708-f9fa-fbfcfdfeff00"
@@ -183,7 +185,8 @@ func TestPersistentMessages(t *testing.T) {
 	message := func(event, link *persistent.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent {
 		return &persistent.ReadResp_ReadEvent{Event: event, Link: link, Count: &persistent.ReadResp_ReadEvent_RetryCount{}}
 	}
-	// check compares a message after it looked at what is different in each run: positions and times.
+	// check compares a message after it looked at what is different in each run: positions and
+	// times.
 	check := func(what string, got, want *persistent.ReadResp_ReadEvent) {
 		t.Helper()
 		last := got.GetEvent()
@@ -228,7 +231,8 @@ func TestPersistentMessages(t *testing.T) {
 	g.until("structured", func(i *persistent.SubscriptionInfo) bool { return i.OutstandingMessagesCount == 0 })
 }
 
-// TestCompetingConsumers: each message goes to one of them, none gets more than it takes, and what one has not answered others get.
+// TestCompetingConsumers: each message goes to one of them, none gets more than it takes, and what
+// one has not answered others get.
 func TestCompetingConsumers(t *testing.T) {
 	g := newGroups(t)
 	g.create("competing", func(s *persistent.CreateReq_Settings) { s.ExtraStatistics = true })
@@ -255,7 +259,8 @@ func TestCompetingConsumers(t *testing.T) {
 	})
 	b.sends(ackOf(ofB...))
 	ofB = b.takes("3/0")
-	a.sends(ackOf(append([]string{"00000000-0000-0000-0000-000000000001"}, ofA...)...)) // One is unknown.
+	// One is unknown.
+	a.sends(ackOf(append([]string{"00000000-0000-0000-0000-000000000001"}, ofA...)...))
 	ofA = a.takes("4/0")
 	g.until("competing", func(i *persistent.SubscriptionInfo) bool { return i.LastCheckpointedEventPosition == "2" })
 	for _, c := range g.info("competing").Connections {

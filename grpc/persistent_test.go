@@ -151,7 +151,8 @@ func same(t testing.TB, what string, got, want proto.Message) {
 	}
 }
 
-// TestPersistentSettings: info shows what was created and updated, in every shape that clients send.
+// TestPersistentSettings: info shows what was created and updated, in every shape that clients
+// send.
 func TestPersistentSettings(t *testing.T) {
 	g := newGroups(t)
 	plain := persistent.SubscriptionInfo{
@@ -267,7 +268,8 @@ func TestUpdateKeepsPinnedByCorrelation(t *testing.T) {
 	}
 }
 
-// TestUpdateIsACreation: the options of an update are read as those of a creation, so their fields must be the same.
+// TestUpdateIsACreation: the options of an update are read as those of a creation, so their fields
+// must be the same.
 func TestUpdateIsACreation(t *testing.T) {
 	seen := map[protoreflect.FullName]bool{}
 	var compare func(u, c protoreflect.MessageDescriptor)

@@ -48,7 +48,8 @@ func TestProjections(t *testing.T) {
 	}
 	take(t, conn, []step{
 		{"", service("Create"), continuous(`"name":"a"`), denied},
-		{"jane", service("Create"), continuous(`"name":"a"`), denied}, // Of the engine: it is not transient.
+		// Of the engine: it is not transient.
+		{"jane", service("Create"), continuous(`"name":"a"`), denied},
 		{"admin", service("Create"), continuous(`"name":"a"`), "{} OK"},
 		{"ops", service("Create"), continuous(`"name":"a"`), conflict},
 		{"ops", service("Create"), continuous(`"name":" "`), "InvalidArgument: Projection name is required"},
@@ -57,7 +58,8 @@ func TestProjections(t *testing.T) {
 		{"ops", service("Create"), `{}`, "InvalidArgument: the mode of the projection is missing"},
 		{"ops", service("Create"), `{"options":{"transient":{}}}`, "InvalidArgument: Projection name is required"},
 		{"jane", service("Create"), `{"options":{"transient":{"name":"q"},"query":"fromStream('s').when({$any: s => s})"}}`, "{} OK"},
-		{"ops", service("Create"), `{"options":{"continuous":{"name":"broken"},"query":"from("}}`, "{} OK"}, // It has faulted.
+		// It has faulted.
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"broken"},"query":"from("}}`, "{} OK"},
 		{"ops", service("Create"), fmt.Sprintf(`{"options":{"continuous":{"name":"b"},"query":%q}}`, strings.Repeat(" ", 3<<20)), "InvalidArgument: the query or the name is too large"},
 		{"ops", service("Create"), `{"options":{"oneTime":{},"query":"fromAll().when({$any: s => s})"}}`, "{} OK"},
 

@@ -16,11 +16,12 @@ import (
 // A read goes page by page. Each is sent before the next is read, so that the client's pace is that
 // of the read, and one that is slow holds one page.
 const (
-	minReadPage  = 32        // events of a page, unless fewer are asked for
-	maxReadPage  = 500       // as far as they fit
-	readPayload  = 512 << 10 // bytes of data and metadata of a page; events beyond them are read one by one
-	maxReadLook  = 20_000    // records of the log that one page looks at
-	slowReadLook = 16        // the same where each may take as long as match.Timeout
+	minReadPage = 32  // events of a page, unless fewer are asked for
+	maxReadPage = 500 // as far as they fit
+	// bytes of data and metadata of a page; events beyond them are read one by one
+	readPayload  = 512 << 10
+	maxReadLook  = 20_000 // records of the log that one page looks at
+	slowReadLook = 16     // the same where each may take as long as match.Timeout
 )
 
 // reading is a read or a subscription under way.
@@ -76,8 +77,8 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	return onStream(q.stream, err)
 }
 
-// share gives the caller what a read takes part of: subscriptions are bounded with live tails, and reads that have to look
-// for their events among themselves.
+// share gives the caller what a read takes part of: subscriptions are bounded with live tails, and
+// reads that have to look for their events among themselves.
 func (t *streamsService) share(ctx context.Context, q *readRequest) (release func(), err error) {
 	switch {
 	case q.subscribed:
@@ -207,7 +208,8 @@ func (r *reading) log(ctx context.Context) error {
 	return r.out.flush()
 }
 
-// logPage reads a page of the log, for which it looks at so many records at most. What was sent before has gone out then.
+// logPage reads a page of the log, for which it looks at so many records at most. What was sent
+// before has gone out then.
 func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
 	if err := r.out.flush(); err != nil {
 		return event.AllPage{}, err
@@ -252,7 +254,8 @@ func (r *reading) resize(events []event.Resolved) {
 	}
 }
 
-// events sends the events of a page, but for those that a scavenge removed meanwhile. It tells how many there were.
+// events sends the events of a page, but for those that a scavenge removed meanwhile. It tells how
+// many there were.
 func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
 	defer func() { r.s.metrics.events.Add(uint64(sent)) }()
 	for i := range events {

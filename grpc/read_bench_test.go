@@ -46,7 +46,8 @@ type raw struct{ encoding.CodecV2 }
 
 func (r raw) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// BenchmarkLongRead reads events of 200 bytes over loopback. The client is in the same process, but decodes nothing.
+// BenchmarkLongRead reads events of 200 bytes over loopback. The client is in the same process, but
+// decodes nothing.
 func BenchmarkLongRead(b *testing.B) {
 	_, conn := host(b, newEndlessStore(), &changingCluster{leads: true})
 	b.ReportAllocs()
@@ -65,7 +66,8 @@ func BenchmarkLongRead(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkSubscriptionsAtRest tells what a subscription costs at rest, client and server in one process.
+// BenchmarkSubscriptionsAtRest tells what a subscription costs at rest, client and server in one
+// process.
 func BenchmarkSubscriptionsAtRest(b *testing.B) {
 	const all, conns = 5000, 5
 	for b.Loop() {

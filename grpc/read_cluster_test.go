@@ -172,7 +172,8 @@ func (s *lookingStore) ReadAll(_ context.Context, r event.AllRead) (event.AllPag
 	return event.AllPage{From: r.From, Next: r.From, Last: -1, LogEnd: r.From}, nil
 }
 
-// Between two pages it is seen that nobody waits for them any more: where each name may take its time, pages are small.
+// Between two pages it is seen that nobody waits for them any more: where each name may take its
+// time, pages are small.
 func TestReadSlowFilter(t *testing.T) {
 	for expression, slow := range map[string]bool{`(?=x)y`: true, `xy`: false} {
 		for what, req := range map[string]*streams.ReadReq{
@@ -190,7 +191,8 @@ func TestReadSlowFilter(t *testing.T) {
 	}
 }
 
-// FuzzReadReq sends whatever it is: the end is a status that says what is wrong, or what was asked for.
+// FuzzReadReq sends whatever it is: the end is a status that says what is wrong, or what was asked
+// for.
 func FuzzReadReq(f *testing.F) {
 	for _, req := range []*streams.ReadReq{
 		{}, read(ofStream("s", start), positions), read(ofAll(3), backward, resolved, textIDs), read(ofAll(end), subscribed),

@@ -152,7 +152,8 @@ func (r *reader) expect(want ...string) {
 	}
 }
 
-// arrive reads until the subscription has caught up: the node may write something of its own at any time.
+// arrive reads until the subscription has caught up: the node may write something of its own at any
+// time.
 func (r *reader) arrive() {
 	r.t.Helper()
 	for r.next().GetCaughtUp() == nil {
@@ -230,7 +231,8 @@ func short(m *streams.ReadResp) string {
 	return fmt.Sprint(m)
 }
 
-// positionOf is where an event lies that was read, its link if there is one; of a checkpoint, where that is.
+// positionOf is where an event lies that was read, its link if there is one; of a checkpoint, where
+// that is.
 func positionOf(m *streams.ReadResp) (p int64, ok bool) {
 	switch c := m.GetContent().(type) {
 	case *streams.ReadResp_Event:

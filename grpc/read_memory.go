@@ -40,8 +40,8 @@ func (r *reading) hasRead(claimed int) {
 	r.claim.Add(-rest)
 }
 
-// frame makes the message of an event, with what its page left out. It is nil when a scavenge removed
-// the event meanwhile.
+// frame makes the message of an event, with what its page left out. It is nil when a scavenge
+// removed the event meanwhile.
 func (r *reading) frame(ctx context.Context, e *event.Resolved) (mem.Buffer, error) {
 	bytes := int64(e.PayloadBytes())
 	return r.rights.call.sent.make(ctx, r.s.opts.Memory, bytes, func(pool mem.BufferPool) (mem.Buffer, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Events are encoded by hand, which takes an eighth of the time that the generated messages with their
-// maps take: it is what a node does most when it is read from.
+// Events are encoded by hand, which takes an eighth of the time that the generated messages with
+// their maps take: it is what a node does most when it is read from.
 
 // Numbers of fields: ReadResp 1 event; ReadEvent 1 event, 2 link, 3 commit_position; RecordedEvent;
 // entry of a map; UUID; StreamIdentifier. They are part of the wire contract: do not change.
@@ -46,8 +46,8 @@ func (c framing) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// sender sends the messages of a call that has many. It keeps each until it is known whether another follows
-// at once, so that all of them go out together.
+// sender sends the messages of a call that has many. It keeps each until it is known whether
+// another follows at once, so that all of them go out together.
 type sender struct {
 	stream grpc.ServerStream
 	out    *heldWriter
@@ -201,7 +201,8 @@ func frameOf(e *event.Resolved, textIDs bool, pool mem.BufferPool) mem.Buffer {
 	return mem.NewBuffer(room, pool)
 }
 
-// bytesSize is the size of a field with so many bytes. The numbers of all fields are below 16, so that a tag is one byte.
+// bytesSize is the size of a field with so many bytes. The numbers of all fields are below 16, so
+// that a tag is one byte.
 func bytesSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
 // numberSize is the size of a field with a number, which is not there when it is 0.

@@ -19,15 +19,16 @@ import (
 type following struct {
 	reading
 
-	next   int64  // number or position that is read next
-	after  int64  // a position beyond the end, whose record is not sent: takes the place of next; -1: none
+	next int64 // number or position that is read next
+	// a position beyond the end, whose record is not sent: takes the place of next; -1: none
+	after  int64
 	seen   int64  // last number or position that was sent or looked at; -1: none
 	last   int64  // number of the stream's last event
 	looked uint64 // records since the last checkpoint
 }
 
-// run sends until the client leaves, the node stops, the stream is hard-deleted, or the caller's right is
-// withdrawn. Who wants the leader is sent away when the term ends.
+// run sends until the client leaves, the node stops, the stream is hard-deleted, or the caller's
+// right is withdrawn. Who wants the leader is sent away when the term ends.
 func (f *following) run(parent, term context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -160,7 +161,8 @@ func (f *following) readStream(ctx context.Context) (more bool, err error) {
 	return f.next <= page.Last, nil
 }
 
-// bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has none.
+// bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has
+// none.
 func (f *following) bury(ctx context.Context) error {
 	tombstone, err := f.s.opts.Store.Tombstone(ctx, f.q.stream)
 	if errors.Is(err, event.ErrEventNotFound) {
@@ -246,7 +248,8 @@ func (f *following) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Only that a right was withdrawn ends a subscription, not that it cannot be known at the moment.
+	// Only that a right was withdrawn ends a subscription, not that it cannot be known at the
+	// moment.
 	if err := f.s.authorize(ctx, f.q.stream, access.ReadRight); errors.Is(err, event.ErrNotAuthorized) {
 		return err
 	}

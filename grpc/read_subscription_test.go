@@ -60,8 +60,8 @@ func TestSubscriptionToStream(t *testing.T) {
 	}
 }
 
-// A stream may be truncated further than it goes: reads and subscriptions end at its end, and what comes
-// when it is no longer truncated is not passed over.
+// A stream may be truncated further than it goes: reads and subscriptions end at its end, and what
+// comes when it is no longer truncated is not passed over.
 func TestSubscriptionTruncatedBeyondTheEnd(t *testing.T) {
 	conn, c := ownNode(t)
 	write(t, c, "cut", "t", numbered(5)...)
@@ -115,8 +115,8 @@ func TestSubscriptionToAll(t *testing.T) {
 	}
 }
 
-// What a subscription sends until it has caught up: the events, where they and checkpoints lie, and how many
-// records lie between checkpoints.
+// What a subscription sends until it has caught up: the events, where they and checkpoints lie, and
+// how many records lie between checkpoints.
 func caughtUp(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events []string, at, checkpoints []int64) {
 	t.Helper()
 	r := open(t, conn, "admin", req)
@@ -141,8 +141,8 @@ func caughtUp(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events
 	}
 }
 
-// From every position of the log, filtered and not, a subscription sends what lies behind it. It may be
-// resumed at every checkpoint and every event: nothing is lost, nothing sent twice.
+// From every position of the log, filtered and not, a subscription sends what lies behind it. It
+// may be resumed at every checkpoint and every event: nothing is lost, nothing sent twice.
 func TestSubscriptionResumed(t *testing.T) {
 	conn, c := ownNode(t)
 	for i := range 7 {
@@ -193,7 +193,8 @@ func readRaw(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events 
 	return events, at, e
 }
 
-// Live, the records are counted on from what was there, and a checkpoint comes with the record that completes the interval.
+// Live, the records are counted on from what was there, and a checkpoint comes with the record that
+// completes the interval.
 func TestSubscriptionCheckpointsLive(t *testing.T) {
 	conn, c := ownNode(t)
 	r := open(t, conn, "admin", read(ofAll(end), subscribed, window(byStream("", "live-a"), 2, 2)))
@@ -215,7 +216,8 @@ func TestSubscriptionCheckpointsLive(t *testing.T) {
 	}
 }
 
-// Subscriptions that begin before, during and after 10,000 events are appended send each once, in order.
+// Subscriptions that begin before, during and after 10,000 events are appended send each once, in
+// order.
 func TestSubscriptionWhileAppending(t *testing.T) {
 	const writers, batches, batch = 4, 100, 25
 	conn, c := ownNode(t)

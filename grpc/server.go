@@ -129,8 +129,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.blame()
 }
 
-// Drain ends what does not end by itself: subscriptions, batches once what is under way is answered, and
-// calls whose client takes nothing of their answer. Other calls are served as before. It does not wait and may be called more than once.
+// Drain ends what does not end by itself: subscriptions, batches once what is under way is
+// answered, and calls whose client takes nothing of their answer. Other calls are served as before.
+// It does not wait and may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
 // Close cuts off the calls that are under way, and waits for their methods.

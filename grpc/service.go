@@ -15,14 +15,15 @@ type Store interface {
 	// *event.NotLeader or event.ErrNotReady.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 
-	// Begin is Write for one who does not wait for each answer: the writes that a goroutine
-	// begins are decided in that order. It does not block. wake, of capacity 1, is signalled when the answer is
-	// there or ctx is over; a signal may also stand for another write, or for nothing.
+	// Begin is Write for one who does not wait for each answer: the writes that a goroutine begins
+	// are decided in that order. It does not block. wake, of capacity 1, is signalled when the
+	// answer is there or ctx is over; a signal may also stand for another write, or for nothing.
 	Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error)
 
 	// WriteAnywhere does w here or, on a node that does not lead, at the leader, with the errors
-	// that it has there. Two that are on their way at a time may get there in either order. A read-only replica returns
-	// *event.NotLeader, and so long as no leader is known it is event.ErrNotReady.
+	// that it has there. Two that are on their way at a time may get there in either order. A
+	// read-only replica returns *event.NotLeader, and so long as no leader is known it is
+	// event.ErrNotReady.
 	WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error)
 
 	// ReadStream reads one page. A stream that was never written, is soft-deleted
@@ -34,7 +35,8 @@ type Store interface {
 	// event.ErrEventNotFound when they are gone.
 	ReadPayload(ctx context.Context, r *event.Record) error
 
-	// ReadEvent reads one event. Besides the errors of ReadStream it returns event.ErrEventNotFound.
+	// ReadEvent reads one event. Besides the errors of ReadStream it returns
+	// event.ErrEventNotFound.
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 
 	// ReadAll reads one page of the log.
@@ -47,20 +49,21 @@ type Store interface {
 	// LogEnd returns the position where the next record will lie.
 	LogEnd() int64
 
-	// WaitStream returns nil when the stream's last number is above after, or when it is hard-deleted.
+	// WaitStream returns nil when the stream's last number is above after, or when it is
+	// hard-deleted.
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above position.
 	WaitLog(ctx context.Context, position int64) error
 
-	// Tombstone reads the tombstone of a hard-deleted stream. A metadata stream has none of its own:
-	// event.ErrEventNotFound.
+	// Tombstone reads the tombstone of a hard-deleted stream. A metadata stream has none of its
+	// own: event.ErrEventNotFound.
 	Tombstone(ctx context.Context, stream string) (event.Record, error)
 }
 
 // Pending is a write that was begun. Its answer must be collected.
 type Pending interface {
-	// Done returns the answer of Write if it is there: ok is true once, and Done must not be
-	// called again then. With giveUp it is always true: what has no answer gets event.ErrWriteTimeout.
+	// Done returns the answer of Write if it is there: ok is true once, and Done must not be called
+	// again then. With giveUp it is always true: what has no answer gets event.ErrWriteTimeout.
 	Done(giveUp bool) (written event.Written, err error, ok bool)
 }
 

@@ -29,7 +29,8 @@ func TestUsers(t *testing.T) {
 	admin, ops := user("admin", "Event Store Administrator", `"$admins"`, false), user("ops", "Event Store Operations", `"$ops"`, false)
 	take(t, conn, []step{
 		{"admin", do("Create"), `{"options":{"loginName":"jane","password":"changeit","fullName":"Jane","groups":["a","b"]}}`, "{} OK"},
-		{"admin", do("Create"), `{"options":{"loginName":"jane","password":"changeit","fullName":"Other"}}`, "{} OK"}, // Nothing changes.
+		// Nothing changes.
+		{"admin", do("Create"), `{"options":{"loginName":"jane","password":"changeit","fullName":"Other"}}`, "{} OK"},
 		{"admin", do("Create"), `{"options":{"loginName":"jane","password":"other"}}`, "FailedPrecondition: Conflict. [exception:[user-conflict] login-name:[jane]]"},
 		{"admin", do("Create"), `{"options":{"loginName":"$current","password":"other"}}`, "InvalidArgument: loginName must not be $current, which names the caller."},
 		{"admin", do("Create"), `{"options":{"loginName":"` + strings.Repeat("x", access.MaxLoginBytes+1) + `","password":"p"}}`, fmt.Sprintf("InvalidArgument: loginName is longer than %d bytes.", access.MaxLoginBytes)},

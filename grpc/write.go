@@ -17,8 +17,8 @@ import (
 // recordBytes is about what an event takes in an entry beside its texts.
 const recordBytes = 64
 
-// smallEntry is what an append may take in an entry whatever is held: calls that come to no end must not keep
-// others from writing.
+// smallEntry is what an append may take in an entry whatever is held: calls that come to no end
+// must not keep others from writing.
 const smallEntry = 4 << 10
 
 // appending is an append under construction, with room for the usual single event.

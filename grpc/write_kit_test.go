@@ -191,7 +191,8 @@ func batchWord(r *streams.BatchAppendResp, err error) string {
 // outcome is what becomes of a write; false: it has no answer yet.
 type outcome func(w *event.Write, anywhere bool) (event.Written, error, bool)
 
-// writeStore is a store of which a test sees the writes. Its embedded Store is nil: nothing else is asked for.
+// writeStore is a store of which a test sees the writes. Its embedded Store is nil: nothing else is
+// asked for.
 type writeStore struct {
 	grpcapi.Store
 	more chan struct{} // capacity 1: something happened
@@ -396,7 +397,8 @@ func writeClient(t testing.TB, s *writeStore, o grpcapi.Options) streams.Streams
 	return client
 }
 
-// writeServer is a server of the options alone, with a client of it. ended gets a value for each call that has ended.
+// writeServer is a server of the options alone, with a client of it. ended gets a value for each
+// call that has ended.
 func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams.StreamsClient, server *grpcapi.Server, ended chan struct{}) {
 	t.Helper()
 	o.Store, o.Access = s, writeAccess{}

@@ -44,7 +44,8 @@ func (x *exchange) note(status int) {
 	if to == nil || x.res == nil || status == http.StatusTemporaryRedirect || x.w.Header()[HeaderNotDone] != nil {
 		return
 	}
-	if !x.isNoted(x.res.operation(x.r.Method)) { // It has not been looked for when credentials are refused.
+	// It has not been looked for when credentials are refused.
+	if !x.isNoted(x.res.operation(x.r.Method)) {
 		return
 	}
 	to.Note(activity.Operation{

@@ -35,7 +35,8 @@ func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
 // filter nothing matches cannot keep a request busy for long.
 const maxFilteredScan = 50_000
 
-// maxMatching bounds the time that a filter which backtracks may take for all names that a page looks at.
+// maxMatching bounds the time that a filter which backtracks may take for all names that a page
+// looks at.
 const maxMatching = 2 * time.Second
 
 // allArguments reads the arguments of a page of the log.

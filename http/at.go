@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/http/atom"
 )
 
-// momentOf is where in a stream, or in the log, a time lies. Its names are part of the wire: do not change.
+// momentOf is where in a stream, or in the log, a time lies. Its names are part of the wire: do not
+// change.
 type momentOf struct {
 	EventNumber int64  `json:"eventNumber"`
 	Position    string `json:"position"`
@@ -57,8 +58,8 @@ func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*even
 	return sendFreshJSON(x, momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
 }
 
-// moment reads a time, as nanoseconds since 1970. One that 64 bits of them cannot tell, before 1678 or after
-// 2261, is as the first or the last that they can: no event is older or newer.
+// moment reads a time, as nanoseconds since 1970. One that 64 bits of them cannot tell, before 1678
+// or after 2261, is as the first or the last that they can: no event is older or newer.
 func moment(s string) (int64, error) {
 	// In a query + is a space.
 	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(strings.ToUpper(s), " ", "+"))
@@ -100,7 +101,8 @@ func firstSince(ctx context.Context, store Store, stream string, when int64) (*e
 	}
 }
 
-// numberSince is firstSince for a stream that need not be there, as a number: the next one when there is none.
+// numberSince is firstSince for a stream that need not be there, as a number: the next one when
+// there is none.
 func numberSince(ctx context.Context, store Store, stream string, when int64) (int64, error) {
 	r, err := firstSince(ctx, store, stream, when)
 	switch {

@@ -215,7 +215,8 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 		return 0, false
 	}
 	if b.events == nil {
-		// Events of a batch are mostly of one size. An eighth more spares growing where the first is a large one.
+		// Events of a batch are mostly of one size. An eighth more spares growing where the first
+		// is a large one.
 		guess := (len(body) - at) / (end - at)
 		b.events = make([]event.Proposed, 0, min(1+guess+guess/8, maxGuess))
 	}

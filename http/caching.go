@@ -11,11 +11,15 @@ import (
 
 // Values of Cache-Control, assigned as they are and never changed.
 var (
-	cacheNever   = []string{"max-age=0, no-cache, must-revalidate"}          // open: may change at any moment
-	cacheForever = []string{"max-age=31536000, private"}                     // closed: cannot change any more
-	cachePrivate = []string{"private"}                                       // nothing said, but for this user alone
-	cacheOwn     = []string{"max-age=0, no-cache, must-revalidate, private"} // open, and for its caller alone
-	cacheNothing = []string{"no-store"}                                      // nobody keeps it
+	// open: may change at any moment
+	cacheNever = []string{"max-age=0, no-cache, must-revalidate"}
+	// closed: cannot change any more
+	cacheForever = []string{"max-age=31536000, private"}
+	// nothing said, but for this user alone
+	cachePrivate = []string{"private"}
+	// open, and for its caller alone
+	cacheOwn     = []string{"max-age=0, no-cache, must-revalidate, private"}
+	cacheNothing = []string{"no-store"} // nobody keeps it
 )
 
 // appendETag appends the version of a resource at number n as the given type.
@@ -105,8 +109,8 @@ func (x *exchange) closed() {
 }
 
 // ofCaller says of an answer that shows where links lead that it is for its caller alone: other
-// callers may see less of it, or more. must-revalidate would let a shared cache keep it, and
-// the tag, which is that of the links, would find it good for anybody. A link that is dead may resolve
+// callers may see less of it, or more. must-revalidate would let a shared cache keep it, and the
+// tag, which is that of the links, would find it good for anybody. A link that is dead may resolve
 // once its caller may see the target.
 func ofCaller(x *exchange, events ...event.Resolved) {
 	follows, isDead := false, false

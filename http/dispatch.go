@@ -100,15 +100,16 @@ type exchange struct {
 
 	bodyState bodyState
 
-	out        []byte   // the answer's body
-	isPartSent bool     // the answer goes out piece by piece
-	isLive     bool     // the answer goes on as long as it likes
-	vary       []string // headers beyond those that the operation names, on which the answer depends
-	scratch    []byte
-	prefix     []byte // base URI and forwarded prefix
-	baseLen    int    // how much of prefix is the base URI
-	writer     atom.Writer
-	room       event.Room // of the page that is answered
+	out        []byte // the answer's body
+	isPartSent bool   // the answer goes out piece by piece
+	isLive     bool   // the answer goes on as long as it likes
+	// headers beyond those that the operation names, on which the answer depends
+	vary    []string
+	scratch []byte
+	prefix  []byte // base URI and forwarded prefix
+	baseLen int    // how much of prefix is the base URI
+	writer  atom.Writer
+	room    event.Room // of the page that is answered
 
 	claim api.Claim // of the memory of all requests
 	page  pageClaim

@@ -48,8 +48,9 @@
 //	outline.go    documents that exist as JSON and as XML
 //	problem.go    the one table from errors to status, text and headers
 //
-// In insecure mode a request that calls the node by a name that is not its own is 421. One
-// that names the node which is to answer it goes there before anything else is looked at. It is checked in this order, and the first check that fails answers:
+// In insecure mode a request that calls the node by a name that is not its own is 421. One that
+// names the node which is to answer it goes there before anything else is looked at. It is checked
+// in this order, and the first check that fails answers:
 //
 //  1. credentials: wrong ones are 401 on every path, known or not, with any
 //     method; 503 while they cannot be checked. Probes of health and OPTIONS do not
@@ -68,10 +69,10 @@
 // docs/permissions.md of it. Options that let in callers without credentials are read
 // in one place, Options.openings.
 //
-// An operation that has a live tail answers a request that accepts text/event-stream by that name with
-// one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is the goroutine of its
-// request. It reads a page of the log, writes it as the client takes it, and waits for more; nothing is
-// queued for a client, and the log is what a slow one reads later.
+// An operation that has a live tail answers a request that accepts text/event-stream by that name
+// with one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is
+// the goroutine of its request. It reads a page of the log, writes it as the client takes it, and
+// waits for more; nothing is queued for a client, and the log is what a slow one reads later.
 //
 // Documents are appended by hand into pooled buffers: no reflection, no
 // encoding/json and no fmt on the paths of appends, reads and feeds.

@@ -71,7 +71,8 @@ func knownGroups(x *exchange, ctx context.Context, stream string) []subscription
 	}
 	list, err := x.s.opts.Subscriptions.List(ctx, stream)
 	if err != nil {
-		return nil // They are being loaded, or it takes too long: the document is for looking around.
+		// They are being loaded, or it takes too long: the document is for looking around.
+		return nil
 	}
 	return list
 }

@@ -57,7 +57,8 @@ func (s *Server) isOwnOrigin(origin string, r *http.Request) bool {
 		return false // "null" among them: no page has to say what it is.
 	}
 	host := plainHost(u.Hostname())
-	for _, own := range []string{r.Host, firstOf(r.Header[keyForwardedHost])} { // No page can set these two elsewhere.
+	// No page can set these two elsewhere.
+	for _, own := range []string{r.Host, firstOf(r.Header[keyForwardedHost])} {
 		if name, _ := splitHost(own); name != "" && plainHost(name) == host {
 			return true
 		}

@@ -63,7 +63,8 @@ func TestForeignPages(t *testing.T) {
 		{name: "navigation that reads", method: "GET", header: with("User-Agent", firefox), status: 200},
 		{name: "reading that hands out messages", method: "GET", path: "/subscriptions/s/g/1", header: with("Sec-Fetch-Site", "cross-site"), status: 401},
 		{name: "navigation that hands out messages", method: "GET", path: "/subscriptions/s/g/1", header: with("User-Agent", firefox), status: 401},
-		{name: "a consumer", method: "GET", path: "/subscriptions/s/g/1", header: with("User-Agent", "Go-http-client/1.1"), status: 404}, // There is no such group.
+		// There is no such group.
+		{name: "a consumer", method: "GET", path: "/subscriptions/s/g/1", header: with("User-Agent", "Go-http-client/1.1"), status: 404},
 		{name: "preflight", method: "OPTIONS", header: with("Origin", page), status: 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {

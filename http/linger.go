@@ -19,8 +19,8 @@ const (
 	lingerBytes = 4 * maxBody
 	lingerTime  = 30 * time.Second
 
-	// A client of HTTP/2 may stop sending when it sees a refusal, and then waits for the end of
-	// the answer, which comes when nobody lingers any more. So lingerPart must come within lingerPause.
+	// A client of HTTP/2 may stop sending when it sees a refusal, and then waits for the end of the
+	// answer, which comes when nobody lingers any more. So lingerPart must come within lingerPause.
 	lingerPart  = 16 << 10
 	lingerPause = 250 * time.Millisecond
 )

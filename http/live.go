@@ -18,15 +18,17 @@ import (
 // queued for a client. Its own goroutine reads a page of the log, writes as fast as the client
 // takes it, and waits at the end until the log is longer. A slow client reads the log later.
 const (
-	livePage     = 256       // events of a page
-	livePayload  = 128 << 10 // bytes of data and metadata of a page; what is beyond is read event by event
-	liveLook     = 20_000    // records of the log that one page looks at
-	liveSlowLook = 16        // the same where each may take as long as match.Timeout
-	livePart     = 32 << 10  // text that is sent before more is written
-	liveBuffer   = 4 << 10   // is kept of it by a tail that waits
+	livePage = 256 // events of a page
+	// bytes of data and metadata of a page; what is beyond is read event by event
+	livePayload  = 128 << 10
+	liveLook     = 20_000   // records of the log that one page looks at
+	liveSlowLook = 16       // the same where each may take as long as match.Timeout
+	livePart     = 32 << 10 // text that is sent before more is written
+	liveBuffer   = 4 << 10  // is kept of it by a tail that waits
 	liveTick     = time.Second
-	// A tail rests so many times as long as it worked, for each of the others, so that all of them leave the
-	// processors to writers, and once more for every liveCrowd others; but no longer than liveRest.
+	// A tail rests so many times as long as it worked, for each of the others, so that all of them
+	// leave the processors to writers, and once more for every liveCrowd others; but no longer than
+	// liveRest.
 	liveManners = 4
 	liveCrowd   = 128
 	liveRest    = 4 * time.Second
@@ -48,9 +50,10 @@ type tail struct {
 	q liveQuery
 	w *http.ResponseController
 
-	next    int64 // the number, or the position, that is read next
-	skip    int64 // in $all: events up to this position are not sent
-	seen    int64 // in $all: position of the last record looked at, or before the first one read; -1: none
+	next int64 // the number, or the position, that is read next
+	skip int64 // in $all: events up to this position are not sent
+	// in $all: position of the last record looked at, or before the first one read; -1: none
+	seen    int64
 	last    int64 // newest event of the stream, as far as it was looked at
 	deleted bool  // the stream is soft-deleted, and the client knows
 	state   liveState
@@ -152,7 +155,8 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 			return false, err
 		}
 	default:
-		if t.next = end; q.all && end > 0 { // The last record is where a client goes on that got nothing yet.
+		// The last record is where a client goes on that got nothing yet.
+		if t.next = end; q.all && end > 0 {
 			page, err := store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
 			if err != nil {
 				return false, err
@@ -373,7 +377,8 @@ func (t *tail) at() int64 {
 	return t.next - 1
 }
 
-// rest waits until it is the tail's turn again: the more tails there are, and the more it did, the later.
+// rest waits until it is the tail's turn again: the more tails there are, and the more it did, the
+// later.
 func (t *tail) rest(ctx context.Context) error {
 	others := int(t.x.s.tails.Load()) - 1
 	left := min(t.worked*time.Duration(others*(liveManners+others/liveCrowd)), liveRest) - time.Since(t.rested)
@@ -390,7 +395,8 @@ func (t *tail) rest(ctx context.Context) error {
 	return nil
 }
 
-// awaitScan waits for the share of a filter that looks at old events. Without one it returns when the node stops.
+// awaitScan waits for the share of a filter that looks at old events. Without one it returns when
+// the node stops.
 func (t *tail) awaitScan(ctx context.Context) (err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -430,7 +436,8 @@ func (t *tail) wait(parent context.Context) error {
 	case t.x.s.draining.Err() != nil || errors.Is(err, event.ErrClosed):
 		return t.shutdown()
 	case err != nil && ctx.Err() == nil && !errors.Is(err, event.ErrStreamDeleted):
-		if clock.Sleep(ctx, liveTick) == nil || parent.Err() == nil { // Not ready: look again in a while.
+		// Not ready: look again in a while.
+		if clock.Sleep(ctx, liveTick) == nil || parent.Err() == nil {
 			return nil
 		}
 		return errLiveGone

@@ -200,7 +200,8 @@ func (q *liveQuery) wantsNames(stream, eventType string) bool {
 		!(q.noSystem && (strings.HasPrefix(eventType, "$") || strings.HasPrefix(stream, "$")))
 }
 
-// wantsContent reports whether the event of a record, which is not bare unless nothing is looked for in it, is to be sent.
+// wantsContent reports whether the event of a record, which is not bare unless nothing is looked
+// for in it, is to be sent.
 func (q *liveQuery) wantsContent(r *event.Record) bool {
 	return (q.id.IsZero() || q.id == r.ID) &&
 		(q.contains == nil || bytes.Contains(r.Data, q.contains) || bytes.Contains(r.Metadata, q.contains))

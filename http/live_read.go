@@ -188,7 +188,8 @@ func (t *tail) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, e
 	return &full, err
 }
 
-// claimAlone claims what an event takes that is read alone, until it is sent or the next one is read.
+// claimAlone claims what an event takes that is read alone, until it is sent or the next one is
+// read.
 func (t *tail) claimAlone(e *event.Resolved) error {
 	t.sentAlone()
 	bytes := 2 * int64(e.PayloadBytes()) // It is written as well.

@@ -72,7 +72,8 @@ func (n *node) tailAs(login, path string, headers ...string) *tailed {
 	return d
 }
 
-// says returns what came since the last time, in short: an event is its id and its type, others are what they are called.
+// says returns what came since the last time, in short: an event is its id and its type, others are
+// what they are called.
 func (d *tailed) says() string {
 	d.n.t.Helper()
 	synctest.Wait()
@@ -182,7 +183,8 @@ func (d *tailed) is(status int) *tailed {
 	return d
 }
 
-// What a tail of 5 events of s and 2 of t, the last of which is a link, sends before it waits or ends.
+// What a tail of 5 events of s and 2 of t, the last of which is a link, sends before it waits or
+// ends.
 func TestLiveQueries(t *testing.T) {
 	const all = "0=0@s, 64=1@s, C8=2@s, 12C=3@s, 190=4@s, 1F4=0@t"
 	for _, c := range []struct{ name, path, lastID, want string }{

@@ -150,8 +150,9 @@ var (
 	nodeOffer   = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML, typeText)
 	gossipOffer = newOffer(typeJSON, typeJSON, typeAppXML, typeTextXML, typeText)
 	adminOffer  = newOffer(typeText, typeText, typeJSON, typeTextXML, typeAppXML)
-	statsOffer  = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML) // There is no text of statistics.
-	jsonOffer   = newOffer(typeJSON, typeJSON)
+	// There is no text of statistics.
+	statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
+	jsonOffer  = newOffer(typeJSON, typeJSON)
 
 	subscriptionsOffer = newOffer(typeJSON, typeJSON, typeTextXML)
 	competingOffer     = newOffer(typeCompetingXML, typeCompetingXML, typeCompetingJSON)

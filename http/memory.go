@@ -96,7 +96,8 @@ func readEvent(x *exchange, ctx context.Context, stream string, number int64, li
 		return nil, err
 	}
 	if e.IsBare() {
-		if err := x.claim.Grow(ctx, 2*int64(e.PayloadBytes())); err != nil { // It is written as well.
+		// It is written as well.
+		if err := x.claim.Grow(ctx, 2*int64(e.PayloadBytes())); err != nil {
 			return nil, err
 		}
 	}

@@ -172,7 +172,8 @@ func TestClaimComesFirst(t *testing.T) {
 		{"/streams/large/0", appJSON, http.StatusServiceUnavailable},
 		{"/streams/large/head/backward/20?embed=body", atomJSON, http.StatusServiceUnavailable},
 		{"/streams/large/metadata", appJSON, http.StatusServiceUnavailable},
-		{"/streams/large?from=start&to=end", "text/event-stream", http.StatusOK}, // It ends, and its client comes back.
+		// It ends, and its client comes back.
+		{"/streams/large?from=start&to=end", "text/event-stream", http.StatusOK},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			memory := api.NewMemory(64 * mib)

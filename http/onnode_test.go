@@ -27,7 +27,8 @@ func viewOf(node byte) *memMembership {
 		{State: event.StateLeader, Alive: true, EpochNumber: 7},
 		{State: event.StateFollower, Alive: true, EpochNumber: 7},
 		{State: event.StateShutdown},
-		{State: event.StateLeader, Alive: true, EpochNumber: 6}, // It does not know yet that it leads no more.
+		// It does not know yet that it leads no more.
+		{State: event.StateLeader, Alive: true, EpochNumber: 6},
 	} {
 		m.Node = event.ID{15: byte(i + 1)}
 		view.Members = append(view.Members, m)

@@ -49,7 +49,8 @@ type parkedMessage struct {
 	Note        *subscription.Note `json:"note"`
 }
 
-// listParked answers with parked messages that are not settled. With embed=rich their payloads are left out.
+// listParked answers with parked messages that are not settled. With embed=rich their payloads are
+// left out.
 func listParked(x *exchange) error {
 	raw := x.r.URL.RawQuery
 	var from int64

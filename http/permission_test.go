@@ -337,7 +337,8 @@ func TestPermissions(t *testing.T) {
 	}[:testkit.Fewer(1, 6)] { // One goroutine does it all: the race detector sees nothing here.
 		t.Run(m.name, func(t *testing.T) {
 			n := newGuarded(t, m)
-			methods := map[string]map[string]string{} // what each method of a path needs, by pattern
+			// what each method of a path needs, by pattern
+			methods := map[string]map[string]string{}
 			for _, e := range n.server.Endpoints() {
 				what, ok := expectations[e.Method+" "+e.Path]
 				if !ok {

@@ -40,7 +40,8 @@ func redactEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	request, err := parseRedaction(body, cmp.Or(x.who.Login, "anonymous")) // Without authentication everybody may.
+	// Without authentication everybody may.
+	request, err := parseRedaction(body, cmp.Or(x.who.Login, "anonymous"))
 	if err != nil {
 		return err
 	}

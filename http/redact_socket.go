@@ -18,15 +18,15 @@ const (
 	maxSwitchLine = 4 << 10
 )
 
-// RedactionSocket serves the local socket in the data folder: /admin/redact, and for tools that copy chunk
-// files themselves
+// RedactionSocket serves the local socket in the data folder: /admin/redact, and for tools that
+// copy chunk files themselves
 //
 //	POST /redaction/positions  {"event":"0@stream"}
 //	POST /redaction/switch     {"target":"chunk-000000.000000","new":"x.tmp"} …, a line each
 //
-// The second is a session: it has the lock of those that switch chunk files from its first answer line
-// on until its request ends, also because the tool is gone. Each request line is answered
-// by {"result":"Success"}, or the reason, with a detail. user names the peer of a request.
+// The second is a session: it has the lock of those that switch chunk files from its first answer
+// line on until its request ends, also because the tool is gone. Each request line is answered by
+// {"result":"Success"}, or the reason, with a detail. user names the peer of a request.
 func RedactionSocket(r Redactions, user func(*http.Request) string) http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("POST "+redactPath, func(w http.ResponseWriter, q *http.Request) {
@@ -140,7 +140,8 @@ func socketAnswer(w http.ResponseWriter, document any) {
 func socketFailed(w http.ResponseWriter, err error) {
 	p, known := problemOf(err, reading)
 	if !known && !errors.Is(err, io.EOF) {
-		p = refusal(http.StatusInternalServerError, err.Error()) // A caller that may open the socket may read it.
+		// A caller that may open the socket may read it.
+		p = refusal(http.StatusInternalServerError, err.Error())
 	}
 	http.Error(w, p.text, p.status)
 }

@@ -122,12 +122,13 @@ type Options struct {
 	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
 
 	DisableHTTPCaching bool // every 200 says that it must not be kept
-	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin, no /sys/subsystems
-	DisableGossip      bool // no /gossip
-	DisableStats       bool // no /stats and no /metrics
-	DisableAtomPub     bool // no /streams
-	LogRequests        bool // one line for every request
-	LogFailedLogins    bool // one line for every request with wrong credentials
+	// no redirects to the web interface, nothing below /admin, no /sys/subsystems
+	DisableAdminUI  bool
+	DisableGossip   bool // no /gossip
+	DisableStats    bool // no /stats and no /metrics
+	DisableAtomPub  bool // no /streams
+	LogRequests     bool // one line for every request
+	LogFailedLogins bool // one line for every request with wrong credentials
 
 	// ReferenceStatusCodes answers with the reference's codes where ours differ.
 	ReferenceStatusCodes bool

@@ -44,7 +44,8 @@ type Store interface {
 	// in nanoseconds since 1970; LogEnd when there is none.
 	PositionAt(ctx context.Context, time int64) (int64, error)
 
-	// Names reads a page of the names of streams; *event.NamesNotListed while they are being collected.
+	// Names reads a page of the names of streams; *event.NamesNotListed while they are being
+	// collected.
 	Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error)
 
 	// StreamInfo tells what is known of a stream without reading its events. It is
@@ -247,9 +248,10 @@ type Statistics interface {
 
 // ReplicationConnection is a follower as /stats/replication has it.
 type ReplicationConnection struct {
-	SubscriptionID, ConnectionID         event.ID
-	Endpoint                             string // host:port, as the follower's replication address in gossip
-	Sent, Received                       int64  // bytes
+	SubscriptionID, ConnectionID event.ID
+	// host:port, as the follower's replication address in gossip
+	Endpoint                             string
+	Sent, Received                       int64 // bytes
 	PendingSent, PendingReceived, Queued int64
 }
 
@@ -284,7 +286,8 @@ type Subscriptions interface {
 	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
 	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
 	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
-	// Replay hands out the parked messages again whose number in the parked stream is below stopAt; -1: all.
+	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
+	// -1: all.
 	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
 	// Parked returns parked messages that are not settled; the others replay and drop them, or
 	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.

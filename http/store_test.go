@@ -235,7 +235,8 @@ func (s *memStore) appendLate(w *event.Write) (done event.Written, err error) {
 	return done, nil
 }
 
-// decide is the decision of the contract's section 13: an answer, or nil when the write is to be done.
+// decide is the decision of the contract's section 13: an answer, or nil when the write is to be
+// done.
 func (s *memStore) decide(w *event.Write, info *event.StreamInfo, soft bool) (*event.Written, error) {
 	current := info.Last
 	wrong := &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: current}

@@ -30,7 +30,8 @@ var (
 	problemLargeSettings = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb")
 )
 
-// settingNames are how documents spell the properties of a group; others are ignored, unless they are misspelled. Part of the wire: do not change.
+// settingNames are how documents spell the properties of a group; others are ignored, unless they
+// are misspelled. Part of the wire: do not change.
 var settingNames = []string{
 	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
@@ -159,7 +160,8 @@ func (m *members) strategy(absent subscription.Strategy) subscription.Strategy {
 	return subscription.DispatchToSingle
 }
 
-// number returns the text of a number, which may be one within quotes; empty when it is something else.
+// number returns the text of a number, which may be one within quotes; empty when it is something
+// else.
 func (v memberValue) number() string {
 	switch v.kind {
 	case jsontext.String:

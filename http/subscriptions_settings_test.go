@@ -104,7 +104,8 @@ func TestSettings(t *testing.T) {
 			if c.want == nil {
 				equal(t, "calls", subs.made(), "")
 				equal(t, "groups", len(subs.groups), 1)
-				n.manages("POST", "/subscriptions/s/none", c.body).is(t, 400) // Before it is looked for.
+				// Before it is looked for.
+				n.manages("POST", "/subscriptions/s/none", c.body).is(t, 400)
 			}
 		})
 	}

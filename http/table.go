@@ -62,7 +62,8 @@ func (s *Server) rows() []row {
 	add(isAdmin && o.Backups != nil,
 		at("/admin/backup/sessions", operate(http.MethodPost, beginBackupSession), operate(http.MethodGet, listBackupSessions)),
 		at("/admin/backup/sessions/{id}", operate(http.MethodDelete, endBackupSession)),
-		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, mayOps, sendBackupFile)), // Bytes have no form that could be chosen.
+		// Bytes have no form that could be chosen.
+		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, mayOps, sendBackupFile)),
 	)
 	add(isAdmin && o.BackupRuns != nil,
 		at("/admin/backup", operate(http.MethodPost, startBackup)),
@@ -234,7 +235,8 @@ func projectionRows() []row {
 	page, query, config := watch(projectionsPage), watch(projectionQuery), watch(projectionConfig)
 	read := document(http.MethodPost, mayUser, readEvents)
 	read.unnoted = true
-	page.offer, query.offer = nil, nil // A page, and a script or a document, whichever types are accepted.
+	// A page, and a script or a document, whichever types are accepted.
+	page.offer, query.offer = nil, nil
 	config.may = mayOps
 	return []row{
 		at("/projections", page),

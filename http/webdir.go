@@ -32,7 +32,8 @@ func webType(name string) string {
 	return "application/octet-stream"
 }
 
-// webFolder is a row for the files of WebDir. They are for everybody, as the page that asks for a login is.
+// webFolder is a row for the files of WebDir. They are for everybody, as the page that asks for a
+// login is.
 func webFolder() row {
 	r := at(webPrefix+"{path...}", look(nil, mayAnyone, serveWebDir))
 	r.open = true

@@ -16,7 +16,8 @@ func TestWebDir(t *testing.T) {
 	for path, contentType := range map[string]string{
 		"/web/": "text/html; charset=utf-8", "/web/index.html": "text/html; charset=utf-8", "/web/js/app.js": "text/javascript; charset=utf-8",
 	} {
-		a := n.do("GET", path, "", with("Authorization", "Basic wrong")) // The page asks for a login.
+		// The page asks for a login.
+		a := n.do("GET", path, "", with("Authorization", "Basic wrong"))
 		a.is(t, 200).has(t, "Content-Type", contentType).has(t, "Cache-Control", "max-age=3600, public").has(t, "X-Content-Type-Options", "nosniff")
 		equal(t, path, a.header.Get("Content-Security-Policy"), "")
 	}

@@ -17,7 +17,8 @@ func TestWebUI(t *testing.T) {
 	n.get("/", "").is(t, 302).has(t, "Location", base+"/web/index.html")
 	n.get("/ui", "").is(t, 302).has(t, "Location", "/ui/")
 	n.do("GET", "/ui", "", with("X-Forwarded-Prefix", "/p")).is(t, 302).has(t, "Location", "/p/ui/")
-	page := n.do("GET", "/ui/", "", with("Authorization", "Basic wrong")).is(t, 200) // The page asks for a login.
+	// The page asks for a login.
+	page := n.do("GET", "/ui/", "", with("Authorization", "Basic wrong")).is(t, 200)
 	page.has(t, "Content-Type", "text/html; charset=utf-8").has(t, "Cache-Control", "no-cache").has(t, "X-Content-Type-Options", "nosniff").has(t, "Referrer-Policy", "no-referrer").
 		has(t, "Cross-Origin-Opener-Policy", "same-origin").has(t, "Vary", "Accept-Encoding")
 	if csp := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; script-src 'self';") || !strings.HasSuffix(csp, "trusted-types 'none'") || strings.Contains(csp, "unsafe") {

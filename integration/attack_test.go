@@ -33,8 +33,8 @@ const attackSeconds = 6
 // attackMemory is what the node may take for requests, in MiB.
 const attackMemory = 256
 
-// TestLongOneClientAttacks: a client without rights does all at once that takes memory, connections or
-// time. The node keeps within its bound, and others are served.
+// TestLongOneClientAttacks: a client without rights does all at once that takes memory, connections
+// or time. The node keeps within its bound, and others are served.
 func TestLongOneClientAttacks(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir(), "--request-memory-mi-b="+strconv.Itoa(attackMemory), "--run-projections=All")
 	seconds, isLong := attackSeconds, false
@@ -134,7 +134,8 @@ func residentMiB(t *testing.T, node *testkit.Process) int64 {
 	if err != nil {
 		t.Skip("the system does not say how much memory a process takes")
 	}
-	var size, resident, shared int64 // Chunk files that are mapped count as shared: the system takes them back.
+	// Chunk files that are mapped count as shared: the system takes them back.
+	var size, resident, shared int64
 	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
 		t.Error(err)
 	}
@@ -229,7 +230,8 @@ func (a *attack) raw(n int, text string) {
 	}
 }
 
-// untaken begins so many reads of large events on each of some connections, and takes nothing of what comes.
+// untaken begins so many reads of large events on each of some connections, and takes nothing of
+// what comes.
 func (a *attack) untaken(connections, reads int) {
 	request := &streams.ReadReq{Options: &streams.ReadReq_Options{
 		CountOption:  &streams.ReadReq_Options_Count{Count: 100},

@@ -46,7 +46,8 @@ func backupCommand(t *testing.T, env []string, args ...string) (answer struct {
 	return answer
 }
 
-// TestBackupObjectStore: a node and the command keep backups in a store that answers some requests with errors.
+// TestBackupObjectStore: a node and the command keep backups in a store that answers some requests
+// with errors.
 func TestBackupObjectStore(t *testing.T) {
 	t.Parallel()
 	store := testkit.StartObjectStore(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestBackups takes copies of a node by the documented steps and by sessions, while it is written to and
-// scavenges with merges and merges of the index go on. Each copy opens as a whole database with
-// every event that was acknowledged before it was begun.
+// TestBackups takes copies of a node by the documented steps and by sessions, while it is written
+// to and scavenges with merges and merges of the index go on. Each copy opens as a whole database
+// with every event that was acknowledged before it was begun.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,7 +83,8 @@ func TestBackups(t *testing.T) {
 	}
 }
 
-// keepTidying scavenges and merges until stop is called, which returns how many scavenges were done.
+// keepTidying scavenges and merges until stop is called, which returns how many scavenges were
+// done.
 func keepTidying(t *testing.T, node *testkit.Process) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +100,8 @@ func keepTidying(t *testing.T, node *testkit.Process) (stop func() int) {
 	owned.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			var last scavengeRun
-			err := ask(http.MethodPost, "/admin/scavenge?threshold=-1", &last) // Each completes a chunk, and rewrites and merges all.
+			// Each completes a chunk, and rewrites and merges all.
+			err := ask(http.MethodPost, "/admin/scavenge?threshold=-1", &last)
 			for err == nil && (last.Result == "" || last.Result == "InProgress") && ctx.Err() == nil {
 				if err = pause(ctx, 5*time.Millisecond); err == nil {
 					err = ask(http.MethodGet, "/admin/scavenge/last", &last)

@@ -64,7 +64,8 @@ func bootstrap(t *testing.T, n int) {
 			leader.append("first", bigEvent(1))
 			c.level()
 			for _, m := range c.members {
-				// The last one gets its vote when it has caught up, which is not to be waited for by writers.
+				// The last one gets its vote when it has caught up, which is not to be waited for
+				// by writers.
 				testkit.Eventually(t, settleLimit, func() error {
 					voters, err := m.voters()
 					if err == nil && len(voters) != 3 {

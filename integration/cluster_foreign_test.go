@@ -142,7 +142,8 @@ func (c *cluster) undisturbed(t *testing.T, others []*member, foreign *member) {
 	}
 }
 
-// awaitAny waits until this node or one of the others has logged a line with a text, and returns it.
+// awaitAny waits until this node or one of the others has logged a line with a text, and returns
+// it.
 func (m *member) awaitAny(others []*member, text string) (found string) {
 	t := m.cluster.t
 	t.Helper()

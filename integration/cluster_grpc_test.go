@@ -23,8 +23,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClientsOfTheReference: while leaders are killed, the official client and calls of BatchAppend find the next
-// leader by themselves. Each acknowledged event is there once and in order, and a subscription over all of it sees each once.
+// TestClientsOfTheReference: while leaders are killed, the official client and calls of BatchAppend
+// find the next leader by themselves. Each acknowledged event is there once and in order, and a
+// subscription over all of it sees each once.
 func TestClientsOfTheReference(t *testing.T) {
 	const writers, kills = 4, 2
 	c := startCluster(t, clusterOptions{})
@@ -132,7 +133,8 @@ func (c *cluster) advances(t *testing.T, acknowledged []atomic.Int64) {
 	})
 }
 
-// appendAlone appends event after event with the official client, each with its id until it is acknowledged.
+// appendAlone appends event after event with the official client, each with its id until it is
+// acknowledged.
 func appendAlone(ctx context.Context, t *testing.T, client *kurrentdb.Client, stream string, acknowledged *atomic.Int64, stopping *atomic.Bool) {
 	limit := 5 * time.Second
 	for !stopping.Load() {
@@ -155,7 +157,8 @@ func appendAlone(ctx context.Context, t *testing.T, client *kurrentdb.Client, st
 	}
 }
 
-// appendBatched appends with calls of BatchAppend, each on one node until that is of no use any more.
+// appendBatched appends with calls of BatchAppend, each on one node until that is of no use any
+// more.
 func (c *cluster) appendBatched(ctx context.Context, t *testing.T, stream string, acknowledged *atomic.Int64, stopping *atomic.Bool) {
 	var waiting []*streams.BatchAppendReq // sent and not acknowledged, in order
 	for attempt := 0; ; attempt++ {

@@ -51,14 +51,16 @@ func (m *member) ready() error {
 	return err
 }
 
-// TestLongClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have merged
-// differently, while clients write. Only reads of what is damaged fail, and only until it was fetched anew.
+// TestLongClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have
+// merged differently, while clients write. Only reads of what is damaged fail, and only until it
+// was fetched anew.
 func TestLongClusterHeals(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	for range 3 {
 		c.leader().append("early", c.small(40)...)
-		c.leader().scavenge("?threshold=-1") // It completes a chunk everywhere, and merges the leader's.
+		// It completes a chunk everywhere, and merges the leader's.
+		c.leader().scavenge("?threshold=-1")
 	}
 	c.quiet()
 	leader, follower := c.leader(), c.others(c.leader())[0]

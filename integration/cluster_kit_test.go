@@ -34,7 +34,8 @@ type clusterOptions struct {
 	options []string // of every node
 	disk    int64    // bytes of each host's disk, default roomyDisk where it may be limited
 	links   bool     // the test cuts links, and is skipped where that is impossible
-	// security returns a node's options in place of --insecure, and tls is what its clients need then.
+	// security returns a node's options in place of --insecure, and tls is what its clients need
+	// then.
 	security func(host *lab.Host) []string
 	tls      *tls.Config
 }
@@ -254,8 +255,8 @@ func (m *member) wipe() {
 	remove(m.cluster.t, m.db())
 }
 
-// backup copies the node's files while it runs: chunks, checkpoints and index,
-// without the consensus state. The copy holds all that this node holds now, and is prepared to be started.
+// backup copies the node's files while it runs: chunks, checkpoints and index, without the
+// consensus state. The copy holds all that this node holds now, and is prepared to be started.
 func (m *member) backup() (dir string) {
 	t := m.cluster.t
 	t.Helper()

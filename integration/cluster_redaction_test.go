@@ -13,7 +13,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterRedaction: the data of redacted events are nowhere on any disk, and everything else stays as it was.
+// TestClusterRedaction: the data of redacted events are nowhere on any disk, and everything else
+// stays as it was.
 func TestClusterRedaction(t *testing.T) {
 	t.Parallel()
 	redactEverywhere(t, "Wal")

@@ -114,7 +114,8 @@ func TestClusterMembers(t *testing.T) {
 		return other.command(t, code, args...)
 	}
 	id := leader.id(dead)
-	testkit.Eventually(t, settleLimit, func() error { // What a node knows of others may be a second old.
+	// What a node knows of others may be a second old.
+	testkit.Eventually(t, settleLimit, func() error {
 		if out := command(0, "list"); strings.Count(out, "Follower") != 2 || !strings.Contains(out, id) || !strings.Contains(out, leader.replication()) {
 			return fmt.Errorf("the list is\n%s", out)
 		}

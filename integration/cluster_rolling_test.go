@@ -17,7 +17,8 @@ const (
 	handedOver = "leadership was handed over: "
 )
 
-// patientWrites are for tests that count lost leaders by 500: writes are not given up because the machine is busy.
+// patientWrites are for tests that count lost leaders by 500: writes are not given up because the
+// machine is busy.
 var patientWrites = []string{"--commit-timeout-ms", "300000"}
 
 // healing are the answers that a client of a cluster must expect at any time, and

@@ -129,7 +129,8 @@ func (c *cluster) scavengeCluster() {
 	}
 }
 
-// listed waits until the list of scavenges has a run: a node that is killed earlier has told nobody of it.
+// listed waits until the list of scavenges has a run: a node that is killed earlier has told nobody
+// of it.
 func (c *cluster) listed(id string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, settleLimit, func() error {

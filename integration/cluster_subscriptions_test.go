@@ -286,9 +286,11 @@ type groupWatch struct {
 	mu       sync.Mutex
 	since    time.Time
 	statuses map[string]int
-	back     map[string]time.Duration // first time that a node other than the lost one answered 200 behind the last time that it did not
-	wrong    []string
-	want     int
+	// first time that a node other than the lost one answered 200 behind the last time that it did
+	// not
+	back  map[string]time.Duration
+	wrong []string
+	want  int
 }
 
 func (c *cluster) watchGroups(ctx context.Context, since time.Time, stream string, lost *member) *groupWatch {
@@ -330,7 +332,8 @@ func (c *cluster) watchGroups(ctx context.Context, since time.Time, stream strin
 						delete(w.back, key)
 					}
 					w.mu.Unlock()
-					_ = pause(ctx, 10*time.Millisecond) // The end of the context ends the loop as well.
+					// The end of the context ends the loop as well.
+					_ = pause(ctx, 10*time.Millisecond)
 				}
 			})
 		}
@@ -441,7 +444,8 @@ func (c *cluster) settleParkedWhileLost(stream string) {
 			for _, m := range again.all {
 				if m.Number == replayed {
 					err = nil
-				} else if !slices.Contains(gone[2:], m.Number) { // What was acknowledged may come again, if that was not stored.
+				} else if !slices.Contains(gone[2:], m.Number) {
+					// What was acknowledged may come again, if that was not stored.
 					t.Fatalf("%s is handed out, which was not replayed", m)
 				}
 			}

@@ -220,7 +220,8 @@ func resetPassword(login, password string) testkit.Request {
 	return userRequest(http.MethodPost, "/users/"+login+"/command/reset-password", fmt.Sprintf(`{"newPassword":%q}`, password))
 }
 
-// askReady asks again when nothing was done because a leader is being replaced, as on a busy machine at any time.
+// askReady asks again when nothing was done because a leader is being replaced, as on a busy
+// machine at any time.
 func (m *member) askReady(r testkit.Request) (answer testkit.Response, err error) {
 	testkit.Eventually(m.cluster.t, settleLimit, func() error {
 		if answer, err = m.ask(r); err == nil && answer.Status == http.StatusServiceUnavailable {

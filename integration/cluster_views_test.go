@@ -287,9 +287,9 @@ func (c *cluster) same(among ...*member) {
 	}
 }
 
-// contents reads all events in small pages. The addresses of these hold
-// positions, so that equal contents lie at equal positions. Who did what is left out, with
-// the metadata that the first of it brings: it is written behind the answer, and so may come between two pages.
+// contents reads all events in small pages. The addresses of these hold positions, so that equal
+// contents lie at equal positions. Who did what is left out, with the metadata that the first of it
+// brings: it is written behind the answer, and so may come between two pages.
 func contents(ctx context.Context, c *testkit.Client) (lines []string, err error) {
 	page := strings.Replace(testkit.AllStart, fmt.Sprint(testkit.PageLimit), "100", 1)
 	for {

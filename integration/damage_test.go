@@ -21,7 +21,8 @@ func TestIndexDamaged(t *testing.T) {
 	cases := []struct {
 		name   string
 		damage func(t *testing.T, index string)
-		late   string // what a node says of damage that it finds when it reads; the next start mends it
+		// what a node says of damage that it finds when it reads; the next start mends it
+		late   string
 		mended string // what a node says when it has mended that itself
 	}{
 		{name: "missing", damage: func(t *testing.T, index string) { remove(t, index) }},

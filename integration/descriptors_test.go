@@ -19,9 +19,9 @@ import (
 // fewDescriptors is the limit of the nodes of these tests.
 const fewDescriptors = "256"
 
-// TestLongFewDescriptors: a node whose process may open 256 files works while a client opens all connections it gets, which it
-// keeps. With a bound of its own on connections their place is bounded; with one that is too high files and connections
-// fight for descriptors, and files win.
+// TestLongFewDescriptors: a node whose process may open 256 files works while a client opens all
+// connections it gets, which it keeps. With a bound of its own on connections their place is
+// bounded; with one that is too high files and connections fight for descriptors, and files win.
 func TestLongFewDescriptors(t *testing.T) {
 	for name, options := range map[string][]string{
 		"bounded by the limit": nil,
@@ -86,8 +86,8 @@ func askOperator(ctx context.Context, node *testkit.Process, method, path string
 	return err
 }
 
-// startSilentCrowd opens 300 connections from an address of its own, a third each with a long poll, a live tail and nothing, and a new one for each that
-// the node ends. stop ends them.
+// startSilentCrowd opens 300 connections from an address of its own, a third each with a long poll,
+// a live tail and nothing, and a new one for each that the node ends. stop ends them.
 func startSilentCrowd(t *testing.T, node *testkit.Process) (stop func()) {
 	t.Helper()
 	requests := []string{

@@ -124,8 +124,8 @@ func TestDevCluster(t *testing.T) {
 	dev.Stop()
 }
 
-// strangerIsRefused says to a node's port between nodes what another node would say, without the proof that
-// its user runs it. By that port one could write anything anywhere.
+// strangerIsRefused says to a node's port between nodes what another node would say, without the
+// proof that its user runs it. By that port one could write anything anywhere.
 func strangerIsRefused(t *testing.T, client *testkit.Client) {
 	t.Helper()
 	answer, err := client.Do(t.Context(), testkit.Request{Path: "/gossip"})

@@ -244,7 +244,8 @@ func TestIndexDiskNearlyFull(t *testing.T) {
 			}
 			return nil
 		})
-		testkit.Eventually(t, settleLimit, func() error { // The line may come a moment after the refusal.
+		// The line may come a moment after the refusal.
+		testkit.Eventually(t, settleLimit, func() error {
 			if !strings.Contains(node.Output(), "the disk is nearly full: writes are refused: folder="+index) {
 				return errors.New("the volume is not named")
 			}

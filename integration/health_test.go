@@ -15,7 +15,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// health asks one of the probes, without credentials, and returns an error unless it answers with the status.
+// health asks one of the probes, without credentials, and returns an error unless it answers with
+// the status.
 func (m *member) health(path string, status int) error {
 	answer, err := m.ask(testkit.Request{Path: path})
 	if err != nil || answer.Status != status {
@@ -175,7 +176,8 @@ func opensFiles(s starting) bool {
 	return s.Doing == "opening files" || s.Doing == "reading the log" || s.Doing == "rebuilding the index"
 }
 
-// progress asks how far the start is; the percentage of one activity only grows. ok is false at its end.
+// progress asks how far the start is; the percentage of one activity only grows. ok is false at its
+// end.
 func (w *startWatch) progress() (s starting, ok bool) {
 	answer, err := w.client.Do(w.t.Context(), testkit.Request{Path: "/health/startup"})
 	if err == nil {

@@ -84,7 +84,8 @@ func TestLogIntoAPipeThatNobodyReads(t *testing.T) {
 	node.Stop()
 }
 
-// TestStopWithAPipeThatNobodyReads: a node ends in order, and one that cannot start ends with its code.
+// TestStopWithAPipeThatNobodyReads: a node ends in order, and one that cannot start ends with its
+// code.
 func TestStopWithAPipeThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	_, w := fullPipe(t)

@@ -23,8 +23,8 @@ const (
 	floodConnections = 128
 )
 
-// leastWrites is what writers bring about during the flood on the slowest machine.
-// On a quiet one of two processors they keep more than half of their rate, which is thousands a second.
+// leastWrites is what writers bring about during the flood on the slowest machine. On a quiet one
+// of two processors they keep more than half of their rate, which is thousands a second.
 const leastWrites = 100
 
 // TestLoginFlood: who guesses passwords gets nothing but refusals, and keeps

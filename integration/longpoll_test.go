@@ -86,7 +86,8 @@ func mustAppend(t *testing.T, node *testkit.Process, stream string, expected int
 	return events
 }
 
-// TestLongPoll: every append answers all that wait for it. How quickly, annals bench visible measures.
+// TestLongPoll: every append answers all that wait for it. How quickly, annals bench visible
+// measures.
 func TestLongPoll(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())

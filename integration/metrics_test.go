@@ -120,8 +120,8 @@ func parseSeries(line string) (series, error) {
 	return one, err
 }
 
-// expectedMetrics are the names and labels that dashboards for EventStoreDB use,
-// as far as there is something here that they are about. A label with an asterisk may have any value.
+// expectedMetrics are the names and labels that dashboards for EventStoreDB use, as far as there is
+// something here that they are about. A label with an asterisk may have any value.
 var expectedMetrics = []string{
 	`eventstore_statuses{name="Node",status="*"}`, `eventstore_statuses{name="Index",status="*"}`, `eventstore_statuses{name="Scavenge",status="*"}`,
 	`eventstore_checkpoints{name="writer",read="non-flushed"}`, `eventstore_checkpoints{name="writer",read="flushed"}`,
@@ -142,7 +142,8 @@ var expectedMetrics = []string{
 	`eventstore_disk_io_bytes{activity="read"}`, `eventstore_disk_io_bytes{activity="written"}`, `eventstore_disk_io_operations{activity="read"}`, `eventstore_disk_io_operations{activity="written"}`,
 }
 
-// expected says whether a series is one of a form of expectedMetrics, with these labels and no others.
+// expected says whether a series is one of a form of expectedMetrics, with these labels and no
+// others.
 func (s *series) expected(form *series) bool {
 	if s.name != form.name || len(s.labels) != len(form.labels) {
 		return false
@@ -245,7 +246,8 @@ func (s *scrape) value(t *testing.T, text string) float64 {
 	return value
 }
 
-// checkHistograms demands that buckets hold what those below them hold, and the last one everything.
+// checkHistograms demands that buckets hold what those below them hold, and the last one
+// everything.
 func (s *scrape) checkHistograms(t *testing.T, m *member) {
 	last, count := map[string]series{}, map[string]float64{}
 	for _, one := range s.series {

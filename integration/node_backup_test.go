@@ -14,7 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestNodeBackupKilled: a node that is killed while it backs itself up begins again, and nothing half is ever listed.
+// TestNodeBackupKilled: a node that is killed while it backs itself up begins again, and nothing
+// half is ever listed.
 func TestNodeBackupKilled(t *testing.T) {
 	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backups")
 	start := func(throttle string) *testkit.Process {
@@ -88,7 +89,8 @@ func TestNodeBackupKilled(t *testing.T) {
 	p.Stop()
 }
 
-// createKilled kills the command more often than a node has room for sessions. The next one ends what they left.
+// createKilled kills the command more often than a node has room for sessions. The next one ends
+// what they left.
 func createKilled(t *testing.T, p *testkit.Process) {
 	t.Helper()
 	cache, to := t.TempDir(), filepath.Join(t.TempDir(), "backups")

@@ -69,7 +69,8 @@ func TestLongOperations(t *testing.T) {
 	}
 	c.settled()
 	c.same()
-	o.follow("First start") // The last, since the rest of the test has the password that it changes.
+	// The last, since the rest of the test has the password that it changes.
+	o.follow("First start")
 	c.finish()
 }
 
@@ -124,7 +125,8 @@ func (o *operator) handshake(m *member, port int, own *tls.Certificate) (state t
 	return conn.(*tls.Conn).ConnectionState(), conn.Close()
 }
 
-// strangersRefused demands that a certificate of the authority that is no longer trusted opens no port.
+// strangersRefused demands that a certificate of the authority that is no longer trusted opens no
+// port.
 func (o *operator) strangersRefused() {
 	o.t.Helper()
 	old, err := tls.LoadX509KeyPair(filepath.Join(o.folder, "short", "node1", "node.crt"), filepath.Join(o.folder, "short", "node1", "node.key"))

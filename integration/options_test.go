@@ -57,7 +57,8 @@ func flagged(name string) string {
 	return strings.ToLower(regexp.MustCompile(`([a-z0-9])([A-Z])`).ReplaceAllString(name, "$1-$2"))
 }
 
-// TestOptionsEverywhere: the help text, the page of the documentation and a running node know the same options.
+// TestOptionsEverywhere: the help text, the page of the documentation and a running node know the
+// same options.
 func TestOptionsEverywhere(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())

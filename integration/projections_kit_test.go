@@ -110,7 +110,8 @@ const often = `{"emitEnabled":true,"checkpointHandledThreshold":7,"checkpointUnh
 func copiedOnce(t *testing.T, c *testkit.Client, count int) {
 	t.Helper()
 	for stream, want := range map[string]int{"out": count, "even": (count + 1) / 2, "odd": count / 2} {
-		testkit.Eventually(t, settleLimit, func() error { // What is emitted is stored a moment later.
+		// What is emitted is stored a moment later.
+		testkit.Eventually(t, settleLimit, func() error {
 			if n := len(rawEvents(t, c, stream)); n < want {
 				return fmt.Errorf("%s has %d events, want %d", stream, n, want)
 			}
@@ -164,8 +165,8 @@ func rawEvents(t *testing.T, c *testkit.Client, stream string) (all []testkit.En
 	}
 }
 
-// appendWhile appends events one after the other, until there are so many, by
-// append, which returns an error when the outcome is not known: it is repeated with the same id then.
+// appendWhile appends events one after the other, until there are so many, by append, which returns
+// an error when the outcome is not known: it is repeated with the same id then.
 func appendWhile(ctx context.Context, count int, written func(n int), append func(context.Context, testkit.Event) error) {
 	for n := range count {
 		e := testkit.Event{ID: uuidOf(n), Type: "t", Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}

@@ -154,14 +154,16 @@ func (s *scavenged) answers(streams []string) map[string]string {
 	return told
 }
 
-// TestScavengeKeepsWhatReadersSee: what a run removes, and that nobody but a reader of $all can tell, whatever is rebuilt.
+// TestScavengeKeepsWhatReadersSee: what a run removes, and that nobody but a reader of $all can
+// tell, whatever is rebuilt.
 func TestScavengeKeepsWhatReadersSee(t *testing.T) {
 	t.Parallel()
 	s := startScavenged(t)
 	const tombstone = 9223372036854775807
 	want := map[string][]int64{}
 	id := 1
-	// story writes three events and what follows, and notes what stays of the stream and its metadata.
+	// story writes three events and what follows, and notes what stays of the stream and its
+	// metadata.
 	story := func(name string, stays, metadata []int64, documents ...string) string {
 		stream := "x-" + name
 		s.write(stream, id, 3)
@@ -235,7 +237,8 @@ func TestScavengeKeepsWhatReadersSee(t *testing.T) {
 	verifyClean(t, s.dir)
 }
 
-// TestScavengeRecord: what a node tells of runs, that a weight equal to the threshold suffices, and how a run that was killed ends.
+// TestScavengeRecord: what a node tells of runs, that a weight equal to the threshold suffices, and
+// how a run that was killed ends.
 func TestScavengeRecord(t *testing.T) {
 	t.Parallel()
 	s := startScavenged(t)

@@ -102,7 +102,8 @@ func TestSecondSignal(t *testing.T) {
 	next.Stop()
 }
 
-// TestShutdownWithStuckUpload: a client that never ends its request delays the end, but does not prevent it.
+// TestShutdownWithStuckUpload: a client that never ends its request delays the end, but does not
+// prevent it.
 func TestShutdownWithStuckUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a time limit of the node")

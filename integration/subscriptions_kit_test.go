@@ -101,7 +101,8 @@ func takeFrom(ctx context.Context, c *testkit.Client, r testkit.Request) (got me
 	return got, answer, nil
 }
 
-// group is a group of a node as the administrator sees it. Whatever is not answered with 200 fails the test.
+// group is a group of a node as the administrator sees it. Whatever is not answered with 200 fails
+// the test.
 type group struct {
 	t            *testing.T
 	node         *testkit.Client
@@ -330,9 +331,11 @@ func deleteStream(t *testing.T, node *testkit.Client, stream string, hard bool) 
 type readers struct {
 	owned sync.WaitGroup
 
-	mu        sync.Mutex
-	acked     map[int64]bool // by an answer of the node
-	perhaps   map[int64]bool // the answer was lost, or said that the outcome is unknown: the node may have taken it, then it does not come again
+	mu    sync.Mutex
+	acked map[int64]bool // by an answer of the node
+	// the answer was lost, or said that the outcome is unknown: the node may have taken it, then it
+	// does not come again
+	perhaps   map[int64]bool
 	delivered map[int64]int
 	statuses  map[string]int
 	wrong     []string

@@ -468,8 +468,9 @@ type stall struct {
 	begun  time.Time
 	asking sync.WaitGroup
 	end    context.CancelFunc
-	info   string        // of the group, when it did
-	said   time.Duration // how long it took until the node said that the group stands still; 0: it did not
+	info   string // of the group, when it did
+	// how long it took until the node said that the group stands still; 0: it did not
+	said time.Duration
 }
 
 const stalledSeries = `annals_subscription_stalled{group="s::g"}`

@@ -232,9 +232,10 @@ func (a *appender) write(b []byte) error {
 
 const maxKeptBuffer = 4 << 20
 
-// startChunk makes the file of the next chunk and lets readers see it with the next commit. Its header is
-// durable before it has its name, as is the chunk before it (completeActive): so whatever a crash leaves, a start that
-// finds a chunk without a header, or one behind where the log ends, knows that something else took place.
+// startChunk makes the file of the next chunk and lets readers see it with the next commit. Its
+// header is durable before it has its name, as is the chunk before it (completeActive): so whatever
+// a crash leaves, a start that finds a chunk without a header, or one behind where the log ends,
+// knows that something else took place.
 func (a *appender) startChunk(number int) error {
 	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: a.cluster}
 	path := filepath.Join(a.opts.Dir, chunkfile.FileName(number, 0))
@@ -262,7 +263,8 @@ func (a *appender) startChunk(number int) error {
 	return nil
 }
 
-// createChunk makes a file with a durable header, and opens it under its name, which errors of the disk will give.
+// createChunk makes a file with a durable header, and opens it under its name, which errors of the
+// disk will give.
 func (a *appender) createChunk(path string, header []byte) (vfs.File, error) {
 	tmp := path + vfs.TempSuffix
 	file, err := a.opts.FS.Create(tmp)
@@ -296,7 +298,8 @@ func (a *appender) completeActive(byFrame bool) error {
 	if err := writeFooter(a.active, &f); err != nil {
 		return err
 	}
-	// Before the next chunk has its name (see startChunk). Little is left to sync: flushes went before.
+	// Before the next chunk has its name (see startChunk). Little is left to sync: flushes went
+	// before.
 	if err := a.active.file.Sync(); err != nil {
 		return fmt.Errorf("sync chunk: %w", err)
 	}

@@ -21,7 +21,8 @@ import (
 // log than this one; nothing has changed then. Nor has it when this log could
 // not be read. An error of writing is final, as with Append; Failed tells.
 func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
-	if err := l.Commit(); err != nil { // What was appended before; it also tells whether the log can be used.
+	// What was appended before; it also tells whether the log can be used.
+	if err := l.Commit(); err != nil {
 		return 0, err
 	}
 	p, err := l.appender.checkFrames(first, raw)
@@ -70,7 +71,8 @@ func (a *appender) checkFrames(first int64, raw []byte) (pulled, error) {
 		f, err := frames.Next(a.noteRecord)
 		switch {
 		case err == io.EOF:
-		case isFirst && errors.Is(err, chunkfile.ErrChain): // The peer's chain before it is not known: it may have been another one.
+		case isFirst && errors.Is(err, chunkfile.ErrChain):
+			// The peer's chain before it is not known: it may have been another one.
 			return p, &event.OtherHistory{Position: first}
 		case err != nil:
 			return p, badFrames("%v", err)

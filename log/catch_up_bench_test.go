@@ -57,7 +57,8 @@ func loopback(b *testing.B) (near, far net.Conn) {
 	return near, far
 }
 
-// shipping measures sending everything of a source through a connection, and what is done with it there.
+// shipping measures sending everything of a source through a connection, and what is done with it
+// there.
 func shipping(b *testing.B, send func(net.Conn) error, receive func(net.Conn) error) {
 	b.Helper()
 	near, far := loopback(b)
@@ -149,7 +150,8 @@ func BenchmarkShipBlock(b *testing.B) {
 	}
 }
 
-// BenchmarkCatchUp fetches a whole log over a network: verified, indexed, readable and durable at the end.
+// BenchmarkCatchUp fetches a whole log over a network: verified, indexed, readable and durable at
+// the end.
 func BenchmarkCatchUp(b *testing.B) {
 	l := openCatchUpSource(b)
 	b.SetBytes(l.Tail().End)

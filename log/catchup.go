@@ -43,8 +43,8 @@ func (l *Log) openIndex() error {
 	return l.indexFrom(x.Checkpoint(), l.Tail().End)
 }
 
-// endsAt reports whether a frame ends at a position with a chain. Where that frame is damaged nothing
-// can be said against it, and no index could be built: what can be read goes on being read.
+// endsAt reports whether a frame ends at a position with a chain. Where that frame is damaged
+// nothing can be said against it, and no index could be built: what can be read goes on being read.
 func (s *state) endsAt(position int64, chain event.Chain) (bool, error) {
 	at, ok, err := s.ChainAt(position)
 	if event.IsCorruption(err) {
@@ -72,8 +72,8 @@ func (l *Log) indexFrom(from, end int64) error {
 	})
 }
 
-// entries reads the log between two ends of frames, and gives the index entries of its records to add, which
-// is also told where that batch of them ends, and the log's chain there.
+// entries reads the log between two ends of frames, and gives the index entries of its records to
+// add, which is also told where that batch of them ends, and the log's chain there.
 func (s *state) entries(from, end int64, add func(batch []index.Entry, upTo int64, chain event.Chain) error) (err error) {
 	v, err := s.view()
 	if err != nil {
@@ -134,14 +134,16 @@ func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
 	if err != nil || !ok {
 		return 0, false, errors.Join(err, rd.Failed())
 	}
-	// The memory knows streams by their hash. Where the record is still there, it confirms the name.
+	// The memory knows streams by their hash. Where the record is still there, it confirms the
+	// name.
 	v, err := rd.view()
 	if err != nil {
 		return 0, false, err
 	}
 	defer v.release()
 	found, known, err := rd.idAt(v, stream, number)
-	if event.IsCorruption(err) { // Two streams with one hash and the same event: that is less likely than any damage.
+	// Two streams with one hash and the same event: that is less likely than any damage.
+	if event.IsCorruption(err) {
 		return number, true, nil
 	}
 	if err != nil || known && found != id {
@@ -167,7 +169,8 @@ func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) 
 	switch {
 	case has:
 		return true, nil
-	case damage != nil: // It may have had the id before the memory begins, or the memory could not be filled.
+	case damage != nil:
+		// It may have had the id before the memory begins, or the memory could not be filled.
 		return false, damage
 	case err != nil:
 		return false, errors.Join(err, rd.Failed())

@@ -18,7 +18,8 @@ import (
 // node alone, and nothing without it is lost: the check begins anew.
 const checkFile = "check.state"
 
-// checkPerSec is how many bytes a second the regular check reads, while the log is used a fourth of that.
+// checkPerSec is how many bytes a second the regular check reads, while the log is used a fourth of
+// that.
 const checkPerSec = 32 << 20
 
 // checkState is the content of checkFile.
@@ -51,7 +52,8 @@ type checker struct {
 	tick  *time.Ticker
 }
 
-// runChecks verifies what is complete at start, then checks regularly, and examines at any time what reads suspect.
+// runChecks verifies what is complete at start, then checks regularly, and examines at any time
+// what reads suspect.
 func (h *Health) runChecks(ctx context.Context) {
 	k := checker{h: h, tick: time.NewTicker(100 * time.Millisecond)}
 	defer k.tick.Stop()
@@ -131,8 +133,8 @@ func (k *checker) ended() {
 	k.save()
 }
 
-// pass reads the complete chunks from one on, before the first of them the index, at a rate that is divided while the
-// log is used. It reports whether it came to the end.
+// pass reads the complete chunks from one on, before the first of them the index, at a rate that is
+// divided while the log is used. It reports whether it came to the end.
 func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (all bool) {
 	h := k.h
 	started, whole := time.Now(), 0

@@ -26,7 +26,8 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestCheckEvery: what rots where nobody reads is found within a week, whether or not the node was restarted meanwhile.
+// TestCheckEvery: what rots where nobody reads is found within a week, whether or not the node was
+// restarted meanwhile.
 func TestCheckEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, m := vfs.NewMem(), newModel()

@@ -273,7 +273,8 @@ func TestWaitMissesNothing(t *testing.T) {
 				if i%2 == 0 {
 					err = l.Reads.WaitStream(t.Context(), "s", n)
 				} else {
-					err = l.Reads.WaitLog(t.Context(), (n+1)*(chunkfile.RecordFixed+3+chunkfile.TrailerSize)) // Below the end of the next one.
+					// Below the end of the next one.
+					err = l.Reads.WaitLog(t.Context(), (n+1)*(chunkfile.RecordFixed+3+chunkfile.TrailerSize))
 				}
 				if err != nil {
 					t.Error(err)
@@ -366,7 +367,8 @@ func TestSettled(t *testing.T) {
 	closeLog(t, l)
 }
 
-// TestLinksAtTheEnd: a read of the log that resolves links finds the targets that lie before them, also of what is being committed.
+// TestLinksAtTheEnd: a read of the log that resolves links finds the targets that lie before them,
+// also of what is being committed.
 func TestLinksAtTheEnd(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))

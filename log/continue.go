@@ -10,7 +10,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Transfer brings data from one node to another: to one whose log ends earlier, or of which a file is damaged.
+// Transfer brings data from one node to another: to one whose log ends earlier, or of which a file
+// is damaged.
 type Transfer struct {
 	*state
 	syncer   *syncer

@@ -18,7 +18,8 @@ type view struct{ *published }
 
 func (v view) release() { v.set.release() }
 
-// itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged), whether or not a stub is left of it.
+// itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged),
+// whether or not a stub is left of it.
 func (v view) itemAt(position int64, scratch *[]byte) (chunkfile.Item, error) {
 	if position < 0 || position >= v.tail.End {
 		return nil, nil

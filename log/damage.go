@@ -30,14 +30,15 @@ type Health struct {
 type Damage struct {
 	File        string // in the folder of the log
 	First, Last int    // logical chunks that it covers
-	Offset      int64  // in the file, of the first byte known to be wrong or its record; -1: unknown
-	Err         error
-	Found       time.Time
+	// in the file, of the first byte known to be wrong or its record; -1: unknown
+	Offset int64
+	Err    error
+	Found  time.Time
 }
 
-// damages knows which chunk files are damaged, and which a read has put under suspicion. A
-// read that meets wrong bytes does not prove that the file is wrong: the index
-// may have led it astray, or a client with a position that is none. So the file is compared with its checksum at once.
+// damages knows which chunk files are damaged, and which a read has put under suspicion. A read
+// that meets wrong bytes does not prove that the file is wrong: the index may have led it astray,
+// or a client with a position that is none. So the file is compared with its checksum at once.
 type damages struct {
 	wake   chan struct{}                 // capacity 1: there are suspects
 	mend   chan struct{}                 // capacity 1: the index is damaged
@@ -48,11 +49,13 @@ type damages struct {
 	suspects map[*chunkfile.Chunk]error
 	cleared  map[string]time.Time // when the file was last found to be whole after all
 
-	index        error     // what a read met that the index may explain; nil: it is not under suspicion
+	// what a read met that the index may explain; nil: it is not under suspicion
+	index        error
 	indexCleared time.Time // when the index was last found to be whole after all
 }
 
-// clearedFor is how long a file or index that was found to be whole is not read again because of what a read met.
+// clearedFor is how long a file or index that was found to be whole is not read again because of
+// what a read met.
 const clearedFor = time.Minute
 
 func newDamages() *damages {
@@ -188,8 +191,8 @@ func (h *Health) Unhealthy() error {
 	return cmp.Or(h.order.wrong(), h.reads.ids.failed())
 }
 
-// examine compares the file of a chunk with its checksum, and makes known what is wrong with it. The
-// error says that this could not be judged.
+// examine compares the file of a chunk with its checksum, and makes known what is wrong with it.
+// The error says that this could not be judged.
 func (h *Health) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (whole bool, err error) {
 	err = c.Verify(pause)
 	if err == nil {
@@ -208,7 +211,8 @@ func (h *Health) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (who
 	h.metrics.damaged.Inc()
 	h.logger.Error("a complete chunk is damaged", logkey.File, damage.File, "offset", damage.Offset, logkey.Error, damage.Err)
 	h.opts.OnDamage(damage.Err)
-	// What the index has in memory alone a start after a crash would have to read from the damaged chunk. An error stops the log by itself.
+	// What the index has in memory alone a start after a crash would have to read from the damaged
+	// chunk. An error stops the log by itself.
 	if err := h.index.Flush(); err != nil {
 		h.logger.Debug("write index", logkey.Error, err)
 	}

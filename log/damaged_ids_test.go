@@ -9,8 +9,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// TestDamagedIDs: a start that cannot read some events knows the ids of all others. It cannot tell for writes to the streams
-// of the damaged ones alone, and says so.
+// TestDamagedIDs: a start that cannot read some events knows the ids of all others. It cannot tell
+// for writes to the streams of the damaged ones alone, and says so.
 func TestDamagedIDs(t *testing.T) {
 	for name, rewritten := range map[string]bool{"as written": false, "with a map": true} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Facts is what decisions rest on. Its answers are right or none: what cannot be known, since what it
-// would be read from is damaged, is an event.CannotDecide.
+// Facts is what decisions rest on. Its answers are right or none: what cannot be known, since what
+// it would be read from is damaged, is an event.CannotDecide.
 type Facts struct {
 	*Reader
 	health *Health
@@ -28,7 +28,8 @@ type undecided struct {
 // settling is how long damage that a decision met counts before the file is known to be damaged.
 const settling = 10 * time.Second
 
-// Unfit says why writes cannot all be decided here, nil when they can as far as is known. Another node should lead.
+// Unfit says why writes cannot all be decided here, nil when they can as far as is known. Another
+// node should lead.
 func (f *Facts) Unfit() error {
 	if err := f.index.Damage(); err != nil {
 		return err

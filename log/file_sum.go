@@ -13,11 +13,12 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// FileSum computes the checksum of a file of the database while its bytes pass
-// by, and checks that the file carries it where it does: complete chunks, and most files of the
-// index, end with the checksum of what was written. That one is the file's, so that nobody has to read a file to know it, and
-// damage is never taken for what was written. It covers all bytes before the checksum; what follows is checked by
-// what the file says of itself. Of other files it is the XXH3-128 of all bytes.
+// FileSum computes the checksum of a file of the database while its bytes pass by, and checks that
+// the file carries it where it does: complete chunks, and most files of the index, end with the
+// checksum of what was written. That one is the file's, so that nobody has to read a file to know
+// it, and damage is never taken for what was written. It covers all bytes before the checksum; what
+// follows is checked by what the file says of itself. Of other files it is the XXH3-128 of all
+// bytes.
 type FileSum struct {
 	name    string // relative to the data folder
 	size    int64
@@ -29,7 +30,8 @@ type FileSum struct {
 	footAt  int64
 }
 
-// NewFileSum begins a checksum. The name is relative to the data folder, with slashes. Of a chunk it matters whether it is complete.
+// NewFileSum begins a checksum. The name is relative to the data folder, with slashes. Of a chunk
+// it matters whether it is complete.
 func NewFileSum(name string, size int64, complete bool) *FileSum {
 	s := &FileSum{name: name, size: size, covered: size, footAt: size, hash: xxh3.New()}
 	if _, _, chunk := chunkfile.ParseFileName(name); chunk && complete {

@@ -200,7 +200,8 @@ func FuzzRewrittenChunk(f *testing.F) {
 		set := newChunkSet([]*chunkfile.Chunk{c}, func(err error) { t.Error(err) })
 		v := view{&published{set: set, tail: event.Tail{End: chunkfile.ChunkSize}}}
 		var scratch []byte
-		_, _ = v.itemAt(position, &scratch) // Any answer will do: it is the panic that is looked for.
+		// Any answer will do: it is the panic that is looked for.
+		_, _ = v.itemAt(position, &scratch)
 		cu := cursor{v: v}
 		for _, seek := range []func(int64) error{cu.seekForward, cu.seekBackward} {
 			step := cu.next

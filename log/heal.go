@@ -42,8 +42,9 @@ func (tr *Transfer) ChunkFiles(first, last int) ([]ChunkFile, error) {
 	return files, chunkfile.ReleaseAll(found)
 }
 
-// OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that it was replaced
-// meanwhile. With verified the file was compared with its checksum before. It must be closed.
+// OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that
+// it was replaced meanwhile. With verified the file was compared with its checksum before. It must
+// be closed.
 func (tr *Transfer) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Continuation, error) {
 	v, err := tr.view()
 	if err != nil {
@@ -71,11 +72,12 @@ func (tr *Transfer) OpenChunkFile(first int, checksum [16]byte, verified bool) (
 }
 
 // Heal puts what other nodes have in the place of a damaged file. fetched are the names of
-// temporary files that cover its chunks one behind the other; they are gone afterwards. turn runs a function while nothing is appended.
+// temporary files that cover its chunks one behind the other; they are gone afterwards. turn runs a
+// function while nothing is appended.
 //
 // The files are verified, must end where the damaged one does with its chain, and are blanked where
-// this node redacted. Where one of them is not exactly of the range, which is so when nodes
-// merged differently, one file is made that is. Records that were removed here and come back are indexed.
+// this node redacted. Where one of them is not exactly of the range, which is so when nodes merged
+// differently, one file is made that is. Records that were removed here and come back are indexed.
 // A crash leaves the damaged file or the new one in use.
 func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) error) (err error) {
 	tr.chunks.jobs.RLock() // Close waits for it.
@@ -127,8 +129,9 @@ func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() e
 	if err := tr.findReturning(old, h); err != nil {
 		return err
 	}
-	// Durable before the file gets its name: the next start does not look below where the index ends.
-	// Entries of records that are not there read as absent, so it does no harm if the file never comes.
+	// Durable before the file gets its name: the next start does not look below where the index
+	// ends. Entries of records that are not there read as absent, so it does no harm if the file
+	// never comes.
 	if len(h.returning) > 0 {
 		if err := turn(func() error {
 			tail := tr.appender.tail
@@ -146,7 +149,8 @@ func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() e
 	return err
 }
 
-// findReturning finds what the index lacks of a new file, and how many events are blank in it that were not redacted here.
+// findReturning finds what the index lacks of a new file, and how many events are blank in it that
+// were not redacted here.
 func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	own := map[int64]bool{}
@@ -201,7 +205,8 @@ type healing struct {
 	blank     int
 }
 
-// blankIn are the redacted events that a damaged file still names: its list of redactions may be lost.
+// blankIn are the redacted events that a damaged file still names: its list of redactions may be
+// lost.
 func blankIn(c *chunkfile.Chunk) (list []Redaction) {
 	if !c.Rewritten() {
 		return nil
@@ -215,7 +220,8 @@ func blankIn(c *chunkfile.Chunk) (list []Redaction) {
 	return list
 }
 
-// make verifies the fetched files and makes the file of a range. What is redacted here is blank in it.
+// make verifies the fetched files and makes the file of a range. What is redacted here is blank in
+// it.
 func (h *healing) make(first, last int, redacted ...Redaction) error {
 	for _, path := range h.temps {
 		c, _, err := h.tr.openFetched(path)
@@ -253,8 +259,8 @@ func (h *healing) make(first, last int, redacted ...Redaction) error {
 	return nil
 }
 
-// madeOf makes one file of what verified files have of a range of chunks, with the data of some records blanked. The new
-// file is durable, verified and held.
+// madeOf makes one file of what verified files have of a range of chunks, with the data of some
+// records blanked. The new file is durable, verified and held.
 func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact []int64) (_ *chunkfile.Chunk, _ chunkfile.Trailer, err error) {
 	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {

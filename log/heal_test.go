@@ -132,7 +132,8 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-// TestHealReturning: what was removed here and not there is in the index again, and the state of scavenging is void.
+// TestHealReturning: what was removed here and not there is in the index again, and the state of
+// scavenging is void.
 func TestHealReturning(t *testing.T) {
 	m := newModel()
 	m.someFrames(17, true)
@@ -215,7 +216,8 @@ func TestHealRefuses(t *testing.T) {
 	}
 }
 
-// TestReadMeetsDamage: a read of what is damaged fails and names the place, others do not, and the chunk is known to be damaged soon.
+// TestReadMeetsDamage: a read of what is damaged fails and names the place, others do not, and the
+// chunk is known to be damaged soon.
 func TestReadMeetsDamage(t *testing.T) {
 	m := newModel()
 	m.someFrames(16, true)
@@ -276,7 +278,8 @@ func healOnce(fsys vfs.FS, from *Log, began func()) (err error) {
 	return nil
 }
 
-// healedRest opens what is left of a healing, which has the damaged file or the new one, and heals it if need be.
+// healedRest opens what is left of a healing, which has the damaged file or the new one, and heals
+// it if need be.
 func healedRest(m *model, fsys vfs.FS, from *Log) error {
 	if err := healOnce(fsys, from, func() {}); err != nil {
 		return err
@@ -290,7 +293,8 @@ func healedRest(m *model, fsys vfs.FS, from *Log) error {
 	return errors.Join(check(l, m.frames, nil), l.Close())
 }
 
-// damagedFolder is a folder with a log that was merged and of which a file is damaged, and another log that is whole.
+// damagedFolder is a folder with a log that was merged and of which a file is damaged, and another
+// log that is whole.
 func damagedFolder(t *testing.T, m *model, fsys vfs.FS) *Log {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frames...)
@@ -396,7 +400,8 @@ func TestHealRedacts(t *testing.T) {
 	}
 }
 
-// TestHealKeepsBlank: what is blank in the damaged file stays so, though no list says that it was redacted.
+// TestHealKeepsBlank: what is blank in the damaged file stays so, though no list says that it was
+// redacted.
 func TestHealKeepsBlank(t *testing.T) {
 	for how, heal := range map[string]func(to *Log, d Damage, from *Log) error{
 		"a whole file": func(to *Log, d Damage, from *Log) error {

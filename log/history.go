@@ -66,7 +66,8 @@ func (v view) tailBefore(position int64, cluster event.ID) (event.Tail, error) {
 	return event.Tail{End: end, Chain: t.Chain, Index: t.Index, Term: t.Term, Time: t.Time}, nil
 }
 
-// frameBefore returns the trailer of the last frame that ends at or before a position, and where it ends.
+// frameBefore returns the trailer of the last frame that ends at or before a position, and where it
+// ends.
 func (v view) frameBefore(position int64) (_ *chunkfile.Trailer, end int64, err error) {
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}

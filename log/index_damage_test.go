@@ -18,8 +18,9 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// TestDamagedIndex: nothing that needs a damaged block of the index is answered as if events were not there, the log
-// is appended to and says what is wrong, and a start before the index was built again does that.
+// TestDamagedIndex: nothing that needs a damaged block of the index is answered as if events were
+// not there, the log is appended to and says what is wrong, and a start before the index was built
+// again does that.
 func TestDamagedIndex(t *testing.T) { synctest.Test(t, testDamagedIndex) }
 
 func testDamagedIndex(t *testing.T) {
@@ -72,7 +73,8 @@ func testDamagedIndex(t *testing.T) {
 	closeLog(t, l)
 }
 
-// TestDamagedIndexIsBuiltAgain: while the log is read and appended to. What cannot be read of the log keeps it from that until it is mended.
+// TestDamagedIndexIsBuiltAgain: while the log is read and appended to. What cannot be read of the
+// log keeps it from that until it is mended.
 func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 	for _, chunk := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,8 +122,8 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 	}
 }
 
-// TestIndexLeadsAstray: entries that were right when they were read first name other places now. The
-// reads that follow them fail, and have the index examined.
+// TestIndexLeadsAstray: entries that were right when they were read first name other places now.
+// The reads that follow them fail, and have the index examined.
 func TestIndexLeadsAstray(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -180,7 +182,8 @@ func TestIndexLeadsAstray(t *testing.T) {
 	}
 }
 
-// TestIndexIsChecked: a block of the index that no read needs is found to be damaged behind a start, and once a week.
+// TestIndexIsChecked: a block of the index that no read needs is found to be damaged behind a
+// start, and once a week.
 func TestIndexIsChecked(t *testing.T) {
 	for _, behindStart := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

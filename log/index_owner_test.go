@@ -91,8 +91,8 @@ func TestIndexOfAnotherLog(t *testing.T) {
 	}
 }
 
-// TestIndexWhereTheLogIsDamaged: where the frame at the checkpoint of the index cannot be read nothing
-// could be built anew; the rest goes on being read.
+// TestIndexWhereTheLogIsDamaged: where the frame at the checkpoint of the index cannot be read
+// nothing could be built anew; the rest goes on being read.
 func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	mem, m := vfs.NewCrashMem(), newModel()
 	o := testOptions(mem)

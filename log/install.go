@@ -20,10 +20,10 @@ const scavengeFolder = "scavenging"
 // begins inside one of this log only what lies behind that is taken. Only the goroutine
 // that appends may call it.
 //
-// It refuses a file that does not contain the end of this log, with its chain,
-// nor begins right behind it (an event.OtherHistory, or event.ErrDataMissing if there
-// were a gap), and one that ends before the log does. A refusal changes nothing. From the rename on an error is final, as with Append;
-// a crash leaves the log as it was before, or with the file in its place.
+// It refuses a file that does not contain the end of this log, with its chain, nor begins right
+// behind it (an event.OtherHistory, or event.ErrDataMissing if there were a gap), and one that ends
+// before the log does. A refusal changes nothing. From the rename on an error is final, as with
+// Append; a crash leaves the log as it was before, or with the file in its place.
 //
 // Where the file begins right behind the log's end nothing in it tells whether it
 // continues this history, only that its first frame has its place there: records of
@@ -38,7 +38,8 @@ func (p *PreparedChunk) Install() error {
 	}
 	tr.chunks.switchMu.Lock()
 	defer tr.chunks.switchMu.Unlock()
-	// The start looks for the file behind what is durable: nothing before it may be cut by a power failure.
+	// The start looks for the file behind what is durable: nothing before it may be cut by a power
+	// failure.
 	if err := tr.syncer.Sync(); err != nil {
 		return err
 	}
@@ -103,7 +104,8 @@ func (tr *Transfer) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_
 	switch {
 	case c.Header.First > next:
 		return nil, fmt.Errorf("%w: the file begins with chunk %d, the log has none from chunk %d on", event.ErrDataMissing, c.Header.First, next)
-	case at < len(chunks) && chunks[at].Header.First < c.Header.First: // fit saw to it, but this would lose events.
+	case at < len(chunks) && chunks[at].Header.First < c.Header.First:
+		// fit saw to it, but this would lose events.
 		panic(fmt.Sprintf("a file from chunk %d on would replace a part of %s", c.Header.First, chunks[at].Name))
 	case f.LogEnd() < tail.End:
 		return nil, fmt.Errorf("the log ends at %d, the file at %d already", tail.End, f.LogEnd())

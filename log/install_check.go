@@ -9,18 +9,20 @@ import (
 // PreparedChunk is a chunk file fetched from another node, verified as far as that can be done
 // without knowing where the log ends. It must be closed.
 type PreparedChunk struct {
-	tr      *Transfer
-	path    string
-	first   chunkfile.Trailer // of the first frame
-	c       *chunkfile.Chunk  // held; nil when it was installed or closed
-	made    bool              // the file was made here, out of the fetched one, and goes if it is not installed
-	fetched string            // path of the fetched file, if the file was made out of it
+	tr    *Transfer
+	path  string
+	first chunkfile.Trailer // of the first frame
+	c     *chunkfile.Chunk  // held; nil when it was installed or closed
+	// the file was made here, out of the fetched one, and goes if it is not installed
+	made    bool
+	fetched string // path of the fetched file, if the file was made out of it
 }
 
-// PrepareChunk verifies a chunk file that was fetched from another node into a
-// temporary file: its checksum, its cluster, and that frames, position map and footer agree. It
-// makes the file durable. What this node redacted is blanked in it. If a file of this log reaches into it, the part behind that is copied
-// to a file of its own. This takes as long as reading it, and runs beside anything else.
+// PrepareChunk verifies a chunk file that was fetched from another node into a temporary file: its
+// checksum, its cluster, and that frames, position map and footer agree. It makes the file durable.
+// What this node redacted is blanked in it. If a file of this log reaches into it, the part behind
+// that is copied to a file of its own. This takes as long as reading it, and runs beside anything
+// else.
 func (tr *Transfer) PrepareChunk(tmp string) (*PreparedChunk, error) {
 	if err := tr.usable(); err != nil {
 		return nil, err
@@ -40,7 +42,8 @@ func (tr *Transfer) PrepareChunk(tmp string) (*PreparedChunk, error) {
 	return p, nil
 }
 
-// openFetched makes a chunk file durable, verifies it, and returns it held, with the trailer of its first frame.
+// openFetched makes a chunk file durable, verifies it, and returns it held, with the trailer of its
+// first frame.
 func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
 	// A file under its final name counts as whole.
 	if err := chunkfile.Sync(tr.opts.FS, path); err != nil {
@@ -65,7 +68,8 @@ func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfil
 	return c, first, nil
 }
 
-// Close lets go of the file. The fetched one stays where it is, unless it was installed. It is idempotent.
+// Close lets go of the file. The fetched one stays where it is, unless it was installed. It is
+// idempotent.
 func (p *PreparedChunk) Close() error {
 	if p.c == nil {
 		return nil

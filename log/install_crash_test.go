@@ -14,7 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// installRuns are installs of a file over a log with some frames: what the file covers, and what of it was there.
+// installRuns are installs of a file over a log with some frames: what the file covers, and what of
+// it was there.
 var installRuns = map[string]installRun{
 	"over nothing":          {0, 0, 0, 1, 0},
 	"over the active one":   {3, 2, 0, 0, 0},
@@ -30,7 +31,8 @@ type installRun struct {
 	merged                    int // chunks that are one file of the log before
 }
 
-// installing opens a log, writes what there is, and installs a file that lies there. began is called before the install.
+// installing opens a log, writes what there is, and installs a file that lies there. began is
+// called before the install.
 func installing(m *model, fsys vfs.FS, c installRun, file []byte, began func()) (err error) {
 	o := testOptions(fsys)
 	o.Index.MaxMemTable = 4 // Entries become durable all the time.

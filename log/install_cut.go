@@ -9,9 +9,10 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// fit makes the prepared file begin where a file of this log ends, if it begins inside that one: both
-// nodes merged, with different neighbours. What this log has it keeps, as one whole
-// file; what lies behind is copied out of the fetched file into one of its own, which is prepared in its place.
+// fit makes the prepared file begin where a file of this log ends, if it begins inside that one:
+// both nodes merged, with different neighbours. What this log has it keeps, as one whole file; what
+// lies behind is copied out of the fetched file into one of its own, which is prepared in its
+// place.
 func (p *PreparedChunk) fit() error {
 	v, err := p.tr.view()
 	if err != nil {
@@ -32,7 +33,8 @@ func (p *PreparedChunk) fit() error {
 	return p.become(c, first)
 }
 
-// redact blanks in the prepared file what this node redacted, in a copy that is prepared in its place.
+// redact blanks in the prepared file what this node redacted, in a copy that is prepared in its
+// place.
 func (p *PreparedChunk) redact() error {
 	positions, err := p.tr.chunks.redactionsIn(p.c)
 	if err != nil || len(positions) == 0 {
@@ -57,8 +59,8 @@ func (p *PreparedChunk) become(c *chunkfile.Chunk, first chunkfile.Trailer) erro
 	return err
 }
 
-// goesOnBehind checks that a verified file goes on behind the last frame of a file of this log in which it
-// begins. That frame must be the same in both.
+// goesOnBehind checks that a verified file goes on behind the last frame of a file of this log in
+// which it begins. That frame must be the same in both.
 func goesOnBehind(c, own *chunkfile.Chunk) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	if c.Header.Last <= own.Header.Last {

@@ -18,7 +18,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// quarter removes every fourth event of the streams "a…", which are never the newest, and tells which.
+// quarter removes every fourth event of the streams "a…", which are never the newest, and tells
+// which.
 func quarter(m *model, rest int64, first, last int) (removed map[int64]bool) {
 	removed = map[int64]bool{}
 	for _, f := range m.frames {
@@ -54,7 +55,8 @@ func itemsOf(t testing.TB, v view) (at []int64) {
 	}
 }
 
-// TestInstallIntoMerged: of a file that begins inside a merged one of this log that is taken which this log lacks.
+// TestInstallIntoMerged: of a file that begins inside a merged one of this log that is taken which
+// this log lacks.
 func TestInstallIntoMerged(t *testing.T) {
 	type files [][2]int
 	cases := map[string]struct {
@@ -150,7 +152,8 @@ func nothingOpen(t testing.TB, fsys *vfs.Counting) {
 	}
 }
 
-// TestInstallMergedMeanwhile: this log's files are merged between the verification of the file and its turn.
+// TestInstallMergedMeanwhile: this log's files are merged between the verification of the file and
+// its turn.
 func TestInstallMergedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		own   [2]int // merged before
@@ -192,7 +195,8 @@ func TestInstallMergedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestInstallIntoMergedDiskFull: without room for the part of a file that is lacking nothing changes.
+// TestInstallIntoMergedDiskFull: without room for the part of a file that is lacking nothing
+// changes.
 func TestInstallIntoMergedDiskFull(t *testing.T) {
 	m := newModel()
 	m.someFrames(27, true)
@@ -228,7 +232,8 @@ func TestInstallIntoMergedDiskFull(t *testing.T) {
 	nothingOpen(t, counting)
 }
 
-// TestInstallRefusedAfterCut: what was made of a file that is refused goes; the file itself is its owner's.
+// TestInstallRefusedAfterCut: what was made of a file that is refused goes; the file itself is its
+// owner's.
 func TestInstallRefusedAfterCut(t *testing.T) {
 	m := newModel()
 	m.someFrames(28, true)
@@ -326,8 +331,9 @@ func (h *twoLogs) live() error {
 	return nil
 }
 
-// rewrite makes one file of some neighbours, if there are any to be rewritten: anywhere, or so that files
-// of the two logs are likely to overlap where the one that is behind ends. The newest event of each stream stays.
+// rewrite makes one file of some neighbours, if there are any to be rewritten: anywhere, or so that
+// files of the two logs are likely to overlap where the one that is behind ends. The newest event
+// of each stream stays.
 func (h *twoLogs) rewrite(l *Log) error {
 	chunks, err := l.Chunks.List()
 	if err != nil {
@@ -348,7 +354,8 @@ func (h *twoLogs) rewrite(l *Log) error {
 		}
 	}
 	last = min(last, len(chunks)-1)
-	for last > first && chunks[last].Last-chunks[first].First >= 6 { // Or there will soon be one file.
+	// Or there will soon be one file.
+	for last > first && chunks[last].Last-chunks[first].First >= 6 {
 		last--
 	}
 	_, err = l.Chunks.Rewrite(background, Rewrite{
@@ -480,7 +487,8 @@ func TestInstallAmongRewrites(t *testing.T) {
 	inspected(t, o)
 }
 
-// mergedFile is a rewritten file of some frames, of whose records none are left where removed says so.
+// mergedFile is a rewritten file of some frames, of whose records none are left where removed says
+// so.
 func mergedFile(t testing.TB, frames []testFrame, removed map[int64]bool) []byte {
 	t.Helper()
 	last := frames[len(frames)-1]
@@ -507,7 +515,8 @@ func mergedFile(t testing.TB, frames []testFrame, removed map[int64]bool) []byte
 	return append(file, f.Bytes(func(part []byte) [16]byte { return hash128(slices.Concat(file, part)) })...)
 }
 
-// TestInstallIntoMergedOverVoid: the file of this log ends before its last chunk does, because a frame did not fit.
+// TestInstallIntoMergedOverVoid: the file of this log ends before its last chunk does, because a
+// frame did not fit.
 func TestInstallIntoMergedOverVoid(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("makes records of 256 MiB")

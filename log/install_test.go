@@ -31,7 +31,8 @@ func rewrittenSource(t testing.TB, m *model, first, last int, keep func(chunkfil
 	return l
 }
 
-// chunkFrom puts the file that a log has for a chunk into the folder of another one, and returns its name.
+// chunkFrom puts the file that a log has for a chunk into the folder of another one, and returns
+// its name.
 func chunkFrom(t testing.TB, from, to *Log, number int) string {
 	t.Helper()
 	file, name, err := to.Transfer.CreateTemp()
@@ -321,7 +322,8 @@ func merge(t testing.TB, l *Log, first, last int) {
 	must(t, err)
 }
 
-// TestTempFiles: a file that is being fetched can be left and taken up again, and is gone after a restart.
+// TestTempFiles: a file that is being fetched can be left and taken up again, and is gone after a
+// restart.
 func TestTempFiles(t *testing.T) {
 	m := newModel()
 	m.someFrames(12, true)

@@ -27,8 +27,9 @@ const testDir = "/db"
 
 var testCluster = event.ID{0xc1, 1, 2, 3}
 
-// colliding returns two names with the same hash, other ones for each n but 0. XXH3 hashes 9 to 16 bytes by two words, each
-// combined with a constant: where one of them becomes 0 their product is, and the hash hangs on the other word alone.
+// colliding returns two names with the same hash, other ones for each n but 0. XXH3 hashes 9 to 16
+// bytes by two words, each combined with a constant: where one of them becomes 0 their product is,
+// and the hash hangs on the other word alone.
 func colliding(n uint64) (a, b string) {
 	const low, high = 0x1f67b3b7a4a44072 ^ 0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82 ^ 0x8e2443f7744608b8
 	le := binary.LittleEndian
@@ -424,7 +425,8 @@ func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(chu
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, tmp), append(file, foot...))
 }
 
-// eventID returns the id of an event, whether or not reads of the stream show it; ok is false when it is not there.
+// eventID returns the id of an event, whether or not reads of the stream show it; ok is false when
+// it is not there.
 func eventID(l *Log, stream string, number int64) (id event.ID, ok bool, err error) {
 	v, err := l.view()
 	if err != nil {

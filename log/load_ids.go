@@ -33,7 +33,8 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 // unreadIDs tells, by the hash of their names, the streams of which ids cannot be read, and why.
 type unreadIDs map[uint64]error
 
-// newestIDs returns the newest ids, newest first. Of what is damaged it finds by the index which streams are concerned.
+// newestIDs returns the newest ids, newest first. Of what is damaged it finds by the index which
+// streams are concerned.
 func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadIDs, err error) {
 	v, err := rd.view()
 	if err != nil {
@@ -82,8 +83,9 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadI
 	return ids, unread, nil
 }
 
-// idsAround adds the ids of what a damaged chunk holds before a position, one by one as the index names
-// them: behind a damaged item the file cannot be walked through. Of removed events that lie there it knows nothing.
+// idsAround adds the ids of what a damaged chunk holds before a position, one by one as the index
+// names them: behind a damaged item the file cannot be walked through. Of removed events that lie
+// there it knows nothing.
 func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread unreadIDs) ([]recentID, unreadIDs, error) {
 	entries, err := index.Between(rd.index, c.Start(), before)
 	if err != nil {
@@ -114,7 +116,8 @@ func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, bef
 	return ids, unread, nil
 }
 
-// eventsAtMost returns how many events the log may hold, as its files say, and limit if there may be more.
+// eventsAtMost returns how many events the log may hold, as its files say, and limit if there may
+// be more.
 func (v view) eventsAtMost(limit int) int {
 	var n int64
 	for i := len(v.set.chunks) - 1; i >= 0 && n < int64(limit); i-- {

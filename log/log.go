@@ -20,33 +20,46 @@ import (
 
 // Options say where and how a log is kept. Dir is needed; the zero value of everything else works.
 type Options struct {
-	Dir       string   // of chunks and checkpoint files
-	IndexDir  string   // default: Dir/index
-	FS        vfs.FS   // default: the real file system
-	ClusterID event.ID // of a log that is created; an existing one keeps its own, and a different one given here is an error
+	Dir      string // of chunks and checkpoint files
+	IndexDir string // default: Dir/index
+	FS       vfs.FS // default: the real file system
+	// of a log that is created; an existing one keeps its own, and a different one given here is an
+	// error
+	ClusterID event.ID
 
-	Index        index.Options // FS, Dir, Logger, OnFatal, Progress and Stats are filled in
-	StreamCache  int           // streams whose facts are kept, default 50,000
-	RecentIDs    int           // newest events whose ids are remembered, default 1,048,576
-	MaxTruncate  int64         // bytes that truncate.chk may cut, default 256 MiB, negative: no limit
-	SkipVerify   bool          // do not verify complete chunks in the background after start
-	VerifyPerSec int64         // bytes a second that the verification reads, default 64 MiB
+	Index       index.Options // FS, Dir, Logger, OnFatal, Progress and Stats are filled in
+	StreamCache int           // streams whose facts are kept, default 50,000
+	RecentIDs   int           // newest events whose ids are remembered, default 1,048,576
+	// bytes that truncate.chk may cut, default 256 MiB, negative: no limit
+	MaxTruncate  int64
+	SkipVerify   bool  // do not verify complete chunks in the background after start
+	VerifyPerSec int64 // bytes a second that the verification reads, default 64 MiB
 
-	CheckEvery  time.Duration // how often all complete chunks are compared with their checksums; 0: only at start
-	CheckPerSec int64         // bytes a second that this reads at most, a fourth of that while the log is used; default 32 MiB
+	// how often all complete chunks are compared with their checksums; 0: only at start
+	CheckEvery time.Duration
+	// bytes a second that this reads at most, a fourth of that while the log is used; default 32
+	// MiB
+	CheckPerSec int64
 
-	Logger   hclog.Logger
-	OnFatal  func(error)              // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
-	OnSync   func(took time.Duration) // told how long it took to make the log durable; must not block
-	OnDamage func(error)              // gets each complete chunk that is not what was written, and when the newest event ids cannot be read
-	Now      func() time.Time         // the clock that $maxAge is judged by, default time.Now
+	Logger hclog.Logger
+	// told once when a write or sync failed: the process must stop; must not call Close, which may
+	// wait for it
+	OnFatal func(error)
+	// told how long it took to make the log durable; must not block
+	OnSync func(took time.Duration)
+	// gets each complete chunk that is not what was written, and when the newest event ids cannot
+	// be read
+	OnDamage func(error)
+	Now      func() time.Time // the clock that $maxAge is judged by, default time.Now
 
 	// Redacted returns the events from a position up to another of which this node blanked the
-	// data, by rising position: they are blanked in chunk files that come from other nodes. nil: none.
+	// data, by rising position: they are blanked in chunk files that come from other nodes. nil:
+	// none.
 	Redacted func(from, to int64) []Redaction
 
 	// BeforeCut is called when truncate.chk is about to cut the log at a position: the folder was
-	// restored. What knows of a log that went on must be put away then. An error stops the start; nothing was changed yet.
+	// restored. What knows of a log that went on must be put away then. An error stops the start;
+	// nothing was changed yet.
 	BeforeCut func(at int64) error
 
 	// Progress gets during Open what is being done, in a few words, and how far
@@ -54,7 +67,8 @@ type Options struct {
 	// times a second, must not block, and is not called once Open has returned.
 	Progress func(doing string, done, total int64)
 
-	Stats *stats.Registry // where the metrics are registered, those of the index too; default: nowhere
+	// where the metrics are registered, those of the index too; default: nowhere
+	Stats *stats.Registry
 }
 
 // EnsureDefaults fills in what was left zero.
@@ -111,8 +125,8 @@ func (o *Options) Validate() error {
 // Log is the event log of one node with its index. What it does is done by its parts: the
 // appender and the syncer within, and those below.
 //
-// One goroutine appends (Append, Commit); any number read. Lock order: Chunks.jobs,
-// state.bringing, Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first four are held
+// One goroutine appends (Append, Commit); any number read. Lock order: Chunks.jobs, state.bringing,
+// Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first four are held
 // during I/O: to let it happen once at a time, or not behind Close, is their purpose.
 type Log struct {
 	*state
@@ -210,7 +224,8 @@ func (l *Log) Close() error {
 		l.Reads.notify.close()
 		l.cancel()
 		l.owned.Wait()
-		l.Chunks.jobs.Lock() // Rewrites under way end at their next look at the context; later ones find the log closed.
+		// Rewrites under way end at their next look at the context; later ones find the log closed.
+		l.Chunks.jobs.Lock()
 		defer l.Chunks.jobs.Unlock()
 		err := l.syncer.Sync() // The error that stopped the log, if one did.
 		if err == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {

@@ -155,7 +155,8 @@ func TestChunkFull(t *testing.T) {
 	}
 	closeLog(t, l)
 
-	// The frame behind the border is lost: the end is where it was, and a small frame still goes there.
+	// The frame behind the border is lost: the end is where it was, and a small frame still goes
+	// there.
 	last := chunkfile.FileName(1, 0)
 	setCheckpoint(t, fsys, datadir.WriterCheckpoint, m.frames[16].tail.End)
 	setCheckpoint(t, fsys, datadir.ChaserCheckpoint, m.frames[16].tail.End)

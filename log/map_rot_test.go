@@ -9,8 +9,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// TestRottedMap: whatever bit of a position map changes, an item is found where it is or damage is met: none that is
-// there reads as removed, and none is passed over.
+// TestRottedMap: whatever bit of a position map changes, an item is found where it is or damage is
+// met: none that is there reads as removed, and none is passed over.
 func TestRottedMap(t *testing.T) {
 	m := newModel()
 	m.someFrames(16, true)
@@ -97,8 +97,8 @@ func TestRottedMap(t *testing.T) {
 	}
 }
 
-// TestRotAndDecisions: with any bit of the index changed after it was read, the facts of a stream that numbers are given
-// by are right, or are not told.
+// TestRotAndDecisions: with any bit of the index changed after it was read, the facts of a stream
+// that numbers are given by are right, or are not told.
 func TestRotAndDecisions(t *testing.T) {
 	m := newModel()
 	m.someFrames(60, false)

@@ -15,7 +15,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// mendFrom heals a damaged file out of what is whole in it and in those of other logs. It returns the holes that are left.
+// mendFrom heals a damaged file out of what is whole in it and in those of other logs. It returns
+// the holes that are left.
 func mendFrom(to *Log, d Damage, others ...*Log) (left []Span, err error) {
 	m, err := to.Transfer.Mend(d)
 	if err != nil {
@@ -36,7 +37,8 @@ func mendFrom(to *Log, d Damage, others ...*Log) (left []Span, err error) {
 	return nil, m.Finish(atOnce)
 }
 
-// TestMend damages the same range in three logs whose files differ, each at another place, and heals each from the two others.
+// TestMend damages the same range in three logs whose files differ, each at another place, and
+// heals each from the two others.
 func TestMend(t *testing.T) {
 	shapes := map[string][][2]int{"as written": nil, "each": {{0, 0}, {1, 1}, {2, 2}}, "merged": {{0, 2}}, "first two": {{0, 1}}}
 	names := []string{"as written", "each", "merged", "first two"}
@@ -57,7 +59,8 @@ func TestMend(t *testing.T) {
 			what += " " + shape
 		}
 		t.Run(what, func(t *testing.T) {
-			// Each third of the file of one log, so that no byte of the log is wrong in all of them.
+			// Each third of the file of one log, so that no byte of the log is wrong in all of
+			// them.
 			for i, l := range logs {
 				file := newestFile(t, l.opts.FS, 0)
 				info, err := l.opts.FS.Stat(filepath.Join(testDir, file))
@@ -96,7 +99,8 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// TestMendAlone: what lies beside the events, header, position map and footer, a log makes again by itself.
+// TestMendAlone: what lies beside the events, header, position map and footer, a log makes again by
+// itself.
 func TestMendAlone(t *testing.T) {
 	for what, at := range map[string]int64{"header": 17, "map": -chunkfile.FooterSize - 12*5 + 2, "last of the map": -chunkfile.FooterSize - 1, "footer": -100, "checksum": -30} {
 		t.Run(what, func(t *testing.T) {
@@ -143,7 +147,8 @@ func TestMendNames(t *testing.T) {
 	noTemps(t, a)
 }
 
-// TestMendScavenged: one log has records removed that are here, and the reverse. What is whole here stays, what comes from there is indexed.
+// TestMendScavenged: one log has records removed that are here, and the reverse. What is whole here
+// stays, what comes from there is indexed.
 func TestMendScavenged(t *testing.T) {
 	m := newModel()
 	m.someFrames(17, true)

@@ -60,17 +60,18 @@ func TestMetrics(t *testing.T) {
 	must(t, l.syncer.Sync())
 	got := samples(o.Stats)
 	for key, want := range map[string]float64{
-		"eventstore_io_bytes activity=read":                                        float64(read),
-		"eventstore_io_events activity=read":                                       12,
-		"eventstore_io_bytes activity=written":                                     float64(written),
-		"eventstore_io_events activity=written":                                    20,
-		"eventstore_checkpoints name=writer read=non-flushed":                      end,
-		"eventstore_checkpoints name=writer read=flushed":                          end,
-		"eventstore_checkpoints name=chaser read=non-flushed":                      end,
-		"eventstore_checkpoints name=replication read=non-flushed":                 end,
-		"eventstore_checkpoints name=epoch read=non-flushed":                       0,
-		"eventstore_checkpoints name=index read=non-flushed":                       0,
-		"eventstore_cache_hits_misses cache=stream-info kind=misses":               3, // The first look at each stream.
+		"eventstore_io_bytes activity=read":                        float64(read),
+		"eventstore_io_events activity=read":                       12,
+		"eventstore_io_bytes activity=written":                     float64(written),
+		"eventstore_io_events activity=written":                    20,
+		"eventstore_checkpoints name=writer read=non-flushed":      end,
+		"eventstore_checkpoints name=writer read=flushed":          end,
+		"eventstore_checkpoints name=chaser read=non-flushed":      end,
+		"eventstore_checkpoints name=replication read=non-flushed": end,
+		"eventstore_checkpoints name=epoch read=non-flushed":       0,
+		"eventstore_checkpoints name=index read=non-flushed":       0,
+		// The first look at each stream.
+		"eventstore_cache_hits_misses cache=stream-info kind=misses":               3,
 		"eventstore_cache_hits_misses cache=stream-info kind=hits":                 0,
 		"eventstore_cache_resources_entries cache=stream-info kind=count":          3,
 		"eventstore_cache_resources_entries cache=stream-info kind=capacity":       640,
@@ -79,13 +80,14 @@ func TestMetrics(t *testing.T) {
 		"eventstore_cache_resources_entries cache=event-ids kind=count":            20,
 		"eventstore_cache_resources_entries cache=event-ids kind=capacity":         1000,
 		"eventstore_cache_resources_bytes cache=stream-existence-filter kind=size": 4096,
-		"annals_log_chunks":                          1,
-		"annals_log_records":                         0, // None is complete.
-		"annals_log_unsynced_bytes":                  0,
-		"annals_log_hash_collisions_total":           0,
-		"annals_log_damaged_chunks_total":            0,
-		"annals_index_memory_entries":                20,
-		"annals_index_lookups_total answered=memory": 2, // one page, one event: the facts of new streams are known
+		"annals_log_chunks":                1,
+		"annals_log_records":               0, // None is complete.
+		"annals_log_unsynced_bytes":        0,
+		"annals_log_hash_collisions_total": 0,
+		"annals_log_damaged_chunks_total":  0,
+		"annals_index_memory_entries":      20,
+		// one page, one event: the facts of new streams are known
+		"annals_index_lookups_total answered=memory": 2,
 		"annals_index_lookups_total answered=tables": 0,
 		"annals_index_existence_filter_spared_total": 4, // a stream and the metadata of three
 	} {

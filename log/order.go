@@ -11,26 +11,30 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// order holds the numbers of what was applied against what this node has of their streams. All nodes append what the
-// leader decided, right or wrong: a leader that gave a number twice is seen by the others, which have the first
-// event of that number.
+// order holds the numbers of what was applied against what this node has of their streams. All
+// nodes append what the leader decided, right or wrong: a leader that gave a number twice is seen
+// by the others, which have the first event of that number.
 //
-// Metadata behind a tombstone have their positions as numbers (event.IsLate); they follow whatever there is.
+// Metadata behind a tombstone have their positions as numbers (event.IsLate); they follow whatever
+// there is.
 //
-// The numbers of streams whose facts are cached are compared while they are committed. Those of others are
-// looked up a moment later, by one goroutine that reads the log behind its end.
+// The numbers of streams whose facts are cached are compared while they are committed. Those of
+// others are looked up a moment later, by one goroutine that reads the log behind its end.
 type order struct {
 	*state
 	reads *Reader
-	from  atomic.Int64  // 1 + the position of the first event that is not compared; 0: there is none
+	// 1 + the position of the first event that is not compared; 0: there is none
+	from  atomic.Int64
 	wake  chan struct{} // capacity 1
 	first atomic.Pointer[error]
-	seen  map[uint64]int64 // the last number of streams that were looked up, by hash; the goroutine's
+	// the last number of streams that were looked up, by hash; the goroutine's
+	seen map[uint64]int64
 }
 
 const (
 	orderPause = 200 * time.Millisecond // between two looks at the log
-	orderBatch = 2048                   // items between two pauses, each seven times as long as the batch took
+	// items between two pauses, each seven times as long as the batch took
+	orderBatch = 2048
 	orderSeen  = 8192
 )
 
@@ -101,7 +105,8 @@ func (o *order) run(ctx context.Context) {
 	}
 }
 
-// look compares a batch from a position on. It returns where the next one begins, -1 when there is none. What is damaged is known as such elsewhere.
+// look compares a batch from a position on. It returns where the next one begins, -1 when there is
+// none. What is damaged is known as such elsewhere.
 func (o *order) look(from int64) (next int64, err error) {
 	next = -1
 	v, err := o.view()

@@ -12,8 +12,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// TestLateNumbers: metadata behind the tombstone, which are numbered by their positions, are as they should be, and change nothing
-// of what is known of the stream; whether its facts are cached or not.
+// TestLateNumbers: metadata behind the tombstone, which are numbered by their positions, are as
+// they should be, and change nothing of what is known of the stream; whether its facts are cached
+// or not.
 func TestLateNumbers(t *testing.T) {
 	for kind, cached := range map[string]bool{"cached": true, "cold": false} {
 		t.Run(kind, func(t *testing.T) {
@@ -42,8 +43,9 @@ func TestLateNumbers(t *testing.T) {
 	}
 }
 
-// TestNumbersAreCompared: a node that is given an event whose number is taken, or leaves one out, says so within a second,
-// whether it knows the facts of the stream or has to look them up; and appends it all the same.
+// TestNumbersAreCompared: a node that is given an event whose number is taken, or leaves one out,
+// says so within a second, whether it knows the facts of the stream or has to look them up; and
+// appends it all the same.
 func TestNumbersAreCompared(t *testing.T) {
 	for _, c := range []struct {
 		name   string

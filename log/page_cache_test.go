@@ -15,8 +15,9 @@ import (
 	"github.com/annalsdb/annals/log/datadir"
 )
 
-// pageCache is a file system that fails as Linux does: a sync that failed says so once, its pages count as
-// clean from then on and can still be read, and what the disk holds of them is what it held before.
+// pageCache is a file system that fails as Linux does: a sync that failed says so once, its pages
+// count as clean from then on and can still be read, and what the disk holds of them is what it
+// held before.
 type pageCache struct {
 	vfs.FS // what processes see
 
@@ -162,8 +163,9 @@ func (p *pageCache) powerCut(t *testing.T) *vfs.Mem {
 	return m
 }
 
-// TestRestartWithoutPowerCut ends the process, but not the machine, with data that the disk does not
-// have: after a sync that failed, or with none at all. What the next process calls durable is on disk.
+// TestRestartWithoutPowerCut ends the process, but not the machine, with data that the disk does
+// not have: after a sync that failed, or with none at all. What the next process calls durable is
+// on disk.
 func TestRestartWithoutPowerCut(t *testing.T) {
 	first, second := chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)
 	for name, c := range map[string]struct {
@@ -200,7 +202,8 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			p.failNext("")
 			l = p.restart(t, l, o)
 			verify(t, l, m.frames, nil)
-			must(t, l.syncer.Sync()) // From here on a manifest may be written, and the Raft log be cut.
+			// From here on a manifest may be written, and the Raft log be cut.
+			must(t, l.syncer.Sync())
 			p.ended.Store(true)
 			if err := l.Close(); err != nil && !errors.Is(err, errEnded) {
 				t.Fatal(err)
@@ -214,8 +217,8 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 	}
 }
 
-// TestSyncThatFailedIsTheLast has several goroutines sync at the same time. None of them syncs again, and
-// calls durable, what the first one failed to.
+// TestSyncThatFailedIsTheLast has several goroutines sync at the same time. None of them syncs
+// again, and calls durable, what the first one failed to.
 func TestSyncThatFailedIsTheLast(t *testing.T) {
 	for range 50 {
 		p := newPageCache()

@@ -27,7 +27,8 @@ func payloadModel() *model {
 	return m
 }
 
-// TestPagesInARoom: a page read into the memory of another one is the page that has memory of its own.
+// TestPagesInARoom: a page read into the memory of another one is the page that has memory of its
+// own.
 func TestPagesInARoom(t *testing.T) {
 	m := payloadModel()
 	large := ev("s", strings.Repeat("l", 20_000))

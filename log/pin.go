@@ -19,10 +19,10 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// Pin holds the files that make up the database at one moment: a folder with
-// copies of them is that database, and opens without a cut. Their bytes stay what they
-// are until it is closed, whatever is appended, scavenged, merged or switched
-// meanwhile; files that were replaced stay on disk for it. It keeps nobody waiting. It must be closed before the log is.
+// Pin holds the files that make up the database at one moment: a folder with copies of them is that
+// database, and opens without a cut. Their bytes stay what they are until it is closed, whatever is
+// appended, scavenged, merged or switched meanwhile; files that were replaced stay on disk for it.
+// It keeps nobody waiting. It must be closed before the log is.
 type Pin struct {
 	Tail    event.Tail // of the log; nothing that was readable before the pin lies behind it
 	Cluster event.ID
@@ -40,7 +40,8 @@ type Pin struct {
 
 // PinnedFile is one file of a Pin.
 type PinnedFile struct {
-	Name     string // relative to the data folder, with slashes, the index below index/ wherever it lies
+	// relative to the data folder, with slashes, the index below index/ wherever it lies
+	Name     string
 	Size     int64
 	Checksum string // in hexadecimal, as FileSum computes it
 	Complete bool   // the bytes are the same as long as the file has its name
@@ -137,16 +138,17 @@ func (p *Pin) checkpoints() []checkpointValue {
 	}
 }
 
-// pinned describes the file in a log that ends at end. Where a frame may still be added, or
-// was and is not committed, it is the bytes up to there, without a footer: so a start finds the active chunk.
+// pinned describes the file in a log that ends at end. Where a frame may still be added, or was and
+// is not committed, it is the bytes up to there, without a footer: so a start finds the active
+// chunk.
 func pinned(c *chunkfile.Chunk, end int64) (f PinnedFile, err error) {
 	f = PinnedFile{Name: filepath.Base(c.Name)}
 	if c.Complete && (c.Rewritten() || c.Settled(end)) {
 		f.Size, f.Checksum, f.Complete, f.path = c.FileSize(), hex.EncodeToString(c.Footer.Checksum[:]), true, c.Name
 		return f, nil
 	}
-	// Readers get another chunk for the same file when it is complete. That one may be replaced, and its name
-	// removed, also while others hold this one.
+	// Readers get another chunk for the same file when it is complete. That one may be replaced,
+	// and its name removed, also while others hold this one.
 	f.chunk, f.Size = c, c.DataEnd(end)
 	defer chunkfile.GuardFaults(&err)()
 	h := xxh3.New()
@@ -166,7 +168,8 @@ func sumOf(b []byte) string {
 // Files lists the files, in the order in which they are to be copied.
 func (p *Pin) Files() []PinnedFile { return slices.Clone(p.files) }
 
-// Open opens a file; fs.ErrNotExist says that the pin has none of the name. Closing the pin closes it.
+// Open opens a file; fs.ErrNotExist says that the pin has none of the name. Closing the pin closes
+// it.
 func (p *Pin) Open(name string) (*PinnedReader, error) {
 	f := p.byName[name]
 	if f == nil {
@@ -179,7 +182,8 @@ func (p *Pin) Open(name string) (*PinnedReader, error) {
 		return nil, event.ErrClosed
 	}
 	if f.path != "" {
-		// Under its name as long as the pin holds it. A handle of its own reads ahead, and meets a disk error as one.
+		// Under its name as long as the pin holds it. A handle of its own reads ahead, and meets a
+		// disk error as one.
 		own, err := p.l.opts.FS.Open(f.path)
 		if err != nil {
 			return nil, fmt.Errorf("open pinned file: %w", err)
@@ -200,7 +204,8 @@ func (p *Pin) ReadAt(name string, b []byte, offset int64) (n int, err error) {
 	return n, errors.Join(err, r.Close())
 }
 
-// Replaced calls f with each of the files that are on disk for the pin alone, by what tells them apart from those of other pins.
+// Replaced calls f with each of the files that are on disk for the pin alone, by what tells them
+// apart from those of other pins.
 func (p *Pin) Replaced(f func(file any, bytes int64)) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/annalsdb/annals/log/inspect"
 )
 
-// TestPinsAmongWriters: pins are taken and held while events are appended, chunks
-// completed, rewritten and merged, and tables of the index written and merged. What a pin shows never
-// changes, and is a whole database.
+// TestPinsAmongWriters: pins are taken and held while events are appended, chunks completed,
+// rewritten and merged, and tables of the index written and merged. What a pin shows never changes,
+// and is a whole database.
 func TestPinsAmongWriters(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": vfs.OS} {
 		t.Run(name, func(t *testing.T) {

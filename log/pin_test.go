@@ -211,7 +211,8 @@ func TestPinBetweenAppendAndCommit(t *testing.T) {
 		must(t, l.Append(f.Frame))
 	}
 	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
-	must(t, l.SwitchChunk("x.tmp")) // Publishes the chunks as they are now, with the tail as it was.
+	// Publishes the chunks as they are now, with the tail as it was.
+	must(t, l.SwitchChunk("x.tmp"))
 	p, err := l.Pin()
 	must(t, err)
 	files := pinnedBytes(t, p)
@@ -298,7 +299,8 @@ func TestFileSumFindsDamage(t *testing.T) {
 	}
 }
 
-// What cannot be read while a pin is made leaves no file open, and the log as it was. (A sync that fails is final, as ever.)
+// What cannot be read while a pin is made leaves no file open, and the log as it was. (A sync that
+// fails is final, as ever.)
 func TestPinFails(t *testing.T) {
 	m := newModel()
 	counting := vfs.NewCounting(vfs.NewMem())
@@ -336,7 +338,8 @@ func TestPinFails(t *testing.T) {
 	}
 }
 
-// The power fails at any operation of the first start on a copy, and the next start finds the same log.
+// The power fails at any operation of the first start on a copy, and the next start finds the same
+// log.
 func TestPinRestoredThroughPowerCuts(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))

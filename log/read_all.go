@@ -24,7 +24,8 @@ func hiddenFromAll(stream []byte) bool {
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
 func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
-	settled := rd.Settled() // Before the view: what lies before it is seen in the streams from now on.
+	// Before the view: what lies before it is seen in the streams from now on.
+	settled := rd.Settled()
 	v, err := rd.view()
 	if err != nil {
 		return page, err
@@ -34,7 +35,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer chunkfile.GuardFaults(&err)()
 
 	end := v.tail.End
-	if r.Links != nil { // A link behind it would be dead, though its target is there a moment later.
+	// A link behind it would be dead, though its target is there a moment later.
+	if r.Links != nil {
 		end = min(end, settled)
 	}
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
@@ -67,7 +69,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 		it, position, err := step()
 		if err != nil {
-			if page.Next == page.From { // Nothing was read yet: perhaps no record begins (ends) there.
+			// Nothing was read yet: perhaps no record begins (ends) there.
+			if page.Next == page.From {
 				err = v.explain(page.From, r.Backward, err)
 			}
 			return page, fmt.Errorf("read the log from %d: %w", page.From, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// Reader reads streams, events and the whole log as their metadata lets them be seen, and waits for more.
+// Reader reads streams, events and the whole log as their metadata lets them be seen, and waits for
+// more.
 type Reader struct {
 	*state
 	streams *streamCache // facts of streams
@@ -23,10 +24,12 @@ type Reader struct {
 // strings of the records share those blocks, which are never written again, but for
 // the one of a Room, when the next page is read into it.
 type arena struct {
-	block     []byte
-	blockSize int // unless a record needs more; 0: as much as it needs, and those to come if they are alike
-	coming    int // records that are still to come, the present one included, as far as that is known
-	left      int // how many bytes of data and metadata may still be copied
+	block []byte
+	// unless a record needs more; 0: as much as it needs, and those to come if they are alike
+	blockSize int
+	// records that are still to come, the present one included, as far as that is known
+	coming int
+	left   int // how many bytes of data and metadata may still be copied
 }
 
 // A page in a room begins with a block of minBlock bytes. Each further one is twice as large, up
@@ -121,8 +124,8 @@ func (rd *Reader) visible(info *event.StreamInfo) error {
 	return nil
 }
 
-// nothing is for reads of clients that find nothing. A node whose index is known to be damaged does not
-// say that something is not there.
+// nothing is for reads of clients that find nothing. A node whose index is known to be damaged does
+// not say that something is not there.
 func (rd *Reader) nothing(err error) error {
 	if damage := rd.index.Damage(); damage != nil {
 		return fmt.Errorf("nothing was found, but the index is damaged: %w", damage)
@@ -218,7 +221,8 @@ func (rd *Reader) readForward(v view, a *arena, r event.StreamRead, page *event.
 	return nil
 }
 
-// readNumbers adds the events of a range of numbers, in the order given, that are there and not expired.
+// readNumbers adds the events of a range of numbers, in the order given, that are there and not
+// expired.
 func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, backward bool) error {
 	count := to - from + 1
 	if backward {
@@ -392,7 +396,8 @@ func (rd *Reader) ReadPayload(r *event.Record) (err error) {
 	}
 	a := newSingleArena()
 	full := a.record(it, r.Position, r.Stream)
-	r.Data, r.Metadata, r.Flags = full.Data, full.Metadata, full.Flags // It may have been redacted since.
+	// It may have been redacted since.
+	r.Data, r.Metadata, r.Flags = full.Data, full.Metadata, full.Flags
 	r.Bare, r.LeftOut = false, 0
 	return nil
 }
@@ -440,8 +445,8 @@ func (rd *Reader) resolve(a *arena, r *event.Resolved, links event.LinkReader) e
 }
 
 // WaitStream blocks until the last number of a stream is above a number, or the stream is
-// hard-deleted, a metadata stream with the one it describes. A soft deletion ends no wait; events that are written
-// behind it do.
+// hard-deleted, a metadata stream with the one it describes. A soft deletion ends no wait; events
+// that are written behind it do.
 func (rd *Reader) WaitStream(ctx context.Context, stream string, after int64) error {
 	return rd.notify.wait(ctx, func() (bool, error) {
 		info, err := rd.StreamInfo(stream)

@@ -399,7 +399,8 @@ func TestHashCollisions(t *testing.T) {
 					foreign = append(foreign, index.Entry{Hash: chunkfile.HashStream(a), Number: e.number, Position: e.position})
 				}
 			}
-			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain)) // Before their records are published, as a commit does it.
+			// Before their records are published, as a commit does it.
+			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain))
 			check := func() {
 				t.Helper()
 				l.Reads.streams.shard(chunkfile.HashStream(a)).streams = map[uint64]*cachedStream{}

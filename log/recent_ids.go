@@ -27,8 +27,8 @@ const unaskedDefault = 1 << 18
 // It is filled when entries are applied, and at start, in the background, by
 // load. Only find needs what was loaded, and waits for it.
 //
-// Only a leader asks, and only about writes that say little of what they expect. Keeping the table costs
-// each entry several reads of memory that no cache holds, so it goes when nobody has asked
+// Only a leader asks, and only about writes that say little of what they expect. Keeping the table
+// costs each entry several reads of memory that no cache holds, so it goes when nobody has asked
 // for a long time, and is made again, in some 100 ms, when somebody does.
 type recentIDs struct {
 	capacity int
@@ -37,11 +37,13 @@ type recentIDs struct {
 	loaded   chan struct{}
 	told     sync.Once // of closing it
 
-	mu      sync.Mutex // guards the fields below
-	ring    []*idBlock // grows up to capacity, then the oldest entry is replaced
-	held    int        // entries in ring
-	next    int        // in ring: the oldest entry once it is full
-	table   []uint64   // slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most half full; nil: there is none
+	mu   sync.Mutex // guards the fields below
+	ring []*idBlock // grows up to capacity, then the oldest entry is replaced
+	held int        // entries in ring
+	next int        // in ring: the oldest entry once it is full
+	// slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most
+	// half full; nil: there is none
+	table   []uint64
 	idle    int        // entries added since find was called
 	early   []recentID // added while load has not finished
 	touched uint64     // keeps the compiler from leaving out what touch reads
@@ -70,7 +72,8 @@ func newRecentIDs(capacity int) *recentIDs {
 // may rely on half a memory. The list becomes the ring: there is no second one of
 // that size that the process would keep for long.
 //
-// Of the streams in unread some ids could not be read: find fails for those, unless it finds what it is asked for.
+// Of the streams in unread some ids could not be read: find fails for those, unless it finds what
+// it is asked for.
 func (r *recentIDs) load(newestFirst []recentID, unread unreadIDs, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,9 +281,9 @@ func (r *recentIDs) tag(e *recentID) uint32 {
 // home is where the search for a tag begins.
 func (r *recentIDs) home(tag uint32) int { return int(uint64(tag) * uint64(len(r.table)) >> 32) }
 
-// put puts an entry into the ring and returns where it is, in the place of the oldest once there is no more room. An event
-// that was written again stays in the ring under its earlier number too, which
-// the table no longer names: the ring holds the newest events, each of them.
+// put puts an entry into the ring and returns where it is, in the place of the oldest once there is
+// no more room. An event that was written again stays in the ring under its earlier number too,
+// which the table no longer names: the ring holds the newest events, each of them.
 func (r *recentIDs) put(e *recentID) int {
 	at := r.held
 	if at == r.capacity {

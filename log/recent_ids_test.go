@@ -16,8 +16,9 @@ func TestRecentIDsModel(t *testing.T) {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := newRecentIDs(capacity)
-		r.unasked = []int{2, capacity, 20 * capacity}[rng.IntN(3)] // The table goes, and is made again.
-		var all []recentID                                         // oldest first
+		// The table goes, and is made again.
+		r.unasked = []int{2, capacity, 20 * capacity}[rng.IntN(3)]
+		var all []recentID // oldest first
 		universe := capacity*2 + 3
 		random := func() recentID {
 			var e recentID
@@ -84,7 +85,8 @@ func TestRecentIDsNotLoaded(t *testing.T) {
 	}
 }
 
-// TestRecentIDsSpread: ids that only count up, wherever the counter stands, must not gather in few slots.
+// TestRecentIDsSpread: ids that only count up, wherever the counter stands, must not gather in few
+// slots.
 func TestRecentIDsSpread(t *testing.T) {
 	for at := 0; at <= 12; at += 4 {
 		r := newRecentIDs(1 << 16)

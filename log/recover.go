@@ -78,7 +78,8 @@ func (r *recovery) prepareCut(cut int64) error {
 	return r.l.syncer.chk.Lower(cut)
 }
 
-// bytesBehind is how many bytes the chunk files have behind a position. A rewritten file in which it may lie counts whole.
+// bytesBehind is how many bytes the chunk files have behind a position. A rewritten file in which
+// it may lie counts whole.
 func (r *recovery) bytesBehind(position int64) (sum int64, err error) {
 	names, err := r.l.opts.FS.List(r.l.opts.Dir)
 	if err != nil {
@@ -138,7 +139,8 @@ func (r *recovery) chunkBytes(names []string) (sum int64, err error) {
 // progress tells how much of the file at hand was read.
 func (r *recovery) progress(read int64) { r.l.progress.at(doingRecover, r.read+read, r.bytes) }
 
-// take adds one file to the log; more says that the log may go on in the next file, the first of those that follow.
+// take adds one file to the log; more says that the log may go on in the next file, the first of
+// those that follow.
 func (r *recovery) take(name string, following []string) (more bool, err error) {
 	l := r.l
 	size := int64(0)
@@ -254,7 +256,8 @@ func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, following []s
 		return false, r.refuseBehind(following[0], c.Corrupt(chunkfile.HeaderSize+s.size, "the log ends there at position %d: %v", s.tail.End, s.why))
 	}
 	if s.cut {
-		// Before the file changes: if the machine stops half-way, the next start finds nothing missing.
+		// Before the file changes: if the machine stops half-way, the next start finds nothing
+		// missing.
 		whole := r.tail
 		r.tail = s.tail
 		err := r.lower()
@@ -367,8 +370,8 @@ type scanned struct {
 	why           error
 }
 
-// scanFrames reads frames from data, which lies at the position start, for as
-// long as they are valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
+// scanFrames reads frames from data, which lies at the position start, for as long as they are
+// valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
 // progress gets the bytes read so far, once in a while.
 func scanFrames(data []byte, start int64, before event.Tail, limit int64, progress func(read int64)) scanned {
 	s := scanned{tail: before, epoch: -1}
@@ -486,7 +489,8 @@ func (r *recovery) goesWithCut(name string) bool {
 	return r.cut >= 0 && chunkfile.ChunkStart(number) >= r.cut && number > 0
 }
 
-// cutAway removes the files that truncate.chk asks to cut off. Nothing else makes a start remove a chunk.
+// cutAway removes the files that truncate.chk asks to cut off. Nothing else makes a start remove a
+// chunk.
 func (r *recovery) cutAway(names []string) error {
 	for _, name := range names {
 		if !r.goesWithCut(name) {
@@ -505,8 +509,8 @@ func (r *recovery) remove(name string) error {
 	return r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name))
 }
 
-// refuseBehind says that a file cannot belong to the log as the others and the checkpoints have it. A
-// chunk gets its name when what is before it is durable, so this is no trace of a crash:
+// refuseBehind says that a file cannot belong to the log as the others and the checkpoints have it.
+// A chunk gets its name when what is before it is durable, so this is no trace of a crash:
 // something is missing or damaged, or files and checkpoints are not of one copy.
 func (r *recovery) refuseBehind(name string, why error) error {
 	return fmt.Errorf("%w: %s lies behind the log's end: %w (%s says %d); nothing was removed. Bring back what is missing, from the copy that these files came from or from another node. "+
@@ -514,8 +518,9 @@ func (r *recovery) refuseBehind(name string, why error) error {
 		event.ErrDataMissing, name, why, datadir.WriterCheckpoint, r.l.syncer.chk.Writer.Value, name)
 }
 
-// setAside takes a file out of the way that got its name in a crash, before its first frame was durable. A file
-// with nothing behind its header goes. What anything else is nobody can tell, so it is kept under another name.
+// setAside takes a file out of the way that got its name in a crash, before its first frame was
+// durable. A file with nothing behind its header goes. What anything else is nobody can tell, so it
+// is kept under another name.
 func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
 	empty, err := r.emptyBehindHeader(c)
 	if err != nil {
@@ -529,7 +534,8 @@ func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
 	return r.l.opts.FS.Rename(filepath.Join(r.l.opts.Dir, name), filepath.Join(r.l.opts.Dir, aside))
 }
 
-// emptyBehindHeader reports whether a file holds nothing but its header, and zeros where a crash has left only its length.
+// emptyBehindHeader reports whether a file holds nothing but its header, and zeros where a crash
+// has left only its length.
 func (r *recovery) emptyBehindHeader(c *chunkfile.Chunk) (bool, error) {
 	size, err := c.File.Size()
 	if err != nil {

@@ -217,7 +217,8 @@ func refuses(t *testing.T, o Options, corruption bool, says string) {
 	}
 }
 
-// TestNextChunkTorn: a chunk has its name when its header is durable. What lies behind that may be lost.
+// TestNextChunkTorn: a chunk has its name when its header is durable. What lies behind that may be
+// lost.
 func TestNextChunkTorn(t *testing.T) {
 	cases := map[string]struct {
 		change  func(b []byte) []byte
@@ -257,8 +258,8 @@ func TestNextChunkTorn(t *testing.T) {
 	}
 }
 
-// TestChunksBehindEnd: whatever the checkpoints say, a start that finds chunks behind where the log ends
-// refuses, names them, and changes no chunk.
+// TestChunksBehindEnd: whatever the checkpoints say, a start that finds chunks behind where the log
+// ends refuses, names them, and changes no chunk.
 func TestChunksBehindEnd(t *testing.T) {
 	checkpoints := map[string]func(t *testing.T, fsys *vfs.Mem, m *model){
 		"as they were": func(*testing.T, *vfs.Mem, *model) {},
@@ -302,7 +303,9 @@ func TestChunksBehindEnd(t *testing.T) {
 					if _, err = l.Reads.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true}); err == nil && l.Tail().End != m.tail.End {
 						t.Errorf("it opened, and ends at %d of %d", l.Tail().End, m.tail.End)
 					}
-					closeLog(t, l) // The footer of what was durable is believed, and the rest verified in the background.
+					// The footer of what was durable is believed, and the rest verified in the
+					// background.
+					closeLog(t, l)
 				} else if !strings.Contains(err.Error(), "chunk-00000") {
 					t.Error(err)
 				}
@@ -333,7 +336,8 @@ func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
 	return all
 }
 
-// TestCheckpointsLost: missing and empty checkpoint files, all or one of them, are made anew from a whole log.
+// TestCheckpointsLost: missing and empty checkpoint files, all or one of them, are made anew from a
+// whole log.
 func TestCheckpointsLost(t *testing.T) {
 	lose := map[string]func(t *testing.T, fsys vfs.FS, name string){
 		"missing": func(t *testing.T, fsys vfs.FS, name string) { must(t, fsys.Remove(filepath.Join(testDir, name))) },
@@ -537,7 +541,8 @@ func TestEpochFound(t *testing.T) {
 }
 
 func TestTruncateCheckpoint(t *testing.T) {
-	frames := func(m *model) { m.someFrames(7, true); m.term = 2; m.someFrames(8, true) } // Chunks 0 and 1 complete, 2 active.
+	// Chunks 0 and 1 complete, 2 active.
+	frames := func(m *model) { m.someFrames(7, true); m.term = 2; m.someFrames(8, true) }
 	scavenge := func(t *testing.T, fsys *vfs.Mem) {
 		rewrite(t, fsys, chunkfile.FileName(1, 1), []string{chunkfile.FileName(1, 0)}, keepAll)
 		must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
@@ -632,8 +637,9 @@ func TestTruncateCheckpoint(t *testing.T) {
 	}
 }
 
-// TestChaserCheckpoint: it covers all that can be read, without any sync, so that a copy by hand that is
-// cut there lacks nothing that was acknowledged before. Where it says more than a power cut left, the start takes it down.
+// TestChaserCheckpoint: it covers all that can be read, without any sync, so that a copy by hand
+// that is cut there lacks nothing that was acknowledged before. Where it says more than a power cut
+// left, the start takes it down.
 func TestChaserCheckpoint(t *testing.T) {
 	fsys := vfs.NewCrashMem()
 	chaser := func(fsys vfs.FS) int64 {

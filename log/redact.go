@@ -98,8 +98,9 @@ func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
 	return chunkfile.Item(r.redacted)
 }
 
-// redactionsIn returns the positions in a file that hold events which this node
-// redacted and which are whole there, rising. more are events that it is known to have redacted beside those of its list.
+// redactionsIn returns the positions in a file that hold events which this node redacted and which
+// are whole there, rising. more are events that it is known to have redacted beside those of its
+// list.
 func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (positions []int64, err error) {
 	var all []Redaction
 	if cs.opts.Redacted != nil {
@@ -167,9 +168,9 @@ func (e *SwitchRefused) Error() string {
 
 func (e *SwitchRefused) Unwrap() error { return e.Err }
 
-// SwitchFile puts a chunk file that a tool made in the log's folder in the place
-// of one that is in use, target. Refusals are of type SwitchRefused; their order is part
-// of what tools rely on. The new file must hold the same events at the same positions, with the same sizes.
+// SwitchFile puts a chunk file that a tool made in the log's folder in the place of one that is in
+// use, target. Refusals are of type SwitchRefused; their order is part of what tools rely on. The
+// new file must hold the same events at the same positions, with the same sizes.
 func (cs *Chunks) SwitchFile(target, tmp string) error {
 	cs.jobs.RLock() // Close waits for it.
 	defer cs.jobs.RUnlock()

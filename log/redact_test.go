@@ -46,7 +46,8 @@ func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testF
 
 const secret = "a secret that must go"
 
-// secretFrames are frames of three chunks and a bit, with the positions of the events in chunks 0 and 1 that hold the secret.
+// secretFrames are frames of three chunks and a bit, with the positions of the events in chunks 0
+// and 1 that hold the secret.
 func secretFrames(m *model) (positions []int64) {
 	for i := range 17 {
 		f := m.frame(i%5 == 4, ev("plain", fmt.Sprint("data ", i)), ev("private", fmt.Sprintf("%s %02d", secret, i)), ev("plain", ""))
@@ -191,7 +192,8 @@ func TestRedactFetched(t *testing.T) {
 							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream(e.stream), Number: e.number})
 						}
 						if e.stream == "plain" && e.position >= from && e.position < to {
-							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream("another"), Number: e.number}) // Of an earlier life: another event.
+							// Of an earlier life: another event.
+							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream("another"), Number: e.number})
 						}
 					}
 				}
@@ -208,7 +210,8 @@ func TestRedactFetched(t *testing.T) {
 	}
 }
 
-// TestRedactPowerCut cuts the power before every file operation: events are whole or redacted, files whole.
+// TestRedactPowerCut cuts the power before every file operation: events are whole or redacted,
+// files whole.
 func TestRedactPowerCut(t *testing.T) {
 	m := newModel()
 	positions := secretFrames(m)

@@ -21,7 +21,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// RepairOptions say how the log of a node that is not running is repaired. Dir and Source are needed.
+// RepairOptions say how the log of a node that is not running is repaired. Dir and Source are
+// needed.
 type RepairOptions struct {
 	FS       vfs.FS // default: the real file system
 	Dir      string

@@ -25,15 +25,16 @@ const (
 	// yieldEvery is how many items are copied between two occasions for everything else.
 	yieldEvery = 256
 
-	// maxRewrittenData bounds the data of a rewritten file: the position map has offsets of four bytes.
+	// maxRewrittenData bounds the data of a rewritten file: the position map has offsets of four
+	// bytes.
 	maxRewrittenData = math.MaxUint32 - chunkfile.HeaderSize
 )
 
-// Rewrite writes the events to be kept, unchanged, and every trailer into a temporary
-// file `<uuid>.scavenge.tmp`, makes it durable and puts it in the place of the files, as switchChunk does. Rewrites
-// of different files may run at the same time. Whatever goes wrong before the
-// switch, ctx included, which is looked at as often as by Scan, leaves the log as it was and the temporary file removed. If the
-// files were replaced meanwhile that is event.ErrChunkReplaced.
+// Rewrite writes the events to be kept, unchanged, and every trailer into a temporary file
+// `<uuid>.scavenge.tmp`, makes it durable and puts it in the place of the files, as switchChunk
+// does. Rewrites of different files may run at the same time. Whatever goes wrong before the
+// switch, ctx included, which is looked at as often as by Scan, leaves the log as it was and the
+// temporary file removed. If the files were replaced meanwhile that is event.ErrChunkReplaced.
 func (cs *Chunks) Rewrite(ctx context.Context, r Rewrite) (done Rewritten, err error) {
 	cs.jobs.RLock() // Close waits for it.
 	defer cs.jobs.RUnlock()
@@ -63,7 +64,8 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	path := filepath.Join(cs.opts.Dir, tmp)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, vfs.RemoveIfThere(cs.opts.FS, path)) // Never made, or switched already.
+			// Never made, or switched already.
+			err = errors.Join(err, vfs.RemoveIfThere(cs.opts.FS, path))
 		}
 	}()
 	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {
@@ -74,7 +76,8 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	for _, c := range used {
 		done.OldBytes += c.FileSize()
 	}
-	if len(used) == 1 && len(sources) > 1 && done.Removed+done.Redacted == 0 { // The new file would be the old one, with a map.
+	// The new file would be the old one, with a map.
+	if len(used) == 1 && len(sources) > 1 && done.Removed+done.Redacted == 0 {
 		used, done.Chunk = nil, chunkInfo(used[0], cs.pub.Load().tail.End)
 		return done, vfs.RemoveIfThere(cs.opts.FS, path)
 	}
@@ -142,7 +145,8 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 		done.Sources = append(done.Sources, Source{
 			First: c.Header.First, Last: c.Header.Last, Removed: done.Removed - before.Removed, Saved: c.Footer.DataSize + c.Footer.MapSize - left,
 		})
-		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1)) // What the next file has before it is the same.
+		// What the next file has before it is the same.
+		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1))
 		p.room = r.MaxData
 	}
 	if err := p.pace(ctx); err != nil {

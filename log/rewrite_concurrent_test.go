@@ -33,7 +33,8 @@ func TestRewriteAmongReaders(t *testing.T) {
 			l := mustOpen(t, o)
 			stream := func(i int) string { return fmt.Sprint("stream ", i%7) }
 			whole := func(i int) string { return stream(i % 3) }
-			// For ever the same events. Of some streams all stay: as in a scavenge, what is newest is there.
+			// For ever the same events. Of some streams all stay: as in a scavenge, what is newest
+			// is there.
 			keep := func(s *Stored) bool { return s.Number%4 == 0 || string(s.Stream) < stream(3) }
 			for i := range 12 {
 				write(t, l, m.frame(i%4 == 3, ev(stream(i), "x"), ev(stream(i*3), "y")))
@@ -59,7 +60,8 @@ func TestRewriteAmongReaders(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				// What the facts of a stream name can be read; the other way round they may be a moment late.
+				// What the facts of a stream name can be read; the other way round they may be a
+				// moment late.
 				n, err := l.Reads.LastBelow(name, l.Tail().End)
 				if err != nil || n < page.Last {
 					return fmt.Errorf("last of %s is %d, found %d: %w", name, page.Last, n, err)

@@ -34,7 +34,8 @@ func newRewriteRun(fsys vfs.FS) *rewriteRun {
 	r.m.someFrames(23, true)
 	r.removed, _ = scavenged(r.m, 3*chunkfile.ChunkSize)
 	r.steps = []Rewrite{
-		{First: 1, Last: 2, Keep: keepNot(r.removed), IDsFrom: 0, MaxData: 1}, // There is room for one file.
+		// There is room for one file.
+		{First: 1, Last: 2, Keep: keepNot(r.removed), IDsFrom: 0, MaxData: 1},
 		{First: 0, Last: 1, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
 		{First: 2, Last: 3, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
 		{First: 0, Last: 3, IDsFrom: chunkfile.ChunkSize},

@@ -295,7 +295,8 @@ func TestRewriteWhich(t *testing.T) {
 	rewritten(0, 1)
 	refused(1, 1, event.ErrChunkReplaced)
 	refused(0, 0, event.ErrChunkReplaced)
-	// A chunk that is complete because a frame did not fit might become active again while that is not committed.
+	// A chunk that is complete because a frame did not fit might become active again while that is
+	// not committed.
 	c := &chunkfile.Chunk{Header: chunkfile.Header{First: 3, Last: 4}, Complete: true}
 	for end, settled := range map[int64]bool{5*chunkfile.ChunkSize - 100: false, 5 * chunkfile.ChunkSize: true, 5*chunkfile.ChunkSize + 100: true} {
 		if c.Settled(end) != settled {

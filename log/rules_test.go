@@ -24,7 +24,8 @@ func TestRule08ValidFramesAreKeptAndStaleOnesCut(t *testing.T) {
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
 
-	// The second frame is replaced by one of equal length; the third is still whole, and stands where it stood.
+	// The second frame is replaced by one of equal length; the third is still whole, and stands
+	// where it stood.
 	second := m.frames[1]
 	changed := newModel()
 	changed.frame(false, ev("s", "1"))

@@ -50,7 +50,8 @@ func mapInOrder(c *chunkfile.Chunk) (ok bool) {
 	defer chunkfile.GuardFaults(&err)()
 	var scratch, entry []byte
 	limit := chunkfile.HeaderSize + c.Footer.DataSize
-	last, next, exact := int64(-1), int64(chunkfile.HeaderSize), true // Where the next item stands, at least or exactly.
+	// Where the next item stands, at least or exactly.
+	last, next, exact := int64(-1), int64(chunkfile.HeaderSize), true
 	for i := range c.MapEntries() {
 		position, offset, err := c.MapEntry(i, &entry)
 		if err != nil || position <= last || offset < next || exact && offset != next || offset >= limit {

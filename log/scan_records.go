@@ -32,10 +32,10 @@ func (s *Stored) set(it chunkfile.Item, position int64) {
 	s.Metadata = content[metadataAt:]
 }
 
-// Scan gives f the records at the positions from (included) to to (excluded), in
-// order, also those that readers do not see. From is where an item begins, or
-// anywhere in a rewritten chunk or in the void. It holds the file that it reads, one at a time, and looks at
-// ctx at least every 1024 records. f's error ends it and is returned as it is.
+// Scan gives f the records at the positions from (included) to to (excluded), in order, also those
+// that readers do not see. From is where an item begins, or anywhere in a rewritten chunk or in the
+// void. It holds the file that it reads, one at a time, and looks at ctx at least every 1024
+// records. f's error ends it and is returned as it is.
 func (cs *Chunks) Scan(ctx context.Context, from, to int64, f func(*Stored) error) error {
 	if from < 0 {
 		return event.ErrBadPosition

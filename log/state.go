@@ -18,7 +18,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// state is what every part of a log stands on: the options, what readers see, and the error that stopped the log.
+// state is what every part of a log stands on: the options, what readers see, and the error that
+// stopped the log.
 type state struct {
 	opts     Options
 	logger   hclog.Logger
@@ -34,8 +35,8 @@ type state struct {
 	files        []*chunkfile.Chunk
 	filesChanged bool // the published set holds other chunks
 
-	// bringing is held by what brings records into chunks and the index that were in neither, and while
-	// the index is built again from the chunks.
+	// bringing is held by what brings records into chunks and the index that were in neither, and
+	// while the index is built again from the chunks.
 	bringing sync.Mutex
 
 	failed atomic.Pointer[error]
@@ -140,7 +141,8 @@ func (s *state) adopt() {
 	}
 }
 
-// met is deferred by reads, before guardFaults: it names the chunk or index file of which mapped memory could not be read.
+// met is deferred by reads, before guardFaults: it names the chunk or index file of which mapped
+// memory could not be read.
 func (s *state) met(err *error) {
 	fault, ok := errors.AsType[*chunkfile.Fault](*err)
 	if !ok {

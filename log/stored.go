@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Chunks are the files of the log. What they hold is read here whether or not readers of streams see it, and
-// files are put in the place of others.
+// Chunks are the files of the log. What they hold is read here whether or not readers of streams
+// see it, and files are put in the place of others.
 type Chunks struct {
 	*state
 	syncer *syncer
@@ -53,7 +53,8 @@ type ChunkInfo struct {
 	Stubs       int // of removed events, see DESIGN.md
 }
 
-// Chunks lists the chunk files in use by rising number; the active one, if there is one, is the last.
+// Chunks lists the chunk files in use by rising number; the active one, if there is one, is the
+// last.
 func (cs *Chunks) List() ([]ChunkInfo, error) {
 	v, err := cs.view()
 	if err != nil {
@@ -148,11 +149,15 @@ func (cs *Chunks) IDsFrom() (int64, error) {
 type Rewrite struct {
 	First, Last int                // logical chunks: those of whole, complete files in use
 	Keep        func(*Stored) bool // which events stay; nil: all
-	Redact      []int64            // positions of events whose data are blanked, rising; those that are not there, or are already, are passed over
-	IDsFrom     int64              // of removed events at or behind this position the ids are kept, in stubs; stubs before it go
+	// positions of events whose data are blanked, rising; those that are not there, or are already,
+	// are passed over
+	Redact []int64
+	// of removed events at or behind this position the ids are kept, in stubs; stubs before it go
+	IDsFrom int64
 
 	// MaxData bounds the data of the new file. Files whose events do not fit any more are left as
-	// they are, but for the first, which is left as well when it alone fits and nothing of it goes. 0: they all go into the new file.
+	// they are, but for the first, which is left as well when it alone fits and nothing of it goes.
+	// 0: they all go into the new file.
 	MaxData int64
 
 	// Pace, if not nil, is called between blocks of at most a few MiB with the bytes
@@ -178,9 +183,10 @@ type Rewritten struct {
 
 // Source is a file that a rewritten one took the place of.
 type Source struct {
-	First, Last int   // logical chunks
-	Removed     int   // events
-	Saved       int64 // bytes of the file that are not in the new one, header and footer not counted; may be negative
+	First, Last int // logical chunks
+	Removed     int // events
+	// bytes of the file that are not in the new one, header and footer not counted; may be negative
+	Saved int64
 }
 
 // replacedFiles are those that a rewritten one took the place of.

@@ -119,7 +119,8 @@ func (sh *streamShard) forget(hash uint64) {
 	delete(sh.streams, hash)
 }
 
-// applied notes that an event was applied, and returns the number of the event before it if it is known. The name shares memory that may go away.
+// applied notes that an event was applied, and returns the number of the event before it if it is
+// known. The name shares memory that may go away.
 func (c *streamCache) applied(hash uint64, name []byte, number int64) (before int64, known bool) {
 	sh := c.shard(hash)
 	sh.mu.Lock()

@@ -107,7 +107,8 @@ func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {
 	return nil
 }
 
-// lastOf returns the number of the last ordinary event of a stream, -1 when there is none, and whether it has a tombstone.
+// lastOf returns the number of the last ordinary event of a stream, -1 when there is none, and
+// whether it has a tombstone.
 func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, deleted bool, err error) {
 	if !rd.index.MayExist(hash) {
 		return -1, false, nil
@@ -142,8 +143,8 @@ func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, delete
 	return -1, deleted, nil
 }
 
-// lastBeforeTombstone is lastOf for the metadata stream of a stream that has a tombstone. What was appended
-// behind that (see event.IsLate) says nothing.
+// lastBeforeTombstone is lastOf for the metadata stream of a stream that has a tombstone. What was
+// appended behind that (see event.IsLate) says nothing.
 func (rd *Reader) lastBeforeTombstone(v view, hash uint64, meta string) (last int64, deleted bool, err error) {
 	var scratch []byte
 	first := func(hash uint64, stream string, from, to int64) (index.Entry, bool, error) {

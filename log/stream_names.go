@@ -39,7 +39,9 @@ type Names struct {
 	renew  chan chan error // of Renew
 	done   chan struct{}   // closed when the goroutine has ended
 	seen   atomic.Int64    // the list has what lies below; MaxInt64 while there is none
-	lists  atomic.Int64    // counts how often the list was made, cleared and closed: what was read of it meanwhile is not whole
+	// counts how often the list was made, cleared and closed: what was read of it meanwhile is not
+	// whole
+	lists atomic.Int64
 
 	mu    sync.Mutex
 	list  *names.List
@@ -151,8 +153,8 @@ func (n *Names) answerRenew(list *names.List, answer chan error) error {
 	return err
 }
 
-// Renew makes the list anew if there is one: after a scavenge nothing on disk may name a stream that is gone.
-// The old list is removed when it returns.
+// Renew makes the list anew if there is one: after a scavenge nothing on disk may name a stream
+// that is gone. The old list is removed when it returns.
 func (n *Names) Renew(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -231,7 +233,8 @@ func (n *Names) look(ctx context.Context, list *names.List, from, to int64, rece
 	})
 }
 
-// Page returns names of streams as they are now. It returns *event.NamesNotListed while they are being collected.
+// Page returns names of streams as they are now. It returns *event.NamesNotListed while they are
+// being collected.
 func (n *Names) Page(ctx context.Context, r event.NamesRead) (page event.NamesPage, err error) {
 	end := n.Settled()
 	for looked := 0; looked < namesLook; {

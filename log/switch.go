@@ -24,8 +24,8 @@ import (
 // then not known. So is one of making the log durable, which comes first. Any
 // other leaves the log and the file as they were.
 //
-// old are the chunks that the file was made of: they must still be in use. The caller holds them, so that
-// none of them can come back under a new name, and l.jobs.
+// old are the chunks that the file was made of: they must still be in use. The caller holds them,
+// so that none of them can come back under a new name, and l.jobs.
 func (cs *Chunks) switchChunk(tmp string, old []*chunkfile.Chunk) (info ChunkInfo, err error) {
 	cs.switchMu.Lock()
 	defer cs.switchMu.Unlock()

@@ -16,7 +16,8 @@ const (
 	// syncEvery is how many bytes may be appended before the background syncer
 	// makes them durable. It spreads the work that a snapshot would find otherwise.
 	syncEvery = 32 << 20
-	// flushEvery is how many of them it writes at once. The Raft log's syncs wait for what the disk has been given.
+	// flushEvery is how many of them it writes at once. The Raft log's syncs wait for what the disk
+	// has been given.
 	flushEvery = 512 << 10
 )
 
@@ -31,8 +32,10 @@ type dirtyFiles struct {
 // syncer makes the log durable. Lock order: syncMu, then dirty.mu.
 type syncer struct {
 	*state
-	chk        *datadir.Checkpoints
-	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
+	chk *datadir.Checkpoints
+	// one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing
+	// of files
+	syncMu     sync.Mutex
 	dirty      dirtyFiles
 	syncedEnd  atomic.Int64
 	flushedEnd atomic.Int64 // where the last flush or sync began
@@ -53,8 +56,8 @@ func (s *syncer) run(sync func() error) error {
 	fails := false
 	if err == nil {
 		if err = sync(); err != nil {
-			// Before the lock is free: the next sync would succeed, as the kernel calls what it failed
-			// to write clean, and move the checkpoints.
+			// Before the lock is free: the next sync would succeed, as the kernel calls what it
+			// failed to write clean, and move the checkpoints.
 			err = fmt.Errorf("sync: %w", err)
 			fails = s.failed.CompareAndSwap(nil, &err)
 		}
@@ -87,7 +90,8 @@ func (s *syncer) sync() error {
 	if err != nil {
 		return err
 	}
-	// The appender may complete the active chunk meanwhile; its file then stays open until the next sync.
+	// The appender may complete the active chunk meanwhile; its file then stays open until the next
+	// sync.
 	if active != nil {
 		if err := active.Sync(); err != nil {
 			return err

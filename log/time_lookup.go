@@ -7,9 +7,9 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// PositionAt returns the position of the first record whose time, in nanoseconds since
-// 1970, is not before the one given; the end of the log when there is none. Times never fall along the log,
-// so it halves the chunks and walks the one where the time lies.
+// PositionAt returns the position of the first record whose time, in nanoseconds since 1970, is not
+// before the one given; the end of the log when there is none. Times never fall along the log, so
+// it halves the chunks and walks the one where the time lies.
 func (rd *Reader) PositionAt(time int64) (position int64, err error) {
 	v, err := rd.view()
 	if err != nil {
@@ -19,7 +19,8 @@ func (rd *Reader) PositionAt(time int64) (position int64, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
-	first, behind := 0, len(v.set.byNumber) // The record lies behind the start of chunk first and before that of chunk behind.
+	// The record lies behind the start of chunk first and before that of chunk behind.
+	first, behind := 0, len(v.set.byNumber)
 	for first+1 < behind {
 		middle := first + (behind-first)/2
 		_, at, err := cu.recordFrom(chunkfile.ChunkStart(middle), math.MinInt64)

@@ -61,7 +61,8 @@ func hostNames(c *config.Config) []string {
 	return names
 }
 
-// openWebDir opens the folder of a web interface, out of which no file is served; nil when none is named.
+// openWebDir opens the folder of a web interface, out of which no file is served; nil when none is
+// named.
 func openWebDir(dir string) (*os.Root, error) {
 	if dir == "" {
 		return nil, nil

@@ -182,7 +182,8 @@ func TestBackupIsStopped(t *testing.T) {
 	}
 }
 
-// TestBackupFails where nothing can be written, and a node does not start without the keys of an object store.
+// TestBackupFails where nothing can be written, and a node does not start without the keys of an
+// object store.
 func TestBackupFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -44,8 +44,8 @@ func (n *Node) awaitAcknowledged(ctx context.Context) error {
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.
 func (n *Node) endBackups() bool { return n.backups.EndAll(backup.EndedByFullDisk) > 0 }
 
-// newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not set. The
-// backups lie in a file system of their own: when that hangs the node does not hang.
+// newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not
+// set. The backups lie in a file system of their own: when that hangs the node does not hang.
 func newBackupManager(n *Node) (*manager.Manager, error) {
 	c := n.config
 	o := manager.Options{

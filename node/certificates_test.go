@@ -244,8 +244,8 @@ func TestExpiryWarnings(t *testing.T) {
 	})
 }
 
-// TestDialledHost is the host that a node's certificate must name. A wrong one would go unnoticed until
-// another node refuses this one.
+// TestDialledHost is the host that a node's certificate must name. A wrong one would go unnoticed
+// until another node refuses this one.
 func TestDialledHost(t *testing.T) {
 	machine := "" // Where there is no network it is not known.
 	if ip, err := gossip.MachineAddress(); err == nil {

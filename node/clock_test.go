@@ -13,8 +13,8 @@ import (
 )
 
 // TestLoneNodeWithAWrongClock: one write with a clock that is ten years ahead. After that events
-// that a maximum age leaves stay through a scavenge, the node says what to do, and does not want to be
-// asked unless an option says that its clock is right.
+// that a maximum age leaves stay through a scavenge, the node says what to do, and does not want to
+// be asked unless an option says that its clock is right.
 func TestLoneNodeWithAWrongClock(t *testing.T) {
 	dir := t.TempDir()
 	var ahead atomic.Int64

@@ -109,8 +109,8 @@ func Recover(o Options) error { return offline(o, replication.Recover) }
 // TakenOver is what TakeOver tells.
 type TakenOver = replication.TakenOver
 
-// TakeOver does the same on a node that survived when a majority of the cluster is lost for good. Its
-// consensus state is set aside, after what the Raft log has was added to the event log.
+// TakeOver does the same on a node that survived when a majority of the cluster is lost for good.
+// Its consensus state is set aside, after what the Raft log has was added to the event log.
 func TakeOver(o Options) (taken TakenOver, err error) {
 	err = offline(o, func(c replication.ClusterOptions) (err error) {
 		taken, err = replication.TakeOver(c)

@@ -13,8 +13,8 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// data is the log as catching up, and replacing damaged chunks, see it. What comes from other nodes goes through
-// the state machine, so that it never meets an entry that is being applied.
+// data is the log as catching up, and replacing damaged chunks, see it. What comes from other nodes
+// goes through the state machine, so that it never meets an entry that is being applied.
 type data struct {
 	log     *eventlog.Log
 	machine *fsm.Machine

@@ -15,8 +15,9 @@ import (
 // and other nodes find some; where they run out all the same a file that must be
 // opened waits, and connections of clients make room for it.
 const (
-	filesReserve       = 512
-	mostOfItself       = 16384 // connections, where the operator says nothing; each takes about 12 KiB
+	filesReserve = 512
+	// connections, where the operator says nothing; each takes about 12 KiB
+	mostOfItself       = 16384
 	logStarvationEvery = time.Minute
 )
 

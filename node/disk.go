@@ -42,7 +42,8 @@ func newDiskGuard(n *Node) *diskGuard {
 	}
 }
 
-// full says why this node takes no entries from a leader, nil while it takes them. A leader has nobody to take them from.
+// full says why this node takes no entries from a leader, nil while it takes them. A leader has
+// nobody to take them from.
 func (p part) full() error {
 	if reason := p.n.diskFull.Load(); reason != nil && !p.Leading() {
 		return *reason

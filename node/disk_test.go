@@ -87,7 +87,8 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsSaidEachMinute: a node that takes no entries says so, with the folder and what is kept.
+// TestFullDiskIsSaidEachMinute: a node that takes no entries says so, with the folder and what is
+// kept.
 func TestFullDiskIsSaidEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer

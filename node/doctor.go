@@ -24,7 +24,8 @@ import (
 type examination struct {
 	n *Node
 
-	mu sync.Mutex // guards what follows; held across the check of a password, of which there is one at a time
+	// guards what follows; held across the check of a password, of which there is one at a time
+	mu sync.Mutex
 	// passwords are the versions of the users that were looked at, and whether
 	// their password was the default one: to find out takes long.
 	passwords map[string]passwordFact

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDoctor: a node on its own examines itself. The machine may have little space or a slow disk, which
-// is not what is tested.
+// TestDoctor: a node on its own examines itself. The machine may have little space or a slow disk,
+// which is not what is tested.
 func TestDoctor(t *testing.T) {
 	n := open(t, options(t.TempDir()))
 	password := map[string]string{"admin": "changeit", "ops": "changeit"}

@@ -2,7 +2,8 @@ package node
 
 import "testing"
 
-// TestForwards: what is on its way to the leader is bounded, by count and by bytes; one large write finds room alone.
+// TestForwards: what is on its way to the leader is bounded, by count and by bytes; one large write
+// finds room alone.
 func TestForwards(t *testing.T) {
 	var f forwards
 	if !f.enter(2*maxForwardedBytes) || f.enter(1) {

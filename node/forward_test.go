@@ -28,8 +28,8 @@ func proposed(id byte) event.Proposed {
 	return event.Proposed{ID: event.ID{id, 15: 1}, Type: "t", Flags: event.FlagJSON, Data: []byte("{}"), Metadata: []byte("m")}
 }
 
-// TestWriteAnywhere: a follower answers a client's write as the leader does, position included, and a read-only replica
-// names the leader. Once nobody leads, they say so.
+// TestWriteAnywhere: a follower answers a client's write as the leader does, position included, and
+// a read-only replica names the leader. Once nobody leads, they say so.
 func TestWriteAnywhere(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	// A probe of memberlist ends with its timeout, not with its node.

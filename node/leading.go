@@ -21,10 +21,12 @@ type leading struct {
 	services []service
 	lost     func() // called when this node ceases to lead; may be nil
 
-	mu      sync.Mutex // guards what follows; held while services start and stop, so that they do so one after the other
-	wanted  uint64     // the term in which this node leads, 0: none
-	running uint64     // the term that services were started in, 0: none
-	resting int        // those who want nothing to run for a while
+	// guards what follows; held while services start and stop, so that they do so one after the
+	// other
+	mu      sync.Mutex
+	wanted  uint64 // the term in which this node leads, 0: none
+	running uint64 // the term that services were started in, 0: none
+	resting int    // those who want nothing to run for a while
 }
 
 // follow keeps to the leadership until ctx ends, and stops everything then.

@@ -360,7 +360,8 @@ func TestHeldOpen(t *testing.T) {
 				}
 				return nil
 			})
-			// A poll says nothing while it waits. One that comes after the change is refused as well.
+			// A poll says nothing while it waits. One that comes after the change is refused as
+			// well.
 			hold("long poll", func(ctx context.Context) error {
 				begun <- struct{}{}
 				a, err := get(ctx, "/streams/loot/1/forward/20", "Accept", "application/vnd.eventstore.atom+json", "ES-LongPoll", "60")

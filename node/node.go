@@ -274,7 +274,8 @@ func (n *Node) PeerAddr() string { return n.cluster.PeerAddr() }
 // State returns the node's state.
 func (n *Node) State() event.NodeState { return n.cluster.State() }
 
-// Unready returns what /health/ready says: why the node should not be sent requests, nothing when it should.
+// Unready returns what /health/ready says: why the node should not be sent requests, nothing when
+// it should.
 func (n *Node) Unready() string { return n.api.Unready() }
 
 // Done is closed when the node has been asked to stop by one of its users.
@@ -330,7 +331,8 @@ func (n *Node) close() (err error) {
 	n.rpc.Close()
 	n.leases.Close()
 	n.relay.Close()
-	// A place for backups that does not answer delays the end, but has not delayed the handing over.
+	// A place for backups that does not answer delays the end, but has not delayed the handing
+	// over.
 	n.backupRuns.Close()
 	n.cancel()
 	n.merges.Close()

@@ -40,7 +40,8 @@ func open(t *testing.T, o node.Options) *node.Node {
 	return n
 }
 
-// openCluster starts nodes of one cluster, whose options may be changed before, and returns when all are ready.
+// openCluster starts nodes of one cluster, whose options may be changed before, and returns when
+// all are ready.
 func openCluster(t *testing.T, size int, set func(i int, o *node.Options)) (nodes []*node.Node) {
 	t.Helper()
 	var seeds []string
@@ -173,7 +174,8 @@ func TestFailStop(t *testing.T) {
 					}
 				}
 			} else {
-				// A write waits for the Raft log alone; closing syncs the chunk, unless the sync of each second comes first.
+				// A write waits for the Raft log alone; closing syncs the chunk, unless the sync of
+				// each second comes first.
 				switch status, body := write(t, n, "s", 1); {
 				case status == 201:
 					last = 1

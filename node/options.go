@@ -48,10 +48,13 @@ type Options struct {
 
 	// PasswordIterations is the cost of hashing a password, default as package access says.
 	PasswordIterations int
-	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica may take to close.
+	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica
+	// may take to close.
 	ClosePatience time.Duration
-	Now           func() time.Time // the clock by which events are written and ages are judged, default time.Now
-	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default 128 MiB.
+	// the clock by which events are written and ages are judged, default time.Now
+	Now func() time.Time
+	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default
+	// 128 MiB.
 	DiskReserve int64
 }
 

@@ -98,7 +98,8 @@ func awaitProcessed(t testing.TB, r *run.Run, n int64) {
 	})
 }
 
-// BenchmarkPartitions goes three times through 100,000 partitions, of which 4,000 states are kept in memory.
+// BenchmarkPartitions goes three times through 100,000 partitions, of which 4,000 states are kept
+// in memory.
 func BenchmarkPartitions(b *testing.B) {
 	const partitions = 100_000
 	s := openStore(b)

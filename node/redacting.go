@@ -81,7 +81,8 @@ func (r *redacting) close() (err error) {
 	if r.socket != nil {
 		err = r.socket.Close()
 		r.owned.Wait()
-		if e := os.Remove(r.path); !errors.Is(e, fs.ErrNotExist) { // The listener removes it as well.
+		// The listener removes it as well.
+		if e := os.Remove(r.path); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 	}
@@ -91,7 +92,8 @@ func (r *redacting) close() (err error) {
 
 type peerKey struct{}
 
-// peerOf is the user id of the process at the other end of a connection, -1 when the system does not tell.
+// peerOf is the user id of the process at the other end of a connection, -1 when the system does
+// not tell.
 func peerOf(ctx context.Context) int {
 	c, _ := ctx.Value(peerKey{}).(net.Conn)
 	return localsocket.UID(c)

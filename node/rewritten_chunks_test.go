@@ -37,8 +37,8 @@ type bare struct {
 	*replication.Cluster
 }
 
-// startBare starts one on a loopback address that only its own cluster has: the
-// system gives ports out again, and a process that gets one is found there by the nodes that knew it.
+// startBare starts one on a loopback address that only its own cluster has: the system gives ports
+// out again, and a process that gets one is found there by the nodes that knew it.
 func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 	t.Helper()
 	b := &bare{t: t, all: all, dir: dir}

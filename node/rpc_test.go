@@ -26,7 +26,8 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// TestOnePort: HTTP/1.1, HTTP/2 and gRPC are served on one port at the same time, with TLS and without.
+// TestOnePort: HTTP/1.1, HTTP/2 and gRPC are served on one port at the same time, with TLS and
+// without.
 func TestOnePort(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})

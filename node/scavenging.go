@@ -73,7 +73,8 @@ func (s *scavenging) run(ctx context.Context) {
 	s.clock.Run(ctx)
 }
 
-// awaitStart returns true when this node has taken its part in the cluster, false when ctx ends before.
+// awaitStart returns true when this node has taken its part in the cluster, false when ctx ends
+// before.
 func (s *scavenging) awaitStart(ctx context.Context) bool {
 	for !s.n.cluster.Ready() || !s.n.cluster.CaughtUp() {
 		if clock.Sleep(ctx, startedPace) != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// TestScavengeCanBeReadOnceItIsAnswered: a client that starts a scavenge, on any node, finds that it has
-// begun in its stream and among all scavenges.
+// TestScavengeCanBeReadOnceItIsAnswered: a client that starts a scavenge, on any node, finds that
+// it has begun in its stream and among all scavenges.
 func TestScavengeCanBeReadOnceItIsAnswered(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		t.Run(fmt.Sprint(size, " nodes"), func(t *testing.T) {

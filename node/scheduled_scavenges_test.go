@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// TestScheduledScavenges: when the clock says so each node scavenges once, one after the other, and a
-// leader that goes in the midst of a scavenge changes nothing of that.
+// TestScheduledScavenges: when the clock says so each node scavenges once, one after the other, and
+// a leader that goes in the midst of a scavenge changes nothing of that.
 func TestScheduledScavenges(t *testing.T) {
 	var ahead atomic.Int64 // how far the clocks of all nodes are
 	var held atomic.Pointer[chan struct{}]

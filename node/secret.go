@@ -9,15 +9,17 @@ import (
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
-// peerSecret is how other nodes of this machine know that this node's user runs this one. It is empty
-// where certificates say more, where no node is asked to prove anything, and in a cluster of one.
+// peerSecret is how other nodes of this machine know that this node's user runs this one. It is
+// empty where certificates say more, where no node is asked to prove anything, and in a cluster of
+// one.
 type peerSecret struct {
 	*peersecret.Secret
 	remove func() error // nil: it stays
 }
 
-// openSecret settles it. Without certificates all nodes are on one machine, and any process of it reaches
-// the port between them; by that port a node acts for the system, whatever users and access lists say.
+// openSecret settles it. Without certificates all nodes are on one machine, and any process of it
+// reaches the port between them; by that port a node acts for the system, whatever users and access
+// lists say.
 func (n *Node) openSecret() error {
 	c := n.config
 	if c.ClusterSize == 1 || c.Insecure || n.security != nil || n.http == nil {

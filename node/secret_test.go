@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
-// TestSecretOfANode: there is one exactly where any process of the machine could say that it is a node, in the data
-// folder if there is one, and it stays over a restart.
+// TestSecretOfANode: there is one exactly where any process of the machine could say that it is a
+// node, in the data folder if there is one, and it stays over a restart.
 func TestSecretOfANode(t *testing.T) {
 	set, err := certs.Temporary()
 	if err != nil {

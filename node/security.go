@@ -58,8 +58,8 @@ func (n *Node) certificateFiles(c *config.Config) certs.Files {
 	return f
 }
 
-// dialledHost is the host at which other nodes dial this one, empty if none does. No node dials one on its own,
-// unless its operator has named the address for them: then others are to come.
+// dialledHost is the host at which other nodes dial this one, empty if none does. No node dials one
+// on its own, unless its operator has named the address for them: then others are to come.
 func (n *Node) dialledHost() string {
 	c := n.config
 	switch {

@@ -13,9 +13,9 @@ import (
 // maxGossip bounds what a seed answers.
 const maxGossip = 1 << 20
 
-// askSeed asks the node that serves clients at an ip:port, found for a host, for the ports between nodes
-// of the members that it knows. It is asked as this node is: nodes are configured alike. What it answers are
-// addresses to look at, no more: who is there says so itself. They may be none yet.
+// askSeed asks the node that serves clients at an ip:port, found for a host, for the ports between
+// nodes of the members that it knows. It is asked as this node is: nodes are configured alike. What
+// it answers are addresses to look at, no more: who is there says so itself. They may be none yet.
 func (n *Node) askSeed(ctx context.Context, address, host string) (ports []string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	scheme := "http"

@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/config"
 )
 
-// TestAskSeed: what a node's address for clients answers becomes ports between nodes, and nothing else does.
+// TestAskSeed: what a node's address for clients answers becomes ports between nodes, and nothing
+// else does.
 func TestAskSeed(t *testing.T) {
 	const one, two = `{"isAlive":true,"internalTcpIp":"10.0.0.1","internalTcpPort":1112,"internalSecureTcpPort":0}`,
 		`{"isAlive":true,"internalTcpIp":"b.example","internalTcpPort":0,"internalSecureTcpPort":1113}`

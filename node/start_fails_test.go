@@ -81,7 +81,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestRecoverListensNowhere: it works on the files of a node that is not running, on whatever machine they are.
+// TestRecoverListensNowhere: it works on the files of a node that is not running, on whatever
+// machine they are.
 func TestRecoverListensNowhere(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

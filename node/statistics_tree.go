@@ -10,7 +10,8 @@ import (
 	"github.com/annalsdb/annals/stats/tree"
 )
 
-// Statistics returns what is shown at /stats. Those of process and machine are at most a second old.
+// Statistics returns what is shown at /stats. Those of process and machine are at most a second
+// old.
 func (s *statistics) Statistics() tree.Statistics {
 	s.questions.Enter(1)
 	defer s.gathering.End(s.gathering.Begin(0), 1)

@@ -69,7 +69,8 @@ func (u *users) renew(user access.User, version int64) {
 	if err == nil {
 		_, err = u.store.WriteOwn(ctx, write)
 	}
-	var changed *event.WrongExpectedVersion // The user was changed meanwhile, or another node was first.
+	// The user was changed meanwhile, or another node was first.
+	var changed *event.WrongExpectedVersion
 	if err != nil && !errors.As(err, &changed) {
 		u.logger.Warn("the password of a user was not stored with a stronger hash, the next login tries again", logkey.Login, user.LoginName, logkey.Error, err)
 	}
@@ -157,8 +158,8 @@ const (
 	defaultsAgain = 5 * time.Minute // after one that could not be taken
 )
 
-// watchDefaults warns at the start, and every day, while a built-in user still has the password that everyone
-// knows. It is for nodes that more than their own machine reaches.
+// watchDefaults warns at the start, and every day, while a built-in user still has the password
+// that everyone knows. It is for nodes that more than their own machine reaches.
 func (u *users) watchDefaults(ctx context.Context) {
 	if u.wait(ctx) != nil {
 		return

@@ -24,7 +24,8 @@ func ParseConfig(data []byte) (c Config, err error) {
 	return c, validate(&c)
 }
 
-// meant is what a text holds: some clients send texts of numbers and flags. The empty one is as null.
+// meant is what a text holds: some clients send texts of numbers and flags. The empty one is as
+// null.
 func meant(value json.RawMessage) json.RawMessage {
 	if value[0] != '"' {
 		return value

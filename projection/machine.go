@@ -425,7 +425,8 @@ func (m *machine) ended(how run.Ending, reason string) []effect {
 		m.status, m.reason = faulted, reason
 	case m.status == aborting:
 		m.status = aborted
-	case how == run.Lost: // Who leads is to be seen. Until then it is begun again from its checkpoint.
+	case how == run.Lost:
+		// Who leads is to be seen. Until then it is begun again from its checkpoint.
 		m.gen++
 		m.status = preparing
 		return []effect{{kind: doRetry, gen: m.gen}}

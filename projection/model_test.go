@@ -29,10 +29,12 @@ type modelled struct {
 	enabled        bool
 	version, epoch int64
 
-	status, runner string // as in the tables: the status is one of "Running", "Stopped", "Completed", "Aborted", "Faulted"
-	n              int64  // what it counted, as far as its state says
-	zero           bool   // nothing stands for its position
-	ran            int64  // version that runs, or ran
+	// as in the tables: the status is one of "Running", "Stopped", "Completed", "Aborted",
+	// "Faulted"
+	status, runner string
+	n              int64 // what it counted, as far as its state says
+	zero           bool  // nothing stands for its position
+	ran            int64 // version that runs, or ran
 
 	// The checkpoint, of a version.
 	saved, by int64
@@ -348,7 +350,8 @@ func (m *model) burst(t *rapid.T, name string, commands []projection.Command) {
 	number, d := m.definition(name)
 	p.version, p.epoch, p.enabled = number, int64(d["epoch"].(float64)), d["enabled"] == true
 	runs := strings.HasPrefix(s.Status, "Running") || strings.HasPrefix(s.Status, "Completed") || strings.HasPrefix(s.Status, "Faulted")
-	rests := !strings.HasPrefix(s.Status, "Running") // Also a completed or faulted one that was disabled.
+	// Also a completed or faulted one that was disabled.
+	rests := !strings.HasPrefix(s.Status, "Running")
 	if p.enabled && !runs || !p.enabled && !rests {
 		m.Fatalf("%s is %s, and enabled is %t", name, s.Status, p.enabled)
 	}

@@ -48,7 +48,8 @@ func isStandard(name string) bool {
 	return slices.ContainsFunc(standard.All, func(p standard.Projection) bool { return p.Name == name })
 }
 
-// isResultStream reports whether results of a projection go to a stream unless its script names another.
+// isResultStream reports whether results of a projection go to a stream unless its script names
+// another.
 func isResultStream(name, stream string) bool {
 	rest, ok := strings.CutPrefix(stream, definitionStream(name)+"-")
 	return ok && (rest == "result" || rest == "partitions" || strings.HasSuffix(rest, "-result"))

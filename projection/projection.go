@@ -41,9 +41,10 @@ type projection struct {
 
 	run        Run                 // may be nil
 	definition *handler.Definition // nil: it is not prepared
-	stored     position.Position   // that a projection stopped at which has not run since it was loaded
-	faults     int64
-	release    func() // lets the next one be prepared; may be nil
+	// that a projection stopped at which has not run since it was loaded
+	stored  position.Position
+	faults  int64
+	release func() // lets the next one be prepared; may be nil
 }
 
 func newProjection(t *term, name string, d definition) *projection {
@@ -324,7 +325,8 @@ func (p *projection) options() run.Options {
 		Links:   o.Links(p.t.ctx, who),
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {
-			if isResultStream(p.name, stream) { // It is the projection's own, no matter who made the projection.
+			// It is the projection's own, no matter who made the projection.
+			if isResultStream(p.name, stream) {
 				return nil
 			}
 			return o.May(ctx, who, stream, true)

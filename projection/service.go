@@ -42,7 +42,8 @@ type Options struct {
 
 	// Compile makes handlers; nil: the function of that name.
 	Compile func(Source) (handler.Handler, error)
-	// Start begins a run, and Stored answers for a projection that does not run; nil: those of package run.
+	// Start begins a run, and Stored answers for a projection that does not run; nil: those of
+	// package run.
 	Start  func(ctx context.Context, o run.Options) Run
 	Stored func(ctx context.Context, o run.Options, partition string) (run.Answer, error)
 }
@@ -330,7 +331,8 @@ func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Ident
 // patience is how long a deletion waits for streams to be deleted. What is left is done behind.
 const patience = 5 * time.Second
 
-// Delete removes a projection. From then on it is not found; its name is free once its streams are gone.
+// Delete removes a projection. From then on it is not found; its name is free once its streams are
+// gone.
 func (s *Service) Delete(ctx context.Context, name string, o DeleteOptions, by Identity) error {
 	return s.change(ctx, name, by, patience, func(p *projection) (*change, error) {
 		if isStandard(name) {
@@ -367,8 +369,8 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 	return list, nil
 }
 
-// State returns the state of a partition; empty: of the root. It is for operators, for the
-// one the projection runs as, and for those who may read its sources: others get event.ErrNotAuthorized.
+// State returns the state of a partition; empty: of the root. It is for operators, for the one the
+// projection runs as, and for those who may read its sources: others get event.ErrNotAuthorized.
 func (s *Service) State(ctx context.Context, name, partition string, by Identity) (Content, error) {
 	a, err := s.ask(ctx, name, partition, by)
 	return Content{a.State, a.Position}, err

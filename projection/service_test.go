@@ -390,7 +390,8 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// TestDeleteCutShort cuts a deletion before each of its writes. Once it is stored it is done in the end.
+// TestDeleteCutShort cuts a deletion before each of its writes. Once it is stored it is done in the
+// end.
 func TestDeleteCutShort(t *testing.T) {
 	for at := range 3 {
 		test(t, func(b *bench) {
@@ -434,7 +435,8 @@ func TestRepliesWait(t *testing.T) {
 		creation := projection.Creation{Name: "p", Mode: projection.Continuous, Query: "slow hangs", Enabled: true, By: admin}
 		created := b.later(func() error { _, err := b.Create(b.ctx, creation); return err })
 		b.expect("p", "Starting/LoadStateRequested")
-		b.must(b.Command(b.ctx, "p", projection.Enable, admin)) // Changes nothing, so nobody is cut off.
+		// Changes nothing, so nobody is cut off.
+		b.must(b.Command(b.ctx, "p", projection.Enable, admin))
 		close(b.runOf("p").let)
 		b.must(created())
 		b.expect("p", "Running")

@@ -47,7 +47,8 @@ func (p *projection) statisticsLocked() run.Statistics {
 func (p *projection) statistics() Statistics {
 	s, reads := p.known()
 	if reads != nil && s.StateReason == "" && strings.HasPrefix(s.Status, "Running") {
-		if reason, err := source.StateReason(context.Background(), p.t.opts.Store, reads); err == nil { // Else it is not known now.
+		// Else it is not known now.
+		if reason, err := source.StateReason(context.Background(), p.t.opts.Store, reads); err == nil {
 			s.StateReason = reason
 		}
 	}
@@ -125,7 +126,8 @@ func (p *projection) query() Query {
 		CheckpointsEnabled: !d.CheckpointsDisabled, Definition: p.definition,
 	}
 	streams := output.Streams{Projection: p.name}
-	if q.Definition == nil && !(p.m.status == faulted && p.m.run == noRun) { // It is not prepared yet.
+	// It is not prepared yet.
+	if q.Definition == nil && !(p.m.status == faulted && p.m.run == noRun) {
 		q.Definition = d.Source
 	}
 	if q.Definition != nil {

@@ -56,8 +56,8 @@ type Creation struct {
 	TrackEmittedStreams bool // counts only with Emit
 	By                  Identity
 
-	// Gone, if it is not nil, is called when the projection is no longer there, also if it never came to be. It may be
-	// called more than once.
+	// Gone, if it is not nil, is called when the projection is no longer there, also if it never
+	// came to be. It may be called more than once.
 	Gone func()
 }
 
@@ -90,29 +90,34 @@ func DefaultConfig() Config {
 	return Config{CheckpointHandledThreshold: 4000, CheckpointUnhandledBytesThreshold: 10_000_000, PendingEventsThreshold: 5000, MaxWriteBatchLength: 500}
 }
 
-// Statistics are what is known of a projection at one moment. The addresses that
-// are shown with them are not here: they depend on how the server was reached. Names are part of the wire: do not change.
+// Statistics are what is known of a projection at one moment. The addresses that are shown with
+// them are not here: they depend on how the server was reached. Names are part of the wire: do not
+// change.
 type Statistics struct {
-	Name             string  `json:"name"`
-	EffectiveName    string  `json:"effectiveName"` // the same
-	Mode             Mode    `json:"mode"`
-	Status           string  `json:"status"`
-	StateReason      string  `json:"stateReason"`    // why it is faulted, or what it waits for; empty: neither
-	Version          int64   `json:"version"`        // -1: it could not be prepared
-	Epoch            int64   `json:"epoch"`          // likewise
-	Position         string  `json:"position"`       // as text; empty: nothing was processed
-	LastCheckpoint   string  `json:"lastCheckpoint"` // as text; empty: there is none
-	CheckpointStatus string  `json:"checkpointStatus"`
-	Progress         float64 `json:"progress"`                    // -1: nothing was read; else percent
+	Name          string `json:"name"`
+	EffectiveName string `json:"effectiveName"` // the same
+	Mode          Mode   `json:"mode"`
+	Status        string `json:"status"`
+	// why it is faulted, or what it waits for; empty: neither
+	StateReason      string `json:"stateReason"`
+	Version          int64  `json:"version"`        // -1: it could not be prepared
+	Epoch            int64  `json:"epoch"`          // likewise
+	Position         string `json:"position"`       // as text; empty: nothing was processed
+	LastCheckpoint   string `json:"lastCheckpoint"` // as text; empty: there is none
+	CheckpointStatus string `json:"checkpointStatus"`
+	// -1: nothing was read; else percent
+	Progress         float64 `json:"progress"`
 	Processed        int64   `json:"eventsProcessedAfterRestart"` // events since the last start
 	ProcessingMs     int64   `json:"coreProcessingTime"`          // in handlers
 	PartitionsCached int     `json:"partitionsCached"`
 	Buffered         int     `json:"bufferedEvents"`
 	ReadsInProgress  int     `json:"readsInProgress"`
 	WritesInProgress int     `json:"writesInProgress"`
-	PendingBefore    int     `json:"writePendingEventsBeforeCheckpoint"` // emitted events that wait, before the checkpoint
-	PendingAfter     int     `json:"writePendingEventsAfterCheckpoint"`  // and behind it
-	ResultStream     string  `json:"-"`                                  // that the script named; empty: none
+	// emitted events that wait, before the checkpoint
+	PendingBefore int `json:"writePendingEventsBeforeCheckpoint"`
+	PendingAfter  int `json:"writePendingEventsAfterCheckpoint"` // and behind it
+	// that the script named; empty: none
+	ResultStream string `json:"-"`
 }
 
 // Content is a state or a result.
@@ -155,7 +160,8 @@ type Exists struct{ Name string }
 
 func (e *Exists) Error() string { return "Duplicate projection names : " + e.Name }
 
-// Refused says why a projection cannot do what was asked for as it is now. Its text is that of the wire.
+// Refused says why a projection cannot do what was asked for as it is now. Its text is that of the
+// wire.
 type Refused struct{ Text string }
 
 func (e *Refused) Error() string { return e.Text }

@@ -18,16 +18,18 @@ const clockLooks = 3
 // Clock is what is known of this node's clock. Readers of data go by the clock of
 // their node, and what a leader writes bears its time.
 type Clock struct {
-	now       func() time.Time     // what it says
-	tolerance time.Duration        // 0 or less: any clock is right
-	alone     bool                 // this is the only node of its cluster
-	members   func() []looked      // what is known of the clocks of the other members that answered lately
-	newest    func() (int64, bool) // time of the log's newest event; false without a log
-	logger    hclog.Logger
+	now       func() time.Time // what it says
+	tolerance time.Duration    // 0 or less: any clock is right
+	alone     bool             // this is the only node of its cluster
+	// what is known of the clocks of the other members that answered lately
+	members func() []looked
+	newest  func() (int64, bool) // time of the log's newest event; false without a log
+	logger  hclog.Logger
 
 	wrong  reason       // why it is the one that is wrong; nil: it is not
 	offset atomic.Int64 // how far it is ahead of the middle one, below 0: behind; nanoseconds
-	behind atomic.Int64 // how far it is behind the newest event of the log, below 0: it is not; nanoseconds
+	// how far it is behind the newest event of the log, below 0: it is not; nanoseconds
+	behind atomic.Int64
 	// agreed is when most members' clocks were found to agree with this one last; its monotonic
 	// reading says how long ago that was. It is nil until they did.
 	agreed atomic.Pointer[agreed]
@@ -55,12 +57,13 @@ const (
 	clockOdd                // most members' clocks agree, and this node's is another
 	clockDiffers            // there are others, and no majority of clocks that agree
 	clockBehind             // of a lone node: behind the log's newest event
-	logAhead                // the log's newest event is later than this clock and those of most members
+	// the log's newest event is later than this clock and those of most members
+	logAhead
 )
 
 // agreement is how far most clocks, this node's among them, are ahead of this node's. odd: this
-// node's is not among those that agree within the tolerance, which are more than half. split: no such majority is there.
-// ahead are the others' clocks less this node's.
+// node's is not among those that agree within the tolerance, which are more than half. split: no
+// such majority is there. ahead are the others' clocks less this node's.
 func agreement(ahead []time.Duration, tolerance time.Duration) (most time.Duration, odd, split bool) {
 	all := append([]time.Duration{0}, ahead...)
 	slices.Sort(all)
@@ -225,8 +228,8 @@ func (k *Clock) Await(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// clockOffset is how far another node's clock is ahead, given its answer and when it was
-// asked. The answer may have been made at any moment in between: what that may explain does not count.
+// clockOffset is how far another node's clock is ahead, given its answer and when it was asked. The
+// answer may have been made at any moment in between: what that may explain does not count.
 func clockOffset(theirs int64, asked time.Time, took time.Duration) time.Duration {
 	between := time.Duration(theirs - asked.Add(took/2).UnixNano())
 	switch slack := took / 2; {

@@ -7,7 +7,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Who is wrong is what most clocks say, this node's among them. Nobody is where there is no majority.
+// Who is wrong is what most clocks say, this node's among them. Nobody is where there is no
+// majority.
 func TestJudgeClocks(t *testing.T) {
 	const s, tolerance = time.Second, time.Minute
 	for _, c := range []struct {
@@ -116,7 +117,8 @@ func TestClockIsJudgedByThreeLooks(t *testing.T) {
 	others = []time.Duration{time.Hour, time.Hour}
 	look(clockLooks-1, false)
 	look(1, true)
-	others = []time.Duration{50 * time.Second, 50 * time.Second} // within the tolerance, and not by a quarter of it
+	// within the tolerance, and not by a quarter of it
+	others = []time.Duration{50 * time.Second, 50 * time.Second}
 	look(clockLooks, true)
 	others = []time.Duration{0, 0}
 	look(clockLooks-1, true)

@@ -24,12 +24,13 @@ import (
 
 // Materials are the event log and what stands on it, once that is open.
 type Materials struct {
-	FSM         raft.BatchingFSM
-	Decider     pipeline.Decider
-	Log         raftdisk.Log
-	Data        Data
-	Healer      Healer       // nil: damaged chunk files stay
-	Unfit       func() error // why this node cannot decide writes, though it can store them; nil: it always can
+	FSM     raft.BatchingFSM
+	Decider pipeline.Decider
+	Log     raftdisk.Log
+	Data    Data
+	Healer  Healer // nil: damaged chunk files stay
+	// why this node cannot decide writes, though it can store them; nil: it always can
+	Unfit       func() error
 	ClusterID   event.ID
 	DirectoryID event.ID
 }
@@ -50,21 +51,26 @@ type ClusterOptions struct {
 	Priority int  // the higher, the sooner this node is to lead
 	Version  string
 
-	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
+	// host:port of the port between nodes; what others are told, default what was bound
+	Bind, Advertise string
 	Security        wire.Security
-	Secret          *peersecret.Secret                                                // by which nodes of one machine know each other without Security; nil: any process is believed
-	Seeds           func(ctx context.Context) ([]string, error)                       // ports of other nodes, as host:port
-	AskSeed         func(ctx context.Context, address, host string) ([]string, error) // as gossip.Options.Ask
-	GossipInterval  time.Duration
-	GossipTimeout   time.Duration
-	DeadRemoval     time.Duration // dead nodes are shown for so long
+	// by which nodes of one machine know each other without Security; nil: any process is believed
+	Secret *peersecret.Secret
+	// ports of other nodes, as host:port
+	Seeds func(ctx context.Context) ([]string, error)
+	// as gossip.Options.Ask
+	AskSeed        func(ctx context.Context, address, host string) ([]string, error)
+	GossipInterval time.Duration
+	GossipTimeout  time.Duration
+	DeadRemoval    time.Duration // dead nodes are shown for so long
 
 	// HangTimeout is how long an operation on the disk may take before the disk counts
 	// as one that hangs. Default: twice Replica.ElectionTimeout, at least 2 s.
 	HangTimeout time.Duration
 
 	// ClockTolerance is how far this node's clock may be from those of most members, and behind the
-	// newest event of the log, before it counts as wrong; default 60 s, negative: any clock is right.
+	// newest event of the log, before it counts as wrong; default 60 s, negative: any clock is
+	// right.
 	ClockTolerance time.Duration
 	Now            func() time.Time // this node's clock, default time.Now
 
@@ -495,20 +501,22 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 			m, ok := c.peers.member(string(id))
 			return m.ReplicationAddress, ok
 		},
-		Prepare:  c.pull.install,
-		Holds:    r.state.Logs.Holds,
-		Append:   func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
-		InTerm:   r.state.Stable.InTerm,
-		Silent:   c.disk.hanging,
-		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second), // TLS takes its time on a busy machine
+		Prepare: c.pull.install,
+		Holds:   r.state.Logs.Holds,
+		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
+		InTerm:  r.state.Stable.InTerm,
+		Silent:  c.disk.hanging,
+		// TLS takes its time on a busy machine
+		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second),
 		Logger:   quiet{c.self.opts.Replica.Logger},
 
 		Candidate: c.twins.candidate,
 	})
 }
 
-// Write does a write of the node's own, or of a client that this node passes on, wherever the leader is: here, or over the
-// port between nodes. Errors are those of Submit, but for *event.NotLeader. The names in it must be UTF-8.
+// Write does a write of the node's own, or of a client that this node passes on, wherever the
+// leader is: here, or over the port between nodes. Errors are those of Submit, but for
+// *event.NotLeader. The names in it must be UTF-8.
 //
 // As long as there is no leader, and nothing was written, it tries again until
 // ctx is over; that is then event.ErrNotReady. A write whose outcome is not known

@@ -351,7 +351,8 @@ func TestRule12PowerCutAfterInstall(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			// One writes manifests all the time, the others none for the first hundreds of entries after they caught up.
+			// One writes manifests all the time, the others none for the first hundreds of entries
+			// after they caught up.
 			with := func(entries uint64, priority int) func(*replication.ClusterOptions) {
 				return func(o *replication.ClusterOptions) {
 					o.Replica.LogStore, o.Replica.SnapshotEntries, o.Replica.TrailingEntries, o.Replica.HoldTime = kind, entries, 5, -1

@@ -15,8 +15,9 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// A leader whose disk hangs leads no more: another node takes over and acknowledges writes.
-// The one that hangs says what in, and answers what is asked of it, until its disk goes on; then it is a follower.
+// A leader whose disk hangs leads no more: another node takes over and acknowledges writes. The one
+// that hangs says what in, and answers what is asked of it, until its disk goes on; then it is a
+// follower.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) { o.Replica.Stats = new(stats.Registry) })
@@ -69,7 +70,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 }
 
-// A node whose disk hangs while it follows is missed by nobody. It has no vote until its disk goes on.
+// A node whose disk hangs while it follows is missed by nobody. It has no vote until its disk goes
+// on.
 func TestFollowerWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)

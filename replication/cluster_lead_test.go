@@ -19,8 +19,8 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// A read is confirmed by a majority that is asked after it: a leader that hears nobody
-// would confirm a state that lacks what others acknowledge meanwhile, and may do so before it knows.
+// A read is confirmed by a majority that is asked after it: a leader that hears nobody would
+// confirm a state that lacks what others acknowledge meanwhile, and may do so before it knows.
 func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -151,8 +151,8 @@ func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
 	h.alike()
 }
 
-// A leader that resigns begins to hand over when what is under way has ended, and not before:
-// the outcome of a write would be unknown. If that is given up meanwhile, the leader goes on writing.
+// A leader that resigns begins to hand over when what is under way has ended, and not before: the
+// outcome of a write would be unknown. If that is given up meanwhile, the leader goes on writing.
 func TestRule23ResignDrainsFirst(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -184,7 +184,8 @@ func (h *house) drainsFirst(records int64) (undisturbed bool) {
 		<-in
 	}
 	waited := false
-	for limit := time.Second; !waited && leader.leads(term); limit *= 2 { // longer than a busy machine needs to begin
+	// longer than a busy machine needs to begin
+	for limit := time.Second; !waited && leader.leads(term); limit *= 2 {
 		ctx, cancel := context.WithTimeout(h.t.Context(), limit)
 		if err := leader.cluster.Load().Resign(ctx); err != nil {
 			h.t.Errorf("resign: %v", err)
@@ -238,7 +239,8 @@ func TestRule23ResignLosesNoWrite(t *testing.T) {
 						done[w]++
 					case errors.As(err, &elsewhere), errors.Is(err, event.ErrNotReady):
 					default:
-						// An election for want of time makes an outcome unknown; then the stream tells.
+						// An election for want of time makes an outcome unknown; then the stream
+						// tells.
 						if n.write(stream, done[w]) == nil {
 							done[w]++
 						}
@@ -398,8 +400,8 @@ func TestReadOnlyReplicaNeverVotes(t *testing.T) {
 	})
 }
 
-// A write is committed and acknowledged when the leader has it on disk, and a majority: as long
-// as the leader's disk does not answer, others may have the entry, but nobody takes it for committed.
+// A write is committed and acknowledged when the leader has it on disk, and a majority: as long as
+// the leader's disk does not answer, others may have the entry, but nobody takes it for committed.
 func TestRule07LeaderHasWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -490,7 +492,8 @@ func TestViewNamesWhoLeads(t *testing.T) {
 				}
 			}
 			if leader == "" || leader != follows() || leader == self {
-				return leader == self // It says of itself that it leads once it has applied everything.
+				// It says of itself that it leads once it has applied everything.
+				return leader == self
 			}
 			if !slices.Equal(leaders, []string{leader}) {
 				t.Errorf("leaders in the view: %q, this node follows %s", leaders, leader)

@@ -43,8 +43,9 @@ func (n *node) member(id string) (present, votes bool) {
 	return false, false
 }
 
-// A copy of a cluster's data that was opened as a cluster of its own, and is found by the gossip of the
-// first one, is nobody that a member fetches data from: it would hold what was never written there.
+// A copy of a cluster's data that was opened as a cluster of its own, and is found by the gossip of
+// the first one, is nobody that a member fetches data from: it would hold what was never written
+// there.
 func TestRule25MembersFetchFromMembers(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk, short)
@@ -105,7 +106,8 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	if servers := c.servers(); len(servers) != 1 || c.state() != event.StatePreLeader {
 		t.Errorf("the recovered node is %s with %v", c.state(), servers)
 	}
-	// An operator decides for what a holds. Were b still there when one of the two is gone, it would choose the other.
+	// An operator decides for what a holds. Were b still there when one of the two is gone, it
+	// would choose the other.
 	b.stop()
 	a.stop()
 	c.stop()
@@ -120,7 +122,8 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	}
 }
 
-// A new node that meets a living cluster and a node that was recovered beside it joins the one that acknowledges.
+// A new node that meets a living cluster and a node that was recovered beside it joins the one that
+// acknowledges.
 func TestRule25OneMajorityOfACluster(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -150,8 +153,9 @@ func TestRule25OneMajorityOfACluster(t *testing.T) {
 	}
 }
 
-// When a cluster is recovered, a node that still has its consensus state from before is refused, and
-// holds the others up as long as there is no majority. Without that state it joins with its data.
+// When a cluster is recovered, a node that still has its consensus state from before is refused,
+// and holds the others up as long as there is no majority. Without that state it joins with its
+// data.
 func TestRule25StaleNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -185,8 +189,8 @@ func TestRule25StaleNodeIsRefused(t *testing.T) {
 	c.holds("s", 13)
 }
 
-// A copy of a node's directory with its consensus state, started elsewhere, would vote under the same
-// name. It is refused, and everybody names it.
+// A copy of a node's directory with its consensus state, started elsewhere, would vote under the
+// same name. It is refused, and everybody names it.
 func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -264,8 +268,8 @@ func (h *house) turnsDown(id, address string) {
 	}
 }
 
-// A node that is reached at two addresses, as after it was given a name in place of its number, answers at
-// the one that gossip still has. It is no twin of itself.
+// A node that is reached at two addresses, as after it was given a name in place of its number,
+// answers at the one that gossip still has. It is no twin of itself.
 func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -295,8 +299,8 @@ func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	}
 }
 
-// Nodes of the version before know of no lineage, and that is the first one: neither their consensus
-// state nor what they ask tells them from others, until a cluster is recovered.
+// Nodes of the version before know of no lineage, and that is the first one: neither their
+// consensus state nor what they ask tells them from others, until a cluster is recovered.
 func TestRule25VersionBefore(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -327,8 +331,8 @@ func TestRule25VersionBefore(t *testing.T) {
 	})
 }
 
-// Nodes that were restored from one copy wait, for nobody knows which holds most, and say what to do. One that
-// holds more than the node that was recovered says so.
+// Nodes that were restored from one copy wait, for nobody knows which holds most, and say what to
+// do. One that holds more than the node that was recovered says so.
 func TestRestoredNodesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)

@@ -359,7 +359,8 @@ func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
 	h.settled()
 }
 
-// A new node that is given the address of a voter which is alive, by mistake, takes nothing from it.
+// A new node that is given the address of a voter which is alive, by mistake, takes nothing from
+// it.
 func TestNewNodeAtTheAddressOfALiveVoter(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -378,7 +379,8 @@ func TestNewNodeAtTheAddressOfALiveVoter(t *testing.T) {
 // A leader admits a node, tells nobody but that node, and is deposed. The node asks the next one.
 func TestAdmissionLostWithTheLeader(t *testing.T) {
 	t.Parallel()
-	slow := func(o *replication.ClusterOptions) { o.Replica.ElectionTimeout = 4 * time.Second } // time to admit within the lease
+	// time to admit within the lease
+	slow := func(o *replication.ClusterOptions) { o.Replica.ElectionTimeout = 4 * time.Second }
 	h := startHouse(t, 3, onDisk, slow)
 	h.writes("s", 0, 10)
 	h.alike()

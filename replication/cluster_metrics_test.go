@@ -140,7 +140,8 @@ func TestCatchUpMetrics(t *testing.T) {
 	}
 	n.start()
 	h.alike()
-	// What was fetched is there before it is counted, and what was sent is counted when it has arrived.
+	// What was fetched is there before it is counted, and what was sent is counted when it has
+	// arrived.
 	testkit.Eventually(t, patience, func() error {
 		f := n.metrics()
 		shipped := 0.0

@@ -161,8 +161,8 @@ func (n *node) setAside(why string) []string {
 	return found
 }
 
-// A copy of a whole volume holds consensus state: with the votes and entries of it the
-// node would make a majority with another one that lacks what it had acknowledged since. Restored, it has no
+// A copy of a whole volume holds consensus state: with the votes and entries of it the node would
+// make a majority with another one that lacks what it had acknowledged since. Restored, it has no
 // vote until the leader has admitted it anew, and brings its data along.
 func TestRule14RestoredVolumeDoesNotVote(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ type Data interface {
 	// event.ErrBeyondEnd when it does not reach there.
 	Continue(end int64, chain event.Chain) (Continuation, error)
 
-	// AppendFrames adds whole frames that another node sent and returns how many were
-	// new. What is not right is refused without a trace. InstallChunk does the same with a whole chunk file.
+	// AppendFrames adds whole frames that another node sent and returns how many were new. What is
+	// not right is refused without a trace. InstallChunk does the same with a whole chunk file.
 	AppendFrames(first int64, raw []byte) (int, error)
 	InstallChunk(name string) error
 

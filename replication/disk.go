@@ -50,7 +50,8 @@ func (d *disk) run(ctx context.Context) {
 // the disk goes on so does the node. What it stored meanwhile counts nothing
 // without a quorum, and it learns from the others' messages that it leads no more.
 //
-// The process does not end: a disk in a cloud may hang for seconds, and a node on its own has nobody to take over.
+// The process does not end: a disk in a cloud may hang for seconds, and a node on its own has
+// nobody to take over.
 func (d *disk) note(op *hang.Op, since time.Duration) {
 	if (op == nil) == (d.hanging() == nil) {
 		return

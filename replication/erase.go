@@ -18,9 +18,9 @@ import (
 // erasePace is how often is looked at what an erasure waits for.
 const erasePace = 50 * time.Millisecond
 
-// EraseLog removes this node's copy of events from its Raft log: when it returns nil, no
-// file in the folder raft holds an entry whose records lie below a position of the event log,
-// nor any other that was applied when it was called. Each node does it for itself, whatever its role.
+// EraseLog removes this node's copy of events from its Raft log: when it returns nil, no file in
+// the folder raft holds an entry whose records lie below a position of the event log, nor any other
+// that was applied when it was called. Each node does it for itself, whatever its role.
 //
 // Entries that are not applied yet, and those that came since, stay, so that a follower
 // that lags a little goes on undisturbed. One that is catching up and alive is waited for, at
@@ -135,11 +135,11 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 
 // trimAppend cuts off a message of entries what the newest manifest covers.
 //
-// All of that is committed and applied here, as it is at any leader of this term. But
-// raft compares what precedes a message with its Raft log, where nothing may be left of it: when a message is
-// repeated, or comes from a new leader that does not know how far this node is, raft would refuse it, and the
-// leader would go back, entry by entry, and then offer its manifest, which is
-// older than this node's. Neither would ever get on.
+// All of that is committed and applied here, as it is at any leader of this term. But raft compares
+// what precedes a message with its Raft log, where nothing may be left of it: when a message is
+// repeated, or comes from a new leader that does not know how far this node is, raft would refuse
+// it, and the leader would go back, entry by entry, and then offer its manifest, which is older
+// than this node's. Neither would ever get on.
 func trimAppend(a *raft.AppendEntriesRequest, covered func() (index, term uint64)) {
 	if a.PrevLogEntry == 0 && len(a.Entries) == 0 {
 		return // A heartbeat, which compares nothing.
@@ -154,6 +154,7 @@ func trimAppend(a *raft.AppendEntriesRequest, covered func() (index, term uint64
 	}
 	a.Entries = a.Entries[from:]
 	a.PrevLogEntry, a.PrevLogTerm = index, term
-	// Entries of this node behind those that were compared may be of another history: they are not committed by this.
+	// Entries of this node behind those that were compared may be of another history: they are not
+	// committed by this.
 	a.LeaderCommitIndex = min(a.LeaderCommitIndex, index+uint64(len(a.Entries)))
 }

@@ -236,7 +236,8 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		h.write("s", 5)
 		h.alike()
 		for _, n := range h.nodes {
-			// The replica may not have been a member when the leader erased, and is then brought in by a manifest.
+			// The replica may not have been a member when the leader erased, and is then brought in
+			// by a manifest.
 			if n != replica && n.data.restored() > 0 {
 				t.Errorf("node %s had to fetch data", n.name)
 			}

@@ -14,21 +14,25 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Healer is the event log as far as its complete chunk files can be replaced by those of other nodes.
+// Healer is the event log as far as its complete chunk files can be replaced by those of other
+// nodes.
 type Healer interface {
 	// Damaged lists the chunk files in use that are known not to be what was written.
 	Damaged() []DamagedChunk
 	// ChunkFiles describes the complete files that cover a range of chunks, one behind the
 	// other; none when this node does not have all of it, whole as far as it knows.
 	ChunkFiles(first, last int) ([]ChunkFile, error)
-	// OpenChunkFile gives one of them to read, once it was compared with its checksum. fs.ErrNotExist says that it was replaced.
+	// OpenChunkFile gives one of them to read, once it was compared with its checksum.
+	// fs.ErrNotExist says that it was replaced.
 	OpenChunkFile(first int, checksum string) (ChunkReader, error)
 	// Heal puts what is in temporary files, which cover the range of a damaged file, in the
 	// place of that. The files are gone afterwards.
 	Heal(damaged DamagedChunk, names []string) error
-	// Mend begins to put a damaged file together again out of what is whole in it and on other nodes.
+	// Mend begins to put a damaged file together again out of what is whole in it and on other
+	// nodes.
 	Mend(damaged DamagedChunk) (Mending, error)
-	// Salvage sends what this log has whole in ranges of positions. Each call of send says what there is within a span, all of it.
+	// Salvage sends what this log has whole in ranges of positions. Each call of send says what
+	// there is within a span, all of it.
 	Salvage(wanted Wanted, send func(s Span, raw []byte) error) error
 }
 
@@ -83,7 +87,8 @@ func (h *healer) run(ctx context.Context) {
 	}
 }
 
-// attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is left to do.
+// attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is
+// left to do.
 func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
 	m := h.self.materials.Load()
 	if m == nil {
@@ -113,11 +118,12 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 
 var errNoCopy = errors.New("there is no other node to fetch it from: stop this node and run annals verify --repair-from with a node that was restored from a backup, or restore this one")
 
-// heal fetches a damaged file from one node after the other until one has it whole. If none has, it is put together of
-// what is whole on each, this one included; from is empty then.
+// heal fetches a damaged file from one node after the other until one has it whole. If none has, it
+// is put together of what is whole on each, this one included; from is empty then.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
 	if h.self.opts.Size == 1 {
-		if err := h.mend(ctx, m, d, nil); err != nil { // What is not in the events themselves can be made again.
+		// What is not in the events themselves can be made again.
+		if err := h.mend(ctx, m, d, nil); err != nil {
 			return "", errors.Join(errNoCopy, err)
 		}
 		return "", nil
@@ -165,7 +171,8 @@ func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, add
 		names = append(names, name)
 		query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
 		err = h.pull.receive(ctx, address, "/chunk-file?"+query.Encode(), file, f, 0, healVerify, func(int64) {})
-		if err := errors.Join(err, f.Close()); err != nil { // That it is what was written is for Heal to verify.
+		// That it is what was written is for Heal to verify.
+		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// lineage is the history of its cluster that a node follows. The first one has the id zero; one that
-// goes on from a copy of the data has an id of its own, so that nodes of both never mix.
+// lineage is the history of its cluster that a node follows. The first one has the id zero; one
+// that goes on from a copy of the data has an id of its own, so that nodes of both never mix.
 type lineage struct {
 	id    event.ID
 	fixed bool // it is in raft/; until then the node may still go with another one
@@ -52,8 +52,8 @@ func (s *Status) names(node string) bool {
 }
 
 // apart reports whether two nodes of one cluster belong to different histories of it: by their
-// lineages, or because their configurations have nobody in common, as with nodes that were recovered
-// by a version that knew no lineages.
+// lineages, or because their configurations have nobody in common, as with nodes that were
+// recovered by a version that knew no lineages.
 func apart(a, b *Status) bool {
 	ours, known := a.follows()
 	theirs, both := b.follows()
@@ -65,8 +65,8 @@ func apart(a, b *Status) bool {
 
 const apartRemedy = "decide which history is to go on, stop the nodes of the other, rename their folders raft, and start them: they join with their data if these fit"
 
-// guide returns the leader by which this node goes: its own, or the one of the cluster that it is to
-// join. A node that follows no history yet goes with the leader that acknowledges, and does not
+// guide returns the leader by which this node goes: its own, or the one of the cluster that it is
+// to join. A node that follows no history yet goes with the leader that acknowledges, and does not
 // choose where there is a choice.
 func (h *histories) guide() (*Status, error) {
 	if r := h.self.replica.Load(); r != nil {
@@ -166,8 +166,8 @@ func (h *histories) noteApart() {
 const sayEvery = time.Minute
 
 // settledVoters refuses a change of the configuration as long as this leader has fewer voters than
-// a majority, and another node of its cluster is alive that belongs to somebody else's: with the next
-// voter there might be two clusters that acknowledge.
+// a majority, and another node of its cluster is alive that belongs to somebody else's: with the
+// next voter there might be two clusters that acknowledge.
 func (h *histories) settledVoters(configuration raft.Configuration, joiner event.ID) error {
 	if voters(configuration) >= h.self.opts.majority() {
 		return nil

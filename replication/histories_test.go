@@ -54,7 +54,8 @@ func selfOf(node byte) *self {
 	return s
 }
 
-// A node without raft goes by the leader that acknowledges, and does not choose between two histories.
+// A node without raft goes by the leader that acknowledges, and does not choose between two
+// histories.
 func TestGuide(t *testing.T) {
 	for _, c := range []struct {
 		name   string

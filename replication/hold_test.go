@@ -9,7 +9,8 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// deaf stops a node's raft from hearing the others; the others of its services go on, so that it is known to be alive.
+// deaf stops a node's raft from hearing the others; the others of its services go on, so that it is
+// known to be alive.
 func (h *house) deaf(n *node) {
 	id := n.cluster.Load().Node()
 	h.cut("deaf", func(from event.ID, to *node, kind wire.Kind) bool {
@@ -30,7 +31,8 @@ func holding30(change func(*replication.Options)) func(o *replication.ClusterOpt
 	}
 }
 
-// While a node that is alive is catching up, the entries that it needs stay, so that it need not fetch data.
+// While a node that is alive is catching up, the entries that it needs stay, so that it need not
+// fetch data.
 func TestRule10CompactionWaitsForWhoCatchesUp(t *testing.T) {
 	t.Parallel()
 	for !compactionWaits(t) {

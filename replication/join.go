@@ -30,11 +30,12 @@ type joiner struct {
 
 // joinRequest is what a node says that wants to be admitted, or to get its vote.
 type joinRequest struct {
-	Node     event.ID   `json:"node"`
-	Address  string     `json:"address"`
-	Cluster  event.ID   `json:"cluster"`
-	Format   int        `json:"format"`
-	Lineage  *event.ID  `json:"lineage,omitempty"` // nil: the node is of a version that knew only one
+	Node    event.ID `json:"node"`
+	Address string   `json:"address"`
+	Cluster event.ID `json:"cluster"`
+	Format  int      `json:"format"`
+	// nil: the node is of a version that knew only one
+	Lineage  *event.ID  `json:"lineage,omitempty"`
 	ReadOnly bool       `json:"readOnly"`
 	Tail     event.Tail `json:"tail"`
 	Last     uint64     `json:"last"` // index of its Raft log's last entry

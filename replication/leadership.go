@@ -195,7 +195,8 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	if err != nil {
 		return nil
 	}
-	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
+	// A node that lacks more than a moment's entries would hold up everybody while it is brought up
+	// to date.
 	const near = 1024
 	last := r.raft.LastIndex()
 	odd := l.histories.diverged.get() != nil // the others are right, and any of them will do
@@ -244,13 +245,14 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 // stayPace is how long a leader that is not fit goes on when handing over has failed.
 const stayPace = 10 * time.Second
 
-// leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, cannot decide
-// writes, or refuses them for want of space and another does not. What failed is tried again after a
-// while: each try stops the writes for a moment.
+// leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock,
+// cannot decide writes, or refuses them for want of space and another does not. What failed is
+// tried again after a while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
 	undecided := l.self.unfit()
 	fit := undecided == nil && l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil
-	leads := own.Leading || undecided != nil && r.raft.State() == raft.Leader // Without decisions its leadership may not count.
+	// Without decisions its leadership may not count.
+	leads := own.Leading || undecided != nil && r.raft.State() == raft.Leader
 	if fit || !leads || l.disk.hanging() != nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
 		return
 	}

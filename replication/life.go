@@ -300,10 +300,10 @@ func (l *life) serveBootstrap(w http.ResponseWriter, r *http.Request) {
 	reply(w, l.engine.Handle(q))
 }
 
-// Recover makes consensus state in a data directory that has an event log and
-// none: this node becomes the only voter of the cluster of its data, which the
-// others join. It begins a new lineage, so that a node which still follows the history from before
-// takes no part in it. It is for restoring a whole cluster from copies, and must be done on one node only.
+// Recover makes consensus state in a data directory that has an event log and none: this node
+// becomes the only voter of the cluster of its data, which the others join. It begins a new
+// lineage, so that a node which still follows the history from before takes no part in it. It is
+// for restoring a whole cluster from copies, and must be done on one node only.
 func Recover(o ClusterOptions) error {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{}) // sets the consensus state of restored files aside
@@ -337,8 +337,8 @@ func (o *ClusterOptions) beginAlone(m *Materials) error {
 	return r.abandon()
 }
 
-// AcceptLoss has a node on its own start again whose Raft log is damaged where nothing else has what
-// it held: without those entries. It returns a line that says what was done and what is lost.
+// AcceptLoss has a node on its own start again whose Raft log is damaged where nothing else has
+// what it held: without those entries. It returns a line that says what was done and what is lost.
 func AcceptLoss(o ClusterOptions) (string, error) {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{})

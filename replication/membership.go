@@ -39,12 +39,14 @@ type refusal struct {
 }
 
 const (
-	joinPace      = 250 * time.Millisecond // between two requests of a node that is not where it wants to be
-	settledPace   = 2 * time.Second
-	changePace    = 50 * time.Millisecond // between two attempts of a change that an operator asked for
-	changePersist = 3 * time.Second       // for which attempts are made
-	changeTimeout = 10 * time.Second      // of one change of the configuration
-	voteNear      = 256                   // entries that a node may lack when it gets its vote
+	// between two requests of a node that is not where it wants to be
+	joinPace    = 250 * time.Millisecond
+	settledPace = 2 * time.Second
+	// between two attempts of a change that an operator asked for
+	changePace    = 50 * time.Millisecond
+	changePersist = 3 * time.Second  // for which attempts are made
+	changeTimeout = 10 * time.Second // of one change of the configuration
+	voteNear      = 256              // entries that a node may lack when it gets its vote
 )
 
 // serve admits a node or gives it its vote, if this node leads.
@@ -180,9 +182,10 @@ func (m *membership) checkJoiner(q joinRequest) error {
 
 // makeRoom frees the address of a node that is to be admitted: raft takes each only once. A member
 // that was seen last at that address is removed, if its place can be spared: its directory was
-// replaced, so that it cannot come back. It never happens for mere absence, nor to one that is alive, and a read-only replica
-// takes the place of a read-only replica alone. Every other one stays a member, with the address
-// where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
+// replaced, so that it cannot come back. It never happens for mere absence, nor to one that is
+// alive, and a read-only replica takes the place of a read-only replica alone. Every other one
+// stays a member, with the address where gossip has it, or none: addresses are given out anew, to
+// nodes that have nothing to do with each other.
 func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raft.Configuration, index uint64, q joinRequest) error {
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.Address) == q.Address })
 	if at < 0 || string(configuration.Servers[at].ID) == q.Node.String() {
@@ -216,7 +219,8 @@ func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raf
 // change waits for a change of the configuration.
 func (m *membership) change(ctx context.Context, r *Replica, what string, q joinRequest, f raft.IndexFuture) error {
 	done := make(chan error, 1)
-	m.owned.Go(func() { done <- endWith(r.ended, f).Error() }) // at the latest it fails when raft has ended
+	// at the latest it fails when raft has ended
+	m.owned.Go(func() { done <- endWith(r.ended, f).Error() })
 	select {
 	case err := <-done:
 		if err != nil {
@@ -234,7 +238,8 @@ func (m *membership) change(ctx context.Context, r *Replica, what string, q join
 // nothing happened and another node may be asked, or that nobody knows.
 func changeFailed(err error) error {
 	switch {
-	case pipeline.NotWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no error of its own for it
+	case pipeline.NotWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"):
+		// raft has no error of its own for it
 		return fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown):
 		return fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
@@ -275,8 +280,9 @@ func (m *membership) add(ctx context.Context, node string) error {
 	}
 }
 
-// persist does what an operator asks for again, for a while, when nothing was done because leadership or
-// the configuration had changed a moment ago. Each attempt decides anew on what there is then.
+// persist does what an operator asks for again, for a while, when nothing was done because
+// leadership or the configuration had changed a moment ago. Each attempt decides anew on what there
+// is then.
 func (m *membership) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()

@@ -92,8 +92,8 @@ func (c *Cluster) watch() {
 	}
 }
 
-// watchPeer registers the metrics of another node, which may have been done before. They are zero unless this node
-// leads and has heard that node lately.
+// watchPeer registers the metrics of another node, which may have been done before. They are zero
+// unless this node leads and has heard that node lately.
 func (m *clusterMetrics) watchPeer(c *Cluster, node event.ID) {
 	label := stats.Label{Name: "node", Value: node.String()}
 	leading := func(f func(peer) float64) func() float64 {

@@ -19,9 +19,11 @@ import (
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
 // InMemory is set; what else is zero gets a default.
 type Options struct {
-	raftdisk.Options // Memory is made when InMemory is set, and Address is that of the Transport, if there is one
+	// Memory is made when InMemory is set, and Address is that of the Transport, if there is one
+	raftdisk.Options
 
-	InMemory bool // keep nothing on disk; copies of the options share the memory that EnsureDefaults makes
+	// keep nothing on disk; copies of the options share the memory that EnsureDefaults makes
+	InMemory bool
 
 	// FSM applies entries. An entry that its fence refuses is answered with an
 	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
@@ -72,8 +74,10 @@ type Options struct {
 	Logger hclog.Logger    // default: none
 	Stats  *stats.Registry // where the metrics are registered; default: nowhere
 
-	ElectionTimeout     time.Duration // several voters: without a leader for so long, a node stands for election; default 1 s
-	LoneElectionTimeout time.Duration // the same for an only voter, which has nobody to wait for; default 50 ms
+	// several voters: without a leader for so long, a node stands for election; default 1 s
+	ElectionTimeout time.Duration
+	// the same for an only voter, which has nobody to wait for; default 50 ms
+	LoneElectionTimeout time.Duration
 	DrainTimeout        time.Duration // Close waits so long for the entry under way; default 5 s
 	CloseTimeout        time.Duration // Close gives up after so long; default 20 s
 

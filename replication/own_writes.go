@@ -15,7 +15,8 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// ownWrites does the writes of nodes of the cluster, and those of clients that nodes pass on, wherever the leader is.
+// ownWrites does the writes of nodes of the cluster, and those of clients that nodes pass on,
+// wherever the leader is.
 type ownWrites struct {
 	self      *self
 	caller    *caller // nil client in a cluster of one
@@ -24,7 +25,8 @@ type ownWrites struct {
 	submit    func(context.Context, *event.Write) (event.Written, error)
 }
 
-// writeConnections bounds the connections to the leader that writes travel over. More of them wait for one to be free.
+// writeConnections bounds the connections to the leader that writes travel over. More of them wait
+// for one to be free.
 const writeConnections = 64
 
 // writeRequest is a write that travels to the leader.
@@ -35,9 +37,10 @@ type writeRequest struct {
 // writeAnswer is what became of it.
 type writeAnswer struct {
 	Written event.Written `json:"written"`
-	Error   string        `json:"error,omitempty"`   // a word of writeErrors, errVersion, or errOther
-	Current int64         `json:"current,omitempty"` // with errVersion
-	Text    string        `json:"text,omitempty"`    // with errOther
+	// a word of writeErrors, errVersion, or errOther
+	Error   string `json:"error,omitempty"`
+	Current int64  `json:"current,omitempty"` // with errVersion
+	Text    string `json:"text,omitempty"`    // with errOther
 }
 
 // writeErrors are the errors of a write that keep their meaning on the way, the
@@ -112,18 +115,22 @@ func (o *ownWrites) serve(w http.ResponseWriter, r *http.Request) {
 
 const (
 	writePace = 100 * time.Millisecond // between two attempts of a write
-	writeTry  = 5 * time.Second        // for the first attempt of a write that may be repeated; each has twice the time of the one before
+	// for the first attempt of a write that may be repeated; each has twice the time of the one
+	// before
+	writeTry = 5 * time.Second
 )
 
-// repeatable reports whether a write may be sent again when it is not known what
-// became of it: its ids tell that it is the same, and it is then answered as it was before. Without events it writes nothing.
+// repeatable reports whether a write may be sent again when it is not known what became of it: its
+// ids tell that it is the same, and it is then answered as it was before. Without events it writes
+// nothing.
 func repeatable(w *event.Write) bool {
 	return w.Kind == event.Append &&
 		!slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
 }
 
-// tells reports whether the refusal of a repeated write says that the attempts before wrote nothing. It does not when the
-// stream is deleted, which it may be since, nor when it should have none: one that was soft-deleted has had a first event all the while.
+// tells reports whether the refusal of a repeated write says that the attempts before wrote
+// nothing. It does not when the stream is deleted, which it may be since, nor when it should have
+// none: one that was soft-deleted has had a first event all the while.
 func tells(w *event.Write, refusal error) bool {
 	var version *event.WrongExpectedVersion
 	return !errors.Is(refusal, event.ErrStreamDeleted) && !(w.ExpectedVersion == event.NoStream && errors.As(refusal, &version))

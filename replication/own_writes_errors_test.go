@@ -59,8 +59,8 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 	}
 }
 
-// What may be sent again is, until it is known what became of it; anything else is sent once. A refusal
-// of what was sent again is the answer only if it says that nothing was written before.
+// What may be sent again is, until it is known what became of it; anything else is sent once. A
+// refusal of what was sent again is the answer only if it says that nothing was written before.
 func TestWritesAreSentAgain(t *testing.T) {
 	id := event.ID{1}
 	version := &event.WrongExpectedVersion{Stream: "s", Current: 3}

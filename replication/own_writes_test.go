@@ -69,7 +69,8 @@ func TestOwnWritesFromEveryRole(t *testing.T) {
 			}
 			written, err := n.own(c.write)
 			if !c.want.Idempotent {
-				written.Idempotent = false // The leader may have changed, and the write may have been repeated.
+				// The leader may have changed, and the write may have been repeated.
+				written.Idempotent = false
 			}
 			if written != c.want || fmt.Sprint(err) != fmt.Sprint(c.err) {
 				t.Errorf("%s, %s: %+v, %v; expected %+v, %v", role, c.name, written, err, c.want, c.err)
@@ -236,7 +237,8 @@ func TestOwnWritesThatMustNotBeRepeated(t *testing.T) {
 		_, err := n.own(&event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
 		done <- err
 	}()
-	deposed := func() bool { return !leader.leads(term) } // on a machine that is too busy for heartbeats
+	// on a machine that is too busy for heartbeats
+	deposed := func() bool { return !leader.leads(term) }
 	eventually(t, "the write has come to the leader", func() bool { return replication.Queued(leader.cluster.Load()) > 0 || deposed() })
 	id := n.cluster.Load().Node()
 	h.cut("services", func(from event.ID, to *node, kind wire.Kind) bool {

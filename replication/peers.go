@@ -260,8 +260,8 @@ func (p *peers) heardOthers() (list []peer) {
 	return list
 }
 
-// growth is how many bytes a second the cluster's log grew by of late, as its nodes tell: one that catches up with
-// the longest makes it no longer. known is false when there was no chance to see.
+// growth is how many bytes a second the cluster's log grew by of late, as its nodes tell: one that
+// catches up with the longest makes it no longer. known is false when there was no chance to see.
 func (p *peers) growth() (speed float64, known bool) {
 	var end, before int64
 	var span time.Duration

@@ -61,13 +61,16 @@ type pullRound struct {
 const (
 	pullPace = 100 * time.Millisecond // between two attempts while somebody waits
 
-	waitSilently = 10 * time.Second // before a node that finds no cluster to join says so in its log
-	busyBytes    = 64 << 10         // a cluster whose log grows by so much a second counts as written to
-	fileBlock    = 1 << 20
+	// before a node that finds no cluster to join says so in its log
+	waitSilently = 10 * time.Second
+	// a cluster whose log grows by so much a second counts as written to
+	busyBytes = 64 << 10
+	fileBlock = 1 << 20
 
 	worthALine = 1 << 20 // bytes fetched in one go
 
-	partialPace = time.Second // between looks at whether a file that was fetched in part is of use still
+	// between looks at whether a file that was fetched in part is of use still
+	partialPace = time.Second
 )
 
 func newPuller(h *histories, m *clusterMetrics) *puller {
@@ -210,7 +213,8 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 			return true, err
 		}
 	}
-	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
+	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the
+	// comparison of histories.
 	if refusals > 0 && refusals == asked && p.self.replica.Load() == nil {
 		p.err.set(fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
 			"remove its data directory to have it fetch everything anew", refusal))
@@ -223,8 +227,8 @@ type source struct {
 	status  Status
 }
 
-// sources are the members of the leader's configuration that can be asked, the best first: those that have more
-// than this node, and of these rather one that does not lead.
+// sources are the members of the leader's configuration that can be asked, the best first: those
+// that have more than this node, and of these rather one that does not lead.
 func (p *puller) sources(ctx context.Context) ([]source, error) {
 	p.peers.askAll(ctx)
 	belongs, err := p.histories.origin()
@@ -453,7 +457,8 @@ func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) erro
 	return p.until(ctx, m.Tail.End)
 }
 
-// receive gets a chunk file from an offset on. The other node may take as long as first before it begins to send.
+// receive gets a chunk file from an offset on. The other node may take as long as first before it
+// begins to send.
 func (p *puller) receive(ctx context.Context, address, path string, file ChunkFile, into TempFile, offset int64, first time.Duration, got func(offset int64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

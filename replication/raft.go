@@ -38,8 +38,10 @@ type Replica struct {
 	configMu sync.Mutex         // guards exchanging raft's configuration of itself
 	running  context.Context    // until it is closed
 	stop     context.CancelFunc // ends running
-	erasing  chan struct{}      // capacity 1: held by the call of EraseLog that works, and for good once it is closed
-	anew     chan struct{}      // closed when raft has to be started anew, by closing and opening the Replica
+	// capacity 1: held by the call of EraseLog that works, and for good once it is closed
+	erasing chan struct{}
+	// closed when raft has to be started anew, by closing and opening the Replica
+	anew     chan struct{}
 	voided   sync.Once
 	closing  sync.Once
 	ended    chan struct{} // raft has ended: it resolves nothing any more
@@ -149,11 +151,11 @@ func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	return c
 }
 
-// patience is how long a follower waits for a sign of the leader, at least, before it
-// stands for election. raft looks at random times only, up to three times as late, so that silence has it
-// look in time. A second attempt may be needed, up to twice as long again. Half of the option keeps all of
-// it below three times the option. A node that is outranked by another voter
-// waits longer for a second attempt. Both are above the leader's lease.
+// patience is how long a follower waits for a sign of the leader, at least, before it stands for
+// election. raft looks at random times only, up to three times as late, so that silence has it look
+// in time. A second attempt may be needed, up to twice as long again. Half of the option keeps all
+// of it below three times the option. A node that is outranked by another voter waits longer for a
+// second attempt. Both are above the leader's lease.
 func (r *Replica) patience() time.Duration {
 	if r.opts.Outranked() {
 		return r.opts.ElectionTimeout * 65 / 100
@@ -175,7 +177,8 @@ func (r *Replica) Rank() error {
 	return r.wait(patience, patience)
 }
 
-// lookNow has raft look whether the leader is silent. It does that when it is to wait less long than before.
+// lookNow has raft look whether the leader is silent. It does that when it is to wait less long
+// than before.
 func (r *Replica) lookNow() error {
 	r.configMu.Lock()
 	defer r.configMu.Unlock()
@@ -285,10 +288,10 @@ func (r *Replica) shutdown() error {
 	return errors.Join(err, r.state.Close())
 }
 
-// endWith makes a future of raft fail with raft.ErrRaftShutdown once a channel is
-// closed, unless it is resolved. By itself raft v1.7.3 never resolves what lies in the channels between
-// its goroutines while it shuts down. Its futures have a field for such a channel, which raft fills for restores only.
-// Nobody may wait for the future yet.
+// endWith makes a future of raft fail with raft.ErrRaftShutdown once a channel is closed, unless it
+// is resolved. By itself raft v1.7.3 never resolves what lies in the channels between its
+// goroutines while it shuts down. Its futures have a field for such a channel, which raft fills for
+// restores only. Nobody may wait for the future yet.
 func endWith(ended chan struct{}, f raft.Future) raft.Future {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer { // the others are resolved
 		v.Elem().FieldByName("ShutdownCh").Set(reflect.ValueOf(ended))

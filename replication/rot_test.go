@@ -14,7 +14,8 @@ import (
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
-// rotLog changes one bit of the Raft log in a data directory, in the middle of what the newest segment with entries holds.
+// rotLog changes one bit of the Raft log in a data directory, in the middle of what the newest
+// segment with entries holds.
 func rotLog(t *testing.T, dir string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "raft", "segments", "*.segment"))
@@ -42,7 +43,8 @@ func rotLog(t *testing.T, dir string) {
 	t.Fatal("there is no segment")
 }
 
-// A node on its own whose Raft log is damaged says what is lost and what to do, and starts when that was done.
+// A node on its own whose Raft log is damaged says what is lost and what to do, and starts when
+// that was done.
 func TestLoneNodeWithARottenRaftLog(t *testing.T) {
 	t.Parallel()
 	for name, written := range map[string]int{"some is nowhere else": 0, "the event log has it": 99} {
@@ -79,8 +81,8 @@ func TestLoneNodeWithARottenRaftLog(t *testing.T) {
 	}
 }
 
-// A node of a cluster whose Raft log is damaged has forgotten what it acknowledged: it has no vote until the
-// others have admitted it again, and what is damaged is kept.
+// A node of a cluster whose Raft log is damaged has forgotten what it acknowledged: it has no vote
+// until the others have admitted it again, and what is damaged is kept.
 func TestRule14RottenRaftLogMakesANewNode(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) { o.Replica.LogStore = raftdisk.Wal })

@@ -12,7 +12,8 @@ import (
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
-// self is what a node is and holds, as all parts of a Cluster read it: its ids, its event log, its raft.
+// self is what a node is and holds, as all parts of a Cluster read it: its ids, its event log, its
+// raft.
 type self struct {
 	opts   ClusterOptions
 	logger hclog.Logger
@@ -132,7 +133,8 @@ func (s *self) replicaState(voter, readOnly event.NodeState) event.NodeState {
 	return voter
 }
 
-// markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log yet.
+// markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log
+// yet.
 func (s *self) markPulled() error {
 	if r := s.replica.Load(); r != nil {
 		return r.state.Mark(raftdisk.PulledFile)

@@ -10,10 +10,11 @@ import (
 )
 
 // silence has a follower stand for election as soon as its leader has been silent for long enough.
-// By itself raft looks at random moments, of which the first that can tell comes up to three times as late.
+// By itself raft looks at random moments, of which the first that can tell comes up to three times
+// as late.
 //
-// Silence is counted in looks that find nothing new: a node that stood still, perhaps with its whole
-// machine, has not looked meanwhile, and does not take its own silence for the leader's.
+// Silence is counted in looks that find nothing new: a node that stood still, perhaps with its
+// whole machine, has not looked meanwhile, and does not take its own silence for the leader's.
 type silence struct {
 	replica *Replica
 	quit    chan struct{}
@@ -58,7 +59,8 @@ type listener struct {
 	looks int
 }
 
-// silent reports whether nothing was heard for as long as patience says, and that was seen often enough. It begins anew then.
+// silent reports whether nothing was heard for as long as patience says, and that was seen often
+// enough. It begins anew then.
 func (l *listener) silent(heard, now time.Time, patience func() time.Duration) bool {
 	if heard != l.heard {
 		*l = listener{heard: heard}
@@ -81,10 +83,10 @@ func (r *Replica) turn() time.Duration {
 	return turn(servers, leader, raft.ServerID(r.state.ID.Node.String()), r.opts.Outranked(), r.opts.ElectionTimeout)
 }
 
-// turn is how long the leader may be silent before self stands for election. Another node refuses its vote
-// until that one misses the leader too: the first to stand has to wait and the last one wins, so that a node which is
-// outranked by another voter stands first. Those that stand together have half of the votes each, so that each has a turn
-// of its own.
+// turn is how long the leader may be silent before self stands for election. Another node refuses
+// its vote until that one misses the leader too: the first to stand has to wait and the last one
+// wins, so that a node which is outranked by another voter stands first. Those that stand together
+// have half of the votes each, so that each has a turn of its own.
 func turn(servers []raft.Server, leader, self raft.ServerID, outranked bool, timeout time.Duration) time.Duration {
 	wait := timeout * 725 / 1000
 	if outranked {

@@ -40,7 +40,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Followers stand for election one after the other, whatever their ranks: those that stand together have half of the votes each.
+// Followers stand for election one after the other, whatever their ranks: those that stand together
+// have half of the votes each.
 func TestFollowersStandInTurns(t *testing.T) {
 	const timeout = time.Second
 	servers := []raft.Server{{ID: "d"}, {ID: "a"}, {ID: "e"}, {ID: "b"}, {ID: "c"}, {ID: "aa", Suffrage: raft.Nonvoter}}

@@ -69,8 +69,8 @@ func (s *snapshotter) stop() {
 	s.wg.Wait()
 }
 
-// trailingBytes bounds the entries behind a manifest that are kept for followers that lag a little or were
-// away for a moment. Options.TrailingEntries does, too.
+// trailingBytes bounds the entries behind a manifest that are kept for followers that lag a little
+// or were away for a moment. Options.TrailingEntries does, too.
 const trailingBytes = 256 << 20
 
 // take has a manifest written and the Raft log cut, leaving at most so many

@@ -18,7 +18,8 @@ type Status struct {
 	State    event.NodeState `json:"state"`
 	Priority int             `json:"priority"`
 	ReadOnly bool            `json:"readOnly"`
-	Lineage  *event.ID       `json:"lineage,omitempty"` // the history that it follows; nil: none yet, or it knows of none
+	// the history that it follows; nil: none yet, or it knows of none
+	Lineage *event.ID `json:"lineage,omitempty"`
 
 	Leader        string `json:"leader"`        // node id, empty when not known
 	LeaderAddress string `json:"leaderAddress"` // between nodes
@@ -172,7 +173,8 @@ func (c *Cluster) State() event.NodeState {
 	return event.StateClone
 }
 
-// Ready reports whether requests can be served: this node leads, or knows another one that does, and its disk works.
+// Ready reports whether requests can be served: this node leads, or knows another one that does,
+// and its disk works.
 func (c *Cluster) Ready() bool {
 	if c.disk.hanging() != nil {
 		return false

@@ -15,11 +15,12 @@ import (
 // TakenOver says what a node that begins alone had, and has now.
 type TakenOver struct {
 	Before, After event.Tail // of the event log
-	Entries       int        // of the Raft log that were applied: no one can tell which of them a majority had
-	Refused       int        // of them, as every node would have
-	Index, Term   uint64     // of the last entry in the Raft log, 0 when there is none
-	Voters        []string   // as the configuration named them: the others may have had more
-	Aside         string     // where the consensus state lies from now on; empty: there was none
+	// of the Raft log that were applied: no one can tell which of them a majority had
+	Entries     int
+	Refused     int      // of them, as every node would have
+	Index, Term uint64   // of the last entry in the Raft log, 0 when there is none
+	Voters      []string // as the configuration named them: the others may have had more
+	Aside       string   // where the consensus state lies from now on; empty: there was none
 }
 
 // applyAtOnce is how many entries are applied with one write.

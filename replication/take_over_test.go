@@ -19,7 +19,8 @@ func TestTakeOverWhenAMajorityIsLost(t *testing.T) {
 	h.writes("s", 0, 30)
 	h.alike()
 	a := h.nodes[0]
-	replication.Abandon(a.cluster.Load().Replica()) // A manifest at its end would say that all of the event log is durable.
+	// A manifest at its end would say that all of the event log is durable.
+	replication.Abandon(a.cluster.Load().Replica())
 	for _, n := range h.nodes {
 		n.stop()
 	}
@@ -65,7 +66,8 @@ func TestTakeOverAgain(t *testing.T) {
 	if err != nil || first.Entries != 0 || first.Aside == "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if err := os.RemoveAll(filepath.Join(a.dir, "raft")); err != nil { // As if the machine had stopped before it was made anew.
+	// As if the machine had stopped before it was made anew.
+	if err := os.RemoveAll(filepath.Join(a.dir, "raft")); err != nil {
 		t.Fatal(err)
 	}
 	second, err := replication.TakeOver(a.options())

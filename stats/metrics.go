@@ -160,7 +160,8 @@ func (h *Histogram) Observe(v float64) {
 // ObserveSince counts the seconds since begin.
 func (h *Histogram) ObserveSince(begin time.Time) { h.Observe(time.Since(begin).Seconds()) }
 
-// Snapshot returns the distribution. Values that arrive meanwhile may be in some of its numbers only.
+// Snapshot returns the distribution. Values that arrive meanwhile may be in some of its numbers
+// only.
 func (h *Histogram) Snapshot() *Distribution {
 	d := &Distribution{Bounds: h.bounds, Counts: make([]uint64, len(h.counts))}
 	for i := range h.counts {

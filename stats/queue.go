@@ -56,11 +56,12 @@ type Work struct {
 type QueueStatistics struct {
 	Name, Group string // the group is empty for a queue that stands alone
 
-	Length, PeakLength, LifetimePeakLength int64   // PeakLength is of late, until now
-	Items                                  uint64  // done since the process began
-	ItemsPerSecond                         int64   // of late
-	ProcessingMs                           float64 // mean of the items that were done of late; 0: none was
-	IdlePercent                            float64 // of late, of the time of all workers
+	Length, PeakLength, LifetimePeakLength int64  // PeakLength is of late, until now
+	Items                                  uint64 // done since the process began
+	ItemsPerSecond                         int64  // of late
+	// mean of the items that were done of late; 0: none was
+	ProcessingMs float64
+	IdlePercent  float64 // of late, of the time of all workers
 
 	// How long nothing has been done, or how long the oldest item under way has
 	// been worked on. One of them is negative.

@@ -44,10 +44,11 @@ type Sample struct {
 
 // Registry holds the metrics of one node. The zero value is ready for use.
 type Registry struct {
-	mu      sync.Mutex // guards what follows; never held while a metric is read
-	byKey   map[string]*metric
-	kinds   map[string]Kind // of every name: all metrics of a name are of one kind
-	ordered []*metric       // by name, then labels; replaced as a whole, so that Each can walk it unlocked
+	mu    sync.Mutex // guards what follows; never held while a metric is read
+	byKey map[string]*metric
+	kinds map[string]Kind // of every name: all metrics of a name are of one kind
+	// by name, then labels; replaced as a whole, so that Each can walk it unlocked
+	ordered []*metric
 
 	queueMu sync.Mutex // guards queues; mu nests in it
 	queues  []*Queue   // only appended to
@@ -58,8 +59,10 @@ type metric struct {
 	name, help, key string
 	kind            Kind
 	labels          []Label
-	held            any                             // *Counter, *Gauge, *Max, *Histogram, or nil when read is a caller's function
-	read            func() (float64, *Distribution) // guarded by Registry.mu, functions can be replaced
+	// *Counter, *Gauge, *Max, *Histogram, or nil when read is a caller's function
+	held any
+	// guarded by Registry.mu, functions can be replaced
+	read func() (float64, *Distribution)
 }
 
 // Counter registers a counter. Registering the same name and labels again returns the same counter.
@@ -238,7 +241,8 @@ func keyOf(name string, labels []Label) string {
 	return b.String()
 }
 
-// validName reports whether every exporter can use the name: letters, digits and underscores, no digit first.
+// validName reports whether every exporter can use the name: letters, digits and underscores, no
+// digit first.
 func validName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {

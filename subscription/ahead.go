@@ -150,7 +150,8 @@ func (g *group) refill(ctx context.Context) bool {
 		return false
 	}
 	progress, err := g.fill(ctx)
-	return progress && err == nil // An error the one that reads ahead meets as well, and deals with.
+	// An error the one that reads ahead meets as well, and deals with.
+	return progress && err == nil
 }
 
 // fill reads one page into the buffer. It reports whether the group got any

@@ -19,7 +19,8 @@ type checkpoint struct {
 	written time.Time // when this one wrote one; zero: never
 }
 
-// forced reports whether so much was answered, up to the message seq, that another is written at once.
+// forced reports whether so much was answered, up to the message seq, that another is written at
+// once.
 func (c *checkpoint) forced(seq int64, s *Settings) bool {
 	return seq-c.seq >= int64(max(1, s.MaxCheckpointCount))
 }

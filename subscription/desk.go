@@ -21,10 +21,11 @@ func (e *NotParked) Error() string { return fmt.Sprintf("message %d is not parke
 
 // ParkedMessage is one message that was given up.
 type ParkedMessage struct {
-	Number      int64  // in the parked stream
-	Added       string // when it was parked
-	Reason      string
-	Retries     *int64 // how often it had been tried again; nil: another version parked it, which did not say
+	Number int64  // in the parked stream
+	Added  string // when it was parked
+	Reason string
+	// how often it had been tried again; nil: another version parked it, which did not say
+	Retries     *int64
 	Stream      string // of the event that was handed out
 	EventNumber int64
 	Event       *event.Record // nil: it is gone; bare, if its payload was not asked for
@@ -60,7 +61,8 @@ func (d *desk) take() bool {
 
 func (d *desk) release() { <-d.token }
 
-// enter waits for the token on behalf of a caller. The group does not end before leave was called, but ends ctx.
+// enter waits for the token on behalf of a caller. The group does not end before leave was called,
+// but ends ctx.
 func (d *desk) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	g := d.g
 	g.mu.Lock()
@@ -282,7 +284,8 @@ func (d *desk) replaySome(ctx context.Context, numbers []int64) error {
 	return err
 }
 
-// finish has handed out what is stored to be. It calls tried when that is done, or could not be done yet.
+// finish has handed out what is stored to be. It calls tried when that is done, or could not be
+// done yet.
 func (d *desk) finish(tried func()) {
 	defer tried()
 	if d.take() {

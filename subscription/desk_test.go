@@ -72,7 +72,8 @@ func (b *bench) failing(stream string) {
 	})
 }
 
-// endsIn ends the service during a write to a stream, of which nothing is done, and lets another node lead.
+// endsIn ends the service during a write to a stream, of which nothing is done, and lets another
+// node lead.
 func (b *bench) endsIn(stream string) error {
 	b.Helper()
 	b.park(2)

@@ -29,14 +29,16 @@ func (g *group) forgetPayloads() {
 	}
 }
 
-// forgets returns how often payloads were forgotten: what was read before the next time is not to be kept.
+// forgets returns how often payloads were forgotten: what was read before the next time is not to
+// be kept.
 func (g *group) forgets() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.forgotten
 }
 
-// withoutPayload returns an event bare. Links stay whole: they are never redacted, and the group needs what they say.
+// withoutPayload returns an event bare. Links stay whole: they are never redacted, and the group
+// needs what they say.
 func withoutPayload(e *event.Resolved) *event.Resolved {
 	bare := *e
 	of := &bare.Record

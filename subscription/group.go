@@ -40,10 +40,11 @@ type group struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	tried  chan struct{} // closed when loading succeeded, or failed for the first time
-	token  chan struct{} // holds one element while a page is being read: pages come one after the other
-	room   chan struct{} // one element: the buffer has room again
-	space  chan struct{} // one element: few replayed messages are left
-	desk   desk
+	// holds one element while a page is being read: pages come one after the other
+	token chan struct{}
+	room  chan struct{} // one element: the buffer has room again
+	space chan struct{} // one element: few replayed messages are left
+	desk  desk
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -162,7 +163,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// setAlarm sets the alarm to when something is due by time. An idle group has none. The caller holds mu.
+// setAlarm sets the alarm to when something is due by time. An idle group has none. The caller
+// holds mu.
 func (g *group) setAlarm(now time.Time) {
 	due, ok := g.checkpointAt()
 	if m := g.out.head; m != nil {

@@ -6,13 +6,16 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// messages are those of a group, each in one of the lists by its state. The group's mutex guards them.
+// messages are those of a group, each in one of the lists by its state. The group's mutex guards
+// them.
 type messages struct {
-	buffer            list // read ahead, in order
-	retry             list // to be handed out again, by number
-	replays           list // likewise, of replayed messages: those come behind
-	out               list // handed out; the timeout is the same for all, so this is the order of deadlines
-	parking           list // to be written to the parked stream, in the order in which that was decided
+	buffer  list // read ahead, in order
+	retry   list // to be handed out again, by number
+	replays list // likewise, of replayed messages: those come behind
+	// handed out; the timeout is the same for all, so this is the order of deadlines
+	out list
+	// to be written to the parked stream, in the order in which that was decided
+	parking           list
 	tracked           map[event.ID]*message
 	unanswered        list  // by number: handed out and not answered, wherever they are
 	unansweredReplays list  // by their number in the stream of replays

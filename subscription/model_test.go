@@ -26,13 +26,15 @@ type model struct {
 	takes    func(r *event.Record) bool // which records of the store are the source's
 	start    int64                      // where the group begins
 	held     map[event.ID]held          // handed out, and by all one can know still out
-	order    []event.ID                 // keys of held and late, in the order in which they were handed out
-	answered map[event.ID]bool          // acknowledged or skipped, by the id of the message
-	numbers  map[int64]bool             // likewise, by the number: which one of the source's it is
-	failed   map[int64]bool             // to be parked for a good reason
-	dropped  map[int64]bool             // from the parked stream, by the number there; false: it may have been
-	newest   int64                      // last new message since the group was loaded
-	faults   []bool                     // of the next writes: true fails after it took effect
+	// keys of held and late, in the order in which they were handed out
+	order    []event.ID
+	answered map[event.ID]bool // acknowledged or skipped, by the id of the message
+	numbers  map[int64]bool    // likewise, by the number: which one of the source's it is
+	failed   map[int64]bool    // to be parked for a good reason
+	// from the parked stream, by the number there; false: it may have been
+	dropped map[int64]bool
+	newest  int64  // last new message since the group was loaded
+	faults  []bool // of the next writes: true fails after it took effect
 }
 
 type held struct {

@@ -99,7 +99,8 @@ func sourceStream(e *event.Resolved) string {
 	return of.Stream
 }
 
-// correlation returns what a member of the metadata names as the cause of an event, else its source stream.
+// correlation returns what a member of the metadata names as the cause of an event, else its source
+// stream.
 func correlation(e *event.Resolved, member string) string {
 	if id, ok := jsontext.MemberText(e.Event().Metadata, member); ok {
 		return id

@@ -16,14 +16,16 @@ const (
 	replayBatch = 100
 	replayHigh  = 10_000 // replayed messages kept in memory; the rest follows as they are answered
 	replayLow   = replayHigh - replayBatch
-	trimAfter   = 100 // answered replayed messages before the stream of replays is truncated, unless all are
+	// answered replayed messages before the stream of replays is truncated, unless all are
+	trimAfter = 100
 )
 
 // keyParkedNumber is the member of the metadata of an event in the stream of
 // replays that names the parked event it is a copy of. It is stored: do not change.
 const keyParkedNumber = "parkedEventNumber"
 
-// keySettledNumber is the same where that event alone was replayed, and not all before it. It is stored: do not change.
+// keySettledNumber is the same where that event alone was replayed, and not all before it. It is
+// stored: do not change.
 const keySettledNumber = "settledEventNumber"
 
 // replayed is one message to be handed out again.
@@ -56,7 +58,8 @@ func (d *desk) replay(ctx context.Context, stopAt int64) error {
 	return nil
 }
 
-// beginReplay starts a replay. tried is closed when its first page was moved, or could not be; nil: there is nothing to replay.
+// beginReplay starts a replay. tried is closed when its first page was moved, or could not be; nil:
+// there is nothing to replay.
 func (d *desk) beginReplay(ctx context.Context, stopAt int64) (tried chan struct{}, err error) {
 	ctx, leave, err := d.enter(ctx)
 	if err != nil {
@@ -124,7 +127,8 @@ func (g *group) waitingReplays() int {
 	return g.replays.n
 }
 
-// insist tries something about replays until it succeeds, and calls tried when it did not. It returns false when the group ends first.
+// insist tries something about replays until it succeeds, and calls tried when it did not. It
+// returns false when the group ends first.
 func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
 	p := pauses()
 	for {
@@ -223,7 +227,8 @@ func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events
 	return page.Events, next, nil
 }
 
-// copies makes the write that copies parked messages to the end of the stream of replays, with their numbers under a key.
+// copies makes the write that copies parked messages to the end of the stream of replays, with
+// their numbers under a key.
 func (s *ownStreams) copies(ctx context.Context, events []event.Resolved, key string) (w event.Write, err error) {
 	w = event.Write{Stream: s.replayingStream(), Events: make([]event.Proposed, len(events))}
 	for i := range events {
@@ -244,7 +249,8 @@ func (s *ownStreams) copies(ctx context.Context, events []event.Resolved, key st
 func (s *ownStreams) copy(ctx context.Context, w *event.Write) (event.Written, error) {
 	written, err := s.store.Write(ctx, w)
 	var other *event.WrongExpectedVersion
-	if errors.As(err, &other) { // What was under way when an earlier life of the group ended came late.
+	// What was under way when an earlier life of the group ended came late.
+	if errors.As(err, &other) {
 		w.ExpectedVersion = other.Current
 	}
 	if err != nil {
@@ -268,7 +274,8 @@ func withNumber(e *event.Record, key string) []byte {
 	return out
 }
 
-// addReplays puts messages, read when payloads had been forgotten so often, behind all that are to be handed out again. The caller holds mu.
+// addReplays puts messages, read when payloads had been forgotten so often, behind all that are to
+// be handed out again. The caller holds mu.
 func (g *group) addReplays(batch []replayed, forgotten uint64) {
 	for _, r := range batch {
 		if g.forgotten != forgotten {

@@ -189,15 +189,17 @@ func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
 	return s.parked(ctx, k, func(d *desk) error { return d.replay(ctx, stopAt) })
 }
 
-// Parked returns parked messages from a number on, at most count, with the payloads of their events if they are asked for.
-// Events that links does not let the reader see are missing, like those that are gone.
+// Parked returns parked messages from a number on, at most count, with the payloads of their events
+// if they are asked for. Events that links does not let the reader see are missing, like those that
+// are gone.
 func (s *Service) Parked(ctx context.Context, k Key, from int64, count int, payload bool, links event.LinkReader) (p ParkedPage, err error) {
 	err = s.parked(ctx, k, func(d *desk) error { p, err = d.list(ctx, from, count, payload, links); return err })
 	return p, err
 }
 
-// ReplayParked hands parked messages out again, in the order of their numbers, or none of
-// them: one that is not parked is *NotParked. It returns when a reader finds them. Errors are also those of writing.
+// ReplayParked hands parked messages out again, in the order of their numbers, or none of them: one
+// that is not parked is *NotParked. It returns when a reader finds them. Errors are also those of
+// writing.
 func (s *Service) ReplayParked(ctx context.Context, k Key, numbers []int64) error {
 	return s.parked(ctx, k, func(d *desk) error { return d.replaySome(ctx, inOrder(numbers)) })
 }
@@ -207,7 +209,8 @@ func (s *Service) DropParked(ctx context.Context, k Key, numbers []int64) error 
 	return s.parked(ctx, k, func(d *desk) error { return d.drop(ctx, inOrder(numbers)) })
 }
 
-// NoteParked leaves a note at a parked message, with the errors of DropParked. A note without a text is none.
+// NoteParked leaves a note at a parked message, with the errors of DropParked. A note without a
+// text is none.
 func (s *Service) NoteParked(ctx context.Context, k Key, number int64, text, by string) error {
 	return s.parked(ctx, k, func(d *desk) error { return d.note(ctx, number, Note{text, by, s.opts.Now().UTC()}) })
 }

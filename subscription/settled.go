@@ -29,9 +29,11 @@ type Note struct {
 // settled is what was settled of the parked messages of a group, and what was noted of
 // others. It never changes. Its names are stored: do not change.
 type settled struct {
-	version   int64          // number of the event that holds it, -1: none
-	Runs      []run          `json:"settled"`             // of numbers, in order, with gaps between them
-	Replaying []int64        `json:"replaying,omitempty"` // those of them that are still to be copied to the stream of replays, in order
+	version int64 // number of the event that holds it, -1: none
+	// of numbers, in order, with gaps between them
+	Runs []run `json:"settled"`
+	// those of them that are still to be copied to the stream of replays, in order
+	Replaying []int64        `json:"replaying,omitempty"`
 	Notes     map[int64]Note `json:"notes,omitempty"`
 }
 

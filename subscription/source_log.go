@@ -85,8 +85,9 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	return b, nil
 }
 
-// isOwn reports whether an event is the one that stored that the group begins at the end, or came before
-// that. To a group that was updated and goes on behind an older checkpoint it is an event as any other.
+// isOwn reports whether an event is the one that stored that the group begins at the end, or came
+// before that. To a group that was updated and goes on behind an older checkpoint it is an event as
+// any other.
 func (s *logSource) isOwn(e event.Resolved) bool {
 	return e.Stream == configStream && e.Number <= s.storedIn && (s.begun < 0 || s.begun >= s.startAt)
 }
@@ -96,7 +97,8 @@ type choice struct {
 	*definition
 	ctx           context.Context
 	taken, passed int
-	err           error // of matching: the rest is taken unseen, for the page to end, and dropped by who reads it
+	// of matching: the rest is taken unseen, for the page to end, and dropped by who reads it
+	err error
 }
 
 // takes is the filter of the page, which has no way to fail.
@@ -105,7 +107,8 @@ func (c *choice) takes(stream, eventType string) bool {
 	case c.err != nil:
 		return true
 	case !event.ShownInAll(stream):
-		return false // It does not count either: the checkpoints of groups would make each other write more.
+		// It does not count either: the checkpoints of groups would make each other write more.
+		return false
 	case c.names == nil:
 		c.taken++
 		return true

@@ -23,11 +23,13 @@ type Store interface {
 	// StreamInfo tells what is known of a stream without reading its events. It is
 	// cheap. A stream nobody wrote is no error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	// ReadAll reads a page of the log. A position that was never handed out is event.ErrBadPosition.
+	// ReadAll reads a page of the log. A position that was never handed out is
+	// event.ErrBadPosition.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 	// Write does w whole or not at all, on the leader only.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
-	// WaitStream returns nil when the stream's last number is above after, or when it is hard-deleted.
+	// WaitStream returns nil when the stream's last number is above after, or when it is
+	// hard-deleted.
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above a position.
 	WaitLog(ctx context.Context, position int64) error

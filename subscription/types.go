@@ -79,7 +79,9 @@ const (
 
 // Message is one message handed out.
 type Message struct {
-	ID      event.ID        // what its answer names: of the event in the subscribed stream, or of the link in the parked stream
+	// what its answer names: of the event in the subscribed stream, or of the link in the parked
+	// stream
+	ID      event.ID
 	Event   *event.Resolved // must not be changed; a large one may be bare
 	Retries int             // 0 when it is handed out for the first time
 }
@@ -91,19 +93,22 @@ type Info struct {
 	Settings Settings
 	Status   string // flags in words, "NotReady" when there is none
 
-	PerSecond         float64 // messages handed out since somebody asked last
-	Total, SinceLast  int64   // messages handed out since the group was loaded, and since somebody asked last
-	Checkpoint        int64   // event number, -1: none
-	LastKnown         int64   // newest event number seen in the stream, -1: none
-	ReadBuffer        int
-	LiveBuffer        int
-	RetryBuffer       int
-	Outstanding       int
-	Parked            int64
-	OldestOutstanding time.Time // when the oldest unanswered message was handed out first; zero: none
+	PerSecond float64 // messages handed out since somebody asked last
+	// messages handed out since the group was loaded, and since somebody asked last
+	Total, SinceLast int64
+	Checkpoint       int64 // event number, -1: none
+	LastKnown        int64 // newest event number seen in the stream, -1: none
+	ReadBuffer       int
+	LiveBuffer       int
+	RetryBuffer      int
+	Outstanding      int
+	Parked           int64
+	// when the oldest unanswered message was handed out first; zero: none
+	OldestOutstanding time.Time
 	OldestParked      time.Time // zero: none
 	Connections       []ConnectionInfo
-	Stalled           string // why a group with messages and readers makes no progress; empty: it does
+	// why a group with messages and readers makes no progress; empty: it does
+	Stalled string
 }
 
 // ConnectionInfo is a consumer that is pushed to.

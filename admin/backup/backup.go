@@ -13,12 +13,14 @@ import (
 
 // File is one file of a backup.
 type File struct {
-	// Name is relative to the data folder, with slashes: `chunk-000000.000000`, `index/<GUID>`, `writer.chk`.
+	// Name is relative to the data folder, with slashes: `chunk-000000.000000`, `index/<GUID>`,
+	// `writer.chk`.
 	Name string `json:"name"`
 	Size int64  `json:"size"` // bytes
-	// Checksum is in hex. Where a file ends with its own checksum, as complete chunks and most files of the
-	// index do, it is that one: known without reading the file, and made of what was written, not of what
-	// a disk returns. Of the others it is the XXH3-128 of all bytes. Sum computes and checks either.
+	// Checksum is in hex. Where a file ends with its own checksum, as complete chunks and most
+	// files of the index do, it is that one: known without reading the file, and made of what was
+	// written, not of what a disk returns. Of the others it is the XXH3-128 of all bytes. Sum
+	// computes and checks either.
 	Checksum string `json:"checksum"`
 	// Complete files keep their bytes as long as they have their name.
 	Complete bool `json:"complete"`

@@ -31,7 +31,8 @@ type Progress struct {
 	Done, Total int64 // bytes, of all files
 }
 
-// CreateOptions say how a backup is made. The zero value makes an incremental one as fast as it can.
+// CreateOptions say how a backup is made. The zero value makes an incremental one as fast as it
+// can.
 type CreateOptions struct {
 	ID       string // default: a new one
 	Full     bool   // copy everything, whatever earlier backups have
@@ -56,8 +57,8 @@ const maxCopies = 4
 // abortPatience bounds the removal of what a failed backup has written.
 const abortPatience = 30 * time.Second
 
-// Create copies the database of a source to a target. The backup is listed when it
-// returns without an error, and not otherwise. Files that an earlier backup has are not read at the source.
+// Create copies the database of a source to a target. The backup is listed when it returns without
+// an error, and not otherwise. Files that an earlier backup has are not read at the source.
 func Create(ctx context.Context, source Source, target Target, o CreateOptions) (m Manifest, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -245,7 +246,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// discard removes what a Create that was killed has written of the backup with an id, unless it is listed.
+// discard removes what a Create that was killed has written of the backup with an id, unless it is
+// listed.
 func discard(ctx context.Context, target Target, id string) error {
 	if !ValidID(id) {
 		return fmt.Errorf("%q is not the id of a backup", id)
@@ -267,10 +269,12 @@ type Pruned struct {
 	BytesFreed int64    `json:"bytesFreed"`
 }
 
-// leftoverAge is how old what a killed Create has left must be to be removed: a younger one may still be at work.
+// leftoverAge is how old what a killed Create has left must be to be removed: a younger one may
+// still be at work.
 const leftoverAge = 24 * time.Hour
 
-// Prune removes all but the newest backups, and of those older than maxAge all, if that is not 0; the newest one always stays.
+// Prune removes all but the newest backups, and of those older than maxAge all, if that is not 0;
+// the newest one always stays.
 func Prune(ctx context.Context, target Target, keep int, maxAge time.Duration, now time.Time, dryRun bool) (Pruned, error) {
 	all, err := target.List(ctx)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// shortSource ends every file of the log early, in the way of a net/http body whose connection breaks.
+// shortSource ends every file of the log early, in the way of a net/http body whose connection
+// breaks.
 type shortSource struct{ backup.Source }
 
 func (s shortSource) Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error) {

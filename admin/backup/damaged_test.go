@@ -15,7 +15,8 @@ import (
 	"github.com/annalsdb/annals/log/inspect"
 )
 
-// TestDamagedManifest: one damaged manifest hides no other backup, is named, and is never taken for missing.
+// TestDamagedManifest: one damaged manifest hides no other backup, is named, and is never taken for
+// missing.
 func TestDamagedManifest(t *testing.T) {
 	fsys := vfs.NewMem()
 	d := open(t, fsys)
@@ -47,7 +48,8 @@ func TestDamagedManifest(t *testing.T) {
 	d.create(target, backup.CreateOptions{Now: now})
 }
 
-// TestReuseVanishes: a file that is removed between the look for it and its link is copied from the source.
+// TestReuseVanishes: a file that is removed between the look for it and its link is copied from the
+// source.
 func TestReuseVanishes(t *testing.T) {
 	mem := vfs.NewMem()
 	d := open(t, mem)
@@ -75,7 +77,8 @@ func TestReuseVanishes(t *testing.T) {
 	must(t, w.Abort(t.Context()))
 }
 
-// TestDamagedFilter: the filter of a table has a damaged page. That is harmless, and a backup that is made then is whole.
+// TestDamagedFilter: the filter of a table has a damaged page. That is harmless, and a backup that
+// is made then is whole.
 func TestDamagedFilter(t *testing.T) {
 	fsys := vfs.OS
 	home := t.TempDir()

@@ -64,7 +64,8 @@ func open(t testing.TB, fsys vfs.FS) *database {
 	return d
 }
 
-// write appends frames of two events; the last one may complete its chunk. Each is a second later than the one before.
+// write appends frames of two events; the last one may complete its chunk. Each is a second later
+// than the one before.
 func (d *database) write(frames int, completes bool) {
 	d.t.Helper()
 	for n := range frames {

@@ -4,12 +4,14 @@ import "errors"
 
 // What a source can answer instead of data.
 var (
-	// ErrSessionGone says that there is no such session: it was ended, nobody read from it for long, or it never was. An Ended is one.
+	// ErrSessionGone says that there is no such session: it was ended, nobody read from it for
+	// long, or it never was. An Ended is one.
 	ErrSessionGone     = errors.New("no such backup session")
 	ErrNoSuchFile      = errors.New("no such file in the backup session")
 	ErrTooManySessions = errors.New("too many backup sessions")
 	ErrInMemory        = errors.New("a database in memory cannot be backed up")
-	ErrSuspended       = errors.New("no backup can begin while events are redacted") // try again soon
+	// try again soon
+	ErrSuspended = errors.New("no backup can begin while events are redacted")
 )
 
 // Ended says that the node ended a session before its owner did. The backup has to begin again.

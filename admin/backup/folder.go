@@ -19,14 +19,15 @@ import (
 )
 
 // Folder keeps backups in a folder: `<id>/` holds exactly the files of a database, with
-// `manifest.json` beside them. Files that have not changed are hard links to those of an earlier backup, where
-// the file system has links. A backup is made under the name `.<id>.partial`.
+// `manifest.json` beside them. Files that have not changed are hard links to those of an earlier
+// backup, where the file system has links. A backup is made under the name `.<id>.partial`.
 type Folder struct {
 	fsys vfs.FS
 	dir  string
 }
 
-// NewFolder returns the target in a folder, which is made if it is not there. A file system of nil is the real one.
+// NewFolder returns the target in a folder, which is made if it is not there. A file system of nil
+// is the real one.
 func NewFolder(fsys vfs.FS, dir string) *Folder {
 	if fsys == nil {
 		fsys = vfs.OS
@@ -38,7 +39,8 @@ const (
 	partialPrefix = "."
 	partialSuffix = ".partial"
 	copyBuffer    = 1 << 20
-	syncEvery     = 8 << 20 // bytes: a node on the same disk waits for all that was not synced when it syncs
+	// bytes: a node on the same disk waits for all that was not synced when it syncs
+	syncEvery = 8 << 20
 )
 
 func (t *Folder) path(id, name string) string {

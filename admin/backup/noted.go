@@ -13,9 +13,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// backupNote says on this machine which session a create holds open and what it makes, beside a lock
-// that is free when its process is gone. A node keeps a session that is not ended for ten minutes, and opens
-// four: creates that were killed would keep the next one out.
+// backupNote says on this machine which session a create holds open and what it makes, beside a
+// lock that is free when its process is gone. A node keeps a session that is not ended for ten
+// minutes, and opens four: creates that were killed would keep the next one out.
 type backupNote struct {
 	Node    string `json:"node"`
 	Session string `json:"session"`
@@ -36,13 +36,14 @@ type NotedSource struct {
 	lock io.Closer
 }
 
-// NewNotedSource returns a source that notes its sessions in dir, unless that is empty. Node and to name
-// the source and the target, id is the backup's.
+// NewNotedSource returns a source that notes its sessions in dir, unless that is empty. Node and to
+// name the source and the target, id is the backup's.
 func NewNotedSource(s Source, dir, node, to, id string) *NotedSource {
 	return &NotedSource{Source: s, dir: dir, note: backupNote{Node: node, To: to, ID: id}}
 }
 
-// EndLeftovers ends what creates to the same target that were killed have left: the session at this node, and what they had written.
+// EndLeftovers ends what creates to the same target that were killed have left: the session at this
+// node, and what they had written.
 func (n *NotedSource) EndLeftovers(ctx context.Context, target Target) error {
 	if n.dir == "" {
 		return nil
@@ -117,7 +118,8 @@ func (n *NotedSource) path(suffix string) string {
 	return filepath.Join(n.dir, filepath.Base(n.note.Session)+suffix)
 }
 
-// forget removes the note. One that stays is of no harm: the next create ends a session that is gone.
+// forget removes the note. One that stays is of no harm: the next create ends a session that is
+// gone.
 func (n *NotedSource) forget() {
 	_ = vfs.OS.Remove(n.path(noteSuffix))
 	_ = vfs.OS.Remove(n.path(lockSuffix))

@@ -22,7 +22,8 @@ import (
 
 // RestoreOptions say what is restored, and where to. Dir is needed.
 type RestoreOptions struct {
-	ID         string    // of the backup; default: the newest, or the oldest that reaches At or ToPosition
+	// of the backup; default: the newest, or the oldest that reaches At or ToPosition
+	ID         string
 	At         time.Time // nothing written later is restored; zero: everything
 	ToPosition *int64    // no frame that ends behind it is restored; nil: everything
 
@@ -308,7 +309,8 @@ func cutAt(ctx context.Context, l *eventlog.Log, o *RestoreOptions) (int64, erro
 	}
 	if !o.At.IsZero() {
 		latest := o.At.UnixNano()
-		// Time never falls in the log: the cut lies in the last chunk whose first event is not later.
+		// Time never falls in the log: the cut lies in the last chunk whose first event is not
+		// later.
 		first := int64(math.MaxInt64)
 		for i := len(chunks) - 1; i >= 0; i-- {
 			early := false

@@ -16,15 +16,16 @@ import (
 
 // Target is where backups are kept.
 type Target interface {
-	// List returns the listed backups, the oldest first. Beside an error that is Damaged it returns those whose manifests are whole.
+	// List returns the listed backups, the oldest first. Beside an error that is Damaged it returns
+	// those whose manifests are whole.
 	List(ctx context.Context) ([]Manifest, error)
 	// Begin begins a backup. Nothing of it is listed before Finish.
 	Begin(ctx context.Context, id string) (Writing, error)
 	// Open reads a file of a listed backup.
 	Open(ctx context.Context, m *Manifest, f *File) (io.ReadCloser, error)
-	// Remove removes listed backups, but no file that one of keep needs, and leftovers of
-	// backups that were begun before a time and never listed. It returns the bytes that nobody needs any more. A dry
-	// run only computes them.
+	// Remove removes listed backups, but no file that one of keep needs, and leftovers of backups
+	// that were begun before a time and never listed. It returns the bytes that nobody needs any
+	// more. A dry run only computes them.
 	Remove(ctx context.Context, remove, keep []Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error)
 }
 
@@ -32,8 +33,8 @@ type Target interface {
 type Writing interface {
 	// Reuse takes over a file that an earlier backup has, if it is still there.
 	Reuse(ctx context.Context, from *Manifest, f *File) (bool, error)
-	// Put copies a file from r, which fails when the bytes are not those of f. It is durable by Finish.
-	// Several files are put at once.
+	// Put copies a file from r, which fails when the bytes are not those of f. It is durable by
+	// Finish. Several files are put at once.
 	Put(ctx context.Context, f *File, r io.Reader) error
 	// Open reads back what Put has written.
 	Open(ctx context.Context, f *File) (io.ReadCloser, error)
@@ -92,8 +93,9 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// ReadManifests reads the manifests of the backups with some ids. Beside an error that is
-// Damaged it returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or being removed.
+// ReadManifests reads the manifests of the backups with some ids. Beside an error that is Damaged
+// it returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or
+// being removed.
 func ReadManifests(ctx context.Context, ids []string, read func(id string) ([]byte, error)) (all []Manifest, damaged error) {
 	for _, id := range ids {
 		if err := ctx.Err(); err != nil {

@@ -17,7 +17,8 @@ type Finding = inspect.Finding
 // VerifyOptions say how a backup is verified.
 type VerifyOptions struct {
 	FS vfs.FS // default the real one
-	// Scratch is a folder that is not there: what is kept elsewhere than in a folder is restored into it, and it is removed again.
+	// Scratch is a folder that is not there: what is kept elsewhere than in a folder is restored
+	// into it, and it is removed again.
 	Scratch  string
 	Progress func(Progress)
 	Report   func(Finding)

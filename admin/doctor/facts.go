@@ -15,7 +15,8 @@ type Facts struct {
 	Volumes      []Volume
 	Certificates *Certificates // nil: the node serves without
 	Insecure     bool          // no one is asked who they are
-	OpenWriters  bool          // callers without credentials may change streams without an access list, from other machines
+	// callers without credentials may change streams without an access list, from other machines
+	OpenWriters bool
 
 	Lag         *Lag // nil: this node leads, or is on its own
 	Leading     bool // groups and projections run here
@@ -30,7 +31,8 @@ type Facts struct {
 	Alone     bool     // there is no other node to fetch them from
 	Index     string   // what of the index is not what was written; empty: nothing is known
 
-	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
+	// DefaultPasswords are the users whose password is still the default one. Unchecked says why
+	// that is not known.
 	DefaultPasswords []string
 	Unchecked        string
 

@@ -9,7 +9,8 @@ import (
 
 // From where on something is wrong.
 const (
-	clockApart   = time.Second // well below what the cluster tolerates, and far above what chrony leaves
+	// well below what the cluster tolerates, and far above what chrony leaves
+	clockApart   = time.Second
 	syncSlow     = 100 * time.Millisecond
 	reserveTimes = 8 // volumes with less than so many reserves free
 	lagBytes     = 64 << 20

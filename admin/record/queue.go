@@ -12,15 +12,17 @@ type Queue[T any] struct {
 	Writer
 	Context context.Context // of everything that is asked of the store
 	cancel  context.CancelFunc
-	room    chan struct{} // has one element for each item, and room for as many as there may be; nil: any number
-	wake    chan struct{} // has room for one: something was put into an empty queue
-	done    chan struct{} // closed when the goroutine has ended
+	// has one element for each item, and room for as many as there may be; nil: any number
+	room chan struct{}
+	wake chan struct{} // has room for one: something was put into an empty queue
+	done chan struct{} // closed when the goroutine has ended
 
 	mu    sync.Mutex // guards what follows, and the closing of closing
 	items []T
 }
 
-// New returns a Queue in which most items wait at most; 0: any number. It must be started and closed.
+// New returns a Queue in which most items wait at most; 0: any number. It must be started and
+// closed.
 func New[T any](o Options, most int) *Queue[T] {
 	o.EnsureDefaults()
 	q := &Queue[T]{
@@ -124,9 +126,9 @@ const (
 	stopTime = time.Second
 )
 
-// Close lets what waits be written for a few seconds, as long as there is somebody
-// who takes it, and gives the rest up. It returns even if the store hangs. What is put into the queue
-// later is left out.
+// Close lets what waits be written for a few seconds, as long as there is somebody who takes it,
+// and gives the rest up. It returns even if the store hangs. What is put into the queue later is
+// left out.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	if !q.Closing() {

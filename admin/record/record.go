@@ -193,7 +193,8 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 	return err
 }
 
-// ACL is the member of a stream's metadata that lets operators read it and leaves everything else to administrators.
+// ACL is the member of a stream's metadata that lets operators read it and leaves everything else
+// to administrators.
 const ACL = `"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}`
 
 func (w *Writer) metadata() []byte {
@@ -244,7 +245,8 @@ func Encode(payload any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Closing reports whether the Queue was closed: what waits is still written, if that succeeds at once.
+// Closing reports whether the Queue was closed: what waits is still written, if that succeeds at
+// once.
 func (w *Writer) Closing() bool {
 	select {
 	case <-w.closing:

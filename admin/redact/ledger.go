@@ -32,8 +32,8 @@ type entry struct {
 	Time     time.Time `json:"time"`
 }
 
-// Ledger lists the events that this node redacted: what comes from other nodes is
-// redacted by it once more. It is written whole each time, beside the old one: a file of a hundred thousand lines
+// Ledger lists the events that this node redacted: what comes from other nodes is redacted by it
+// once more. It is written whole each time, beside the old one: a file of a hundred thousand lines
 // takes milliseconds, and there is no half line to understand at a start.
 type Ledger struct {
 	fsys vfs.FS
@@ -99,7 +99,8 @@ func (l *Ledger) Lost() bool {
 	return l.lost
 }
 
-// know has events blanked in what comes from other nodes before the list is made anew as a whole. Until then it counts as lost.
+// know has events blanked in what comes from other nodes before the list is made anew as a whole.
+// Until then it counts as lost.
 func (l *Ledger) know(some []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +126,8 @@ func (l *Ledger) with(some []entry) []entry {
 		switch {
 		case i == len(all) || all[i].Position != e.Position:
 			all = slices.Insert(all, i, e)
-		case all[i].Stream != e.Stream || all[i].Number != e.Number: // Of an earlier life of the folder.
+		case all[i].Stream != e.Stream || all[i].Number != e.Number:
+			// Of an earlier life of the folder.
 			all[i] = e
 		}
 	}

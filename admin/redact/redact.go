@@ -1,5 +1,5 @@
-// Package redact blanks the data of single events in the files of one node while
-// it serves. DESIGN.md tells the order of the steps and why a crash between any two of them does no harm.
+// Package redact blanks the data of single events in the files of one node while it serves.
+// DESIGN.md tells the order of the steps and why a crash between any two of them does no harm.
 package redact
 
 import (
@@ -17,9 +17,10 @@ const MaxEvents = 10_000
 
 // What keeps a redaction from being made. The texts are part of the interface.
 var (
-	ErrLocked   = errors.New("Failed to acquire lock for redaction.")                 //lint:ignore ST1005 the text is that of the wire
-	ErrInMemory = errors.New("Redaction is not supported on in-memory databases")     //lint:ignore ST1005 the text is that of the wire
-	ErrTooMany  = fmt.Errorf("at most %d events are redacted in one call", MaxEvents) // ask again for the rest
+	ErrLocked   = errors.New("Failed to acquire lock for redaction.")             //lint:ignore ST1005 the text is that of the wire
+	ErrInMemory = errors.New("Redaction is not supported on in-memory databases") //lint:ignore ST1005 the text is that of the wire
+	// ask again for the rest
+	ErrTooMany  = fmt.Errorf("at most %d events are redacted in one call", MaxEvents)
 	ErrNoEvents = errors.New("no events are named")
 )
 
@@ -49,7 +50,8 @@ func clip(text string) string {
 	return text
 }
 
-// Request asks for the redaction of some events of this node. Either all of them are redacted or none.
+// Request asks for the redaction of some events of this node. Either all of them are redacted or
+// none.
 type Request struct {
 	Events []Event
 	Reason string
@@ -83,8 +85,8 @@ func (e *Refused) Error() string {
 	return strings.Join(e.Events, "\n")
 }
 
-// Unfinished says that the events are redacted, or will be by the next start at the
-// latest, and that their bytes may still be somewhere on this node. It is tried again in the background.
+// Unfinished says that the events are redacted, or will be by the next start at the latest, and
+// that their bytes may still be somewhere on this node. It is tried again in the background.
 type Unfinished struct{ Err error }
 
 func (e *Unfinished) Error() string {

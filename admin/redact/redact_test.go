@@ -372,7 +372,8 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
-// TestUnfinished: what fails behind the point of no return is finished by a retry, and by the next start.
+// TestUnfinished: what fails behind the point of no return is finished by a retry, and by the next
+// start.
 func TestUnfinished(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
@@ -400,7 +401,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestPowerCuts cuts the power before every file operation: an event is whole or redacted, and a retry works.
+// TestPowerCuts cuts the power before every file operation: an event is whole or redacted, and a
+// retry works.
 func TestPowerCuts(t *testing.T) {
 	mem := vfs.NewCrashMem()
 	var mu sync.Mutex
@@ -474,8 +476,9 @@ func TestCutLedger(t *testing.T) {
 	}
 }
 
-// TestRecall: when the list is lost, what the log records of redactions is blanked in what comes from other nodes, from before
-// anything can come: flags in the files are read later, and are of no help where the file that comes has none.
+// TestRecall: when the list is lost, what the log records of redactions is blanked in what comes
+// from other nodes, from before anything can come: flags in the files are read later, and are of no
+// help where the file that comes has none.
 func TestRecall(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := mustOpen(t, fsys)

@@ -37,7 +37,8 @@ type Options struct {
 	Forget func()
 	// Erase removes entries up to a position from the Raft log of this node.
 	Erase func(ctx context.Context, position int64) error
-	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends while there is none.
+	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends
+	// while there is none.
 	Write    func(ctx context.Context, w *event.Write) (event.Written, error)
 	Endpoint func() string // of this node for clients, for the record
 
@@ -56,9 +57,10 @@ func (o *Options) EnsureDefaults() {
 
 // Times of a redaction.
 const (
-	erasePatience  = 45 * time.Second // for the Raft log
-	closePatience  = 30 * time.Second // for readers of replaced files
-	recordPatience = 10 * time.Second // for the record in the database; behind that the answer does not wait
+	erasePatience = 45 * time.Second // for the Raft log
+	closePatience = 30 * time.Second // for readers of replaced files
+	// for the record in the database; behind that the answer does not wait
+	recordPatience = 10 * time.Second
 	retryPace      = 10 * time.Second
 )
 
@@ -115,7 +117,8 @@ func (s *Service) log() (*eventlog.Log, error) {
 	return s.opts.Log()
 }
 
-// Positions says where an event lies in the files of this node. It sees what metadata and deletion hide.
+// Positions says where an event lies in the files of this node. It sees what metadata and deletion
+// hide.
 func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 	l, err := s.log()
 	if err != nil {
@@ -181,7 +184,8 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// judge finds all events. Those that are not redacted yet are returned by rising position, and what is said of each in a dry run.
+// judge finds all events. Those that are not redacted yet are returned by rising position, and what
+// is said of each in a dry run.
 func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Outcome, err error) {
 	var refused Refused
 	refuse := func(e Event, why string) { refused.Events = append(refused.Events, clip(e.String())+": "+why) }
@@ -223,7 +227,8 @@ func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Ou
 	return found, outcomes, nil
 }
 
-// checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must fit.
+// checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must
+// fit.
 func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	chunks, err := l.Chunks.List()
 	if err != nil {
@@ -233,7 +238,8 @@ func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	for _, c := range chunks {
 		for _, o := range outcomes {
 			if o.Chunk == c.File && o.Status == StatusWould {
-				need = max(need, c.FileBytes+c.DataBytes/5) // The position map takes a fifth at most.
+				// The position map takes a fifth at most.
+				need = max(need, c.FileBytes+c.DataBytes/5)
 			}
 		}
 	}
@@ -247,8 +253,8 @@ func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	return nil
 }
 
-// Resume finishes what an earlier process began: the files before it returns, so that
-// nobody reads what was to be blanked, the rest in the background. A lost ledger is made anew there too.
+// Resume finishes what an earlier process began: the files before it returns, so that nobody reads
+// what was to be blanked, the rest in the background. A lost ledger is made anew there too.
 func (s *Service) Resume() error {
 	if s.opts.InMemory {
 		return nil
@@ -281,8 +287,9 @@ func (s *Service) Resume() error {
 	return nil
 }
 
-// recall has the ledger know what the log records of redactions. Whose they were matters no more when the list is lost: better
-// that an event is blanked in what comes from elsewhere than that it comes back. What metadata of the stream hide is found.
+// recall has the ledger know what the log records of redactions. Whose they were matters no more
+// when the list is lost: better that an event is blanked in what comes from elsewhere than that it
+// comes back. What metadata of the stream hide is found.
 func (s *Service) recall(l *eventlog.Log) error {
 	info, err := l.Reads.StreamInfo(Stream)
 	if errors.Is(err, event.ErrStreamNotFound) {
@@ -313,8 +320,8 @@ func (s *Service) recall(l *eventlog.Log) error {
 	return err
 }
 
-// rebuild makes the ledger out of the flags in the chunk files and what the log records. A file that cannot
-// be read does not keep the others from telling, but the list counts as lost then.
+// rebuild makes the ledger out of the flags in the chunk files and what the log records. A file
+// that cannot be read does not keep the others from telling, but the list counts as lost then.
 func (s *Service) rebuild(l *eventlog.Log) error {
 	chunks, err := l.Chunks.List()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 // Session lets a tool that makes the copies itself put them in the place of chunk
 // files. It has the lock that scavenges need, until Close.
 type Session interface {
-	// Switch puts a file of the data folder in the place of a chunk file that is in use. SwitchReason
-	// tells why it was refused, which changes nothing. Behind it the data are erased elsewhere and recorded as after Redact.
+	// Switch puts a file of the data folder in the place of a chunk file that is in use.
+	// SwitchReason tells why it was refused, which changes nothing. Behind it the data are erased
+	// elsewhere and recorded as after Redact.
 	Switch(ctx context.Context, target, file string) error
 	// Close lets go of the lock. It is idempotent.
 	Close()

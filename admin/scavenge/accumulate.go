@@ -89,8 +89,8 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 	return err
 }
 
-// notedMost is how many streams are noted before the database gets them: in the
-// order of their names, because it is slow at jumping about in a file that is larger than its cache.
+// notedMost is how many streams are noted before the database gets them: in the order of their
+// names, because it is slow at jumping about in a file that is larger than its cache.
 const notedMost = 1 << 16
 
 // accumulator takes the records of one logical chunk.

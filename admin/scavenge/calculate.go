@@ -29,7 +29,8 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 	}
 	r.begin(active, "streams")
 	y := r.yielder()
-	chunks = slices.DeleteFunc(chunks, func(c state.Chunk) bool { return !c.Timed }) // They have no events.
+	// They have no events.
+	chunks = slices.DeleteFunc(chunks, func(c state.Chunk) bool { return !c.Timed })
 	k := calculator{r: r, times: chunks, weights: map[int]int64{}}
 	for after := c.Stream; ; {
 		batch, err := r.db.Next(ctx, after, calculateBatch, state.Active)

@@ -18,7 +18,8 @@ import (
 	eventlog "github.com/annalsdb/annals/log"
 )
 
-// clocked is a node that applies what a leader decides, and scavenges. Each has a clock, and there is the time that it is.
+// clocked is a node that applies what a leader decides, and scavenges. Each has a clock, and there
+// is the time that it is.
 type clocked struct {
 	t       *testing.T
 	time    time.Time
@@ -62,7 +63,8 @@ func newClocked(t *testing.T) *clocked {
 	return c
 }
 
-// write is the leader. Times never fall, and points say what its clock showed, as the decider has it.
+// write is the leader. Times never fall, and points say what its clock showed, as the decider has
+// it.
 func (c *clocked) write(_ context.Context, w *event.Write) (event.Written, error) {
 	p := proposed{stream: w.Stream, typ: w.Events[0].Type, flags: event.FlagJSON, data: w.Events[0].Data}
 	clock := c.time.Add(c.leader)
@@ -118,7 +120,8 @@ const decade = 10 * 365 * 24 * time.Hour
 
 // A clock that is wrong once, at the worst moment, costs nobody an event.
 func TestWrongClock(t *testing.T) {
-	// Ten events, an hour between them, with a maximum age of 30 days; then a clock is wrong, and it is a day later.
+	// Ten events, an hour between them, with a maximum age of 30 days; then a clock is wrong, and
+	// it is a day later.
 	for _, c := range []struct {
 		name    string
 		wrong   func(*clocked)
@@ -176,7 +179,8 @@ func TestWrongClock(t *testing.T) {
 	}
 }
 
-// Whatever the clocks of leaders do, and this node's between runs, a run removes nothing that a reader with a right clock sees.
+// Whatever the clocks of leaders do, and this node's between runs, a run removes nothing that a
+// reader with a right clock sees.
 func TestWrongClocksAtRandom(t *testing.T) {
 	for _, seed := range seeds(t, 4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -38,15 +38,17 @@ type eraser struct {
 	logger hclog.Logger
 	metric *stats.Gauge // 1 while something is left to erase
 
-	mu      sync.Mutex // guards what follows, and is held while the file changes: only a run and retry want it
-	pending bool       // retry is at work
-	left    int64      // up to where it is to erase
+	// guards what follows, and is held while the file changes: only a run and retry want it
+	mu      sync.Mutex
+	pending bool  // retry is at work
+	left    int64 // up to where it is to erase
 }
 
 // resume goes on with what an earlier process left.
 func (e *eraser) resume(background context.Context, owned *sync.WaitGroup) {
 	text, err := vfs.ReadFile(e.fsys, e.file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // A data folder that cannot be is for others to report.
+	// A data folder that cannot be is for others to report.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return
 	}
 	position := int64(0) // What cannot be read means everything that is applied.

@@ -145,8 +145,8 @@ func (f *considered) left() int64 {
 	return int64(float64(f.DataBytes) * (1 - gone))
 }
 
-// units divides files into those that become one file if any of them is executed: neighbours that are
-// small together afterwards. They would be copied once more to be merged otherwise.
+// units divides files into those that become one file if any of them is executed: neighbours that
+// are small together afterwards. They would be copied once more to be merged otherwise.
 func (r *run) units(files []eventlog.ChunkInfo, weights map[int]int64) (units [][]considered) {
 	size := int64(0)
 	for i, info := range files {
@@ -217,8 +217,8 @@ func (x *executor) consider(ctx context.Context, i int) error {
 		}
 		n, err := x.execute(ctx, now)
 		if err != nil && len(now) > 1 && ctx.Err() == nil {
-			// It takes more space until the old files go, and reads files that are not executed: one by
-			// one the others may succeed. They are merged later.
+			// It takes more space until the old files go, and reads files that are not executed:
+			// one by one the others may succeed. They are merged later.
 			x.r.logger.Warn("chunk files are executed one by one", logkey.Chunks, fmt.Sprintf("%d-%d", now[0].First, now[len(now)-1].Last), logkey.Error, err)
 			most = 1
 			continue
@@ -256,7 +256,8 @@ func (x *executor) execute(ctx context.Context, files []considered) (n int, err 
 	done, err := r.rewrite(ctx, first, last, keep)
 	took := time.Since(begun)
 	if err != nil {
-		// With ctx over it is the error of another thread, or a stop. Of several files each is tried alone.
+		// With ctx over it is the error of another thread, or a stop. Of several files each is
+		// tried alone.
 		if ctx.Err() == nil && len(files) == 1 {
 			r.history.Chunk(history.ChunkCompleted{First: first, Last: last, Took: history.Ticks(took), Error: err.Error()})
 		}
@@ -304,7 +305,8 @@ func (r *run) rewrite(ctx context.Context, first, last int, keep func(*eventlog.
 	})
 }
 
-// finish notes which files of a unit were executed, or that all of it is done, and how far all units are.
+// finish notes which files of a unit were executed, or that all of it is done, and how far all
+// units are.
 func (x *executor) finish(ctx context.Context, i int, files []considered, whole bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

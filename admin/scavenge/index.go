@@ -84,7 +84,8 @@ func (k *indexKeeper) keep(e index.Entry) (bool, error) {
 	if !concerned {
 		return true, nil
 	}
-	// Streams may share the hash: the record says which one it is. Without a record the entry is of no use.
+	// Streams may share the hash: the record says which one it is. Without a record the entry is of
+	// no use.
 	name, there, err := k.log.Chunks.StreamAt(k.scratch[:0], e.Position)
 	if err != nil || !there {
 		return false, err

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// TestMergedAsExecuted: neighbours that will be small together are written once, not once without what
-// goes and once more to be merged. A file that is not executed loses nothing by it.
+// TestMergedAsExecuted: neighbours that will be small together are written once, not once without
+// what goes and once more to be merged. A file that is not executed loses nothing by it.
 func TestMergedAsExecuted(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
@@ -51,7 +51,8 @@ func TestMergedAsExecuted(t *testing.T) {
 	}
 }
 
-// TestMergedAsExecutedButForDamage: a damaged file that is not executed does not keep its neighbours from being executed.
+// TestMergedAsExecutedButForDamage: a damaged file that is not executed does not keep its
+// neighbours from being executed.
 func TestMergedAsExecutedButForDamage(t *testing.T) {
 	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
 	for i := range 5 {
@@ -95,8 +96,8 @@ func (f *tight) Free(string) (int64, error) {
 	return free, err
 }
 
-// TestMergedAsExecutedOnAFullDisk: where there is no room for what is left of several files, each is executed alone and
-// gives its space back before the next.
+// TestMergedAsExecutedOnAFullDisk: where there is no room for what is left of several files, each
+// is executed alone and gives its space back before the next.
 func TestMergedAsExecutedOnAFullDisk(t *testing.T) {
 	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
 	for range 5 {

@@ -23,7 +23,8 @@ type pointData struct {
 	Threshold int `json:"threshold"`
 }
 
-// pointMetadata are those of a scavenge point: none, unless the log's time ran ahead of the leader's clock.
+// pointMetadata are those of a scavenge point: none, unless the log's time ran ahead of the
+// leader's clock.
 type pointMetadata struct {
 	EffectiveNow time.Time `json:"effectiveNow"`
 }
@@ -91,7 +92,8 @@ func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 	}
 }
 
-// pointAt reads an event of the stream of the points: where it is, and what it says if it is a point.
+// pointAt reads an event of the stream of the points: where it is, and what it says if it is a
+// point.
 func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Point, err error) {
 	entries, err := r.log.Index().Get(nil, chunkfile.HashStream(event.ScavengePointsStream), number)
 	if err != nil {

@@ -37,7 +37,8 @@ func addProcessors(n int) (release func()) {
 			runtime.GOMAXPROCS(p.before + p.extra)
 			return
 		}
-		// The runtime's own choice follows limits of a container that change; one that was given is put back.
+		// The runtime's own choice follows limits of a container that change; one that was given is
+		// put back.
 		if runtime.SetDefaultGOMAXPROCS(); runtime.GOMAXPROCS(0) != p.before {
 			runtime.GOMAXPROCS(p.before)
 		}

@@ -83,8 +83,10 @@ type checkpoint struct {
 	Point  Point  `json:"point"`
 	Step   step   `json:"step"`
 	Stream []byte `json:"stream,omitempty"` // calculation: done up to this one
-	Chunk  int    `json:"chunk"`            // execution: all files are done up to this logical chunk, -1: none
-	Erase  bool   `json:"erase,omitempty"`  // files were executed, and the Raft log was not compacted since
+	// execution: all files are done up to this logical chunk, -1: none
+	Chunk int `json:"chunk"`
+	// files were executed, and the Raft log was not compacted since
+	Erase bool `json:"erase,omitempty"`
 }
 
 // completed is the point of the last run that was finished, and the chain behind
@@ -234,7 +236,8 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 	return "", nil
 }
 
-// behind is the start of the chunk that follows a scavenge point: the log's end when the point was written.
+// behind is the start of the chunk that follows a scavenge point: the log's end when the point was
+// written.
 func behind(p Point) int64 { return (p.Position/chunkfile.ChunkSize + 1) * chunkfile.ChunkSize }
 
 // load reads a value that is stored as JSON.
@@ -315,7 +318,8 @@ func (r *run) complete(ctx context.Context) error {
 	})
 }
 
-// conclude notes how the run ended, and has it written to the history. It does not wait for anything.
+// conclude notes how the run ended, and has it written to the history. It does not wait for
+// anything.
 func (r *run) conclude(err error, stopped bool) Status {
 	r.update(func(s *Status) {
 		s.Ended, s.Phase = time.Now(), PhaseIdle

@@ -24,7 +24,8 @@ import (
 type Options struct {
 	// Log returns the node's event log, event.ErrNotReady as long as it is not open.
 	Log func() (*eventlog.Log, error)
-	// FS and Dir say where the scavenge database is kept: `<index>/scavenging`. FS defaults to the real one.
+	// FS and Dir say where the scavenge database is kept: `<index>/scavenging`. FS defaults to the
+	// real one.
 	FS  vfs.FS
 	Dir string
 	// InMemory: nothing of this database is on disk, and it is not scavenged.
@@ -33,17 +34,19 @@ type Options struct {
 	// Write does a write of the node's own, wherever the leader is, and tries again
 	// until ctx ends while there is none.
 	Write func(ctx context.Context, w *event.Write) (event.Written, error)
-	// Erase removes entries up to a position from the Raft log of this node. Default: nothing to erase.
+	// Erase removes entries up to a position from the Raft log of this node. Default: nothing to
+	// erase.
 	Erase func(ctx context.Context, position int64) error
-	// PendingDir is where a file tells the next process what is left to erase. Not in Dir, which goes
-	// when chunk files are replaced. Default: the folder around Dir.
+	// PendingDir is where a file tells the next process what is left to erase. Not in Dir, which
+	// goes when chunk files are replaced. Default: the folder around Dir.
 	PendingDir string
 
 	History *history.Writer
 	Lock    *chunklock.Lock // shared with other jobs that switch chunk files; default: its own
 
-	DisableMerging     bool
-	DiskReserve        int64 // bytes that a run leaves free on the volume: it fails before; default: all may be used
+	DisableMerging bool
+	// bytes that a run leaves free on the volume: it fails before; default: all may be used
+	DiskReserve        int64
 	DatabasePageSize   int   // bytes; 0: the default of package state
 	DatabaseCacheBytes int64 // the same
 
@@ -148,8 +151,8 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	return run.id, nil
 }
 
-// Announced returns when clients can read on this node that the run which was started last has begun, in
-// its stream and among all runs, or when the context ends. The run goes on meanwhile.
+// Announced returns when clients can read on this node that the run which was started last has
+// begun, in its stream and among all runs, or when the context ends. The run goes on meanwhile.
 func (s *Service) Announced(ctx context.Context, id event.ID) {
 	run := s.newest()
 	if run == nil || run.id != id {

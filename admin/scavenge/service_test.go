@@ -305,7 +305,8 @@ func TestEraseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A process that ends before the Raft log could be compacted leaves that to the next one, however it ends.
+// A process that ends before the Raft log could be compacted leaves that to the next one, however
+// it ends.
 func TestEraseOutlivesTheProcess(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -449,7 +450,8 @@ func TestPointsHiddenByMetadata(t *testing.T) {
 			h.append(proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: []byte(`{"threshold":7}`)})
 			h.append(proposed{stream: event.ScavengePointsStream, typ: "else"})
 			h.m.advance(time.Hour)
-			for _, number := range []int64{1, 3, 4} { // That of another node, then own ones; 2 is something else.
+			// That of another node, then own ones; 2 is something else.
+			for _, number := range []int64{1, 3, 4} {
 				got := h.run(scavenge.Request{})
 				if got.Result != scavenge.ResultSuccess || got.Point == nil || got.Point.Number != number {
 					t.Fatalf("point %d: %+v, %+v", number, got, got.Point)
@@ -504,7 +506,8 @@ func TestStartWhenLastHasEnded(t *testing.T) {
 	}
 }
 
-// An error of the store that looks like the end of a context is a failure unless the run was told to stop.
+// An error of the store that looks like the end of a context is a failure unless the run was told
+// to stop.
 func TestNobodyStoppedTheRun(t *testing.T) {
 	h := opened(t, func(o *scavenge.Options) {
 		o.Write = func(context.Context, *event.Write) (event.Written, error) { return event.Written{}, context.Canceled }
@@ -515,7 +518,8 @@ func TestNobodyStoppedTheRun(t *testing.T) {
 	}
 }
 
-// As long as the Raft log cannot be compacted, one attempt at a time stands for all runs that asked for it.
+// As long as the Raft log cannot be compacted, one attempt at a time stands for all runs that asked
+// for it.
 func TestEraseIsAwaitedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards what follows
@@ -672,7 +676,8 @@ func TestDatabaseIsClosedWhenItCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestInterruptInExecution: a run that is interrupted while it writes a chunk file says why, and nothing else.
+// TestInterruptInExecution: a run that is interrupted while it writes a chunk file says why, and
+// nothing else.
 func TestInterruptInExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
@@ -708,7 +713,8 @@ func TestInterruptInExecution(t *testing.T) {
 	})
 }
 
-// TestRunsFollowEachOther: the history has the end of a run before the begin of the next, however soon that is started.
+// TestRunsFollowEachOther: the history has the end of a run before the begin of the next, however
+// soon that is started.
 func TestRunsFollowEachOther(t *testing.T) {
 	store := &recorded{failed: make(chan struct{})}
 	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })

@@ -24,8 +24,10 @@ const MaxThreads = 4
 // Request says how to run. The zero value but for Threads and ThrottlePercent,
 // which are 1 and 100 then, is the usual run.
 type Request struct {
-	Threads         int  // that execute chunks; more than MaxThreads count as MaxThreads
-	Threshold       int  // weight from which on a chunk is executed; 0: above 0; below 0: always. Of the scavenge point, if this run makes one
+	Threads int // that execute chunks; more than MaxThreads count as MaxThreads
+	// weight from which on a chunk is executed; 0: above 0; below 0: always. Of the scavenge point,
+	// if this run makes one
+	Threshold       int
 	ThrottlePercent int  // of the time that the run may be active, 1 to 100
 	SyncOnly        bool // make no scavenge point
 }
@@ -61,9 +63,11 @@ var Phases = []Phase{PhaseAccumulation, PhaseCalculation, PhaseExecution, PhaseM
 
 // Point is a scavenge point: an event in $scavengePoints, and where it stands.
 type Point struct {
-	Position     int64     `json:"position"`
-	Number       int64     `json:"number"`
-	EffectiveNow time.Time `json:"effectiveNow"` // the leader's clock when it wrote the record, or this node's if that was behind; maxAge is judged by it
+	Position int64 `json:"position"`
+	Number   int64 `json:"number"`
+	// the leader's clock when it wrote the record, or this node's if that was behind; maxAge is
+	// judged by it
+	EffectiveNow time.Time `json:"effectiveNow"`
 	Threshold    int       `json:"threshold"`
 }
 
@@ -117,8 +121,8 @@ type StreamEstimate struct {
 	Stream string
 	Events int64 // that would go, or of Kept: that it has
 	Bytes  int64 // the same
-	// Why is what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata replaced".
-	// Of Kept it is a sentence: no metadata limits it; $maxCount 100 is not reached; ...
+	// Why is what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata
+	// replaced". Of Kept it is a sentence: no metadata limits it; $maxCount 100 is not reached; ...
 	Why string
 }
 

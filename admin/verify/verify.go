@@ -23,8 +23,9 @@ const DefaultMaxFindings = 1000
 // Options say what to verify. Dir is needed; the zero value of everything else works.
 type Options struct {
 	inspect.Options
-	MaxFindings int           // that the report holds, default DefaultMaxFindings; all are counted
-	OnFinding   func(Finding) // gets every finding as it is made, on the goroutine of the job; may be nil
+	MaxFindings int // that the report holds, default DefaultMaxFindings; all are counted
+	// gets every finding as it is made, on the goroutine of the job; may be nil
+	OnFinding func(Finding)
 }
 
 // EnsureDefaults fills in what was left zero.

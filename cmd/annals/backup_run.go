@@ -36,7 +36,8 @@ func (p *backupPlace) add(flags *pflag.FlagSet, name string) {
 	flags.StringVar(&p.endpoint, "s3-endpoint", "", "URL of the object store (default that of Amazon in $AWS_REGION); keys: $AWS_ACCESS_KEY_ID, $AWS_SECRET_ACCESS_KEY")
 }
 
-// open returns the target. A folder that is not there is refused unless it is about to be written to.
+// open returns the target. A folder that is not there is refused unless it is about to be written
+// to.
 func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
 	switch {
 	case p.destination == "":
@@ -172,7 +173,8 @@ no node, or not permitted.`, func(ctx context.Context) error {
 	return cmd
 }
 
-// backupNotes is the folder of this user in which backups under way are noted, empty where users have none.
+// backupNotes is the folder of this user in which backups under way are noted, empty where users
+// have none.
 func backupNotes() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -440,7 +442,8 @@ func (b *bytesBar) backup(p backup.Progress) {
 		return
 	}
 	b.told = time.Now()
-	_, _ = fmt.Fprintf(b.w, "%s: %s of %s\n", strings.ToLower(p.Phase), humanBytes(p.Done), humanBytes(p.Total)) // Nobody is left to tell.
+	// Nobody is left to tell.
+	_, _ = fmt.Fprintf(b.w, "%s: %s of %s\n", strings.ToLower(p.Phase), humanBytes(p.Done), humanBytes(p.Total))
 }
 
 func (b *bytesBar) close() {

@@ -23,7 +23,8 @@ type nodeSource struct {
 
 var _ backup.Source = (*nodeSource)(nil)
 
-// Begin opens a session. A node may sync and read for it longer than it takes to answer anything else.
+// Begin opens a session. A node may sync and read for it longer than it takes to answer anything
+// else.
 func (s *nodeSource) Begin(ctx context.Context) (session backup.Session, err error) {
 	body, err := s.ask(ctx, http.MethodPost, sessionsPath, client.MediaJSON)
 	if err != nil {

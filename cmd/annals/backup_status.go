@@ -154,7 +154,8 @@ func (c *nodeClient) backups(ctx context.Context) backupNode {
 	return n
 }
 
-// printBackupStatus prints what is known, and returns an error when something is not as it should be.
+// printBackupStatus prints what is known, and returns an error when something is not as it should
+// be.
 func printBackupStatus(w io.Writer, nodes []backupNode, asJSON bool, now time.Time) error {
 	bad := false
 	for i := range nodes {

@@ -79,8 +79,8 @@ func (f *devFake) Unready() string { return *f.why.Load() }
 
 func (f *devFake) say(why string) { f.why.Store(&why) }
 
-// TestDevAwaitsReadiness: a cluster runs when every node is ready, not when it serves; until then the
-// log says what is missing, however long it takes.
+// TestDevAwaitsReadiness: a cluster runs when every node is ready, not when it serves; until then
+// the log says what is missing, however long it takes.
 func TestDevAwaitsReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, follower := &devFake{state: event.StateLeader}, &devFake{state: event.StateFollower}

@@ -117,7 +117,8 @@ func (s *sink) droppedLines() uint64 {
 // errUnread says that a pipe is full and nobody reads it.
 var errUnread = errors.New("nobody reads what is written")
 
-// briefly does what may block for ever, such as a write to a pipe that nobody reads, and leaves it alone after a moment.
+// briefly does what may block for ever, such as a write to a pipe that nobody reads, and leaves it
+// alone after a moment.
 func briefly(write func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- write() }()

@@ -48,7 +48,8 @@ type runningNode interface {
 	URL() string
 	// Done is closed when the node has stopped by itself.
 	Done() <-chan struct{}
-	// ReloadCertificates takes over the certificates that a configuration names, and says whether it has.
+	// ReloadCertificates takes over the certificates that a configuration names, and says whether
+	// it has.
 	ReloadCertificates(*config.Config) bool
 	// Close stops the node in order. It may be called again.
 	Close() error
@@ -189,7 +190,8 @@ func announce(w io.Writer, url string) error {
 	return err
 }
 
-// firstAppend is the first command of the README. Its event id is fixed, so running it twice writes once.
+// firstAppend is the first command of the README. Its event id is fixed, so running it twice writes
+// once.
 func firstAppend(addr string) string {
 	return "curl -i http://" + addr + "/streams/orders-1" +
 		" -H 'Content-Type: application/vnd.eventstore.events+json'" +

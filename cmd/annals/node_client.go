@@ -170,8 +170,9 @@ func (c *nodeClient) member(m *client.Member) (*nodeClient, error) {
 	return c.flags.connect(scheme + "://" + m.Address())
 }
 
-// allAnswer fails, naming the member, when one of a cluster does not count as alive and does not answer itself either. That one
-// node does not hear another for a while is no reason to give up: such members are asked, and those that answer are told of.
+// allAnswer fails, naming the member, when one of a cluster does not count as alive and does not
+// answer itself either. That one node does not hear another for a while is no reason to give up:
+// such members are asked, and those that answer are told of.
 func (c *nodeClient) allAnswer(ctx context.Context, view []client.Member, stderr io.Writer) error {
 	for i := range view {
 		m := &view[i]

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startNode runs a node as a process of its own and returns it when it is ready, with its standard error.
+// startNode runs a node as a process of its own and returns it when it is ready, with its standard
+// error.
 func startNode(t *testing.T) (command *exec.Cmd, stderr io.ReadCloser) {
 	t.Helper()
 	command = exec.Command(os.Args[0], "node", "--mem-db", "--node-port=0")

@@ -63,8 +63,9 @@ var profiled = []struct {
 	{"page of 20 with bodies, 32 readers", 1, "read-page --prepare --workers 32 --streams 100 --events-per-stream 100"},
 }
 
-// BenchmarkProfile finds out where the processor time of an operation goes, by samples taken while nodes in
-// this process serve a load. With ANNALS_PROFILE naming a file it writes what docs/performance.md shows there.
+// BenchmarkProfile finds out where the processor time of an operation goes, by samples taken while
+// nodes in this process serve a load. With ANNALS_PROFILE naming a file it writes what
+// docs/performance.md shows there.
 //
 //	scripts/profile.sh
 func BenchmarkProfile(b *testing.B) {
@@ -138,7 +139,8 @@ func startDev(b *testing.B, dir string, nodes int) string {
 	return ""
 }
 
-// draw makes a bar for each stage, in microseconds of processor time for each event written, or operation.
+// draw makes a bar for each stage, in microseconds of processor time for each event written, or
+// operation.
 func draw(name string, samples io.Reader, result string, report func(float64, string)) (string, error) {
 	p, err := profile.Parse(samples)
 	if err != nil {

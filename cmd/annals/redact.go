@@ -40,7 +40,8 @@ Events are number@stream, separated by commas.
 Exit codes: 0 all events are redacted and their data are gone from the node, 1 at least
 one was refused, or the work is not finished, 2 nothing could be tried.`
 
-// socketPatience bounds a redaction over the local socket: the node answers within a minute and a half behind the copies.
+// socketPatience bounds a redaction over the local socket: the node answers within a minute and a
+// half behind the copies.
 const socketPatience = time.Hour
 
 const redactPath = "/admin/redact"
@@ -265,7 +266,8 @@ func (f *redactFlags) ask(ctx context.Context, address string, dryRun bool) (red
 	return decodeRedaction(c.host, answer.Body)
 }
 
-// redactionRefused gives the answer of a node its exit code: the node has judged the events, or nothing was tried.
+// redactionRefused gives the answer of a node its exit code: the node has judged the events, or
+// nothing was tried.
 func redactionRefused(a client.Response, err error) error {
 	switch a.Status {
 	case http.StatusBadRequest, http.StatusInternalServerError, http.StatusRequestTimeout:

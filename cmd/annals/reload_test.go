@@ -143,7 +143,8 @@ func TestHangupReloads(t *testing.T) {
 	<-reading
 	w.signals <- syscall.SIGHUP
 	testkit.Eventually(t, eventually, func() error { return w.logged("another request for it is ignored") })
-	o.Reload()                                       // As by a client: it returns at once, because it is ignored as well.
+	// As by a client: it returns at once, because it is ignored as well.
+	o.Reload()
 	testkit.Eventually(t, eventually, func() error { // The log is written behind us.
 		if got := strings.Count(w.err.String(), "another request for it is ignored"); got != 2 {
 			return fmt.Errorf("%d requests were ignored, want 2", got)

@@ -115,7 +115,8 @@ func TestScavengeAll(t *testing.T) {
 	expect(t, []string{"start", "--all", "--node", address}, 1, nil, []string{"asks for credentials"})
 }
 
-// TestRedactAllNodes: a member that gossip takes for dead is asked itself before anything is given up.
+// TestRedactAllNodes: a member that gossip takes for dead is asked itself before anything is given
+// up.
 func TestRedactAllNodes(t *testing.T) {
 	t.Setenv(passwordVariable, "")
 	for _, c := range []struct {

@@ -101,7 +101,8 @@ func (c *scavengeClient) recorded(ctx context.Context, id string) (scavengeRun, 
 	case client.IsAway(err):
 		return scavengeRun{}, err
 	case err != nil:
-		return scavengeRun{}, nil // Written as well as it can be, and readable to whom its ACL allows.
+		// Written as well as it can be, and readable to whom its ACL allows.
+		return scavengeRun{}, nil
 	}
 	var e struct {
 		Type string `json:"eventType"`

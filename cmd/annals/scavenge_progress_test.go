@@ -194,8 +194,10 @@ func TestRateMeter(t *testing.T) {
 		done  int64
 		want  float64
 	}{
-		{0, 1000, 0}, {time.Second / 2, 2000, 0}, {time.Second / 2, 1010, 10}, {9 * time.Second, 1100, 10}, // from the beginning
-		{9 * time.Second, 1190, 10}, {time.Second, 1300, 20}, {10 * time.Second, 1300, 0}, // not from there any more
+		// from the beginning
+		{0, 1000, 0}, {time.Second / 2, 2000, 0}, {time.Second / 2, 1010, 10}, {9 * time.Second, 1100, 10},
+		// not from there any more
+		{9 * time.Second, 1190, 10}, {time.Second, 1300, 20}, {10 * time.Second, 1300, 0},
 	} {
 		now = now.Add(c.after)
 		if got := m.perSecond(now, c.done); got != c.want {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestTimersAreRelaxed: every thread of a node has the slack, those of the runtime too. The process is the one that was
-// started, with its name: by that pgrep, the journal and the system's own messages know it.
+// TestTimersAreRelaxed: every thread of a node has the slack, those of the runtime too. The process
+// is the one that was started, with its name: by that pgrep, the journal and the system's own
+// messages know it.
 func TestTimersAreRelaxed(t *testing.T) {
 	command, stderr := startNode(t)
 	defer end(t, command)

@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/admin/verify"
 )
 
-// repairFlags say from which node the log of a stopped one is repaired. It is asked as clusterFlags say.
+// repairFlags say from which node the log of a stopped one is repaired. It is asked as clusterFlags
+// say.
 type repairFlags struct {
 	clusterFlags
 	from string

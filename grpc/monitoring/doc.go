@@ -1,2 +1,3 @@
-// Package monitoring has the messages and stubs of the gRPC service that sends statistics, made of proto/monitoring.proto.
+// Package monitoring has the messages and stubs of the gRPC service that sends statistics, made of
+// proto/monitoring.proto.
 package monitoring

@@ -1,2 +1,3 @@
-// Package operations has the messages and stubs of the gRPC service that operates a node, made of proto/operations.proto.
+// Package operations has the messages and stubs of the gRPC service that operates a node, made of
+// proto/operations.proto.
 package operations

@@ -1,2 +1,3 @@
-// Package users has the messages and stubs of the gRPC service that manages users, made of proto/users.proto.
+// Package users has the messages and stubs of the gRPC service that manages users, made of
+// proto/users.proto.
 package users

@@ -8,9 +8,9 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// AppendLive appends an event as a live tail sends it: its entry without author and links, with its position.
-// Of data and metadata at most maxData bytes are shown; a value below 0 means all. Beside data that is shown stands
-// how many bytes it has. What is shown of the event must not be bare.
+// AppendLive appends an event as a live tail sends it: its entry without author and links, with its
+// position. Of data and metadata at most maxData bytes are shown; a value below 0 means all. Beside
+// data that is shown stands how many bytes it has. What is shown of the event must not be bare.
 func (w *Writer) AppendLive(b []byte, e *event.Resolved, level Level, maxData int) []byte {
 	number, stream := shown(e)
 	w.name(stream, false)

@@ -50,7 +50,8 @@ func (d *Feed) AppendXML(b []byte, level Level) (_ []byte, err error) {
 type atomTags struct {
 	open, title, titleID, idUpdated, updatedSummary, summary, link, linkMiddle, linkEnd string
 	content, contentEnd, close                                                          string
-	bare                                                                                bool // children of content must leave the default namespace
+	// children of content must leave the default namespace
+	bare bool
 }
 
 var (

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// bufferSize is that of a connection's buffer, and so bounds the header of a plain request, in bytes.
+// bufferSize is that of a connection's buffer, and so bounds the header of a plain request, in
+// bytes.
 const bufferSize = 4 << 10
 
 // state is what a connection does.
@@ -46,10 +47,11 @@ type conn struct {
 
 	mu      sync.Mutex // guards what follows
 	state   state
-	since   int64         // the tick at which it began
-	isTaken bool          // all of the request was read, and the rest is to be watched
-	watch   chan struct{} // closed when the goroutine has ended that waits for the client to leave; nil: there is none
-	cancel  context.CancelFunc
+	since   int64 // the tick at which it began
+	isTaken bool  // all of the request was read, and the rest is to be watched
+	// closed when the goroutine has ended that waits for the client to leave; nil: there is none
+	watch  chan struct{}
+	cancel context.CancelFunc
 
 	untaken      int   // of the answers, when the client moved last; below 0: it took all
 	untakenSince int64 // the tick of that
@@ -82,7 +84,8 @@ func (c *conn) serve() {
 			return
 		}
 		c.from = end
-		// The server may have begun to close since it said that the connection stays. Idle first: or it may begin in between.
+		// The server may have begun to close since it said that the connection stays. Idle first:
+		// or it may begin in between.
 		if !c.answer(r) || !c.enter(isIdle) || c.server.isClosing() {
 			break
 		}
@@ -198,7 +201,8 @@ func (c *conn) answer(r *http.Request) (again bool) {
 				c.server.logf("http1: panic serving %v: %v\n%s", c.remote, p, stack[:runtime.Stack(stack, false)])
 			}
 		}
-		_ = w.takeRest() // Or what it sends resets the connection, and answers on their way with it.
+		// Or what it sends resets the connection, and answers on their way with it.
+		_ = w.takeRest()
 		w.release()
 		_ = b.Close()
 		again = c.unwatch() && again
@@ -305,7 +309,8 @@ func (c *conn) leave() {
 	}
 }
 
-// unwatch ends the waiting for the client to leave. It reports whether the connection can be read on.
+// unwatch ends the waiting for the client to leave. It reports whether the connection can be read
+// on.
 func (c *conn) unwatch() bool {
 	c.mu.Lock()
 	watch := c.watch

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestCloseWithoutBody: who says that the connection ends with the answer gets it without having sent the body, as of net/http.
+// TestCloseWithoutBody: who says that the connection ends with the answer gets it without having
+// sent the body, as of net/http.
 func TestCloseWithoutBody(t *testing.T) {
 	l := listen(t)
 	serve(t, &http.Server{Handler: http.HandlerFunc(ok)}, l)
@@ -31,7 +32,8 @@ func TestCloseWithoutBody(t *testing.T) {
 	}
 }
 
-// TestCloseEndsYoungRequest: Close ends the contexts of all requests, not only of those that are watched.
+// TestCloseEndsYoungRequest: Close ends the contexts of all requests, not only of those that are
+// watched.
 func TestCloseEndsYoungRequest(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -63,8 +65,9 @@ type numbered struct {
 	n int
 }
 
-// TestConnContextInOrder: ConnContext is asked in the order in which connections are accepted, and before the next one is. The
-// mark of a node's connection (node/serve/tls.go) lies under its address, which another may have afterwards.
+// TestConnContextInOrder: ConnContext is asked in the order in which connections are accepted, and
+// before the next one is. The mark of a node's connection (node/serve/tls.go) lies under its
+// address, which another may have afterwards.
 func TestConnContextInOrder(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	asked := make(chan int, 100)
@@ -85,7 +88,8 @@ func TestConnContextInOrder(t *testing.T) {
 	}
 }
 
-// TestGoexit: a handler that ends its goroutine ends its connection, and Shutdown does not wait for it.
+// TestGoexit: a handler that ends its goroutine ends its connection, and Shutdown does not wait for
+// it.
 func TestGoexit(t *testing.T) {
 	s, address := start(t, func(http.ResponseWriter, *http.Request) { runtime.Goexit() })
 	c := dial(t, address)
@@ -103,8 +107,9 @@ func TestGoexit(t *testing.T) {
 	}
 }
 
-// TestShutdownWithHalfAHeader: a connection on which no request is whole holds Shutdown up no longer than with net/http, which
-// takes it for idle if it was used before, and which node/serve closes at once if it was not.
+// TestShutdownWithHalfAHeader: a connection on which no request is whole holds Shutdown up no
+// longer than with net/http, which takes it for idle if it was used before, and which node/serve
+// closes at once if it was not.
 func TestShutdownWithHalfAHeader(t *testing.T) {
 	for _, c := range []struct{ name, sent string }{{"first request", get[:20]}, {"later request", get + get[:20]}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,8 +134,8 @@ func TestShutdownWithHalfAHeader(t *testing.T) {
 	}
 }
 
-// TestLargeWrite: a part of an answer that is larger than any buffer is on its way before the next one is made, and is not
-// copied. Pages are sent in parts of 8 MiB so that none is held whole.
+// TestLargeWrite: a part of an answer that is larger than any buffer is on its way before the next
+// one is made, and is not copied. Pages are sent in parts of 8 MiB so that none is held whole.
 func TestLargeWrite(t *testing.T) {
 	const part = 8 << 20
 	next := make(chan struct{})
@@ -162,7 +167,8 @@ func TestLargeWrite(t *testing.T) {
 	}
 }
 
-// TestClientLeavesBehindMore: a client that sent the beginning of its next request is noticed to leave, as net/http notices it.
+// TestClientLeavesBehindMore: a client that sent the beginning of its next request is noticed to
+// leave, as net/http notices it.
 func TestClientLeavesBehindMore(t *testing.T) {
 	begun, ended := make(chan struct{}, 10), make(chan bool, 10)
 	handler := func(_ http.ResponseWriter, r *http.Request) {
@@ -193,7 +199,8 @@ func TestClientLeavesBehindMore(t *testing.T) {
 	}
 }
 
-// TestNoTimeouts: timeouts of zero are none, as http.Server has it. The tests of package http have such a server.
+// TestNoTimeouts: timeouts of zero are none, as http.Server has it. The tests of package http have
+// such a server.
 func TestNoTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -226,8 +233,8 @@ func TestShutdownAtOnce(t *testing.T) {
 	}
 }
 
-// TestShutdownBehindFlushedAnswer: a request whose answer began before Shutdown holds it up until it is answered, and no longer.
-// Live tails are such requests: they end because the node does.
+// TestShutdownBehindFlushedAnswer: a request whose answer began before Shutdown holds it up until
+// it is answered, and no longer. Live tails are such requests: they end because the node does.
 func TestShutdownBehindFlushedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := New(&http.Server{ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -252,8 +259,8 @@ func TestShutdownBehindFlushedAnswer(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a handler that gives its client so much time for each piece, as a live tail does, serves one that takes each
-// piece in time. docs/architecture.md says: 30 s for 4 KiB at most.
+// TestSlowReader: a handler that gives its client so much time for each piece, as a live tail does,
+// serves one that takes each piece in time. docs/architecture.md says: 30 s for 4 KiB at most.
 func TestSlowReader(t *testing.T) {
 	const pieces, piece, stall = 40, 4 << 10, 30 * time.Second
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -300,7 +307,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestNothingIsHeld: an answer that waits for what comes next holds no buffer. There may be hundreds of live tails.
+// TestNothingIsHeld: an answer that waits for what comes next holds no buffer. There may be
+// hundreds of live tails.
 func TestNothingIsHeld(t *testing.T) {
 	_, address := start(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 100<<10))
@@ -316,8 +324,9 @@ func TestNothingIsHeld(t *testing.T) {
 	c.answer("GET")
 }
 
-// TestPanicBehindAnswers: answers that went out before a handler gave up reach the client, as of net/http: what is left of the
-// body is read before the connection is closed, or else the system resets it.
+// TestPanicBehindAnswers: answers that went out before a handler gave up reach the client, as of
+// net/http: what is left of the body is read before the connection is closed, or else the system
+// resets it.
 func TestPanicBehindAnswers(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -350,7 +359,8 @@ func TestPanicBehindAnswers(t *testing.T) {
 	}
 }
 
-// TestFieldOrder: the same request gets the same answer to the byte, as of net/http, which sorts the fields.
+// TestFieldOrder: the same request gets the same answer to the byte, as of net/http, which sorts
+// the fields.
 func TestFieldOrder(t *testing.T) {
 	_, address := start(t, func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"A", "B", "C", "D", "E", "Date"} {

@@ -111,8 +111,9 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 }
 
 // obey is a handler that answers with all it sees of a request, in a way that the query names:
-// status=N; head=name:value, sets a field; write=N, writes as many bytes; flush; read=N, reads
-// as much of the body; all, reads all of it; late=name, sets a field when the header is gone; abort. Anything else does nothing.
+// status=N; head=name:value, sets a field; write=N, writes as many bytes; flush; read=N, reads as
+// much of the body; all, reads all of it; late=name, sets a field when the header is gone; abort.
+// Anything else does nothing.
 func obey(w http.ResponseWriter, r *http.Request) {
 	var saw strings.Builder
 	fmt.Fprintf(&saw, "%s %s %s %s %d %v\n", r.Method, r.RequestURI, r.URL, r.Host, r.ContentLength, r.Proto)

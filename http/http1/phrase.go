@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// Clients of HTTP/1.1 read the text of an error in the status line, but net/http
-// writes a fixed phrase for every code. So a connection that is handed over to it remembers, on request,
-// the phrase of the answer that is about to be written, and exchanges it in the
-// Write that begins with that answer's status line. net/http begins every answer
-// with an empty write buffer, hence a status line always stands at the beginning
-// of a Write, also with keep-alive and pipelined requests.
+// Clients of HTTP/1.1 read the text of an error in the status line, but net/http writes a fixed
+// phrase for every code. So a connection that is handed over to it remembers, on request, the
+// phrase of the answer that is about to be written, and exchanges it in the Write that begins with
+// that answer's status line. net/http begins every answer with an empty write buffer, hence a
+// status line always stands at the beginning of a Write, also with keep-alive and pipelined
+// requests.
 //
 // Above TLS the connection must sit on top of the *tls.Conn, since below it sees
 // encrypted bytes. net/http serves HTTP/2 only on a bare *tls.Conn; on any other

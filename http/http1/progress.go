@@ -20,8 +20,10 @@ const (
 	leastMove  = 4 << 10
 	stallTime  = 30 * time.Second
 	stallTicks = int64(stallTime / lookEvery)
-	quickMove  = 64 << 10 // is written at once to a client that took the piece before at once; it must take all of it
-	cutMove    = 4 << 20  // likewise, where a piece that takes long is cut and its rest written in small ones
+	// is written at once to a client that took the piece before at once; it must take all of it
+	quickMove = 64 << 10
+	// likewise, where a piece that takes long is cut and its rest written in small ones
+	cutMove = 4 << 20
 )
 
 // mover is one direction of a connection or stream. One goroutine moves, another looks.
@@ -229,7 +231,8 @@ func (r *requests) remove(x *watched) {
 	x.mu.Unlock()
 }
 
-// look looks at all of them. A deadline may take a lock of the connection, so none is set under ours.
+// look looks at all of them. A deadline may take a lock of the connection, so none is set under
+// ours.
 func (r *requests) look(tick int64) {
 	r.mu.Lock()
 	var some []*watched

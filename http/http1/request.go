@@ -90,7 +90,8 @@ func field(line string) (name, value string) {
 	return textproto.CanonicalMIMEHeaderKey(line[:colon]), value
 }
 
-// isPlain reports whether the request stays plain with the field, and takes down what it says of the request.
+// isPlain reports whether the request stays plain with the field, and takes down what it says of
+// the request.
 func isPlain(r *http.Request, name, value string) bool {
 	switch name {
 	case "Host":

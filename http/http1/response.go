@@ -229,7 +229,8 @@ func (w *response) finish() error {
 	return err
 }
 
-// send sends what is held back, the last of the answer or not. What comes next may tell the type of the body.
+// send sends what is held back, the last of the answer or not. What comes next may tell the type of
+// the body.
 func (w *response) send(next []byte, last bool) error {
 	if w.err != nil {
 		return w.err

@@ -31,7 +31,8 @@ func newPair(t testing.TB) pair {
 	return pair{ours, l.Addr().String()}
 }
 
-// exchange sends the bytes, and no more, and returns all answers in a form in which they can be compared.
+// exchange sends the bytes, and no more, and returns all answers in a form in which they can be
+// compared.
 func exchange(t testing.TB, address string, sent []byte) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -54,8 +55,8 @@ func exchange(t testing.TB, address string, sent []byte) string {
 	return summary(all, sent)
 }
 
-// summary leaves out of answers what may differ: the time, the order of fields, and whether the length
-// of a body is said before it or behind it.
+// summary leaves out of answers what may differ: the time, the order of fields, and whether the
+// length of a body is said before it or behind it.
 func summary(all, sent []byte) string {
 	var b strings.Builder
 	r := bufio.NewReader(bytes.NewReader(all))
@@ -157,7 +158,8 @@ var alike = []string{
 	"POST /?read=5 HTTP/1.1\r\nHost: h\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("z", 300000),
 }
 
-// TestSameAsNetHTTP: nothing tells a client which of the two answers, but what the package's comment names.
+// TestSameAsNetHTTP: nothing tells a client which of the two answers, but what the package's
+// comment names.
 func TestSameAsNetHTTP(t *testing.T) {
 	p := newPair(t)
 	for _, sent := range alike {
@@ -177,7 +179,8 @@ func FuzzSameAsNetHTTP(f *testing.F) {
 		if bytes.Contains(sent, []byte("head")) {
 			t.Skip()
 		}
-		// We say more: of a body that breaks off, that the connection ends, and of one that HEAD leaves out, its length.
+		// We say more: of a body that breaks off, that the connection ends, and of one that HEAD
+		// leaves out, its length.
 		ours, theirs := bounds.ReplaceAllString(exchange(t, p.ours, sent), ""), bounds.ReplaceAllString(exchange(t, p.theirs, sent), "")
 		if ours != theirs {
 			t.Errorf("%q:\nours   %s\ntheirs %s", sent, ours, theirs)
@@ -210,7 +213,8 @@ func TestInPieces(t *testing.T) {
 	}
 }
 
-// TestSameAnswers: whatever a handler does in whatever order, its client sees what it sees of net/http.
+// TestSameAnswers: whatever a handler does in whatever order, its client sees what it sees of
+// net/http.
 func TestSameAnswers(t *testing.T) {
 	p := newPair(t)
 	ops := strings.Fields("status=200 status=204 status=304 status=404 status=410 head=Content-Length:10 head=Content-Length:0 head=Content-Length:400 " +
@@ -229,7 +233,8 @@ func TestSameAnswers(t *testing.T) {
 			if method == "POST" || method == "PUT" {
 				body = "hello"
 			}
-			query := []string{"", "all", "read=2"}[r.IntN(3)] // First: net/http lets nothing be read when the answer has begun.
+			// First: net/http lets nothing be read when the answer has begun.
+			query := []string{"", "all", "read=2"}[r.IntN(3)]
 			for range r.IntN(6) {
 				if op := ops[r.IntN(len(ops))]; !strings.Contains(op, "Content-Length") || !strings.Contains(query, "Content-Length") {
 					query += "&" + op

@@ -60,8 +60,9 @@ func New(h *http.Server) *Server {
 	return s
 }
 
-// Serve answers the requests of the listener's connections, on which handshakes of TLS must be done.
-// It closes the listener, and returns http.ErrServerClosed after Shutdown or Close. It is called once.
+// Serve answers the requests of the listener's connections, on which handshakes of TLS must be
+// done. It closes the listener, and returns http.ErrServerClosed after Shutdown or Close. It is
+// called once.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.begin(l) {
 		return errors.Join(http.ErrServerClosed, l.Close())

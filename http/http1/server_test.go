@@ -17,7 +17,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// pipes is a listener whose connections are in memory, so that a bubble of synctest owns their time.
+// pipes is a listener whose connections are in memory, so that a bubble of synctest owns their
+// time.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -112,7 +113,8 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// TestClientLeaves: a request's context ends when its client leaves, and for nothing else that the client does.
+// TestClientLeaves: a request's context ends when its client leaves, and for nothing else that the
+// client does.
 func TestClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, left := newPipes(), make(chan time.Time, 1)
@@ -277,9 +279,11 @@ func (l secured) Accept() (net.Conn, error) {
 
 type markKey struct{}
 
-// TestConnections: whatever a connection speaks, its handler knows it, what the server put into its context, and phrases.
+// TestConnections: whatever a connection speaks, its handler knows it, what the server put into its
+// context, and phrases.
 func TestConnections(t *testing.T) {
-	model := httptest.NewTLSServer(http.NotFoundHandler()) // Only its certificate and its client are of use here.
+	// Only its certificate and its client are of use here.
+	model := httptest.NewTLSServer(http.NotFoundHandler())
 	defer model.Close()
 	for _, c := range []struct {
 		name    string
@@ -393,7 +397,8 @@ func TestAcceptFails(t *testing.T) {
 	})
 }
 
-// TestBodyIsReadOn: a goroutine that reads a body when the answer is finished reads nothing of the next request.
+// TestBodyIsReadOn: a goroutine that reads a body when the answer is finished reads nothing of the
+// next request.
 func TestBodyIsReadOn(t *testing.T) {
 	bodies := make(chan io.ReadCloser, 2)
 	_, address := start(t, func(_ http.ResponseWriter, r *http.Request) { bodies <- r.Body })

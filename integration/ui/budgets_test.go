@@ -83,7 +83,8 @@ func TestLongOverviewIdle(t *testing.T) {
 		ask(t, n, "PUT", fmt.Sprintf("/subscriptions/orders-1/g%d", i), `{"startFrom":0}`)
 	}
 	appendMany(t, n, "orders-1", 0, 30)
-	// All that an open Overview asks for again is asked once within the window at least, but for two of each half minute.
+	// All that an open Overview asks for again is asked once within the window at least, but for
+	// two of each half minute.
 	const window = 21 * time.Second
 	idle := newBrowser(t).open(t, n.URL(), "admin", "#/")
 	idle.h1("Overview")
@@ -95,7 +96,8 @@ func TestLongOverviewIdle(t *testing.T) {
 		}
 		return nil
 	})
-	// The counts of twenty groups are asked for every 20 s: on a busy machine a second round may fall into the window.
+	// The counts of twenty groups are asked for every 20 s: on a busy machine a second round may
+	// fall into the window.
 	if rate := float64(idle.asked()-before-20) / time.Since(began).Seconds(); rate > 2 {
 		t.Errorf("an open Overview asks %.1f times a second, at most twice is wanted", rate)
 	} else {
@@ -110,8 +112,9 @@ func (p *tab) asked() int {
 	return p.requests
 }
 
-// TestBudgets measures with much data. ANNALS_BUDGETS=1 runs it; ANNALS_BUDGET_EVENTS, _NAMES and _MINUTES are the sizes.
-// It fails on what is over its budget when ANNALS_BUDGETS_STRICT=1, and else only logs it.
+// TestBudgets measures with much data. ANNALS_BUDGETS=1 runs it; ANNALS_BUDGET_EVENTS, _NAMES and
+// _MINUTES are the sizes. It fails on what is over its budget when ANNALS_BUDGETS_STRICT=1, and
+// else only logs it.
 func TestBudgets(t *testing.T) {
 	if os.Getenv("ANNALS_BUDGETS") == "" {
 		t.Skip("ANNALS_BUDGETS is not set")
@@ -124,7 +127,8 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s: %.1f %s is over the budget of %.0f", what, got, unit, most)
 		}
 	}
-	n := testkit.StartNode(t, t.TempDir()) // The standard projections would write three links for each event.
+	// The standard projections would write three links for each event.
+	n := testkit.StartNode(t, t.TempDir())
 	bench := func(args ...string) {
 		t.Helper()
 		p, code := testkit.Run(t, testkit.Command{Args: append([]string{"bench", args[0], "--base", n.URL(), "--user", "admin", "--password", "changeit", "--quiet"}, args[1:]...)})

@@ -35,8 +35,9 @@ func take(t *testing.T, n node, group string, count, answered int) {
 	}
 }
 
-// TestStalled names a group stalled that has messages and hands out none for a minute, and no other: fewer messages than
-// a checkpoint waits for leave the checkpoint behind though all of them were answered.
+// TestStalled names a group stalled that has messages and hands out none for a minute, and no
+// other: fewer messages than a checkpoint waits for leave the checkpoint behind though all of them
+// were answered.
 func TestStalled(t *testing.T) {
 	n := startNode(t)
 	for i := range 3 {
@@ -77,7 +78,8 @@ func TestStalled(t *testing.T) {
 	p.sees("Behind 0 events Checkpoint none yet")
 }
 
-// TestDeskOfAll looks after the parked messages of a group of $all, which is made and consumed over gRPC alone.
+// TestDeskOfAll looks after the parked messages of a group of $all, which is made and consumed over
+// gRPC alone.
 func TestDeskOfAll(t *testing.T) {
 	n := startNode(t, "--insecure")
 	for range 3 {

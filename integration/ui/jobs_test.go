@@ -343,7 +343,8 @@ func TestSubscriptions(t *testing.T) {
 	p.h1("Subscriptions")
 }
 
-// TestOverview names a projection that has faulted once, though the node's own examination has it too.
+// TestOverview names a projection that has faulted once, though the node's own examination has it
+// too.
 func TestOverview(t *testing.T) {
 	n := startNode(t)
 	appendTo(t, n, "s", "T", `{}`)

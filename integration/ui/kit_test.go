@@ -63,8 +63,8 @@ type browser struct {
 
 var shared browser
 
-// newBrowser returns the browser, Debian's Chromium, which is started for the first test that needs it. Without one
-// the test is skipped, in CI it fails.
+// newBrowser returns the browser, Debian's Chromium, which is started for the first test that needs
+// it. Without one the test is skipped, in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	program := ""
@@ -521,7 +521,8 @@ func (p *tab) sees(text string) {
 //go:embed testdata/axe.min.js
 var axe string
 
-// clean fails the test with what axe-core finds: version 4.14, under the Mozilla Public License 2.0.
+// clean fails the test with what axe-core finds: version 4.14, under the Mozilla Public License
+// 2.0.
 func (p *tab) clean() {
 	p.t.Helper()
 	if !value[bool](p, "typeof axe !== 'undefined'") {

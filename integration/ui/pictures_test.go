@@ -19,7 +19,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// TestPictures makes the pictures of the documentation in the folder that ANNALS_DOCS_PICTURES names: make pictures.
+// TestPictures makes the pictures of the documentation in the folder that ANNALS_DOCS_PICTURES
+// names: make pictures.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("ANNALS_DOCS_PICTURES")
 	if dir == "" {
@@ -126,7 +127,8 @@ func save(t *testing.T, p *tab, dir, name, theme string) {
 	}
 }
 
-// small makes a picture smaller: of its colours the 256 most frequent stay, the others become the nearest of them.
+// small makes a picture smaller: of its colours the 256 most frequent stay, the others become the
+// nearest of them.
 func small(t *testing.T, b []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(b))

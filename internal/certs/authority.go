@@ -270,8 +270,8 @@ func (a *Authority) Set(i *Issued) *Set {
 	return set
 }
 
-// Temporary makes an authority and one certificate of it in memory, for the
-// nodes of a development cluster, which share it. It is for localhost. The keys are never written anywhere.
+// Temporary makes an authority and one certificate of it in memory, for the nodes of a development
+// cluster, which share it. It is for localhost. The keys are never written anywhere.
 func Temporary() (*Set, error) {
 	// Quick to make, and no foreign tool has to read it.
 	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})

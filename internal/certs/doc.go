@@ -1,13 +1,13 @@
 // Package certs turns an operator's certificate files into the TLS
 // configurations of a node, and makes such files.
 //
-// A Set is one verified whole: the node's certificate with its private key and
-// intermediates, the trusted roots, and the reserved common name that tells
-// nodes from other holders of certificates. Load reads it from files and
-// refuses what would fail later; Inspect tells everything that is wrong or
-// doubtful at once, Reload is stricter for a node that has a Set already. A Store holds the Set in force; its TLS configurations ask
-// for it anew at every handshake, so that Replace swaps certificates without a
-// restart. An Authority issues certificates where there is no other authority.
+// A Set is one verified whole: the node's certificate with its private key and intermediates, the
+// trusted roots, and the reserved common name that tells nodes from other holders of certificates.
+// Load reads it from files and refuses what would fail later; Inspect tells everything that is
+// wrong or doubtful at once, Reload is stricter for a node that has a Set already. A Store holds
+// the Set in force; its TLS configurations ask for it anew at every handshake, so that Replace
+// swaps certificates without a restart. An Authority issues certificates where there is no other
+// authority.
 //
 // Who is a node. A connection between nodes is authenticated on both sides. The
 // other side is a node if its certificate chains to a trusted root, allows both

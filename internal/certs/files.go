@@ -36,7 +36,8 @@ type Files struct {
 	// ReservedCN is the pattern that the common names of nodes match; see IsNode.
 	// Empty: the common name of this certificate.
 	ReservedCN string
-	// ServerOnly takes certificates of nodes, this one's included, that allow server authentication alone.
+	// ServerOnly takes certificates of nodes, this one's included, that allow server authentication
+	// alone.
 	ServerOnly bool
 	// Hosts are the host at which other nodes dial this one, and names that may stand in
 	// the certificate in its place. Empty: nobody dials it.
@@ -136,8 +137,9 @@ type Report struct {
 	Chain       []*x509.Certificate // from it to a trusted root, nil if there is none
 	Roots       int                 // how many roots are trusted
 	ReservedCN  string              // in force
-	Node        bool                // whether other nodes with this reserved name take the holder for a node
-	Findings    []Finding           // errors first
+	// whether other nodes with this reserved name take the holder for a node
+	Node     bool
+	Findings []Finding // errors first
 }
 
 // Inspect reads and verifies all files and tells all that it finds: like Reload if

@@ -53,7 +53,8 @@ func readFile(name string) (_ []byte, err error) {
 	return data, nil
 }
 
-// parseFile reads a file and parses what it holds. The error does not name the file: findings carry it already.
+// parseFile reads a file and parses what it holds. The error does not name the file: findings carry
+// it already.
 func parseFile[T any](name string, parse func([]byte) (T, error)) (parsed T, err error) {
 	data, err := readFile(name)
 	if err != nil {

@@ -48,7 +48,8 @@ func (s *Store) Server() *tls.Config {
 		return &tls.Config{
 			MinVersion:   tls.VersionTLS12,
 			Certificates: []tls.Certificate{set.Certificate},
-			// Verified by ourselves: the rules of nodes are not those of TLS, and the error is to say more.
+			// Verified by ourselves: the rules of nodes are not those of TLS, and the error is to
+			// say more.
 			ClientAuth: tls.RequireAnyClientCert,
 			VerifyConnection: func(state tls.ConnectionState) error {
 				return set.verifyNode(state.PeerCertificates, time.Now())

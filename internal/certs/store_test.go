@@ -132,7 +132,8 @@ func TestPeerHandshakes(t *testing.T) {
 	pattern.ReservedCN = "*.eu.example.com"
 	wide := certs.NewStore(load(t, pattern), certs.StoreOptions{})
 	oldNode := root.node(t, valid(-2*hours24, -hours24))
-	// With the option, the usage that public authorities no longer issue is not demanded, of either side.
+	// With the option, the usage that public authorities no longer issue is not demanded, of either
+	// side.
 	serverOnly := func(node *pair, intermediates ...*pair) *certs.Store {
 		f := newFolder(t).files(node, root, intermediates...)
 		f.ServerOnly = true

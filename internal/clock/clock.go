@@ -1,6 +1,6 @@
-// Package clock is about time: it waits, and lets another process set the wall clock
-// that a node writes and judges events by. Torture does, to see what becomes of data when a clock is wrong. Timers,
-// certificates and the times of log lines go by the machine's clock all the same.
+// Package clock is about time: it waits, and lets another process set the wall clock that a node
+// writes and judges events by. Torture does, to see what becomes of data when a clock is wrong.
+// Timers, certificates and the times of log lines go by the machine's clock all the same.
 package clock
 
 import (

@@ -50,7 +50,8 @@ func ObjectAt(b []byte, at int) Members {
 	return Members{walk: walk{b: b, at: at + 1}}
 }
 
-// Next moves to the next member. It returns false behind the last one and where the text is not valid.
+// Next moves to the next member. It returns false behind the last one and where the text is not
+// valid.
 func (m *Members) Next() bool {
 	at, ok := m.Begin()
 	if !ok {
@@ -99,7 +100,8 @@ func ArrayAt(b []byte, at int) Elements {
 	return Elements{walk{b: b, at: at + 1}}
 }
 
-// Next moves to the next element. It returns false behind the last one and where the text is not valid.
+// Next moves to the next element. It returns false behind the last one and where the text is not
+// valid.
 func (e *Elements) Next() bool {
 	at, ok := e.Begin()
 	if !ok {

@@ -27,7 +27,8 @@ func Alone() (code int, done bool, err error) {
 		}
 		return 0, false, nil
 	}
-	runtime.LockOSThread() // The process is to end with this one, which the kernel takes for the thread.
+	// The process is to end with this one, which the kernel takes for the thread.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -74,10 +74,11 @@ func (h *Host) mountDisk(mount func() error) error {
 	return os.Mkdir(h.Dir(), 0o755)
 }
 
-// MakeDisk makes the host's folder a file system of its own, of a number of bytes, that can also hang: see
-// FreezeDisk. It is ext4 in a file beside the folder, by a loop device, so syncing takes what it takes on the disk
-// below, twice. The file stays with Options.Keep. It needs mkfs.ext4 and the right to mount, else the
-// error is [ErrNoDevice]. It must come before the first file and the first start.
+// MakeDisk makes the host's folder a file system of its own, of a number of bytes, that can also
+// hang: see FreezeDisk. It is ext4 in a file beside the folder, by a loop device, so syncing takes
+// what it takes on the disk below, twice. The file stays with Options.Keep. It needs mkfs.ext4 and
+// the right to mount, else the error is [ErrNoDevice]. It must come before the first file and the
+// first start.
 func (h *Host) MakeDisk(bytes int64) error {
 	return h.change(fmt.Sprintf("make with %d bytes", bytes), func() error {
 		if err := h.mountDisk(func() error { return h.mountImage(bytes) }); err != nil {
@@ -122,7 +123,8 @@ const (
 	loopTries = 32
 )
 
-// attachLoop makes a file a block device, which vanishes when it is not used any more. The name tells whose it is.
+// attachLoop makes a file a block device, which vanishes when it is not used any more. The name
+// tells whose it is.
 func attachLoop(file *os.File, name string) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -159,8 +161,8 @@ const (
 )
 
 // FreezeDisk lets everything that writes to a disk made by MakeDisk hang in the kernel, syncs
-// included, until ThawDisk; reads go on. A process that hangs cannot even be killed before. It returns when all that was written
-// before is on the disk.
+// included, until ThawDisk; reads go on. A process that hangs cannot even be killed before. It
+// returns when all that was written before is on the disk.
 func (h *Host) FreezeDisk() error {
 	return h.change("freeze", func() error {
 		if !h.disk.image {

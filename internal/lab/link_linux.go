@@ -183,7 +183,8 @@ func (l *link) run() {
 	}
 }
 
-// release delivers what is due and says how long the next packet has to wait, less than 0 if there is none.
+// release delivers what is due and says how long the next packet has to wait, less than 0 if there
+// is none.
 func (l *link) release() time.Duration {
 	for {
 		packet, wait, ok := l.take()

@@ -26,8 +26,9 @@ type network struct {
 	subnet netip.Prefix
 	seed   uint64
 
-	stop    chan struct{}  // closed when the links are to end
-	running sync.WaitGroup // a goroutine for each device, and for each link that ever let a packet wait
+	stop chan struct{} // closed when the links are to end
+	// a goroutine for each device, and for each link that ever let a packet wait
+	running sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	devices map[byte]*device

@@ -82,7 +82,8 @@ func (p *Process) reap() {
 	p.err = errors.Join(err, waitErr, killErr, p.log.close())
 }
 
-// awaitState waits until a child ends or stops, as the options say, and leaves it to be waited for again.
+// awaitState waits until a child ends or stops, as the options say, and leaves it to be waited for
+// again.
 func awaitState(pid, options int) (unix.Siginfo, error) {
 	for {
 		var info unix.Siginfo
@@ -99,7 +100,8 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the process is gone and all of its output is read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ExitCode is the exit code of a process that is gone, and -1 while it runs and if a signal ended it.
+// ExitCode is the exit code of a process that is gone, and -1 while it runs and if a signal ended
+// it.
 func (p *Process) ExitCode() int {
 	if !p.ended() {
 		return -1

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestImportGroups: the standard library, then what others wrote, then this module, with an empty line between.
+// TestImportGroups: the standard library, then what others wrote, then this module, with an empty
+// line between.
 func TestImportGroups(t *testing.T) {
 	for _, f := range sources(t) {
 		if ast.IsGenerated(f.file) {

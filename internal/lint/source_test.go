@@ -104,7 +104,8 @@ func walk(t *testing.T, visit func(name string, read func() []byte)) {
 		switch {
 		case d.IsDir() && slices.Contains([]string{".git", "bin", "data"}, name):
 			return filepath.SkipDir
-		case d.IsDir() || !d.Type().IsRegular() || name == ".git": // which is a file in a linked work tree
+		case d.IsDir() || !d.Type().IsRegular() || name == ".git":
+			// which is a file in a linked work tree
 			return nil
 		}
 		visit(name, func() []byte {

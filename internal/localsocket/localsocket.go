@@ -1,4 +1,5 @@
-// Package localsocket listens on a socket in the file system that is open to this process's user and root alone.
+// Package localsocket listens on a socket in the file system that is open to this process's user
+// and root alone.
 package localsocket
 
 import (
@@ -40,7 +41,8 @@ func Listen(path string, logger hclog.Logger) (net.Listener, error) {
 	return ownPeers{l, logger}, nil
 }
 
-// UID is the user id of the process at the other end of a connection, -1 when the system does not tell.
+// UID is the user id of the process at the other end of a connection, -1 when the system does not
+// tell.
 func UID(c net.Conn) int {
 	if u, ok := c.(*net.UnixConn); ok {
 		return peerUID(u)

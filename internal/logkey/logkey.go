@@ -1,4 +1,5 @@
-// Package logkey has the keys of log lines that more than one package writes. Operators search for them.
+// Package logkey has the keys of log lines that more than one package writes. Operators search for
+// them.
 package logkey
 
 // Keys.

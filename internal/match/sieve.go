@@ -2,13 +2,14 @@ package match
 
 import "time"
 
-// Sieve chooses names where a failure cannot be told, as in the filter of a page. From a failure on it
-// takes every name, so that the page soon has all it may have: it must be thrown away.
+// Sieve chooses names where a failure cannot be told, as in the filter of a page. From a failure on
+// it takes every name, so that the page soon has all it may have: it must be thrown away.
 type Sieve struct {
 	*Names
 	Err error // why Takes failed; ErrTimeout
 
-	// Budget bounds what all matches of an expression that backtracks may take together. 0: each may take Timeout.
+	// Budget bounds what all matches of an expression that backtracks may take together. 0: each
+	// may take Timeout.
 	Budget time.Duration
 	spent  time.Duration
 }

@@ -43,7 +43,8 @@ type (
 	Feed     = client.Page
 )
 
-// Client talks to one node, once. Requests follow no redirects: where they lead is for the test to see.
+// Client talks to one node, once. Requests follow no redirects: where they lead is for the test to
+// see.
 type Client struct {
 	base          string
 	anybody, boss *client.Client // without credentials, and as the administrator
@@ -102,7 +103,8 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	return c.anybody.Do(ctx, q)
 }
 
-// Append sends events to a stream; a single one goes as raw data with its id in headers when single is set.
+// Append sends events to a stream; a single one goes as raw data with its id in headers when single
+// is set.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, single bool, events ...Event) (Response, error) {
 	q, err := client.AppendRequest(stream, expected, events...)
 	if err != nil {
@@ -114,7 +116,8 @@ func (c *Client) Append(ctx context.Context, stream string, expected int64, sing
 	return c.Do(ctx, Request{Path: q.Path, Header: q.Header, Body: q.Body})
 }
 
-// ReadFeed reads a page with its events as the administrator. ok is false when there is no such stream.
+// ReadFeed reads a page with its events as the administrator. ok is false when there is no such
+// stream.
 func (c *Client) ReadFeed(ctx context.Context, path string, header map[string]string) (feed *Feed, ok bool, err error) {
 	h := map[string]string{"Accept": MediaAtomJSON}
 	maps.Copy(h, header)
@@ -140,7 +143,8 @@ func (c *Client) ReadFeed(ctx context.Context, path string, header map[string]st
 	return feed, true, nil
 }
 
-// ReadStream reads a whole stream from a number on, oldest first. One that is not there has no events.
+// ReadStream reads a whole stream from a number on, oldest first. One that is not there has no
+// events.
 func (c *Client) ReadStream(ctx context.Context, stream string, from int64) (all []Entry, err error) {
 	for e, err := range c.boss.Events(ctx, stream, client.Reading{From: from, Count: PageLimit}) {
 		if err != nil {

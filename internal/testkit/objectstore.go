@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// ObjectStore is an object store in memory that speaks as much of the S3 protocol as backups need. It has one bucket.
+// ObjectStore is an object store in memory that speaks as much of the S3 protocol as backups need.
+// It has one bucket.
 type ObjectStore struct {
 	URL    string // of the store
 	Bucket string // s3://bucket/
@@ -43,7 +44,8 @@ func StartObjectStore(t testing.TB) *ObjectStore {
 	return s
 }
 
-// Refuse has f look at requests before they are served. A status other than 0 is the answer. f may wait.
+// Refuse has f look at requests before they are served. A status other than 0 is the answer. f may
+// wait.
 func (s *ObjectStore) Refuse(f func(r *http.Request) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +116,8 @@ func (s *ObjectStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = fmt.Fprint(w, `<Error><Code>NoSuchKey</Code></Error>`) // The client sees what comes of it.
+			// The client sees what comes of it.
+			_, _ = fmt.Fprint(w, `<Error><Code>NoSuchKey</Code></Error>`)
 			return
 		}
 		w.Header().Set("ETag", `"x"`)
@@ -139,7 +142,8 @@ func (s *ObjectStore) upload(w http.ResponseWriter, r *http.Request, key string)
 		w.Header().Set("Content-Type", "application/xml")
 		_, _ = fmt.Fprint(w, "<ListMultipartUploadsResult>") // The client sees what comes of it.
 		for _, key := range s.uploads {
-			_, _ = fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId></Upload>", key, key) // As above.
+			// As above.
+			_, _ = fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId></Upload>", key, key)
 		}
 		_, _ = fmt.Fprint(w, "</ListMultipartUploadsResult>") // As above.
 	case http.MethodDelete:

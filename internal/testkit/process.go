@@ -192,7 +192,8 @@ func (p *Process) Stop() {
 // Exited is closed when the process is gone.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait returns the exit code of the process, -1 when a signal ended it. It must end within the limit.
+// Wait returns the exit code of the process, -1 when a signal ended it. It must end within the
+// limit.
 func (p *Process) Wait(limit time.Duration) int {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

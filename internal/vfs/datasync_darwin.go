@@ -2,7 +2,8 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
-// datasync asks for the drive's own cache to be written as well, which fsync alone does not do here.
+// datasync asks for the drive's own cache to be written as well, which fsync alone does not do
+// here.
 func datasync(fd int) error {
 	return retryEINTR(func() error {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_FULLFSYNC, 0)

@@ -54,7 +54,8 @@ func NewCrashMem() *Mem { return &Mem{tracking: true, root: newDir(true)} }
 // the removal of its name is not durable.
 type node struct {
 	entries map[string]*node // folders: what it holds now; nil for a file
-	durable map[string]*node // folders, tracking: what a power cut leaves when nothing unsynced survives
+	// folders, tracking: what a power cut leaves when nothing unsynced survives
+	durable map[string]*node
 
 	links  int  // 1 while the node has a name
 	opens  int  // handles and locks
@@ -328,7 +329,8 @@ func (m *Mem) apply(op *dirOp) {
 			c.to.links++
 		}
 	}
-	// All links are counted by now, so that a node being renamed is not taken for one without a name.
+	// All links are counted by now, so that a node being renamed is not taken for one without a
+	// name.
 	for i := range op.changes {
 		c := &op.changes[i]
 		old := c.dir.entries[c.name]

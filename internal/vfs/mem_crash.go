@@ -88,7 +88,8 @@ func (m *Mem) commitNames(dir *node) {
 			}
 		}
 	}
-	// From the last to the first, so that what a durable operation builds on is known when it is reached.
+	// From the last to the first, so that what a durable operation builds on is known when it is
+	// reached.
 	all := false
 	needed := make(map[nameKey]struct{})
 	commit := make([]bool, len(m.pending))
@@ -99,7 +100,8 @@ func (m *Mem) commitNames(dir *node) {
 			op.addTo(needed)
 		}
 	}
-	// What stays pending shares no name with a later durable operation, so the order between the two is free.
+	// What stays pending shares no name with a later durable operation, so the order between the
+	// two is free.
 	var rest []*dirOp
 	for i, op := range m.pending {
 		if !commit[i] {
@@ -230,7 +232,8 @@ func (c *cloner) survivors(pending []*dirOp) []*dirOp {
 	return kept
 }
 
-// node clones a node with all below it, in the order of names, so that one seed always means the same.
+// node clones a node with all below it, in the order of names, so that one seed always means the
+// same.
 func (c *cloner) node(n *node) *node {
 	if !n.isDir() {
 		return c.file(n)
@@ -285,7 +288,8 @@ func (c *cloner) file(n *node) *node {
 // replay applies what survives of edits to a file.
 func (c *cloner) replay(f *node, edits []edit) {
 	lost := make(map[int64]struct{}) // sectors that lost a write
-	end := int64(math.MaxInt64)      // where a lost shrinking would have cut: nothing later survives behind
+	// where a lost shrinking would have cut: nothing later survives behind
+	end := int64(math.MaxInt64)
 	for _, e := range edits {
 		if e.resize {
 			switch {

@@ -117,7 +117,8 @@ func (f *osFile) Close() error                            { return f.f.Close() }
 func (f *osFile) Name() string                            { return f.f.Name() }
 func (f *osFile) Truncate(size int64) error               { return f.f.Truncate(size) }
 
-// WriteAt leaves direct writing if the file system takes no such write: some want a larger alignment, or say so only here.
+// WriteAt leaves direct writing if the file system takes no such write: some want a larger
+// alignment, or say so only here.
 func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.f.WriteAt(p, off)
 	if errors.Is(err, unix.EINVAL) && f.direct.Swap(false) {

@@ -38,7 +38,8 @@ func TestUncache(t *testing.T) {
 	}
 }
 
-// What is written past the memory of the system takes none, and a write that is not aligned is made all the same.
+// What is written past the memory of the system takes none, and a write that is not aligned is made
+// all the same.
 func TestDirect(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	f, err := vfs.OS.Create(path)

@@ -37,7 +37,8 @@ type FS interface {
 	Stat(name string) (fs.FileInfo, error)
 	// SyncDir makes creations, removals and renames in dir durable.
 	SyncDir(dir string) error
-	// Lock takes an exclusive lock, creating the file if need be, or fails with ErrLocked. Close releases it.
+	// Lock takes an exclusive lock, creating the file if need be, or fails with ErrLocked. Close
+	// releases it.
 	Lock(name string) (io.Closer, error)
 	// Free returns the bytes that can still be written to the volume of dir.
 	Free(dir string) (int64, error)
@@ -54,10 +55,12 @@ type File interface {
 	Truncate(size int64) error
 	// Sync makes the file's data, and the metadata needed to read it back, durable.
 	Sync() error
-	// Uncache says that nobody is expected to read what is durable of the file soon, so that it need not take memory.
+	// Uncache says that nobody is expected to read what is durable of the file soon, so that it
+	// need not take memory.
 	Uncache()
-	// Direct has what is written from now on go past the memory that the system keeps of files, where it can do so.
-	// Each write, in memory and in the file, must begin and end at a multiple of DirectAlign then, and the file must not be read through this handle.
+	// Direct has what is written from now on go past the memory that the system keeps of files,
+	// where it can do so. Each write, in memory and in the file, must begin and end at a multiple
+	// of DirectAlign then, and the file must not be read through this handle.
 	Direct()
 	// Map maps the first size bytes for reading; size may lie beyond the end of the
 	// file, then only bytes that the file has by then may be touched. The mapping

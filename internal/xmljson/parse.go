@@ -59,10 +59,10 @@ type name struct {
 	grouped   int64 // the call of group that saw it
 }
 
-// Parse reads a whole document: UTF-8, with or without byte-order mark and
-// whatever its declaration says, one root element, no more elements than MaxElements and
-// none with more attributes than MaxAttributes. Only the five entities of XML itself are known, a document type
-// declaration is refused, nothing outside the text is ever read.
+// Parse reads a whole document: UTF-8, with or without byte-order mark and whatever its declaration
+// says, one root element, no more elements than MaxElements and none with more attributes than
+// MaxAttributes. Only the five entities of XML itself are known, a document type declaration is
+// refused, nothing outside the text is ever read.
 func Parse(body []byte) (*Document, error) {
 	if len(body) > math.MaxInt32/4 {
 		return nil, errTooLong

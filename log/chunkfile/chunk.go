@@ -139,7 +139,8 @@ func Open(fs vfs.FS, path string, version int) (c *Chunk, err error) {
 	return c, nil
 }
 
-// Use prepares the chunk for readers: mapped where the file system can, else read through the open file.
+// Use prepares the chunk for readers: mapped where the file system can, else read through the open
+// file.
 func (c *Chunk) Use() error {
 	size := int64(HeaderSize) + ChunkSize + FooterSize
 	if c.Complete {
@@ -188,7 +189,8 @@ func (c *Chunk) Close() error {
 	return err
 }
 
-// Bytes returns n bytes of the file at offset: of the mapping, or read into scratch, which it may replace.
+// Bytes returns n bytes of the file at offset: of the mapping, or read into scratch, which it may
+// replace.
 func (c *Chunk) Bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
 	if c.Mapped != nil {
 		if offset+int64(n) > int64(len(c.Mapped)) {
@@ -220,7 +222,8 @@ func (c *Chunk) DataEnd(end int64) int64 {
 	return HeaderSize + min(end-c.Start(), ChunkSize)
 }
 
-// ItemAt reads the item at an offset of the file. limit is the offset behind the last byte that may be touched.
+// ItemAt reads the item at an offset of the file. limit is the offset behind the last byte that may
+// be touched.
 func (c *Chunk) ItemAt(offset, limit int64, scratch *[]byte) (Item, error) {
 	if limit-offset < RecordFixed {
 		return nil, c.Corrupt(offset, "no record begins there")
@@ -352,8 +355,8 @@ func (c *Chunk) search(position int64) (int, error) {
 	return lo, nil
 }
 
-// Find returns the offset of the item that stands at exactly a position; ok is false when it is gone. In a chunk as
-// it was written it is where such an item would be.
+// Find returns the offset of the item that stands at exactly a position; ok is false when it is
+// gone. In a chunk as it was written it is where such an item would be.
 func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, err error) {
 	if !c.Header.Mapped {
 		return HeaderSize + position - c.Start(), true, nil
@@ -361,12 +364,12 @@ func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, er
 	return c.FindFrom(position, scratch)
 }
 
-// FindFrom returns the offset of the first item of a rewritten chunk at or behind a position, or that behind the
-// data if there is none, and whether an item stands at exactly that position.
+// FindFrom returns the offset of the first item of a rewritten chunk at or behind a position, or
+// that behind the data if there is none, and whether an item stands at exactly that position.
 //
-// The map is not believed, any bit of it may have rotted: what it says is held against the data. The item at
-// the offset must have the position that the map gives it, and the one that lies before it in the file must
-// stand before the position, so that no item can have been passed over.
+// The map is not believed, any bit of it may have rotted: what it says is held against the data.
+// The item at the offset must have the position that the map gives it, and the one that lies before
+// it in the file must stand before the position, so that no item can have been passed over.
 func (c *Chunk) FindFrom(position int64, scratch *[]byte) (offset int64, exact bool, err error) {
 	i, err := c.search(position)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// CheckContent walks through a complete chunk: every item whole and in its
-// place, frames one behind the other, and the position map and the footer saying the same. It returns the first trailer.
+// CheckContent walks through a complete chunk: every item whole and in its place, frames one behind
+// the other, and the position map and the footer saying the same. It returns the first trailer.
 func (c *Chunk) CheckContent() (first Trailer, err error) {
 	defer GuardFaults(&err)()
 	f := &c.Footer

@@ -35,8 +35,8 @@
 //	record whose    |    4   |  1   | 1 |   2   |    8     |    8   |   8  | 16 |   8    |    4    |   4    |
 //	id counts)      +--------+------+---+-------+----------+--------+------+----+--------+---------+--------+
 //
-// The rules of frames stand in one place, Frames.Next and Trailer.Faults: every item in its position, each frame in its
-// place behind the one before (Place), Raft indexes rising, terms and times not falling, and the
-// chain, a running XXH3-128 over everything written so far. A reader of frames uses them:
-// recovery, catching up, the check of a fetched file, and the inspection.
+// The rules of frames stand in one place, Frames.Next and Trailer.Faults: every item in its
+// position, each frame in its place behind the one before (Place), Raft indexes rising, terms and
+// times not falling, and the chain, a running XXH3-128 over everything written so far. A reader of
+// frames uses them: recovery, catching up, the check of a fetched file, and the inspection.
 package chunkfile

@@ -140,7 +140,8 @@ func (it Item) Data() []byte {
 	return it[RecordHead+it.StreamLen()+it.TypeLen() : len(it)-ItemFoot-it.MetadataLen()]
 }
 
-// Position returns where the item stands in the log. A trailer says where its frame begins and how long its records are.
+// Position returns where the item stands in the log. A trailer says where its frame begins and how
+// long its records are.
 func (it Item) Position() int64 {
 	at := int64(Order.Uint64(it[8:]))
 	if it.IsTrailer() {

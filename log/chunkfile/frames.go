@@ -31,10 +31,10 @@ var ErrChain = errors.New("chain does not match")
 // ErrStub: frames are as they were written, or are no frames.
 var ErrStub = errors.New("a stub stands in a frame")
 
-// Next reads the next frame and gives record each of its records, also those of a frame that
-// turns out to be wrong. It checks every rule of the format: shape, checksum and position of each item, place, length,
-// index, term and time of the frame, and its chain (ErrChain). Frames stay
-// where they are when there is an error. At the end of the data it is io.EOF.
+// Next reads the next frame and gives record each of its records, also those of a frame that turns
+// out to be wrong. It checks every rule of the format: shape, checksum and position of each item,
+// place, length, index, term and time of the frame, and its chain (ErrChain). Frames stay where
+// they are when there is an error. At the end of the data it is io.EOF.
 func (r *Frames) Next(record func(Item)) (f Frame, err error) {
 	if r.At == len(r.Data) {
 		return f, io.EOF
@@ -87,7 +87,8 @@ func (it Item) Written(position int64) error {
 	return nil
 }
 
-// Faults says what keeps a frame from being the next one of a log with a tail, its chain left aside. None is nil.
+// Faults says what keeps a frame from being the next one of a log with a tail, its chain left
+// aside. None is nil.
 func (t *Trailer) Faults(before event.Tail) (faults []error) {
 	if t.Length == 0 || t.Length > MaxFrameBytes {
 		faults = append(faults, fmt.Errorf("the frame at %d is said to have %d bytes", t.First, t.Length))

@@ -143,7 +143,8 @@ type Footer struct {
 
 const FooterChecksumAt = 88
 
-// Bytes returns the footer; sum is given the part that the checksum covers and returns the checksum of the whole file.
+// Bytes returns the footer; sum is given the part that the checksum covers and returns the checksum
+// of the whole file.
 func (f *Footer) Bytes(sum func(part []byte) [16]byte) []byte {
 	b := make([]byte, FooterSize)
 	copy(b, FooterMagic)

@@ -41,7 +41,8 @@ func (r *ItemReader) Next() (Item, int64, error) {
 	return it, position, nil
 }
 
-// bytes returns what the file holds from the next item on, at least all of that item if it is whole.
+// bytes returns what the file holds from the next item on, at least all of that item if it is
+// whole.
 func (r *ItemReader) bytes() ([]byte, error) {
 	c := r.C
 	if c.Mapped != nil {

@@ -15,9 +15,9 @@ const (
 	// RewriteBuffer is how much of a rewritten file is gathered for one write.
 	RewriteBuffer = 128 << 10
 
-	// RewriteSyncEvery is how much of a rewritten file is synced at a time while the log is
-	// used. Twice that may wait in memory for the disk: a sync of the Raft log has to wait meanwhile
-	// for that as well. It is a multiple of rewriteBuffer.
+	// RewriteSyncEvery is how much of a rewritten file is synced at a time while the log is used.
+	// Twice that may wait in memory for the disk: a sync of the Raft log has to wait meanwhile for
+	// that as well. It is a multiple of rewriteBuffer.
 	RewriteSyncEvery = 256 << 10
 
 	// RewriteSyncAlone is the same while nobody uses the log. Disks write much more in a
@@ -121,7 +121,8 @@ func (w *Writer) flush() error {
 	return w.checkSpace()
 }
 
-// beginSync makes what is written durable while more is gathered. One sync is under way at a time; close waits for it.
+// beginSync makes what is written durable while more is gathered. One sync is under way at a time;
+// close waits for it.
 func (w *Writer) beginSync() {
 	w.begun = w.written
 	said := make(chan error, 1)

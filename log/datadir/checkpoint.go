@@ -14,8 +14,9 @@ import (
 // aligned bytes lie in one sector, so that a crash leaves the old value or the
 // new one.
 const (
-	WriterCheckpoint   = "writer.chk"   // end of the log that is known to be durable
-	ChaserCheckpoint   = "chaser.chk"   // position up to which the log is applied and indexed, durable or not
+	WriterCheckpoint = "writer.chk" // end of the log that is known to be durable
+	// position up to which the log is applied and indexed, durable or not
+	ChaserCheckpoint   = "chaser.chk"
 	EpochCheckpoint    = "epoch.chk"    // first position of the newest term, -1 when there is none
 	ProposalCheckpoint = "proposal.chk" // highest term seen, -1 when there is none
 	TruncateCheckpoint = "truncate.chk" // -1, or where to cut the log at the next start
@@ -27,9 +28,10 @@ var InitialCheckpoints = map[string]int64{
 
 // checkpoint is one open checkpoint file. It is not safe for concurrent use.
 type checkpoint struct {
-	file    vfs.File
-	Value   int64
-	made    bool // by this process: there was none, or an empty one, as a copy that was cut short leaves
+	file  vfs.File
+	Value int64
+	// by this process: there was none, or an empty one, as a copy that was cut short leaves
+	made    bool
 	written bool // by this process; a value that was read may be in the memory of the system alone
 }
 
@@ -108,9 +110,10 @@ func OpenCheckpoints(fsys vfs.FS, dir string) (_ *Checkpoints, err error) {
 			return nil, err
 		}
 	}
-	// The chaser's may lie beyond: it is written before what it speaks of is durable. In a restored folder so
-	// may the epoch's, if its copy was made later; it is lowered with the cut, or compared with the log. Of a
-	// writer's that was lost nothing is known: the log tells how far it is.
+	// The chaser's may lie beyond: it is written before what it speaks of is durable. In a restored
+	// folder so may the epoch's, if its copy was made later; it is lowered with the cut, or
+	// compared with the log. Of a writer's that was lost nothing is known: the log tells how far it
+	// is.
 	if c.Epoch.Value > c.Writer.Value && c.Truncate.Value < 0 && !c.Writer.made {
 		return nil, fmt.Errorf("checkpoints of %s contradict each other: writer %d, epoch %d", dir, c.Writer.Value, c.Epoch.Value)
 	}

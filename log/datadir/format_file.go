@@ -43,7 +43,8 @@ func ReadInfo(fsys vfs.FS, dir string) (info directoryInfo, err error) {
 	return info, nil
 }
 
-// ID returns the id of a data directory, and makes the format file with a new one where there is none.
+// ID returns the id of a data directory, and makes the format file with a new one where there is
+// none.
 func ID(fsys vfs.FS, dir string) (id event.ID, err error) {
 	info, err := ReadInfo(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {

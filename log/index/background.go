@@ -206,7 +206,8 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	return err
 }
 
-// writeMerged writes a table with all entries of some, that nothing lists yet, and says how many it read.
+// writeMerged writes a table with all entries of some, that nothing lists yet, and says how many it
+// read.
 func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *table, read int64, err error) {
 	var hashes int64
 	for _, t := range inputs {

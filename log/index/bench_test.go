@@ -214,7 +214,8 @@ func BenchmarkEntries(b *testing.B) {
 	must(b, x.Close())
 }
 
-// BenchmarkScavenge goes through a table of 10M entries from which nothing, or every second entry, goes.
+// BenchmarkScavenge goes through a table of 10M entries from which nothing, or every second entry,
+// goes.
 func BenchmarkScavenge(b *testing.B) {
 	for _, c := range []struct {
 		name string

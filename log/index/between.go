@@ -2,7 +2,8 @@ package index
 
 import "github.com/annalsdb/annals/event"
 
-// Between returns all entries with positions from one up to another, in any order. It reads all tables that may have some.
+// Between returns all entries with positions from one up to another, in any order. It reads all
+// tables that may have some.
 func Between(x *Index, from, to int64) ([]Entry, error) {
 	s := x.acquire()
 	if s == nil {

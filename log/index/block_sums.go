@@ -6,11 +6,12 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// blockSums knows what the blocks of a mapped file must be. A block is compared with the checksum that
-// the file has of it when it is read for the first time, so that opening a file does not cost reading all
-// of it. What was right then may change: the system drops pages of a mapping and reads them again. So
-// each part of the block is given a checksum in memory, and is compared with it again: each time by a
-// lookup that must be certain, by others when it was not for a while (see forget).
+// blockSums knows what the blocks of a mapped file must be. A block is compared with the checksum
+// that the file has of it when it is read for the first time, so that opening a file does not cost
+// reading all of it. What was right then may change: the system drops pages of a mapping and reads
+// them again. So each part of the block is given a checksum in memory, and is compared with it
+// again: each time by a lookup that must be certain, by others when it was not for a while (see
+// forget).
 type blockSums struct {
 	sums  []byte          // xxh3 of each block, as the file has them; nil: it has none
 	block uint64          // bytes of a block

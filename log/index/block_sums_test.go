@@ -125,8 +125,8 @@ func TestDamagedBlock(t *testing.T) {
 	}
 }
 
-// TestDamageBehindReads: blocks and pages that were right when they were read change on disk. Once the index is known to be
-// damaged no lookup misses what is there, though it was right before.
+// TestDamageBehindReads: blocks and pages that were right when they were read change on disk. Once
+// the index is known to be damaged no lookup misses what is there, though it was right before.
 func TestDamageBehindReads(t *testing.T) {
 	const entries, streams = 5000, 700
 	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
@@ -201,7 +201,8 @@ func TestMergeFindsDamage(t *testing.T) {
 	rebuilt(t, fsys, dir, m)
 }
 
-// TestDamagedTableAtOpen: the existence filter is made anew from a table that turns out to be damaged.
+// TestDamagedTableAtOpen: the existence filter is made anew from a table that turns out to be
+// damaged.
 func TestDamagedTableAtOpen(t *testing.T) {
 	fsys, m, tables := build(t)
 	flip(t, fsys, filepath.Join(dir, tables[1].File), 5000)
@@ -209,7 +210,8 @@ func TestDamagedTableAtOpen(t *testing.T) {
 	rebuilt(t, fsys, dir, m)
 }
 
-// TestDamagedFilterPage: a filter denies nothing where it is damaged, and the next start makes it anew.
+// TestDamagedFilterPage: a filter denies nothing where it is damaged, and the next start makes it
+// anew.
 func TestDamagedFilterPage(t *testing.T) {
 	const streams = 60_000 // three pages
 	fsys, dir := vfs.OS, t.TempDir()
@@ -259,7 +261,8 @@ func older(t *testing.T, fsys vfs.FS, file string) {
 	must(t, vfs.WriteFileAtomic(fsys, file+".bloomfilter", le.AppendUint64(filter, xxh3.Hash(filter))))
 }
 
-// TestOlderTables: tables without checksums of blocks are read, checked as a whole when they are opened, and replaced by merges.
+// TestOlderTables: tables without checksums of blocks are read, checked as a whole when they are
+// opened, and replaced by merges.
 func TestOlderTables(t *testing.T) {
 	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
 		m, file := oneTable(t, fsys, dir, 3000, 70)
@@ -316,8 +319,8 @@ func TestOpenReadsLittle(t *testing.T) {
 	}
 }
 
-// TestRotAfterReads: any bit of what was compared with its checksum may change. Certain lookups answer rightly or not at all,
-// at once; others do when what they believe is ten seconds old.
+// TestRotAfterReads: any bit of what was compared with its checksum may change. Certain lookups
+// answer rightly or not at all, at once; others do when what they believe is ten seconds old.
 func TestRotAfterReads(t *testing.T) {
 	const entries, streams = 3000, 300
 	fsys, dir := vfs.OS, t.TempDir()

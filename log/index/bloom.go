@@ -21,8 +21,9 @@ const (
 	bloomProbes      = 6
 	bloomBitsPerHash = 10
 
-	bloomVersion     = 2
-	bloomWithoutSums = 1        // the version of filters that are checked as a whole when they are opened
+	bloomVersion = 2
+	// the version of filters that are checked as a whole when they are opened
+	bloomWithoutSums = 1
 	bloomPage        = 32 << 10 // bytes with one checksum; the last page may have fewer
 	bloomPart        = 512      // bytes with one checksum in memory
 	bloomHeaderSize  = 32
@@ -78,7 +79,8 @@ func (b *bloom) add(hash uint64) {
 	}
 }
 
-// mayContain reports whether a hash may have been added. With certain the filter is not believed because it was right before.
+// mayContain reports whether a hash may have been added. With certain the filter is not believed
+// because it was right before.
 func (b *bloom) mayContain(hash uint64, certain bool) bool {
 	m := bloomMix(hash)
 	place := bloomBlockOf(m, b.blocks) * bloomBlock
@@ -144,8 +146,8 @@ func writeBloom(t *table, b *bloom) error {
 	})
 }
 
-// openBloom opens the filter that belongs to the table with the given checksum. Unless it is asked for
-// the whole to be checked, pages are compared with their checksums later.
+// openBloom opens the filter that belongs to the table with the given checksum. Unless it is asked
+// for the whole to be checked, pages are compared with their checksums later.
 func openBloom(fsys vfs.FS, name string, tableSum uint64, whole bool) (b *bloom, err error) {
 	c, err := openContent(fsys, name)
 	if err != nil {

@@ -178,8 +178,8 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// A set of tables that could not be replaced makes the index unusable, also when the caller that asked
-// for the work has called it off meanwhile.
+// A set of tables that could not be replaced makes the index unusable, also when the caller that
+// asked for the work has called it off meanwhile.
 func TestMapErrorIsFatalAfterCancel(t *testing.T) {
 	errDisk := errors.New("disk error")
 	work := map[string]func(context.Context, *index.Index) error{

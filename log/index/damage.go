@@ -20,8 +20,9 @@ type damage struct {
 	first  atomic.Pointer[error]
 }
 
-// Damage returns what of the tables is not what was written, nil while all is well as far as is known. Reads
-// that need it fail, and so do merges and scavenges, until Rebuild. An Open before that finds an empty index.
+// Damage returns what of the tables is not what was written, nil while all is well as far as is
+// known. Reads that need it fail, and so do merges and scavenges, until Rebuild. An Open before
+// that finds an empty index.
 func (d *damage) Damage() error {
 	if err := d.first.Load(); err != nil {
 		return *err
@@ -55,10 +56,12 @@ func (d *damage) forget(err error) {
 	}
 }
 
-// doubtEvery is how long what was compared with its checksum is believed by lookups that are not certain.
+// doubtEvery is how long what was compared with its checksum is believed by lookups that are not
+// certain.
 const doubtEvery = 10 * time.Second
 
-// doubter has what was compared with checksums compared again now and then by who reads it, until the index is closed.
+// doubter has what was compared with checksums compared again now and then by who reads it, until
+// the index is closed.
 func doubter(x *Index) {
 	defer x.wg.Done()
 	tick := time.NewTicker(doubtEvery)
@@ -87,8 +90,9 @@ func doubt(x *Index) {
 	}
 }
 
-// Check compares all tables with their checksums, blocks that nothing has read yet among them. It calls pause
-// with the bytes read before it reads on, whose error ends it. A damaged table is known by Damage afterwards, and no error.
+// Check compares all tables with their checksums, blocks that nothing has read yet among them. It
+// calls pause with the bytes read before it reads on, whose error ends it. A damaged table is known
+// by Damage afterwards, and no error.
 func Check(x *Index, pause func(bytes int64) error) error {
 	s := x.acquire()
 	if s == nil {

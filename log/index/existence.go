@@ -208,7 +208,8 @@ func sealed(checkpoint int64) []byte {
 	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-// unseal reads what sealed made. A checkpoint without a checksum, as earlier versions wrote it, proves nothing: it counts as 0.
+// unseal reads what sealed made. A checkpoint without a checksum, as earlier versions wrote it,
+// proves nothing: it counts as 0.
 func unseal(name string, b []byte) (int64, error) {
 	switch {
 	case len(b) == 8:

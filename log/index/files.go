@@ -168,7 +168,8 @@ func writeNamed(fsys vfs.FS, name string, buffer int, write func(*fileWriter) er
 	return nil
 }
 
-// abandon closes and removes an unfinished file after err and returns err with whatever else went wrong.
+// abandon closes and removes an unfinished file after err and returns err with whatever else went
+// wrong.
 func (w *fileWriter) abandon(fsys vfs.FS, err error) error {
 	return errors.Join(err, w.file.Close(), fsys.Remove(w.file.Name()))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Foot returns how many bytes at the end of a file of the index carry the
-// checksum of all before them, 0 for one that carries none. The name is relative to the folder of the index, with slashes.
+// Foot returns how many bytes at the end of a file of the index carry the checksum of all before
+// them, 0 for one that carries none. The name is relative to the folder of the index, with slashes.
 func Foot(name string) int {
 	switch {
 	case isTableName(name):

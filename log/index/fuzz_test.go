@@ -151,7 +151,8 @@ func FuzzBloom(f *testing.F) {
 			end := len(data) - bloomSumSize
 			le.PutUint64(data[end:], xxh3.Hash(data[:end]))
 		}
-		if seal && len(data) >= bloomHeaderSize+2*bloomSumSize+sumSize { // Those of the checksums of a page, too, where there is one.
+		// Those of the checksums of a page, too, where there is one.
+		if seal && len(data) >= bloomHeaderSize+2*bloomSumSize+sumSize {
 			sums := data[:len(data)-bloomSumSize-sumSize]
 			le.PutUint64(data[len(sums):], xxh3.Hash(slices.Concat(sums[:bloomHeaderSize], sums[len(sums)-sumSize:])))
 		}

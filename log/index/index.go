@@ -36,14 +36,17 @@ type Index struct {
 	// commitMu orders changes of the set of tables: its holder may replace
 	// indexmap and the list of tables of the current state, and write the
 	// existence filter. It is held across input and output.
-	commitMu  sync.Mutex
-	chain     event.Chain // of the log at the checkpoint; guarded by commitMu
-	unsaved   int64       // entries flushed since the existence filter was written; guarded by commitMu
-	filterDue bool        // the existence filter has no file that could be brought up to date; guarded by commitMu
+	commitMu sync.Mutex
+	chain    event.Chain // of the log at the checkpoint; guarded by commitMu
+	// entries flushed since the existence filter was written; guarded by commitMu
+	unsaved int64
+	// the existence filter has no file that could be brought up to date; guarded by commitMu
+	filterDue bool
 
 	filterSaves atomic.Int64 // of the existence filter: each replaces its file
 
-	// mu guards replacing the current state and the fields below. No input, output or callback runs under it.
+	// mu guards replacing the current state and the fields below. No input, output or callback runs
+	// under it.
 	mu      sync.Mutex
 	changed *sync.Cond // a frozen table came or went, or the index failed or was closed
 	frozen  uint64     // freezes so far
@@ -79,8 +82,8 @@ func (x *Index) usable() error {
 	return nil
 }
 
-// Add makes the entries of the log up to the position upTo, where its chain is the one given, visible to readers.
-// One goroutine calls it, with entries in the order of the log. It waits while
+// Add makes the entries of the log up to the position upTo, where its chain is the one given,
+// visible to readers. One goroutine calls it, with entries in the order of the log. It waits while
 // too many full tables wait to be written.
 func (x *Index) Add(batch []Entry, upTo int64, chain event.Chain) error {
 	x.addMu.Lock()
@@ -260,7 +263,8 @@ type change struct {
 	mem  *memTable // flushed into add: where it ends is the new checkpoint
 }
 
-// commit makes a change durable and visible. commitMu must be held. After an error indexmap may or may not name the new table.
+// commit makes a change durable and visible. commitMu must be held. After an error indexmap may or
+// may not name the new table.
 func (x *Index) commit(c change) error {
 	s := x.current.Load() // Only the holder of commitMu changes the list of tables.
 	tables := make([]*table, 0, len(s.tables)+1)
@@ -293,7 +297,8 @@ func (x *Index) commit(c change) error {
 		t.doomed.Store(true)
 	}
 	x.mu.Lock()
-	s = x.current.Load() // Its tables are the same; Add may have put another table in memory before the others.
+	// Its tables are the same; Add may have put another table in memory before the others.
+	s = x.current.Load()
 	mems := slices.DeleteFunc(slices.Clone(s.mems), func(m *memTable) bool { return m == c.mem })
 	old := x.install(newState(mems, tables))
 	x.checkpoint.Store(m.checkpoint)

@@ -25,13 +25,14 @@ const (
 // jump leads as far back as the skew-binary decomposition of depth allows, which
 // bounds every search by O(log depth) steps.
 type memEntry struct {
-	hash       uint64
-	number     int64
-	position   int64
-	prev       uint32
-	jump       uint32
-	depth      uint32
-	disordered uint32 // 1: the numbers from here back do not strictly fall (streams with the same hash)
+	hash     uint64
+	number   int64
+	position int64
+	prev     uint32
+	jump     uint32
+	depth    uint32
+	// 1: the numbers from here back do not strictly fall (streams with the same hash)
+	disordered uint32
 }
 
 func (e *memEntry) entry() Entry { return Entry{Hash: e.hash, Number: e.number, Position: e.position} }

@@ -28,9 +28,10 @@ type metrics struct {
 	scavengeDropped *stats.Counter
 	scavenging      *stats.Gauge
 
-	lookups       lookups
-	spared        atomic.Uint64 // lookups of streams that the existence filter said are not there
-	filterFound   atomic.Uint64 // last entries that a filter let be looked for in a table, and that were there
+	lookups lookups
+	spared  atomic.Uint64 // lookups of streams that the existence filter said are not there
+	// last entries that a filter let be looked for in a table, and that were there
+	filterFound   atomic.Uint64
 	filterMistook atomic.Uint64 // ... and that were not
 }
 
@@ -89,7 +90,8 @@ func newMetrics(r *stats.Registry) *metrics {
 	}
 }
 
-// levelsShown are the levels of tables with a metric of their own; the last one stands for all above.
+// levelsShown are the levels of tables with a metric of their own; the last one stands for all
+// above.
 const levelsShown = 8
 
 // watch registers what is read when somebody asks.

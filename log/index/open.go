@@ -96,8 +96,8 @@ type opening struct {
 
 func (x *Index) opening() *opening { return &opening{&x.opt, x.readOnly, x.adopt} }
 
-// belongs returns an error unless what a map names is the index of the log that this one is opened for.
-// Where both end says nothing about that.
+// belongs returns an error unless what a map names is the index of the log that this one is opened
+// for. Where both end says nothing about that.
 func (o *opening) belongs(m *indexMap) error {
 	switch {
 	case o.Belongs == nil:

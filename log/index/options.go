@@ -50,7 +50,8 @@ const (
 // tablesPerLevel tables of one level become one of the next.
 const tablesPerLevel = 4
 
-// maxFrozen is how many frozen tables may wait for the flusher (each takes about 55 MB) before Add waits too.
+// maxFrozen is how many frozen tables may wait for the flusher (each takes about 55 MB) before Add
+// waits too.
 const maxFrozen = 1
 
 // Options configures an index. FS and Dir are required; the rest has defaults.
@@ -58,11 +59,14 @@ type Options struct {
 	FS  vfs.FS
 	Dir string // the folder; made when missing
 
-	MaxMemTable        int   // entries in memory before they go to a file; 0: DefaultMaxMemTable
-	MaxAutoMergeLevel  int   // highest level that automatic merges make; 0: no limit; below 0: no automatic merges
-	NoBloom            bool  // do without the filters of tables
-	ExistenceFilterMax int64 // bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
-	SkipVerify         bool  // open tables whose blocks have no checksums without reading their whole content
+	MaxMemTable int // entries in memory before they go to a file; 0: DefaultMaxMemTable
+	// highest level that automatic merges make; 0: no limit; below 0: no automatic merges
+	MaxAutoMergeLevel int
+	NoBloom           bool // do without the filters of tables
+	// bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
+	ExistenceFilterMax int64
+	// open tables whose blocks have no checksums without reading their whole content
+	SkipVerify bool
 
 	Cluster event.ID // of the log; an index of another one is built anew
 	// Belongs is asked during Open whether a frame of the log ends at a position with a chain. An
@@ -76,7 +80,8 @@ type Options struct {
 	// of the index or of a reader and must not call Close, which waits for it.
 	OnFatal func(error)
 
-	// OnDamage is called when Damage begins to return an error. It must not wait, nor call the index.
+	// OnDamage is called when Damage begins to return an error. It must not wait, nor call the
+	// index.
 	OnDamage func()
 
 	// BeforeFlush is called before entries in memory are written to a table. What they

@@ -43,7 +43,8 @@ type PinnedFile struct {
 // Pin pins what indexmap names at the moment, indexmap itself and the existence
 // filter. What is in memory alone is not in it: it is durable in the log.
 //
-// The filter's checkpoint comes first, and is not above that of the filter; so is the map's not above what the tables hold.
+// The filter's checkpoint comes first, and is not above that of the filter; so is the map's not
+// above what the tables hold.
 func (x *Index) Pin() (_ *Pin, err error) {
 	// Nothing on disk changes under commitMu but files that nothing names yet.
 	x.commitMu.Lock()
@@ -60,7 +61,8 @@ func (x *Index) Pin() (_ *Pin, err error) {
 			err = errors.Join(fmt.Errorf("pin index: %w", err), p.Close())
 		}
 	}()
-	// The state holds them, and only the holder of commitMu takes tables from it. Close is not to run beside it.
+	// The state holds them, and only the holder of commitMu takes tables from it. Close is not to
+	// run beside it.
 	for _, t := range s.tables {
 		t.retain()
 		p.tables = append(p.tables, t)
@@ -84,7 +86,8 @@ func (x *Index) Pin() (_ *Pin, err error) {
 	return p, nil
 }
 
-// addExistence pins the filter as it was saved last. Where there is none a start makes it from the tables.
+// addExistence pins the filter as it was saved last. Where there is none a start makes it from the
+// tables.
 func (p *Pin) addExistence(x *Index) error {
 	if x.existence.Load() == nil {
 		return nil
@@ -154,7 +157,8 @@ func readFoot(f vfs.File) (size int64, foot string, err error) {
 	return size, hex.EncodeToString(b[:]), nil
 }
 
-// Replaced calls f with each of the files that are on disk for the pin alone, by what tells them apart from those of other pins.
+// Replaced calls f with each of the files that are on disk for the pin alone, by what tells them
+// apart from those of other pins.
 func (p *Pin) Replaced(f func(file any, bytes int64)) {
 	for _, t := range p.tables {
 		if t.doomed.Load() {

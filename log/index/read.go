@@ -15,8 +15,9 @@ import (
 //
 // An error says that a source could not be read: what it has is not known, so nothing is answered.
 
-// Certain lookups believe nothing because it was right before: what they read of tables is compared with its
-// checksum, each time. Who gives numbers goes by them. Others believe what was compared in the last ten seconds.
+// Certain lookups believe nothing because it was right before: what they read of tables is compared
+// with its checksum, each time. Who gives numbers goes by them. Others believe what was compared in
+// the last ten seconds.
 
 // Last returns the entry with the highest number of a hash. It is certain.
 func (x *Index) Last(hash uint64) (Entry, bool, error) {
@@ -142,8 +143,8 @@ func descend(x *Index, dst []Entry, hash uint64, from, downTo int64, max int, ce
 	return dst, nil
 }
 
-// Down yields all entries numbered from..downTo (both included), downwards; those of one number in any order.
-// The first error ends it. It is certain.
+// Down yields all entries numbered from..downTo (both included), downwards; those of one number in
+// any order. The first error ends it. It is certain.
 func (x *Index) Down(hash uint64, from, downTo int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		var buf [8]Entry

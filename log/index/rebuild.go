@@ -7,10 +7,12 @@ import (
 
 // Rebuild puts tables made anew in the place of all that there are, while the index is read and
 // added to. fill is given the checkpoint, and adds the entries of all records of the log below it,
-// in the order of the log. Damage is nil afterwards, unless a table that was flushed meanwhile is damaged too.
+// in the order of the log. Damage is nil afterwards, unless a table that was flushed meanwhile is
+// damaged too.
 //
-// It waits for a merge that runs, and for a scavenge to notice the damage. No other begins before it ends. After an error, of ctx, fill or of
-// writing, everything is as it was, but for an indexmap that could not be replaced: that makes the index unusable, as in a merge.
+// It waits for a merge that runs, and for a scavenge to notice the damage. No other begins before
+// it ends. After an error, of ctx, fill or of writing, everything is as it was, but for an indexmap
+// that could not be replaced: that makes the index unusable, as in a merge.
 func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Entry) error) error) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
@@ -24,7 +26,8 @@ func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Ent
 		defer func() { turn <- struct{}{} }()
 	}
 	x.commitMu.Lock()
-	// Tables that are flushed from here on have nothing below the checkpoint, and nobody else takes tables from the list.
+	// Tables that are flushed from here on have nothing below the checkpoint, and nobody else takes
+	// tables from the list.
 	upTo, old := x.checkpoint.Load(), x.current.Load().tables
 	x.commitMu.Unlock()
 	r := rebuilding{x: x, ctx: ctx, mem: newMemTable()}
@@ -62,7 +65,8 @@ func (r *rebuilding) replaceAll(old []*table, t *table) error {
 	return x.saveExistence(0)
 }
 
-// rebuilding makes tables as the flusher and the merger do, which nothing lists before the last one is made.
+// rebuilding makes tables as the flusher and the merger do, which nothing lists before the last one
+// is made.
 type rebuilding struct {
 	x       *Index
 	ctx     context.Context

@@ -26,7 +26,8 @@ func (m *model) refill(upTo int64, add func([]index.Entry) error) error {
 	return nil
 }
 
-// damaged makes an index on a disk with a table whose first entry is not what was written, and meets it.
+// damaged makes an index on a disk with a table whose first entry is not what was written, and
+// meets it.
 func damaged(t *testing.T, fsys vfs.FS) (*index.Index, *model) {
 	t.Helper()
 	m := &model{}
@@ -67,7 +68,8 @@ func (m *model) wholeAndClosed(t *testing.T, fsys vfs.FS, x *index.Index) {
 	m.verifyFiles(t, fsys, dir)
 }
 
-// TestRebuild: tables made anew take the place of a damaged one and all others, while entries are added and flushed.
+// TestRebuild: tables made anew take the place of a damaged one and all others, while entries are
+// added and flushed.
 func TestRebuild(t *testing.T) {
 	fsys := vfs.NewMem()
 	x, m := damaged(t, fsys)
@@ -165,7 +167,8 @@ func TestPowerCutDuringRebuild(t *testing.T) {
 	t.Logf("%d of %d crashes left the new tables", whole, len(crashes))
 }
 
-// TestRebuildOnFullDisk: an operation that fails leaves the index damaged but in use, until indexmap is written.
+// TestRebuildOnFullDisk: an operation that fails leaves the index damaged but in use, until
+// indexmap is written.
 func TestRebuildOnFullDisk(t *testing.T) {
 	fatal := 0
 	const step = 4 // Fewer than there are to write indexmap.

@@ -21,10 +21,11 @@ const (
 
 // ScavengedTable says what was done to one table.
 type ScavengedTable struct {
-	Level, Index  int    // of the table; Index counts from the newest table of its level, 0
-	File          string // of the new table; empty when nothing is left of it; the old name when it was left as it is
-	Kept, Dropped int64  // entries
-	Before, After int64  // bytes of the files, filter included
+	Level, Index int // of the table; Index counts from the newest table of its level, 0
+	// of the new table; empty when nothing is left of it; the old name when it was left as it is
+	File          string
+	Kept, Dropped int64 // entries
+	Before, After int64 // bytes of the files, filter included
 	Took          time.Duration
 	Rewritten     bool // false: nothing had to go
 }
@@ -47,12 +48,15 @@ type ScavengeOptions struct {
 
 // scavenge is one call of Scavenge.
 type scavenge struct {
-	x    *Index
-	opt  ScavengeOptions
-	from int64 // tables whose entries all lie at or behind this position were added since and are not looked at
+	x   *Index
+	opt ScavengeOptions
+	// tables whose entries all lie at or behind this position were added since and are not looked
+	// at
+	from int64
 }
 
-// settled reports whether a table has nothing to be looked at any more. The merge turn must be held.
+// settled reports whether a table has nothing to be looked at any more. The merge turn must be
+// held.
 func (s *scavenge) settled(t *table) bool { return t.seenBy == s || t.minPos >= s.from }
 
 // inherited is what a table merged from others has been seen by: one table with
@@ -75,12 +79,12 @@ func (s *scavenge) inherited(inputs []*table) *scavenge {
 // what is added later may stay without being looked at. Older tables come first: where Keep
 // lets go of the first events of a stream, no gap is ever between those that are left.
 //
-// Scavenges and merges exclude each other; merges that wait go in between two tables.
-// When ctx ends, which is looked at every 1024 entries, or Keep or Pace returns an
-// error, that is returned; the tables done until then stay so and the one under work
-// stays as it was. That holds as well when a new table cannot be written: the index goes on
-// without it. A damaged table is known by Damage from then on; a set of tables that cannot be replaced
-// makes the index unusable as in a merge.
+// Scavenges and merges exclude each other; merges that wait go in between two tables. When ctx
+// ends, which is looked at every 1024 entries, or Keep or Pace returns an error, that is returned;
+// the tables done until then stay so and the one under work stays as it was. That holds as well
+// when a new table cannot be written: the index goes on without it. A damaged table is known by
+// Damage from then on; a set of tables that cannot be replaced makes the index unusable as in a
+// merge.
 func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
@@ -104,8 +108,8 @@ func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 	}
 }
 
-// next scavenges the oldest table that the run has not looked at. It
-// reports false when there is none. It does not outlive damage: what builds the index again waits for its turn.
+// next scavenges the oldest table that the run has not looked at. It reports false when there is
+// none. It does not outlive damage: what builds the index again waits for its turn.
 func (s *scavenge) next(ctx context.Context) (bool, error) {
 	if err := take(ctx, s.x.mergeTurn); err != nil {
 		return false, err
@@ -126,8 +130,9 @@ func (s *scavenge) next(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// oldest looks for a table, the oldest first, so that of a stream the lowest
-// numbers go first and what is left of it never has a hole. It returns nil when there is none. The merge turn must be held.
+// oldest looks for a table, the oldest first, so that of a stream the lowest numbers go first and
+// what is left of it never has a hole. It returns nil when there is none. The merge turn must be
+// held.
 func (s *scavenge) oldest(ctx context.Context) (*ScavengedTable, error) {
 	if err := s.x.Damage(); err != nil {
 		return nil, err
@@ -204,9 +209,10 @@ type pass struct {
 
 	out           *tableWriter // nil: nothing had to be written yet
 	kept, dropped int64
-	steps         int64  // entries read, copied ones twice
-	firstSum      uint64 // checksum up to the end of the piece in which the first dropped entry was read
-	unpaced       int64  // entries since Pace was called
+	steps         int64 // entries read, copied ones twice
+	// checksum up to the end of the piece in which the first dropped entry was read
+	firstSum uint64
+	unpaced  int64 // entries since Pace was called
 }
 
 // run returns the new table with one reference, or nil when nothing had to go or nothing is left.

@@ -29,7 +29,8 @@ func TestReadersDuringScavenge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fsys := vfs.NewCounting(inner)
 			x := open(t, index.Options{FS: fsys, Dir: filepath.Join(t.TempDir(), "index"), MaxMemTable: 500})
-			var written, discard atomic.Int64 // rounds that every stream has; number below which entries may go
+			// rounds that every stream has; number below which entries may go
+			var written, discard atomic.Int64
 			var scavenges, dropped atomic.Int64
 			stop := make(chan struct{})
 			over := func() bool {
@@ -64,7 +65,8 @@ func TestReadersDuringScavenge(t *testing.T) {
 					}
 				})
 			}
-			dropping := make(chan struct{}) // closed when a scavenge has ended and entries have gone, or none will
+			// closed when a scavenge has ended and entries have gone, or none will
+			dropping := make(chan struct{})
 			wg.Go(func() {
 				tell := sync.OnceFunc(func() { close(dropping) })
 				defer tell()

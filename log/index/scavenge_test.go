@@ -156,7 +156,8 @@ func TestScavengeOfEverything(t *testing.T) {
 	}
 }
 
-// Keep sees each entry once and in order, wherever the first and the last dropped entry of a table lie.
+// Keep sees each entry once and in order, wherever the first and the last dropped entry of a table
+// lie.
 func TestScavengeAsksOnceInOrder(t *testing.T) {
 	const n = 45_000 // More than one piece of reading.
 	for _, c := range []struct {
@@ -254,7 +255,8 @@ func TestScavengeWriteErrors(t *testing.T) {
 		// The folder is synced for the files of a table, and once more for indexmap.
 		ofMap := strings.Contains(at, "indexmap") || len(fatal) > 0 && strings.HasPrefix(at, "sync")
 		switch {
-		case strings.HasPrefix(at, "remove"): // Files of a table that was replaced: left to the next start.
+		case strings.HasPrefix(at, "remove"):
+			// Files of a table that was replaced: left to the next start.
 			must(t, err)
 		case !errors.Is(err, errDisk) || ofMap != (len(fatal) == 1):
 			t.Fatalf("%s: %v, fatal %v", at, err, fatal)
@@ -399,7 +401,8 @@ func TestScavengeStopsSoon(t *testing.T) {
 			if asked > stopAt {
 				late++
 			}
-			return asked%50 != 0 || asked > stopAt/2, nil // Drops now and then, so that tables are written as well.
+			// Drops now and then, so that tables are written as well.
+			return asked%50 != 0 || asked > stopAt/2, nil
 		}})
 		cancel()
 		if !errors.Is(err, context.Canceled) || late > 1024 {

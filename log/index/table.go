@@ -96,16 +96,19 @@ type table struct {
 	version   uint32
 	directory []byte // what is between entries and footer
 	blocks    blockSums
-	rows      []byte          // the mapped entries, nil when not mapped
-	starts    []uint64        // hashes of the first entry of each block; nil when a table without sums was not verified
-	samples   []atomic.Uint64 // hash of the first entry of each part, of blocks that were compared with their sums
-	filter    *bloom          // nil: none
-	metrics   *metrics        // of the index; nil in a table that is in none
-	damage    *damage         // of the index; nil in a table that is in none
-	onError   func(error)
-	onFilter  func(error) // gets what is wrong with the filter
-	onClose   func(error) // gets what goes wrong when the last reference goes
-	seenBy    *scavenge   // the last one that has looked through all of its entries; guarded by Index.mergeTurn
+	rows      []byte // the mapped entries, nil when not mapped
+	// hashes of the first entry of each block; nil when a table without sums was not verified
+	starts []uint64
+	// hash of the first entry of each part, of blocks that were compared with their sums
+	samples  []atomic.Uint64
+	filter   *bloom   // nil: none
+	metrics  *metrics // of the index; nil in a table that is in none
+	damage   *damage  // of the index; nil in a table that is in none
+	onError  func(error)
+	onFilter func(error) // gets what is wrong with the filter
+	onClose  func(error) // gets what goes wrong when the last reference goes
+	// the last one that has looked through all of its entries; guarded by Index.mergeTurn
+	seenBy *scavenge
 
 	refs   atomic.Int64
 	doomed atomic.Bool

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// partEntries is how many entries are compared with their checksum at a time, once their block was. The
-// hash of the first of them is kept in memory.
+// partEntries is how many entries are compared with their checksum at a time, once their block was.
+// The hash of the first of them is kept in memory.
 const partEntries = 64
 
 // block is what is read at a time from a table that is not mapped.
@@ -58,7 +58,8 @@ func (v *view) at(i int64) Entry {
 	return getEntry(v.data[(i-v.first)*entrySize:])
 }
 
-// answer is at for an entry that a lookup is about to return: one that leads nowhere it can have been written for is damage.
+// answer is at for an entry that a lookup is about to return: one that leads nowhere it can have
+// been written for is damage.
 func (v *view) answer(i int64) Entry {
 	e := v.at(i)
 	if t := v.t; v.err == nil && (e.Position < t.minPos || e.Position > t.maxPos) {
@@ -68,7 +69,8 @@ func (v *view) answer(i int64) Entry {
 	return e
 }
 
-// load reads the part with an entry, or its block where nothing is mapped, and compares it with its checksum.
+// load reads the part with an entry, or its block where nothing is mapped, and compares it with its
+// checksum.
 func (v *view) load(i int64) bool {
 	if v.err != nil {
 		return false
@@ -121,13 +123,12 @@ func (t *table) take(first int64, block []byte) {
 
 // search returns the place of the first entry that is not below (hash, number).
 //
-// Samples, where there are any, confine the search to a few cache lines, or to
-// the entries of one long stream. From there it keeps the bounds lo <= answer <= hi together with the keys just outside
-// them, guesses the place in between from how hashes (or, within one hash,
-// numbers) are spread, and brackets the answer by widening steps around the
-// guess. A few rounds bring the bounds within a cache line or two when hashes
-// are uniform; whatever is left is done by bisection, so that no content makes
-// it slower than O(log n).
+// Samples, where there are any, confine the search to a few cache lines, or to the entries of one
+// long stream. From there it keeps the bounds lo <= answer <= hi together with the keys just
+// outside them, guesses the place in between from how hashes (or, within one hash, numbers) are
+// spread, and brackets the answer by widening steps around the guess. A few rounds bring the bounds
+// within a cache line or two when hashes are uniform; whatever is left is done by bisection, so
+// that no content makes it slower than O(log n).
 func (v *view) search(hash uint64, number int64) int64 {
 	if hash < v.t.minHash {
 		return 0
@@ -176,7 +177,8 @@ func (v *view) search(hash uint64, number int64) int64 {
 	return lo
 }
 
-// confine returns bounds of where the entries of a hash are, with keys that are outside of them or equal.
+// confine returns bounds of where the entries of a hash are, with keys that are outside of them or
+// equal.
 func (v *view) confine(hash uint64) (lo, hi int64, below, above Entry) {
 	t := v.t
 	hi, below, above = t.count, Entry{Hash: t.minHash}, Entry{Hash: t.maxHash, Number: t.maxNumber}

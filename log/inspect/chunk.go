@@ -172,7 +172,8 @@ func (k *walker) inspectData(c *chunkfile.Chunk, last bool) (err error) {
 	return nil
 }
 
-// content returns the bytes of the file. They stay mapped for looking up records; what cannot be mapped is read.
+// content returns the bytes of the file. They stay mapped for looking up records; what cannot be
+// mapped is read.
 func (k *walker) content(c *chunkfile.Chunk, size int64) ([]byte, error) {
 	m, err := c.File.Map(size)
 	if err == nil {
@@ -229,7 +230,8 @@ func (k *walker) footerLost(w *walk, needed bool) int64 {
 	return limit
 }
 
-// walkFrames goes through the items of a file. tip says that the file is the one that was being written.
+// walkFrames goes through the items of a file. tip says that the file is the one that was being
+// written.
 func (k *walker) walkFrames(w *walk, tip bool) error {
 	k.records = k.records[:0]
 	reported := w.at
@@ -345,7 +347,8 @@ func (k *walker) torn(w *walk, tip bool, err error) bool {
 	return true
 }
 
-// lastOfLog says, when the checkpoint that would tell is not there, that nothing valid follows in the file.
+// lastOfLog says, when the checkpoint that would tell is not there, that nothing valid follows in
+// the file.
 func (k *walker) lastOfLog(w *walk) bool {
 	if _, ok := k.n.chk[datadir.WriterCheckpoint]; ok {
 		return false

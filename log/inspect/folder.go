@@ -13,7 +13,8 @@ import (
 	"github.com/annalsdb/annals/log/datadir"
 )
 
-// openFolder lists the folder and reads its small files. Its error means that there is nothing to inspect.
+// openFolder lists the folder and reads its small files. Its error means that there is nothing to
+// inspect.
 func (n *inspector) openFolder() error {
 	names, err := n.o.FS.List(n.o.Dir)
 	if err != nil {

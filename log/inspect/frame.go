@@ -181,7 +181,8 @@ func (k *walker) checkFooter(w *walk) error {
 	} else if w.hole == 0 {
 		k.n.find(Problem, FindFooter, c.Name, at, -1, "the chunk is complete, but ends without a frame")
 	}
-	// The trailer was checked by itself; where it is gone the footer knows where the next frame goes.
+	// The trailer was checked by itself; where it is gone the footer knows where the next frame
+	// goes.
 	if !w.footed {
 		k.n.tail = event.Tail{End: f.End, Chain: f.Chain, Index: max(f.LastIndex, k.n.tail.Index), Term: max(f.LastTerm, k.n.tail.Term), Time: max(f.LastTime, k.n.tail.Time)}
 		k.whole = true

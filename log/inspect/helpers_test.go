@@ -189,7 +189,8 @@ func inspectSeal(it []byte) {
 	copy(it, sealed)
 }
 
-// refoot changes the footer of a complete chunk and makes its checksums right; a chunk without one stays as it is.
+// refoot changes the footer of a complete chunk and makes its checksums right; a chunk without one
+// stays as it is.
 func (f *inspectFolder) refoot(name string, edit func(*chunkfile.Footer)) {
 	f.t.Helper()
 	f.change(name, func(b []byte) []byte {
@@ -207,7 +208,8 @@ func (f *inspectFolder) refoot(name string, edit func(*chunkfile.Footer)) {
 	})
 }
 
-// scavenge rewrites complete chunks as one with a position map, without the records that drop names.
+// scavenge rewrites complete chunks as one with a position map, without the records that drop
+// names.
 func (f *inspectFolder) scavenge(drop func(it chunkfile.Item) bool, names ...string) string {
 	f.t.Helper()
 	var data, positions []byte

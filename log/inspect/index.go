@@ -54,10 +54,11 @@ type indexCheck struct {
 	index      *index.Index // nil: there is none to compare with
 	checkpoint int64        // up to where the index must know every record, -1 without index
 	logSum     entrySum     // over the records below checkpoint
-	scavenged  bool         // entries of the index may have been removed while their records are there
-	covered    coverage     // what the index names; used where scavenged
-	voided     map[uint64]bool
-	entries    []index.Entry // of one lookup
+	// entries of the index may have been removed while their records are there
+	scavenged bool
+	covered   coverage // what the index names; used where scavenged
+	voided    map[uint64]bool
+	entries   []index.Entry // of one lookup
 }
 
 func (r *indexCheck) close() error {
@@ -127,7 +128,8 @@ func (r *indexCheck) noIndex(tables []string, covered int64, noFolder bool) {
 	}
 }
 
-// findIndexError reports what kept the index from being opened or read: corruption, or files that are gone.
+// findIndexError reports what kept the index from being opened or read: corruption, or files that
+// are gone.
 func (r *indexCheck) findIndexError(err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {

@@ -96,9 +96,9 @@ var ErrNoDataFolder = errors.New("not a data folder")
 // order of the log. It changes nothing: it only opens files for reading, lists
 // and asks for sizes. The folder raft is not looked at.
 //
-// Memory is bounded by the number of streams, at 32 to 64 bytes each (43 to 86 where
-// a scavenge has been), not by that of events. The error says that the folder cannot be judged at all, or
-// that ctx ended the work.
+// Memory is bounded by the number of streams, at 32 to 64 bytes each (43 to 86 where a scavenge has
+// been), not by that of events. The error says that the folder cannot be judged at all, or that ctx
+// ended the work.
 func Run(ctx context.Context, o Options, report func(Finding)) (_ Summary, err error) {
 	if o.FS == nil {
 		o.FS = vfs.OS

@@ -73,7 +73,8 @@ func TestInspectEmpty(t *testing.T) {
 	}
 }
 
-// A part of the folder is damaged; the findings are exactly those named: how they begin, and a part of each.
+// A part of the folder is damaged; the findings are exactly those named: how they begin, and a part
+// of each.
 func TestInspectDamage(t *testing.T) {
 	at := func(f *inspectFolder, name string, i int) int { return itemOffsets(f.read(name))[i] }
 	cases := []struct {
@@ -347,7 +348,8 @@ func TestInspectIndex(t *testing.T) {
 		damage func(f *inspectFolder)
 		want   []string // TABLE stands for the name of a table
 	}{
-		{"entry", func(f *inspectFolder) { f.flip(tables(f)[0], 60) }, nil}, // See below: what else is found depends on the bit.
+		// See below: what else is found depends on the bit.
+		{"entry", func(f *inspectFolder) { f.flip(tables(f)[0], 60) }, nil},
 		{"footer", func(f *inspectFolder) { f.flip(tables(f)[0], -30) }, []string{"error checksum TABLE @"}},
 		{"filter", func(f *inspectFolder) { f.flip(tables(f)[0]+".bloomfilter", 60) }, []string{"error checksum TABLE.bloomfilter @"}},
 		{"map", func(f *inspectFolder) { f.flip("index/indexmap", 40) }, []string{"error checksum index/indexmap @0: wrong checksum"}},

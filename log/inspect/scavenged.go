@@ -20,8 +20,9 @@ import (
 // scavengeDatabase is the file, in the folder of the index, in which a scavenge keeps its state.
 var scavengeDatabase = filepath.Join("scavenging", "scavenging.db")
 
-// wasScavenged says that the index may lack entries of records that are there. A scavenge removes those of
-// chunks that it passes over as well, and a copy is without its database; but there is none without a point in the log.
+// wasScavenged says that the index may lack entries of records that are there. A scavenge removes
+// those of chunks that it passes over as well, and a copy is without its database; but there is
+// none without a point in the log.
 func (r *indexCheck) wasScavenged() bool {
 	if r.n.sum.Scavenged > 0 || r.names.named(event.ScavengePointsStream) != nil {
 		return true

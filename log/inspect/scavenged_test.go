@@ -78,7 +78,8 @@ func (f *scavengedFolder) scavengeIndex(tables int) {
 	}
 }
 
-// rewriteOdd rewrites a chunk of a closed folder without the odd events of a, of which stubs are left.
+// rewriteOdd rewrites a chunk of a closed folder without the odd events of a, of which stubs are
+// left.
 func (f *inspectFolder) rewriteOdd(number int) {
 	f.t.Helper()
 	f.open()
@@ -243,7 +244,8 @@ func TestInspectScavengedIndex(t *testing.T) {
 		want   []string
 	}{
 		{"as it was", func(es []index.Entry) []index.Entry { return es }, nil},
-		{"first one of a stream missing", without("a", 25), nil}, // As if the discard point were higher.
+		// As if the discard point were higher.
+		{"first one of a stream missing", without("a", 25), nil},
 		{"last one missing", without("a", 36), []string{`error index chunk-000003.000000 @364: the index does not name event 36 of stream "a"`}},
 		{"all of a stream missing", without("c3", 0), []string{`error index chunk-000001.000001 @843: the index does not name event 0 of stream "c3"`}},
 		{"hole", without("a", 28, 29), []string{`error index chunk-000001.000001 @1924: the index does not name event 28`, `error index chunk-000001.000001 @2161: the index does not name event 29`}},

@@ -76,7 +76,8 @@ func (g *names) noteEvent(c *chunkfile.Chunk, offset int64, hash uint64, it chun
 	s := t.slot(hash)
 	number, position := it.Number(), it.Position()
 	if s.at != 0 {
-		// Nearly always the next number; behind a scavenged part of the log a higher one may follow as well.
+		// Nearly always the next number; behind a scavenged part of the log a higher one may follow
+		// as well.
 		follows := number == s.last+1 || number > s.last && g.n.blurred > s.at-1
 		if follows && number > 0 && number != event.TombstoneNumber && t.shared[hash] == nil {
 			s.last, s.at = number, position+1
@@ -176,7 +177,8 @@ func (g *names) judge(s *streamSlot, it chunkfile.Item) string {
 	return fmt.Sprintf("event %d follows event %d at position %d", number, s.last, s.at-1)
 }
 
-// isLate says that a record is metadata of a stream that has its tombstone before it, and numbered as such.
+// isLate says that a record is metadata of a stream that has its tombstone before it, and numbered
+// as such.
 func (g *names) isLate(it chunkfile.Item) bool {
 	name := chunkfile.String(it.Stream())
 	return event.IsLate(it.Number(), it.Position()) && event.IsMetaStream(name) && (g.n.blurred > 0 || g.hasTombstone(event.RootOf(name)))

@@ -32,21 +32,25 @@ type Options struct {
 	FS     vfs.FS
 	Dir    string
 	Logger hclog.Logger // nil: silent
-	// Belongs is asked whether a frame of the log ends at a position with a chain. A list for which it does not is made anew.
+	// Belongs is asked whether a frame of the log ends at a position with a chain. A list for which
+	// it does not is made anew.
 	Belongs func(position int64, chain event.Chain) (bool, error)
-	// BeforeFlush makes the log durable up to where it was looked at, so that no power cut leaves the list ahead of it.
+	// BeforeFlush makes the log durable up to where it was looked at, so that no power cut leaves
+	// the list ahead of it.
 	BeforeFlush func() error
 	MaxFresh    int // names in memory; 0: 65,536
 }
 
-// Mark is how far the log was looked at, and a frame at or before that by which the log is known again.
+// Mark is how far the log was looked at, and a frame at or before that by which the log is known
+// again.
 type Mark struct {
 	Position int64
 	Fence    int64
 	Chain    event.Chain
 }
 
-// List is the names of all streams up to a position of the log. One goroutine adds; any number reads.
+// List is the names of all streams up to a position of the log. One goroutine adds; any number
+// reads.
 type List struct {
 	opt   Options
 	mark  Mark
@@ -198,8 +202,8 @@ func (l *List) Has(name string) bool {
 	return false
 }
 
-// Add puts a name behind all others: that of a stream whose first record lies at a position. The caller
-// knows that the list does not have it. It is seen once the list was advanced.
+// Add puts a name behind all others: that of a stream whose first record lies at a position. The
+// caller knows that the list does not have it. It is seen once the list was advanced.
 func (l *List) Add(name string, position int64) error {
 	if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= maxFreshBytes {
 		l.mark.Position = position
@@ -271,7 +275,8 @@ func (l *List) due() int {
 	return n
 }
 
-// replace puts a segment in the place of the newest n. Their files go once the file that names them says so.
+// replace puts a segment in the place of the newest n. Their files go once the file that names them
+// says so.
 func (l *List) replace(n int, s *segment) error {
 	l.mu.Lock()
 	keep := len(l.segments) - n
@@ -350,8 +355,8 @@ func (l *List) ByName(prefix, after string, f func(name []byte) bool) {
 	}
 }
 
-// ByCreation gives f the names that begin with a prefix, the newest first, that were made before one of them; "" for all.
-// A name that is not there has none before it.
+// ByCreation gives f the names that begin with a prefix, the newest first, that were made before
+// one of them; "" for all. A name that is not there has none before it.
 func (l *List) ByCreation(prefix, before string, f func(name []byte) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

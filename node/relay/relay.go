@@ -28,8 +28,9 @@ import (
 
 // Relay passes requests on to other nodes.
 type Relay struct {
-	cluster  *replication.Cluster
-	client   func() *http.Transport // over the port between nodes, which is there once another node is known
+	cluster *replication.Cluster
+	// over the port between nodes, which is there once another node is known
+	client   func() *http.Transport
 	patient  func() *http.Transport // the same, for answers that may take as long as they like
 	logger   hclog.Logger
 	patience time.Duration

@@ -54,7 +54,8 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 	}()
 	client := from.HTTPTransport(wire.KindRelay)
 	defer client.CloseIdleConnections()
-	client.IdleConnTimeout = 0 // A twentieth of the age: on a busy machine an answer may take longer to arrive.
+	// A twentieth of the age: on a busy machine an answer may take longer to arrive.
+	client.IdleConnTimeout = 0
 	ask := func() {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,13 +16,14 @@ import (
 // host of an application does; once there is no room left, none that has less than others loses
 // anything to them, however many they open.
 //
-// What was used when is looked up only where the order of two depends on it: a connection's place goes
-// by what was noted last, which is never later than what is true, and is corrected
-// when it comes to the front.
+// What was used when is looked up only where the order of two depends on it: a connection's place
+// goes by what was noted last, which is never later than what is true, and is corrected when it
+// comes to the front.
 type crowd struct {
 	most int
 
-	mu      sync.Mutex // guards what follows, members included; nothing is called within it but used
+	// guards what follows, members included; nothing is called within it but used
+	mu      sync.Mutex
 	sources map[netip.Addr]*crowdSource
 	order   sourceHeap
 	size    int

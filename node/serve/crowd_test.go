@@ -108,7 +108,8 @@ func TestCrowdChoosesTheIdlest(t *testing.T) {
 	}
 }
 
-// idlest are those of which one is to end: of the addresses with most those used the longest time ago.
+// idlest are those of which one is to end: of the addresses with most those used the longest time
+// ago.
 func idlest(in []*guest) (found []*guest) {
 	counts := map[netip.Addr]int{}
 	most := 0

@@ -11,7 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// The end does not wait for a client whose answer, begun before, is finished, nor for one that sent half a header.
+// The end does not wait for a client whose answer, begun before, is finished, nor for one that sent
+// half a header.
 func TestEndIsPrompt(t *testing.T) {
 	for _, c := range []struct{ name, sent string }{
 		{"answer that went on", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"},

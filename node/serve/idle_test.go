@@ -17,7 +17,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// A client of gRPC that was idle for so long that its connection was closed calls again without an error.
+// A client of gRPC that was idle for so long that its connection was closed calls again without an
+// error.
 func TestCallsBehindIdleness(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestCallsBehindIdleness(t *testing.T) {
 	}
 }
 
-// Idle connections of HTTP/2 are closed; pings of the client do not keep them, and an answer under way does.
+// Idle connections of HTTP/2 are closed; pings of the client do not keep them, and an answer under
+// way does.
 func TestIdleHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &dialled{make(chan net.Conn)}

@@ -20,9 +20,10 @@ import (
 
 // Bounds of one connection. A body may take its time, as long as it comes.
 const (
-	HeaderTimeout  = 30 * time.Second
-	idleTimeout    = 130 * time.Second // not what clients poll by: a call that meets the end of its connection fails with some
-	maxHeaderBytes = 256 << 10         // a stream name of the greatest length fits percent-encoded
+	HeaderTimeout = 30 * time.Second
+	// not what clients poll by: a call that meets the end of its connection fails with some
+	idleTimeout    = 130 * time.Second
+	maxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
 	drainTimeout   = 10 * time.Second
 
 	// Of HTTP/2: a client of gRPC has one connection, and a call on it for each subscription.

@@ -18,8 +18,8 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// maxHandshakes is how many connections may be before the end of their handshake. The next one ends
-	// the oldest, of the address that has most: no honest one takes long.
+	// maxHandshakes is how many connections may be before the end of their handshake. The next one
+	// ends the oldest, of the address that has most: no honest one takes long.
 	maxHandshakes = 256
 )
 
@@ -64,7 +64,8 @@ func (t *tlsListener) run() {
 		// It has its place before the next one is taken: its goroutine may begin much later.
 		age := begun
 		begun++
-		place := &member{used: func() int64 { return age }, end: func() { _ = c.Close() }} // Its handshake fails.
+		// Its handshake fails.
+		place := &member{used: func() int64 { return age }, end: func() { _ = c.Close() }}
 		t.silent.add(place, c.RemoteAddr())
 		t.owned.Go(func() { t.handshake(c, place) })
 	}

@@ -35,8 +35,9 @@ func (t *Traffic) Bytes() (received, sent uint64) { return t.received.Load(), t.
 // GaveWay is how many connections were ended to make room for others, or for files.
 func (t *Traffic) GaveWay() uint64 { return t.gaveWay.Load() }
 
-// GiveWay ends the connection that a new one would take the place of, so that something else finds a
-// descriptor. An eighth of the bound is left alone: then it is not connections that take too many.
+// GiveWay ends the connection that a new one would take the place of, so that something else finds
+// a descriptor. An eighth of the bound is left alone: then it is not connections that take too
+// many.
 func (t *Traffic) GiveWay() {
 	if t.crowd.giveWay(t.MaxConnections / 8) {
 		t.gaveWay.Add(1)
@@ -94,7 +95,8 @@ func (l *countedListener) Close() error {
 func (t *Traffic) counted(c net.Conn) *countedConn {
 	counted := &countedConn{TCPConn: c.(*net.TCPConn), traffic: t}
 	counted.use()
-	counted.place = member{used: counted.used.Load, end: func() { _ = counted.Close() }} // Its server sees the end.
+	// Its server sees the end.
+	counted.place = member{used: counted.used.Load, end: func() { _ = counted.Close() }}
 	t.open.Add(1)
 	if ended := t.crowd.add(&counted.place, c.RemoteAddr()); ended > 0 {
 		t.gaveWay.Add(uint64(ended))

@@ -90,7 +90,8 @@ func ping(c net.Conn) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-// Whatever keeps a connection from being accepted, the server waits and goes on, with TLS and without.
+// Whatever keeps a connection from being accepted, the server waits and goes on, with TLS and
+// without.
 func TestAcceptFails(t *testing.T) {
 	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM} {
 		l := &faultyListener{Listener: listen(t), fault: fault}
@@ -144,7 +145,8 @@ func TestConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// Who says nothing at the port with TLS holds no other up: of more handshakes than there may be the oldest ends.
+// Who says nothing at the port with TLS holds no other up: of more handshakes than there may be the
+// oldest ends.
 func TestSilentHandshakes(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})

@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Definition is what a projection reads and how it groups it. Its JSON is served and stored: do not change.
+// Definition is what a projection reads and how it groups it. Its JSON is served and stored: do not
+// change.
 type Definition struct {
 	AllEvents          bool   `json:"allEvents"`              // no named types
 	AllStreams         bool   `json:"allStreams"`             // fromAll
@@ -23,15 +24,16 @@ type Definition struct {
 	Limit              *int64 `json:"limitingCommitPosition"` // other versions have it: nil
 	Options            `json:"options"`
 
-	// Mark returns what marks a place in the log; nil: how far the projection came is not
-	// marked. It is emitted at start and with each checkpoint, before that is written, caused by no event.
+	// Mark returns what marks a place in the log; nil: how far the projection came is not marked.
+	// It is emitted at start and with each checkpoint, before that is written, caused by no event.
 	Mark func(commit, prepare int64) Emission `json:"-"`
 }
 
 // Options of a definition.
 type Options struct {
-	ResultStream           Name `json:"resultStreamName"`
-	PartitionResultPattern Name `json:"partitionResultStreamNamePattern"` // with {0} for the partition
+	ResultStream Name `json:"resultStreamName"`
+	// with {0} for the partition
+	PartitionResultPattern Name `json:"partitionResultStreamNamePattern"`
 	ReorderEvents          bool `json:"reorderEvents"`
 	ProcessingLagMs        int  `json:"processingLag"`
 	IsBiState              bool `json:"isBiState"`
@@ -61,10 +63,12 @@ func (n Name) MarshalJSON() ([]byte, error) {
 
 // Event is an event as a handler sees it.
 type Event struct {
-	*event.Record               // the event itself; of a link that was resolved its target. Its data may be those of a page: not to be changed
-	Link          *event.Record // the link it was reached through; nil: none
-	Category      string        // with fromCategory
-	Partition     string        // set before Process; empty: the root
+	// the event itself; of a link that was resolved its target. Its data may be those of a page:
+	// not to be changed
+	*event.Record
+	Link      *event.Record // the link it was reached through; nil: none
+	Category  string        // with fromCategory
+	Partition string        // set before Process; empty: the root
 	// Gone is the stream whose deletion the event tells; empty: none. It is set only
 	// when the definition asks for that.
 	Gone string
@@ -115,12 +119,14 @@ type Outcome struct {
 // Errors are *Fault: the projection cannot go on.
 type Handler interface {
 	Definition() *Definition
-	// PartitionOf names an event's partition, with ByCustomPartitions; not ok: the event is passed over.
+	// PartitionOf names an event's partition, with ByCustomPartitions; not ok: the event is passed
+	// over.
 	PartitionOf(e *Event) (partition string, ok bool, err error)
 	// Load makes a partition the one that Process works on. With a nil state it is new, and
 	// its state begins at the first event.
 	Load(partition string, state []byte) error
-	// LoadShared sets the shared state, nil to begin it. It is called for bi-state projections, before Load.
+	// LoadShared sets the shared state, nil to begin it. It is called for bi-state projections,
+	// before Load.
 	LoadShared(state []byte) error
 	// Process hands an event to the handler for its type.
 	Process(e *Event) (Outcome, error)
@@ -142,7 +148,9 @@ type Interrupter interface {
 
 // Fault is an error of a projection's code.
 type Fault struct {
-	Handler string // the name that the function was given under, "$any", "partitionBy"; empty: the message tells all
+	// the name that the function was given under, "$any", "partitionBy"; empty: the message tells
+	// all
+	Handler string
 	Message string
 	// Line and Column of the source, from 1; 0: not known. Stack is that of the script.
 	Line, Column int

@@ -74,7 +74,8 @@ func (b *builder) event(e *handler.Emission, ordinal int, metadata []byte) event
 	return p
 }
 
-// id makes an id out of what tells one emission from all others. Package output says why it is no more than a help.
+// id makes an id out of what tells one emission from all others. Package output says why it is no
+// more than a help.
 func (b *builder) id(e *handler.Emission, ordinal int) (id event.ID) {
 	t := append(b.scratch[:0], b.prefix[b.members:]...)
 	t = append(append(t, 0), e.Stream...)

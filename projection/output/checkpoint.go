@@ -40,11 +40,11 @@ type CheckpointOptions struct {
 // Checkpoints reads and writes the checkpoints of one run of a projection. One goroutine
 // loads and saves the root; LoadPartition may be called from any, also during Save.
 //
-// The states of partitions are written before the root, so after a crash there may be
-// some that are ahead of the root's checkpoint. They are known by their position and passed over: the events they
+// The states of partitions are written before the root, so after a crash there may be some that are
+// ahead of the root's checkpoint. They are known by their position and passed over: the events they
 // come from are handled again. As only the last two events of such a stream are seen, a state that
-// is ahead must not push out the one before it when another is written; then that
-// one is written again, in the same write before the new state.
+// is ahead must not push out the one before it when another is written; then that one is written
+// again, in the same write before the new state.
 type Checkpoints struct {
 	access
 	opts    CheckpointOptions
@@ -57,7 +57,9 @@ type Checkpoints struct {
 	mu    sync.Mutex // guards what follows
 	found bool       // there is a checkpoint at at
 	at    position.Position
-	tails map[string]int64 // during Save: number of the last event of partitions' streams that the root's checkpoint covers
+	// during Save: number of the last event of partitions' streams that the root's checkpoint
+	// covers
+	tails map[string]int64
 }
 
 const (
@@ -107,9 +109,9 @@ func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) {
 	return Checkpoint{}, nil
 }
 
-// LoadPartition returns the state and result of a partition. It is not found if there is no checkpoint that is ours
-// and not ahead of the root's. States that changed since the last Save, or are being
-// saved, are the caller's to know.
+// LoadPartition returns the state and result of a partition. It is not found if there is no
+// checkpoint that is ours and not ahead of the root's. States that changed since the last Save, or
+// are being saved, are the caller's to know.
 func (c *Checkpoints) LoadPartition(ctx context.Context, partition string) (p PartitionState, found bool, err error) {
 	p.Partition = partition
 	if found, _ := c.covers(); !found {
@@ -144,7 +146,8 @@ func (c *Checkpoints) cover(at position.Position) {
 	c.found, c.at = true, at
 }
 
-// covered returns the newest of the events, which come newest first, that the root's checkpoint covers; nil: none.
+// covered returns the newest of the events, which come newest first, that the root's checkpoint
+// covers; nil: none.
 func (c *Checkpoints) covered(events []event.Record) *event.Record {
 	found, covered := c.covers()
 	if !found {
@@ -258,7 +261,8 @@ func (c *Checkpoints) write(ctx context.Context, w *event.Write, stream string) 
 		}
 		return nil
 	}
-	// A write that a run before this one gave up may arrive late: then all is well once this one begins again.
+	// A write that a run before this one gave up may arrive late: then all is well once this one
+	// begins again.
 	t, lookErr := c.look(ctx, stream)
 	if lookErr != nil {
 		return lookErr

@@ -69,7 +69,8 @@ func (c *Checkpoints) savePartition(ctx context.Context, p *PartitionState, end 
 	c.warn(stream, data)
 	w := &event.Write{Stream: stream, ExpectedVersion: end.last}
 	if e := c.covered(end.events); e != nil && e.Number != end.last {
-		// The last one is ahead of the root's checkpoint: the one that counts must stay among the last two.
+		// The last one is ahead of the root's checkpoint: the one that counts must stay among the
+		// last two.
 		w.Events = append(w.Events, event.Proposed{ID: newID(), Type: e.Type, Flags: event.FlagJSON, Data: e.Data, Metadata: e.Metadata})
 	}
 	w.Events = append(w.Events, event.Proposed{ID: newID(), Type: TypePartitionCheckpoint, Flags: event.FlagJSON, Data: data, Metadata: metadata})

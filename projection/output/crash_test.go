@@ -220,7 +220,8 @@ func TestLateWrite(t *testing.T) {
 					s.mu.Unlock()
 				}
 				got := outcome(s)
-				delete(got, "$projections-p-emittedstreams") // It has no expected number: a late one is listed twice.
+				// It has no expected number: a late one is listed twice.
+				delete(got, "$projections-p-emittedstreams")
 				delete(want, "$projections-p-emittedstreams")
 				same(t, fmt.Sprintf("write %d, late by %d", lost, late), got, want)
 				if t.Failed() {

@@ -16,8 +16,9 @@ type Deletion struct {
 	Streams     Streams
 	Version     position.Version
 	Checkpoints bool // those of the root and of partitions
-	Emitted     bool // the streams that are listed as emitted to, the list, and the order of several sources
-	Results     bool // the result streams, and the list of partitions
+	// the streams that are listed as emitted to, the list, and the order of several sources
+	Emitted bool
+	Results bool // the result streams, and the list of partitions
 }
 
 // deletion is one under way.
@@ -51,7 +52,8 @@ func DeleteStreams(ctx context.Context, of Deletion) error {
 	if !d.Checkpoints {
 		return nil
 	}
-	isPartition := func(e *event.Record) bool { return e.Type == TypePartitionCheckpoint } // Not another projection's whose name looks the same.
+	// Not another projection's whose name looks the same.
+	isPartition := func(e *event.Record) bool { return e.Type == TypePartitionCheckpoint }
 	if err := d.listed(ctx, d.Streams.CheckpointedPartitions(), 0, d.Streams.PartitionCheckpoint, isPartition, nil); err != nil {
 		return err
 	}
@@ -88,7 +90,8 @@ func (d *deletion) emitted(ctx context.Context) error {
 	return nil
 }
 
-// listed deletes the streams that a list names, from a number on. done is called after each page but the last.
+// listed deletes the streams that a list names, from a number on. done is called after each page
+// but the last.
 func (d *deletion) listed(ctx context.Context, list string, from int64, stream func(name string) string, is func(*event.Record) bool, done func(next int64) error) error {
 	return d.names(ctx, list, from, func(names []string, next int64) error {
 		streams := make([]string, len(names))
@@ -132,7 +135,8 @@ func (d *deletion) write(ctx context.Context, w *event.Write) error {
 	return nil
 }
 
-// isOurs reports whether this projection wrote an event, also before it was reset. What a query wrote has no version.
+// isOurs reports whether this projection wrote an event, also before it was reset. What a query
+// wrote has no version.
 func (d *deletion) isOurs(e *event.Record) bool {
 	_, v, err := position.ParseStored(e.Metadata)
 	return err == nil && v.Projection == d.Version.Projection || errors.Is(err, position.ErrNoVersion)

@@ -11,7 +11,8 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// accessList is what a stream is given that a projection writes to. It is part of the contract: do not change.
+// accessList is what a stream is given that a projection writes to. It is part of the contract: do
+// not change.
 func accessList(stream string) string {
 	if event.IsSystemStream(stream) {
 		return `{"$r":"$all","$mr":"$all"}`

@@ -7,7 +7,8 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// Types of events that hold results, checkpoints and lists. They are part of the contract: do not change.
+// Types of events that hold results, checkpoints and lists. They are part of the contract: do not
+// change.
 const (
 	TypeResult              = "Result"
 	TypeResultRemoved       = "ResultRemoved"
@@ -22,7 +23,8 @@ const (
 type Streams struct {
 	Projection string // its name
 	Named      string // the result stream, if the script names it
-	Pattern    string // of partition result streams, with {0} for the partition, if the script names them
+	// of partition result streams, with {0} for the partition, if the script names them
+	Pattern string
 }
 
 // StreamsOf returns the names of a projection's streams.
@@ -71,7 +73,8 @@ func (s *Streams) Emitted() string { return s.of("-emittedstreams") }
 // EmittedProgress tells how far their deletion came.
 func (s *Streams) EmittedProgress() string { return s.of("-emittedstreams-checkpoint") }
 
-// QueryResult is the event that a query writes for a state: at the end, or for each event if it has no when.
+// QueryResult is the event that a query writes for a state: at the end, or for each event if it has
+// no when.
 func (s *Streams) QueryResult(result []byte) handler.Emission {
 	return handler.Emission{Stream: s.Result(), Type: TypeResult, JSON: jsontext.Valid(result), Data: result}
 }

@@ -25,29 +25,29 @@
 // up to the last event that was handled as a whole: what such a stream is
 // emitted from then on is caused by later events.
 //
-// An event of somebody else at the end of a stream is a fault, unless it lies before the last reset: a reset
-// fills all streams again, so the event is hidden with the rest.
+// An event of somebody else at the end of a stream is a fault, unless it lies before the last
+// reset: a reset fills all streams again, so the event is hidden with the rest.
 //
 // Where a stream's $maxCount, $maxAge or $tb hides some of what is behind the
 // checkpoint, what is emitted before the first event still seen is taken as
 // written and hidden.
 //
-// Results that a query wrote at its end are not compared, as all of them have the
-// same position and what they say may differ: those of an earlier run are replaced, as after a reset.
+// Results that a query wrote at its end are not compared, as all of them have the same position and
+// what they say may differ: those of an earlier run are replaced, as after a reset.
 //
 // # Ids of events
 //
-// The id of an emitted event is made of the projection, its epoch, the stream, the
-// position, the type, and how many were emitted to the stream at that position before it. So a write
-// that is repeated because its outcome was unknown has the same ids, and so has the same emission of a
-// run that begins again while a write of the run before it may still arrive.
-// An id alone never keeps an event from being written: every write to an output
-// stream expects the true number of the last event, also in a stream that was deleted and begins
-// again, and with an expected number the database takes a write for a repetition
-// only if the events with the numbers right behind the expected one have its ids. An event with
-// that number and that id is this emission. So an emission that
-// happens twice, as after its stream was truncated, is written twice. Lists of
-// streams and partitions are written without an expected number, and name everything once; their ids are random.
+// The id of an emitted event is made of the projection, its epoch, the stream, the position, the
+// type, and how many were emitted to the stream at that position before it. So a write that is
+// repeated because its outcome was unknown has the same ids, and so has the same emission of a run
+// that begins again while a write of the run before it may still arrive. An id alone never keeps an
+// event from being written: every write to an output stream expects the true number of the last
+// event, also in a stream that was deleted and begins again, and with an expected number the
+// database takes a write for a repetition only if the events with the numbers right behind the
+// expected one have its ids. An event with that number and that id is this emission. So an emission
+// that happens twice, as after its stream was truncated, is written twice. Lists of streams and
+// partitions are written without an expected number, and name everything once; their ids are
+// random.
 package output
 
 import (
@@ -80,7 +80,8 @@ type Store interface {
 type Options struct {
 	Store   Store
 	Version position.Version
-	// From is the checkpoint that the run starts at. What is emitted behind it may be stored already.
+	// From is the checkpoint that the run starts at. What is emitted behind it may be stored
+	// already.
 	From        position.Position
 	MaxBatch    int  // events a write; 0: 500
 	MaxInFlight int  // writes at once; 0: as many as are of use
@@ -141,11 +142,12 @@ type Output struct {
 	buffers [][]item
 	pending int
 	bytes   int64
-	changed chan struct{}      // closed when fewer are pending; nil: nobody waits
-	event   int64              // counts distinct positions that were emitted at
-	at      position.Position  // the last of them
-	floor   *position.Position // what is stored up to here, of streams not known, is not emitted again
-	before  position.Position  // the position before at
+	changed chan struct{}     // closed when fewer are pending; nil: nobody waits
+	event   int64             // counts distinct positions that were emitted at
+	at      position.Position // the last of them
+	// what is stored up to here, of streams not known, is not emitted again
+	floor  *position.Position
+	before position.Position // the position before at
 }
 
 // New returns an Output, which must be closed.
@@ -165,8 +167,8 @@ func New(o Options) *Output {
 	return out
 }
 
-// Emit queues what the handler emitted for an event, nil if no event caused it. at is
-// the position behind that event. It never blocks. Emissions to one stream are written in their order.
+// Emit queues what the handler emitted for an event, nil if no event caused it. at is the position
+// behind that event. It never blocks. Emissions to one stream are written in their order.
 func (o *Output) Emit(at position.Position, by *handler.Event, es []handler.Emission) {
 	if len(es) == 0 {
 		return
@@ -282,7 +284,8 @@ func (o *Output) Writing() int {
 	return o.workers
 }
 
-// WaitBelow returns nil when no more than n events are pending. If the output fails first it returns Err.
+// WaitBelow returns nil when no more than n events are pending. If the output fails first it
+// returns Err.
 func (o *Output) WaitBelow(ctx context.Context, n int) error {
 	for {
 		o.mu.Lock()
@@ -312,11 +315,12 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 // Flush returns nil when everything emitted so far is stored.
 func (o *Output) Flush(ctx context.Context) error { return o.WaitBelow(ctx, 0) }
 
-// Failed ends when something cannot be written, with Err as its cause. Nothing more is written then.
+// Failed ends when something cannot be written, with Err as its cause. Nothing more is written
+// then.
 func (o *Output) Failed() context.Context { return o.failed }
 
-// Err returns why the output failed: a *handler.Fault, ErrRestart, an error
-// that says that this node does not lead or stops (see IsLost), or one of storage that stayed after 12 tries.
+// Err returns why the output failed: a *handler.Fault, ErrRestart, an error that says that this
+// node does not lead or stops (see IsLost), or one of storage that stayed after 12 tries.
 func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -344,7 +348,8 @@ func (o *Output) Close() {
 	o.cancel()
 }
 
-// IsLost reports whether an error says that this node does not lead or stops, so that the run ends without a word.
+// IsLost reports whether an error says that this node does not lead or stops, so that the run ends
+// without a word.
 func IsLost(err error) bool {
 	var other *event.NotLeader
 	return errors.As(err, &other) || errors.Is(err, event.ErrClosed) || errors.Is(err, context.Canceled)

@@ -25,7 +25,8 @@ type stored struct {
 	at     position.Position
 }
 
-// findRecovery looks for the first event of a stream behind the position where comparing begins; last is behind it.
+// findRecovery looks for the first event of a stream behind the position where comparing begins;
+// last is behind it.
 func (o *Output) findRecovery(s *stream, last *event.Record) (*recovery, error) {
 	r := &recovery{next: last.Number, end: last.Number, isHidden: true}
 	for from := last.Number - 1; from >= 0; from -= pageEvents {

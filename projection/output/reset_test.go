@@ -6,8 +6,9 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// TestResetLeavesForeignEventsBehind: what others wrote before a reset is hidden with all else that the stream
-// held. What they write after it, and what another projection wrote, is a fault as before.
+// TestResetLeavesForeignEventsBehind: what others wrote before a reset is hidden with all else that
+// the stream held. What they write after it, and what another projection wrote, is a fault as
+// before.
 func TestResetLeavesForeignEventsBehind(t *testing.T) {
 	const outside = "The 'out' stream managed by projection 7 has been written to from the outside.\r\nEvent: 1@out"
 	cases := []struct {
@@ -29,7 +30,8 @@ func TestResetLeavesForeignEventsBehind(t *testing.T) {
 			s := newStore()
 			s.append("$projections-p", "$ProjectionUpdated", "{}", "")
 			s.append("out", "T", "old", metadataAt(1))
-			reset := func() { s.append("$projections-p", "$ProjectionUpdated", "{}", "") } // Its number is the epoch.
+			// Its number is the epoch.
+			reset := func() { s.append("$projections-p", "$ProjectionUpdated", "{}", "") }
 			if c.late {
 				reset()
 			}

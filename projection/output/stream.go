@@ -51,11 +51,12 @@ type stream struct {
 	prev, succ *stream
 
 	// Belong to the worker that has it.
-	seen     bool
-	judged   time.Time          // when there was the right to write to it last
-	last     int64              // number of its last event, -1 if there is none
-	lastAt   *position.Position // position of its last event, where there are marks; nil: there is none
-	recovery *recovery          // what has yet to be emitted again; nil: nothing
+	seen   bool
+	judged time.Time // when there was the right to write to it last
+	last   int64     // number of its last event, -1 if there is none
+	// position of its last event, where there are marks; nil: there is none
+	lastAt   *position.Position
+	recovery *recovery // what has yet to be emitted again; nil: nothing
 }
 
 // waits returns how many events wait.

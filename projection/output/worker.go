@@ -77,7 +77,8 @@ func (w *worker) take(s *stream) bool {
 	return len(w.batch) > 0
 }
 
-// finish takes what was done out of the queue of a stream, and hands on the stream. The mutex is held.
+// finish takes what was done out of the queue of a stream, and hands on the stream. The mutex is
+// held.
 func (w *worker) finish(s *stream) {
 	o := w.o
 	for i := range w.batch {
@@ -109,7 +110,8 @@ func (w *worker) finish(s *stream) {
 			o.idle.lead(s)
 		}
 	default:
-		if s.next > len(s.queue)/2 { // What waits moves to the front, or the queue of a busy stream would grow for ever.
+		// What waits moves to the front, or the queue of a busy stream would grow for ever.
+		if s.next > len(s.queue)/2 {
 			k := copy(s.queue, s.queue[s.next:])
 			clear(s.queue[k:])
 			s.queue, s.next = s.queue[:k], 0

@@ -14,9 +14,10 @@ const subsystemVersion = "4"
 
 // What Parse and ParseStored can find instead of a position.
 var (
-	ErrNoPosition = errors.New("no position")        // a JSON object without one, or no JSON object
-	ErrNoVersion  = errors.New("no version")         // a position without one
-	ErrMalformed  = errors.New("malformed position") // its names are there, and their values are not what they must be
+	ErrNoPosition = errors.New("no position") // a JSON object without one, or no JSON object
+	ErrNoVersion  = errors.New("no version")  // a position without one
+	// its names are there, and their values are not what they must be
+	ErrMalformed  = errors.New("malformed position")
 	errNotVersion = errors.New("not a version: want <id>:<epoch>:<version>:" + subsystemVersion)
 )
 
@@ -98,7 +99,8 @@ func Parse(data []byte) (Position, error) {
 	return p, err
 }
 
-// ParseStored reads the position and the version out of the metadata of an event that a projection wrote.
+// ParseStored reads the position and the version out of the metadata of an event that a projection
+// wrote.
 func ParseStored(data []byte) (Position, Version, error) {
 	p, v, err := parse(data)
 	if err == nil && v == nil {

@@ -28,7 +28,8 @@ type cache struct {
 	changed []*entry // in the order in which they changed first
 	idle    entry    // idle.next was used last, idle.prev first
 	bytes   int64    // of all states
-	// all holds the entries in the order in which they appeared, if keepsAll says that none is ever dropped.
+	// all holds the entries in the order in which they appeared, if keepsAll says that none is ever
+	// dropped.
 	keepsAll bool
 	all      []*entry
 }

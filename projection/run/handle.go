@@ -37,7 +37,8 @@ func (r *Run) handle(e *handler.Event) error {
 		if err != nil {
 			return faulted(r.opts.Name, r.at, err, e, "process a delete partition notification")
 		}
-		if !gone.Skipped { // Both together are the outcome: all of the event is taken in, or nothing.
+		// Both together are the outcome: all of the event is taken in, or nothing.
+		if !gone.Skipped {
 			gone.Emitted = append(o.Emitted, gone.Emitted...)
 			o = gone
 		}
@@ -48,7 +49,8 @@ func (r *Run) handle(e *handler.Event) error {
 	return r.takeIn(e, &o)
 }
 
-// takeIn makes the outcome of an event the run's state, and hands to the output what is to be written.
+// takeIn makes the outcome of an event the run's state, and hands to the output what is to be
+// written.
 func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 	p := r.in
 	own := !same(o.State, p.state)

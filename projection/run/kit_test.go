@@ -105,7 +105,8 @@ func (w *world) all() map[string][]string {
 	return all
 }
 
-// fakeReader reads a world's input. Positions are places in a log in which each event takes one byte.
+// fakeReader reads a world's input. Positions are places in a log in which each event takes one
+// byte.
 type fakeReader struct {
 	w          *world
 	next, last int // the next event to be read, and to be returned

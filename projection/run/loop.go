@@ -213,7 +213,8 @@ func (r *Run) use() (step, error) {
 	}
 }
 
-// hold stops reading until half of what waits is written, or less than half of what may wait is left.
+// hold stops reading until half of what waits is written, or less than half of what may wait is
+// left.
 func (r *Run) hold() error {
 	r.board.pause(true)
 	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), int(r.opts.Config.PendingEventsThreshold))/2)

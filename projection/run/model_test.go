@@ -247,7 +247,8 @@ func changeInput(rng *rand.Rand, s *memStore, deletes bool) {
 	}
 }
 
-// Random scripts over random streams, stopped, aborted and lost at random, give what a fold in memory gives.
+// Random scripts over random streams, stopped, aborted and lost at random, give what a fold in
+// memory gives.
 func TestModel(t *testing.T) {
 	first := uint64(time.Now().UnixNano())
 	for seed := first; seed < first+30; seed++ {

@@ -32,14 +32,20 @@ const (
 // Config are the settings of a projection that can be changed while it is stopped.
 // Its JSON is what is stored, served and taken: do not change.
 type Config struct {
-	EmitEnabled                       bool  `json:"emitEnabled"`
-	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
-	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`                 // least time between checkpoints
-	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`        // checkpoint after so many handled events; 0: 4000
-	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"` // or when so many bytes of the log passed; 0: 10,000,000
-	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`            // stop reading while more emitted events wait; 0: 5000
-	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`               // emitted events per write; 0: 500
-	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`          // concurrent writes of emitted events; 0: no bound
+	EmitEnabled         bool `json:"emitEnabled"`
+	TrackEmittedStreams bool `json:"trackEmittedStreams"`
+	// least time between checkpoints
+	CheckpointAfterMs int64 `json:"checkpointAfterMs"`
+	// checkpoint after so many handled events; 0: 4000
+	CheckpointHandledThreshold int64 `json:"checkpointHandledThreshold"`
+	// or when so many bytes of the log passed; 0: 10,000,000
+	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"`
+	// stop reading while more emitted events wait; 0: 5000
+	PendingEventsThreshold int64 `json:"pendingEventsThreshold"`
+	// emitted events per write; 0: 500
+	MaxWriteBatchLength int64 `json:"maxWriteBatchLength"`
+	// concurrent writes of emitted events; 0: no bound
+	MaxAllowedWritesInFlight int64 `json:"maxAllowedWritesInFlight"`
 	// ProjectionExecutionTimeout is in milliseconds; nil: the server's.
 	ProjectionExecutionTimeout *int64 `json:"projectionExecutionTimeout"`
 }
@@ -60,14 +66,15 @@ type Options struct {
 	// Compile makes the handler, and makes it anew when the run begins again from its checkpoint.
 	// The run closes it.
 	Compile func() (handler.Handler, error)
-	// MayRead and MayWrite say whether the projection has the right to read or
-	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
+	// MayRead and MayWrite say whether the projection has the right to read or write a stream ($all
+	// for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
 	MayRead, MayWrite func(ctx context.Context, stream string) error
 	// Links decides which links of its sources the projection may follow; nil: none.
-	Links            event.LinkReader
-	FaultOutOfOrder  bool
-	MaxStateSize     int64 // bytes of state and result of one partition; 0: no bound
-	CachedPartitions int   // states kept in memory besides those that have no checkpoint yet; 0: 4000
+	Links           event.LinkReader
+	FaultOutOfOrder bool
+	MaxStateSize    int64 // bytes of state and result of one partition; 0: no bound
+	// states kept in memory besides those that have no checkpoint yet; 0: 4000
+	CachedPartitions int
 	// Changed is called when the status changed. It must not block, nor call the run.
 	Changed func()
 	Logger  hclog.Logger     // nil: nothing is logged

@@ -39,7 +39,8 @@ type Statistics struct {
 	Position, Checkpoint *position.Position
 	CheckpointStatus     string  // "", "Requested", "Writing (1)"
 	Progress             float64 // -1 before anything was read, else percent
-	Behind               int64   // events, or bytes of the log, that are not read yet, as far as known
+	// events, or bytes of the log, that are not read yet, as far as known
+	Behind int64
 
 	Processed        int64         // events, since the run began
 	Emitted          int64         // events
@@ -49,8 +50,9 @@ type Statistics struct {
 	Buffered         int           // events read and waiting
 	ReadsInProgress  int
 	WritesInProgress int
-	PendingBefore    int // emitted events that wait, of those before the checkpoint that is being written
-	PendingAfter     int // and those behind it
+	// emitted events that wait, of those before the checkpoint that is being written
+	PendingBefore int
+	PendingAfter  int // and those behind it
 }
 
 // board is where a run shows its statistics.

@@ -40,7 +40,8 @@ func BenchmarkEmit(b *testing.B) {
 	benchmarkHandler(b, `fromAll().when({T(s, e) { emit('out', 'T', {amount: e.body.amount}) }})`)
 }
 
-// BenchmarkPartitions goes through 100,000 partitions, whose states are loaded and written each time.
+// BenchmarkPartitions goes through 100,000 partitions, whose states are loaded and written each
+// time.
 func BenchmarkPartitions(b *testing.B) {
 	h := compile(b, `fromAll().partitionBy(e => e.body.customer + e.sequenceNumber).when({$init: () => ({count: 0}), $any(s, e) { s.count++ }})`)
 	states := map[string][]byte{}

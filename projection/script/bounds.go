@@ -177,7 +177,8 @@ func (b *bounds) once(v goja.Value) goja.Value {
 	return b.lists.copied(o)
 }
 
-// withArgument never changes the arguments themselves, which may be those of an array of the script.
+// withArgument never changes the arguments themselves, which may be those of an array of the
+// script.
 func withArgument(args []goja.Value, i int, v goja.Value) []goja.Value {
 	args = slices.Clone(args)
 	args[i] = v

@@ -144,13 +144,15 @@ func TestHostileScripts(t *testing.T) {
 			o := options()
 			o.ExecutionTimeout = 40 * time.Millisecond
 			switch c.want {
-			case "Maximum call stack size exceeded", "within each other", "too long to be added", "too large", "too many", "nested deeper": // A bound stops it, however long that takes.
+			case "Maximum call stack size exceeded", "within each other", "too long to be added", "too large", "too many", "nested deeper":
+				// A bound stops it, however long that takes.
 				o.ExecutionTimeout = 30 * time.Second
 			}
 			h := compileWith(t, `fromAll().when({T(s, e) { `+c.body+` }})`, o)
 			began := time.Now()
 			_, err := h.Process(jsonEvent(`{}`))
-			busy := strings.HasPrefix(c.want, "too") || c.want == "ended" // The time limit may come first on a busy machine.
+			// The time limit may come first on a busy machine.
+			busy := strings.HasPrefix(c.want, "too") || c.want == "ended"
 			if f := fault(t, err); !strings.Contains(f.Message, c.want) && !(busy && strings.Contains(f.Message, "took too long")) {
 				t.Errorf("after %v: fault %q, want %q", time.Since(began), f.Message, c.want)
 			}

@@ -16,7 +16,8 @@ type engine struct {
 	dog     *watchdog
 	objects *goja.Object  // Object.prototype
 	textOf  goja.Callable // Function.prototype.toString
-	nested  int           // how many functions of ours that bound others are under way within each other
+	// how many functions of ours that bound others are under way within each other
+	nested int
 }
 
 // global defines a function of the global object.

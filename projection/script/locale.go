@@ -17,8 +17,9 @@ import (
 // maxFractionDigits is the most that a number is shown with, as ECMA-402 has it.
 const maxFractionDigits = 100
 
-// boundLocales has numbers shown as their locale writes them, where the engine takes the locale for a radix, and
-// refuses with a text what it would show otherwise than other engines do: dates but in English, and lists.
+// boundLocales has numbers shown as their locale writes them, where the engine takes the locale for
+// a radix, and refuses with a text what it would show otherwise than other engines do: dates but in
+// English, and lists.
 func (b *bounds) boundLocales() {
 	if !b.e.named("toLocale") && !reachesGlobal(b.e.source) {
 		return
@@ -37,7 +38,8 @@ func (b *bounds) boundLocales() {
 	}
 }
 
-// locale is the language that a value is to be shown in; without one it is English as in the United States.
+// locale is the language that a value is to be shown in; without one it is English as in the United
+// States.
 func (b *bounds) locale(v goja.Value) language.Tag {
 	if o, ok := v.(*goja.Object); ok && o.ClassName() == "Array" {
 		v = b.e.index(o, 0)
@@ -124,7 +126,8 @@ func (b *bounds) numberOptions(o *goja.Object) (showNumber, []number.Option) {
 	return show, options
 }
 
-// localTime shows a time as English of the United States does, in UTC, which is the zone of all scripts.
+// localTime shows a time as English of the United States does, in UTC, which is the zone of all
+// scripts.
 func (b *bounds) localTime(call goja.FunctionCall, name, layout string) string {
 	tag := b.locale(call.Argument(0))
 	o, hasOptions := call.Argument(1).(*goja.Object)
@@ -151,7 +154,8 @@ func (b *bounds) localTime(call goja.FunctionCall, name, layout string) string {
 // lowerTime is a time of RFC 3339 with small letters, which that allows and V8 reads.
 var lowerTime = regexp.MustCompile(`^\d{4}-\d\d-\d\d[tT]\d\d:\d\d(:\d\d(\.\d+)?)?([zZ]|[+-]\d\d:\d\d)?$`)
 
-// dateHelper makes a constructor in the place of Date's. Only JavaScript tells a call from a construction.
+// dateHelper makes a constructor in the place of Date's. Only JavaScript tells a call from a
+// construction.
 var dateHelper = sync.OnceValue(func() *goja.Program {
 	return goja.MustCompile("helpers", `(function(Class, upper) {
 	"use strict";

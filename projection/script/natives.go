@@ -15,7 +15,8 @@ func (e *engine) checked(o *goja.Object, name string, check func(goja.FunctionCa
 	})
 }
 
-// bound is as changed. A method that the script does not name is taken away instead: a check costs a kilobyte.
+// bound is as changed. A method that the script does not name is taken away instead: a check costs
+// a kilobyte.
 func (e *engine) bound(o *goja.Object, name string, change func(goja.FunctionCall) goja.FunctionCall) {
 	if e.named(name) {
 		e.changed(o, name, change)
@@ -47,7 +48,8 @@ func (e *engine) changed(o *goja.Object, name string, change func(goja.FunctionC
 	e.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 
-// enter and leave count functions of ours that bound others. where is the beginning of the text of an error.
+// enter and leave count functions of ours that bound others. where is the beginning of the text of
+// an error.
 func (e *engine) enter(where string) {
 	if e.nested >= maxNested {
 		e.throwError("RangeError", "%smore than %d functions of the engine within each other", where, maxNested)

@@ -9,9 +9,9 @@ import (
 	"github.com/dop251/goja"
 )
 
-// expandProperties writes the Unicode property escapes \p{…} and \P{…} of a pattern with the flag u out as the
-// characters that they stand for: the engine takes them for the letter p. The tables are those of package unicode.
-// The error is a text for a SyntaxError.
+// expandProperties writes the Unicode property escapes \p{…} and \P{…} of a pattern with the flag u
+// out as the characters that they stand for: the engine takes them for the letter p. The tables are
+// those of package unicode. The error is a text for a SyntaxError.
 func expandProperties(pattern string) (string, error) {
 	if !strings.Contains(pattern, `\p{`) && !strings.Contains(pattern, `\P{`) {
 		return pattern, nil
@@ -95,7 +95,8 @@ func tablesOf(name string) []*unicode.RangeTable {
 	return nil
 }
 
-// expanded remembers what properties stand for: their tables have hundreds of ranges. There are some hundred names.
+// expanded remembers what properties stand for: their tables have hundreds of ranges. There are
+// some hundred names.
 var expanded sync.Map
 
 // propertyRanges returns the characters of a property, or all others, as they stand in a class.
@@ -119,7 +120,8 @@ func propertyRanges(name string, inverted bool) (string, error) {
 	}
 	var b strings.Builder
 	for from, r := rune(-1), rune(0); r <= unicode.MaxRune+1; r++ {
-		isSurrogate := r >= 0xd800 && r < 0xe000 // A text in which they stand alone has U+FFFD for the engine.
+		// A text in which they stand alone has U+FFFD for the engine.
+		isSurrogate := r >= 0xd800 && r < 0xe000
 		switch is := r <= unicode.MaxRune && !isSurrogate && has(r) != inverted; {
 		case is && from < 0:
 			from = r
@@ -132,7 +134,8 @@ func propertyRanges(name string, inverted bool) (string, error) {
 	return b.String(), nil
 }
 
-// expandArguments does so in what an expression is made of. A script that knows no properties is left alone.
+// expandArguments does so in what an expression is made of. A script that knows no properties is
+// left alone.
 func (x *expressions) expandArguments(args []goja.Value) []goja.Value {
 	if len(args) < 2 || goja.IsUndefined(args[1]) || !strings.Contains(args[1].String(), "u") {
 		return args

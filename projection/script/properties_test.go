@@ -5,14 +5,16 @@ import (
 	"testing"
 )
 
-// valueOf evaluates an expression in a handler and returns it as JSON, or as the text that it throws.
+// valueOf evaluates an expression in a handler and returns it as JSON, or as the text that it
+// throws.
 func valueOf(t *testing.T, expression string) string {
 	t.Helper()
 	h := compile(t, "fromAll().when({$any: function(s, e) { try { return {r: "+expression+"}; } catch (x) { return {r: 'throws ' + x}; } }})")
 	return strings.TrimSuffix(strings.TrimPrefix(show(process(t, h, jsonEvent(`{}`)).State), `{"r":`), "}")
 }
 
-// TestAsOtherEngines: what other engines support gives what it gives there, or a text that says that it is not supported.
+// TestAsOtherEngines: what other engines support gives what it gives there, or a text that says
+// that it is not supported.
 func TestAsOtherEngines(t *testing.T) {
 	for _, c := range []struct{ expression, want string }{
 		{`/\p{L}/u.test('a')`, `true`},

@@ -48,7 +48,8 @@ func openWith(t testing.TB, o source.Options) *source.Reader {
 	return r
 }
 
-// drain reads all there is now, and returns the error that ended it if that is neither idleness nor the end.
+// drain reads all there is now, and returns the error that ended it if that is neither idleness nor
+// the end.
 func drain(t testing.TB, r *source.Reader) (all []string, err error) {
 	t.Helper()
 	for {

@@ -263,8 +263,8 @@ func runModel(t *testing.T, seed uint64) bool {
 	m.at, s.failRead = zero(d), nil
 	want := m.rest()
 	q := openWith(t, source.Options{Store: s, Definition: &d, From: zero(d), Once: true})
-	// What is appended now is not its input any more. It may hide some of that: by a limit of the stream, or
-	// where it revives a deleted stream, whose metadata event then hides the one before.
+	// What is appended now is not its input any more. It may hide some of that: by a limit of the
+	// stream, or where it revives a deleted stream, whose metadata event then hides the one before.
 	hides := false
 	for _, stream := range []string{"a-1", "b-1"} {
 		m := s.meta[stream]

@@ -49,7 +49,8 @@ func TestOrder(t *testing.T) {
 		t.Errorf("%d writes of\n%q", s.writes, got)
 	}
 
-	// A new source has older events, and one is gone: what was written comes first, at the same positions.
+	// A new source has older events, and one is gone: what was written comes first, at the same
+	// positions.
 	s.records[1].Stream, s.streams["c"] = "c", []int{1}
 	s.streams["b"] = []int{0, 0}
 	s.records[0].Number = 1

@@ -14,9 +14,11 @@ import (
 
 // bounds of what a Fill reads. Tests choose small ones.
 type bounds struct {
-	events  int // most that are read ahead
-	bytes   int // of their data and metadata; one event may be larger alone
-	records int // of the log that one read looks at, so that a reader that selects little can be stopped and tells how far it is
+	events int // most that are read ahead
+	bytes  int // of their data and metadata; one event may be larger alone
+	// of the log that one read looks at, so that a reader that selects little can be stopped and
+	// tells how far it is
+	records int
 	places  int // of the order that are read at once
 }
 

@@ -47,13 +47,14 @@ type Order struct {
 type Options struct {
 	Store      Store
 	Definition *handler.Definition
-	From       position.Position // of the definition's kind of source (position.Convert); Zero to begin
+	// of the definition's kind of source (position.Convert); Zero to begin
+	From position.Position
 	// Once makes Fill return ErrEnd at the end of the input as it was when the reader was opened.
 	Once bool
 	// FaultOutOfOrder makes Fill return a *handler.Fault where numbers of a stream are missing.
 	FaultOutOfOrder bool
-	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be read.
-	// An error that is event.ErrNotAuthorized makes Open return a *NotReadable, and Fill too:
+	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be
+	// read. An error that is event.ErrNotAuthorized makes Open return a *NotReadable, and Fill too:
 	// it asks again when a second has passed.
 	May func(ctx context.Context, stream string) error
 	// Links decides which links of streams are resolved; nil: none, all of them are dead.
@@ -85,6 +86,7 @@ func Zero(d *handler.Definition) position.Position {
 
 // PageEvent is an event of a page.
 type PageEvent struct {
-	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
-	Position       position.Position // behind the event
+	// Event() is what the projection would see, and Record the link, if there is one
+	event.Resolved
+	Position position.Position // behind the event
 }

@@ -25,7 +25,8 @@ type stream struct {
 	next  int64 // number to read on from; numbers between are known to have no event
 	count int   // events of a page
 
-	// horizon is a position of the log: all records of the stream before it are in queue or were taken from there.
+	// horizon is a position of the log: all records of the stream before it are in queue or were
+	// taken from there.
 	horizon int64
 	isEnded bool // nothing more is to come: hard-deleted, or all that is read once
 	known   int64

@@ -23,8 +23,8 @@ type Engine struct {
 	calls sync.WaitGroup
 	done  chan struct{} // closed when outcome or err is there
 
-	// mu guards what follows. It is held for a whole step, what that step asks for included: a durable write
-	// of the record at most.
+	// mu guards what follows. It is held for a whole step, what that step asks for included: a
+	// durable write of the record at most.
 	mu      sync.Mutex
 	core    *core
 	durable situation // after the last step whose effects were all carried out
@@ -116,8 +116,8 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 // promises something new only during Run. It waits for one durable write at most.
 func (e *Engine) Handle(r Request) Answer { return e.step(input{request: &r}) }
 
-// step has the core take something in, carries out what it asks for, and returns the answer to the request.
-// While Run does not run, nothing is done.
+// step has the core take something in, carries out what it asks for, and returns the answer to the
+// request. While Run does not run, nothing is done.
 func (e *Engine) step(in input) (a Answer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +160,8 @@ func (e *Engine) end() {
 	close(e.done)
 }
 
-// start makes a call in the background. The core has one call to a node under way at most. e.mu is held.
+// start makes a call in the background. The core has one call to a node under way at most. e.mu is
+// held.
 func (e *Engine) start(c call) {
 	running := e.running
 	e.calls.Go(func() {

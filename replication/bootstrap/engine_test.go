@@ -196,7 +196,8 @@ func TestProposerStartsAgain(t *testing.T) {
 		for i := range 3 {
 			e := l.join(t, string('a'+rune(i)), Options{ClusterSize: 3, Store: files[i]})
 			if i == 0 {
-				l.change(func() { l.nodes["a"].engine = nil }) // reaches others, and cannot be reached
+				// reaches others, and cannot be reached
+				l.change(func() { l.nodes["a"].engine = nil })
 				go func() {
 					outcome, err := e.Run(t.Context())
 					if err != nil || !outcome.Form {

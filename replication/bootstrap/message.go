@@ -20,7 +20,8 @@ type Kind string
 
 // Kinds of requests.
 const (
-	Ask     Kind = "ask"     // tell your situation; Proposal, if any, is the one the sender is bound to
+	// tell your situation; Proposal, if any, is the one the sender is bound to
+	Ask     Kind = "ask"
 	Promise Kind = "promise" // promise yourself to Proposal, which the sender proposes
 	GaveUp  Kind = "gave-up" // the sender will never form its Proposal
 )
@@ -30,16 +31,17 @@ type Refusal string
 
 // Refusals. NotYet and NotRunning pass by themselves, the others may not.
 const (
-	Invalid       Refusal = "invalid"        // the request makes no sense
-	IsMember      Refusal = "member"         // belongs to a cluster: Answer.Cluster
-	IsBound       Refusal = "bound"          // promised to another proposal: Answer.Promise
-	IsReadOnly    Refusal = "read-only"      // never counts
-	OtherSize     Refusal = "cluster-size"   // expects a cluster of another size
-	NotInSet      Refusal = "not-in-set"     // is not among the members
-	WrongProposer Refusal = "wrong-proposer" // the sender is not the proposer, or not the lowest of the set
-	SeesCluster   Refusal = "sees-cluster"   // a cluster exists already
-	NotYet        Refusal = "not-yet"        // does not see all members alive and without a cluster
-	NotRunning    Refusal = "not-running"    // is starting or stopping
+	Invalid    Refusal = "invalid"      // the request makes no sense
+	IsMember   Refusal = "member"       // belongs to a cluster: Answer.Cluster
+	IsBound    Refusal = "bound"        // promised to another proposal: Answer.Promise
+	IsReadOnly Refusal = "read-only"    // never counts
+	OtherSize  Refusal = "cluster-size" // expects a cluster of another size
+	NotInSet   Refusal = "not-in-set"   // is not among the members
+	// the sender is not the proposer, or not the lowest of the set
+	WrongProposer Refusal = "wrong-proposer"
+	SeesCluster   Refusal = "sees-cluster" // a cluster exists already
+	NotYet        Refusal = "not-yet"      // does not see all members alive and without a cluster
+	NotRunning    Refusal = "not-running"  // is starting or stopping
 )
 
 // Proposal is a cluster that a node would create from an exact set of nodes.
@@ -111,13 +113,15 @@ func (r *Request) Validate() error {
 // neither Cluster nor Promise the node is fresh. A Promise whose Proposer is the
 // node itself is its own proposal, not yet formed unless Cluster says so.
 type Answer struct {
-	Node        event.ID  `json:"node"`
-	Cluster     event.ID  `json:"cluster,omitzero"` // it is a member of this cluster, has formed it, or is about to join it
-	Promise     *Proposal `json:"promise,omitempty"`
-	GaveUp      event.ID  `json:"gaveUp,omitzero"` // the proposal of the request is the node's own, and it will never form it
-	ReadOnly    bool      `json:"readOnly,omitempty"`
-	ClusterSize int       `json:"clusterSize"`
-	Refusal     Refusal   `json:"refusal,omitempty"` // why it did not do what was asked
+	Node event.ID `json:"node"`
+	// it is a member of this cluster, has formed it, or is about to join it
+	Cluster event.ID  `json:"cluster,omitzero"`
+	Promise *Proposal `json:"promise,omitempty"`
+	// the proposal of the request is the node's own, and it will never form it
+	GaveUp      event.ID `json:"gaveUp,omitzero"`
+	ReadOnly    bool     `json:"readOnly,omitempty"`
+	ClusterSize int      `json:"clusterSize"`
+	Refusal     Refusal  `json:"refusal,omitempty"` // why it did not do what was asked
 }
 
 // Validate reports an answer that no node would give.

@@ -39,28 +39,30 @@ type Options struct {
 	Store       Store
 	Logger      hclog.Logger // default: none
 
-	// Peers returns the other nodes that this one sees, also dead ones as long as they are known, and Changed a channel
-	// that is closed, or gets a value, when that changes after the call. It may be incomplete, late or
-	// wrong: that delays a cluster and never makes two of it.
+	// Peers returns the other nodes that this one sees, also dead ones as long as they are known,
+	// and Changed a channel that is closed, or gets a value, when that changes after the call. It
+	// may be incomplete, late or wrong: that delays a cluster and never makes two of it.
 	Peers   func() []Peer
 	Changed func() <-chan struct{}
 
-	// Call brings a request to the Handle of the node at an address. It returns when ctx ends. After an error the other
-	// node may have handled the request or may do so yet.
+	// Call brings a request to the Handle of the node at an address. It returns when ctx ends.
+	// After an error the other node may have handled the request or may do so yet.
 	Call func(ctx context.Context, address string, r Request) (Answer, error)
 
 	// RecordPlace names what an operator removes, with the node stopped, so that
 	// it forgets its promise and its id. Log lines name it. Default "raft".
 	RecordPlace string
 
-	GoneAfter time.Duration // a node that cannot take part for so long is done without, if there are others; default 10 s
+	// a node that cannot take part for so long is done without, if there are others; default 10 s
+	GoneAfter time.Duration
 }
 
 const (
-	pollInterval   = 100 * time.Millisecond // between two calls to a node while something hangs on its answer
-	askInterval    = time.Second            // between two calls to a node for want of news
-	callTimeout    = time.Second            // of one call
-	reportInterval = 30 * time.Second       // between log lines of a node that waits
+	// between two calls to a node while something hangs on its answer
+	pollInterval   = 100 * time.Millisecond
+	askInterval    = time.Second      // between two calls to a node for want of news
+	callTimeout    = time.Second      // of one call
+	reportInterval = 30 * time.Second // between log lines of a node that waits
 )
 
 // EnsureDefaults fills in what is zero.

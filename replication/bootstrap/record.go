@@ -18,7 +18,8 @@ import (
 type Record struct {
 	Node    event.ID  `json:"node"`
 	Promise *Proposal `json:"promise,omitempty"` // that this node is bound to, or proposed itself
-	Formed  bool      `json:"formed,omitempty"`  // Promise is this node's own and holds all promises: it is the cluster
+	// Promise is this node's own and holds all promises: it is the cluster
+	Formed bool `json:"formed,omitempty"`
 }
 
 // recordFile is a record as it lies on disk: do not change without changing the format.

@@ -172,7 +172,8 @@ func (w *world) checkEnd() {
 	}
 	switch {
 	case len(exist) > 1:
-		w.counted.disjoint++ // clusterFormed has checked that their sets are; newcomers then join neither
+		// clusterFormed has checked that their sets are; newcomers then join neither
+		w.counted.disjoint++
 	case len(exist) == 1 && len(waiting) > 0:
 		w.violate("cluster %s exists, and node %d has not joined it", exist[0], waiting[0].index)
 	case len(exist) == 1:

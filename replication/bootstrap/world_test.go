@@ -349,7 +349,8 @@ func (w *world) wake(n *simNode, in input) {
 	}
 }
 
-// step lets a node take a step and carries out its effects. It returns the answer to the request, if there is one.
+// step lets a node take a step and carries out its effects. It returns the answer to the request,
+// if there is one.
 func (w *world) step(n *simNode, in input) *Answer {
 	in.now = w.now
 	w.scratch = w.scratch[:0]

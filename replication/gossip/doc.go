@@ -15,5 +15,6 @@
 //	0  2  length of the packet, big endian, not 0
 //	2  .  packet of memberlist
 //
-// Like datagrams, packets may be lost: what finds no room in a queue, or waited too long, is dropped.
+// Like datagrams, packets may be lost: what finds no room in a queue, or waited too long, is
+// dropped.
 package gossip

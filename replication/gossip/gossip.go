@@ -41,7 +41,8 @@ type Gossip struct {
 	self  atomic.Pointer[Self]
 	view  atomic.Pointer[view]
 	seeds atomic.Pointer[map[netip.AddrPort]string] // names under which seeds were found
-	known atomic.Pointer[map[string]bool]           // all that serf knows but this node, also those left out of the view
+	// all that serf knows but this node, also those left out of the view
+	known atomic.Pointer[map[string]bool]
 
 	announcing sync.Mutex        // guards what follows; nothing else is locked under it
 	announced  map[string]string // hosts of nodes let in that are not in a view yet, see hostOf
@@ -109,8 +110,9 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 	m.GossipInterval = p.spread
 	m.GossipToTheDeadTime = 15 * g.o.Interval
 	m.PushPullInterval = 5 * g.o.Interval / 2
-	m.EnableCompression = false // there is little to compress, and what is received is not expanded without bound
-	m.RequireNodeNames = false  // seeds are joined by address
+	// there is little to compress, and what is received is not expanded without bound
+	m.EnableCompression = false
+	m.RequireNodeNames = false // seeds are joined by address
 	// A node may come back at another address as soon as its old one is dead.
 	m.DeadNodeReclaimTime = time.Nanosecond
 

@@ -305,7 +305,8 @@ func TestCloseDuringJoin(t *testing.T) {
 			if name == "address" {
 				<-met // A connection is being made.
 			}
-			if err := errors.Join(g.Close(), port.Close()); err != nil { // The time limits are an hour.
+			// The time limits are an hour.
+			if err := errors.Join(g.Close(), port.Close()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -29,7 +29,8 @@ type joiner struct {
 	g        *Gossip
 	seeds    []string                    // last answer
 	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
-	clients  map[netip.AddrPort]bool     // seeds at which nodes serve clients: they are asked for ports between nodes
+	// seeds at which nodes serve clients: they are asked for ports between nodes
+	clients map[netip.AddrPort]bool
 }
 
 // run tries until the gossip ends: in quick succession while this node is alone,
@@ -105,7 +106,8 @@ func (j *joiner) round(ctx context.Context) {
 		return
 	}
 
-	// First all at the same time, because some may not answer for long; serf takes one after the other.
+	// First all at the same time, because some may not answer for long; serf takes one after the
+	// other.
 	found, clients := make([]event.ID, len(missing)), make([]bool, len(missing))
 	each(len(missing), func(i int) {
 		address := missing[i]

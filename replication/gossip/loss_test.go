@@ -28,7 +28,8 @@ const (
 	lossWindow = 30 * time.Second // without a kill, before each
 	lossPort   = ":7000"
 
-	lossNode, lossSeeds                = "GOSSIP_LOSS_NODE", "GOSSIP_LOSS_SEEDS" // variables: the number and address of a node, the addresses of all
+	// variables: the number and address of a node, the addresses of all
+	lossNode, lossSeeds                = "GOSSIP_LOSS_NODE", "GOSSIP_LOSS_SEEDS"
 	lossCertificate, lossKey, lossRoot = "GOSSIP_LOSS_CERTIFICATE", "GOSSIP_LOSS_KEY", "GOSSIP_LOSS_ROOT"
 	lossView                           = "VIEW " // begins a line with the nodes that are alive
 )
@@ -117,7 +118,8 @@ func (r *lossRun) take(node int, line string) {
 	}
 }
 
-// until waits until a condition holds for the views of all nodes but one, and returns how long that took.
+// until waits until a condition holds for the views of all nodes but one, and returns how long that
+// took.
 func (r *lossRun) until(but int, what string, holds func(view string) bool) time.Duration {
 	begun, late := time.Now(), time.After(patience)
 	for {
@@ -156,9 +158,9 @@ func (r *lossRun) count(on bool) {
 	r.counting = on
 }
 
-// BenchmarkLoss measures, with nodes in networks of their own that lose packets, how long it takes until all
-// others see a killed node dead, and how often a living node is suspected, and taken for dead, in an
-// hour of each node. Each round is lossWindow without a kill, and one kill.
+// BenchmarkLoss measures, with nodes in networks of their own that lose packets, how long it takes
+// until all others see a killed node dead, and how often a living node is suspected, and taken for
+// dead, in an hour of each node. Each round is lossWindow without a kill, and one kill.
 func BenchmarkLoss(b *testing.B) {
 	for _, percent := range []float64{0, 5, 20} {
 		b.Run(fmt.Sprintf("percent=%g", percent), func(b *testing.B) { benchmarkLoss(b, percent/100) })

@@ -26,9 +26,9 @@ type Options struct {
 	// this node knows nobody or somebody is missing, as answers may change.
 	Seeds func(ctx context.Context) ([]string, error)
 
-	// Ask asks a seed that is no port between nodes, at an ip:port that was found for a host, as the
-	// address at which a node serves clients: it returns the ports between nodes that are known there, each
-	// as host:port. Default: none is asked.
+	// Ask asks a seed that is no port between nodes, at an ip:port that was found for a host, as
+	// the address at which a node serves clients: it returns the ports between nodes that are known
+	// there, each as host:port. Default: none is asked.
 	Ask func(ctx context.Context, address, host string) ([]string, error)
 
 	// Interval and Timeout pace everything that is done periodically: a dead node
@@ -53,7 +53,9 @@ type timing struct {
 	heal               time.Duration // pause between attempts to find those that are missing
 	again              time.Duration // the same complaint is logged again after so long
 	leave              time.Duration // bound for leaving gracefully
-	seeds              time.Duration // for so long after the start a silent seed is no warning: nodes that are started together begin one after the other
+	// for so long after the start a silent seed is no warning: nodes that are started together
+	// begin one after the other
+	seeds time.Duration
 }
 
 // EnsureDefaults replaces what is zero.
@@ -76,7 +78,8 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// minPace is the least Interval, Timeout and DeadRemoval: what is derived from them stays above zero.
+// minPace is the least Interval, Timeout and DeadRemoval: what is derived from them stays above
+// zero.
 const minPace = 20 * time.Millisecond
 
 // Validate reports what cannot work.

@@ -142,8 +142,8 @@ func TestHostNames(t *testing.T) {
 	c.sees("1+ 2+ 3+", 1, 2, 3)
 	c.kill(1)
 	c.sees("1x 2+ 3+", 2, 3)
-	// What was asked for before a node knew the others does not count: it may have answered one that
-	// pinged it first, of which it had nothing but the address.
+	// What was asked for before a node knew the others does not count: it may have answered one
+	// that pinged it first, of which it had nothing but the address.
 	for n := byte(2); n <= 3; n++ {
 		all[n].mu.Lock()
 		clear(all[n].hosts)
@@ -162,7 +162,8 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// While a node turns from one that was announced to one of the view, its host is known at any moment.
+// While a node turns from one that was announced to one of the view, its host is known at any
+// moment.
 func TestHostOfAnnounced(t *testing.T) {
 	c := newCluster(t)
 	g := c.open(1)

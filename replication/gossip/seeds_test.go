@@ -36,7 +36,8 @@ func stranger(t *testing.T, says string) string {
 	return l.Addr().String()
 }
 
-// TestSeedsForClients: a seed may be where a node serves clients, whatever that says to who speaks as a node.
+// TestSeedsForClients: a seed may be where a node serves clients, whatever that says to who speaks
+// as a node.
 func TestSeedsForClients(t *testing.T) {
 	for name, says := range map[string]string{"refuses": "HTTP/1.1 400 Bad Request\r\n\r\n", "is silent": ""} {
 		t.Run(name, func(t *testing.T) {

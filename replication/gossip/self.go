@@ -147,7 +147,8 @@ func tagsSize(tags map[string]string) int {
 	return size
 }
 
-// decode reads the tags of the member with the given name. Nothing of it can be trusted to be well-formed.
+// decode reads the tags of the member with the given name. Nothing of it can be trusted to be
+// well-formed.
 func decode(name string, tags map[string]string) (s Self, err error) {
 	if s.Node, err = event.ParseID(name); err != nil || s.Node.String() != name {
 		return Self{}, fmt.Errorf("gossip: the name %.60q is not that of a node", name)

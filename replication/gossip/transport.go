@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// lanes is how many connections to a peer carry packets, in turn: a packet that the network loses holds up
-	// those behind it on one of them only. DESIGN.md has the measurement.
+	// lanes is how many connections to a peer carry packets, in turn: a packet that the network
+	// loses holds up those behind it on one of them only. DESIGN.md has the measurement.
 	lanes = 3
 	// laneQueue bounds the packets that wait for one connection; more are dropped.
 	laneQueue = 64
 	// maxPeers bounds the addresses that packets are on their way to.
 	maxPeers = 256
-	// packetLate is the age at which a packet is not worth sending any more: a probe has long failed.
+	// packetLate is the age at which a packet is not worth sending any more: a probe has long
+	// failed.
 	packetLate = time.Second
 	// laneIdle is how long a connection without packets is kept.
 	laneIdle = 30 * time.Second
@@ -126,7 +127,8 @@ func (t *transport) receive(c net.Conn) {
 	defer stop()
 	defer func() { _ = c.Close() }()
 	var size [2]byte
-	// The other side makes a connection anew in time. One that does not loses it, and perhaps a packet.
+	// The other side makes a connection anew in time. One that does not loses it, and perhaps a
+	// packet.
 	for !wire.Due(c) {
 		if _, err := io.ReadFull(c, size[:]); err != nil {
 			return // It ended, as any connection may: the sender makes another.

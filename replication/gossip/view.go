@@ -94,7 +94,8 @@ func (g *Gossip) refresh() {
 	g.announcing.Unlock()
 }
 
-// report logs who came and went. That a member does not count as alive is worth a look: commands for all nodes ask it themselves then.
+// report logs who came and went. That a member does not count as alive is worth a look: commands
+// for all nodes ask it themselves then.
 func (g *Gossip) report(old, next *view) {
 	for i := range next.members {
 		m := &next.members[i]
@@ -130,7 +131,8 @@ func (g *Gossip) report(old, next *view) {
 // hostOf returns the host that the certificate at an address must be for: what
 // the node there says of itself, the name under which it was found, or the address.
 func (g *Gossip) hostOf(address netip.AddrPort, node string) string {
-	// What is announced first: refresh has a node in the view before it forgets what was announced of it.
+	// What is announced first: refresh has a node in the view before it forgets what was announced
+	// of it.
 	g.announcing.Lock()
 	host, found := g.announced[node]
 	g.announcing.Unlock()

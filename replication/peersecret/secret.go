@@ -6,8 +6,8 @@
 // they are for all else in the data folder. The secret itself is never sent. Both sides of a
 // connection show that they know it by codes over numbers that either of them chose (package wire).
 //
-// Nodes that cannot read each other's file, since other users run them or other containers, prove the
-// same by having one secret: copies of one file.
+// Nodes that cannot read each other's file, since other users run them or other containers, prove
+// the same by having one secret: copies of one file.
 package peersecret
 
 import (
@@ -24,11 +24,12 @@ import (
 	"path/filepath"
 )
 
-// FileName is the name of the file, in the data folder of a node. Others open no file of another name.
+// FileName is the name of the file, in the data folder of a node. Others open no file of another
+// name.
 const FileName = "peer-secret"
 
-// The file is one line: what it is, and the secret in hexadecimal. Do not change: nodes of different
-// versions read each other's.
+// The file is one line: what it is, and the secret in hexadecimal. Do not change: nodes of
+// different versions read each other's.
 const (
 	heading  = "annals peer secret 1 "
 	keySize  = 32
@@ -60,7 +61,8 @@ func (s *Secret) File() string { return s.file }
 // ID names the secret.
 func (s *Secret) ID() ID { return ID(s.Code([]byte("annals peer secret id"))[:IDSize]) }
 
-// Code returns the authentication code of a message, given in parts of which the reader knows the sizes.
+// Code returns the authentication code of a message, given in parts of which the reader knows the
+// sizes.
 func (s *Secret) Code(parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, s.key[:])
 	for _, part := range parts {
@@ -145,8 +147,8 @@ func (s *Secret) write(file string, replace bool) (err error) {
 var ErrShared = errors.New("the file of a secret is not its user's alone")
 
 // Other returns the secret of another node of this machine, in a file that the node has named. It
-// must be of this process's own user, and no other user may read it: whoever made it otherwise could
-// have named it as well, and would know what it holds.
+// must be of this process's own user, and no other user may read it: whoever made it otherwise
+// could have named it as well, and would know what it holds.
 func Other(file string) (*Secret, error) {
 	if filepath.Base(file) != FileName || !filepath.IsAbs(file) {
 		return nil, fmt.Errorf("%q is not the path of a file %s", file, FileName)

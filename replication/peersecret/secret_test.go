@@ -73,8 +73,8 @@ func TestSettleTogether(t *testing.T) {
 	}
 }
 
-// TestNotASecret: a file that proves nothing is refused where another node names it, and replaced, with
-// the reason, where it is this node's.
+// TestNotASecret: a file that proves nothing is refused where another node names it, and replaced,
+// with the reason, where it is this node's.
 func TestNotASecret(t *testing.T) {
 	good, err := os.ReadFile(settle(t, t.TempDir()).File())
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Writes that one goroutine begins are decided in their order, and answered without anybody waiting for each.
+// Writes that one goroutine begins are decided in their order, and answered without anybody waiting
+// for each.
 func TestBegunInOrder(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()

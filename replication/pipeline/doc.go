@@ -1,7 +1,8 @@
 // Package pipeline is the leader's write path: it turns clients' writes into Raft entries and
-// answers them once an entry is applied. Many writes share an entry, and one entry is under way at a time.
+// answers them once an entry is applied. Many writes share an entry, and one entry is under way at
+// a time.
 //
 // It sees raft through a few functions, so that it runs without it, and knows neither the event log
-// nor the rules of deciding: these are a Decider. What becomes of a write whose entry raft gives back
-// stands in outcome.go.
+// nor the rules of deciding: these are a Decider. What becomes of a write whose entry raft gives
+// back stands in outcome.go.
 package pipeline

@@ -10,7 +10,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// A leader whose cluster has too few voters answers nothing: what it alone holds would be lost with it.
+// A leader whose cluster has too few voters answers nothing: what it alone holds would be lost with
+// it.
 func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 	three, few, other := &Quorum{1, true, false}, &Quorum{2, false, true}, &Quorum{3, true, false}
 	t.Run("before it is proposed", func(t *testing.T) {

@@ -131,7 +131,8 @@ func (p *Pipeline) fail(g *group, cause error) {
 	p.refuseWaiting(event.ErrNotReady)
 }
 
-// drain ends the goroutine: nothing more is proposed, what is under way is waited for with patience.
+// drain ends the goroutine: nothing more is proposed, what is under way is waited for with
+// patience.
 func (p *Pipeline) drain() {
 	p.lose()
 	close(p.proposals)

@@ -125,8 +125,9 @@ type Pipeline struct {
 	refusals int              // entries refused in a row
 	retry    <-chan time.Time // nil unless gaining leadership is to be tried again
 	failed   bool
-	paused   bool            // nothing is decided, proposed or refused
-	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
+	paused   bool // nothing is decided, proposed or refused
+	// closed when nothing is under way any more; nil unless that is waited for
+	drained chan<- struct{}
 
 	orders    chan order
 	proposals chan Future // capacity 1, as results: at most one thing is under way
@@ -192,7 +193,8 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 }
 
 // Submit has a write decided by the leader, replicated and applied, and returns the answer. On
-// another node than the leader it fails with *event.NotLeader, or event.ErrNotReady when no leader is known.
+// another node than the leader it fails with *event.NotLeader, or event.ErrNotReady when no leader
+// is known.
 //
 // The write must not be changed before Submit returns. After ErrWriteTimeout it
 // must never be changed: it may still be in the queue of the entry under way.
@@ -511,7 +513,8 @@ func (p *Pipeline) decideWaiting() {
 			d := p.decider.Decide(r.write)
 			if d.Full && len(p.building.requests) > 0 {
 				p.full = true
-				// Withdrawn in this very moment, the state stays abandoned and the next round drops it.
+				// Withdrawn in this very moment, the state stays abandoned and the next round drops
+				// it.
 				r.state.CompareAndSwap(decided, queued)
 				return
 			}
@@ -658,8 +661,8 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 	}
 }
 
-// reset has the decider begin anew from the applied state. When that state
-// cannot be read, nothing can be decided: what waits is refused, and it is tried again. It reports whether it could be.
+// reset has the decider begin anew from the applied state. When that state cannot be read, nothing
+// can be decided: what waits is refused, and it is tried again. It reports whether it could be.
 func (p *Pipeline) reset() bool {
 	err := p.decider.Reset()
 	if err != nil {

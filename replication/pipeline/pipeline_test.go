@@ -157,7 +157,8 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	})
 }
 
-// emptyQueue checks that every request has left the length of the queue, once, and that nothing is under way.
+// emptyQueue checks that every request has left the length of the queue, once, and that nothing is
+// under way.
 func (r *rig) emptyQueue() {
 	r.t.Helper()
 	synctest.Wait()
@@ -407,8 +408,9 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 	})
 }
 
-// A confirmation is given by what was begun after it was asked for, and by nothing that ends
-// in another term: what was under way may have been committed before a write that another leader acknowledged.
+// A confirmation is given by what was begun after it was asked for, and by nothing that ends in
+// another term: what was under way may have been committed before a write that another leader
+// acknowledged.
 func TestRule19ConfirmedByWhatBeganAfterwards(t *testing.T) {
 	t.Run("an entry", func(t *testing.T) {
 		inRig(t, func(r *rig) {
@@ -582,8 +584,8 @@ func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 	})
 }
 
-// Leadership is known by its term, before and after a barrier: raft collapses quick
-// changes, and a leader that lost and won again would go on deciding on a state that is not its own.
+// Leadership is known by its term, before and after a barrier: raft collapses quick changes, and a
+// leader that lost and won again would go on deciding on a state that is not its own.
 func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 	inRig(t, func(r *rig) {
 		barrier := r.next("")

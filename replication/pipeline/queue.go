@@ -23,13 +23,15 @@ const (
 // request is one caller's write, or its wish to have leadership confirmed. The
 // objects are pooled, with the channel that wakes the caller.
 type request struct {
-	write   *event.Write // nil: a confirmation
-	bytes   int64
-	state   atomic.Uint32
-	ctx     context.Context // of the caller
-	place   int             // in queue.callers
-	look    chan struct{}   // capacity 1: the caller is to look at the state and its context. It may find nothing new
-	wake    chan<- struct{} // what is signalled: look, or what the caller looks at for several requests
+	write *event.Write // nil: a confirmation
+	bytes int64
+	state atomic.Uint32
+	ctx   context.Context // of the caller
+	place int             // in queue.callers
+	// capacity 1: the caller is to look at the state and its context. It may find nothing new
+	look chan struct{}
+	// what is signalled: look, or what the caller looks at for several requests
+	wake    chan<- struct{}
 	written event.Written
 	err     error
 	wrote   bool // the entry carries bytes of this request
@@ -116,7 +118,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// take exchanges the waiting requests for an empty slice, and says since when the first of them waits.
+// take exchanges the waiting requests for an empty slice, and says since when the first of them
+// waits.
 func (q *queue) take(empty []*request) (taken []*request, since time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,7 +190,8 @@ func (q *queue) withdraw(r *request) bool {
 	return true
 }
 
-// wait blocks until the request is answered, and recycles it. It reports false when its context ended first.
+// wait blocks until the request is answered, and recycles it. It reports false when its context
+// ended first.
 func (q *queue) wait(r *request) (event.Written, error, bool) {
 	for range r.look {
 		if r.state.Load() == answered || r.ctx.Err() != nil {
@@ -197,7 +201,8 @@ func (q *queue) wait(r *request) (event.Written, error, bool) {
 	return q.collect(r)
 }
 
-// collect ends a caller's wait with the answer, and recycles the request. It reports false when there is none.
+// collect ends a caller's wait with the answer, and recycles the request. It reports false when
+// there is none.
 func (q *queue) collect(r *request) (event.Written, error, bool) {
 	q.leave(r)
 	if r.state.Load() != answered && q.abandon(r) {
@@ -222,8 +227,9 @@ func (q *queue) leave(r *request) {
 // contextPace is how long a caller may wait behind the end of its context.
 const contextPace = 50 * time.Millisecond
 
-// watchContexts wakes callers whose context is over, until nobody waits any more and all is done. A timer for each
-// write, and a goroutine that wakes for one of two reasons, would take 6 % of the processor time of a write.
+// watchContexts wakes callers whose context is over, until nobody waits any more and all is done. A
+// timer for each write, and a goroutine that wakes for one of two reasons, would take 6 % of the
+// processor time of a write.
 func (q *queue) watchContexts(done <-chan struct{}) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()

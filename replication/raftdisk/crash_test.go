@@ -66,8 +66,8 @@ type powerCut struct {
 	last, covers uint64 // the last entry, the newest manifest
 }
 
-// Whenever the power fails, the entries and the manifests that were acknowledged are there at the next start, and
-// fit together.
+// Whenever the power fails, the entries and the manifests that were acknowledged are there at the
+// next start, and fit together.
 func TestPowerCutBeforeAnyOperation(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t.TempDir(), event.Tail{})

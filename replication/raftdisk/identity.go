@@ -26,11 +26,13 @@ var ErrStateLost = errors.New("consensus state is lost")
 
 // Names on disk: do not change.
 const (
-	Dir           = "raft"
-	identityFile  = "identity"
-	PromiseFile   = "bootstrap" // what the node promised before there was a cluster; may be there before anything else
-	JoiningFile   = "joining"   // there until the cluster admitted the node
-	PulledFile    = "pulled"    // data was fetched from other nodes: the event log may be ahead of the Raft log
+	Dir          = "raft"
+	identityFile = "identity"
+	// what the node promised before there was a cluster; may be there before anything else
+	PromiseFile = "bootstrap"
+	JoiningFile = "joining" // there until the cluster admitted the node
+	// data was fetched from other nodes: the event log may be ahead of the Raft log
+	PulledFile    = "pulled"
 	stableFile    = "stable.db"
 	snapshotsDir  = "snapshots"
 	identityBuild = 1 // format of the identity file
@@ -50,7 +52,8 @@ type Identity struct {
 	Node      event.ID `json:"nodeId"`
 	Cluster   event.ID `json:"clusterId"`
 	Directory event.ID `json:"directoryId"`
-	Lineage   event.ID `json:"lineageId,omitzero"` // which history of the cluster; zero: the one that began with it
+	// which history of the cluster; zero: the one that began with it
+	Lineage event.ID `json:"lineageId,omitzero"`
 }
 
 // identityDoc is an identity as it lies on disk: do not change without changing the format.
@@ -152,8 +155,8 @@ const (
 	asideRestore   = "before-restore"
 )
 
-// SetAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
-// It returns the folder that it lies in from now on, empty if there was none.
+// SetAside takes consensus state out of use, all at once. It is never removed: what it holds may be
+// nowhere else. It returns the folder that it lies in from now on, empty if there was none.
 func SetAside(files vfs.FS, dir, why string) (aside string, err error) {
 	if made, err := SettleCreation(files, dir); err != nil || !made {
 		return "", err
@@ -162,10 +165,10 @@ func SetAside(files vfs.FS, dir, why string) (aside string, err error) {
 	return aside, errors.Join(files.Rename(filepath.Join(dir, Dir), aside), files.SyncDir(dir))
 }
 
-// Restored sets the consensus state of a data directory aside before its event log is cut, because its
-// files come from a copy. The node's votes and entries are of a later life: raft would replay what the
-// restore is to take back, and a majority that this node counts for could miss what it had acknowledged.
-// It has no vote then, and joins by its data.
+// Restored sets the consensus state of a data directory aside before its event log is cut, because
+// its files come from a copy. The node's votes and entries are of a later life: raft would replay
+// what the restore is to take back, and a majority that this node counts for could miss what it had
+// acknowledged. It has no vote then, and joins by its data.
 func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
 	aside, err := SetAside(files, dir, asideRestore)
 	if err != nil {

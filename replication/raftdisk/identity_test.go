@@ -87,8 +87,8 @@ func TestIdentityStays(t *testing.T) {
 	}
 }
 
-// Consensus state made for restored data looks like a snapshot at the last frame, in its
-// term, and is there whole or not at all: a Raft index that began anew would have every new entry skipped.
+// Consensus state made for restored data looks like a snapshot at the last frame, in its term, and
+// is there whole or not at all: a Raft index that began anew would have every new entry skipped.
 func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	t.Parallel()
 	for name, tail := range map[string]event.Tail{"fresh": {}, "restored": restoredTail} {

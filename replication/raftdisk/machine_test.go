@@ -67,7 +67,8 @@ func TestStateMachineGetsBatches(t *testing.T) {
 	}
 }
 
-// Of two configurations that are applied at once the later one counts: changes are made against its index.
+// Of two configurations that are applied at once the later one counts: changes are made against its
+// index.
 func TestTwoConfigurationsInOneBatch(t *testing.T) {
 	s := testMachine(&plainFSM{}, testSnapshots(t), &FailStop{})
 	of := func(index uint64, ids ...raft.ServerID) *raft.Log {

@@ -18,8 +18,10 @@ type Log interface {
 
 // Options say where consensus state lies and what it is made with.
 type Options struct {
-	Dir      string   // the data directory; everything lies in its folder raft
-	Files    vfs.FS   // where that folder lies; default: the operating system, or memory. bbolt shares only its patience
+	Dir string // the data directory; everything lies in its folder raft
+	// where that folder lies; default: the operating system, or memory. bbolt shares only its
+	// patience
+	Files    vfs.FS
 	LogStore LogStore // kind of Raft log; default BoltDB
 
 	// Memory holds votes and the Raft log in place of files, when Files is in memory too.
@@ -41,10 +43,11 @@ type Options struct {
 	// now. One that goes on from a copy by itself gets a new one.
 	Lineage event.ID
 
-	// Address is where the other nodes reach a node whose consensus state is made now; default: its id.
+	// Address is where the other nodes reach a node whose consensus state is made now; default: its
+	// id.
 	Address raft.ServerAddress
 
-	// TrailingEntries bounds the entries that are kept behind a manifest; default 16,384, with BoltDB, which
-	// gets slower with them, 1,024. So many sizes of entries are remembered.
+	// TrailingEntries bounds the entries that are kept behind a manifest; default 16,384, with
+	// BoltDB, which gets slower with them, 1,024. So many sizes of entries are remembered.
 	TrailingEntries int
 }

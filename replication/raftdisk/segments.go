@@ -16,11 +16,12 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// segmentLog is a Raft log in segment files. One write and one sync store what raft gives at a time.
+// segmentLog is a Raft log in segment files. One write and one sync store what raft gives at a
+// time.
 //
-// Whole pages are written, past the memory that the system keeps of files: hardly anybody reads them again. The page that the log
-// ends in is written again with the next entries; what it has of those before stays the same, also
-// when a power cut lets only some of its sectors through.
+// Whole pages are written, past the memory that the system keeps of files: hardly anybody reads
+// them again. The page that the log ends in is written again with the next entries; what it has of
+// those before stays the same, also when a power cut lets only some of its sectors through.
 //
 // All but the last segment are read when somebody asks for their entries.
 type segmentLog struct {
@@ -44,7 +45,8 @@ type segmentLog struct {
 	closed   bool
 }
 
-// segmentFile is one of the files. Its fields are guarded by segmentLog.mu, but for what never changes.
+// segmentFile is one of the files. Its fields are guarded by segmentLog.mu, but for what never
+// changes.
 type segmentFile struct {
 	head segmentHead
 	file vfs.File // for reading
@@ -197,8 +199,8 @@ func (s *segmentLog) recover() error {
 	return nil
 }
 
-// dropBehind lets go of the segments behind the last one that is kept, the last one first: of those that a crash leaves
-// none may be missing.
+// dropBehind lets go of the segments behind the last one that is kept, the last one first: of those
+// that a crash leaves none may be missing.
 func (s *segmentLog) dropBehind(keep func(*segmentFile) bool) error {
 	for n := len(s.segments) - 1; n >= 0 && !keep(s.segments[n]); n-- {
 		g := s.segments[n]
@@ -210,10 +212,10 @@ func (s *segmentLog) dropBehind(keep func(*segmentFile) bool) error {
 	return nil
 }
 
-// recoverLast finds where the last segment ends, and reads its last page. What is there may be in memory alone, after a
-// sync that failed: the kernel holds it for clean, no later sync writes it, and a power cut would
-// take away what this process believes in. So it is written once more, with the same bytes. All
-// before it was synced, or the process would have ended.
+// recoverLast finds where the last segment ends, and reads its last page. What is there may be in
+// memory alone, after a sync that failed: the kernel holds it for clean, no later sync writes it,
+// and a power cut would take away what this process believes in. So it is written once more, with
+// the same bytes. All before it was synced, or the process would have ended.
 func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
 	most := uint64(math.MaxUint64)
 	if s.mark.cutting {
@@ -277,7 +279,8 @@ func aligned(size int) []byte {
 	return b[skip : skip+size : skip+size+pageSize]
 }
 
-// writePages writes a buffer from a page on, with zeros up to the end of its last page, for which it has room.
+// writePages writes a buffer from a page on, with zeros up to the end of its last page, for which
+// it has room.
 func writePages(f vfs.File, b []byte, at int64) error {
 	if rest := len(b) % pageSize; rest > 0 {
 		n := len(b)
@@ -388,7 +391,8 @@ func (s *segmentLog) setHead(change func(*logHead)) error {
 
 func (s *segmentLog) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs stores entries that follow the last one. A crash before it returns leaves any number of them.
+// StoreLogs stores entries that follow the last one. A crash before it returns leaves any number of
+// them.
 func (s *segmentLog) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil

@@ -37,7 +37,8 @@ func (s *segmentLog) DeleteRange(low, high uint64) error {
 	return s.failed
 }
 
-// deleteFront deletes entries from the front, beside StoreLogs, and reports whether that is all there is to be done.
+// deleteFront deletes entries from the front, beside StoreLogs, and reports whether that is all
+// there is to be done.
 func (s *segmentLog) deleteFront(low, high uint64) (done bool, err error) {
 	s.deleting.Lock()
 	defer s.deleting.Unlock()
@@ -98,7 +99,8 @@ func (s *segmentLog) deleteEnd(low uint64) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range slices.Backward(later) { // One by one: of those left after a crash none may be missing.
+	// One by one: of those left after a crash none may be missing.
+	for _, l := range slices.Backward(later) {
 		if err := s.files.release(l.head.number); err != nil {
 			return err
 		}
@@ -106,8 +108,8 @@ func (s *segmentLog) deleteEnd(low uint64) error {
 	return s.cut(g)
 }
 
-// cut writes zeros over all that is behind the end of the last segment. Nothing there may be taken for what was
-// stored behind it. A start does it again unless it was done.
+// cut writes zeros over all that is behind the end of the last segment. Nothing there may be taken
+// for what was stored behind it. A start does it again unless it was done.
 func (s *segmentLog) cut(g *segmentFile) error {
 	if g.out == nil {
 		if err := s.openOut(g); err != nil {

@@ -19,12 +19,13 @@ import (
 // segmentFiles makes the files of segments, and uses them again.
 //
 // Each write to a segment waits for its sync. On blocks that were never written that costs the file
-// system a commit of its journal beside the data. So a new file is filled with zeros before it becomes a segment, and one
-// whose segment was deleted becomes a later one as it is. That is done beside the writes, when the segment that is being written
-// is half full.
+// system a commit of its journal beside the data. So a new file is filled with zeros before it
+// becomes a segment, and one whose segment was deleted becomes a later one as it is. That is done
+// beside the writes, when the segment that is being written is half full.
 //
-// N.segment is the segment with that number, or, behind the last one that was begun, will be. N.free was one. No number is given
-// again while the file that had it is there. A name is on disk before anything is written to the file.
+// N.segment is the segment with that number, or, behind the last one that was begun, will be.
+// N.free was one. No number is given again while the file that had it is there. A name is on disk
+// before anything is written to the file.
 type segmentFiles struct {
 	files  vfs.FS
 	dir    string
@@ -42,9 +43,11 @@ type segmentFiles struct {
 }
 
 const (
-	// segmentSize is small enough that a segment is free again soon, and large against what beginning one costs.
+	// segmentSize is small enough that a segment is free again soon, and large against what
+	// beginning one costs.
 	segmentSize = 16 << 20
-	// freeSegments bounds the disk space that waits for being used again. A manifest frees about so many segments.
+	// freeSegments bounds the disk space that waits for being used again. A manifest frees about so
+	// many segments.
 	freeSegments = 4
 
 	segmentSuffix = ".segment"
@@ -62,7 +65,8 @@ func segmentNumber(name, suffix string) (uint64, bool) {
 	return number, ok && err == nil && len(digits) == 16
 }
 
-// openSegmentFiles takes over what a process before left in the folder, and returns the numbers of segments, rising.
+// openSegmentFiles takes over what a process before left in the folder, and returns the numbers of
+// segments, rising.
 func openSegmentFiles(files vfs.FS, dir string, size int64, logger hclog.Logger) (*segmentFiles, []uint64, error) {
 	s := &segmentFiles{files: files, dir: dir, size: size, logger: logger}
 	names, err := files.List(dir)
@@ -91,7 +95,8 @@ func (s *segmentFiles) Close() {
 	s.wg.Wait()
 }
 
-// begin returns the number of the next segment. Where none was prepared its file is a new one, and its folder not synced.
+// begin returns the number of the next segment. Where none was prepared its file is a new one, and
+// its folder not synced.
 func (s *segmentFiles) begin() (number uint64, unfilled bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +122,8 @@ func (s *segmentFiles) ready() bool {
 	return s.next > 0
 }
 
-// release lets go of the files of deleted segments. Which of them are still there after a crash is open.
+// release lets go of the files of deleted segments. Which of them are still there after a crash is
+// open.
 func (s *segmentFiles) release(numbers ...uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +216,8 @@ func (s *segmentFiles) fill(path string) (err error) {
 		if _, err := f.WriteAt(zeros[:min(s.size-at, int64(len(zeros)))], at); err != nil {
 			return err
 		}
-		if err := f.Sync(); err != nil { // All at once would hold up the syncs that writes wait for.
+		// All at once would hold up the syncs that writes wait for.
+		if err := f.Sync(); err != nil {
 			return err
 		}
 	}

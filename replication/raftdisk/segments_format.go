@@ -26,12 +26,13 @@ import (
 //	41  bits of the header's checksum u24 | place in the write that stored it, from 1 on u32
 //	48  data | extensions | 0 up to a multiple of 8
 //
-// Where an entry is damaged, the place of one behind it tells whether that one was stored by a later write,
-// and so whether the damaged one had been synced. Earlier versions left both fields 0.
+// Where an entry is damaged, the place of one behind it tells whether that one was stored by a
+// later write, and so whether the damaged one had been synced. Earlier versions left both fields 0.
 //
-// A checksum is the xxh3 of what follows it up to the padding (the header: of what precedes it), seeded with the checksum before: of the
-// entry before, or of the header. So an entry is one only behind those it was written behind. What
-// the file held before it became this segment, or before its end was cut, is none.
+// A checksum is the xxh3 of what follows it up to the padding (the header: of what precedes it),
+// seeded with the checksum before: of the entry before, or of the header. So an entry is one only
+// behind those it was written behind. What the file held before it became this segment, or before
+// its end was cut, is none.
 const (
 	segmentMagic   = "ANNALSRL"
 	segmentVersion = 1
@@ -62,7 +63,8 @@ func (h *segmentHead) appendTo(b []byte) []byte {
 	return le.AppendUint64(b, h.sum)
 }
 
-// readSegmentHead reads the header of a segment. It is not ok if there is none: the file was not begun with that number.
+// readSegmentHead reads the header of a segment. It is not ok if there is none: the file was not
+// begun with that number.
 func readSegmentHead(f vfs.File, number uint64) (h segmentHead, ok bool, err error) {
 	var b [segmentHeader]byte
 	if n, err := f.ReadAt(b[:], 0); n < len(b) {
@@ -90,7 +92,8 @@ func (h *segmentHead) mark() uint32 { return max(1, uint32(h.sum)&0xffffff) }
 // marked reports whether an entry has the mark of a segment.
 func (h *segmentHead) marked(entry []byte) bool { return le.Uint32(entry[40:])>>8 == h.mark() }
 
-// appendEntry encodes an entry, and returns its checksum with it. place counts the entries of one write, from 0 on.
+// appendEntry encodes an entry, and returns its checksum with it. place counts the entries of one
+// write, from 0 on.
 func appendEntry(b []byte, log *raft.Log, before uint64, mark uint32, place int) ([]byte, uint64) {
 	at := len(b)
 	b = le.AppendUint64(b, 0)

@@ -71,8 +71,9 @@ func (s *segmentLog) at(index uint64) int {
 	return at
 }
 
-// release ends a use, and reports whether its outcome is that of the entry. It is not if only the offsets were
-// found, or if the use failed and the entries were deleted meanwhile: the file may hold others by now.
+// release ends a use, and reports whether its outcome is that of the entry. It is not if only the
+// offsets were found, or if the use failed and the entries were deleted meanwhile: the file may
+// hold others by now.
 func (s *segmentLog) release(u *segmentUse, outcome error) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

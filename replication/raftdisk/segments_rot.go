@@ -52,15 +52,17 @@ func (s *segmentLog) checkEnd(g *segmentFile) error {
 	return newRot(g.file, g.found.end, g.last+1, last)
 }
 
-// writeBound is how many entries earlier versions, whose entries do not say it, stored at most in one write.
+// writeBound is how many entries earlier versions, whose entries do not say it, stored at most in
+// one write.
 const writeBound = 64
 
 // storedBehind looks for entries behind the end of a segment that a later write stored than the one
-// that is missing: each write is synced before the next. It returns the index of the last one, 0: none.
+// that is missing: each write is synced before the next. It returns the index of the last one, 0:
+// none.
 //
-// Of the entry that is missing, either the checksum, or the length and all else that the checksum is made
-// of may still be there, and lead to the next one. Where more is missing, two entries of which one
-// follows the other count, if they have the mark of this use of the file.
+// Of the entry that is missing, either the checksum, or the length and all else that the checksum
+// is made of may still be there, and lead to the next one. Where more is missing, two entries of
+// which one follows the other count, if they have the mark of this use of the file.
 func storedBehind(f vfs.File, h segmentHead, s found) (last uint64, err error) {
 	size, err := f.Size()
 	if err != nil || size-s.end < 2*entryHead {
@@ -126,7 +128,8 @@ func writtenLater(entry []byte, before uint64) bool {
 }
 
 // damagedHead returns the index of the first entry of a file whose header is damaged: one that
-// follows it, by its checksum. It is 0 if there is none, or the file was never begun under its number.
+// follows it, by its checksum. It is 0 if there is none, or the file was never begun under its
+// number.
 func damagedHead(f vfs.File) (first uint64, err error) {
 	var b [segmentHeader + entryHead]byte
 	if n, err := f.ReadAt(b[:], 0); n < len(b) {
@@ -162,7 +165,8 @@ func (e *RotError) Loss(tail event.Tail) string {
 }
 
 // AcceptLoss has a node start that is the only one of its cluster and whose Raft log is damaged. It
-// returns a line that says what was done. Nothing is removed: what is damaged is kept in a folder of its own.
+// returns a line that says what was done. Nothing is removed: what is damaged is kept in a folder
+// of its own.
 func AcceptLoss(files vfs.FS, dataDir string, tail event.Tail, logger hclog.Logger) (string, error) {
 	path := filepath.Join(dataDir, Dir, segmentKind.name)
 	if there, err := exists(files, path); err != nil || !there {

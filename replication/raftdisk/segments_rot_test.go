@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// rotten is a Raft log of forty entries, all but the first in one segment: the first ten stored one by
-// one, then ten in one write, then one by one again, and the last five in one write.
+// rotten is a Raft log of forty entries, all but the first in one segment: the first ten stored one
+// by one, then ten in one write, then one by one again, and the last five in one write.
 type rotten struct {
 	t     *testing.T
 	files *vfs.Mem
@@ -87,7 +87,8 @@ func (r *rotten) asBefore() {
 	}, int(r.at[len(r.at)-1]))
 }
 
-// Entries that were stored and are not there any more are no torn end: the log does not open without them.
+// Entries that were stored and are not there any more are no torn end: the log does not open
+// without them.
 func TestRotAtTheEndIsNoTornEnd(t *testing.T) {
 	t.Parallel()
 	const torn = 0
@@ -220,7 +221,8 @@ func TestLossIsAccepted(t *testing.T) {
 	}
 }
 
-// The end is deleted, and others are stored or not: whatever is behind it is not taken for what was lost.
+// The end is deleted, and others are stored or not: whatever is behind it is not taken for what was
+// lost.
 func TestDeletedEndIsNoRot(t *testing.T) {
 	t.Parallel()
 	for _, low := range []uint64{2, 15, 25, 40} {

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// A sync of the folder failed, so that the name of a segment is in memory alone, and the process ended.
-// The next one finds the segment and stores more in it: its name is made durable before.
+// A sync of the folder failed, so that the name of a segment is in memory alone, and the process
+// ended. The next one finds the segment and stores more in it: its name is made durable before.
 func TestNameThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashMem()
@@ -44,8 +44,9 @@ func TestNameThatAFailedSyncLeft(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// What was behind an end that fills its page was cut off, by a version that left no mark, and the sync of that failed: zeros
-// are in memory alone. What the next process believes is the end is the end after a power cut too.
+// What was behind an end that fills its page was cut off, by a version that left no mark, and the
+// sync of that failed: zeros are in memory alone. What the next process believes is the end is the
+// end after a power cut too.
 func TestCutThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), segmentKind.name)

@@ -175,7 +175,8 @@ func someStep(r *rand.Rand, m *logModel, term *uint64) logStep {
 	return step
 }
 
-// A Raft log holds what it is to hold, whatever raft does with it and however often the process is started again.
+// A Raft log holds what it is to hold, whatever raft does with it and however often the process is
+// started again.
 func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 	t.Parallel()
 	for range 8 {
@@ -207,7 +208,8 @@ func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 	}
 }
 
-// Whenever the power fails, what was acknowledged is there, what was deleted is not, and what a file held before is not taken for entries.
+// Whenever the power fails, what was acknowledged is there, what was deleted is not, and what a
+// file held before is not taken for entries.
 func TestPowerCutInSegments(t *testing.T) {
 	t.Parallel()
 	runs := 5
@@ -291,13 +293,15 @@ func TestPowerCutInSegments(t *testing.T) {
 	}
 }
 
-// Entries of another history that were cut off do not follow what was stored in their place, even where they begin just behind it.
+// Entries of another history that were cut off do not follow what was stored in their place, even
+// where they begin just behind it.
 func TestEntriesCutOffStayAway(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewMem()
 	path := createSegments(t, files)
 	s := openSmall(t, files, path)
-	const size = (pageSize - segmentHeader) / 2 // The second entry ends with a page, the rest of which is written with it.
+	// The second entry ends with a page, the rest of which is written with it.
+	const size = (pageSize - segmentHeader) / 2
 	store := func(from, to, term uint64) {
 		for i := from; i <= to; i++ {
 			mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: term, Data: make([]byte, size-entryHead)}))
@@ -394,7 +398,8 @@ func TestDamagedSegments(t *testing.T) {
 		files = vfs.NewMem()
 		path = createSegments(t, files)
 		s := openSmall(t, files, path)
-		for i := uint64(1); i <= 100; i += 10 { // The first segment is left when the next is prepared.
+		// The first segment is left when the next is prepared.
+		for i := uint64(1); i <= 100; i += 10 {
 			mustNot(t, s.StoreLogs(storedEntries(i, i+9, 1)))
 		}
 		mustNot(t, s.Close())
@@ -457,7 +462,8 @@ func TestDamagedSegments(t *testing.T) {
 	}
 }
 
-// manySegments is a Raft log that was opened with entries in several segments, of which it knows only those of the last.
+// manySegments is a Raft log that was opened with entries in several segments, of which it knows
+// only those of the last.
 func manySegments(t *testing.T, hook func(op vfs.Op) error) *segmentLog {
 	t.Helper()
 	files := vfs.NewMem()
@@ -471,7 +477,8 @@ func manySegments(t *testing.T, hook func(op vfs.Op) error) *segmentLog {
 	return openSmall(t, vfs.NewFaulty(files, hook), path)
 }
 
-// While a segment is read to know where its entries are, some of them are deleted, and others are stored in their place.
+// While a segment is read to know where its entries are, some of them are deleted, and others are
+// stored in their place.
 func TestEndIsDeletedWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	var hold atomic.Bool
@@ -529,7 +536,8 @@ func TestReadsDuringADeletion(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// A segment whose name may not be on disk is not passed over, whatever is asked for afterwards: a start would take its file for a damaged one.
+// A segment whose name may not be on disk is not passed over, whatever is asked for afterwards: a
+// start would take its file for a damaged one.
 func TestSyncOfPreparedSegmentFails(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(t *testing.T, s *segmentLog, last uint64) (uint64, error){
@@ -589,7 +597,8 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 	last, term := uint64(60), uint64(1)
 	s := openSmall(t, vfs.OS, path)
 	mustNot(t, s.StoreLogs(storedEntries(1, last, term)))
-	var committed atomic.Uint64 // Later ones may be deleted at the end, earlier ones from the front.
+	// Later ones may be deleted at the end, earlier ones from the front.
+	var committed atomic.Uint64
 	committed.Store(40)
 	for i := range 6 { // After each start most of the entries are where nobody knows.
 		spared := uint64(10 * (i % 2)) // of those that may be deleted from the front
@@ -635,7 +644,8 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 				return nil
 			})
 		}
-		other(func(_ *rand.Rand, first, _ uint64) error { // as after a manifest, while others are deleted
+		// as after a manifest, while others are deleted
+		other(func(_ *rand.Rand, first, _ uint64) error {
 			runtime.Gosched() // There is not always something to be deleted.
 			return s.DeleteRange(first, committed.Load()-spared)
 		})
@@ -690,7 +700,8 @@ func TestSegmentsHaveNoGap(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// FuzzSegment: whatever a segment holds behind its header, a start takes as entries what fits, and goes on behind it.
+// FuzzSegment: whatever a segment holds behind its header, a start takes as entries what fits, and
+// goes on behind it.
 func FuzzSegment(f *testing.F) {
 	var some []byte
 	head := segmentHead{number: 1, first: 7}

@@ -277,7 +277,8 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	s.mu.Unlock()
 	for _, snap := range old {
 		if err := s.files.Remove(s.path(snap)); err != nil {
-			s.logger.Warn("old manifest was not removed", logkey.Error, err) // it does no harm, and the next start sees it
+			// it does no harm, and the next start sees it
+			s.logger.Warn("old manifest was not removed", logkey.Error, err)
 		}
 	}
 	return nil

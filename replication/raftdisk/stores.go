@@ -31,7 +31,8 @@ func (f *FailStop) Check() error {
 	return nil
 }
 
-// Fail records the first error, reports it before it returns, and returns the first error ever after.
+// Fail records the first error, reports it before it returns, and returns the first error ever
+// after.
 func (f *FailStop) Fail(err error) error {
 	if f.err.CompareAndSwap(nil, &err) {
 		f.OnFatal(err)
@@ -53,8 +54,9 @@ type Backing interface {
 // It stops the node on the first failed write, deletes in slices, keeps recent
 // entries in memory, and can be rewritten into a fresh file.
 //
-// What raft stores and reads is watched: a leader whose disk hangs goes on sending heartbeats from other
-// goroutines, and looks at its lease on the one that hangs. Waiting for the lock of the log counts: who holds it may hang.
+// What raft stores and reads is watched: a leader whose disk hangs goes on sending heartbeats from
+// other goroutines, and looks at its lease on the one that hangs. Waiting for the lock of the log
+// counts: who holds it may hang.
 type RaftLog struct {
 	kind    *logKind
 	files   vfs.FS
@@ -63,7 +65,8 @@ type RaftLog struct {
 	cache   *entryCache
 	sizes   *entrySizes
 	Flushes *FlushMeter // nil: not measured
-	// Storing is called before entries are stored, which may fail then: it ends the node. It must not block, nor change them.
+	// Storing is called before entries are stored, which may fail then: it ends the node. It must
+	// not block, nor change them.
 	Storing func([]*raft.Log)
 	// Stored is called after entries were stored, with the bytes they carry. It must not block.
 	Stored func(entries, bytes int)
@@ -92,7 +95,8 @@ type RaftLog struct {
 	Needed atomic.Uint64
 	// Full: the disk has no room for entries with data. What raft needs for itself still goes.
 	Full atomic.Bool
-	// owed: raft has deleted the end, and stores next what takes its place. Its own goroutine does both.
+	// owed: raft has deleted the end, and stores next what takes its place. Its own goroutine does
+	// both.
 	owed bool
 }
 
@@ -126,7 +130,8 @@ func (s *RaftLog) conflicts(meta *raft.SnapshotMeta) (bool, error) {
 	return !same, err
 }
 
-// has reports whether the log, which goes beyond an entry, has it or had it: what was removed from the front was committed.
+// has reports whether the log, which goes beyond an entry, has it or had it: what was removed from
+// the front was committed.
 func (s *RaftLog) has(index, term uint64) (bool, error) {
 	var entry raft.Log
 	err := s.GetLog(index, &entry)
@@ -180,7 +185,8 @@ func ends(of interface {
 	return first, last, err
 }
 
-// GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft compares.
+// GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft
+// compares.
 //
 // Of the entry that the newest manifest ends with, index and term are known even if
 // it was deleted. A follower needs them to take what comes next. A leader never
@@ -278,7 +284,8 @@ func (s *RaftLog) DeleteRange(low, high uint64) error {
 	return nil
 }
 
-// isEnd reports whether a range is the end of the log, and no manifest takes the place of its entries.
+// isEnd reports whether a range is the end of the log, and no manifest takes the place of its
+// entries.
 func (s *RaftLog) isEnd(low, high uint64) (bool, error) {
 	first, last, err := ends(s)
 	if err != nil || last == 0 || low > last || high < last {

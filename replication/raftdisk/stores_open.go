@@ -32,10 +32,11 @@ const (
 
 // logKind says how one kind of Raft log is opened and treated.
 type logKind struct {
-	name        string // of the file or folder below raft/; part of the disk format, do not change
-	open        func(files vfs.FS, path string, logger hclog.Logger) (Backing, error)
-	create      func(files vfs.FS, path string) error // makes what open needs to find
-	deleteSlice uint64                                // DeleteRange runs in slices of so many entries; 0: at once
+	name   string // of the file or folder below raft/; part of the disk format, do not change
+	open   func(files vfs.FS, path string, logger hclog.Logger) (Backing, error)
+	create func(files vfs.FS, path string) error // makes what open needs to find
+	// DeleteRange runs in slices of so many entries; 0: at once
+	deleteSlice uint64
 }
 
 var (
@@ -140,8 +141,8 @@ func openWalLog(_ vfs.FS, path string, logger hclog.Logger) (Backing, error) {
 	return &walLog{w, meta}, nil
 }
 
-// GetLog reads one entry that was not deleted. raft-wal itself goes on reading those that were cut off
-// the front of its last segment.
+// GetLog reads one entry that was not deleted. raft-wal itself goes on reading those that were cut
+// off the front of its last segment.
 func (w *walLog) GetLog(index uint64, log *raft.Log) error {
 	first, err := w.FirstIndex()
 	if err != nil {

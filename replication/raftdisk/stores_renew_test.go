@@ -73,8 +73,9 @@ func (f *cachedFile) Sync() error {
 	return nil
 }
 
-// A sync of the Raft log fails, and the process is started again on the same machine. What it
-// finds in the Raft log then is on disk: it tells the leader that it has these entries, without writing anything.
+// A sync of the Raft log fails, and the process is started again on the same machine. What it finds
+// in the Raft log then is on disk: it tells the leader that it has these entries, without writing
+// anything.
 func TestRule20RestartAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), segmentKind.name)
@@ -113,8 +114,9 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	}
 }
 
-// In a bbolt file what a failed sync can leave in memory alone, and believed, is the page
-// that names the last transaction: it is written when all else is on disk. Opening the file writes the next one.
+// In a bbolt file what a failed sync can leave in memory alone, and believed, is the page that
+// names the last transaction: it is written when all else is on disk. Opening the file writes the
+// next one.
 func TestRule20BoltAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), boltKind.name)
@@ -160,7 +162,8 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 	}
 }
 
-// Whenever the power fails while the Raft log is rewritten, and behind that, what was acknowledged is there.
+// Whenever the power fails while the Raft log is rewritten, and behind that, what was acknowledged
+// is there.
 func TestPowerCutWhileRewritten(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashMem()

@@ -185,7 +185,8 @@ func topUp(dst Backing, src entrySource, from uint64) error {
 	return copyEntries(dst, src, max(from, have+1))
 }
 
-// copyEntries copies the live entries of a Raft log from an index on. The target must be empty or end before them.
+// copyEntries copies the live entries of a Raft log from an index on. The target must be empty or
+// end before them.
 func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
 	index, last, err := liveEntries(src, from)
 	if err != nil {
@@ -208,8 +209,8 @@ func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
 	return nil
 }
 
-// liveEntries returns the first and the last live entry from an index on: those
-// behind the last gap, since raft never looks before a gap. There are none if the first is beyond the last.
+// liveEntries returns the first and the last live entry from an index on: those behind the last
+// gap, since raft never looks before a gap. There are none if the first is beyond the last.
 func liveEntries(src entrySource, from uint64) (first, last uint64, err error) {
 	if first, last, err = ends(src); err != nil {
 		return 0, 0, err

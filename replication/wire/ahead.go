@@ -9,24 +9,27 @@ import (
 
 // ahead sends new entries of this leader to a follower while the leader is still storing them.
 //
-// raft sends an entry when its own disk has it, so that a commit takes a sync here and then one there. But
-// nothing in Raft asks for that order: the leader must not count itself before its own sync, and it does
-// not (Ongaro's thesis, section 10.2.1). So the pipeline sends the message that raft is about to send, and when raft
-// sends it, there is only the answer to hand over. raft knows nothing of it: no entry is
-// committed before the leader has stored it, as raft asks for the answer no sooner. To raft the follower was
-// heard of at that moment, though its answer is as old as the leader's sync took: raft.VerifyLeader must not be built on that.
+// raft sends an entry when its own disk has it, so that a commit takes a sync here and then one
+// there. But nothing in Raft asks for that order: the leader must not count itself before its own
+// sync, and it does not (Ongaro's thesis, section 10.2.1). So the pipeline sends the message that
+// raft is about to send, and when raft sends it, there is only the answer to hand over. raft knows
+// nothing of it: no entry is committed before the leader has stored it, as raft asks for the answer
+// no sooner. To raft the follower was heard of at that moment, though its answer is as old as the
+// leader's sync took: raft.VerifyLeader must not be built on that.
 //
-// A leader that ends before it has stored an entry leaves it to followers: an entry of its term that was not
-// committed and nobody was told of, as if the leader had ended a moment later. It cannot
-// give that index to another entry in that term. It would have to lead again, in a later one.
+// A leader that ends before it has stored an entry leaves it to followers: an entry of its term
+// that was not committed and nobody was told of, as if the leader had ended a moment later. It
+// cannot give that index to another entry in that term. It would have to lead again, in a later
+// one.
 //
-// The message must be the one that follows what raft has sent on this pipeline. Where it is not, because
-// the follower lags, or raft was faster, nothing is sent, and raft sends all there is by itself.
+// The message must be the one that follows what raft has sent on this pipeline. Where it is not,
+// because the follower lags, or raft was faster, nothing is sent, and raft sends all there is by
+// itself.
 type ahead struct {
 	offers chan []*raft.Log // holds one: what is being stored now
 
-	// sending is held while a message is written, which may take as long as the follower does not read.
-	// It guards what follows; mu nests in it.
+	// sending is held while a message is written, which may take as long as the follower does not
+	// read. It guards what follows; mu nests in it.
 	sending sync.Mutex
 	last    raft.AppendEntriesRequest // the newest message of raft, without entries
 	end     uint64                    // last entry that was sent; 0: raft has sent nothing yet
@@ -48,7 +51,8 @@ type early struct {
 	wantedBy *takenOver        // nil: raft did not send it yet
 }
 
-// takenOver is a message of raft whose entries were sent in early ones. It is the future of its answer.
+// takenOver is a message of raft whose entries were sent in early ones. It is the future of its
+// answer.
 type takenOver struct {
 	args  *raft.AppendEntriesRequest
 	resp  *raft.AppendEntriesResponse
@@ -59,8 +63,8 @@ func newAhead() *ahead {
 	return &ahead{offers: make(chan []*raft.Log, 1), early: map[*raft.AppendEntriesResponse]*early{}, wake: make(chan struct{}, 1)}
 }
 
-// Storing sends entries to the followers that have all before them. raft's Raft log calls it when it is about to
-// store them. It does not block, and does nothing on a node that does not lead.
+// Storing sends entries to the followers that have all before them. raft's Raft log calls it when
+// it is about to store them. It does not block, and does nothing on a node that does not lead.
 func (r *Raft) Storing(logs []*raft.Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +126,8 @@ func (a *ahead) sentTo(args *raft.AppendEntriesRequest) {
 	}
 }
 
-// takeOver returns the answer to come if all entries of a message of raft's were sent before. Otherwise
-// raft sends them all again, and no more is heard of those that were. a.sending is held.
+// takeOver returns the answer to come if all entries of a message of raft's were sent before.
+// Otherwise raft sends them all again, and no more is heard of those that were. a.sending is held.
 func (a *ahead) takeOver(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) *takenOver {
 	if len(args.Entries) == 0 {
 		return nil
@@ -147,7 +151,8 @@ func (a *ahead) takeOver(args *raft.AppendEntriesRequest, resp *raft.AppendEntri
 		for _, e := range t.parts {
 			e.wantedBy = t
 		}
-		// The message does not go out, but the next one must say what is committed by it: of barriers, nobody else does.
+		// The message does not go out, but the next one must say what is committed by it: of
+		// barriers, nobody else does.
 		a.last.LeaderCommitIndex = max(a.last.LeaderCommitIndex, args.LeaderCommitIndex)
 		a.look(t)
 		return t
@@ -210,7 +215,8 @@ func (t *takenOver) decisive() raft.AppendFuture {
 	return t.parts[len(t.parts)-1].answer
 }
 
-// Error is that of the answer. Neither it nor Start may be asked for before the answer was handed over.
+// Error is that of the answer. Neither it nor Start may be asked for before the answer was handed
+// over.
 func (t *takenOver) Error() error                          { return t.decisive().Error() }
 func (t *takenOver) Start() time.Time                      { return t.parts[0].answer.Start() }
 func (t *takenOver) Request() *raft.AppendEntriesRequest   { return t.args }

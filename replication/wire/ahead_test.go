@@ -125,8 +125,8 @@ func TestEntriesAreSentWhileTheyAreStored(t *testing.T) {
 	l.has(true, 8)
 }
 
-// Of barriers, which no state machine gets, and of entries of older terms raft alone says that they are committed,
-// and as long as it has entries to send it says so with them.
+// Of barriers, which no state machine gets, and of entries of older terms raft alone says that they
+// are committed, and as long as it has entries to send it says so with them.
 func TestCommitsOfMessagesThatAreTakenOver(t *testing.T) {
 	t.Parallel()
 	l := newLeading(t, RaftOptions{})

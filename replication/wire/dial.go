@@ -22,7 +22,8 @@ var ErrConnect = errors.New("connect to node")
 // errSaysNothing is how an address was that took the connection.
 var errSaysNothing = errors.New("it is silent")
 
-// NotPort says whether a dialled address takes connections and does not speak as a port between nodes does, or not yet.
+// NotPort says whether a dialled address takes connections and does not speak as a port between
+// nodes does, or not yet.
 func NotPort(err error) bool {
 	record, ok := errors.AsType[tls.RecordHeaderError](err)
 	return errors.Is(err, errSaysNothing) || errors.Is(err, errNotOurs) || errors.Is(err, errTLS) || errors.Is(err, io.ErrUnexpectedEOF) || ok && record.RecordHeader[0] != magic[0]
@@ -31,14 +32,15 @@ func NotPort(err error) bool {
 // errNoAnswer is why a handshake that was begun was given up.
 var errNoAnswer = errors.New("no answer in time")
 
-// Dial connects to the port of another node at host:port. An answer other than
-// welcome is a *RefusedError, any other failure is an ErrConnect. It takes at most DialTimeout and HandshakeTimeout
-// together, and less if the context is over earlier.
+// Dial connects to the port of another node at host:port. An answer other than welcome is a
+// *RefusedError, any other failure is an ErrConnect. It takes at most DialTimeout and
+// HandshakeTimeout together, and less if the context is over earlier.
 func (p *Port) Dial(ctx context.Context, k Kind, address string) (net.Conn, error) {
 	return p.DialHost(ctx, k, address, "")
 }
 
-// DialHost does the same where the address is an ip:port and the certificate one for a host; empty: for the address.
+// DialHost does the same where the address is an ip:port and the certificate one for a host; empty:
+// for the address.
 func (p *Port) DialHost(ctx context.Context, k Kind, address, host string) (net.Conn, error) {
 	c, err := p.dialHost(ctx, k, address, host)
 	if err != nil {
@@ -141,7 +143,8 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 	return c, nil
 }
 
-// hear reads the answer to a request. A node that is to prove who runs it is not believed before it has.
+// hear reads the answer to a request. A node that is to prove who runs it is not believed before it
+// has.
 func (p *Port) hear(stream net.Conn, q *request) (answer, error) {
 	a, err := readAnswer(stream)
 	if err != nil {

@@ -27,8 +27,8 @@
 // recognizes a peer that disagrees about TLS. A port that wants TLS answers a
 // plain request with a plain refusal, and a plain port a TLS hello.
 //
-// The lineage is the first four bytes of the id of the node's lineage: which of the histories of the
-// cluster it follows. It is zero for the first one, for a node that follows none yet, and for a
+// The lineage is the first four bytes of the id of the node's lineage: which of the histories of
+// the cluster it follows. It is zero for the first one, for a node that follows none yet, and for a
 // node of a version that knew of none. Nodes of different ones accept only services of each other.
 //
 // # Proofs
@@ -50,13 +50,14 @@
 //	                                        answer, and if the code was right
 //	                                         0 32  code of the acceptor
 //
-// A code is HMAC-SHA256 with the acceptor's secret. That of the dialler is of "annals dialler", the request, the
-// challenge, and what stands before it; that of the acceptor of "annals acceptor", the same, and its answer. The
-// dialler has the secret from the file, which must be of its own user and readable by no other, or has a copy
-// of it in its own. So either knows that the same user runs the other, and a code is worth nothing for
-// another connection. The address is there because another process may listen where a node is missing,
-// and pass on what it hears to one that is there: the acceptor takes an address only that is its own.
-// After that no other process of another user can put itself between two ends of a loopback connection.
+// A code is HMAC-SHA256 with the acceptor's secret. That of the dialler is of "annals dialler", the
+// request, the challenge, and what stands before it; that of the acceptor of "annals acceptor", the
+// same, and its answer. The dialler has the secret from the file, which must be of its own user and
+// readable by no other, or has a copy of it in its own. So either knows that the same user runs the
+// other, and a code is worth nothing for another connection. The address is there because another
+// process may listen where a node is missing, and pass on what it hears to one that is there: the
+// acceptor takes an address only that is its own. After that no other process of another user can
+// put itself between two ends of a loopback connection.
 //
 // A node without a Secret and one with it refuse each other, with status 11.
 //

@@ -163,7 +163,8 @@ func TestHTTPConnectionsAreRenewed(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
-			time.Sleep(time.Duration(i%40) * time.Second) // at times for longer than a connection may be idle
+			// at times for longer than a connection may be idle
+			time.Sleep(time.Duration(i%40) * time.Second)
 		}
 		tasks.Wait()
 		if n := from.metrics.dialled.Value(); n < 6 {

@@ -216,8 +216,9 @@ func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
 	if req.Size < 0 || req.Size > r.opts.MaxManifest {
 		return nil, fmt.Errorf("snapshot of %d bytes: at most %d are taken", req.Size, r.opts.MaxManifest)
 	}
-	// A leader that was replaced may come to send what its successors left in its snapshots meanwhile. Raft would
-	// take it and stay in the old term, which a start then finds to be below that of its own manifest.
+	// A leader that was replaced may come to send what its successors left in its snapshots
+	// meanwhile. Raft would take it and stay in the old term, which a start then finds to be below
+	// that of its own manifest.
 	if req.LastLogTerm > req.Term {
 		return nil, fmt.Errorf("snapshot of term %d from the leader of term %d, which was replaced", req.LastLogTerm, req.Term)
 	}

@@ -224,7 +224,8 @@ func (h *hold) prepare(ctx context.Context, index, _ uint64, _ []byte) error {
 	}
 }
 
-// A node that has all that a refused snapshot covers says so, and is sent what comes next instead of the same snapshot again.
+// A node that has all that a refused snapshot covers says so, and is sent what comes next instead
+// of the same snapshot again.
 func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	p := newPair(t, RaftOptions{InTerm: inTerm(5), Holds: func(index, term uint64) bool { return index <= 38 && term == 4 }})
 	snapshots := p.consume()

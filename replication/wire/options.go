@@ -40,8 +40,8 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// open says whether the kind is open to a node that has no cluster yet, or that follows another history of this one:
-// by them nodes find each other, and learn what they are.
+// open says whether the kind is open to a node that has no cluster yet, or that follows another
+// history of this one: by them nodes find each other, and learn what they are.
 func (k Kind) open() bool { return k == KindService || k == KindGossip || k == KindPackets }
 
 // consensus says whether the kind belongs to raft.
@@ -77,8 +77,9 @@ type Options struct {
 
 	// Security is how connections are secured; nil: plain TCP.
 	Security Security
-	// Secret, where there is no Security, has this port and others prove to each other that one user runs
-	// them on this machine: who does not is refused, in either direction. Nil: any process is believed.
+	// Secret, where there is no Security, has this port and others prove to each other that one
+	// user runs them on this machine: who does not is refused, in either direction. Nil: any
+	// process is believed.
 	Secret *peersecret.Secret
 
 	Renew            time.Duration // age at which connections are made anew; default 10 min

@@ -242,7 +242,8 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		}
 		level := hclog.Warn
 		if r.status == StatusNoListener || r.status == StatusSameNode && r.from != nil && (r.from.kind == KindGossip || r.from.kind == KindPackets) {
-			// A node that starts or ends, whose peers try again, or this one, looking for the nodes that it was given.
+			// A node that starts or ends, whose peers try again, or this one, looking for the nodes
+			// that it was given.
 			level = hclog.Info
 		}
 		p.say(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)

@@ -165,7 +165,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A node of a version that knows no lineages takes everybody of its cluster: the one that dials looks itself.
+// A node of a version that knows no lineages takes everybody of its cluster: the one that dials
+// looks itself.
 func TestOtherLineageOfTheVersionBefore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -470,7 +471,8 @@ func TestStrangers(t *testing.T) {
 
 func TestDialWhatIsNoNode(t *testing.T) {
 	ca := newAuthority(t)
-	other := open(t, Options{Node: node(1), Security: ca.security(1)}) // a TLS server that knows nothing of preambles
+	// a TLS server that knows nothing of preambles
+	other := open(t, Options{Node: node(1), Security: ca.security(1)})
 	cases := []struct {
 		name string
 		say  string // empty: nothing
@@ -631,7 +633,8 @@ func testRateOfLines(t *testing.T) {
 	}
 }
 
-// A connection that nobody has accepted yet when its listener ends is dropped, and worth no warning: a node that starts raft anew does that.
+// A connection that nobody has accepted yet when its listener ends is dropped, and worth no
+// warning: a node that starts raft anew does that.
 func TestListenerEndsBeforeAccept(t *testing.T) {
 	var log lines
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})
@@ -647,7 +650,8 @@ func TestListenerEndsBeforeAccept(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection lives on")
 	}
-	if err := errors.Join(c.Close(), to.Close()); err != nil { // Behind it all that was to be logged is.
+	// Behind it all that was to be logged is.
+	if err := errors.Join(c.Close(), to.Close()); err != nil {
 		t.Error(err)
 	}
 	if len(log.with("has just ended")) != 1 || len(log.with("[WARN]")) != 0 {

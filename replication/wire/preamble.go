@@ -30,9 +30,10 @@ type Status byte
 // The answers to a request.
 const (
 	StatusAccepted     Status = 0
-	StatusOtherFormat  Status = 1  // another format version
-	StatusOtherCluster Status = 2  // the nodes belong to different clusters
-	StatusNoCluster    Status = 3  // a kind for members of a cluster, and one of the nodes is in none
+	StatusOtherFormat  Status = 1 // another format version
+	StatusOtherCluster Status = 2 // the nodes belong to different clusters
+	// a kind for members of a cluster, and one of the nodes is in none
+	StatusNoCluster    Status = 3
 	StatusNoListener   Status = 4  // nobody takes connections of the kind at the moment
 	StatusSameNode     Status = 5  // both nodes have the same id
 	StatusBusy         Status = 6  // too many connections
@@ -40,7 +41,8 @@ const (
 	StatusWantsPlain   Status = 8  // TLS to a plain port
 	StatusOtherLineage Status = 9  // the nodes follow different histories of one cluster
 	StatusProve        Status = 10 // a challenge follows; to a request that offers a proof only
-	StatusUnproven     Status = 11 // one of the nodes does not prove that it is run by the same user
+	// one of the nodes does not prove that it is run by the same user
+	StatusUnproven Status = 11
 )
 
 var (

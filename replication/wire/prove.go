@@ -59,7 +59,9 @@ func readChallenge(r io.Reader) (c challenge, err error) {
 // proof is what the two sides of one connection agree about before either believes the other.
 type proof struct {
 	secret *peersecret.Secret
-	about  []byte // all that was said before the codes: the request, the challenge, nonce and address of the dialler
+	// all that was said before the codes: the request, the challenge, nonce and address of the
+	// dialler
+	about []byte
 }
 
 // code is that of one side, and for the acceptor also of the answer that it ends with.
@@ -95,7 +97,8 @@ func (p *Port) demand(ctx context.Context, stream net.Conn, self Identity, q *re
 	if !ours.proves(b[len(said):], byDialler) {
 		return nil, p.refuse(stream, self, q, &refusal{status: StatusUnproven, reason: "the other side does not know this node's secret"})
 	}
-	// It knows the secret, and dialled whom? Another process may have passed on what it heard from either side.
+	// It knows the secret, and dialled whom? Another process may have passed on what it heard from
+	// either side.
 	dialled := netip.AddrPortFrom(netip.AddrFrom16([16]byte(said[nonceSize:])).Unmap(), binary.BigEndian.Uint16(said[nonceSize+16:]))
 	if !p.isAt(ctx, stream, dialled) {
 		return nil, p.refuse(stream, self, q, &refusal{status: StatusUnproven, reason: fmt.Sprintf(
@@ -104,7 +107,8 @@ func (p *Port) demand(ctx context.Context, stream net.Conn, self Identity, q *re
 	return ours, nil
 }
 
-// isAt says whether an address is this node's: where the connection arrived, or what others are told.
+// isAt says whether an address is this node's: where the connection arrived, or what others are
+// told.
 func (p *Port) isAt(ctx context.Context, stream net.Conn, dialled netip.AddrPort) bool {
 	if addressOf(stream.LocalAddr()) == dialled {
 		return true
@@ -186,8 +190,8 @@ type secrets struct {
 	known map[peersecret.ID]*peersecret.Secret
 }
 
-// of returns the secret that a challenge is about: this node's own, of which the other has a copy, or
-// the one in the file that the other names.
+// of returns the secret that a challenge is about: this node's own, of which the other has a copy,
+// or the one in the file that the other names.
 func (s *secrets) of(own *peersecret.Secret, c *challenge) (*peersecret.Secret, error) {
 	if c.secret == own.ID() {
 		return own, nil

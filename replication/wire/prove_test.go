@@ -33,7 +33,8 @@ func proving(t testing.TB, n byte, dirs ...string) Options {
 	return Options{Node: node(n), Cluster: member(clusterA), Secret: secretIn(t, dir)}
 }
 
-// TestProvedNodesConnect: by a file that is read, by copies of one, and through what the operator put between.
+// TestProvedNodesConnect: by a file that is read, by copies of one, and through what the operator
+// put between.
 func TestProvedNodesConnect(t *testing.T) {
 	one := t.TempDir()
 	copied := t.TempDir()
@@ -150,7 +151,8 @@ func (m *middle) pass(c net.Conn) {
 	back.Wait()
 }
 
-// TestUnprovedProcessesAreRefused: whatever kind a process asks for that does not know the secret, and whatever it says.
+// TestUnprovedProcessesAreRefused: whatever kind a process asks for that does not know the secret,
+// and whatever it says.
 func TestUnprovedProcessesAreRefused(t *testing.T) {
 	own := proving(t, 1)
 	ways := map[string]func(t *testing.T, c net.Conn, q request) (answer, error){
@@ -244,7 +246,8 @@ type saying struct {
 
 func (s *saying) Read(b []byte) (int, error) { return s.heard.Read(b) }
 
-// TestPassedOnConnectionsAreRefused: a process that listens where a node is missing cannot get between two others.
+// TestPassedOnConnectionsAreRefused: a process that listens where a node is missing cannot get
+// between two others.
 func TestPassedOnConnectionsAreRefused(t *testing.T) {
 	var log lines
 	o := proving(t, 1)
@@ -263,7 +266,8 @@ func TestPassedOnConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestImpostorsAreNotBelieved: what listens where a node is dialled, and does not know the secret of a node.
+// TestImpostorsAreNotBelieved: what listens where a node is dialled, and does not know the secret
+// of a node.
 func TestImpostorsAreNotBelieved(t *testing.T) {
 	real := secretIn(t, t.TempDir())
 	shared := secretIn(t, t.TempDir())
@@ -368,7 +372,8 @@ func TestImpostorsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// TestWithAndWithoutProofs: a node that is to prove itself and one that is not refuse each other, and both say why.
+// TestWithAndWithoutProofs: a node that is to prove itself and one that is not refuse each other,
+// and both say why.
 func TestWithAndWithoutProofs(t *testing.T) {
 	without := Options{Node: node(1), Cluster: member(clusterA)}
 	for name, pair := range map[string][2]Options{"dials": {proving(t, 2), without}, "is dialled": {without, proving(t, 2)}} {

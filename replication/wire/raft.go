@@ -34,10 +34,13 @@ type RaftOptions struct {
 	// default, and for nodes not known: the address in raft's configuration.
 	Address func(id raft.ServerID) (string, bool)
 
-	Timeout     time.Duration // for a message and its answer; default 10 s
-	Patience    time.Duration // for the answer to a heartbeat or a vote, and half of what connecting may take; default: Timeout
-	MaxInFlight int           // messages of a pipeline that wait for their answers; default 16, 1: no pipelines
-	MaxRPCBytes int           // of entries in one message, or a single larger entry; default 16 MiB
+	Timeout time.Duration // for a message and its answer; default 10 s
+	// for the answer to a heartbeat or a vote, and half of what connecting may take; default:
+	// Timeout
+	Patience time.Duration
+	// messages of a pipeline that wait for their answers; default 16, 1: no pipelines
+	MaxInFlight int
+	MaxRPCBytes int // of entries in one message, or a single larger entry; default 16 MiB
 
 	// Append is called with every message of entries before raft is, and may change
 	// it. It must not block. Default: nothing is done.
@@ -65,9 +68,10 @@ type RaftOptions struct {
 	PrepareTimeout time.Duration // default 8 s
 	MaxManifest    int64         // in bytes; default 64 MiB
 
-	// Holds is asked when raft has refused a snapshot, and reports whether this node has all entries that the
-	// snapshot covers. The answer says then that it was installed: the other node would send the same one for ever, if
-	// the answers to what it sent before were lost and it has removed the entries since. Default: it does not.
+	// Holds is asked when raft has refused a snapshot, and reports whether this node has all
+	// entries that the snapshot covers. The answer says then that it was installed: the other node
+	// would send the same one for ever, if the answers to what it sent before were lost and it has
+	// removed the entries since. Default: it does not.
 	Holds func(index, term uint64) bool
 
 	Logger hclog.Logger // default: the port's
@@ -346,8 +350,8 @@ func (r *Raft) DecodePeer(address []byte) raft.ServerAddress { return raft.Serve
 // raft looks at the request again afterwards and goes on behind the last entry
 // that is in it: see replicateTo, pipelineSend and updateLastAppended there.
 //
-// The message then says that all is committed up to its last entry at most. raft names what is committed
-// by now, which may lie behind that, and its follower takes what it has there for
+// The message then says that all is committed up to its last entry at most. raft names what is
+// committed by now, which may lie behind that, and its follower takes what it has there for
 // committed, though nothing has compared it: it may be left from another leader.
 func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 	size := 0
@@ -361,8 +365,8 @@ func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 	args.LeaderCommitIndex = min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
-// AppendEntries sends entries or a heartbeat. It may shorten args.Entries. Entries fail only when the node
-// answers again, or after a while.
+// AppendEntries sends entries or a heartbeat. It may shorten args.Entries. Entries fail only when
+// the node answers again, or after a while.
 func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
@@ -383,7 +387,8 @@ func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	return err
 }
 
-// heartbeat reports whether a message is one, or asks for where logs agree when nothing was committed yet.
+// heartbeat reports whether a message is one, or asks for where logs agree when nothing was
+// committed yet.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.LeaderCommitIndex == 0 && len(args.Entries) == 0
 }
@@ -403,8 +408,9 @@ func (r *Raft) unlessSilent(id raft.ServerID, target raft.ServerAddress, args *r
 // once if it is of the present term; of others they learn from raft. It does not block.
 func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
-// ask sends a message that a follower sends, once only. Followers seldom do: their connections may be of a life of the
-// other node that is over. Where one was lost, the message goes out again, on a new one.
+// ask sends a message that a follower sends, once only. Followers seldom do: their connections may
+// be of a life of the other node that is over. Where one was lost, the message goes out again, on a
+// new one.
 func (r *Raft) ask(id raft.ServerID, send func(*raft.NetworkTransport) error) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
@@ -419,9 +425,9 @@ func (r *Raft) ask(id raft.ServerID, send func(*raft.NetworkTransport) error) er
 	return err
 }
 
-// watch has a node lose its connections if what it answers at once takes longer than Patience. A network that is cut
-// loses packets, which TCP sends again ever more seldom: behind a cut, old connections would come to
-// life after up to as long again, and new ones do at once.
+// watch has a node lose its connections if what it answers at once takes longer than Patience. A
+// network that is cut loses packets, which TCP sends again ever more seldom: behind a cut, old
+// connections would come to life after up to as long again, and new ones do at once.
 func (r *Raft) watch(id raft.ServerID) *time.Timer {
 	return time.AfterFunc(r.opts.Patience, func() {
 		r.mu.Lock()

@@ -487,7 +487,8 @@ func contextAfter(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestRaftClosesDuringAccept: a connection that comes while a Raft closes is dropped, and worth no line.
+// TestRaftClosesDuringAccept: a connection that comes while a Raft closes is dropped, and worth no
+// line.
 func TestRaftClosesDuringAccept(t *testing.T) {
 	var log lines
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})

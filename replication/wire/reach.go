@@ -7,16 +7,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxDown is how long a message that failed is held back. raft learns of its failure after that at the latest,
-// and may have ceased to lead, or removed the node, meanwhile.
+// maxDown is how long a message that failed is held back. raft learns of its failure after that at
+// the latest, and may have ceased to lead, or removed the node, meanwhile.
 const maxDown = 30 * time.Second
 
 // reach has raft go on with a node as soon as that answers again.
 //
-// Behind a message of entries that failed, raft waits twice as long as the time before, up to 10 s. A node that
-// was down would lack entries for that time, in which the cluster cannot do without one more. So such a message only
-// fails when the next heartbeat is answered, which raft tries a few times a second; how long the node was
-// down then makes no difference.
+// Behind a message of entries that failed, raft waits twice as long as the time before, up to 10 s.
+// A node that was down would lack entries for that time, in which the cluster cannot do without one
+// more. So such a message only fails when the next heartbeat is answered, which raft tries a few
+// times a second; how long the node was down then makes no difference.
 type reach struct {
 	done <-chan struct{}
 

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// Entries that failed are held back until the node answers a heartbeat, so that raft, which waits longer with each
-// failure, sends the next ones then. They hold up nobody who closes.
+// Entries that failed are held back until the node answers a heartbeat, so that raft, which waits
+// longer with each failure, sends the next ones then. They hold up nobody who closes.
 func TestEntriesFailWhenNodeAnswersAgain(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
@@ -56,8 +56,8 @@ func TestEntriesFailWhenNodeAnswersAgain(t *testing.T) {
 	}
 }
 
-// A node that does not answer a heartbeat or a vote loses the connections on which others wait for it. Those of
-// another node stay.
+// A node that does not answer a heartbeat or a vote loses the connections on which others wait for
+// it. Those of another node stay.
 func TestSilentNodeLosesItsConnections(t *testing.T) {
 	port := func(n byte) *Port { return open(t, Options{Node: node(n), Cluster: member(clusterA)}) }
 	mute, other, from := port(1), port(2), port(3)

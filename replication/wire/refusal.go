@@ -49,8 +49,8 @@ func (p *Port) judge(q *request, self Identity) *refusal {
 	return lineages(q.kind, self, p.opts.Advertise, q.Identity)
 }
 
-// lineages refuses nodes of different histories of one cluster all kinds but those that are open to all, which
-// look at that themselves.
+// lineages refuses nodes of different histories of one cluster all kinds but those that are open to
+// all, which look at that themselves.
 func lineages(k Kind, self Identity, address string, other Identity) *refusal {
 	if k.open() || self.Lineage == other.Lineage {
 		return nil

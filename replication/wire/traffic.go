@@ -16,10 +16,11 @@ type traffic struct{ sent, received atomic.Uint64 }
 
 // Peer are the metrics of this node's connections with another one, or with all others.
 type Peer struct {
-	Node           event.ID // zero: all others
-	Connection     event.ID // the newest one for Raft's messages, or of any other kind; zero when there is none
-	Connections    int      // open ones
-	Sent, Received uint64   // bytes since this port was opened, over all connections
+	Node event.ID // zero: all others
+	// the newest one for Raft's messages, or of any other kind; zero when there is none
+	Connection     event.ID
+	Connections    int    // open ones
+	Sent, Received uint64 // bytes since this port was opened, over all connections
 
 	// Bytes that the system holds: written here and not acknowledged by the other node,
 	// received and not read. Zero where the system does not tell.

@@ -41,7 +41,8 @@ func TestTraffic(t *testing.T) {
 	if got, want := a.Totals(), (Peer{Sent: 1100, Received: 1100}); got != want {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
-	if p := b.Peer(node(1)); p.Received != 1100 { // What it sent is counted a moment after it was sent.
+	// What it sent is counted a moment after it was sent.
+	if p := b.Peer(node(1)); p.Received != 1100 {
 		t.Errorf("at the other side: %+v", p)
 	}
 }

@@ -13,7 +13,8 @@ const (
 	gauge        how = iota // as it is
 	milliseconds            // as it is, in seconds
 	rate                    // by how much it grew in a second, of a histogram its count
-	mean                    // of what was added to a histogram since the last sample, in milliseconds
+	// of what was added to a histogram since the last sample, in milliseconds
+	mean
 )
 
 // one is a statistic of the history. Its name is part of the wire: do not change.

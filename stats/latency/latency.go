@@ -116,7 +116,8 @@ func appendTable(dst []byte, h *hdrhistogram.Histogram) []byte {
 	}
 	fmt.Fprintf(w, "#[Mean    = %12.3f, StdDeviation   = %12.3f]\n", milliseconds(h.Mean()), milliseconds(h.StdDev()))
 	fmt.Fprintf(w, "#[Max     = %12.3f, Total count    = %12d]\n", milliseconds(float64(h.Max())), h.TotalCount())
-	buckets := len(h.Export().Counts)/(subBuckets/2) - 1 // The halves of all buckets and of the lowest one once more.
+	// The halves of all buckets and of the lowest one once more.
+	buckets := len(h.Export().Counts)/(subBuckets/2) - 1
 	fmt.Fprintf(w, "#[Buckets = %12d, SubBuckets     = %12d]\n", buckets, subBuckets)
 	return w.Bytes()
 }

@@ -27,8 +27,9 @@ func Handler(r *stats.Registry) http.Handler {
 
 // collector hands the metrics of a registry to the exporter.
 type collector struct {
-	registry  *stats.Registry
-	described sync.Map // series to *prometheus.Desc: building one costs more than all the rest of a scrape
+	registry *stats.Registry
+	// series to *prometheus.Desc: building one costs more than all the rest of a scrape
+	described sync.Map
 }
 
 // series identifies a metric: its labels are made once and never move.

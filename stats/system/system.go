@@ -17,8 +17,9 @@ const sampleLasts = time.Second
 
 // Options say what is sampled. The zero value works.
 type Options struct {
-	DataDir  string           // on the volume whose space is shown; default: the working directory
-	Network  func() Network   // asked once a sample, by one goroutine at a time; default: no connections
+	DataDir string // on the volume whose space is shown; default: the working directory
+	// asked once a sample, by one goroutine at a time; default: no connections
+	Network  func() Network
 	Now      func() time.Time // default: time.Now
 	Registry *stats.Registry  // where the metrics are registered; default: nowhere
 }
@@ -62,7 +63,8 @@ func New(o Options) *Sampler {
 		o.Now = time.Now
 	}
 	s := &Sampler{options: o, runtime: newRuntimeStatistics(), drive: volume{mount: mountPoint(o.DataDir)}}
-	s.gc.Pause = make([]time.Duration, 0, 2*256+3) // As much as the runtime remembers and needs to tell it.
+	// As much as the runtime remembers and needs to tell it.
+	s.gc.Pause = make([]time.Duration, 0, 2*256+3)
 	// What cannot be read stays 0: no reason to keep a database from starting.
 	s.process = &process.Process{Pid: int32(os.Getpid())}
 	began := o.Now()

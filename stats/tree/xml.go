@@ -39,7 +39,8 @@ func (n *Node) writeXML(w *bytes.Buffer, metadata bool) {
 	}
 }
 
-func escape(w *bytes.Buffer, s string) { _ = xml.EscapeText(w, []byte(s)) } // A buffer takes everything.
+// A buffer takes everything.
+func escape(w *bytes.Buffer, s string) { _ = xml.EscapeText(w, []byte(s)) }
 
 // elementName makes a name of a key. A colon would ask for a namespace that
 // nobody declares, so it is replaced as well.

@@ -80,11 +80,12 @@ func (s *Status) Seconds(now time.Time) float64 {
 	return max(0, now.Sub(s.Started).Seconds())
 }
 
-// Create makes the backup of this node's database with an id. What it returned without error is listed and
-// durable; after an error nothing of it is listed. It ends soon when ctx does.
+// Create makes the backup of this node's database with an id. What it returned without error is
+// listed and durable; after an error nothing of it is listed. It ends soon when ctx does.
 type Create func(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error)
 
-// Options say what is done. The zero value is a manager that does nothing: backups are not configured.
+// Options say what is done. The zero value is a manager that does nothing: backups are not
+// configured.
 type Options struct {
 	To       string        // where backups go, for people
 	Target   backup.Target // it; nil: backups are not configured
@@ -96,7 +97,8 @@ type Options struct {
 	FS  vfs.FS // of Dir
 	Dir string // the data folder
 
-	// Records is where the history is written; nil: nowhere. The defaults are those of package record.
+	// Records is where the history is written; nil: nowhere. The defaults are those of package
+	// record.
 	Records      record.Store
 	MaxAge       time.Duration // of the history
 	WriteTimeout time.Duration

@@ -69,7 +69,8 @@ $backupCompleted {"backupId":"<2>","nodeEndpoint":"a:2113","result":"Failed","po
 	})
 }
 
-// A cluster without a leader keeps nobody from backing up; what happened is written when there is one.
+// A cluster without a leader keeps nobody from backing up; what happened is written when there is
+// one.
 func TestRecordWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.records.refuse(event.ErrNotReady)

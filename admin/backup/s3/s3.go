@@ -40,13 +40,14 @@ const (
 	partSize    = 16 << 20
 	maxManifest = 64 << 20
 
-	// With pauses that grow to retryCap, and are half of that on average, a store that is away for a minute is waited for.
-	// More retries would overflow the library's computation of a pause.
+	// With pauses that grow to retryCap, and are half of that on average, a store that is away for
+	// a minute is waited for. More retries would overflow the library's computation of a pause.
 	retries  = 34
 	retryCap = 4 * time.Second
 )
 
-// growPauses lets the pauses of the library, a second at most by default, grow to retryCap. It has no option for that.
+// growPauses lets the pauses of the library, a second at most by default, grow to retryCap. It has
+// no option for that.
 var growPauses = sync.OnceFunc(func() { minio.DefaultRetryCap = retryCap })
 
 // IsURL reports whether a destination is in an object store.
@@ -129,7 +130,8 @@ func (t *Target) wrap(what string, err error) error {
 	return fmt.Errorf("%s in the object store: %w", what, err)
 }
 
-// list calls f for what stands below a prefix of keys, by the rest of its key; folders, if it is not recursive, end with a slash.
+// list calls f for what stands below a prefix of keys, by the rest of its key; folders, if it is
+// not recursive, end with a slash.
 func (t *Target) list(ctx context.Context, below string, recursive bool, f func(minio.ObjectInfo) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // Ends the listing when f did.
@@ -235,7 +237,8 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if e := r.Close(); e != nil {
 			return 0, e
 		}
-		_ = clock.Sleep(r.ctx, time.Duration(r.tries)*brokenPause) // The next turn sees that ctx has ended.
+		// The next turn sees that ctx has ended.
+		_ = clock.Sleep(r.ctx, time.Duration(r.tries)*brokenPause)
 	}
 }
 
@@ -329,7 +332,8 @@ func (w *writing) Put(ctx context.Context, f *backup.File, r io.Reader) error {
 			return w.wrap("write "+f.Name, err)
 		}
 	} else {
-		// The library takes what it needs and does not read on to the end; r's last word is whether it was the file.
+		// The library takes what it needs and does not read on to the end; r's last word is whether
+		// it was the file.
 		all := &whole{r: r, left: f.Size}
 		_, err := w.client.PutObject(ctx, w.bucket, key, all, f.Size, minio.PutObjectOptions{ContentType: "application/octet-stream", PartSize: partSize, NumThreads: 1})
 		if all.err != nil {
@@ -492,8 +496,8 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 	return freed, t.removeParts(ctx)
 }
 
-// removeParts removes what killed backups have sent of objects that never got their names: no list of objects
-// shows it, and it takes its space all the same. No backup may be being made.
+// removeParts removes what killed backups have sent of objects that never got their names: no list
+// of objects shows it, and it takes its space all the same. No backup may be being made.
 func (t *Target) removeParts(ctx context.Context) error {
 	core := minio.Core{Client: t.client}
 	for key, upload := "", ""; ; {

@@ -101,7 +101,8 @@ func TestPruneBesideCreate(t *testing.T) {
 	if _, err := backup.Create(t.Context(), later, target, backup.CreateOptions{Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	// The third one, of the first's files, is made when prune lists the objects, behind its look for backups at work.
+	// The third one, of the first's files, is made when prune lists the objects, behind its look
+	// for backups at work.
 	started := false
 	s.Refuse(func(r *http.Request) int {
 		if r.Method == "DELETE" && strings.Contains(r.URL.Path, "manifest") && !started {
@@ -169,7 +170,8 @@ func TestListAfterKill(t *testing.T) {
 	check(t, s, target)
 }
 
-// TestTroubles: a store that answers some requests with errors, and breaks bodies off, is worked with all the same.
+// TestTroubles: a store that answers some requests with errors, and breaks bodies off, is worked
+// with all the same.
 func TestTroubles(t *testing.T) {
 	s, target, src := setup(t)
 	var mu sync.Mutex

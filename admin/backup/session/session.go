@@ -38,7 +38,8 @@ const (
 type Options struct {
 	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
 	Pin func() (*eventlog.Pin, error)
-	// Await returns when this node has what was acknowledged before by any other; nil: it always has.
+	// Await returns when this node has what was acknowledged before by any other; nil: it always
+	// has.
 	Await    func(context.Context) error
 	NodeID   func() string // as sessions tell it
 	InMemory bool          // there are no sessions
@@ -265,7 +266,8 @@ func (s *Service) Stop(id string) error {
 	return one.pin.Close()
 }
 
-// remove takes a session out of the list; reason is nil if its owner wanted that. s.mu must be held.
+// remove takes a session out of the list; reason is nil if its owner wanted that. s.mu must be
+// held.
 func (s *Service) remove(one *session, reason error) {
 	delete(s.sessions, one.facts.ID)
 	one.expires.Stop()
@@ -329,8 +331,8 @@ func (s *Service) letGo(one *session) {
 	}
 }
 
-// EndAll ends all sessions for a reason, which their owners get with their next
-// request, and lets go of their files before it returns. Later sessions may begin. It returns how many there were.
+// EndAll ends all sessions for a reason, which their owners get with their next request, and lets
+// go of their files before it returns. Later sessions may begin. It returns how many there were.
 func (s *Service) EndAll(reason string) int {
 	ended, resume := s.Suspend(reason)
 	resume()

@@ -236,7 +236,8 @@ func TestSessionsAreEnded(t *testing.T) {
 	})
 }
 
-// A session that is being begun when all are ended must not come to be: it would hold what is to go.
+// A session that is being begun when all are ended must not come to be: it would hold what is to
+// go.
 func TestEndingMeetsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pinned, goOn := make(chan struct{}), make(chan struct{})
@@ -312,8 +313,11 @@ func TestPinnedBytes(t *testing.T) {
 			t.Errorf("%v bytes are there for the session alone", n)
 		}
 		var want float64
-		for _, f := range s.Files { // The table and its filter are replaced by a merge, the existence filter by the next flush. Files that both pin count once.
-			if strings.HasPrefix(f.Name, "index/") && f.Name != "index/indexmap" && f.Size > 16 { // Checkpoints are rewritten in place, they are not pinned.
+		// The table and its filter are replaced by a merge, the existence filter by the next flush.
+		// Files that both pin count once.
+		for _, f := range s.Files {
+			// Checkpoints are rewritten in place, they are not pinned.
+			if strings.HasPrefix(f.Name, "index/") && f.Name != "index/indexmap" && f.Size > 16 {
 				want += float64(f.Size)
 			}
 		}

@@ -128,11 +128,13 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 
 // sum is what the events of a run say together.
 type sum struct {
-	firstTime, lastTime int64 // of the first and of the last event: how long the run is known to have lasted
+	// of the first and of the last event: how long the run is known to have lasted
+	firstTime, lastTime int64
 	last                int64 // number of the last event
-	completed           int64 // number of the event that says that the run ended, -1 if there is none
-	saved               int64
-	maxChunk            int
+	// number of the event that says that the run ended, -1 if there is none
+	completed int64
+	saved     int64
+	maxChunk  int
 }
 
 func (w *Writer) sumUp(ctx context.Context, stream string) (sum, error) {

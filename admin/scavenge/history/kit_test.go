@@ -95,7 +95,8 @@ func (k *kit) metrics(written, dropped, failed int) {
 // id returns the id of a run.
 func id(n byte) event.ID { return event.ID{15: n} }
 
-// types lists what a stream holds, an event as its type without "$scavenge", and of links their data.
+// types lists what a stream holds, an event as its type without "$scavenge", and of links their
+// data.
 func (d *database) types(stream string) (types []string) {
 	for _, r := range d.events(stream) {
 		text := strings.TrimPrefix(r.Type, "$scavenge")

@@ -16,14 +16,17 @@ type Run struct {
 	stream   string
 	endpoint string
 
-	refused   bool // there was no room for the run: nothing of it is written; set before anybody has the run
+	// there was no room for the run: nothing of it is written; set before anybody has the run
+	refused   bool
 	completed bool // guarded by Writer.mu
 	lost      bool // an event was left out already, which was logged; guarded by Writer.mu
 
-	announced chan struct{} // closed when the first event and the link to it were written, or will not be
-	link      int64         // number of that link, -1: it was not written; valid after announced
+	// closed when the first event and the link to it were written, or will not be
+	announced chan struct{}
+	link      int64 // number of that link, -1: it was not written; valid after announced
 
-	described, indexDescribed bool // metadata of its stream and of IndexStream are right; only the writing goroutine uses them
+	// metadata of its stream and of IndexStream are right; only the writing goroutine uses them
+	described, indexDescribed bool
 }
 
 // Begin begins the history of a run.

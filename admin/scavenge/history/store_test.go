@@ -113,7 +113,8 @@ func (d *database) decide(w *event.Write) (event.Written, error) {
 	}
 	if metas := d.streams[event.MetaStreamOf(w.Stream)]; len(metas) > 0 {
 		document := metas[len(metas)-1].Data
-		if m := event.ParseMetadata(document); m.SoftDeleted() { // Writing shows the stream again, from here on.
+		// Writing shows the stream again, from here on.
+		if m := event.ParseMetadata(document); m.SoftDeleted() {
 			d.add(event.MetaStreamOf(w.Stream), event.Proposed{ID: event.ID{1}, Type: event.TypeMetadata, Data: event.WithTruncateBefore(document, last+1)})
 		}
 	}
@@ -147,11 +148,12 @@ func (d *database) events(stream string) []event.Record {
 // node is the database as one node sees it.
 type node struct {
 	*database
-	mu       sync.Mutex
-	seen     map[string]int       // of a node that lags: how many events of each stream it has
-	deny     error                // of everything, as of a node that is not ready
-	delay    time.Duration        // that a write takes
-	patience func() chan struct{} // not nil: writes hang until the channel is closed, whatever their context says
+	mu    sync.Mutex
+	seen  map[string]int // of a node that lags: how many events of each stream it has
+	deny  error          // of everything, as of a node that is not ready
+	delay time.Duration  // that a write takes
+	// not nil: writes hang until the channel is closed, whatever their context says
+	patience func() chan struct{}
 }
 
 // lag freezes what the node sees, or lets it catch up.

@@ -195,7 +195,8 @@ func TestLostTurn(t *testing.T) {
 				w.expect("01 02:00 node3...")
 				w.pass(2 * time.Minute)
 				w.expect("01 02:00 node3=Lost node2...")
-				// It comes back: its scavenge ends while it is the turn of another, and is its turn later.
+				// It comes back: its scavenge ends while it is the turn of another, and is its turn
+				// later.
 				if cut {
 					first.cutOff(false)
 				} else {

@@ -43,9 +43,10 @@ type view struct {
 	schedule cron.Schedule
 
 	leading   bool
-	successor bool                       // there is another living node that could lead
-	away      map[event.ID]time.Duration // how long nodes have been seen dead while there was a leader
-	quiet     time.Duration              // how long this node has known the state as it is
+	successor bool // there is another living node that could lead
+	// how long nodes have been seen dead while there was a leader
+	away      map[event.ID]time.Duration
+	quiet     time.Duration // how long this node has known the state as it is
 	work      work
 	handOvers int  // that this round has seen, of this node
 	pausing   bool // between two of them
@@ -55,8 +56,10 @@ type view struct {
 // after one grace. It may then take a few attempts to hand over, so the others give up
 // on it later: a node that is done ends the round without those that are missing.
 const (
-	grace         = 5 * time.Minute // how long a node must have been dead before others go on without it
-	catchUp       = 24 * time.Hour  // how long after a due time that was missed a round still begins
+	// how long a node must have been dead before others go on without it
+	grace = 5 * time.Minute
+	// how long after a due time that was missed a round still begins
+	catchUp       = 24 * time.Hour
 	maxHandOvers  = 3
 	handOverPace  = grace / 10     // between two attempts
 	patienceToEnd = 3              // graces

@@ -17,7 +17,8 @@ type Runner interface {
 	// Start begins a run, or goes on with one that was stopped. It fails with
 	// scavenge.ErrRunning if one is under way, which Current then tells about.
 	Start(scavenge.Request) (event.ID, error)
-	// Stop ends a run and returns when it has ended, or ctx. It fails with scavenge.ErrNoSuchRun if it has ended before.
+	// Stop ends a run and returns when it has ended, or ctx. It fails with scavenge.ErrNoSuchRun if
+	// it has ended before.
 	Stop(ctx context.Context, id event.ID) (event.ID, error)
 	// Last returns the run that was started last in this process; its id is zero if none was.
 	Last() scavenge.Status

@@ -253,7 +253,8 @@ func (s *Scheduler) compare(v *view) {
 	}
 }
 
-// pause waits until the stream grows, the scavenge of this node's turn ends, or some time has passed.
+// pause waits until the stream grows, the scavenge of this node's turn ends, or some time has
+// passed.
 func (s *Scheduler) pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

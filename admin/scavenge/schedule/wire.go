@@ -47,13 +47,14 @@ func metadataOf(below int64) []byte {
 
 // note is the data of every event in the stream. Which fields there are depends on the type.
 type note struct {
-	Round    time.Time `json:"round,omitzero"`      // the due time, which names the round
-	Schedule string    `json:"schedule,omitzero"`   // Joined, Started
-	Node     event.ID  `json:"node,omitzero"`       // that it is about; of rounds: that wrote it
-	Endpoint string    `json:"endpoint,omitzero"`   // of Node, host:port
-	Since    time.Time `json:"since,omitzero"`      // Joined: no due time before counts
-	Session  event.ID  `json:"session,omitzero"`    // Taken: of the process
-	Attempt  int       `json:"attempt,omitzero"`    // Taken: 1 unless it was taken before in this round
+	Round    time.Time `json:"round,omitzero"`    // the due time, which names the round
+	Schedule string    `json:"schedule,omitzero"` // Joined, Started
+	Node     event.ID  `json:"node,omitzero"`     // that it is about; of rounds: that wrote it
+	Endpoint string    `json:"endpoint,omitzero"` // of Node, host:port
+	Since    time.Time `json:"since,omitzero"`    // Joined: no due time before counts
+	Session  event.ID  `json:"session,omitzero"`  // Taken: of the process
+	// Taken: 1 unless it was taken before in this round
+	Attempt  int       `json:"attempt,omitzero"`
 	Result   string    `json:"result,omitzero"`     // TurnEnded, RoundEnded
 	Scavenge event.ID  `json:"scavengeId,omitzero"` // TurnEnded
 	Error    string    `json:"error,omitzero"`      // TurnEnded

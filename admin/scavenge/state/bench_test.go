@@ -76,7 +76,8 @@ func benchStream(i int) Stream {
 	return Stream{MetaNumber: 0, MetaPosition: int64(i) * 700, Retention: event.Retention{MaxCount: 100}, Discard: 17}
 }
 
-// BenchmarkPutStream stores metadata of new streams, as the accumulation does: what is known is read first.
+// BenchmarkPutStream stores metadata of new streams, as the accumulation does: what is known is
+// read first.
 func BenchmarkPutStream(b *testing.B) {
 	d := benchDB(b)
 	b.ReportAllocs()
@@ -205,7 +206,8 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// TestFootprint is run by hand, with STATE_ORDERED for names in order: STATE_STREAMS=10000000 go test -run Footprint -v -timeout 0.
+// TestFootprint is run by hand, with STATE_ORDERED for names in order: STATE_STREAMS=10000000 go
+// test -run Footprint -v -timeout 0.
 func TestFootprint(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("STATE_STREAMS"))
 	if n == 0 {
@@ -238,7 +240,8 @@ func TestFootprint(t *testing.T) {
 	t.Logf("closed: %s", memory(t))
 }
 
-// TestDecisionsFootprint is run by hand: STATE_DECISIONS=20000000 go test -run DecisionsFootprint -v -timeout 0.
+// TestDecisionsFootprint is run by hand: STATE_DECISIONS=20000000 go test -run DecisionsFootprint
+// -v -timeout 0.
 func TestDecisionsFootprint(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("STATE_DECISIONS"))
 	if n == 0 {

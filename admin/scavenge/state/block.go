@@ -69,8 +69,8 @@ func eachEntry(b []byte, f func(e *entry) error) error {
 	return nil
 }
 
-// block is the row of a transaction under work: all streams with names from the
-// row's key (included) up to the key of the row that follows (excluded). The rows thus cover all names, but
+// block is the row of a transaction under work: all streams with names from the row's key
+// (included) up to the key of the row that follows (excluded). The rows thus cover all names, but
 // for those before the first: they have a block of the empty key, which need not be there.
 //
 // A transaction that goes through streams in the order of their names loads and

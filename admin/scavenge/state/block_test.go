@@ -45,7 +45,8 @@ func TestRows(t *testing.T) {
 				if cleaned, err = tx.CleanStreams(t.Context()); err != nil {
 					return err
 				}
-				_, ok, err := tx.Stream(c.nameOf(n - 10)) // In a row that was cleaned in this transaction.
+				// In a row that was cleaned in this transaction.
+				_, ok, err := tx.Stream(c.nameOf(n - 10))
 				if err == nil && !ok {
 					err = fmt.Errorf("a stream is gone")
 				}

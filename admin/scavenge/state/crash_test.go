@@ -13,7 +13,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// history is what a run of random transactions has committed so far, and what it is about to commit.
+// history is what a run of random transactions has committed so far, and what it is about to
+// commit.
 type history struct {
 	committed content
 	next      *content // of a transaction under way whose steps are done

@@ -41,10 +41,12 @@ const (
 
 // Options say where the state lies and how it is stored.
 type Options struct {
-	FS         vfs.FS // nil: of the operating system
-	Dir        string // <index>/scavenging
-	PageSize   int    // of a new file, a power of two from 512 to 65536; 0: 16 KiB. A file keeps the one it was made with
-	CacheBytes int64  // 0: 64 MiB; at least 64 KiB and at most 2 GiB are used
+	FS  vfs.FS // nil: of the operating system
+	Dir string // <index>/scavenging
+	// of a new file, a power of two from 512 to 65536; 0: 16 KiB. A file keeps the one it was made
+	// with
+	PageSize   int
+	CacheBytes int64 // 0: 64 MiB; at least 64 KiB and at most 2 GiB are used
 	Logger     hclog.Logger
 }
 

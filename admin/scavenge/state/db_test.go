@@ -344,7 +344,8 @@ func TestClose(t *testing.T) {
 	wantValue(t, mustOpen(t, small(fsys)), "checkpoint", "old")
 }
 
-// TestSyncs proves that a transaction is synced before Update returns, and that a failed sync is not repeated.
+// TestSyncs proves that a transaction is synced before Update returns, and that a failed sync is
+// not repeated.
 func TestSyncs(t *testing.T) {
 	var syncs []string
 	errInjected := errors.New("injected")

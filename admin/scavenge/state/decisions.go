@@ -63,7 +63,8 @@ const recordSum = 4
 
 func hashName(name []byte) uint64 { return xxh3.Hash(name) }
 
-// slotOf returns the home of a hash among n slots: its highest bits, so that slots are in the order of the hashes.
+// slotOf returns the home of a hash among n slots: its highest bits, so that slots are in the order
+// of the hashes.
 func slotOf(hash, n uint64) uint64 {
 	hi, _ := bits.Mul64(hash, n)
 	return hi
@@ -120,7 +121,8 @@ func (t *Decisions) ByHash(dst []NamedDecision, hash uint64) []NamedDecision {
 	return dst
 }
 
-// record decodes what lies at a place. What is damaged is no decision: its stream stays as it is, and Err tells.
+// record decodes what lies at a place. What is damaged is no decision: its stream stays as it is,
+// and Err tells.
 func (t *Decisions) record(place uint64) (name []byte, d Decision, ok bool) {
 	if place >= uint64(t.records) {
 		t.corrupt(int64(place), "a slot points behind the records")
@@ -155,7 +157,8 @@ func appendRecord(dst []byte, name []byte, d Decision) []byte {
 	return dst
 }
 
-// parseRecord returns the size of the record that b begins with, 0 when it is none. It does not look at the checksum.
+// parseRecord returns the size of the record that b begins with, 0 when it is none. It does not
+// look at the checksum.
 func parseRecord(b []byte) (name []byte, d Decision, size int) {
 	at := recordSum
 	if at > len(b) {

@@ -161,7 +161,8 @@ func buildDecisions(ctx context.Context, fsys vfs.FS, base string, hash func([]b
 	return t, nil
 }
 
-// writeRecords writes the records in the order in which they come, collects where they are, and returns the bytes written.
+// writeRecords writes the records in the order in which they come, collects where they are, and
+// returns the bytes written.
 func (t *Decisions) writeRecords(out *bufio.Writer, pairs *spill, each func(put func([]byte, Decision) error) error) (int64, error) {
 	size, err := out.WriteString(decisionMagic)
 	if err != nil {

@@ -22,9 +22,9 @@
 //	fields   varints  MetaNumber, MetaPosition (absent: -1), MaxCount, MaxAge (ns),
 //	                  TruncateBefore, Discard, Maybe, Cutoff (ns), MetaDiscard (absent: 0)
 //
-// A run touches millions of streams, nearly always in the order of their names. SQLite then
-// reads and stores each row once, for all streams in it: a row for each
-// stream cost a microsecond or two a call. Rows that were emptied go; those that have become small stay so.
+// A run touches millions of streams, nearly always in the order of their names. SQLite then reads
+// and stores each row once, for all streams in it: a row for each stream cost a microsecond or two
+// a call. Rows that were emptied go; those that have become small stay so.
 //
 // PRAGMA application_id is 0x416e5363, user_version the version of all this. Version 1 had
 // a row for each stream. There is no index by status: going through the active

@@ -140,7 +140,8 @@ func checkDecisions(d *DB, c content) (err error) {
 func step(r *rand.Rand, tx *Tx, c content) error {
 	name := strconv.Itoa(r.IntN(200))
 	if r.IntN(10) == 0 {
-		name = strings.Repeat(strconv.Itoa(r.IntN(40))+"long", 80*r.IntN(6)) // few, so that they are met again
+		// few, so that they are met again
+		name = strings.Repeat(strconv.Itoa(r.IntN(40))+"long", 80*r.IntN(6))
 	}
 	chunk := r.IntN(8)
 	switch r.IntN(12) {
@@ -235,7 +236,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// scaled makes a number of repetitions smaller under the race detector, with which SQLite is very slow.
+// scaled makes a number of repetitions smaller under the race detector, with which SQLite is very
+// slow.
 func scaled(n int) int {
 	if raceEnabled {
 		return n / 6

@@ -32,9 +32,10 @@ type bridge struct {
 	fs   vfs.FS
 	dir  string
 
-	last   error // of the operation that failed last, since it was asked for
-	broken error // a sync failed; what is on the disk is not known any more, nothing is written after it
-	temps  int   // names given to temporary files
+	last error // of the operation that failed last, since it was asked for
+	// a sync failed; what is on the disk is not known any more, nothing is written after it
+	broken error
+	temps  int // names given to temporary files
 }
 
 func newBridge(fsys vfs.FS, dir string) *bridge {

@@ -178,7 +178,8 @@ func (tx *Tx) ResetWeights(first, last int) error {
 	})
 }
 
-// SetTimes sets the range of the times of the records of a logical chunk, in nanoseconds since 1970.
+// SetTimes sets the range of the times of the records of a logical chunk, in nanoseconds since
+// 1970.
 func (tx *Tx) SetTimes(chunk int, oldest, newest int64) error {
 	st := tx.d.st.setTimes
 	return tx.do("set the times of a chunk", st, func() error {

@@ -213,8 +213,8 @@ func (w *filling) operation(worker, workers int) operation {
 	}
 }
 
-// fillOp writes the streams worker+1, worker+1+step, ...: a batch to each, then the next batch to each, so that events of one
-// stream lie as far apart as those of a database that grew.
+// fillOp writes the streams worker+1, worker+1+step, ...: a batch to each, then the next batch to
+// each, so that events of one stream lie as far apart as those of a database that grew.
 type fillOp struct {
 	w            *filling
 	worker, step int
@@ -240,7 +240,8 @@ func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
 	return outcome{events: n, bytes: n * int64(f.w.o.size)}, nil
 }
 
-// write makes the stream have the events from up to, and without, to: what an earlier run of the same layout wrote stays.
+// write makes the stream have the events from up to, and without, to: what an earlier run of the
+// same layout wrote stays.
 func (f *fillOp) write(ctx context.Context, c *sender, stream string, from, to int64) error {
 	hash := hashOf(stream)
 	for {
@@ -264,7 +265,9 @@ func (f *fillOp) write(ctx context.Context, c *sender, stream string, from, to i
 		case current >= to-1:
 			return nil
 		default:
-			from = current + 1 // Others wrote to the stream as well. What is there counts; what is missing comes after it.
+			// Others wrote to the stream as well. What is there counts; what is missing comes after
+			// it.
+			from = current + 1
 			continue
 		}
 		return &fatalError{fmt.Errorf("append to stream %s: %w", stream, err)}

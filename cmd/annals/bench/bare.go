@@ -17,7 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Sizes of the constant bodies beyond the data of the event, so that they weigh what a node's answers do.
+// Sizes of the constant bodies beyond the data of the event, so that they weigh what a node's
+// answers do.
 const (
 	bareEventOver = 44  // 300 bytes with the default size
 	bareEntryOver = 560 // a page of 20 is about 16 KiB with the default size
@@ -168,7 +169,8 @@ func (b *bareServer) serve(ctx context.Context, out io.Writer) error {
 	return <-closed
 }
 
-// bareGreeting begins the line with the address. The parent process reads it: do not change one without the other.
+// bareGreeting begins the line with the address. The parent process reads it: do not change one
+// without the other.
 const bareGreeting = "listening on http://"
 
 func bareCommand() *cobra.Command {
@@ -188,8 +190,8 @@ ceiling of any node built on that library. It prints the address it listens on.`
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			if o.untilEOF {
-				// The parent ends us by closing the pipe. An interrupt from the terminal goes to the
-				// whole process group and is the parent's to act on.
+				// The parent ends us by closing the pipe. An interrupt from the terminal goes to
+				// the whole process group and is the parent's to act on.
 				signal.Ignore(os.Interrupt)
 				ended := make(chan struct{})
 				in := cmd.InOrStdin()

@@ -19,7 +19,8 @@ import (
 
 const (
 	maxRedirects = 5
-	// The deadline of a connection is renewed only this often, because that is cheaper than with every request.
+	// The deadline of a connection is renewed only this often, because that is cheaper than with
+	// every request.
 	rearmInterval = time.Second
 )
 
@@ -124,8 +125,9 @@ func basicAuth(user, password string) []byte {
 	return []byte("Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)) + "\r\n")
 }
 
-// sender is a worker's way to the servers: a connection of its own in place of the package client, because
-// the driver shares the machine with what it measures. The connection is made when first needed and made again when lost.
+// sender is a worker's way to the servers: a connection of its own in place of the package client,
+// because the driver shares the machine with what it measures. The connection is made when first
+// needed and made again when lost.
 type sender struct {
 	how    *dialing
 	prefix string // of all paths

@@ -25,7 +25,8 @@ type script struct {
 	wg       sync.WaitGroup
 }
 
-// newScript serves every connection with handle, which gets its number from 0 on and closes nothing itself.
+// newScript serves every connection with handle, which gets its number from 0 on and closes nothing
+// itself.
 func newScript(t *testing.T, handle func(number int, r *bufio.Reader, w io.Writer)) *script {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -196,7 +196,8 @@ func (k *kind) setDefaults(flags *pflag.FlagSet) {
 	}
 }
 
-// compareCommand takes the flags of all workloads, because which of them matter shows only with --workload.
+// compareCommand takes the flags of all workloads, because which of them matter shows only with
+// --workload.
 func compareCommand() *cobra.Command {
 	o := defaultOptions()
 	var name string

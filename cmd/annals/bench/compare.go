@@ -42,7 +42,8 @@ type comparison struct {
 	Interrupted bool    `json:"interrupted"`
 }
 
-// bareChild is a bare server in a process of its own, so that it does not share a heap and a scheduler with the driver.
+// bareChild is a bare server in a process of its own, so that it does not share a heap and a
+// scheduler with the driver.
 type bareChild struct {
 	cmd   *exec.Cmd
 	input io.Closer

@@ -49,7 +49,8 @@ func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
 	}
 }
 
-// findMember returns what follows `"name" :` from an offset on, and the offset behind the name; nil when there is no such member.
+// findMember returns what follows `"name" :` from an offset on, and the offset behind the name; nil
+// when there is no such member.
 func findMember(page, name []byte, from int) (value []byte, next int) {
 	for {
 		i := bytes.Index(page[from:], name)
@@ -87,7 +88,8 @@ func relatedLink(page []byte, relation string) string {
 	}
 }
 
-// pathOf reads the JSON string at the beginning of the text and returns path and query of the URI it holds.
+// pathOf reads the JSON string at the beginning of the text and returns path and query of the URI
+// it holds.
 func pathOf(text []byte) string {
 	if len(text) == 0 || text[0] != '"' {
 		return ""

@@ -29,7 +29,8 @@ func (l *layout) stream(i int) string {
 	return fmt.Sprintf("%s-%06d", l.prefix, i)
 }
 
-// appendStream appends the name of a stream as it stands in a path. The prefix must be encoded already.
+// appendStream appends the name of a stream as it stands in a path. The prefix must be encoded
+// already.
 func appendStream(path []byte, prefix string, i int) []byte {
 	path = append(path, prefix...)
 	path = append(path, '-')
@@ -81,7 +82,8 @@ func unmix(x uint64) uint64 {
 	return x - 0x9e3779b97f4a7c15
 }
 
-// numberOf returns the number below total of the event whose fixed id it is, and whether there is one.
+// numberOf returns the number below total of the event whose fixed id it is, and whether there is
+// one.
 func numberOf(streamHash uint64, id event.ID, total int64) (int64, bool) {
 	low := binary.BigEndian.Uint64(id[8:])
 	// The stamp took the two highest bits.
@@ -101,7 +103,8 @@ func stamp(id event.ID) event.ID {
 	return id
 }
 
-// idSource makes new ids. It is never seeded by --seed: the ids of an earlier run would be retries to the server.
+// idSource makes new ids. It is never seeded by --seed: the ids of an earlier run would be retries
+// to the server.
 type idSource struct{ chacha *rand.ChaCha8 }
 
 func (s *idSource) next() event.ID {
@@ -142,7 +145,8 @@ func newBatchBody(events, size int, rng *rand.Rand) *batchBody {
 	return &batchBody{text: []byte("[" + strings.Repeat(item, events)), item: len(item), ended: events * len(item)}
 }
 
-// of returns the body with the first n events, whose ids are what id returns. It holds until the next call.
+// of returns the body with the first n events, whose ids are what id returns. It holds until the
+// next call.
 func (b *batchBody) of(n int, id func(i int) event.ID) []byte {
 	for i := range n {
 		at := 1 + i*b.item + len(batchHead)

@@ -48,7 +48,8 @@ func (n *limitedNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLimit(t *testing.T) {
-	n := &limitedNode{fakeNode: newFakeNode(), metadata: map[string]string{}, deleted: map[string]bool{"bench-000002": true}} // by an earlier run
+	// by an earlier run
+	n := &limitedNode{fakeNode: newFakeNode(), metadata: map[string]string{}, deleted: map[string]bool{"bench-000002": true}}
 	server := httptest.NewServer(n)
 	defer server.Close()
 	doc := measure(t, server.URL, strings.Fields("limit --events 1005 --streams 100 --limited-streams 50 --deleted 4 --workers 3")...)

@@ -23,7 +23,8 @@ type errorCount struct {
 }
 
 const (
-	// Two digits are what a histogram tells apart: all durations of one of its buckets are within 0.8 % of each other.
+	// Two digits are what a histogram tells apart: all durations of one of its buckets are within
+	// 0.8 % of each other.
 	latencyDigits = 2
 	// Longer durations count as this one in a histogram.
 	longestLatency = 18 * time.Minute
@@ -66,7 +67,8 @@ func (t *tally) reset() {
 // count returns how many operations succeeded.
 func (t *tally) count() int64 { return t.latency.TotalCount() }
 
-// quantile returns the duration that the share q of all latencies does not exceed, zero when there are none.
+// quantile returns the duration that the share q of all latencies does not exceed, zero when there
+// are none.
 func (t *tally) quantile(q float64) time.Duration {
 	return min(time.Duration(t.latency.ValueAtQuantile(100*q)), t.max)
 }

@@ -26,7 +26,8 @@ const (
 	noLength        = -1
 )
 
-// response is what the workloads look at in an answer. It is reused: its slices hold until the next read.
+// response is what the workloads look at in an answer. It is reused: its slices hold until the next
+// read.
 type response struct {
 	status   int
 	length   int64 // bytes of the body, decoded
@@ -217,7 +218,8 @@ func (p *responseReader) readChunks(resp *response, keep bool, budget *int) erro
 	}
 }
 
-// take uses up n bytes of the body. What is kept grows only by what may arrive at once, whatever length was announced.
+// take uses up n bytes of the body. What is kept grows only by what may arrive at once, whatever
+// length was announced.
 func (p *responseReader) take(resp *response, n int64, keep bool) (err error) {
 	if keep && n > maxBodyBytes-int64(len(resp.body)) {
 		return fmt.Errorf("%w: body above %d bytes", errMalformed, maxBodyBytes)

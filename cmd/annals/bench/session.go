@@ -173,7 +173,8 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 	return elapsed, nil
 }
 
-// watch shows the progress of a phase, cuts off what takes too long behind its end, and returns when all workers have ended.
+// watch shows the progress of a phase, cuts off what takes too long behind its end, and returns
+// when all workers have ended.
 func (s *session) watch(p *phase, total *recorder, done <-chan struct{}, cut func()) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -271,7 +272,8 @@ func (s *session) worker(p *phase, i int) {
 	}
 }
 
-// backoff is how long to wait after so many failures in a row, so that a dead server is not hammered.
+// backoff is how long to wait after so many failures in a row, so that a dead server is not
+// hammered.
 func backoff(failures int) time.Duration {
 	return min(5*time.Millisecond<<min(failures, 10), time.Second)
 }

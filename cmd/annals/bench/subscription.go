@@ -23,7 +23,8 @@ const (
 	longestRest  = 50 * time.Millisecond
 	// patience is how long nothing may be delivered before events that never came count as lost.
 	patience = 5 * time.Second
-	// messageTimeout is when the server hands a message out again, with the default of the setting, and a little more.
+	// messageTimeout is when the server hands a message out again, with the default of the setting,
+	// and a little more.
 	messageTimeout = 12 * time.Second
 )
 

@@ -187,11 +187,12 @@ type feedRound struct {
 
 // feedComparison is what comparing a subscription with feed pages came to.
 type feedComparison struct {
-	Rounds      []feedRound `json:"rounds"`
-	Feed        medians     `json:"feedMedians"`
-	Group       medians     `json:"subscriptionMedians"`
-	Ratio       float64     `json:"ratio"` // of the medians of events per second, subscription to feed
-	Interrupted bool        `json:"interrupted"`
+	Rounds []feedRound `json:"rounds"`
+	Feed   medians     `json:"feedMedians"`
+	Group  medians     `json:"subscriptionMedians"`
+	// of the medians of events per second, subscription to feed
+	Ratio       float64 `json:"ratio"`
+	Interrupted bool    `json:"interrupted"`
 }
 
 // table writes the comparison for people.

@@ -43,7 +43,8 @@ type databaseCopy struct {
 	dir, node string
 	position  int64
 	files     map[string]string // checksums of those that never change
-	// known is a moment: whatever was acknowledged before must be in the copy. -1: the node did not lead.
+	// known is a moment: whatever was acknowledged before must be in the copy. -1: the node did not
+	// lead.
 	known int64
 }
 
@@ -191,7 +192,8 @@ func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
 	return nil
 }
 
-// compare reads the log of a restored node as far as it was copied: what that node writes itself follows.
+// compare reads the log of a restored node as far as it was copied: what that node writes itself
+// follows.
 func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *ledger) {
 	r := finalReader{b.load, t}
 	last, err := r.page(ctx, allBackward(c.position, 1))

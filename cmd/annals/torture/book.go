@@ -41,11 +41,11 @@ type stream struct {
 	next     int64   // of a stream that is not ours, -1 before its first event
 }
 
-// book is the order of events as readers saw it. The ordinal of an event is its
-// place in the log, counted from where the run began to read and without the
-// events that a scavenge may remove. The first that shows an ordinal defines it. What
-// may be removed has its own book, and a place between two ordinals. All methods may be called from anywhere. The locks of
-// streams and findings nest within mu.
+// book is the order of events as readers saw it. The ordinal of an event is its place in the log,
+// counted from where the run began to read and without the events that a scavenge may remove. The
+// first that shows an ordinal defines it. What may be removed has its own book, and a place between
+// two ordinals. All methods may be called from anywhere. The locks of streams and findings nest
+// within mu.
 type book struct {
 	ids    identity
 	find   *findings
@@ -62,7 +62,9 @@ type book struct {
 	spots    []spot       // where pages ended, rising
 	kept     []*fluidFact // those with an entry
 	fluids   map[fluidKey]*fluidFact
-	blank    sync.Map // refs of events that somebody asked to redact: any node may have fetched the chunk of one that did
+	// refs of events that somebody asked to redact: any node may have fetched the chunk of one that
+	// did
+	blank sync.Map
 }
 
 func newBook(ids identity, find *findings, prefix string, origin int64) *book {
@@ -97,7 +99,8 @@ func (b *book) stream(name string) *stream {
 		return s
 	}
 	own, isOwn := strings.CutPrefix(name, b.prefix)
-	s = &stream{name: name, own: strings.HasPrefix(strings.TrimPrefix(name, "$$"), b.prefix), next: -1} // Metadata belong to their stream.
+	// Metadata belong to their stream.
+	s = &stream{name: name, own: strings.HasPrefix(strings.TrimPrefix(name, "$$"), b.prefix), next: -1}
 	s.fluid = strings.HasPrefix(name, "$") || isOwn && strings.HasPrefix(own, shedStream) || !isOwn && b.origin > 0
 	b.byName[name], b.all = s, append(b.all, s)
 	return s
@@ -116,7 +119,8 @@ func (s *stream) room(number int64) bool {
 	return true
 }
 
-// know notes which event has a number of an own stream. One that another reading showed differently is reported. b.mu is held.
+// know notes which event has a number of an own stream. One that another reading showed differently
+// is reported. b.mu is held.
 func (b *book) know(from place, f fact) bool {
 	s := f.stream
 	if !s.room(f.number) {
@@ -300,7 +304,8 @@ func (f fact) same(g fact) bool {
 	return f.ref == g.ref && f.number == g.number && f.stream == g.stream
 }
 
-// streamPage takes events of one own stream, oldest first, of which the first must have the number wanted.
+// streamPage takes events of one own stream, oldest first, of which the first must have the number
+// wanted.
 func (b *book) streamPage(from place, of *stream, first int64, entries []entry) {
 	read := make([]fact, len(entries))
 	for i := range entries {

@@ -56,7 +56,8 @@ func (a *answer) String() string {
 	return fmt.Sprintf("%d %.200q from %s", a.Status, a.Body, a.from.name)
 }
 
-// newHTTP returns a client that asks whom each request names, over a wire in place of the network if it is not nil.
+// newHTTP returns a client that asks whom each request names, over a wire in place of the network
+// if it is not nil.
 func newHTTP(wire http.RoundTripper) *client.Client {
 	if wire == nil {
 		network := client.NewTransport(nil)
@@ -80,8 +81,8 @@ func exchange(ctx context.Context, h *client.Client, to target, r client.Request
 	return &answer{Response: resp, from: to}, nil
 }
 
-// judge says what is known of an exchange: done; refused, when it certainly did nothing; pending, when
-// it may have done something or may yet do it; conflict for an answer that no fault explains.
+// judge says what is known of an exchange: done; refused, when it certainly did nothing; pending,
+// when it may have done something or may yet do it; conflict for an answer that no fault explains.
 func judge(a *answer, err error) outcome {
 	if _, ok := errors.AsType[*client.RedirectError](err); ok {
 		return refused

@@ -80,7 +80,8 @@ func nodeName(i int) string {
 	return fmt.Sprintf("node %d", i)
 }
 
-// given is a cluster that somebody else runs. As it can nothing, nothing is done to it: the rest of the interface is nil.
+// given is a cluster that somebody else runs. As it can nothing, nothing is done to it: the rest of
+// the interface is nil.
 type given struct {
 	cluster
 	list []target

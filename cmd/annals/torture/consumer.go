@@ -28,8 +28,8 @@ const (
 	actRestart  = "restart of the subsystem"
 )
 
-// answers are what a consumer says to a message. Those that finish it are for good, and it will not be parked;
-// after those that remove it, it is out of the group.
+// answers are what a consumer says to a message. Those that finish it are for good, and it will not
+// be parked; after those that remove it, it is out of the group.
 var (
 	answers  = []string{actionAck, actionSkip, actionStop, actionPark, actionRetry}
 	removing = answers[:4]

@@ -157,7 +157,8 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 	node := n.anybody()
 	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}
 	if n.c.voters() == 1 {
-		longest = longest[:2] // A node on its own has nobody to tell it that its clock is wrong by years.
+		// A node on its own has nobody to tell it that its clock is wrong by years.
+		longest = longest[:2]
 	}
 	most := longest[n.rng.IntN(len(longest))]
 	offset := time.Duration(n.rng.Int64N(int64(2*most))) - most

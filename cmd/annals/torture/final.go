@@ -28,7 +28,8 @@ type finalReader struct {
 	node target
 }
 
-// page reads one page, again and again while the node does not answer. It returns nil when there is no such stream.
+// page reads one page, again and again while the node does not answer. It returns nil when there is
+// no such stream.
 func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 	a, err := r.answer(ctx, path)
 	if err != nil || a.Status != http.StatusOK {
@@ -56,8 +57,8 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 	}
 }
 
-// log reads the log to its end, or to an event if that is not nil. It returns what was shown, and how many
-// events it has of those that stay.
+// log reads the log to its end, or to an event if that is not nil. It returns what was shown, and
+// how many events it has of those that stay.
 func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, _ error) {
 	at := r.book.start()
 	for ended := false; !ended; {
@@ -84,8 +85,8 @@ func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, 
 	return all, at.ordinal, nil
 }
 
-// stream reads a stream to its end. The pages go to take, oldest first, with the number at which each begins; it
-// returns the number behind the page, which is returned of the last one.
+// stream reads a stream to its end. The pages go to take, oldest first, with the number at which
+// each begins; it returns the number behind the page, which is returned of the last one.
 func (r *finalReader) stream(ctx context.Context, name string, take func(at int64, entries []entry) (int64, error)) (next int64, _ error) {
 	for {
 		p, err := r.page(ctx, streamForward(url.PathEscape(name), next, finalPage))

@@ -24,10 +24,12 @@ import (
 )
 
 const (
-	flipAlarm   = time.Minute      // within which nodes that answer differently must say so
-	flipRecover = 90 * time.Second // within which a cluster is whole again, with what an operator does for it
-	flipPatient = 15 * time.Second // an operator waits that long, then starts the node again, and then gives it an empty disk
-	flipStreams = 40               // of each writer
+	flipAlarm = time.Minute // within which nodes that answer differently must say so
+	// within which a cluster is whole again, with what an operator does for it
+	flipRecover = 90 * time.Second
+	// an operator waits that long, then starts the node again, and then gives it an empty disk
+	flipPatient = 15 * time.Second
+	flipStreams = 40 // of each writer
 	flipWriters = 3
 	flipLook    = 8 // streams that are compared after each flip
 )
@@ -69,7 +71,8 @@ func kindOfFile(rel string) string {
 // flipCount is what became of the flips in files of one kind.
 type flipCount struct{ flips, noticed, ended, replaced int }
 
-// flipper changes single bits in files of nodes, one after the other, while clients write. It goes on when the cluster is whole again.
+// flipper changes single bits in files of nodes, one after the other, while clients write. It goes
+// on when the cluster is whole again.
 type flipper struct {
 	c      cluster
 	http   *client.Client
@@ -80,7 +83,8 @@ type flipper struct {
 
 	mu    sync.Mutex
 	acked map[string]map[int64]string // ids by stream and number
-	tails map[int]string              // what nodes that ended by themselves said, since the last flip
+	// what nodes that ended by themselves said, since the last flip
+	tails map[int]string
 }
 
 // runFlips is torture --bit-flips.
@@ -246,7 +250,8 @@ func (f *flipper) flip(ctx context.Context, n int) error {
 	if err == nil && rel != "" {
 		err = flipBit(filepath.Join(f.c.folder(node), rel), bit)
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || rel == "" { // It was replaced just now.
+	// It was replaced just now.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || rel == "" {
 		return f.c.start(ctx, node)
 	}
 	if err != nil {
@@ -273,7 +278,8 @@ func (f *flipper) flip(ctx context.Context, n int) error {
 	_ = clock.Sleep(ctx, time.Second)
 	text := fmt.Sprintf("bit %d of %s of %s, %s", bit, rel, nodeName(node), how)
 	what := f.settle(ctx, node, count, text)
-	if what == unmet && !stopped { // Else bits would gather on several nodes until none has a whole copy.
+	// Else bits would gather on several nodes until none has a whole copy.
+	if what == unmet && !stopped {
 		f.restart(ctx, node, false)
 		_ = clock.Sleep(ctx, time.Second)
 		if what = f.settle(ctx, node, count, text+", then started again"); what != unmet {
@@ -334,8 +340,8 @@ func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text s
 	return what
 }
 
-// attend starts a node again that has ended or is not ready for long, and gives it an empty disk when that does not
-// help and the others are well.
+// attend starts a node again that has ended or is not ready for long, and gives it an empty disk
+// when that does not help and the others are well.
 func (f *flipper) attend(ctx context.Context, nurses []nurse, count *flipCount) (what string) {
 	var sick []int
 	for _, t := range f.c.targets() {
@@ -377,7 +383,8 @@ func (f *flipper) restart(ctx context.Context, node int, empty bool) {
 	}
 }
 
-// trouble is what the nodes say of themselves, nothing when all is well: a line in a log alone is no alarm.
+// trouble is what the nodes say of themselves, nothing when all is well: a line in a log alone is
+// no alarm.
 func (f *flipper) trouble(ctx context.Context, node int) string {
 	f.mu.Lock()
 	tail := f.tails[node]
@@ -397,8 +404,8 @@ func (f *flipper) trouble(ctx context.Context, node int) string {
 	return ""
 }
 
-// whole waits until all nodes are ready and have a vote again: with one bit more, a cluster in which a new node has none
-// yet has lost its majority.
+// whole waits until all nodes are ready and have a vote again: with one bit more, a cluster in
+// which a new node has none yet has lost its majority.
 func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 	for begun := time.Now(); ; {
 		ready := 0
@@ -463,7 +470,8 @@ func (f *flipper) some() []string {
 	return all[:min(len(all), flipLook)]
 }
 
-// compare holds what every node shows of streams against what was acknowledged. It returns the first difference. Nodes that do not answer show none.
+// compare holds what every node shows of streams against what was acknowledged. It returns the
+// first difference. Nodes that do not answer show none.
 func (f *flipper) compare(ctx context.Context, streams []string) string {
 	for _, stream := range streams {
 		f.mu.Lock()

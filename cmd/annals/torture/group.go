@@ -56,7 +56,8 @@ func (g *group) path() string {
 	return "/subscriptions/" + url.PathEscape(g.stream) + "/" + url.PathEscape(g.name)
 }
 
-// groupPrefix begins the names of the streams in which a server keeps groups of streams with a prefix.
+// groupPrefix begins the names of the streams in which a server keeps groups of streams with a
+// prefix.
 func groupPrefix(prefix string) string { return "$persistentsubscription-" + prefix }
 
 func (g *group) parkedStream() string     { return groupPrefix(g.String()) + "-parked" }

@@ -36,8 +36,9 @@ const (
 type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
-	calm   func(from, to int64) bool // whether one leader led, and no other node may have thought it did
-	dated  []int64                   // by ordinal of the log: when it was there
+	// whether one leader led, and no other node may have thought it did
+	calm  func(from, to int64) bool
+	dated []int64 // by ordinal of the log: when it was there
 }
 
 // place of a message in the stream of its group.
@@ -286,7 +287,8 @@ func (b *groupBook) ahead() {
 			out[n] = 0
 		}
 	}
-	n := b.group.settings.StartFrom // What lies below was right for an earlier checkpoint, or has been told.
+	// What lies below was right for an earlier checkpoint, or has been told.
+	n := b.group.settings.StartFrom
 	for _, k := range b.checkpoints {
 		at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64)
 		if err != nil || at < 0 || at >= int64(len(b.events)) {

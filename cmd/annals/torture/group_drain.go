@@ -18,7 +18,8 @@ const (
 	groupsDrainAtMost = 3
 	// progressIs is how recent a delivery must be for a group to get on.
 	progressIs = 5 * time.Second
-	// tickSlack is added to a timeout before a message must have come back: servers look once a second.
+	// tickSlack is added to a timeout before a message must have come back: servers look once a
+	// second.
 	tickSlack = 1500 * time.Millisecond
 )
 

@@ -55,12 +55,14 @@ func (t identity) eventType(r ref) string {
 	return eventType
 }
 
-// linked returns the number of the event that a link points at. One link in sixteen points at nothing.
+// linked returns the number of the event that a link points at. One link in sixteen points at
+// nothing.
 func (t identity) linked(r ref) (number int64, there bool) {
 	return int64(r.operation())*linkBatch + int64(r.index()), mix(t.tag^uint64(r))%16 != 0
 }
 
-// shows is whether an entry has the type and the data of an event. Feeds leave out data that is not JSON.
+// shows is whether an entry has the type and the data of an event. Feeds leave out data that is not
+// JSON.
 func (t identity) shows(e *entry, r ref) bool {
 	return e.Type == t.eventType(r) && (e.Data == t.data(r) || e.Data == "" && t.isLink(r))
 }

@@ -29,7 +29,8 @@ const (
 	stopLimit = 30 * time.Second
 	// diskSize is the disk of a node. It takes what is used of it.
 	diskSize = 1 << 30
-	// convertOneIn is how often a node is started with the other store of its Raft log, and converts it.
+	// convertOneIn is how often a node is started with the other store of its Raft log, and
+	// converts it.
 	convertOneIn = 6
 	// keptLog bounds the log lines that a report shows of one node.
 	keptLog = 3000

@@ -114,12 +114,14 @@ func (l *ledger) outcomes() {
 	})
 }
 
-// realTime: every event of this run was written by an operation, and
-// an append that was acknowledged before another began comes first in the log. Of each event, nothing
-// before it may have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
+// realTime: every event of this run was written by an operation, and an append that was
+// acknowledged before another began comes first in the log. Of each event, nothing before it may
+// have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
 func (l *ledger) realTime() {
-	before := make([]int, len(l.facts)+1) // the ordinal that was sent last of those before this one, -1 for none
-	behind := make([]int, len(l.facts)+1) // that was acknowledged first of those from this one on, -1 for none
+	// the ordinal that was sent last of those before this one, -1 for none
+	before := make([]int, len(l.facts)+1)
+	// that was acknowledged first of those from this one on, -1 for none
+	behind := make([]int, len(l.facts)+1)
 	ops := make([]*op, len(l.facts))
 	before[0], behind[len(l.facts)] = -1, -1
 	for i, f := range l.facts {

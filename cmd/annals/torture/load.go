@@ -12,7 +12,8 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// registerStream begins the names of the streams that everybody fights for, behind the prefix of the run.
+// registerStream begins the names of the streams that everybody fights for, behind the prefix of
+// the run.
 const registerStream = "register-"
 
 const (
@@ -53,8 +54,8 @@ type load struct {
 	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
 }
 
-// tally counts what was done in a round, by what it belongs to and what it is. The words are part of the output.
-// Its methods may be called from anywhere.
+// tally counts what was done in a round, by what it belongs to and what it is. The words are part
+// of the output. Its methods may be called from anywhere.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]map[string]int64

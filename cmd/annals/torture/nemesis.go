@@ -153,7 +153,8 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 	}
 }
 
-// fail sorts an error, if it is one: a node that does not stop in order is the node's fault, anything else the laboratory's.
+// fail sorts an error, if it is one: a node that does not stop in order is the node's fault,
+// anything else the laboratory's.
 func (n *nemesis) fail(err error) {
 	if errors.Is(err, errStop) {
 		n.find.add(kindStop, "%v", err)
@@ -274,7 +275,8 @@ func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64
 
 var errNotYet = errors.New("not yet")
 
-// caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
+// caughtUp returns nil when a node has everything that the leader had a moment ago and says that it
+// follows.
 func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
 	leader, ok := w.leads(list)
 	if !ok {

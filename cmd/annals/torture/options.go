@@ -35,8 +35,8 @@ type options struct {
 	json        bool
 }
 
-// number is an option that says how many there are of something, within bounds that keep a mistyped flag from
-// exhausting the machine.
+// number is an option that says how many there are of something, within bounds that keep a mistyped
+// flag from exhausting the machine.
 type number struct {
 	name               string
 	value              *int

@@ -50,7 +50,8 @@ func newProjector(l *load, linked bool) *projector {
 func (p *projector) name() string { return p.prefix + "copy" }
 func (p *projector) out() string  { return copiesStream + p.prefix }
 
-// isCopied says whether the events of a stream are copied. Nothing is ever removed from these streams.
+// isCopied says whether the events of a stream are copied. Nothing is ever removed from these
+// streams.
 func (p *projector) isCopied(stream string) bool {
 	own, ok := strings.CutPrefix(stream, p.prefix)
 	return ok && (strings.HasPrefix(own, "spread-") || own == queueStream)
@@ -84,12 +85,14 @@ func (p *projector) names() []string {
 func (p *projector) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startupLimit)
 	defer cancel()
-	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall between them.
+	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall
+	// between them.
 	_, err := p.command(ctx, client.Request{
 		Method: http.MethodPost, Path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
 		Header: map[string]string{"Content-Type": client.MediaJSON}, Body: []byte(p.script()),
 	})
-	if err != nil && !client.HasStatus(err, http.StatusConflict) { // This comes of an earlier attempt.
+	// This comes of an earlier attempt.
+	if err != nil && !client.HasStatus(err, http.StatusConflict) {
 		return fmt.Errorf("create %s: %w", p.name(), err)
 	}
 	config, err := json.Marshal(map[string]any{
@@ -158,7 +161,8 @@ func (p *projector) act(ctx context.Context, what string, r client.Request) {
 	}
 }
 
-// projectionStatus is the part of the statistics that tells whether a projection has handled everything.
+// projectionStatus is the part of the statistics that tells whether a projection has handled
+// everything.
 type projectionStatus struct {
 	Status   string  `json:"status"`
 	Reason   string  `json:"stateReason"`

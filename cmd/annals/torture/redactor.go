@@ -18,7 +18,8 @@ const (
 	redactPath = "/admin/redact"
 	// redactLimit bounds how long one redaction may take: it waits for readers.
 	redactLimit = 15 * time.Second
-	// searched is how many bytes of an event are looked for: its id, which no other has, and the name of the member.
+	// searched is how many bytes of an event are looked for: its id, which no other has, and the
+	// name of the member.
 	searched = 55
 )
 
@@ -71,7 +72,8 @@ func (r *redactor) some() (of ref, name string, ok bool) {
 	if len(refs) == 0 {
 		return 0, "", false
 	}
-	number := r.rng.IntN(len(refs)) * 3 / 4 // The newest are in a chunk that is still being written.
+	// The newest are in a chunk that is still being written.
+	number := r.rng.IntN(len(refs)) * 3 / 4
 	of = refs[number]
 	return of, fmt.Sprintf("%d@%s", number, stream.name), of != 0 && !of.isForeign()
 }

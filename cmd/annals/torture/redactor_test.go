@@ -15,7 +15,8 @@ type folderCluster struct {
 
 func (f *folderCluster) folder(int) string { return f.dir }
 
-// TestSearchForRedacted: data that are left in any file are found, unless the disk was destroyed since.
+// TestSearchForRedacted: data that are left in any file are found, unless the disk was destroyed
+// since.
 func TestSearchForRedacted(t *testing.T) {
 	for name, c := range map[string]struct {
 		left  bool

@@ -51,10 +51,12 @@ func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) e
 		return "", nil, errors.Join(err, errNotNow)
 	}
 	slices.Sort(files)
-	r := &rot{node: node, file: files[n.rng.IntN(len(files)-1)], struck: n.line.now()} // The last one is still being written.
+	// The last one is still being written.
+	r := &rot{node: node, file: files[n.rng.IntN(len(files)-1)], struck: n.line.now()}
 	n.rotten.Store(filepath.Base(r.file), true)
 	err = r.change(n.rng.Int64())
-	if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) { // A scavenge has just replaced it.
+	// A scavenge has just replaced it.
+	if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) {
 		return "", nil, errNotNow
 	}
 	if err != nil {
@@ -111,7 +113,8 @@ func (n *nemesis) sound() (bool, error) {
 // restorePatience is how long rot may go unseen: what nobody reads, a node looks at when it starts.
 const restorePatience = 10 * time.Second
 
-// restore waits until rot is healed. Meanwhile the node is started again, so that it looks at all its files.
+// restore waits until rot is healed. Meanwhile the node is started again, so that it looks at all
+// its files.
 func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+restorePatience)
 	defer cancel()

@@ -27,7 +27,8 @@ const (
 	drainLimit  = 45 * time.Second
 	linearLimit = 60 * time.Second
 	verifyLimit = 5 * time.Minute
-	// clientsEnd bounds how long clients take to end after they were told. Each has at most one request under way.
+	// clientsEnd bounds how long clients take to end after they were told. Each has at most one
+	// request under way.
 	clientsEnd = 30 * time.Second
 )
 
@@ -69,7 +70,8 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 	}
 }
 
-// run does everything. An error means that the round could not be run; violations are in the summary.
+// run does everything. An error means that the round could not be run; violations are in the
+// summary.
 func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	defer r.http.Close()
 	var nem *nemesis // It is there before a node is started.
@@ -199,7 +201,8 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	return nil
 }
 
-// able says whether nodes can do what was asked of them. Those of somebody else may have no such thing.
+// able says whether nodes can do what was asked of them. Those of somebody else may have no such
+// thing.
 func (r *round) able(err error) (bool, error) {
 	if client.HasStatus(err, http.StatusNotFound) && !r.c.can().processes {
 		r.line.add(happenedPhase, "nothing is done with what the nodes do not have: %v", err)
@@ -280,7 +283,8 @@ func (r *round) restart(ctx context.Context, what string) error {
 	return err
 }
 
-// read waits for the cluster to heal, scavenges it for the last time, and reads everything from every node.
+// read waits for the cluster to heal, scavenges it for the last time, and reads everything from
+// every node.
 func (r *round) read(ctx context.Context, nem *nemesis) error {
 	healed := r.healed(ctx, nem)
 	if r.subs != nil {
@@ -347,8 +351,9 @@ func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 	return false
 }
 
-// missing waits until every node has what the leader has. It returns what each laggard lacks, and what nodes have logged;
-// nothing means that the cluster has healed. Nodes that have ended are started again, as an operator would.
+// missing waits until every node has what the leader has. It returns what each laggard lacks, and
+// what nodes have logged; nothing means that the cluster has healed. Nodes that have ended are
+// started again, as an operator would.
 func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

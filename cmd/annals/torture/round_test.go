@@ -106,7 +106,8 @@ func TestAttach(t *testing.T) {
 	p := testkit.StartNode(t, t.TempDir(), "--insecure")
 	h := newHTTP(nil)
 	defer h.Close()
-	for _, consumers := range []string{"0", "8"} { // The second time there is a log that is not ours.
+	// The second time there is a log that is not ours.
+	for _, consumers := range []string{"0", "8"} {
 		s, err := torture(t, "--attach", p.URL(), "--seconds=1", "--consumers", consumers)
 		if err != nil {
 			t.Fatal(err)

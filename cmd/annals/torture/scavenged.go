@@ -221,7 +221,8 @@ func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits [
 	r.oneMetadata(node, left, limits)
 }
 
-// oneMetadata demands that of all metadata streams the newest record is left alone, and none of what is deleted for good.
+// oneMetadata demands that of all metadata streams the newest record is left alone, and none of
+// what is deleted for good.
 func (r *round) oneMetadata(node target, left map[*stream]map[int64]seen, limits []*shed) {
 	for stream, records := range left {
 		if strings.HasPrefix(stream.name, "$$") && len(records) > 1 {

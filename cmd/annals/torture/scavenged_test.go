@@ -14,7 +14,8 @@ func (s *scene) sparse(node string, entries ...entry) {
 // TestFluid: events of limited streams may be missing here and there, and must not
 // differ or change places.
 func TestFluid(t *testing.T) {
-	// fluid is a run that wrote two events that stay and two that may be removed. The entries are the same each time.
+	// fluid is a run that wrote two events that stay and two that may be removed. The entries are
+	// the same each time.
 	fluid := func(t *testing.T) (s *scene, a, x, b, y entry) {
 		s = newScene(t)
 		j := s.client()
@@ -32,7 +33,8 @@ func TestFluid(t *testing.T) {
 		{"the same", []entry{a, x, b, y}, nil},
 		{"scavenged", []entry{a, b, y}, nil},
 		{"scavenged to the end", []entry{a, b}, nil},
-		{"an event that stays is missing", []entry{a, x, y}, []string{kindOrder}}, // What follows it stands too early.
+		// What follows it stands too early.
+		{"an event that stays is missing", []entry{a, x, y}, []string{kindOrder}},
 		{"another one that stays is missing", []entry{x, b, y}, []string{kindDivergence, kindOrder}},
 		{"it has moved", []entry{a, b, x, y}, []string{kindOrder}},
 		{"another event", []entry{a, other, b}, []string{kindDivergence}},

@@ -35,7 +35,8 @@ type scavengeStatus struct {
 type scavengePoint struct {
 	Number int64     `json:"number"`
 	Now    time.Time `json:"effectiveNow"`
-	latest time.Time // of any point that was met until then: a clock that is wrong for a while writes a later one
+	// of any point that was met until then: a clock that is wrong for a while writes a later one
+	latest time.Time
 }
 
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
@@ -84,7 +85,8 @@ func (s *scavenger) query() string {
 	return q + fmt.Sprintf("&threads=%d", 1+s.rng.IntN(4))
 }
 
-// ask sends a request to one node. It returns nil when there is no answer, or one that faults explain.
+// ask sends a request to one node. It returns nil when there is no answer, or one that faults
+// explain.
 func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
 	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
 	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {

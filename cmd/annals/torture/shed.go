@@ -23,7 +23,8 @@ const (
 	shedHard                    // deleted for good in the end
 )
 
-// allStyles are the streams of one client that limits its streams, erasing those of one that only deletes.
+// allStyles are the streams of one client that limits its streams, erasing those of one that only
+// deletes.
 var (
 	allStyles = []shedStyle{shedCount, shedBefore, shedAge, shedMonth, shedSoft, shedLoose, shedHard}
 	erasing   = []shedStyle{shedSoft, shedSoft, shedSoft, shedSoft}

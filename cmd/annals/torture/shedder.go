@@ -12,13 +12,13 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// shedder is a client that limits and deletes its streams, so that a scavenge has
-// something to remove. As its streams are its own, it knows what each answer must be, and what may be gone.
+// shedder is a client that limits and deletes its streams, so that a scavenge has something to
+// remove. As its streams are its own, it knows what each answer must be, and what may be gone.
 //
-// It names the exact version with every append and deletion, also on deleted streams, where the true
-// last number is accepted. By that an attempt that was thought lost and arrives
-// late does no harm: an append is known by its ids, and a deletion of an earlier
-// version is refused. Metadata is written whatever the version; its id makes a late attempt harmless.
+// It names the exact version with every append and deletion, also on deleted streams, where the
+// true last number is accepted. By that an attempt that was thought lost and arrives late does no
+// harm: an append is known by its ids, and a deletion of an earlier version is refused. Metadata is
+// written whatever the version; its id makes a late attempt harmless.
 type shedder struct {
 	*writer
 	streams []shed

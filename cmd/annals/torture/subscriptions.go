@@ -10,15 +10,16 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// subscriptions is the workload of groups: streams, those who write to them, consumers that compete for
-// their messages, and itself as an operator who replays parked messages, updates groups and restarts
-// the subsystem now and then.
+// subscriptions is the workload of groups: streams, those who write to them, consumers that compete
+// for their messages, and itself as an operator who replays parked messages, updates groups and
+// restarts the subsystem now and then.
 type subscriptions struct {
 	worker
 	groups    []*group
 	consumers []*consumer
 	acts      []step
-	fed       atomic.Int64 // how far the stream of events is known to reach: number of the last event + 1
+	// how far the stream of events is known to reach: number of the last event + 1
+	fed atomic.Int64
 	// drainTime is how long groups may take to hand out everything once all is calm.
 	drainTime time.Duration
 }
@@ -30,7 +31,8 @@ func newSubscriptions(l *load, groups []*group) *subscriptions {
 	return &subscriptions{worker: l.worker(groupOperator), groups: groups, drainTime: groupsDrain}
 }
 
-// begin lets clients work. The linker's journal was opened before, since links are known by its number.
+// begin lets clients work. The linker's journal was opened before, since links are known by its
+// number.
 func (s *subscriptions) begin(consumers int, links *journal) {
 	for range writersOfQueue {
 		f := newWriter(s.load, s.hist.journal())
@@ -55,7 +57,8 @@ func (s *subscriptions) create(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err = s.command(ctx, req); err != nil && !client.HasStatus(err, http.StatusConflict) { // This comes of an earlier attempt.
+		// This comes of an earlier attempt.
+		if _, err = s.command(ctx, req); err != nil && !client.HasStatus(err, http.StatusConflict) {
 			return fmt.Errorf("create %s: %w", g, err)
 		}
 	}
@@ -134,7 +137,8 @@ const linkBatch = 4
 // link writes links to events that are there, each once and in order, and a few that lead nowhere.
 func (s *subscriptions) link(ctx context.Context, w *writer) time.Duration {
 	if s.fed.Load() >= int64(len(w.journal.ops)+1)*linkBatch && w.hist.reserve() {
-		w.append(ctx, s.book.stream(w.prefix+linksStream), anyVersion, linkBatch) // Not plain: its readers resolve links.
+		// Not plain: its readers resolve links.
+		w.append(ctx, s.book.stream(w.prefix+linksStream), anyVersion, linkBatch)
 	}
 	return w.pause(50, 150)
 }

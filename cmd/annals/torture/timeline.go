@@ -33,7 +33,8 @@ type timeline struct {
 	all []happening
 }
 
-// keptHappenings bounds a timeline: a cluster whose leader changes without end must not fill the memory.
+// keptHappenings bounds a timeline: a cluster whose leader changes without end must not fill the
+// memory.
 const keptHappenings = 20_000
 
 func (t *timeline) now() int64 { return int64(time.Since(t.start)) }

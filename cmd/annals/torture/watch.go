@@ -128,7 +128,8 @@ func (w *watch) count(claims map[int64][]int) {
 	w.double = 0
 }
 
-// calm notes a look. A time begins when its first look has ended and ends when its last one begins. w.mu is held.
+// calm notes a look. A time begins when its first look has ended and ends when its last one begins.
+// w.mu is held.
 func (w *watch) calm(begun int64, views []view, claims map[int64][]int, leader int, term int64) {
 	still := leader >= 0 && len(claims) == 1 && len(claims[term]) == 1
 	for _, v := range views {

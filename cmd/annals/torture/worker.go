@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// worker is one of those who work on the cluster: a client or an operator. It has one request under way
-// and remembers which node it likes. Its choices follow from the seed and its number.
+// worker is one of those who work on the cluster: a client or an operator. It has one request under
+// way and remembers which node it likes. Its choices follow from the seed and its number.
 type worker struct {
 	*load
 	rng     *rand.Rand
@@ -34,7 +34,8 @@ func (l *load) worker(number int) worker {
 	return worker{load: l, rng: rand.New(rand.NewPCG(l.seed, uint64(number)))}
 }
 
-// employ gives a worker turns until the clients shall end. A turn returns the pause behind it, or enough.
+// employ gives a worker turns until the clients shall end. A turn returns the pause behind it, or
+// enough.
 func (l *load) employ(turn func(context.Context) time.Duration) {
 	l.work = append(l.work, func(ctx context.Context) {
 		for pause := time.Duration(0); pause != enough && l.rest(ctx, pause); {
@@ -93,7 +94,8 @@ func (w *worker) doWithin(ctx context.Context, to target, r client.Request, limi
 	return a, nil
 }
 
-// command sends a request until it is answered by something that says whether it was done. An answer that it was not is an error.
+// command sends a request until it is answered by something that says whether it was done. An
+// answer that it was not is an error.
 func (w *worker) command(ctx context.Context, r client.Request) (*answer, error) {
 	for {
 		a, err := w.do(ctx, w.choose(), r)

@@ -14,7 +14,8 @@ import (
 const (
 	// patience is how long a client goes on to send a write whose outcome it does not know.
 	patience = 12 * time.Second
-	// rememberedAppends is from how many of its acknowledged appends a client chooses one to send again.
+	// rememberedAppends is from how many of its acknowledged appends a client chooses one to send
+	// again.
 	rememberedAppends = 64
 	largestBatch      = 8
 )
@@ -120,8 +121,8 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 	return o
 }
 
-// insist begins an operation that writes, makes its attempts, and fills in its end. It returns the ref of its
-// first event and the last answer.
+// insist begins an operation that writes, makes its attempts, and fills in its end. It returns the
+// ref of its first event and the last answer.
 //
 // A conflict is certain even if an earlier attempt is of unknown outcome: had
 // that one been written, the retry with the same ids would have been answered as

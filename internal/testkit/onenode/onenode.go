@@ -1,4 +1,5 @@
-// Package onenode runs a node within a test, for examples and tests that want a real one at no cost.
+// Package onenode runs a node within a test, for examples and tests that want a real one at no
+// cost.
 package onenode
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// Start starts a node that keeps everything in memory, with the users admin and ops, and returns its address.
-// Its configuration may be changed before.
+// Start starts a node that keeps everything in memory, with the users admin and ops, and returns
+// its address. Its configuration may be changed before.
 func Start(ctx context.Context, set ...func(*config.Config)) (address string, stop func() error, err error) {
 	c := config.Default()
 	c.MemDb, c.NodePort = true, 0
