@@ -68,7 +68,8 @@ func NewAuthenticator(users Streams, o AuthenticatorOptions) *Authenticator {
 	return a
 }
 
-// Close waits until no hash is being made anew, and lets none begin. Logins go on working.
+// Close waits until a running upgrade of a password hash has ended, and lets no other begin. Logins
+// keep working.
 func (a *Authenticator) Close() { a.upgrades.close() }
 
 // Authenticate returns the caller of a request: who its Basic header says, else the system account

@@ -54,7 +54,7 @@ func listUser(ctx context.Context, w Writer, login string, first, expected int64
 	return err
 }
 
-// writeMetadata writes the metadata of a stream, unless somebody else was faster.
+// writeMetadata writes the metadata of a stream, unless another writer was faster.
 func writeMetadata(ctx context.Context, w Writer, stream string, expected int64, data []byte) error {
 	_, err := writeOnce(ctx, w, appendOne(event.MetaStreamOf(stream), expected, event.Proposed{
 		ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: data,
@@ -62,7 +62,7 @@ func writeMetadata(ctx context.Context, w Writer, stream string, expected int64,
 	return err
 }
 
-// writeOnce writes, unless somebody has been there before.
+// writeOnce writes, unless another writer was faster.
 func writeOnce(ctx context.Context, w Writer, write *event.Write) (written bool, err error) {
 	_, err = w.Write(ctx, write)
 	if overtaken(err) {
@@ -103,7 +103,7 @@ func lastUser(ctx context.Context, s lastEvents, login string) (*User, event.Rec
 	}
 	user, err := DecodeUser(record.Data)
 	if err != nil || user.LoginName != login {
-		// Redacted, or written by hand: nobody can be authenticated by it.
+		// Redacted, or written by hand: no one can log in with it.
 		return nil, event.Record{}, nil
 	}
 	return user, record, nil

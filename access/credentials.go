@@ -26,8 +26,8 @@ func basicToken(header string) (token string, ok bool) {
 	return strings.Trim(token, blanks), true
 }
 
-// decodeCredentials decodes a token into dst, or into new memory when that is
-// too small, and finds the colon behind the login.
+// decodeCredentials decodes a token into dst, or into new memory when dst is too small. It finds
+// the colon after the login.
 func decodeCredentials(dst []byte, token string) (login, whole []byte, ok bool) {
 	if need := base64.StdEncoding.DecodedLen(len(token)); need > len(dst) {
 		dst = make([]byte, need)

@@ -42,10 +42,9 @@ func EnsureDefaultUsers(ctx context.Context, w Writer, iterations int, adminPass
 	return nil
 }
 
-// ensureUser creates the user builtins[place]. A crash can leave behind the
-// metadata alone, which does not count as having existed, or the user without
-// its entry in $users. In a new database the entry of builtins[place] is number
-// place: nobody else can create users before these two are there.
+// ensureUser creates the user builtins[place]. After a crash there may be only the metadata, which
+// does not count as a user, or the user without its entry in $users. In a new database the entry of
+// builtins[place] has number place: no other user can be created before these two exist.
 func ensureUser(ctx context.Context, w Writer, hasher *Hasher, place int, password string) error {
 	b := &builtins[place]
 	info, err := w.StreamInfo(ctx, UserStream(b.login))
@@ -66,7 +65,7 @@ func ensureUser(ctx context.Context, w Writer, hasher *Hasher, place int, passwo
 		if err != nil {
 			return err
 		}
-		if created { // Nobody has listed it, even where $users has other entries.
+		if created { // $users does not list it yet, even if it has other entries.
 			return listUser(ctx, w, b.login, 0, event.AnyVersion)
 		}
 	}

@@ -31,9 +31,10 @@ func NewDelegates(users Streams, o AuthenticatorOptions) *Delegates {
 	return &Delegates{opts: o, users: users, known: map[string]delegate{}}
 }
 
-// Now returns the user of a login with the groups that it has now: event.ErrNotAuthorized when it
-// was deleted or disabled. groups are those it had when it made what runs: they count for callers
-// who are no stored users, the system account and those of whom a proxy told.
+// Now returns the user of a login with the groups that it has now. It returns
+// event.ErrNotAuthorized when the user was deleted or disabled. groups are those that the user had
+// when it made what runs. They count for callers who are not stored users: the system account, and
+// those whom a proxy has named.
 func (d *Delegates) Now(ctx context.Context, login string, groups []string) (Principal, error) {
 	switch {
 	case d.opts.Insecure, login == LoginSystem && slices.Equal(groups, System.Groups):

@@ -101,8 +101,9 @@ func TestFlood(t *testing.T) {
 				})
 				time.Sleep(20 * time.Second)
 
-				// served logs in and reports in how many turns, neither the one under way
-				// when it came counted nor the next, which begins at the moment when it is served.
+				// served logs in and reports how many turns that took. It counts neither the turn
+				// that was running when the login came nor the next one, which begins when the
+				// login is served.
 				served := func(remote, who string) (int, error) {
 					synctest.Wait()
 					before := begun(time.Now().Add(1))

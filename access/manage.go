@@ -29,16 +29,15 @@ type ManagerOptions struct {
 	Hasher *Hasher // one with default options when nil
 }
 
-// Manager creates, changes and deletes users. It keeps nothing in memory. Its
-// methods may be called concurrently, also those of several Managers over one
-// database: every change is written behind the state it was made of, and made
-// again of the newer one when it comes too late, a few times.
+// Manager creates, changes and deletes users. It keeps nothing in memory. Its methods may be called
+// concurrently, also those of several Managers over one database: a change is written only if the
+// state that it was made from is still the newest. Else it is made again from the newer state, a
+// few times.
 //
-// All fail with event.ErrUserNotFound when there is no such user, with
-// event.ErrUserConflict when others change it all the time, with event.ErrBusy
-// when too many passwords wait to be hashed, and otherwise with the store's
-// error. A call that failed can be repeated. Logins and passwords must not be empty,
-// and logins not longer than MaxLoginBytes; it is for the caller to see to that.
+// All fail with event.ErrUserNotFound when there is no such user, with event.ErrUserConflict when
+// others keep changing it, with event.ErrBusy when too many passwords wait to be hashed, and
+// otherwise with the store's error. A call that failed can be repeated. Logins and passwords must
+// not be empty, and logins not longer than MaxLoginBytes; it is for the caller to see to that.
 type Manager struct {
 	store  ManagerStore
 	hasher *Hasher
@@ -186,11 +185,10 @@ func (m *Manager) Update(ctx context.Context, login, fullName string, groups []s
 	})
 }
 
-// Delete deletes a user, in two steps. Soft deletion leaves the number of a
-// stream's last event as it is, so that a change made of the user at the same
-// time would be written and bring it back. An event without a password goes
-// first, behind which no such change is written: it is no user any more for
-// anybody but Delete, which finds it and goes on when it is repeated.
+// Delete deletes a user, in two steps. A soft deletion does not change the number of a stream's
+// last event, so a change of the user made at the same time would be written and bring it back. So
+// Delete writes an event without a password first: no such change can follow it. From then on the
+// user exists only for Delete, which finds it and continues when it is repeated.
 func (m *Manager) Delete(ctx context.Context, login string) error {
 	changed := m.change(ctx, login, true, func(u *User, number int64) (*event.Write, error) {
 		return userWrite(&User{LoginName: login, FullName: u.FullName, Salt: []byte{}, Hash: []byte{}, Disabled: true}, TypeUserUpdated, number)
@@ -311,7 +309,7 @@ func (m *Manager) notify(ctx context.Context, login string) error {
 			return err
 		}
 	}
-	// If the stream was deleted for good there is nobody to tell.
+	// If the stream was deleted for good there is no one to notify.
 	_, err = writeOnce(ctx, m.store, appendOne(NotificationsStream, event.AnyVersion, event.Proposed{
 		ID: event.ID(uuid.New()), Type: TypePasswordChanged, Flags: event.FlagJSON, Data: data,
 	}))

@@ -290,8 +290,8 @@ func (s *store) wantDeleted(t *testing.T, m *access.Manager, want bool) {
 	}
 }
 
-// A deletion that got half way lets nobody in, is completed when repeated, and
-// does not stand in the way of another user of that login.
+// A half-done deletion lets no one in. Repeating it completes it. It does not prevent a new user of
+// that login.
 func TestDeleteInterrupted(t *testing.T) {
 	s := newStore()
 	m, _ := newManager(s)
@@ -356,8 +356,8 @@ func TestNobodyToNotify(t *testing.T) {
 	mustDo(t, m.Update(ctx, "jane", "New", nil))
 }
 
-// Changes made at the same time are made one behind the other. Only when that
-// never succeeds is it a conflict.
+// Changes made at the same time are written one after the other. Only when that keeps failing is it
+// a conflict.
 func TestConcurrentChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -365,7 +365,7 @@ func TestConcurrentChanges(t *testing.T) {
 		mustDo(t, m.Create(ctx, newJane("x")))
 		before := hashes(r)
 		others := 3
-		s.onRead = func(string) { // Somebody is faster, three times.
+		s.onRead = func(string) { // Another change is faster, three times.
 			if others--; others >= 0 {
 				s.mu.Lock()
 				last := s.events["$user-jane"][len(s.events["$user-jane"])-1]

@@ -41,6 +41,6 @@ func newMetrics(r *stats.Registry) *metrics {
 		noRoom:   refused("no_room"),
 		tooLong:  refused("too_long"),
 		hashing:  r.Histogram("annals_access_hash_seconds", "Time taken by one hash of a password.", stats.DurationBounds),
-		renewed:  r.Counter("annals_access_upgrades_total", "Weak hashes of passwords made anew after a login."),
+		renewed:  r.Counter("annals_access_upgrades_total", "Weak password hashes that were replaced after a login."),
 	}
 }

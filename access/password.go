@@ -96,8 +96,8 @@ func (h *Hasher) Verify(ctx context.Context, login, password string, p PasswordH
 	return right, cmp.Or(err, v.err)
 }
 
-// Test reports whether a password is the one that was hashed, as Verify does, for the node itself:
-// a wrong one is no attempt of anyone's, and no one waits longer for it.
+// Test reports whether a password is the one that was hashed, as Verify does, but for the node
+// itself: a wrong password does not count as an attempt, and delays no one.
 func (h *Hasher) Test(ctx context.Context, login, password string, p PasswordHash) (right bool, err error) {
 	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() (r result) {
 		right, r.err = h.matches(password, p)

@@ -185,8 +185,8 @@ func (p *Policy) currentSettings(ctx context.Context) (*settings, error) {
 	return s, nil
 }
 
-// parseSettings reads the data of a $settings event. A body that is no JSON
-// object has no defaults; one of the two that is no access list does not spoil the other.
+// parseSettings reads the data of a $settings event. A body that is not a JSON object has no
+// defaults. If one of the two is not an access list, the other still counts.
 func parseSettings(data []byte) (user, system event.ACL) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(data, &doc) != nil {

@@ -52,15 +52,14 @@ func (p Principal) IsOps() bool {
 	return p.Login == LoginOps || p.inGroup(RoleOps) || p.IsAdmin()
 }
 
-// HasRole reports whether role is the caller's login, one of its groups, or
-// $all; the user ops has the role $ops as well. The comparison is exact. Nobody
-// has the empty role.
+// HasRole reports whether role is the caller's login, one of its groups, or $all. The user ops has
+// the role $ops as well. The comparison is exact. No caller has the empty role.
 func (p Principal) HasRole(role string) bool {
 	return role != "" && (role == RoleAll || role == p.Login || p.inGroup(role) || role == RoleOps && p.Login == LoginOps)
 }
 
 func (p Principal) inGroup(group string) bool {
-	if p.Login == "" { // Groups count only for somebody.
+	if p.Login == "" { // Groups count only with a login.
 		return false
 	}
 	return slices.Contains(p.Groups, group)

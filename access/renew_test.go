@@ -70,7 +70,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// Callers who are no stored users stay who they are.
+// Callers who are not stored users stay who they are.
 func TestRenewOthers(t *testing.T) {
 	a, _ := newAuthenticator(t, newStore(), access.AuthenticatorOptions{})
 	for _, p := range []access.Principal{access.Anonymous, access.System, {Login: "proxied", Groups: []string{"g"}}} {
@@ -80,7 +80,7 @@ func TestRenewOthers(t *testing.T) {
 	}
 }
 
-// Whoever is logged in stays so when the node stores a stronger hash of the same password.
+// A user stays logged in when the node stores a stronger hash of the same password.
 func TestRenewAfterUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

@@ -21,8 +21,8 @@ func (r Right) String() string {
 	return [...]string{"read", "write", "delete", "metadata read", "metadata write"}[r]
 }
 
-// IsNobodys reports a right that nobody has, however entitled: to write to the log or to delete
-// it, and to delete a metadata stream.
+// IsNobodys reports a right that no caller has: to write to the log or to delete it, and to delete
+// a metadata stream.
 func IsNobodys(stream string, right Right) bool {
 	return stream == event.AllStream && (right == WriteRight || right == DeleteRight) ||
 		event.IsMetaStream(stream) && right == DeleteRight
@@ -42,7 +42,7 @@ func listOf(a *event.ACL, r Right) event.Roles {
 	case MetaWriteRight:
 		return a.MetaWrite
 	}
-	return event.Roles{} // No such right: nobody but admins.
+	return event.Roles{} // No such right: only admins have it.
 }
 
 // Level is what an endpoint asks of its caller.
@@ -50,7 +50,7 @@ type Level uint8
 
 // The levels, each including those below it.
 const (
-	Anon        Level = iota // nobody needs credentials
+	Anon        Level = iota // no credentials needed
 	Auth                     // any authenticated user
 	Ops                      // $ops, the user ops, and admins
 	Admin                    // $admins and the user admin

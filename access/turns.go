@@ -23,7 +23,7 @@ const (
 	maxWaiting = 1000             // checks of one class, in all lines together
 	maxWait    = 10 * time.Second // how long a caller waits
 
-	knownPlaces = 4096 // lines in which somebody logged in, remembered to be preferred
+	knownPlaces = 4096 // lines with a successful login, remembered to be preferred
 	knownTurns  = 3    // checks of known lines in front of the hall to one of the others
 
 	failedPlaces  = 4096 // lines in which checks failed, remembered to be slowed
@@ -71,7 +71,7 @@ type verdict struct {
 type result struct {
 	verdict
 	outcome   outcome
-	keepsSlot bool // the slot is released by somebody else, later
+	keepsSlot bool // another goroutine releases the slot later
 }
 
 // outcome says what became of the credentials of a check.
@@ -84,10 +84,10 @@ const (
 )
 
 // turns decides who computes the next hash. A check passes four gates, each a semaphore that serves
-// in order of arrival, and holds them until it ends: that of its line, with the pause after
-// failures behind it; that of its origin; that of its class; and the slots. Nobody is more than
-// once in front of the next gate, so lines of one origin take turns, origins take turns, and of the
-// two classes known lines have knownTurns to one.
+// in order of arrival, and holds them until it ends: the gate of its line, with the pause after
+// failures; the gate of its origin; the gate of its class; and the slots. A line or an origin waits
+// at the next gate only once. So lines of one origin take turns, origins take turns, and of the two
+// classes known lines get knownTurns to one.
 type turns struct {
 	seed    maphash.Seed // of the hashes of logins
 	queue   *stats.Queue
@@ -103,7 +103,7 @@ type turns struct {
 	lines   map[place]*gate
 	sources map[source]*gate
 	shared  map[credentials]*check
-	known   *simplelru.LRU // lines (place) in which somebody logged in
+	known   *simplelru.LRU // lines (place) with a successful login
 	failed  *simplelru.LRU // their failures, by place
 }
 
@@ -127,8 +127,7 @@ type credentials struct {
 	digest digest
 }
 
-// gate is one of a line or of a source. It exists as long as checks are in front of it or behind
-// it.
+// gate is one of a line or of a source. It exists as long as checks wait at it or have passed it.
 type gate struct {
 	*semaphore.Weighted
 	checks int
@@ -175,11 +174,10 @@ func busy(why string) error {
 	return fmt.Errorf("wait for a password to be checked: %s: %w", why, event.ErrBusy)
 }
 
-// do waits for a turn and calls work with a slot held, or returns what
-// somebody else's work found in the meantime if that has the same digest; without
-// a digest nothing is shared. It fails with event.ErrBusy when there is no
-// room or the wait is too long, and with the error of ctx when that ends first:
-// nothing was checked then. Work under way is not interrupted.
+// do waits for a turn and calls work with a slot held. If other work with the same digest has ended
+// in the meantime, do returns the result of that instead; without a digest nothing is shared. It
+// fails with event.ErrBusy when there is no room or the wait is too long, and with the error of ctx
+// when that ends first. In both cases nothing was checked. Running work is not interrupted.
 func (t *turns) do(ctx context.Context, at place, d *digest, kind *stats.Work, work func() result) (verdict, error) {
 	entered := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errTooLong)
@@ -306,7 +304,7 @@ func (t *turns) pass(ctx context.Context, at place, c *check) (passed []*semapho
 	return passed, nil
 }
 
-// pause returns how long a line must not go on because of its failures.
+// pause returns how long a line has to wait because of its failures.
 func (t *turns) pause(at place) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

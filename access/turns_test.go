@@ -290,7 +290,7 @@ func TestMaxWait(t *testing.T) {
 
 func TestFailuresAreSlowed(t *testing.T) {
 	inHall(t, 1, func(h *hall) {
-		// pause returns how long a check waits that comes right behind the last.
+		// pause returns how long a check waits that comes right after the last one.
 		pause := func(line string, o outcome) time.Duration {
 			h.enter(context.Background(), "", line, nil, o)
 			begun := time.Now()
@@ -348,7 +348,7 @@ func TestSameCredentialsAreCheckedOnce(t *testing.T) {
 			h.enter(context.Background(), "follower", "192.0.2.1/x", right, wasRight)
 		}
 		h.enter(context.Background(), "other", "192.0.2.1/x", other, wasRight)
-		cancel() // One of the others enters in its place, behind those who are there.
+		cancel() // One of the others enters in its place, after those who are there.
 		synctest.Wait()
 		time.Sleep(3 * checkTime / 2)
 		h.enter(context.Background(), "latecomer", "192.0.2.1/x", right, wasRight)
@@ -364,7 +364,7 @@ func TestSameCredentialsAreCheckedOnce(t *testing.T) {
 	})
 }
 
-// What others wait for with a caller who leaves is checked for one of them, who enters anew.
+// When a caller leaves and others wait for the same check, one of them enters the line for it.
 func TestTurnOfOneWhoLeaves(t *testing.T) {
 	for _, followers := range []int{0, 2} {
 		t.Run(fmt.Sprint(followers, " followers"), func(t *testing.T) {

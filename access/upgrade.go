@@ -15,7 +15,7 @@ type upgrades struct {
 	work         sync.WaitGroup
 }
 
-// start runs f in a goroutine, and reports false when another is under way.
+// start runs f in a goroutine, and reports false when another one is running.
 func (u *upgrades) start(f func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,17 +58,17 @@ func (a *Authenticator) upgrade(s stored, e *cached, password string) (started b
 			return // Nothing depends on it: the next login tries again.
 		}
 		user.SetPassword(made)
-		secret := secretOf(made) // Before it is stored: whoever is logged in stays so.
+		secret := secretOf(made) // Before it is stored: users stay logged in.
 		e.renewed.Store(&secret)
 		a.metrics.renewed.Inc()
 		a.opts.Upgrade(user, s.number)
 	})
 }
 
-// UpgradeWrite returns the write that stores a user given to the option Upgrade
-// in place of the event of that number. If the user was changed meanwhile it is
-// refused with *event.WrongExpectedVersion, and nothing is to be done. The
-// password is the same as before: nobody needs to be notified.
+// UpgradeWrite returns the write that stores a user in place of the event of that number. The
+// option Upgrade is called with both. If the user was changed in the meantime, the write is refused
+// with *event.WrongExpectedVersion, and nothing is to be done. The password is the same as before,
+// so no notification is needed.
 func UpgradeWrite(user User, version int64) (*event.Write, error) {
 	return userWrite(&user, TypeUserUpdated, version)
 }

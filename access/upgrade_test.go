@@ -92,8 +92,8 @@ func TestUpgradeOnLogin(t *testing.T) {
 	})
 }
 
-// While one upgrade is under way others are left for the next login; a change
-// made meanwhile wins; Close waits and lets none begin.
+// While one upgrade runs, others are left for the next login. A change made in the meantime wins.
+// Close waits and lets no upgrade begin.
 func TestUpgradesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

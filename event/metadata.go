@@ -42,11 +42,10 @@ type ACL struct {
 	Read, Write, Delete, MetaRead, MetaWrite Roles
 }
 
-// ParseMetadata reads the data of a metadata event. Values out of range count
-// as absent, numbers too large as the largest; anything of the wrong type in the
-// keys above, or data that is no JSON object, makes the whole count as empty. A
-// plain name acts where its key is not there, and has no effect when its value is
-// of the wrong type.
+// ParseMetadata reads the data of a metadata event. Values out of range count as absent, numbers
+// that are too large as the largest. If a key above has a value of the wrong type, or the data is
+// not a JSON object, all of it counts as empty. A plain name acts where its key is absent, and has
+// no effect when its value is of the wrong type.
 func ParseMetadata(data []byte) Metadata {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(data, &doc) != nil {
@@ -182,8 +181,8 @@ func parseACL(data []byte, plain bool) (ACL, error) {
 	return a, nil
 }
 
-// WithTruncateBefore returns the metadata document with $tb set to n and all
-// other members as they were. A document that is no JSON object counts as {}.
+// WithTruncateBefore returns the metadata document with $tb set to n and all other members as they
+// were. A document that is not a JSON object counts as {}.
 func WithTruncateBefore(data []byte, n int64) []byte {
 	return edited(data, func(doc map[string]json.RawMessage) { doc[KeyTruncateBefore] = strconv.AppendInt(nil, n, 10) })
 }

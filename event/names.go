@@ -53,16 +53,16 @@ func RootOf(stream string) string {
 	return stream
 }
 
-// IsLate reports whether an event of a metadata stream was appended behind the tombstone of what it
-// describes, by its number and position. Such an event has its position as number, on all nodes: a
-// scavenge may have removed any event before it, so that no node can be asked for the last number.
+// IsLate reports whether an event of a metadata stream was appended after the tombstone of the
+// stream it describes, by its number and position. Such an event has its position as number, on all
+// nodes: a scavenge may have removed any event before it, so a node may not know the last number.
 // All events before the tombstone have lower numbers than the tombstone's position, since each took
 // more than a byte.
 func IsLate(number, position int64) bool { return number == position && position > 0 }
 
-// ShownInAll reports whether the log shows events of a stream to those who read all of it. It
-// leaves out the reference's record of elections, and what subscriptions to $all write for
-// themselves, which they would otherwise be sent in turn.
+// ShownInAll reports whether the log shows the events of a stream to those who read all of it. It
+// hides EventStoreDB's record of elections. It also hides what subscriptions to $all write for
+// themselves: they would receive it in turn.
 func ShownInAll(stream string) bool {
 	if !strings.HasPrefix(stream, "$") {
 		return true

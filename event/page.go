@@ -117,7 +117,7 @@ type Room struct {
 // AllPage is the outcome of reading the log in one direction.
 type AllPage struct {
 	From int64 // where reading began
-	Next int64 // where reading in the same direction goes on
+	Next int64 // where the next read in this direction begins
 	// records looked at: those of Events, those the filter did not choose, those that are never
 	// shown
 	Looked int

@@ -29,7 +29,7 @@ type AllRead struct {
 	// The strings are valid only during the call.
 	Filter func(stream, eventType string) bool
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to
-	// go on.
+	// continue.
 	MaxScan int
 	// MaxPayload and Room are as in StreamRead.
 	MaxPayload int
@@ -61,7 +61,7 @@ type NamesRead struct {
 // though more follow: then Next is not "".
 type NamesPage struct {
 	Streams []NamedStream
-	Next    string // After of the next page; "" behind the last one
+	Next    string // After of the next page; "" after the last one
 }
 
 // NamedStream is a stream that has, or had, events.

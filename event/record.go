@@ -18,7 +18,7 @@ const TombstoneNumber int64 = 1<<63 - 1
 // Record is one event as the log holds it.
 type Record struct {
 	Position int64 // where the record begins in the log
-	Next     int64 // where reading forward goes on behind it
+	Next     int64 // where reading forward continues after it
 	Stream   string
 	Number   int64
 	ID       ID

@@ -52,14 +52,14 @@ type retentionScan struct {
 	found Retention
 }
 
-// space goes behind white space.
+// space skips white space.
 func (s *retentionScan) space() {
 	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\n' || s.rest[0] == '\r' || s.rest[0] == '\t') {
 		s.rest = s.rest[1:]
 	}
 }
 
-// take reports whether a byte follows white space, and goes behind it then.
+// take reports whether c follows white space, and skips it then.
 func (s *retentionScan) take(c byte) bool {
 	if s.space(); len(s.rest) == 0 || s.rest[0] != c {
 		return false
@@ -99,10 +99,10 @@ func (s *retentionScan) number() (n int64, ok bool) {
 		return 0, false
 	}
 	s.rest = s.rest[digits:]
-	return n, true // A fraction or an exponent is no comma.
+	return n, true // A fraction or an exponent is not a comma.
 }
 
-// members reads an object, each value with what is called behind its key.
+// members reads an object. It calls value after each key.
 func (s *retentionScan) members(value func(key []byte) bool) bool {
 	if !s.take('{') {
 		return false

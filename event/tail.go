@@ -36,8 +36,7 @@ type Tail struct {
 	Time  int64  `json:"time"`  // time of the last frame, nanoseconds since 1970
 }
 
-// Manifest is what a Raft snapshot holds: not data, but which data the node
-// has made durable.
+// Manifest is what a Raft snapshot holds: no data, only which data the node has made durable.
 type Manifest struct {
 	Tail   Tail            `json:"tail"`
 	Chunks []ManifestChunk `json:"chunks"` // complete chunks, in order

@@ -44,7 +44,7 @@ func TestIndexDamaged(t *testing.T) {
 			for _, name := range matches(t, index, "*.bloomfilter") {
 				flipByte(t, name, fileSize(t, name)/2)
 			}
-		}, late: "the next start makes it anew"},
+		}, late: "the next start rebuilds it"},
 		{name: "existence filter missing", damage: func(t *testing.T, index string) { remove(t, filepath.Join(index, "stream-existence")) }},
 		{name: "existence filter altered", damage: func(t *testing.T, index string) {
 			for _, name := range matches(t, index, "stream-existence/*") {

@@ -48,7 +48,7 @@ func (l *Log) openIndex() error {
 func (s *state) endsAt(position int64, chain event.Chain) (bool, error) {
 	at, ok, err := s.ChainAt(position)
 	if event.IsCorruption(err) {
-		s.logger.Error("the index cannot be compared with the log and is believed", logkey.Error, err)
+		s.logger.Error("the index cannot be compared with the log, the node uses it as it is", logkey.Error, err)
 		return true, nil
 	}
 	return ok && at == chain, err

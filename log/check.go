@@ -101,7 +101,7 @@ func (k *checker) load() {
 		k.state = checkState{Ended: h.opts.Now()} // A week from now on.
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.logger.Warn("how far the check of chunks was is not known, it begins anew", logkey.Error, err)
+		h.logger.Warn("the progress of the chunk check cannot be read, the check starts with the first chunk", logkey.Error, err)
 	}
 	if err == nil {
 		h.checked.Store(&CheckProgress{Ended: k.state.Ended})
@@ -120,7 +120,7 @@ func (k *checker) save() {
 		err = vfs.WriteFileAtomic(h.opts.FS, filepath.Join(h.opts.Dir, checkFile), append(data, '\n'))
 	}
 	if err != nil {
-		h.logger.Warn("how far the check of chunks is cannot be written", logkey.Error, err)
+		h.logger.Warn("the progress of the chunk check cannot be written", logkey.Error, err)
 	}
 }
 

@@ -239,7 +239,7 @@ func (h *Health) suspicions(ctx context.Context) {
 		switch {
 		case whole:
 			h.damages.clear(c)
-			h.logger.Debug("a read met what looked like damage, but the chunk is what was written", logkey.File, filepath.Base(c.Name), logkey.Error, met)
+			h.logger.Debug("a read reported damage, but the chunk is intact", logkey.File, filepath.Base(c.Name), logkey.Error, met)
 			h.damages.suspectIndex(met)
 		case err != nil && ctx.Err() == nil:
 			h.logger.Warn("a chunk that looks damaged cannot be examined", logkey.File, filepath.Base(c.Name), logkey.Error, err)
@@ -261,7 +261,7 @@ func (h *Health) examineIndex(ctx context.Context) {
 		h.logger.Warn("the index, which looks damaged, cannot be examined", logkey.Error, err)
 	default:
 		h.damages.clearIndex()
-		h.logger.Debug("a read met what looked like damage, but the index is what was written", logkey.Error, met)
+		h.logger.Debug("a read reported damage, but the index is intact", logkey.Error, met)
 	}
 }
 

@@ -17,7 +17,7 @@ func (r *recovery) findEpoch() (epoch int64, err error) {
 	epoch, err = r.readEpoch()
 	if event.IsCorruption(err) {
 		// It is for show only: no reason to refuse the start.
-		l.logger.Warn("where the newest term begins cannot be read", logkey.Error, err)
+		l.logger.Warn("the start of the newest term cannot be read", logkey.Error, err)
 		epoch = l.syncer.chk.Epoch.Value
 		if epoch >= r.tail.End {
 			epoch = -1

@@ -105,9 +105,9 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err := tr.heal(olds[0], &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	tr.logger.Info("a damaged chunk was replaced by what another node has", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning))
+	tr.logger.Info("a damaged chunk was replaced with the copy of another node", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning))
 	if h.blank > 0 {
-		tr.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", logkey.File, d.File, logkey.Events, h.blank)
+		tr.logger.Warn("the copy of a damaged chunk lacks the data of events that the other node has redacted", logkey.File, d.File, logkey.Events, h.blank)
 	}
 	if tr.reads.ids.reload() {
 		tr.reads.loadRecentIDs(tr.lifetime)

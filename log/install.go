@@ -254,7 +254,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	p.c = nil // The list holds it now.
 	if p.fetched != "" {
 		if err := tr.opts.FS.Remove(p.fetched); err != nil { // It goes at the next start.
-			tr.logger.Warn("removing a fetched file of which a part is in use", logkey.Error, err)
+			tr.logger.Warn("a fetched file cannot be removed, the next start removes it", logkey.Error, err)
 		}
 	}
 	replaced.release()

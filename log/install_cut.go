@@ -28,7 +28,7 @@ func (p *PreparedChunk) fit() error {
 	}
 	c, first, err := p.tr.madeOf([]*chunkfile.Chunk{p.c}, own.Header.Last+1, p.c.Header.Last, nil)
 	if err != nil {
-		return fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.Name), err)
+		return fmt.Errorf("cut a fetched chunk after %s: %w", filepath.Base(own.Name), err)
 	}
 	return p.become(c, first)
 }
@@ -45,7 +45,7 @@ func (p *PreparedChunk) redact() error {
 	if err != nil {
 		return fmt.Errorf("redact a fetched chunk: %w", err)
 	}
-	p.tr.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", logkey.Events, len(positions), "firstChunk", h.First)
+	p.tr.logger.Info("a fetched chunk held data that was redacted here, the data was blanked", logkey.Events, len(positions), "firstChunk", h.First)
 	return p.become(c, first)
 }
 
@@ -79,7 +79,7 @@ func goesOnBehind(c, own *chunkfile.Chunk) (err error) {
 		return err
 	}
 	if !it.IsTrailer() {
-		return c.Corrupt(offset, "a frame goes on in another chunk")
+		return c.Corrupt(offset, "a frame continues in another chunk")
 	}
 	if t := it.Trailer(); t.End() != own.Footer.End || t.Chain != own.Footer.Chain {
 		return &event.OtherHistory{Position: own.Footer.End}

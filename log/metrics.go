@@ -88,8 +88,8 @@ func newMetrics(r *stats.Registry) metrics {
 		verified:      r.Counter("annals_log_verified_bytes_total", "Bytes of complete chunks that were compared with their checksums."),
 		verifying:     r.Gauge("annals_log_verifying", "1 while complete chunks are compared with their checksums."),
 		verifyAt:      r.Gauge("annals_log_verified_position", "Position up to which complete chunks were verified since the start."),
-		renumbered:    r.Counter("annals_log_numbers_wrong_total", "Events with a number that does not follow what this node has of their stream."),
-		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks found that are not what was written."),
+		renumbered:    r.Counter("annals_log_numbers_wrong_total", "Events whose number does not follow the last event of their stream on this node."),
+		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks that were found to be damaged."),
 	}
 }
 
@@ -110,11 +110,11 @@ func (l *Log) watch(r *stats.Registry) {
 	at("index", "non-flushed", l.index.Checkpoint)
 
 	r.GaugeFunc("annals_chunks_damaged", "Complete chunk files in use that are known to be damaged.", func() float64 { return float64(len(l.Health.Damaged())) })
-	r.GaugeFunc("annals_chunk_check_ratio", "How much of the complete chunks the check that is under way, or was last, has read.", func() float64 {
+	r.GaugeFunc("annals_chunk_check_ratio", "Share of the complete chunks that the running check, or the last one, has read.", func() float64 {
 		p := l.Health.CheckProgress()
 		return min(1, float64(p.Done)/float64(max(p.Total, 1)))
 	})
-	r.GaugeFunc("annals_chunk_check_last_end_timestamp_seconds", "When all complete chunks had been compared with their checksums, 0: never.", func() float64 {
+	r.GaugeFunc("annals_chunk_check_last_end_timestamp_seconds", "When the last check of all complete chunks ended, 0: never.", func() float64 {
 		if at := l.Health.CheckProgress().Ended; !at.IsZero() {
 			return float64(at.Unix())
 		}
@@ -122,7 +122,7 @@ func (l *Log) watch(r *stats.Registry) {
 	})
 	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkStatistics(); return float64(n) })
 	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkStatistics(); return float64(n) })
-	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that only the Raft log answers for.",
+	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that are not synced yet. After a power cut they come from the Raft log.",
 		func() float64 { return float64(max(0, end()-l.syncer.syncedEnd.Load())) })
 	r.CounterFunc("annals_log_hash_collisions_total", "Entries of the index that were looked up and belonged to another stream with the same hash.",
 		func() float64 { return float64(l.metrics.collisions.Load()) })

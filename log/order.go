@@ -60,7 +60,7 @@ func (o *order) later(position int64) {
 func (o *order) alarm(stream string, number, position, before int64) {
 	err := error(&event.Renumbered{Stream: stream, Number: number, Before: before, Position: position})
 	o.metrics.renumbered.Inc()
-	o.logger.Error("an event has a number that does not follow what this node has of its stream: nodes answer differently, the index of the one that leads or of this one is damaged",
+	o.logger.Error("the number of an event does not follow the last event of its stream on this node: the index of the leader or of this node is damaged, and nodes answer differently",
 		logkey.Stream, stream, logkey.Number, number, "last", before, logkey.Position, position)
 	o.first.CompareAndSwap(nil, &err)
 	o.damages.suspectIndex(err)

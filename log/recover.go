@@ -352,7 +352,7 @@ func (r *recovery) scan(c *chunkfile.Chunk) (s scanned, err error) {
 		s = scanned{tail: r.tail, epoch: -1}
 	}
 	if lost := size - s.size; lost > 0 && s.why != nil {
-		r.l.logger.Info("data behind the last valid frame", logkey.File, c.Name, logkey.End, s.tail.End, logkey.Bytes, lost, logkey.Reason, s.why)
+		r.l.logger.Info("data after the last valid frame", logkey.File, c.Name, logkey.End, s.tail.End, logkey.Bytes, lost, logkey.Reason, s.why)
 	}
 	return s, nil
 }
@@ -497,7 +497,7 @@ func (r *recovery) cutAway(names []string) error {
 			return r.refuseBehind(name, fmt.Errorf("the log ends at position %d", r.tail.End))
 		}
 		number, _, _ := chunkfile.ParseFileName(name)
-		r.l.logger.Warn("removing a chunk behind the log's end", logkey.Chunk, number, logkey.End, r.tail.End)
+		r.l.logger.Warn("removing a chunk after the log's end", logkey.Chunk, number, logkey.End, r.tail.End)
 		if err := r.remove(name); err != nil {
 			return err
 		}
@@ -513,8 +513,8 @@ func (r *recovery) remove(name string) error {
 // A chunk gets its name when what is before it is durable, so this is no trace of a crash:
 // something is missing or damaged, or files and checkpoints are not of one copy.
 func (r *recovery) refuseBehind(name string, why error) error {
-	return fmt.Errorf("%w: %s lies behind the log's end: %w (%s says %d); nothing was removed. Bring back what is missing, from the copy that these files came from or from another node. "+
-		"Only if the log is to end there, move %s and the chunks behind it to another folder",
+	return fmt.Errorf("%w: %s lies after the log's end: %w (%s says %d); nothing was removed. Bring back what is missing, from the copy that these files came from or from another node. "+
+		"Only if the log is to end there, move %s and the chunks after it to another folder",
 		event.ErrDataMissing, name, why, datadir.WriterCheckpoint, r.l.syncer.chk.Writer.Value, name)
 }
 
@@ -530,7 +530,7 @@ func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
 		return r.remove(name)
 	}
 	aside := "aside-" + r.l.opts.Now().UTC().Format("20060102T150405Z") + "-" + name
-	r.l.logger.Warn("the last chunk file has no whole frame, it was set aside; remove it when the log has all that it should", logkey.File, name, "as", aside, logkey.End, r.tail.End)
+	r.l.logger.Warn("the last chunk file has no complete frame and was renamed; remove it when no event is missing in the log", logkey.File, name, "as", aside, logkey.End, r.tail.End)
 	return r.l.opts.FS.Rename(filepath.Join(r.l.opts.Dir, name), filepath.Join(r.l.opts.Dir, aside))
 }
 

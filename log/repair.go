@@ -192,7 +192,7 @@ func (r *repair) look(name string, following int, before uint64, pause func(int6
 		}
 		if following < 0 {
 			// How far it went nobody can tell but the node that has the next chunk.
-			return nil, last, fmt.Errorf("%w: the last file cannot be repaired alone, remove the data folder to have the node fetch everything anew", err)
+			return nil, last, fmt.Errorf("%w: the last file cannot be repaired alone: remove the data folder, and the node fetches everything again", err)
 		}
 		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: err.Error()}, version: version, before: before})
 		return nil, last, nil

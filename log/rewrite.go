@@ -210,7 +210,7 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk, begin, end int
 			continue
 		}
 		if position < free {
-			return c.Corrupt(at, "position %d stands behind an item that reaches up to %d", position, free)
+			return c.Corrupt(at, "position %d follows an item that ends at %d", position, free)
 		}
 		free = position + int64(len(it))
 		if p.unpaid += int64(len(it)); p.unpaid >= paceBytes-chunkfile.ReadWindow {

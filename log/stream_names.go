@@ -165,7 +165,7 @@ func (n *Names) Renew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err := <-answer; err != nil {
-		return fmt.Errorf("make the list of names anew: %w", err)
+		return fmt.Errorf("rebuild the list of names: %w", err)
 	}
 	n.wake()
 	return nil

@@ -142,7 +142,7 @@ func newHistogram(name string, bounds []float64) *Histogram {
 	return &Histogram{bounds: slices.Clone(bounds), counts: make([]atomic.Uint64, len(bounds)+1)}
 }
 
-// Observe counts a value. Values that are no numbers are left out.
+// Observe counts a value. It leaves out NaN.
 func (h *Histogram) Observe(v float64) {
 	if math.IsNaN(v) {
 		return

@@ -38,7 +38,7 @@ type Queue struct {
 	shown     QueueStatistics
 }
 
-// slot is one item, or batch of them, under way.
+// slot is one running item, or batch of items.
 type slot struct {
 	begun atomic.Int64 // moment, 0 when the slot is free
 	work  atomic.Pointer[Work]
@@ -63,11 +63,11 @@ type QueueStatistics struct {
 	ProcessingMs float64
 	IdlePercent  float64 // of late, of the time of all workers
 
-	// How long nothing has been done, or how long the oldest item under way has
-	// been worked on. One of them is negative.
+	// How long nothing has been done, or how long the oldest running item has taken. One of them is
+	// negative.
 	Idle, Processing time.Duration
 
-	Doing, Done string // kinds of the oldest item under way and of the one done last; empty: none
+	Doing, Done string // kinds of the oldest running item and of the one done last; empty: none
 }
 
 // Queue registers a queue worked on by so many workers. Registering the same name
@@ -88,7 +88,7 @@ func (r *Registry) Queue(name, group string, workers int) *Queue {
 	r.queues = append(r.queues, q)
 	r.CounterFunc("eventstore_queue_busy_seconds", "Time spent on the items of a queue.",
 		func() float64 { return time.Duration(q.busySoFar(moment(time.Now()))).Seconds() }, Label{"queue", name})
-	r.GaugeFunc("annals_queue_length", "Items that wait in a queue or are under way.",
+	r.GaugeFunc("annals_queue_length", "Items that wait in a queue or are being handled.",
 		func() float64 { return float64(max(0, q.length.Load())) }, Label{"queue", name})
 	return q
 }
@@ -128,9 +128,9 @@ func (q *Queue) Enter(n int) {
 // Leave counts n items that went away without having been worked on.
 func (q *Queue) Leave(n int) { q.length.Add(-int64(n)) }
 
-// Begin notes that an item, or a batch of them, is being worked on after it has
-// waited, and returns the moment for End. Items have entered before. More of them
-// may be under way than there are workers; those too many show only when they end.
+// Begin notes that an item, or a batch of them, is being worked on after it has waited, and returns
+// the moment for End. Items have entered before. More of them may run than there are workers; the
+// surplus shows only when it ends.
 func (w *Work) Begin(waited time.Duration) (begun time.Time) {
 	w.queue.waited.Observe(waited.Seconds())
 	begun = time.Now()
@@ -171,8 +171,8 @@ func slotMoment(t time.Time) int64 {
 	return 1
 }
 
-// oldest returns the item that has been under way the longest, and the time that
-// was spent up to now on all those under way.
+// oldest returns the item that has run the longest, and the time spent up to now on all running
+// items.
 func (q *Queue) oldest(now int64) (begun int64, work *Work, spent int64) {
 	begun = now
 	for i := range q.underWay {

@@ -1,13 +1,12 @@
-// Package stats is where packages declare and keep their metrics: counters, gauges
-// and histograms in a registry that exporters read later. It knows no exporter.
+// Package stats is where packages declare and keep their metrics: counters, gauges and histograms
+// in a registry that exporters read later. It knows no exporter.
 //
-// Every update is a few atomic operations without a lock or an allocation, so
-// metrics may sit on the hottest paths. Labels are fixed when a metric is
-// registered; a package that needs one number per value of a label registers
-// one metric per value and keeps them.
+// Every update is a few atomic operations without a lock or an allocation, so metrics may sit on
+// the hottest paths. Labels are fixed when a metric is registered; a package that needs one number
+// per value of a label registers one metric per value and keeps them.
 //
-// A nil *Registry is valid: it hands out working metrics that nobody sees, so
-// that no package has to ask whether it is being measured.
+// A nil *Registry is valid: it hands out working metrics that are never shown, so a package need
+// not ask whether it is measured.
 package stats
 
 import (
@@ -129,9 +128,9 @@ func (r *Registry) function(name, help string, kind Kind, f func() float64, labe
 	m.read = func() (float64, *Distribution) { return f(), nil }
 }
 
-// Remove takes the metric of that name and labels away, as for a component that
-// is gone for good. Who still holds its counter or gauge updates nothing that
-// anybody sees. A metric that is not there is no mistake.
+// Remove removes the metric of that name and labels, as for a component that is gone for good. Its
+// counter or gauge can still be updated, but is not shown any more. A metric that is not there is
+// not a mistake.
 func (r *Registry) Remove(name string, labels ...Label) {
 	if r == nil {
 		return

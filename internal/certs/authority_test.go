@@ -223,9 +223,9 @@ func TestLoadAuthorityFails(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, nil, "ca.crt cannot be read: no such file or directory"},
-		{"no certificate", []byte("x"), nil, "ca.crt is no certificate in PEM or DER form"},
+		{"no certificate", []byte("x"), nil, "ca.crt is not a certificate in PEM or DER form"},
 		{"no key", pemOf(root), nil, "ca.key cannot be read: no such file"},
-		{"bad key", pemOf(root), []byte("x"), "ca.key is no private key"},
+		{"bad key", pemOf(root), []byte("x"), "ca.key is not a private key"},
 		{"other key", pemOf(root), pemKey(t, node.key), "ca.key is not the key of "},
 		{"node", pemOf(node), pemKey(t, node.key), "ca.crt is not the certificate of a root authority"},
 		{"intermediate", pemOf(between), pemKey(t, between.key), "ca.crt is not the certificate of a root authority"},

@@ -243,7 +243,7 @@ func (r *Report) readKey(f Files, b *bundle) (crypto.Signer, string) {
 	if f.PrivateKey == "" {
 		// Without the certificate it cannot be told whether a key file is needed.
 		if b != nil {
-			r.fail(f.Certificate, "has no private key beside it", "set CertificatePrivateKeyFile; it may be the same file if the key is in there")
+			r.fail(f.Certificate, "comes without a private key", "set CertificatePrivateKeyFile; it may be the same file if the key is in there")
 		}
 		return nil, ""
 	}
@@ -293,8 +293,8 @@ func (r *Report) readRoots(dir string) []*x509.Certificate {
 			}
 			seen[string(c.Raw)] = true
 			if !selfSigned(c) {
-				r.fail(file, fmt.Sprintf("the certificate %q is not self-signed, so it is no root", c.Subject),
-					"keep only root certificates in this folder; intermediates belong behind the node's certificate in its file")
+				r.fail(file, fmt.Sprintf("the certificate %q is not self-signed, so it is not a root", c.Subject),
+					"keep only root certificates in this folder; put intermediates after the node's certificate in its file")
 				continue
 			}
 			roots = append(roots, c)
@@ -329,7 +329,7 @@ func (r *Report) judgeChain(f Files, set *Set, certificates []*x509.Certificate,
 	leaf := certificates[0]
 	for _, c := range certificates[1:] {
 		if selfSigned(c) {
-			r.fail(f.Certificate, fmt.Sprintf("the certificate %q behind the node's is self-signed, so it is no intermediate", c.Subject),
+			r.fail(f.Certificate, fmt.Sprintf("the certificate %q after the node's is self-signed, so it is not an intermediate", c.Subject),
 				"remove it from the file; a root belongs into the folder of trusted roots")
 		}
 	}
@@ -385,10 +385,10 @@ func explainChain(leaf *x509.Certificate, rootsDir string, at time.Time, err err
 		case invalid.Reason == x509.Expired:
 			return name + "expired on " + day(invalid.Cert.NotAfter), "renew that certificate"
 		}
-		return fmt.Sprintf("%sis not accepted: %v", name, err), "have the certificate issued anew"
+		return fmt.Sprintf("%sis not accepted: %v", name, err), "have the certificate issued again"
 	}
 	return fmt.Sprintf("its chain does not lead to a trusted root (PartialChain): %q was issued by %q: %v", leaf.Subject, leaf.Issuer, err),
-		fmt.Sprintf("put the root above it into %s (TrustedRootCertificatesPath), and intermediates behind the certificate in its file", rootsDir)
+		fmt.Sprintf("put the root above it into %s (TrustedRootCertificatesPath), and intermediates after the certificate in its file", rootsDir)
 }
 
 // judgeLeaf looks at the node's certificate alone.

@@ -163,9 +163,9 @@ func TestRootsFolder(t *testing.T) {
 	}
 	want := []string{
 		"warning DIR/roots/dangling.pem: cannot be read: no such file or directory (check that it exists and that the user who runs the node may read it)",
-		"warning DIR/roots/garbage.crt: is no certificate in PEM or DER form (name a file that holds an X.509 certificate)",
+		"warning DIR/roots/garbage.crt: is not a certificate in PEM or DER form (name a file that holds an X.509 certificate)",
 		"warning DIR/roots/key.pem: holds no certificate (name a file that holds an X.509 certificate)",
-		"warning DIR/roots/large.pem: is larger than 1048576 bytes, so it is no certificate or key (name another file)",
+		"warning DIR/roots/large.pem: is larger than 1048576 bytes, so it is not a certificate or key (name another file)",
 	}
 	if got := dir.lines(report.Findings); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
@@ -232,12 +232,12 @@ func TestFindings(t *testing.T) {
 		{"a folder", but(func(d folder, f *certs.Files) { f.Certificate = d.dir }), []string{"error DIR: is not a regular file"}},
 		{"empty file", keyFile(nil, ""), []string{"error DIR/node.key: is empty"}},
 		{"large file", keyFile(make([]byte, 1<<20+1), ""), []string{"error DIR/node.key: is larger than 1048576 bytes"}},
-		{"garbage", certificateFile([]byte("x"), ""), []string{"error DIR/node.crt: is no certificate in PEM or DER form"}},
+		{"garbage", certificateFile([]byte("x"), ""), []string{"error DIR/node.crt: is not a certificate in PEM or DER form"}},
 		{"a key in place of the certificate", certificateFile(pemKey(t, node.key), ""), []string{"error DIR/node.crt: holds no certificate"}},
 		{"damaged certificate", certificateFile(pemBlock("CERTIFICATE", node.c.Raw[:80]), ""), []string{"error DIR/node.crt: its certificate 1 cannot be read: x509:"}},
 		{"pkcs7", certificateFile(pemBlock("PKCS7", []byte{1}), ""), []string{"error DIR/node.crt: holds PKCS#7 (convert it: openssl pkcs7"}},
 		{"trusted certificate", certificateFile(pemBlock("TRUSTED CERTIFICATE", []byte{1}), ""), []string{"error DIR/node.crt: holds a certificate in the form that only OpenSSL reads"}},
-		{"no key", but(func(_ folder, f *certs.Files) { f.PrivateKey = "" }), []string{"error DIR/node.crt: has no private key beside it (set CertificatePrivateKeyFile"}},
+		{"no key", but(func(_ folder, f *certs.Files) { f.PrivateKey = "" }), []string{"error DIR/node.crt: comes without a private key (set CertificatePrivateKeyFile"}},
 		{"key of another", keyFile(pemKey(t, between.key), ""), []string{"error DIR/node.key: its private key does not belong to the certificate in DIR/node.crt (name the key"}},
 		{"not the first", func(d folder) certs.Files {
 			f := d.files(between.node(t), root)
@@ -247,7 +247,7 @@ func TestFindings(t *testing.T) {
 			return f
 		}, []string{"error DIR/node.key: its private key does not belong to the certificate in DIR/node.crt (put the node's certificate first", "warning DIR/node.crt: has neither"}},
 		{"no key in key file", keyFile(pemOf(node), ""), []string{"error DIR/node.key: holds no private key"}},
-		{"garbage as key", keyFile([]byte("x"), ""), []string{"error DIR/node.key: is no private key in PEM or DER form"}},
+		{"garbage as key", keyFile([]byte("x"), ""), []string{"error DIR/node.key: is not a private key in PEM or DER form"}},
 		{"damaged key", keyFile(pemBlock("EC PRIVATE KEY", []byte{1}), ""), []string{"error DIR/node.key: its private key cannot be read:"}},
 		{"encrypted key, no password", keyFile(encrypted, ""), []string{"error DIR/node.key: its private key is encrypted, and no password is configured (set CertificatePrivateKeyPassword)"}},
 		{"encrypted key, wrong password", keyFile(encrypted, "wrong"), []string{"error DIR/node.key: its private key is not opened by the password"}},
@@ -269,12 +269,12 @@ func TestFindings(t *testing.T) {
 			return f
 		}, []string{"warning DIR/node.key: is not used"}},
 		{"pkcs12, wrong password", certificateFile(bundleOf(t, pkcs12.Modern, node, "pw"), "no"), []string{"error DIR/node.crt: is a PKCS#12 bundle that the password does not open (set CertificatePassword"}},
-		{"pkcs12 with a root", certificateFile(bundleOf(t, pkcs12.Modern, node, "pw", root.c), "pw"), []string{`error DIR/node.crt: the certificate "CN=root" behind the node's is self-signed`}},
+		{"pkcs12 with a root", certificateFile(bundleOf(t, pkcs12.Modern, node, "pw", root.c), "pw"), []string{`error DIR/node.crt: the certificate "CN=root" after the node's is self-signed`}},
 		{"damaged pkcs12", certificateFile([]byte{0x30, 0x05, 2, 1, 3, 0x30, 0}, ""), []string{"error DIR/node.crt: cannot be read as PKCS#12 bundle:"}},
-		{"root in the bundle", with(between.node(t), root, between, root), []string{`error DIR/node.crt: the certificate "CN=root" behind the node's is self-signed, so it is no intermediate (remove it`}},
+		{"root in the bundle", with(between.node(t), root, between, root), []string{`error DIR/node.crt: the certificate "CN=root" after the node's is self-signed, so it is not an intermediate (remove it`}},
 		{"foreign root", with(node, foreign), []string{`error DIR/node.crt: its chain does not lead to a trusted root (PartialChain): "CN=node" was issued by "CN=root": x509: certificate signed by unknown authority (put the root above it into DIR/roots`}},
 		{"missing intermediate", with(between.node(t), root), []string{`error DIR/node.crt: its chain does not lead to a trusted root (PartialChain): "CN=node" was issued by "CN=between"`}},
-		{"node among the roots", but(func(d folder, _ *certs.Files) { d.put("roots/node.crt", pemOf(node)) }), []string{`error DIR/roots/node.crt: the certificate "CN=node" is not self-signed, so it is no root`}},
+		{"node among the roots", but(func(d folder, _ *certs.Files) { d.put("roots/node.crt", pemOf(node)) }), []string{`error DIR/roots/node.crt: the certificate "CN=node" is not self-signed, so it is not a root`}},
 		{"no roots", but(func(d folder, f *certs.Files) { f.RootsDir = t.TempDir() }), []string{"error "}},
 		{"forged root", with(node, mint(t, &pair{nameOf(root.c), foreign.key}, ecKey(t), func(c *x509.Certificate) { c.Subject, c.IsCA = root.c.Subject, true })),
 			[]string{`error DIR/roots/ca.crt: the certificate "CN=root" is not self-signed`, "error DIR/roots: holds no trusted root certificate"}},

@@ -46,7 +46,7 @@ func readFile(name string) (_ []byte, err error) {
 	case err != nil:
 		return nil, unreadable(err)
 	case len(data) > maxFileBytes:
-		return nil, &problem{fmt.Sprintf("is larger than %d bytes, so it is no certificate or key", maxFileBytes), "name another file"}
+		return nil, &problem{fmt.Sprintf("is larger than %d bytes, so it is not a certificate or key", maxFileBytes), "name another file"}
 	case len(data) == 0:
 		return nil, &problem{"is empty", "write it again, or name another file"}
 	}
@@ -104,7 +104,7 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 	if !isPEM(data) {
 		found, err := x509.ParseCertificates(data)
 		if err != nil || len(found) == 0 {
-			return nil, &problem{"is no certificate in PEM or DER form", "name a file that holds an X.509 certificate"}
+			return nil, &problem{"is not a certificate in PEM or DER form", "name a file that holds an X.509 certificate"}
 		}
 		return found, nil
 	}
@@ -218,7 +218,7 @@ func parseKeyDER(data []byte, password string) (crypto.Signer, error) {
 	if isEncryptedKey(data) {
 		return decryptKey(data, password)
 	}
-	return nil, &problem{"is no private key in PEM or DER form", "name the file that holds the certificate's private key"}
+	return nil, &problem{"is not a private key in PEM or DER form", "name the file that holds the certificate's private key"}
 }
 
 // usableKey takes the kinds of keys that every client of the product can do TLS with.

@@ -28,7 +28,7 @@ func (c *Chunk) CheckContent() (first Trailer, err error) {
 			return first, err
 		}
 		if position < free {
-			return first, c.Corrupt(offset, "position %d stands behind an item that reaches up to %d", position, free)
+			return first, c.Corrupt(offset, "position %d follows an item that ends at %d", position, free)
 		}
 		items++
 		offset += int64(len(it))

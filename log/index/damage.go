@@ -41,7 +41,7 @@ func (d *damage) ofTable(err error) {
 
 // ofFilter takes note of a damaged filter, once for each.
 func (d *damage) ofFilter(err error) {
-	d.logger.Warn("bloom filter of an index table is damaged, the next start makes it anew", logkey.Reason, err)
+	d.logger.Warn("bloom filter of an index table is damaged, the next start rebuilds it", logkey.Reason, err)
 	d.forget(err)
 }
 

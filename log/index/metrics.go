@@ -81,12 +81,12 @@ func newMetrics(r *stats.Registry) *metrics {
 		flushed:      r.Counter("annals_index_flushed_entries_total", "Entries written from memory to tables."),
 		mergeRead:    r.Counter("annals_index_merge_read_entries_total", "Entries read by merges of tables."),
 		mergeWritten: r.Counter("annals_index_merge_written_entries_total", "Entries written by merges of tables."),
-		merging:      r.Gauge("annals_index_merges_under_way", "Merges of tables under way."),
+		merging:      r.Gauge("annals_index_merges_under_way", "Merges of tables that are running."),
 
 		scavengeTime:    r.Histogram("annals_index_scavenge_seconds", "Time taken to scavenge a table, pauses included.", workBounds),
 		scavengeRead:    r.Counter("annals_index_scavenge_read_entries_total", "Entries of tables that were scavenged."),
 		scavengeDropped: r.Counter("annals_index_scavenge_dropped_entries_total", "Entries that scavenges have removed from tables."),
-		scavenging:      r.Gauge("annals_index_scavenges_under_way", "Scavenges of the index under way."),
+		scavenging:      r.Gauge("annals_index_scavenges_under_way", "Scavenges of the index that are running."),
 	}
 }
 
@@ -106,7 +106,7 @@ func (x *Index) watch(r *stats.Registry) {
 	const passed, passedHelp = "annals_index_filter_passes_total", "Lookups of last entries that the filter of a table let through, by whether the entry was there."
 	r.CounterFunc(passed, passedHelp, count(&m.filterFound), label("result", "found"))
 	r.CounterFunc(passed, passedHelp, count(&m.filterMistook), label("result", "false-positive"))
-	r.CounterFunc("annals_index_existence_filter_spared_total", "Lookups spared because the stream-existence filter knew that there is nothing.", count(&m.spared))
+	r.CounterFunc("annals_index_existence_filter_spared_total", "Lookups avoided because the stream-existence filter knew that there is no entry.", count(&m.spared))
 
 	r.GaugeFunc("annals_index_memory_entries", "Entries in memory that are in no table yet.", func() (n float64) {
 		x.read(func(s *state) {

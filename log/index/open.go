@@ -199,7 +199,7 @@ func (o *opening) checkListed(t *table, told func(bytes int64)) error {
 	}
 	reason, err := t.attachFilter()
 	if reason != nil && !errors.Is(reason, fs.ErrNotExist) {
-		o.Logger.Warn("bloom filter of an index table was made anew", logkey.File, t.file, logkey.Reason, reason)
+		o.Logger.Warn("bloom filter of an index table was rebuilt", logkey.File, t.file, logkey.Reason, reason)
 	}
 	return err
 }
@@ -295,7 +295,7 @@ func (x *Index) openExistence(checkpoint int64, tables []*table) error {
 	if !anew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
 		return nil
 	}
-	x.opt.Logger.Warn("stream-existence filter was made anew", logkey.Reason, err)
+	x.opt.Logger.Warn("stream-existence filter was rebuilt", logkey.Reason, err)
 	f.dirty.Store(true)
 	return x.saveExistence(0)
 }

@@ -99,10 +99,10 @@ func (k *walker) end() { k.ended = true }
 func (k *walker) behindEnd(path string) {
 	number, _, _ := chunkfile.ParseFileName(filepath.Base(path))
 	if cut, ok := k.n.chk[datadir.TruncateCheckpoint]; ok && cut >= 0 && chunkfile.ChunkStart(number) >= cut {
-		k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
+		k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies after the end of the log at %d: the next start removes it", k.n.tail.End)
 		return
 	}
-	k.n.find(Problem, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: no node starts with it", k.n.tail.End)
+	k.n.find(Problem, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies after the end of the log at %d: a node refuses to start with it", k.n.tail.End)
 }
 
 // walk is the state within one chunk file.
@@ -330,7 +330,7 @@ func (k *walker) placed(w *walk, it chunkfile.Item, at int) error {
 		return fmt.Errorf("position %d lies outside the chunk", position)
 	}
 	if position <= w.newest {
-		return fmt.Errorf("position %d stands behind position %d", position, w.newest)
+		return fmt.Errorf("position %d follows position %d", position, w.newest)
 	}
 	return nil
 }
@@ -342,7 +342,7 @@ func (k *walker) torn(w *walk, tip bool, err error) bool {
 		return false
 	}
 	from := w.frame
-	k.n.find(Notice, FindTorn, w.c.Name, int64(from), k.positionAt(w, from), "%d bytes behind the last valid frame: %v", len(w.data)-from, err)
+	k.n.find(Notice, FindTorn, w.c.Name, int64(from), k.positionAt(w, from), "%d bytes after the last valid frame: %v", len(w.data)-from, err)
 	k.records = k.records[:0]
 	return true
 }

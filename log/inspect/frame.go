@@ -84,7 +84,7 @@ func (k *walker) frameFaults(w *walk, t *chunkfile.Trailer, offset int) (faults 
 	}
 	// The chain is over what was written: it cannot be computed from what a redaction left.
 	if intact && k.whole && !redacted && t.Chain != chunkfile.NextChain(k.n.tail.Chain, t.First, w.data[w.frame:offset]) {
-		faults = append(faults, faultf(FindChain, "the chain behind the frame does not follow from the one before it"))
+		faults = append(faults, faultf(FindChain, "the chain after the frame does not follow from the chain before it"))
 	}
 	return faults
 }

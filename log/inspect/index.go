@@ -183,7 +183,7 @@ func (r *indexCheck) indexFiles(names []string) {
 		r.n.sum.Bytes += t.Bytes
 		// An index can be written without filters, but not in part.
 		if name := t.File + bloomExtension; filters > 0 && !there[name] {
-			r.n.find(Notice, FindMissing, filepath.Join(r.n.o.IndexDir, name), -1, -1, "the filter of an index table is gone, the next start makes it anew")
+			r.n.find(Notice, FindMissing, filepath.Join(r.n.o.IndexDir, name), -1, -1, "the filter of an index table is missing, the next start rebuilds it")
 		}
 	}
 }

@@ -143,13 +143,13 @@ func TestInspectDamage(t *testing.T) {
 		}, []string{"error chain chunk-000002.000000", "error item chunk-000002.000000 @280: time 5"}},
 		{"torn tail", func(f *inspectFolder) {
 			f.change(chunkC, func(b []byte) []byte { return append(b, b[chunkfile.HeaderSize:chunkfile.HeaderSize+50]...) })
-		}, []string{"notice torn chunk-000002.000000 @1124: 50 bytes behind the last valid frame"}},
+		}, []string{"notice torn chunk-000002.000000 @1124: 50 bytes after the last valid frame"}},
 		{"torn frame", func(f *inspectFolder) {
 			end := f.lastEnd()
 			f.change(chunkC, func(b []byte) []byte {
 				return chunkfile.AppendRecord(b, end, "a", 99, f.time, 0, &event.Proposed{})
 			})
-		}, []string{"notice torn chunk-000002.000000 @1124: 65 bytes behind the last valid frame: the records there have no trailer"}},
+		}, []string{"notice torn chunk-000002.000000 @1124: 65 bytes after the last valid frame: the records there have no trailer"}},
 		{"torn tail without a checkpoint", func(f *inspectFolder) {
 			f.remove(datadir.WriterCheckpoint)
 			f.change(chunkC, func(b []byte) []byte { return append(b, make([]byte, 100)...) })
@@ -249,9 +249,9 @@ func TestInspectStreams(t *testing.T) {
 		want    []string
 	}{
 		{"gap", []inspectRecord{{"a", 0}, {"a", 1}, {"a", 3}, {"a", 4}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 3 follows event 1 at position 84`}},
-		{"written twice", []inspectRecord{{"a", 0}, {"a", 1}, {"a", 0}, {"a", 2}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 0 was written again, behind event 1`}},
+		{"written twice", []inspectRecord{{"a", 0}, {"a", 1}, {"a", 0}, {"a", 2}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 0 was written again, after event 1`}},
 		{"begins late", []inspectRecord{{"a", 2}, {"a", 3}}, []string{`error stream chunk-000000.000000 @128: stream "a": begins with event 2`}},
-		{"behind the tombstone", []inspectRecord{{"a", 0}, {"a", event.TombstoneNumber}, {"a", 1}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 1 stands behind the tombstone`}},
+		{"behind the tombstone", []inspectRecord{{"a", 0}, {"a", event.TombstoneNumber}, {"a", 1}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 1 follows the tombstone`}},
 		{"only a tombstone", []inspectRecord{{"a", event.TombstoneNumber}}, nil},
 		{"negative", []inspectRecord{{"a", -1}}, []string{`error stream chunk-000000.000000 @128: stream "a": impossible event number -1`}},
 	}

@@ -31,7 +31,7 @@ func (k *walker) checkMapEntry(w *walk, position int64) {
 // checkOrder checks that the entry behind one of the given position is higher.
 func (k *walker) checkOrder(w *walk, before int64) {
 	if at, _, ok := w.mapEntry(w.entry); ok && at <= before {
-		k.mapFault(w, w.entryOffset(w.entry), at, "the position map is not in order: %d stands behind %d", at, before)
+		k.mapFault(w, w.entryOffset(w.entry), at, "the position map is not in order: %d follows %d", at, before)
 	}
 }
 

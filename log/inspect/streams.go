@@ -164,11 +164,11 @@ func (g *names) judge(s *streamSlot, it chunkfile.Item) string {
 	case deleted != (number == event.TombstoneNumber):
 		return fmt.Sprintf("event number %d does not fit the flags %#x: the last number is that of tombstones", number, it.Flags())
 	case s.at != 0 && s.last == event.TombstoneNumber:
-		return fmt.Sprintf("event %d stands behind the tombstone at position %d", number, s.at-1)
+		return fmt.Sprintf("event %d follows the tombstone at position %d", number, s.at-1)
 	case deleted || number == s.last+1 || g.isLate(it):
 		return ""
 	case number <= s.last:
-		return fmt.Sprintf("event %d was written again, behind event %d at position %d", number, s.last, s.at-1)
+		return fmt.Sprintf("event %d was written again, after event %d at position %d", number, s.last, s.at-1)
 	case g.n.blurred > s.at-1:
 		return "" // What is missing was scavenged, or cannot be read.
 	case s.at == 0:

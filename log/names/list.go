@@ -99,7 +99,7 @@ func Open(o Options) (*List, error) {
 	l := &List{opt: o}
 	ok, err := l.load()
 	if event.IsCorruption(err) {
-		o.Logger.Warn("the list of names is made anew", logkey.Error, err)
+		o.Logger.Warn("the list of names is rebuilt", logkey.Error, err)
 		ok, err = false, nil
 	}
 	if err != nil {

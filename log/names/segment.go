@@ -193,7 +193,7 @@ func openSegment(fsys vfs.FS, dir, name string, level int) (_ *segment, err erro
 	body, entries := data[len(magic):size-footSize], le.Uint64(foot)
 	switch {
 	case string(data[:len(magic)]) != magic:
-		err = corrupt(path, "it is no file of names")
+		err = corrupt(path, "it is not a file of names")
 	case xxh3.Hash(data[:size-offsetSize]) != le.Uint64(foot[offsetSize:]):
 		err = corrupt(path, "its checksum does not match")
 	case entries > uint64(len(body)) || (uint64(len(body))-entries)%offsetSize != 0:

@@ -1,5 +1,5 @@
-// Package history keeps in memory what the main statistics of a node were in the last
-// hour, so that a chart of them has something to show when somebody first looks.
+// Package history keeps in memory what the main statistics of a node were in the last hour, so that
+// a chart of them is not empty when it is opened.
 package history
 
 import (

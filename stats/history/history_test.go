@@ -14,7 +14,7 @@ import (
 	"github.com/annalsdb/annals/stats/history"
 )
 
-// shown is one of the series, with null for what is not known.
+// shown is one of the series, with null for an unknown value.
 func shown(s history.Series, name string) string {
 	for i, n := range s.Names {
 		if n != name {

@@ -43,8 +43,8 @@ func registry() *stats.Registry {
 	for _, v := range []float64{0.05, 0.1, 0.5, 3} {
 		h.Observe(v)
 	}
-	// Odd, and still shown: other labels and another text for a name, no numbers, bytes that are no
-	// text.
+	// Odd, and still shown: other labels and another text for a name, values that are not numbers,
+	// bytes that are not text.
 	r.Gauge("odd", "One text.", label("a", "1")).Set(1)
 	r.Gauge("odd", "Another text.", label("a", "1"), label("b", "2")).Set(2)
 	r.Gauge("odd", "").Set(3)

@@ -85,7 +85,7 @@ func (s *Sampler) take(now time.Time, last *Sample) Sample {
 	if m, err := mem.VirtualMemory(); err == nil {
 		n.freeMemory, n.totalMemory = m.Available, m.Total
 	}
-	// Windows has no such number, and emulating it would leave a goroutine behind.
+	// Windows has no such number, and emulating it would leak a goroutine.
 	if runtime.GOOS != "windows" {
 		if l, err := load.Avg(); err == nil {
 			n.load = l

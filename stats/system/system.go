@@ -31,7 +31,7 @@ type Network struct {
 	PendingSend, PendingReceived int64  // bytes that wait in this process now
 }
 
-// Sampler takes samples when somebody asks for them.
+// Sampler takes samples on request.
 type Sampler struct {
 	options Options
 	process *process.Process

@@ -25,7 +25,7 @@ type volume struct {
 // drive is the space of a volume in bytes.
 type drive struct {
 	total, available, used uint64
-	percent                float64 // of what is not reserved for the system
+	percent                float64 // of the space that is not reserved for the system
 }
 
 // read returns the space of the volume, or what it was when it answered last. The

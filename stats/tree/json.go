@@ -26,9 +26,9 @@ func (f Statistics) AppendFlatJSON(dst []byte, metadata bool) []byte {
 	return flat.AppendJSON(dst, metadata)
 }
 
-// Flat returns the statistics as texts under their paths joined by "-", letters as they
-// are; what is not known is an empty text. With metadata, a statistic that has a
-// description is a text for its value and for each part of that.
+// Flat returns the statistics as texts under their paths joined by "-", letters as they are. An
+// unknown value is an empty text. With metadata, a statistic that has a description is a text for
+// its value and for each part of the description.
 func (f Statistics) Flat(metadata bool) map[string]string {
 	flat := make(map[string]string, len(f))
 	for _, figure := range f {
@@ -124,7 +124,7 @@ func text(value any) string {
 	panic(fmt.Sprintf("tree: a figure of type %T", value))
 }
 
-// appendString appends a JSON string. What is no UTF-8 becomes U+FFFD.
+// appendString appends a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for _, r := range s {

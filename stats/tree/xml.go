@@ -42,8 +42,8 @@ func (n *Node) writeXML(w *bytes.Buffer, metadata bool) {
 // A buffer takes everything.
 func escape(w *bytes.Buffer, s string) { _ = xml.EscapeText(w, []byte(s)) }
 
-// elementName makes a name of a key. A colon would ask for a namespace that
-// nobody declares, so it is replaced as well.
+// elementName turns a key into a name. A colon would need a namespace declaration, so it is
+// replaced as well.
 func elementName(key string) string {
 	var name []rune
 	for i, r := range key {
