@@ -105,7 +105,7 @@ func TestRedact(t *testing.T) {
 		{redact.ErrLocked, 400, "Failed to acquire lock for redaction."},
 		{redact.ErrInMemory, 400, "Redaction is not supported on in-memory databases"},
 		{redact.ErrNoEvents, 400, "no events are named"},
-		{&redact.Unfinished{Err: errors.New("no quorum")}, 500, "the redaction is not finished and goes on in the background: no quorum"},
+		{&redact.Unfinished{Err: errors.New("no quorum")}, 500, "the redaction is not finished and continues in the background: no quorum"},
 		{event.ErrNotReady, 503, "Server Is Not Ready"},
 		{fmt.Errorf("x: %w", event.ErrDiskFull), 503, "Server Is Out Of Disk Space"},
 	} {

@@ -77,7 +77,7 @@ func masked(query string) string {
 func isSecret(name string) bool {
 	plain, err := url.QueryUnescape(name)
 	if err != nil {
-		return true // Nobody knows what it is.
+		return true // It is not known what it is.
 	}
 	plain = strings.ToLower(plain)
 	for _, s := range secrets {

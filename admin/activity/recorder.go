@@ -128,7 +128,7 @@ func (o *Operation) refused() bool {
 	return o.Status >= http.StatusBadRequest && o.Status < http.StatusInternalServerError
 }
 
-// leaveOut counts operations that have no event. Of those that were done the log tells.
+// leaveOut counts operations that have no event. Those that were done are logged.
 func (r *Recorder) leaveOut(why *stats.Counter, operations ...Operation) {
 	why.Add(uint64(len(operations)))
 	r.leftOut.Add(int64(len(operations)))
@@ -215,8 +215,8 @@ func (r *Recorder) events(batch []Operation, leftOut int64) []event.Proposed {
 	return events
 }
 
-// write appends events, and describes the stream before the first. Nothing is written
-// to a stream that anybody could read, or that would stay for ever.
+// write appends events, and sets the stream's metadata before the first. Nothing is written to a
+// stream that anyone could read, or that would stay for ever.
 func (r *Recorder) write(ctx context.Context, events []event.Proposed, s *state) error {
 	if !s.begun {
 		if err := r.queue.Begin(ctx, Stream); err != nil {

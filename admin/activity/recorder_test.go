@@ -193,8 +193,8 @@ func refused(who string) activity.Operation {
 	return o
 }
 
-// TestNothingDoneIsLeftOut: whoever changes whatever has it recorded, however many come at
-// once and whoever asks in vain meanwhile. While too much waits, so do the changes.
+// TestNothingDoneIsLeftOut: every change is recorded, however many come at once, and while other
+// requests are refused. While too many wait to be written, changes wait too.
 func TestNothingDoneIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{hold: make(chan struct{})}

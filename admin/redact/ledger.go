@@ -20,7 +20,7 @@ import (
 const (
 	// ledgerFile lists what this node redacted, a line of JSON each.
 	ledgerFile = "redactions"
-	// pendingFile holds the redaction that is under way.
+	// pendingFile holds the redaction that is running.
 	pendingFile = "redactions.pending"
 )
 
@@ -32,9 +32,9 @@ type entry struct {
 	Time     time.Time `json:"time"`
 }
 
-// Ledger lists the events that this node redacted: what comes from other nodes is redacted by it
-// once more. It is written whole each time, beside the old one: a file of a hundred thousand lines
-// takes milliseconds, and there is no half line to understand at a start.
+// Ledger lists the events that this node redacted. Files that come from other nodes are redacted by
+// it once more. It is written whole each time, next to the old one: a file of a hundred thousand
+// lines takes milliseconds, and a start never finds half a line.
 type Ledger struct {
 	fsys vfs.FS
 	path string
@@ -58,7 +58,7 @@ func OpenLedger(fsys vfs.FS, dir string) (*Ledger, error) {
 	for line := range bytes.Lines(text) {
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("%s is damaged (%w): remove it, it is made anew from the redacted events of the log", l.path, err)
+			return nil, fmt.Errorf("%s is damaged (%w): remove it, and the node rebuilds it from the redacted events of the log", l.path, err)
 		}
 		l.entries = append(l.entries, e)
 	}
@@ -68,7 +68,7 @@ func OpenLedger(fsys vfs.FS, dir string) (*Ledger, error) {
 
 func byPosition(a, b entry) int { return cmp.Compare(a.Position, b.Position) }
 
-// Cut forgets what lies at a position of the log or behind it: the folder was restored.
+// Cut forgets the events at a position of the log and after it: the folder was restored.
 func (l *Ledger) Cut(at int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,8 @@ func (l *Ledger) Lost() bool {
 	return l.lost
 }
 
-// know has events blanked in what comes from other nodes before the list is made anew as a whole.
-// Until then it counts as lost.
+// know adds events, so that they are blanked in files from other nodes before the whole list is
+// rebuilt. Until then the list counts as lost.
 func (l *Ledger) know(some []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

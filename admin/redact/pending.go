@@ -44,7 +44,7 @@ func (s *Service) newPending(user, reason string) *pending {
 
 func (s *Service) pendingPath() string { return filepath.Join(s.opts.Dir, pendingFile) }
 
-// pending reads what is not finished, nil if nothing is.
+// pending reads the redaction that is not finished; nil if there is none.
 func (s *Service) pending() (*pending, error) {
 	text, err := vfs.ReadFile(s.opts.FS, s.pendingPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,8 +60,8 @@ func (s *Service) pending() (*pending, error) {
 	return &p, nil
 }
 
-// begin makes it certain that the redaction will be made. The note of what is to be
-// done comes first: with the ledger alone nobody would know that files still hold the data.
+// begin makes it certain that the redaction will be made. The note of what is to be done comes
+// first: the ledger alone does not say that files still hold the data.
 func (s *Service) begin(p *pending) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *Service) finishPending(l *eventlog.Log) error {
 	return nil
 }
 
-// rewrite redacts in one copy of each chunk file all its events. It returns what was
-// replaced. The caller holds the chunk lock, or nobody else can.
+// rewrite redacts in one copy of each chunk file all its events. It returns what was replaced. The
+// caller holds the chunk lock, or no one else can take it.
 func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
 	// An earlier process may have ended before the ledger was written.
 	if err := s.opts.Ledger.add(p.entries()); err != nil {
@@ -157,7 +157,7 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 	s.opts.Forget()
 	ctx, cancel := context.WithTimeout(s.ctx, erasePatience)
 	defer cancel()
-	// Behind the last record, so that its entry is among those that go.
+	// Past the last record, so that its entry is among those that go.
 	if err := s.opts.Erase(ctx, p.Events[len(p.Events)-1].Position+1); err != nil {
 		return fmt.Errorf("the Raft log may still hold the data: %w", err)
 	}
@@ -173,7 +173,7 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 	defer cancel()
 	if err := s.record(ctx, p); err != nil {
 		s.retry() // The bytes are gone: who asked need not wait for a leader.
-		s.opts.Logger.Warn("the record of a redaction could not be written yet, it is tried again", logkey.Error, err)
+		s.opts.Logger.Warn("the record of a redaction could not be written yet, the node tries again", logkey.Error, err)
 		return nil
 	}
 	return s.settle()
@@ -222,7 +222,7 @@ func (s *Service) retry() {
 	})
 }
 
-// tryAgain finishes what is left, if nobody works on a redaction just now.
+// tryAgain finishes what is left, if no redaction is running.
 func (s *Service) tryAgain() error {
 	if err := s.take(s.ctx); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (s *Service) record(ctx context.Context, p *pending) error {
 	metadata.ID = event.ID(uuid.NewSHA1(uuid.Nil, []byte(Stream)))
 	_, err := s.opts.Write(ctx, record.Append(event.MetaStreamOf(Stream), event.NoStream, metadata))
 	var wrong *event.WrongExpectedVersion
-	if err != nil && !errors.As(err, &wrong) { // Somebody has set it before.
+	if err != nil && !errors.As(err, &wrong) { // Another writer was faster.
 		return err
 	}
 	data, err := json.Marshal(recorded{NodeEndpoint: s.opts.Endpoint(), User: p.User, Reason: p.Reason, Events: p.Events, Time: p.Time})

@@ -32,7 +32,7 @@ type Event struct {
 
 func (e Event) String() string { return strconv.FormatInt(e.Number, 10) + "@" + e.Stream }
 
-// ParseEvent understands number@stream. The stream begins behind the first "@".
+// ParseEvent understands number@stream. The stream begins after the first "@".
 func ParseEvent(text string) (Event, error) {
 	number, stream, found := strings.Cut(text, "@")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -90,7 +90,7 @@ func (e *Refused) Error() string {
 type Unfinished struct{ Err error }
 
 func (e *Unfinished) Error() string {
-	return "the redaction is not finished and goes on in the background: " + e.Err.Error()
+	return "the redaction is not finished and continues in the background: " + e.Err.Error()
 }
 func (e *Unfinished) Unwrap() error { return e.Err }
 

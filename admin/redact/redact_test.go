@@ -258,7 +258,7 @@ func TestRedact(t *testing.T) {
 	if files := holding(t, fsys, dir, "because"); len(files) > 0 {
 		t.Errorf("notes are left in %v", files)
 	}
-	// A lost list is made anew.
+	// A lost list is rebuilt.
 	n.close()
 	want, err := vfs.ReadFile(fsys, dir+"/redactions")
 	if err != nil {
@@ -372,8 +372,8 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
-// TestUnfinished: what fails behind the point of no return is finished by a retry, and by the next
-// start.
+// TestUnfinished: a step that fails after the point of no return is finished by a retry, or by the
+// next start.
 func TestUnfinished(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {

@@ -59,7 +59,7 @@ func (o *Options) EnsureDefaults() {
 const (
 	erasePatience = 45 * time.Second // for the Raft log
 	closePatience = 30 * time.Second // for readers of replaced files
-	// for the record in the database; behind that the answer does not wait
+	// how long the answer waits for the record in the database
 	recordPatience = 10 * time.Second
 	retryPace      = 10 * time.Second
 )
@@ -67,7 +67,7 @@ const (
 // Service redacts events of one node, one request at a time.
 type Service struct {
 	opts   Options
-	ctx    context.Context // of everything that must go on when its caller does not wait any more
+	ctx    context.Context // of all work that must continue when its caller no longer waits
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
 
@@ -86,7 +86,7 @@ func New(o Options) *Service {
 	return s
 }
 
-// Close ends what goes on in the background. The next process finishes it.
+// Close ends the work in the background. The next process finishes it.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -127,9 +127,9 @@ func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 	return l.Chunks.EventPositions(stream, number)
 }
 
-// Redact blanks the data of events, all of them or none. Once the work has begun
-// it goes on when ctx ends. A Refused says what cannot be redacted, ErrLocked says that another
-// job is switching chunk files, and an Unfinished what is still to be done.
+// Redact blanks the data of events, all of them or none. Once the work has begun it continues when
+// ctx ends. A Refused says which events cannot be redacted, ErrLocked says that another job is
+// switching chunk files, and an Unfinished says what is still to be done.
 func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	switch {
 	case len(r.Events) == 0:
@@ -253,8 +253,9 @@ func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	return nil
 }
 
-// Resume finishes what an earlier process began: the files before it returns, so that nobody reads
-// what was to be blanked, the rest in the background. A lost ledger is made anew there too.
+// Resume finishes a redaction that an earlier process began. The files are done before it returns,
+// so that no client reads data that was to be blanked. The rest happens in the background, where a
+// lost ledger is rebuilt too.
 func (s *Service) Resume() error {
 	if s.opts.InMemory {
 		return nil
@@ -268,7 +269,7 @@ func (s *Service) Resume() error {
 		return err
 	}
 	if work != nil {
-		s.opts.Logger.Info("a redaction that an earlier process began is being finished", logkey.Events, len(work.Events))
+		s.opts.Logger.Info("finishing a redaction that an earlier process began", logkey.Events, len(work.Events))
 		if _, err := s.rewrite(l, work); err != nil {
 			return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
 		}
@@ -276,20 +277,20 @@ func (s *Service) Resume() error {
 	}
 	if s.opts.Ledger.Lost() {
 		if err := s.recall(l); err != nil { // Before anything can come from other nodes.
-			s.opts.Logger.Warn("not all that the log has of earlier redactions can be read", logkey.Error, err)
+			s.opts.Logger.Warn("some records of earlier redactions in the log cannot be read", logkey.Error, err)
 		}
 		s.owned.Go(func() {
 			if err := s.rebuild(l); err != nil && s.ctx.Err() == nil && !errors.Is(err, event.ErrClosed) {
-				s.opts.Logger.Warn("the list of redactions could not be made anew; the next start tries again", logkey.Error, err)
+				s.opts.Logger.Warn("the list of redactions could not be rebuilt; the next start tries again", logkey.Error, err)
 			}
 		})
 	}
 	return nil
 }
 
-// recall has the ledger know what the log records of redactions. Whose they were matters no more
-// when the list is lost: better that an event is blanked in what comes from elsewhere than that it
-// comes back. What metadata of the stream hide is found.
+// recall adds the redactions that the log records to the ledger. With the list lost it does not
+// matter which node made them: it is better to blank an event in a file from another node than to
+// bring its data back. Records that the stream's metadata hide are found too.
 func (s *Service) recall(l *eventlog.Log) error {
 	info, err := l.Reads.StreamInfo(Stream)
 	if errors.Is(err, event.ErrStreamNotFound) {
@@ -345,7 +346,7 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 		return err
 	}
 	if len(found) > 0 {
-		s.opts.Logger.Info("the list of redactions is made anew from the log", logkey.Events, len(found))
+		s.opts.Logger.Info("the list of redactions was rebuilt from the log", logkey.Events, len(found))
 	}
 	return s.opts.Ledger.add(found)
 }

@@ -11,8 +11,8 @@ import (
 // files. It has the lock that scavenges need, until Close.
 type Session interface {
 	// Switch puts a file of the data folder in the place of a chunk file that is in use.
-	// SwitchReason tells why it was refused, which changes nothing. Behind it the data are erased
-	// elsewhere and recorded as after Redact.
+	// SwitchReason says why it was refused; a refusal changes nothing. After the switch the data
+	// are erased elsewhere, and the redaction is recorded as by Redact.
 	Switch(ctx context.Context, target, file string) error
 	// Close lets go of the lock. It is idempotent.
 	Close()
