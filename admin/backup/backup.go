@@ -34,14 +34,15 @@ func (f File) Sum() *eventlog.FileSum { return eventlog.NewFileSum(f.Name, f.Siz
 // database at one moment, in the order in which they are to be copied.
 type Session struct {
 	ID string `json:"backupId"`
-	// Position is the end of the log. Nothing acknowledged before the session began lies behind it.
+	// Position is the end of the log. Everything acknowledged before the session began is before
+	// it.
 	Position int64  `json:"position"`
 	Chain    string `json:"chain"` // there, in hex
 	// Time is that of the newest record, the zero time in an empty log.
 	Time      time.Time `json:"time"`
 	ClusterID string    `json:"clusterId"`
 	NodeID    string    `json:"nodeId"`
-	Expires   time.Time `json:"expires"` // unless somebody reads from it before
+	Expires   time.Time `json:"expires"` // unless a client reads from it before
 	Files     []File    `json:"files"`
 }
 
@@ -53,7 +54,7 @@ type Source interface {
 	// Open reads a file of a session from an offset on. The file's bytes are those at Begin.
 	// It fails with ErrSessionGone when the session has ended.
 	Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error)
-	// End lets go of a session. One that has ended is no error.
+	// End ends a session. Ending one twice is not an error.
 	End(ctx context.Context, session string) error
 }
 
@@ -71,8 +72,8 @@ const (
 	KindIncremental = "incremental" // at least one file was there already
 )
 
-// Manifest describes one backup: it is `<id>/manifest.json` of its target, made
-// durable behind everything that it names.
+// Manifest describes one backup: it is `<id>/manifest.json` of its target, made durable after
+// everything that it names.
 type Manifest struct {
 	// Format of the manifest and of the layout around it. Do not change.
 	Format int `json:"format"`

@@ -97,7 +97,7 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 			}
 		}
 	}()
-	// Behind Begin: who removes backups sees this one, or this one sees that they are removed.
+	// After Begin: a prune sees this backup, or this backup sees which ones were removed.
 	earlier, err := target.List(ctx)
 	if err != nil && !isDamaged(err) { // What cannot be read is not relied on.
 		return m, err
@@ -156,7 +156,7 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	return m, nil
 }
 
-// creation is a Create under way.
+// creation is a Create that is running.
 type creation struct {
 	source  Source
 	session string

@@ -409,7 +409,7 @@ func TestPowerCuts(t *testing.T) {
 		defer mu.Unlock()
 		if armed && op.Kind.Mutates() {
 			o := vfs.CrashOptions{}
-			if len(left)%2 == 1 { // Some of what was not synced survives.
+			if len(left)%2 == 1 { // Some bytes that were not synced survive.
 				o.Rand = rand.New(rand.NewPCG(3, uint64(len(left))))
 			}
 			left = append(left, mem.CrashClone(o))
@@ -471,7 +471,7 @@ func TestPowerCuts(t *testing.T) {
 				t.Fatalf("restore %d, cut %d: %d events", i, j, strings.Count(text, "\n"))
 			}
 		}
-		// The first start and writes behind it.
+		// The first start, and writes after it.
 		restored, _ := content(t, left[len(left)-1], o.Dir)
 		left = nil
 		arm(true)

@@ -4,8 +4,8 @@ import "errors"
 
 // What a source can answer instead of data.
 var (
-	// ErrSessionGone says that there is no such session: it was ended, nobody read from it for
-	// long, or it never was. An Ended is one.
+	// ErrSessionGone says that there is no such session: it was ended, no client read from it for
+	// long, or it never existed. An Ended is one.
 	ErrSessionGone     = errors.New("no such backup session")
 	ErrNoSuchFile      = errors.New("no such file in the backup session")
 	ErrTooManySessions = errors.New("too many backup sessions")

@@ -19,7 +19,7 @@ import (
 )
 
 // Folder keeps backups in a folder: `<id>/` holds exactly the files of a database, with
-// `manifest.json` beside them. Files that have not changed are hard links to those of an earlier
+// `manifest.json` next to them. Files that have not changed are hard links to those of an earlier
 // backup, where the file system has links. A backup is made under the name `.<id>.partial`.
 type Folder struct {
 	fsys vfs.FS
@@ -281,7 +281,7 @@ func (w *folderWriting) Finish(ctx context.Context, m *Manifest) error {
 }
 
 func (w *folderWriting) Abort(context.Context) error {
-	// Also if the name was given and could not be made durable: then nobody knows it.
+	// Also if the file was renamed but the rename is not durable: then no one has learned of it.
 	if err := w.t.fsys.Remove(w.t.path(w.id, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// backupNote says on this machine which session a create holds open and what it makes, beside a
-// lock that is free when its process is gone. A node keeps a session that is not ended for ten
-// minutes, and opens four: creates that were killed would keep the next one out.
+// backupNote says on this machine which session a create holds open and what it makes, with a lock
+// that is free when its process is gone. A node keeps a session that is not ended for ten minutes,
+// and opens four at most: creates that were killed would block the next one.
 type backupNote struct {
 	Node    string `json:"node"`
 	Session string `json:"session"`

@@ -25,7 +25,7 @@ type RestoreOptions struct {
 	// of the backup; default: the newest, or the oldest that reaches At or ToPosition
 	ID         string
 	At         time.Time // nothing written later is restored; zero: everything
-	ToPosition *int64    // no frame that ends behind it is restored; nil: everything
+	ToPosition *int64    // no frame that ends after it is restored; nil: everything
 
 	FS       vfs.FS // of Dir, default the real one
 	Dir      string // missing or empty
@@ -42,7 +42,7 @@ type Restored struct {
 	Time     time.Time `json:"time"`     // of its newest record
 	Files    int       `json:"files"`
 	Bytes    int64     `json:"bytes"`
-	LeftOut  int64     `json:"bytesLeftOut"` // of the log, behind Position
+	LeftOut  int64     `json:"bytesLeftOut"` // of the log, after Position
 	Seconds  float64   `json:"seconds"`
 }
 
@@ -70,8 +70,8 @@ const (
 	truncateFile    = "truncate.chk"
 )
 
-// Restore makes a data folder of a backup. It is filled beside its place, and gets its
-// name when every checksum is right and everything is durable.
+// Restore makes a data folder of a backup. It is filled under another name next to its place, and
+// gets its name when every checksum is right and everything is durable.
 func Restore(ctx context.Context, target Target, o RestoreOptions) (r Restored, err error) {
 	started := time.Now()
 	o.FS = cmp.Or(o.FS, vfs.OS)

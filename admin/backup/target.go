@@ -16,7 +16,7 @@ import (
 
 // Target is where backups are kept.
 type Target interface {
-	// List returns the listed backups, the oldest first. Beside an error that is Damaged it returns
+	// List returns the listed backups, the oldest first. With an error that is Damaged it returns
 	// those whose manifests are whole.
 	List(ctx context.Context) ([]Manifest, error)
 	// Begin begins a backup. Nothing of it is listed before Finish.
@@ -24,7 +24,7 @@ type Target interface {
 	// Open reads a file of a listed backup.
 	Open(ctx context.Context, m *Manifest, f *File) (io.ReadCloser, error)
 	// Remove removes listed backups, but no file that one of keep needs, and leftovers of backups
-	// that were begun before a time and never listed. It returns the bytes that nobody needs any
+	// that were begun before a time and never listed. It returns the bytes that no backup needs any
 	// more. A dry run only computes them.
 	Remove(ctx context.Context, remove, keep []Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error)
 }
@@ -93,8 +93,8 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// ReadManifests reads the manifests of the backups with some ids. Beside an error that is Damaged
-// it returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or
+// ReadManifests reads the manifests of the backups with some ids. With an error that is Damaged it
+// returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or
 // being removed.
 func ReadManifests(ctx context.Context, ids []string, read func(id string) ([]byte, error)) (all []Manifest, damaged error) {
 	for _, id := range ids {

@@ -34,7 +34,7 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 	}
 	report := func(f Finding) {
 		if f.Kind == inspect.FindMissing && f.Severity == inspect.Notice {
-			return // The format file is no part of a backup, the start makes it.
+			return // The format file is not part of a backup, the start makes it.
 		}
 		if f.Severity == inspect.Problem {
 			problems++

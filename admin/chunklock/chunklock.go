@@ -12,7 +12,7 @@ import (
 // Lock is held by the one job that may switch chunk files. The zero value is free.
 type Lock struct {
 	once sync.Once
-	full chan struct{} // has room for one: there is somebody who has the lock
+	full chan struct{} // has room for one; full: a job has the lock
 }
 
 func (l *Lock) taken() chan struct{} {

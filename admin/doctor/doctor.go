@@ -5,7 +5,7 @@ package doctor
 
 import "fmt"
 
-// Remedy is what somebody is to do, in words.
+// Remedy is what an operator should do, in words.
 type Remedy string
 
 // Line is what one check has come to.

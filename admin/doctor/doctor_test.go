@@ -62,7 +62,7 @@ func TestFindings(t *testing.T) {
 		}, "members", "is not alive", "annals cluster recover --majority-lost"},
 		{"clock ahead", func(f *Facts) { f.Clock.Ahead = 90 * time.Second }, "clock", "1 minutes ahead of those of the other members", "chrony"},
 		{"clock behind", func(f *Facts) { f.Clock.Ahead = -2 * time.Second }, "clock", "2.0 s behind those of", "chrony"},
-		{"clock behind the log", func(f *Facts) { f.Clock.BehindLog = time.Hour }, "clock", "1 hours behind the newest event", "chrony"},
+		{"clock behind the log", func(f *Facts) { f.Clock.BehindLog = time.Hour }, "clock", "1 hours earlier than the newest event", "chrony"},
 		{"clock known to be wrong", func(f *Facts) { f.Clock.Wrong = "no majority agrees" }, "clock", "no majority agrees", "chrony"},
 		{"slow disk", func(f *Facts) { f.Sync.Longest = 350 * time.Millisecond }, "fsync", "350.0 ms", "disk of its own"},
 		{"hung disk", func(f *Facts) { f.Sync.Hung = true }, "fsync", "hangs", "dmesg"},
@@ -78,7 +78,7 @@ func TestFindings(t *testing.T) {
 		{"certificate wrong, no remedy given", func(f *Facts) { f.Certificates.Findings = []Certificate{{"odd", ""}} }, "certificates", "odd", "annals certs check"},
 		{"insecure", func(f *Facts) { f.Insecure = true }, "certificates", "insecure", "annals certs"},
 		{"no leader", func(f *Facts) { f.Lag = &Lag{} }, "lag", "knows of no leader", "most members"},
-		{"far behind", func(f *Facts) { f.Lag = &Lag{Leader: "b:2113", Behind: 1 << 30} }, "lag", "1.0 GiB behind the leader b:2113", "disk and network"},
+		{"far behind", func(f *Facts) { f.Lag = &Lag{Leader: "b:2113", Behind: 1 << 30} }, "lag", "lags the leader b:2113 by 1.0 GiB", "disk and network"},
 		{"a little behind", func(f *Facts) { f.Lag = &Lag{Leader: "b:2113", Behind: 1 << 20} }, "lag", "", ""},
 		{"stalled group", func(f *Facts) { f.Groups = []Stalled{{"orders", "billing", "no answer for 5m"}} }, "subscription groups", "billing of stream orders makes no progress: no answer for 5m", "consumer"},
 		{"faulted projection", func(f *Facts) { f.Projections = []Faulted{{"totals", "x is not defined"}} }, "projections", "totals has faulted: x is not defined", "annals projection enable totals"},
@@ -98,7 +98,7 @@ func TestFindings(t *testing.T) {
 			f.Backup, f.Elsewhere = nil, &Backup{LastResult: "Success", Success: noon.Add(-time.Hour)}
 		}, "backup", "", ""},
 		{"anonymous writers", func(f *Facts) { f.OpenWriters = true }, "anonymous access", "may read, write and delete", "AllowAnonymousStreamAccess=false"},
-		{"damaged chunk", func(f *Facts) { f.Damaged = []string{"chunk-000003.000000"} }, "chunks", "chunk-000003.000000 is damaged", "fetches the file anew"},
+		{"damaged chunk", func(f *Facts) { f.Damaged = []string{"chunk-000003.000000"} }, "chunks", "chunk-000003.000000 is damaged", "fetches the file again"},
 		{"damaged chunk, alone", func(f *Facts) { f.Damaged, f.Alone = []string{"chunk-000003.000000"}, true }, "chunks", "is damaged", "--repair-from"},
 		{"damaged index", func(f *Facts) { f.Index = "index/5f0c3b at 32: wrong checksum" }, "index", "at 32: wrong checksum", "builds the index again"},
 		{"default password", func(f *Facts) { f.DefaultPasswords = []string{"admin", "ops"} }, "passwords", "lets in admin and ops", "change-password"},
@@ -130,7 +130,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// What is not known is not said to be fine.
+// A fact that is not known is not reported as fine.
 func TestUnloaded(t *testing.T) {
 	f := healthy()
 	f.Unloaded = "the database is not ready"

@@ -47,9 +47,10 @@ type Member struct {
 
 // Clock is how the node's clock compares with those of others.
 type Clock struct {
-	Ahead     time.Duration // of the middle one of the members' clocks
-	BehindLog time.Duration // behind the newest event; below 0: it is not
-	Wrong     string        // why the node does not trust its clock; empty: it does
+	Ahead time.Duration // of the middle one of the members' clocks
+	// how much earlier the clock is than the newest event; below 0: it is later
+	BehindLog time.Duration
+	Wrong     string // why the node does not trust its clock; empty: it does
 }
 
 // Sync is how long the disk takes to make a write durable.
@@ -82,7 +83,7 @@ type Certificate struct {
 
 // Lag is how far a node is behind.
 type Lag struct {
-	Leader   string // empty: nobody leads as far as the node knows
+	Leader   string // empty: this node knows of no leader
 	Behind   int64  // bytes
 	CaughtUp bool
 }

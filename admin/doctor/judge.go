@@ -65,7 +65,7 @@ func judgeClock(f *Facts, r *report) {
 	case c.Wrong != "":
 		r.wrong(remedy, "%s", c.Wrong)
 	case c.BehindLog > clockApart:
-		r.wrong(remedy, "%s behind the newest event", short(c.BehindLog))
+		r.wrong(remedy, "%s earlier than the newest event", short(c.BehindLog))
 	case apart > clockApart:
 		r.wrong(remedy, "%s %s those of the other members", short(apart), side)
 	default:
@@ -106,7 +106,7 @@ func judgeCertificates(f *Facts, r *report) {
 	c := f.Certificates
 	switch {
 	case f.Insecure:
-		r.wrong("unless nobody else can reach it: make certificates with annals certs, and run the node without Insecure",
+		r.wrong("unless no one else can reach it: make certificates with annals certs, and run the node without Insecure",
 			"the node is insecure: no authentication, no TLS")
 		return
 	case c == nil:
@@ -136,9 +136,9 @@ func judgeLag(f *Facts, r *report) {
 	case l.Leader == "":
 		r.wrong("see that most members run and reach each other at their replication addresses", "this node knows of no leader")
 	case !l.CaughtUp && l.Behind > lagBytes:
-		r.wrong("wait if the node was down; else look at its disk and network, and at annals_catchup metrics", "%s behind the leader %s", size(l.Behind), l.Leader)
+		r.wrong("wait if the node was down; else look at its disk and network, and at annals_catchup metrics", "lags the leader %s by %s", l.Leader, size(l.Behind))
 	default:
-		r.fine("%s behind the leader %s", size(max(0, l.Behind)), l.Leader)
+		r.fine("lags the leader %s by %s", l.Leader, size(max(0, l.Behind)))
 	}
 }
 
@@ -157,7 +157,7 @@ func judgeProjections(f *Facts, r *report) {
 		return
 	}
 	for _, p := range f.Projections {
-		r.wrong(Remedy("correct its query, then annals projection enable "+p.Name+"; docs/projections.md says what a fault leaves behind"),
+		r.wrong(Remedy("correct its query, then annals projection enable "+p.Name+"; docs/projections.md says what a fault leaves"),
 			"%s has faulted: %s", p.Name, p.Reason)
 	}
 }
@@ -206,7 +206,7 @@ func judgeOthersBackup(f *Facts, r *report) {
 	const remedy Remedy = "set BackupTo and BackupSchedule on one node, as docs/backup.md says; the node cannot see copies that are made in other ways, so see to those yourself"
 	switch e := f.Elsewhere; {
 	case e == nil:
-		r.wrong(remedy, "none is known of: this node makes none, and no other has recorded one")
+		r.wrong(remedy, "no backup is known: this node makes none, and no other node has recorded one")
 	case e.LastResult == "Failed":
 		r.wrong("ask the node that makes them: annals backup status", "the last one of another node failed: %s", e.LastError)
 	case f.Now.Sub(e.Success) > backupOld:
@@ -217,7 +217,7 @@ func judgeOthersBackup(f *Facts, r *report) {
 }
 
 func judgeChunks(f *Facts, r *report) {
-	remedy := Remedy("check the disk; the node fetches the file anew from a member that has it whole, by itself: if that takes long, see its log")
+	remedy := Remedy("check the disk; the node fetches the file again by itself, from a member that has it whole: if that takes long, see its log")
 	if f.Alone {
 		remedy = "check the disk, stop the node, and restore the file from a backup, or annals verify --repair-from a node that has it"
 	}

@@ -1,6 +1,6 @@
-// Package indexmerge merges the tables of a node's index into one when an
-// operator asks for it. A merge runs in the background and changes nothing that
-// anybody can read; it may be asked for at any time.
+// Package indexmerge merges the tables of a node's index into one when an operator asks for it. A
+// merge runs in the background and changes nothing that clients can read; it may be asked for at
+// any time.
 package indexmerge
 
 import (
@@ -69,7 +69,7 @@ func (j *Jobs) run(id event.ID, merge func(context.Context) error) {
 	j.running = false
 }
 
-// Close stops a merge that is under way and waits for it. It is idempotent.
+// Close stops a merge that is running and waits for it. It is idempotent.
 func (j *Jobs) Close() {
 	j.mu.Lock()
 	j.closed = true

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// index is one whose merges end when they are told to.
+// index is one whose merges end when the test says so.
 type index struct {
 	merges int
 	end    chan error
@@ -58,7 +58,7 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		jobs.Close() // It returns although nobody ends the merge.
+		jobs.Close() // It returns although the merge does not end.
 		jobs.Close()
 		if _, err := jobs.Start(x.Merge); !errors.Is(err, event.ErrClosed) {
 			t.Fatalf("started after the end: %v", err)

@@ -86,7 +86,7 @@ func (q *Queue[T]) put(item T) bool {
 // is none. There is none any more when the Queue was closed.
 func (q *Queue[T]) Next(most int) []T {
 	for {
-		closing := q.Closing() // Before it looks: nothing is put in behind that.
+		closing := q.Closing() // Before it looks: nothing is put in after that.
 		if items := q.take(most); len(items) > 0 || closing {
 			return items
 		}
@@ -122,13 +122,13 @@ func (q *Queue[T]) Len() int {
 const (
 	// flushTime is how long Close lets what waits be written.
 	flushTime = 3 * time.Second
-	// stopTime is how long it then waits for a store that was told to stop.
+	// stopTime is how long it then waits for a store whose context has ended.
 	stopTime = time.Second
 )
 
-// Close lets what waits be written for a few seconds, as long as there is somebody who takes it,
-// and gives the rest up. It returns even if the store hangs. What is put into the queue later is
-// left out.
+// Close lets waiting records be written for a few seconds, as long as the store takes them, and
+// gives the rest up. It returns even if the store hangs. Records that are put into the queue later
+// are left out.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	if !q.Closing() {

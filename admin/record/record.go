@@ -1,6 +1,5 @@
-// Package record writes what a node did into streams of the database that
-// operators read. A write is tried again for as long as that can help; nobody
-// but administrators can change what was written.
+// Package record writes what a node did into streams of the database that operators read. A write
+// is tried again for as long as that can help; only administrators can change what was written.
 package record
 
 import (
@@ -61,8 +60,8 @@ type Writer struct {
 // they last longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
-// Refused reports whether an error means that the cluster takes no writes at the
-// moment, and that nothing was written. Waiting for that is no failure.
+// Refused reports whether an error means that the cluster takes no writes at the moment, and that
+// nothing was written. Waiting for that is not a failure.
 func Refused(err error) bool {
 	return errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrDiskFull)
 }
@@ -144,7 +143,7 @@ func (w *Writer) Describe(ctx context.Context, stream string) error {
 	return w.describe(ctx, stream, false)
 }
 
-// Begin is Describe for a stream that has no metadata yet: what somebody made of them stays.
+// Begin is Describe for a stream that has no metadata yet: existing metadata stay.
 func (w *Writer) Begin(ctx context.Context, stream string) error {
 	return w.describe(ctx, stream, true)
 }
@@ -178,7 +177,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 		case sameMetadata(have.Data, document):
 			return nil
 		}
-		// What somebody truncated or deleted is not shown again.
+		// Events that an administrator truncated or deleted are not shown again.
 		if info.Metadata.TruncateBefore > 0 {
 			document = event.WithTruncateBefore(document, info.Metadata.TruncateBefore)
 		}

@@ -25,8 +25,8 @@ type RepairOptions struct {
 	Source   backup.Source // a running node of the cluster; asked only when something is damaged
 }
 
-// Repair replaces damaged and missing complete chunks of a folder that nobody has
-// open by what a running node has, and blanks in it what this node redacted.
+// Repair replaces damaged and missing complete chunks of a folder that no process has open by those
+// of a running node, and blanks the events that this node redacted.
 func Repair(ctx context.Context, o RepairOptions) ([]Repaired, error) {
 	o.FS = cmp.Or(o.FS, vfs.OS)
 	ledger, err := redact.OpenLedger(o.FS, o.Dir)

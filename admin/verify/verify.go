@@ -65,7 +65,7 @@ type Report struct {
 	Repaired []Repaired `json:"repaired,omitempty"` // before the verification, by who ran it
 }
 
-// Clean says that nothing is wrong. Notices are no problem.
+// Clean says that nothing is wrong. Notices are not problems.
 func (r *Report) Clean() bool { return r.Problems == 0 }
 
 func (r *Report) add(f Finding, most int) {
@@ -81,8 +81,8 @@ func (r *Report) add(f Finding, most int) {
 	r.Omitted++
 }
 
-// Run verifies a data folder that nobody has open. The error says that it could
-// not be judged, or that ctx ended the work; the report then holds what was seen so far.
+// Run verifies a data folder that no process has open. The error says that it could not be judged,
+// or that ctx ended the work; the report then holds what was seen so far.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.EnsureDefaults()
 	r := &Report{Dir: o.Dir, IndexDir: o.IndexDir, Started: time.Now().UTC(), Findings: []Finding{}}

@@ -63,7 +63,7 @@ func (h *history) add(id, typ string, payload any) {
 	e := record.Proposed(typ, record.Encode(payload))
 	e.ID = event.ID(uuid.NewSHA1(eventIDs, []byte(typ+" "+id)))
 	if !h.Put(e) {
-		h.logger.Warn("an event of the history of backups is left out, as too many wait to be written or the node ends", logkey.Backup, id, logkey.Type, typ)
+		h.logger.Warn("an event of the history of backups is left out: too many wait to be written, or the node ends", logkey.Backup, id, logkey.Type, typ)
 	}
 }
 

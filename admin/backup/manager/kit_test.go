@@ -159,7 +159,7 @@ func (r *records) String() string {
 	})
 }
 
-// world is what is there beside a manager.
+// world is the surroundings of a manager.
 type world struct {
 	t       *testing.T
 	place   *place

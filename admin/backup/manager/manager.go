@@ -36,7 +36,7 @@ var (
 // Phases of a run besides those of backup.Create.
 const (
 	PhasePrune = "Pruning"
-	PhaseWait  = "Waiting" // to begin again, as the node could not go on
+	PhaseWait  = "Waiting" // to begin again, as the node could not continue
 )
 
 // Result is how a run ended.
@@ -58,7 +58,7 @@ type Status struct {
 	Error   string    `json:"error,omitempty"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
-	// Begun counts the processes that have begun the run or that which it goes on with.
+	// Begun counts the processes that have begun this run, or the one that it repeats.
 	Begun int `json:"begun"`
 
 	backup.Progress `json:"-"`
@@ -166,7 +166,7 @@ func (m *Manager) giveUp() {
 	m.opts.Logger.Error("backup is not begun again, as the node has ended during it too often", logkey.Backup, m.left.ID, "times", m.left.Begun)
 	m.recordEnd(m.left)
 	if err := m.writeState(nil, m.left); err != nil {
-		m.opts.Logger.Warn("how a backup ended could not be noted", logkey.Error, err)
+		m.opts.Logger.Warn("the result of a backup could not be written down", logkey.Error, err)
 	}
 	m.left = nil
 }
@@ -193,9 +193,8 @@ func (m *Manager) Start() (id string, err error) {
 	return m.begin(Status{Begun: 1})
 }
 
-// Stop stops the run that is under way and returns its id when it has let go of
-// everything. It fails with ErrNoSuchRun, and with the context's error when that
-// ends first: the run stops nevertheless.
+// Stop stops the current run and returns its id when it has released everything. It fails with
+// ErrNoSuchRun, and with the context's error when that ends first: the run stops nevertheless.
 func (m *Manager) Stop(ctx context.Context) (id string, err error) {
 	if err := m.check(); err != nil {
 		return "", err
@@ -215,7 +214,7 @@ func (m *Manager) Stop(ctx context.Context) (id string, err error) {
 	}
 }
 
-// Current is what the run is that is under way; its ID is empty when there is none.
+// Current is the status of the current run; its ID is empty when there is none.
 func (m *Manager) Current() (Status, error) {
 	if err := m.check(); err != nil {
 		return Status{}, err
@@ -266,8 +265,8 @@ func (m *Manager) List(ctx context.Context) ([]backup.Manifest, error) {
 	return m.opts.Target.List(ctx)
 }
 
-// Cancel has the run that is under way end soon, and no other begin. It does not wait.
-// That the run ended is not said: the next process begins it again.
+// Cancel makes the current run end soon, and lets no other begin. It does not wait. The end of the
+// run is not recorded: the next process begins it again.
 func (m *Manager) Cancel() {
 	m.mu.Lock()
 	m.closed = true
@@ -282,8 +281,8 @@ func (m *Manager) Cancel() {
 // take to be removed.
 const closePatience = 40 * time.Second
 
-// Close does what Cancel does and waits, but not for ever for a place that hangs. What is
-// recorded is written as far as somebody takes it.
+// Close does what Cancel does and waits, but not for ever for a target that hangs. Records that
+// wait are written as far as the cluster takes writes.
 func (m *Manager) Close() {
 	m.Cancel()
 	m.mu.Lock()
@@ -296,7 +295,7 @@ func (m *Manager) Close() {
 		case <-r.done:
 			m.owned.Wait()
 		case <-timer.C:
-			m.opts.Logger.Warn("a backup is left to a place that does not return", logkey.To, m.opts.To, logkey.Backup, r.id)
+			m.opts.Logger.Warn("the backup's target does not answer, the node ends without waiting for it", logkey.To, m.opts.To, logkey.Backup, r.id)
 		}
 	}
 	m.cancel()

@@ -69,8 +69,7 @@ $backupCompleted {"backupId":"<2>","nodeEndpoint":"a:2113","result":"Failed","po
 	})
 }
 
-// A cluster without a leader keeps nobody from backing up; what happened is written when there is
-// one.
+// Backups work without a leader; they are recorded when there is one.
 func TestRecordWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.records.refuse(event.ErrNotReady)
@@ -202,7 +201,7 @@ func TestRestart(t *testing.T) {
 			n := w.start()
 			n.backUp()
 			time.Sleep(4 * time.Second)
-			if killed { // What the process does from here on nobody sees.
+			if killed { // No one sees what the process does from here on.
 				state, err := vfs.ReadFile(w.fs, "/db/backups.json")
 				if err != nil {
 					t.Fatal(err)

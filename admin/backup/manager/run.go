@@ -21,8 +21,8 @@ const errorInterrupted = "The node was restarted."
 // be begun for ever.
 const maxBegun = 3
 
-// pauses are those before a run begins again that the node could not go on with:
-// events are being redacted, others back the node up, the database is being opened.
+// pauses are the pauses before a run begins again that the node could not continue: events are
+// being redacted, other clients back the node up, the database is being opened.
 var pauses = [...]time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute, time.Minute}
 
 // passing reports whether an error is one of the node's moment.
@@ -35,7 +35,7 @@ func passing(err error) bool {
 	return false
 }
 
-// run is a run that is under way.
+// run is a run that has not ended.
 type run struct {
 	id     string
 	stop   context.CancelCauseFunc
@@ -73,8 +73,8 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 	}
 	logger := m.opts.Logger.With(logkey.Backup, r.id)
 	if err := m.writeState(&begun, nil); err != nil {
-		// A restart would not begin it again, which is no reason for having no backup.
-		logger.Warn("that a backup runs could not be noted", logkey.Error, err)
+		// After a restart the run would not begin again. It is better to make the backup anyway.
+		logger.Warn("the start of a backup could not be written down, a restart would not resume it", logkey.Error, err)
 	}
 	logger.Info("backup begins", logkey.To, m.opts.To, "again", begun.Begun > 1)
 	m.recordStart(&begun)
@@ -110,7 +110,7 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 		logger.Error("backup failed", logkey.To, m.opts.To, logkey.Error, err)
 	}
 	if err := m.writeState(nil, &s); err != nil {
-		logger.Warn("how a backup ended could not be noted", logkey.Error, err)
+		logger.Warn("the result of a backup could not be written down", logkey.Error, err)
 	}
 	m.recordEnd(&s)
 	m.metrics.ended(s)
@@ -128,7 +128,7 @@ func (m *Manager) finish(r *run, s *Status) {
 	close(r.done)
 }
 
-// create makes the backup, and begins again when the node could not go on.
+// create makes the backup, and begins again when the node could not continue.
 func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 	for try := 0; ; try++ {
 		manifest, err := m.opts.Create(ctx, r.id, func(p backup.Progress) { m.progress(r, p) })
@@ -175,7 +175,7 @@ func (m *Manager) Run(ctx context.Context) {
 	m.follow(ctx)
 }
 
-// goOn begins the run again that the last process was about to do when it ended.
+// goOn begins the run again that the last process did not finish.
 func (m *Manager) goOn() {
 	m.mu.Lock()
 	left := m.left
@@ -191,8 +191,8 @@ func (m *Manager) goOn() {
 // checkPace is how often the clock is looked at, which may be set.
 const checkPace = time.Minute
 
-// follow begins a run whenever one is due. What was due while the node was down, or
-// while a run was under way, is one run.
+// follow begins a run whenever one is due. All that were due while the node was down, or while
+// another ran, are one run.
 func (m *Manager) follow(ctx context.Context) {
 	if m.opts.Schedule.IsZero() {
 		return

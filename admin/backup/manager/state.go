@@ -34,7 +34,7 @@ func (m *Manager) readState() error {
 	}
 	var s state
 	if err := json.Unmarshal(data, &s); err != nil {
-		m.opts.Logger.Warn("how the last backup ended is not known: its file is damaged", logkey.File, m.file, logkey.Error, err)
+		m.opts.Logger.Warn("the result of the last backup is not known: its file is damaged", logkey.File, m.file, logkey.Error, err)
 		return nil
 	}
 	m.success = s.Success
@@ -49,8 +49,8 @@ func (m *Manager) readState() error {
 	return nil
 }
 
-// writeState notes what runs, or how the last run ended. Only the run that is under
-// way calls it, or New.
+// writeState writes down what runs, or how the last run ended. Only the current run calls it, or
+// New.
 func (m *Manager) writeState(running, ended *Status) error {
 	s := state{Running: running, Last: ended}
 	m.mu.Lock()

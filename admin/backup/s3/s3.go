@@ -201,7 +201,7 @@ func (t *Target) open(ctx context.Context, f *backup.File) (io.ReadCloser, error
 	return &resumed{ctx: ctx, t: t, f: f}, nil
 }
 
-// resumed reads an object, and goes on where a connection broke.
+// resumed reads an object, and resumes where a connection broke.
 type resumed struct {
 	ctx   context.Context
 	t     *Target
@@ -436,7 +436,7 @@ func (w *writing) Abort(ctx context.Context) error {
 // ErrBusy says that a backup is being made, which may rely on files of older ones.
 var ErrBusy = errors.New("a backup is being made there: remove older ones when it has ended")
 
-// Remove removes backups and leftovers, and all objects that nobody needs.
+// Remove removes backups and leftovers, and all objects that no backup needs.
 func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error) {
 	needed := t.objects(keep)
 	listed := map[string]bool{}

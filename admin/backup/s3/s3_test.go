@@ -101,7 +101,7 @@ func TestPruneBesideCreate(t *testing.T) {
 	if _, err := backup.Create(t.Context(), later, target, backup.CreateOptions{Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	// The third one, of the first's files, is made when prune lists the objects, behind its look
+	// The third one, of the first's files, is made when prune lists the objects, after it looked
 	// for backups at work.
 	started := false
 	s.Refuse(func(r *http.Request) int {
@@ -135,7 +135,7 @@ func TestPruneParts(t *testing.T) {
 	}
 }
 
-// TestForbidden: a key that is refused is no connection that broke.
+// TestForbidden: a refused key is not treated as a broken connection.
 func TestForbidden(t *testing.T) {
 	s, target, src := setup(t)
 	m, err := backup.Create(t.Context(), src, target, backup.CreateOptions{})
@@ -158,7 +158,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestListAfterKill: what a killed backup has left hinders nobody.
+// TestListAfterKill: the leftovers of a killed backup do not disturb others.
 func TestListAfterKill(t *testing.T) {
 	s, target, src := setup(t)
 	if _, err := target.Begin(t.Context(), backup.NewID(time.Now())); err != nil {

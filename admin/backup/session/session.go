@@ -26,7 +26,7 @@ import (
 const (
 	// Limit is how many sessions may be open.
 	Limit = 4
-	// Idle is how long a session lives of which nobody reads.
+	// Idle is how long a session lives when no client reads from it.
 	Idle = 10 * time.Minute
 	// patience is how long a session waits for what other nodes have.
 	patience = 3 * time.Second
@@ -58,7 +58,7 @@ type Service struct {
 	ended     []ended // that the node ended, the oldest first
 	suspended int     // reasons for which no session may be
 	closed    bool
-	begins    sync.WaitGroup // Begin under way
+	begins    sync.WaitGroup // Begin in flight
 }
 
 var _ backup.Source = (*Service)(nil)
@@ -67,7 +67,7 @@ var _ backup.Source = (*Service)(nil)
 type session struct {
 	facts   backup.Session // but for Expires
 	pin     *eventlog.Pin
-	read    time.Time   // when somebody last read, or it began; guarded by Service.mu
+	read    time.Time   // when a client last read, or it began; guarded by Service.mu
 	expires *time.Timer // guarded by Service.mu
 }
 
@@ -102,7 +102,7 @@ func (s *Service) Begin(ctx context.Context) (backup.Session, error) {
 		one.facts = describe(pin, s.opts.NodeID())
 	}
 	if err == nil {
-		err = ctx.Err() // Nobody would end it.
+		err = ctx.Err() // No client would end it.
 	}
 	if err = s.add(one, err); err != nil {
 		if pin != nil {
@@ -297,14 +297,14 @@ func (s *Service) why(id string) error {
 	return event.ErrClosed
 }
 
-// touch notes that somebody reads from a session.
+// touch notes that a client reads from a session.
 func (s *Service) touch(one *session) {
 	s.mu.Lock()
 	one.read = time.Now()
 	s.mu.Unlock()
 }
 
-// expire ends a session of which nobody reads, or looks again later.
+// expire ends a session that no client reads from, or looks again later.
 func (s *Service) expire(id string) {
 	s.mu.Lock()
 	one := s.sessions[id]
@@ -321,7 +321,7 @@ func (s *Service) expire(id string) {
 	s.begins.Add(1) // Close waits.
 	s.mu.Unlock()
 	defer s.begins.Done()
-	s.opts.Logger.Warn("backup session ended, as nobody read from it", logkey.Session, id, "for", Idle)
+	s.opts.Logger.Warn("backup session ended, as no client read from it", logkey.Session, id, "for", Idle)
 	s.letGo(one)
 }
 

@@ -367,7 +367,7 @@ func TestSessionAwaits(t *testing.T) {
 	})
 }
 
-// Owners, readers, the clock of nobody and the node itself meet in any order.
+// The owner, readers, the idle timer and the node itself end or use a session in any order.
 func TestSessionsConcurrently(t *testing.T) {
 	d := open(t)
 	var all sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/log/inspect"
 )
 
-// Check fails a test for every problem of a data folder that nobody has open any
-// more. indexDir may be empty for the usual place. Notices are logged.
+// Check fails a test for every problem of a data folder that no process has open any more.
+// indexDir may be empty for the usual place. Notices are logged.
 func Check(t testing.TB, fsys vfs.FS, dir, indexDir string) {
 	t.Helper()
 	report, err := verify.Run(context.Background(), verify.Options{Options: inspect.Options{FS: fsys, Dir: dir, IndexDir: indexDir}})
