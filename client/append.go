@@ -19,7 +19,7 @@ type Event struct {
 	Type     string          `json:"eventType"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	// Binary says that Data is no JSON. Such an event is appended alone, and without metadata.
+	// Binary says that Data is not JSON. Such an event is appended alone, and without metadata.
 	Binary bool `json:"-"`
 }
 
@@ -33,8 +33,8 @@ func NewID() string {
 
 // Append writes events to a stream, all or none, and returns the number of the first. The stream
 // must have the expected version: the number of its last event, NoStream, AnyVersion or
-// StreamExists. What failed on the way is repeated with the same ids, and written once. When that
-// does not help, the same call with the same ids can be made later.
+// StreamExists. A request that gets no answer is repeated with the same ids, and written once. When
+// that does not help, the same call with the same ids can be made later.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -68,14 +68,14 @@ func AppendRequest(stream string, expected int64, events ...Event) (Request, err
 	for i := range events {
 		e := &events[i]
 		if e.Binary {
-			return q, errors.New("an event that is no JSON is appended alone")
+			return q, errors.New("an event that is not JSON is appended alone")
 		}
 		kind, err := json.Marshal(e.Type)
 		if err != nil {
 			return q, err
 		}
 		b = append(append(append(append(b, `{"eventId":"`...), e.ID...), `","eventType":`...), kind...)
-		// As it stands: json.Marshal would write it anew.
+		// As it stands: json.Marshal would reformat it.
 		for _, member := range []struct {
 			name  string
 			value json.RawMessage
@@ -83,7 +83,7 @@ func AppendRequest(stream string, expected int64, events ...Event) (Request, err
 			switch {
 			case member.value == nil:
 			case !json.Valid(member.value):
-				return q, fmt.Errorf("event %d of %d: its %s are no JSON", i+1, len(events), member.name)
+				return q, fmt.Errorf("event %d of %d: its %s are not JSON", i+1, len(events), member.name)
 			default:
 				b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
 			}
@@ -119,8 +119,8 @@ func (a Response) FirstNumber(stream string) (int64, error) {
 	return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)
 }
 
-// Delete deletes a stream that has the expected version. Its next append begins it anew, unless it
-// is deleted for ever.
+// Delete deletes a stream that has the expected version. The next append begins it again, unless
+// it is deleted for ever.
 func (c *Client) Delete(ctx context.Context, stream string, expected int64, forEver bool) error {
 	_, err := c.repeat(ctx, Request{Method: http.MethodDelete, Path: StreamPath(stream), Header: map[string]string{
 		HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderHardDelete: strconv.FormatBool(forEver),
@@ -147,7 +147,7 @@ func (c *Client) SetMetadata(ctx context.Context, stream string, expected int64,
 	return nil
 }
 
-// StreamPath is the path of a stream, and of what lies below it.
+// StreamPath is the path of a stream, or of a resource below it.
 func StreamPath(stream string, below ...string) string {
 	return strings.Join(append([]string{"/streams", url.PathEscape(stream)}, below...), "/")
 }

@@ -26,7 +26,7 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// Options say whom a client asks, and how. The zero value asks a node of this machine.
+// Options say which nodes a client asks, and how. The zero value asks a node of this machine.
 type Options struct {
 	// Nodes are addresses such as https://node1.example.com:2113.
 	Nodes []string
@@ -52,7 +52,7 @@ type Client struct {
 	at    int // the node that is asked first
 }
 
-// New returns a client. It asks nobody yet.
+// New returns a client. It sends nothing yet.
 func New(o Options) (*Client, error) {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.RetryFor = cmp.Or(o.RetryFor, defaultRetryFor)
@@ -88,8 +88,7 @@ func NewTransport(config *tls.Config) *http.Transport {
 // Close ends the connections that are kept for later requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the address of a node as a prefix of what is asked for. Without a scheme it is
-// one of http.
+// Address returns the address of a node as a prefix of paths. Without a scheme it is http.
 func Address(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -131,8 +130,8 @@ func (c *Client) leave(node string) int {
 	return len(c.nodes)
 }
 
-// repeat sends a request that may be done twice until it is answered, refused, or the time for it
-// is over.
+// repeat sends a request until it is answered or refused, or its time is over. The request may
+// be done twice.
 func (c *Client) repeat(ctx context.Context, q Request) (Response, error) {
 	end := time.Now().Add(c.o.RetryFor)
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
@@ -159,7 +158,7 @@ func mayPass(err error) bool {
 	if IsAway(err) {
 		return true
 	}
-	// A write of which this is said may have been done. A read that meets it will meet it again.
+	// A write that gets this answer may have been done. A read would get it again.
 	refused, ok := errors.AsType[*Error](err)
 	return ok && refused.Status == http.StatusInternalServerError && refused.Method != http.MethodGet
 }

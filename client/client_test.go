@@ -27,9 +27,9 @@ func serve(t *testing.T, answer http.HandlerFunc) string {
 	return s.URL
 }
 
-// nobody is an address at which nothing listens. A free port would not do: the next test server may
+// unused is an address at which nothing listens. A free port would not do: the next test server may
 // get it.
-const nobody = "http://127.0.0.1:1"
+const unused = "http://127.0.0.1:1"
 
 func open(t *testing.T, o client.Options) *client.Client {
 	t.Helper()
@@ -55,7 +55,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestAppendRepeats: what got no answer is sent again with the same ids, to another node.
+// TestAppendRepeats: an append without an answer is sent again with the same ids, to another node.
 func TestAppendRepeats(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
@@ -85,7 +85,7 @@ func TestAppendRepeats(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ids = nil
-			first := nobody
+			first := unused
 			if c.first != nil {
 				first = serve(t, func(w http.ResponseWriter, r *http.Request) { take(r); c.first(w, r) })
 			}
@@ -150,7 +150,7 @@ func TestSent(t *testing.T) {
 		sent bool
 		want string
 	}{
-		{"refused connection", nobody, false, "no node listens there"},
+		{"refused connection", unused, false, "no node listens there"},
 		{"broken off", serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), true, "does not answer: EOF"},
 		{"cut body", serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5")

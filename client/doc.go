@@ -3,14 +3,14 @@
 // everything else a node serves.
 //
 // A Client knows one or more nodes. It asks the one that answered last, goes to the
-// next when a connection does not come about, and follows the redirect of a follower to
-// the leader, with the credentials. Append and the reads repeat what failed on the way for
-// Options.RetryFor: an append carries ids of its events, by which the cluster
-// recognizes a repetition, so that each event is written once.
+// next when it cannot connect, and follows the redirect of a follower to the leader, with
+// the credentials. Append and the reads repeat a request that gets no answer for
+// Options.RetryFor. An append carries ids of its events. By them the cluster recognizes a
+// repetition, so that each event is written once.
 //
-// A node that refuses is an *Error with its status and text, and errors.Is knows
-// ErrNotFound, ErrDeleted, ErrWrongVersion and ErrUnauthorized of it. A node that
-// gives no answer is an *UnreachableError, which tells whether it may have got the request.
+// A refusal is an *Error with the status and text of the node; errors.Is compares it with
+// ErrNotFound, ErrDeleted, ErrWrongVersion and ErrUnauthorized. When a node gives no answer,
+// the error is an *UnreachableError: it says whether the node may have got the request.
 package client
 
 // Media types and headers as the wire spells them.

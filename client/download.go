@@ -13,12 +13,12 @@ import (
 const (
 	// stall is how long a node may send nothing of a file.
 	stall = 60 * time.Second
-	// A transfer that breaks is begun again so often without a byte between.
+	// A transfer that breaks is begun again this often without a byte in between.
 	resumeTries = 8
 	resumePause = 250 * time.Millisecond
 )
 
-// Download reads a file from an offset on. A transfer that breaks goes on where it broke, on the
+// Download reads a file from an offset on. A transfer that breaks resumes where it broke, on the
 // same node; Read returns an error when that does not help. A refusal at the beginning is an
 // *Error.
 func (c *Client) Download(ctx context.Context, q Request, offset int64) (io.ReadCloser, error) {
@@ -81,7 +81,7 @@ func (f *download) Read(b []byte) (int, error) {
 			f.at += int64(n)
 			if n > 0 {
 				f.tries = 0
-				return n, nil // What e says it says again.
+				return n, nil // e repeats what this error says.
 			}
 			if e == nil || e == io.EOF {
 				return 0, e
@@ -95,11 +95,11 @@ func (f *download) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		f.drop()
-		_ = wait(f.ctx, time.Duration(f.tries)*resumePause) // What ends it shows above.
+		_ = wait(f.ctx, time.Duration(f.tries)*resumePause) // The check above shows what ended it.
 	}
 }
 
-// drop lets go of a connection that broke. What closing it says was said before.
+// drop closes a connection that broke. Close returns the same error again.
 func (f *download) drop() {
 	if f.body != nil {
 		_ = f.body.Close()

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// What errors.Is knows of an *Error.
+// errors.Is compares an *Error with these.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrDeleted      = errors.New("stream deleted for ever")
@@ -23,7 +23,7 @@ var (
 // maxText is how much of a refusal is kept.
 const maxText = 4 << 10
 
-// Error is an answer that is no success.
+// Error is an answer whose status is not one of success.
 type Error struct {
 	Node   string // host and port
 	Method string
@@ -53,8 +53,8 @@ func (e *Error) Is(kind error) bool {
 	return false
 }
 
-// CurrentVersion returns the number of the last event of a stream whose version was not the
-// expected one.
+// CurrentVersion returns the number of the last event of a stream, after an append that expected
+// another version.
 func (e *Error) CurrentVersion() (int64, bool) {
 	n, err := strconv.ParseInt(e.Header.Get(HeaderCurrentVersion), 10, 64)
 	return n, err == nil && e.Status == http.StatusBadRequest

@@ -56,7 +56,7 @@ func ExampleClient_Append_expectedVersion() {
 	// Output: the stream is at version 0
 }
 
-// Subscribe goes on where a subscriber stopped, and waits for what comes.
+// Subscribe resumes where a subscriber stopped, and waits for new events.
 func ExampleClient_Subscribe() {
 	c := connect()
 	defer c.Close()
@@ -68,7 +68,7 @@ func ExampleClient_Subscribe() {
 			panic(err)
 		}
 	}
-	const seen = 0 // the last event that was dealt with
+	const seen = 0 // the last event that was handled
 	for e, err := range c.Subscribe(ctx, "readings", client.Reading{From: seen + 1}) {
 		if err != nil {
 			panic(err)
@@ -83,7 +83,7 @@ func ExampleClient_Subscribe() {
 	// 2 {"celsius":22}
 }
 
-// All events of the database come from one stream. Where to go on is in the page.
+// All events of the database come from one stream. The page says where to resume.
 func ExampleClient_Pages() {
 	c := connect()
 	defer c.Close()
@@ -98,7 +98,7 @@ func ExampleClient_Pages() {
 				wanted++
 			}
 		}
-		next = page.Next // Keep it with what came of the events.
+		next = page.Next // Keep it together with the results.
 	}
 	fmt.Println(wanted >= 0, next != "")
 	// Output: true true
@@ -137,7 +137,7 @@ func ExampleGroup() {
 	// 1 Packed {"id":"b"}
 }
 
-// Call does everything that has no method of its own.
+// Call is for everything that has no method of its own.
 func ExampleClient_Call() {
 	c := connect()
 	defer c.Close()

@@ -40,8 +40,8 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return view.Members, nil
 }
 
-// Discover asks for the members of the cluster, which are asked from then on beside the nodes of
-// the options.
+// Discover asks for the members of the cluster. From then on the client asks them as well as the
+// nodes of the options.
 func (c *Client) Discover(ctx context.Context) error {
 	members, err := c.Members(ctx)
 	if err != nil {

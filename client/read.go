@@ -24,14 +24,13 @@ const (
 	absentPause = time.Second
 )
 
-// Recorded is an event as it is read. Where a link was resolved it is the event that the link leads
-// to.
+// Recorded is an event as it is read. For a resolved link it is the event that the link names.
 type Recorded struct {
 	ID       string    `json:"eventId"`
 	Type     string    `json:"eventType"`
 	Number   int64     `json:"eventNumber"`
 	Stream   string    `json:"streamId"`
-	Data     string    `json:"data"` // empty if it is no JSON: Client.Data reads it
+	Data     string    `json:"data"` // empty if it is not JSON: Client.Data reads it
 	Metadata string    `json:"metaData"`
 	Time     time.Time `json:"updated"`
 	JSON     bool      `json:"isJson"`
@@ -90,8 +89,8 @@ func (p *Page) events(backward bool) iter.Seq2[int, Recorded] {
 	return slices.Backward(p.Entries)
 }
 
-// Reading says what is read of a stream. The zero value reads it forward from its beginning to its
-// present end.
+// Reading says which part of a stream is read. The zero value reads it forward from its beginning
+// to its present end.
 type Reading struct {
 	From     int64  // number of the first event, in AllStream a position of the log
 	At       string // Page.Next of an earlier reading, in place of From
@@ -203,8 +202,8 @@ func (c *Client) Events(ctx context.Context, stream string, r Reading) iter.Seq2
 }
 
 // Subscribe gives every event of a stream from Reading.From on, and those that will be appended
-// until the context ends. The stream need not exist yet. To go on later keep the number of the last
-// event, of AllStream Page.Next with Pages and Follow.
+// until the context ends. The stream need not exist yet. To resume later keep the number of the
+// last event, or of AllStream Page.Next with Pages and Follow.
 func (c *Client) Subscribe(ctx context.Context, stream string, r Reading) iter.Seq2[Recorded, error] {
 	r.Follow = true
 	return c.Events(ctx, stream, r)

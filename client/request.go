@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxAnswer keeps something that is no node from filling the memory: the largest answer is the
+	// maxAnswer keeps another kind of server from filling the memory. The largest answer is the
 	// estimate of a scavenge, with some 200 bytes for each chunk file of 256 MiB.
 	maxAnswer = 1 << 30
 	// maxHops is how many nodes are asked until one does not redirect.
@@ -46,7 +46,7 @@ type Response struct {
 	Method string
 	Path   string
 	Status int
-	Reason string // behind the status
+	Reason string // follows the status
 	Header http.Header
 	Body   []byte
 }
@@ -79,8 +79,8 @@ func (a Response) Decode(value any) error {
 	return nil
 }
 
-// Do sends a request, to the next node as long as a connection does not come about, and
-// repeats nothing that a node may have got. An error means that no whole answer came.
+// Do sends a request. It tries the next node as long as it cannot connect, and repeats nothing
+// that a node may have got. An error means that no whole answer came.
 func (c *Client) Do(ctx context.Context, q Request) (Response, error) {
 	for n := 1; ; n++ {
 		node := cmp.Or(q.Node, c.Node())
@@ -92,8 +92,8 @@ func (c *Client) Do(ctx context.Context, q Request) (Response, error) {
 	}
 }
 
-// Call does something whose arguments and result are JSON. Both may be nil. What only reads is
-// repeated as Options.RetryFor says.
+// Call sends a request whose arguments and result are JSON. Both may be nil. A request that only
+// reads is repeated as Options.RetryFor says.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	q := Request{Method: method, Path: path, Header: map[string]string{"Accept": MediaJSON}}
 	if in != nil {
@@ -117,7 +117,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return a.Decode(out)
 }
 
-// ask sends a request to one node, and where it redirects to.
+// ask sends a request to one node and follows its redirects.
 func (c *Client) ask(ctx context.Context, q Request, node string) (Response, error) {
 	a, body, err := c.open(ctx, q, node, cmp.Or(q.Timeout, c.o.Timeout))
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Client) ask(ctx context.Context, q Request, node string) (Response, err
 		return Response{}, body.failed(err)
 	}
 	if len(a.Via) > 0 && q.Node == "" {
-		c.prefer(a.Node) // Where redirects lead is where the leader is.
+		c.prefer(a.Node) // A redirect leads to the leader.
 	}
 	return a, nil
 }
@@ -175,7 +175,7 @@ func (c *Client) open(ctx context.Context, q Request, node string, limit time.Du
 	return Response{}, nil, &RedirectError{Node: node, Text: fmt.Sprintf("redirected more than %d times, at last to %s: the nodes do not agree on who leads, try again", maxHops-1, address)}
 }
 
-// redirected reads where to ask instead. The password does not leave TLS once it was sent by it.
+// redirected reads where to ask instead. A password that was sent by TLS is never sent without.
 func (c *Client) redirected(q *Request, resp *http.Response) (string, error) {
 	from := resp.Request.URL
 	to, err := resp.Location()
@@ -232,7 +232,7 @@ type transfer struct {
 	cancel  context.CancelCauseFunc
 	limit   time.Duration
 	stalled *time.Timer // ends the exchange when the limit is over
-	moving  bool        // the limit begins anew with every byte that comes
+	moving  bool        // the limit begins again with every byte that comes
 	sent    atomic.Bool
 	host    string
 	body    io.ReadCloser

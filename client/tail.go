@@ -21,11 +21,11 @@ const tailStall = stall
 
 // TailMessage is what a live tail sends.
 type TailMessage struct {
-	// Kind is empty for an event. Others are progress, live, behind, deleted, and those that come
-	// last: gone, denied, end.
+	// Kind is empty for an event. Other kinds, such as progress and live, carry no event;
+	// docs/tail.md lists them. gone, denied and end come last.
 	Kind string
-	// ID is where a tail goes on after it: the number of the event, of AllStream the position.
-	// Empty: it is none.
+	// ID is where a tail resumes after the message: the number of the event, of AllStream the
+	// position. It is empty if a tail cannot resume there.
 	ID   string
 	Data json.RawMessage
 }
@@ -34,9 +34,9 @@ type TailMessage struct {
 var errTailBroke = errors.New("the live tail broke off")
 
 // Tail gives the messages of a live tail of a stream. The query is that of the endpoint: from, to,
-// types and so on. A tail that breaks, or whose node stops, goes on where it was, on any node;
-// nothing comes twice. The tail ends after a message that comes last, but for the end of a node,
-// and when no node answers at first for Options.RetryFor.
+// types and so on. A tail that breaks, or whose node stops, resumes where it was, on any
+// node; nothing comes twice. The tail ends after a message that comes last, except when that is
+// the end of a node. It also ends when no node answers at first for Options.RetryFor.
 func (c *Client) Tail(ctx context.Context, stream, query string) iter.Seq2[TailMessage, error] {
 	return func(yield func(TailMessage, error) bool) {
 		q := Request{Path: StreamPath(stream), Header: map[string]string{"Accept": "text/event-stream"}}
@@ -86,13 +86,13 @@ func fromStart(query string) string {
 }
 
 // tail reads a tail until it ends. It is over when the reader wants no more, or nothing will come.
-// The query again is for a tail that goes on where nothing was.
+// The query again is for a tail that resumes before its first event.
 func (c *Client) tail(ctx context.Context, q *Request, node, again string, give func(TailMessage) bool) (isOver bool, err error) {
 	a, body, err := c.open(ctx, *q, node, tailStall)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = body.Close() }() // It was read as far as it is wanted.
+	defer func() { _ = body.Close() }() // It was read as far as needed.
 	switch a.Status {
 	case http.StatusOK:
 	case http.StatusNoContent:
@@ -129,7 +129,7 @@ func (c *Client) tail(ctx context.Context, q *Request, node, again string, give 
 			q.Header["Last-Event-ID"] = m.ID
 		}
 		if m.Kind == "live" && m.ID == "" && q.Header["Last-Event-ID"] == "" {
-			// Nothing was written before it, so nothing of what comes is missed.
+			// Nothing was written before it, so no event is missed.
 			q.Path, _, _ = strings.Cut(q.Path, "?")
 			q.Path += "?" + again
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A tail whose nodes break off, stop or are not ready goes on at another one, and gives each event
-// once.
+// A tail whose nodes break off, stop or are not ready resumes at another one, and gives each
+// event once.
 func TestTail(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -65,7 +65,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// What a node refuses is told, and a limit holds for all connections together.
+// A refusal of a node is returned, and a limit holds for all connections together.
 func TestTailEnds(t *testing.T) {
 	tries := 0
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
