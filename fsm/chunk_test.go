@@ -163,7 +163,7 @@ func TestScavengePointCompletesChunk(t *testing.T) {
 	if l.log.Tail() != follower.log.Tail() {
 		t.Fatalf("tails %+v and %+v", l.log.Tail(), follower.log.Tail())
 	}
-	mustFail(t, follower, commands(l.index+1, 1, remake(entriesOf(l, scavengePoint(99))[0], func(e *fsm.Entry) { e.Completes = false })), "completing the chunk")
+	mustFail(t, follower, commands(l.index+1, 1, remake(entriesOf(l, scavengePoint(99))[0], func(e *fsm.Entry) { e.Completes = false })), "completes its chunk")
 }
 
 // A chunk fills up, and the log goes on in the next one, on all nodes alike.

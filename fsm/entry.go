@@ -66,7 +66,7 @@ func parseEntry(b []byte) (e entry, err error) {
 		return e, fmt.Errorf("entry has flags %x that this program does not know", b[1:4])
 	}
 	if order.Uint32(b[4:]) != headSum(b) {
-		return e, fmt.Errorf("checksum of the entry's head does not match")
+		return e, fmt.Errorf("checksum of the entry's header does not match")
 	}
 	e = entry{
 		completes: b[1]&entryCompletes != 0,
@@ -77,10 +77,10 @@ func parseEntry(b []byte) (e entry, err error) {
 		records:   b[entryHead:],
 	}
 	if e.end < 0 || len(e.records) > chunkfile.MaxFrameBytes || e.first != chunkfile.Place(e.end, len(e.records)) {
-		return e, fmt.Errorf("frame of %d bytes at %d does not belong behind %d", len(e.records), e.first, e.end)
+		return e, fmt.Errorf("frame of %d bytes at position %d does not follow a log that ends at %d", len(e.records), e.first, e.end)
 	}
 	if e.completes != completesChunk(e.records) {
-		return e, fmt.Errorf("the head says %t of completing the chunk, the records say otherwise", e.completes)
+		return e, fmt.Errorf("the header says that the frame completes its chunk: %t; the records say otherwise", e.completes)
 	}
 	return e, nil
 }

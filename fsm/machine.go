@@ -214,7 +214,7 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	}
 	var manifest event.Manifest
 	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
-		return fmt.Errorf("restore: read manifest: %w", err)
+		return fmt.Errorf("restore: read snapshot: %w", err)
 	}
 	end := manifest.Tail.End
 	tail := m.log.Tail() // Before the chain is looked up: the log may grow meanwhile.

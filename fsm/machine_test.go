@@ -210,9 +210,9 @@ func TestFatalEntries(t *testing.T) {
 		{"record of another position", "not a record of this position", func(e []byte) []byte {
 			return remake(e, func(e *fsm.Entry) { e.Records = append(e.Records, e.Records...) })
 		}},
-		{"another first position", "does not belong behind", func(e []byte) []byte { return remake(e, func(e *fsm.Entry) { e.First++ }) }},
-		{"negative end", "does not belong behind", func(e []byte) []byte { return remake(e, func(e *fsm.Entry) { e.End, e.First = -1, -1 }) }},
-		{"completes its chunk without a scavenge point", "completing the chunk", func(e []byte) []byte {
+		{"another first position", "does not follow a log that ends at", func(e []byte) []byte { return remake(e, func(e *fsm.Entry) { e.First++ }) }},
+		{"negative end", "does not follow a log that ends at", func(e []byte) []byte { return remake(e, func(e *fsm.Entry) { e.End, e.First = -1, -1 }) }},
+		{"completes its chunk without a scavenge point", "completes its chunk", func(e []byte) []byte {
 			return remake(e, func(e *fsm.Entry) { e.Completes = true })
 		}},
 	} {

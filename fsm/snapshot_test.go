@@ -228,8 +228,8 @@ func TestRestore(t *testing.T) {
 		{"of another history, at its end", l.node, out.String(), "different histories", event.ErrOtherHistory},
 		{"of another history, above its end", n, out.String(), "the log ends at", event.ErrDataMissing},
 		{"no frame ends there", n, strings.Replace(manifests[0], `"end":`, `"end":1`, 1), "the log", event.ErrDataMissing},
-		{"empty", n, "", "read manifest", nil},
-		{"damaged", n, manifests[0][:20], "read manifest", nil},
+		{"empty", n, "", "read snapshot", nil},
+		{"damaged", n, manifests[0][:20], "read snapshot", nil},
 		{"of nothing", n, "{}", "different histories", event.ErrOtherHistory},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestLongClusterHeals(t *testing.T) {
 			t.Errorf("%s: what is damaged was read: %v", victim, err)
 		}
 		load.more(t, 20)
-		victim.awaitLine("a damaged chunk was fetched anew")
+		victim.awaitLine("a damaged chunk was replaced by a copy from another node")
 		testkit.Eventually(t, settleLimit, victim.ready)
 	}
 	load.finish(t)
@@ -103,7 +103,7 @@ func TestLongClusterHeals(t *testing.T) {
 		m.start()
 	}
 	for _, m := range pair {
-		m.awaitLine("a damaged chunk was fetched anew")
+		m.awaitLine("a damaged chunk was replaced by a copy from another node")
 	}
 	c.settled()
 	for _, m := range c.members {

@@ -121,7 +121,7 @@ func TestClusterMembers(t *testing.T) {
 		}
 		return nil
 	})
-	if out := command(1, "remove", "10.0.0.1:1"); !strings.Contains(out, "no member") {
+	if out := command(1, "remove", "10.0.0.1:1"); !strings.Contains(out, "not a member") {
 		t.Errorf("a node that nobody knows was removed:\n%s", out)
 	}
 	if out := command(1, "add", "10.0.0.1:1"); !strings.Contains(out, "no running node") {

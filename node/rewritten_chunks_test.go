@@ -296,7 +296,7 @@ func (c *rewrittenCase) test(t *testing.T) {
 		return slices.ContainsFunc(all, func(b *bare) bool {
 			// An attempt whose outcome was lost may have removed it.
 			err := b.RemoveMember(t.Context(), old)
-			return err == nil || strings.Contains(err.Error(), "is no member of the cluster")
+			return err == nil || strings.Contains(err.Error(), "is not a member of the cluster")
 		})
 	})
 	fresh := startBare(t, &all, host, t.TempDir())

@@ -160,14 +160,14 @@ func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) 
 		if ahead < 0 {
 			where = "behind"
 		}
-		wrong = fmt.Errorf("this node's clock is %v %s those of most of the %d members that answer: set it right", ahead.Abs().Round(time.Second), where, members)
+		wrong = fmt.Errorf("this node's clock is %v %s the clocks of most of the %d members that answer: set the clock", ahead.Abs().Round(time.Second), where, members)
 	case clockBehind:
-		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set it right; if it is right, it was wrong when that event was written, "+
-			"and ClockToleranceSec 0 has that accepted: events bear the time of the newest until the clock has reached it", behind.Round(time.Second))
+		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set the clock. If it is right now, it was wrong when that event was written: "+
+			"start with ClockToleranceSec 0 to accept that. New events then have the time of the newest event until the clock has reached it", behind.Round(time.Second))
 	case clockDiffers:
-		k.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", k.tolerance)
+		k.logger.Error("the clocks of the members differ, and no majority of them agrees: set the clocks", "members", members, "tolerance", k.tolerance)
 	case logAhead:
-		k.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
+		k.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. New events have its time until the clocks have reached it", "by", behind.Round(time.Second))
 	}
 	if k.wrong.set(wrong); wrong == nil {
 		return

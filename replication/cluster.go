@@ -234,7 +234,7 @@ func (c *Cluster) connect() (err error) {
 	c.self.name = c.self.node.String()
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
 		func() float64 { return float64(c.histories.others.Load()) })
-	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that follow another history of this node's cluster.",
+	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that belong to another incarnation of this node's cluster.",
 		func() float64 { return float64(c.histories.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
 		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,

@@ -194,7 +194,7 @@ func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 				return kind == wire.KindService && from.String() == id
 			})
 			n.start()
-			n.says("lacks data that it had promised to hold")
+			n.says("lacks data that its snapshot refers to")
 			if n.raft() != nil || n.state() != event.StateCatchingUp {
 				t.Errorf("raft runs, the node is %s", n.state())
 			}
@@ -235,7 +235,7 @@ func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 			h.resign(t.Context()) // in another term the forged entries do not count
 			records := h.outrun(n, last-forgedEntries, "s", 10)
 			n.start()
-			n.says("raft is started anew")
+			n.says("raft is restarted")
 			h.alike()
 			n.holds("s", records)
 			h.settled()

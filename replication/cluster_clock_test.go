@@ -52,7 +52,7 @@ func TestLeaderWithAWrongClock(t *testing.T) {
 	}
 	eventually(t, "the clock is right again", func() bool { return odd.cluster.Load().Clock.Wrong() == nil })
 	odd.says("this node's clock is right again")
-	if lines := strings.Count(odd.lines.String(), "set it right"); lines != 1 {
+	if lines := strings.Count(odd.lines.String(), "set the clock"); lines != 1 {
 		t.Errorf("it was said %d times that the clock is wrong", lines)
 	}
 	h.alike()

@@ -61,7 +61,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	eventually(t, "the old leader follows", func() bool {
 		return c.Hangs() == nil && old.raft().State() == raft.Follower && old.state() == event.StateFollower
 	})
-	old.says("the disk goes on")
+	old.says("the disk works again")
 	h.writes("s", 20, 25)
 	h.alike()
 	old.holds("s", 25)

@@ -196,7 +196,7 @@ func (h *house) drainsFirst(records int64) (undisturbed bool) {
 			h.t.Error("the leader begins to hand over with a write under way")
 			break
 		}
-		waited = strings.Contains(lines, "wait for the writes under way")
+		waited = strings.Contains(lines, "wait for the writes in flight")
 	}
 	next := make(chan error, 1)
 	go func() { next <- leader.write("s", records+1) }()

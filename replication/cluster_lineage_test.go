@@ -95,7 +95,7 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	eventually(t, "a leads no more", func() bool { return a.raft().State() != raft.Leader })
 	b.wipe()
 	b.start()
-	b.waits("chooses none of them")
+	b.waits("does not choose between them")
 	// A node that asks it nevertheless hears why not.
 	eventually(t, "the recovered node refuses", func() bool {
 		status, answer, err := newApplicant(t, c.data.cluster).ask(c, map[string]any{
@@ -226,7 +226,7 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 			}
 		}
 	case <-time.After(patience):
-		t.Fatal("it goes on")
+		t.Fatal("it keeps running")
 	}
 	twin.stop() // as the process would
 	h.turnsDown(id, twin.link.address())

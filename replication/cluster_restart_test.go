@@ -132,8 +132,8 @@ func TestRule14LostStateMakesANewNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		left := n.setAside("lost")
-		if said := strings.Contains(n.lines.String(), "may hold what is erased"); said != (len(left) > 0) {
-			t.Errorf("node %s has %v, and says that they may hold what is erased: %v", n.name, left, said)
+		if said := strings.Contains(n.lines.String(), "may hold the erased data"); said != (len(left) > 0) {
+			t.Errorf("node %s has %v, and says that they may hold erased data: %v", n.name, left, said)
 		}
 	}
 }

@@ -58,12 +58,12 @@ func (d *disk) note(op *hang.Op, since time.Duration) {
 	}
 	if op != nil {
 		d.since = time.Now().Add(-since)
-		d.hangs.set(fmt.Errorf("%w: %s %s is under way for %s", errHangs, op.Doing, op.File, since.Round(time.Millisecond)))
+		d.hangs.set(fmt.Errorf("%w: %s %s has been running for %s", errHangs, op.Doing, op.File, since.Round(time.Millisecond)))
 		d.count.Inc()
-		d.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, logkey.File, op.File, "since", since.Round(time.Millisecond))
+		d.logger.Error("the disk hangs: this node takes no part in its cluster until the disk works again", "operation", op.Doing, logkey.File, op.File, "since", since.Round(time.Millisecond))
 	} else {
 		d.hangs.set(nil)
-		d.logger.Warn("the disk goes on", "hung", time.Since(d.since).Round(time.Millisecond))
+		d.logger.Warn("the disk works again", "hung", time.Since(d.since).Round(time.Millisecond))
 	}
 	d.changed()
 }

@@ -99,9 +99,9 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 	}
 	r.metrics.erasures.Observe(stalled.Seconds())
 	if left, err := raftdisk.Asides(r.opts.disk()); err != nil || len(left) > 0 {
-		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, logkey.Error, err)
+		r.logger.Warn("consensus state that was set aside may hold the erased data: remove these folders", "folders", left, logkey.Error, err)
 	}
-	r.logger.Info("the Raft log was rewritten, without what is applied", logkey.Index, through, "stalled", stalled.Round(time.Microsecond))
+	r.logger.Info("the Raft log was rewritten without the applied entries", logkey.Index, through, "stalled", stalled.Round(time.Microsecond))
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 		}
 		if clock.Sleep(ctx, erasePace) != nil {
 			if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-				return fmt.Errorf("%w; the manifest was not written: %w", context.Cause(ctx), err)
+				return fmt.Errorf("%w; the snapshot was not written: %w", context.Cause(ctx), err)
 			}
 			return context.Cause(ctx)
 		}

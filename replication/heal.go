@@ -106,17 +106,17 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 		case err == nil && from == "": // mend has told.
 		case err == nil:
 			h.pull.metrics.healed.Inc()
-			h.self.logger.Info("a damaged chunk was fetched anew", logkey.File, d.File, logkey.From, from, logkey.Took, time.Since(begun).Round(time.Millisecond))
+			h.self.logger.Info("a damaged chunk was replaced by a copy from another node", logkey.File, d.File, logkey.From, from, logkey.Took, time.Since(begun).Round(time.Millisecond))
 		case errors.Is(err, event.ErrChunkReplaced):
 		default:
 			wait = pause
-			h.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", logkey.File, d.File, "again_in", pause, logkey.Error, err)
+			h.self.logger.Warn("a damaged chunk could not be replaced: its damaged part cannot be read", logkey.File, d.File, "again_in", pause, logkey.Error, err)
 		}
 	}
 	return wait
 }
 
-var errNoCopy = errors.New("there is no other node to fetch it from: stop this node and run annals verify --repair-from with a node that was restored from a backup, or restore this one")
+var errNoCopy = errors.New("no other node has it: stop this node and run annals verify --repair-from with a node restored from a backup, or restore this node")
 
 // heal fetches a damaged file from one node after the other until one has it whole. If none has, it
 // is put together of what is whole on each, this one included; from is empty then.

@@ -63,7 +63,7 @@ func apart(a, b *Status) bool {
 	return len(a.Servers) > 0 && len(b.Servers) > 0 && !slices.ContainsFunc(a.Servers, func(s Server) bool { return b.names(s.Node) })
 }
 
-const apartRemedy = "decide which history is to go on, stop the nodes of the other, rename their folders raft, and start them: they join with their data if these fit"
+const apartRemedy = "decide which history to keep, stop the nodes of the other one, rename their folders raft, and start them: they join with their data if the data fit"
 
 // guide returns the leader by which this node goes: its own, or the one of the cluster that it is
 // to join. A node that follows no history yet goes with the leader that acknowledges, and does not
@@ -95,7 +95,7 @@ func (h *histories) guide() (*Status, error) {
 	}
 	for _, s := range all {
 		if !fixed && apart(best, &s) && (!best.acknowledges() || s.acknowledges()) {
-			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node chooses none of them: %s",
+			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node does not choose between them: %s",
 				h.peers.where(best.Node.String()), h.peers.where(s.Node.String()), h.self.clusterID(), apartRemedy)
 		}
 	}
@@ -155,7 +155,7 @@ func (h *histories) noteApart() {
 		}
 		theirs, _ := s.follows()
 		m, _ := h.peers.member(s.Node.String())
-		h.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
+		h.self.logger.Error("another node follows another history of this cluster, and the two exchange no data: "+apartRemedy,
 			logkey.Node, s.Node.String(), logkey.Address, m.ReplicationAddress, logkey.Theirs, theirs.String(), logkey.Ours, own.Lineage.String(),
 			"their-state", string(s.State), "this-node", h.self.opts.Advertise)
 	}
@@ -182,7 +182,7 @@ func (h *histories) settledVoters(configuration raft.Configuration, joiner event
 		case !heard:
 			return fmt.Errorf("%s is alive and has not said yet whose configuration it follows", where)
 		case apart(&own, &p.status):
-			return refuse("this leader, at %s, has too few voters to acknowledge, and %s is alive, which follows another history of cluster %s: %s",
+			return refuse("this leader, at %s, has too few voters to acknowledge writes, and %s is alive and follows another history of cluster %s: %s",
 				h.self.opts.Advertise, where, h.self.clusterID(), apartRemedy)
 		}
 	}
@@ -207,7 +207,7 @@ func (h *histories) sameLineage(r *http.Request) error {
 }
 
 func (h *histories) otherLineage(theirs event.ID) error {
-	return refuse("the node at %s follows lineage %s of cluster %s, the one that asks follows lineage %s: %s",
+	return refuse("the node at %s belongs to incarnation %s of cluster %s, the asking node to incarnation %s: %s",
 		h.self.opts.Advertise, h.self.lineage.Load().id, h.self.clusterID(), theirs, apartRemedy)
 }
 
@@ -243,7 +243,7 @@ func (h *histories) judge() {
 		return
 	}
 	if h.diverged.get() == nil {
-		h.diverged.set(errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced"))
+		h.diverged.set(errors.New("this node's history differs from that of the other nodes: it serves nothing until its data directory is replaced"))
 		h.self.logger.Error(h.diverged.get().Error())
 	}
 }

@@ -68,7 +68,7 @@ func (j *joiner) run(ctx context.Context) {
 				}
 				if err != nil && ctx.Err() == nil && time.Since(said) > j.self.opts.AdviceEvery {
 					said = time.Now()
-					j.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, logkey.Error, err)
+					j.self.logger.Warn("this node does not have its place in the cluster yet", "voter", voter, "admitted", present, logkey.Error, err)
 				}
 			}
 			j.waiting.set(hindered)

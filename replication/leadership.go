@@ -145,11 +145,11 @@ func (l *leadership) resign(ctx context.Context) error {
 	defer l.resigning.Store(false)
 	err := l.handOver(ctx, r, func(Status) bool { return true })
 	if errors.Is(err, errNobody) { // Nothing is wrong with that when a cluster is stopped.
-		l.self.logger.Info("nobody can take leadership over: this node goes on leading")
+		l.self.logger.Info("no other node can take over the leadership: this node keeps leading")
 		return nil
 	}
 	if err != nil && !errors.Is(err, event.ErrClosed) {
-		l.self.logger.Warn("nobody took leadership over: this node goes on leading", logkey.Error, err)
+		l.self.logger.Warn("no other node took over the leadership: this node keeps leading", logkey.Error, err)
 		return nil
 	}
 	return err
@@ -162,7 +162,7 @@ func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status
 		return errNobody
 	}
 	if err := r.pipeline.Pause(ctx); err != nil {
-		return fmt.Errorf("wait for the writes under way: %w", err)
+		return fmt.Errorf("wait for the writes in flight: %w", err)
 	}
 	defer r.pipeline.Resume()
 	last := errNobody
@@ -261,7 +261,7 @@ func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Le
 	defer cancel()
 	if err := l.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
 		l.stayed = time.Now()
-		l.self.logger.Warn("leadership was not handed over, although this node is not fit for it", logkey.Error, err)
+		l.self.logger.Warn("leadership was not handed over, although this node should not lead", logkey.Error, err)
 	}
 }
 

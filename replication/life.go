@@ -113,7 +113,7 @@ func (l *life) settle() (*Replica, error) {
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		l.self.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", logkey.Folder, aside, logkey.Error, err)
+		l.self.logger.Error("this node's consensus state is not usable and was set aside: the node gets a new id, keeps its data, and asks to be admitted again", logkey.Folder, aside, logkey.Error, err)
 		l.made, l.self.node = false, event.ID{}
 		l.self.lineage.Store(nil)
 	}
@@ -127,7 +127,7 @@ func (l *life) settle() (*Replica, error) {
 // no Replica yet: live fetches them first.
 func (l *life) prepareExisting(m *Materials) (*Replica, error) {
 	if m == nil {
-		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", raftdisk.ErrStateLost)
+		return nil, fmt.Errorf("%w: there is a folder raft, but no event log", raftdisk.ErrStateLost)
 	}
 	id, err := raftdisk.ReadIdentity(l.self.opts.Replica.Files, filepath.Join(l.self.opts.Replica.Dir, raftdisk.Dir))
 	if err != nil {
@@ -192,7 +192,7 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 				break
 			}
 			l.state.Store(event.StateCatchingUp)
-			l.self.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", logkey.Error, err)
+			l.self.logger.Warn("this node lacks data that its snapshot refers to: it fetches them from other nodes first", logkey.Error, err)
 			if err := l.pull.until(ctx, behind.End); err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 			<-done
 			return err
 		case <-r.anew:
-			l.self.logger.Warn("raft is started anew: its log held entries that no quorum had")
+			l.self.logger.Warn("raft is restarted: its log held entries that no quorum had")
 			l.self.replica.CompareAndSwap(r, nil)
 			if err := r.Close(); err != nil {
 				return err
@@ -315,7 +315,7 @@ func Recover(o ClusterOptions) error {
 		return err
 	}
 	if made {
-		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node; "+
+		return fmt.Errorf("%s has consensus state: move it away first, and with it every vote of this node; "+
 			"if a majority of the cluster is lost for good: annals cluster recover --majority-lost", filepath.Join(o.Replica.Dir, raftdisk.Dir))
 	}
 	return o.beginAlone(&m)

@@ -143,7 +143,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 		}
 	}
 	if !q.ReadOnly && !m.self.opts.Surplus && full() {
-		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", m.self.opts.Size, q.Node)
+		return a, refuse("the cluster already has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", m.self.opts.Size, q.Node)
 	}
 	err = m.change(ctx, r, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
 	a.Present = err == nil
@@ -275,7 +275,7 @@ func (m *membership) add(ctx context.Context, node string) error {
 			}
 		}
 		if err := clock.Sleep(ctx, joinPace); err != nil {
-			return refuse("node %s has not caught up yet: it goes on doing so; repeat this to give it its vote", node)
+			return refuse("node %s is still catching up: repeat this later to give it its vote", node)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 		return string(s.ID) == node || string(s.Address) == node
 	})
 	if at < 0 {
-		return refuse("%q is no member of the cluster", node)
+		return refuse("%q is not a member of the cluster", node)
 	}
 	gone := configuration.Servers[at]
 	if gone.Suffrage == raft.Voter {
@@ -325,7 +325,7 @@ func (m *membership) remove(ctx context.Context, node string) error {
 		if address, ok := m.lead.redirect(); ok {
 			return &event.NotLeader{Address: address}
 		}
-		return refuse("this node leads and nobody could take over")
+		return refuse("this node leads and no other node could take over")
 	}
 	return m.change(ctx, r, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
 }
@@ -346,7 +346,7 @@ func (m *membership) spare(configuration raft.Configuration, gone raft.Server) e
 		return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", gone.ID, rest, alive)
 	}
 	if rest < m.self.opts.majority() {
-		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, m.self.opts.Size)
+		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so nothing could be written", gone.ID, rest, m.self.opts.Size)
 	}
 	return nil
 }

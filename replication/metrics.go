@@ -46,12 +46,12 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 		fetchedBytes:  r.Counter("annals_catchup_fetched_bytes_total", "Bytes of the log fetched from other nodes."),
 		fetchedFrames: r.Counter("annals_catchup_fetched_frames_total", "Entries fetched from other nodes that this node lacked, without those in chunk files."),
 		fetchedFiles:  r.Counter("annals_catchup_fetched_files_total", "Chunk files fetched from other nodes and taken into the log."),
-		resumed:       r.Counter("annals_catchup_resumes_total", "Fetches of a chunk file that went on where an earlier one had ended."),
-		healed:        r.Counter("annals_chunks_healed_total", "Damaged chunk files that were replaced by what another node had."),
+		resumed:       r.Counter("annals_catchup_resumes_total", "Fetches of a chunk file that resumed where an earlier fetch had ended."),
+		healed:        r.Counter("annals_chunks_healed_total", "Damaged chunk files that were replaced with data of other nodes."),
 		shipped:       r.Counter("annals_catchup_shipped_bytes_total", "Bytes of the log sent to nodes that fetched them."),
 		lastFetch:     r.Gauge("annals_catchup_last_fetch_timestamp_seconds", "When something was fetched from another node last, in seconds since 1970; 0: not since the start."),
 		hangs:         r.Counter("annals_disk_hangs_total", "How often an operation on the disk did not return in time, and this node took no part in its cluster until it did."),
-		latency: r.Histogram("eventstore_gossip_latency_seconds", "Time from asking another node what it is until its answer.",
+		latency: r.Histogram("eventstore_gossip_latency_seconds", "Time from asking another node for its status until its answer.",
 			stats.DurationBounds),
 		asked: asked, failed: failed, answered: answered, unserved: unserved,
 	}
@@ -61,7 +61,7 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 func (c *Cluster) watch() {
 	m := c.metrics
 	r := m.registry
-	r.CounterFunc("annals_catchup_throttled_seconds_total", "Time that fetching waited so as not to slow down a cluster that is written to.",
+	r.CounterFunc("annals_catchup_throttled_seconds_total", "Time that fetching waited in order not to slow down writes.",
 		func() float64 { return time.Duration(m.throttled.Load()).Seconds() })
 	flag := func(name, help string, is func() bool) {
 		r.GaugeFunc(name, help, func() float64 {
@@ -78,8 +78,8 @@ func (c *Cluster) watch() {
 	seconds := func(of *atomic.Int64) func() float64 {
 		return func() float64 { return time.Duration(of.Load()).Seconds() }
 	}
-	r.GaugeFunc("annals_clock_offset_seconds", "How far this node's clock is ahead of the middle one of the members' clocks, below 0: behind.", seconds(&c.Clock.offset))
-	r.GaugeFunc("annals_clock_behind_log_seconds", "How far this node's clock is behind the newest event of the log, below 0: it is not.", seconds(&c.Clock.behind))
+	r.GaugeFunc("annals_clock_offset_seconds", "How far this node's clock is ahead of the median of the members' clocks; negative: how far it is behind.", seconds(&c.Clock.offset))
+	r.GaugeFunc("annals_clock_behind_log_seconds", "How far this node's clock is behind the newest event of the log; negative: how far it is ahead.", seconds(&c.Clock.behind))
 	for _, state := range shownStates {
 		r.GaugeFunc("annals_cluster_members", "Members of the cluster that this node knows, by their state.",
 			func() float64 {
@@ -120,7 +120,7 @@ func (r *Replica) watchRaft(registry *stats.Registry) {
 	gauge("annals_raft_last_index", "Index of the Raft log's last entry.", r.raft.LastIndex)
 	gauge("annals_raft_commit_index", "Index of the last entry known to be committed.", r.raft.CommitIndex)
 	gauge("annals_raft_applied_index", "Index of the last entry handed to the state machine.", r.raft.AppliedIndex)
-	gauge("annals_raft_snapshot_index", "Index of the last entry that the newest manifest covers.", func() uint64 { index, _ := r.state.Snapshots.Newest(); return index })
+	gauge("annals_raft_snapshot_index", "Index of the last entry that the newest snapshot covers.", func() uint64 { index, _ := r.state.Snapshots.Newest(); return index })
 	registry.GaugeFunc("annals_raft_last_contact_seconds", "Time since this node heard the leader; 0 on the leader.", func() float64 {
 		if at := r.raft.LastContact(); !at.IsZero() && r.raft.State() != raft.Leader {
 			return time.Since(at).Seconds()
@@ -157,7 +157,7 @@ func newMetrics(r *stats.Registry) *metrics {
 		flushes: raftdisk.NewFlushMeter(r),
 		erasures: r.Histogram("annals_replication_log_rewrite_stall_seconds",
 			"How long writes waited while the Raft log was rewritten to erase what is applied.", stats.DurationBounds),
-		snapshots: r.Counter("annals_replication_manifests_total", "Manifests written."),
+		snapshots: r.Counter("annals_replication_manifests_total", "Raft snapshots written."),
 	}
 }
 

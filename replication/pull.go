@@ -160,7 +160,7 @@ func (p *puller) run(ctx context.Context) {
 		p.active.Store(false)
 		if err != nil && ctx.Err() == nil && time.Since(said) > p.self.opts.AdviceEvery {
 			said = time.Now()
-			p.self.logger.Warn("data could not be fetched from other nodes; it is tried again", logkey.Error, err)
+			p.self.logger.Warn("data could not be fetched from other nodes; this node tries again", logkey.Error, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
 			if clock.Sleep(ctx, pullPace) != nil {
@@ -217,7 +217,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	// comparison of histories.
 	if refusals > 0 && refusals == asked && p.self.replica.Load() == nil {
 		p.err.set(fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
-			"remove its data directory to have it fetch everything anew", refusal))
+			"remove its data directory, and it fetches everything again", refusal))
 	}
 	return false, err
 }
@@ -441,7 +441,7 @@ func (p *puller) alone(end int64, why error) error {
 		return fmt.Errorf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", p.self.clusterID(), end)
 	case errors.As(why, &beyond):
 		return fmt.Errorf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
-			"To keep what is beyond, stop the others, rename their folders raft, and run annals cluster recover here; to give it up, remove this data directory",
+			"To keep the data beyond that, stop the others, rename their folders raft, and run annals cluster recover here; to give them up, remove this data directory",
 			p.self.clusterID(), end, beyond.address, beyond.end)
 	}
 	return fmt.Errorf("waiting to join cluster %s: %w", p.self.clusterID(), cmp.Or(why, errNoSource))
@@ -452,7 +452,7 @@ func (p *puller) alone(end int64, why error) error {
 func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) error {
 	var m event.Manifest
 	if err := json.Unmarshal(manifest, &m); err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return fmt.Errorf("read snapshot: %w", err)
 	}
 	return p.until(ctx, m.Tail.End)
 }

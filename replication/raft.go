@@ -59,7 +59,7 @@ func Open(o Options) (*Replica, error) {
 			"annals cluster accept-loss, with the options that the node is started with", err, rot.Loss(o.Log.Tail()))
 	}
 	if errors.Is(err, raftdisk.ErrStateLost) && o.Transport == nil {
-		err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
+		err = fmt.Errorf("%w; restore the parts that belong together, or move the folder raft away: this single node then starts again from its event log", err)
 	}
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (r *Replica) Close() error {
 func (r *Replica) shutdown() error {
 	resolved := r.pipeline.Close()
 	if !resolved {
-		r.logger.Warn("the entry under way did not resolve before shutdown")
+		r.logger.Warn("the outcome of the entry in flight was not known before shutdown")
 	}
 	r.silence.stop()
 	r.snaps.stop()
@@ -272,7 +272,7 @@ func (r *Replica) shutdown() error {
 	r.erasing <- struct{}{} // What was begun is finished.
 	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
-			r.logger.Warn("no manifest was written at shutdown, the next start replays more", logkey.Error, err)
+			r.logger.Warn("no snapshot was written at shutdown, the next start replays more", logkey.Error, err)
 		}
 	}
 	ended := r.raft.Shutdown()
@@ -283,7 +283,7 @@ func (r *Replica) shutdown() error {
 	err = errors.Join(err, ended.Error())
 	close(r.ended)
 	if !resolved && !r.pipeline.Close() {
-		r.logger.Error("raft has ended, and what waits for an entry has not")
+		r.logger.Error("raft has ended, but a goroutine still waits for an entry")
 	}
 	return errors.Join(err, r.state.Close())
 }

@@ -47,7 +47,7 @@ func (s *silence) run() {
 			l = listener{}
 		} else if l.silent(r.raft.LastContact(), time.Now(), r.turn) {
 			if err := r.lookNow(); err != nil {
-				r.logger.Warn("raft could not be told to look for its leader", logkey.Error, err)
+				r.logger.Warn("raft's timeouts could not be set to have it look for its leader", logkey.Error, err)
 			}
 		}
 	}

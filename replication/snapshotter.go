@@ -57,7 +57,7 @@ func (s *snapshotter) start() {
 				return
 			}
 			if err := s.take(uint64(s.replica.opts.TrailingEntries)); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-				s.replica.logger.Warn("manifest was not written", logkey.Error, err)
+				s.replica.logger.Warn("snapshot was not written", logkey.Error, err)
 			}
 		}
 	})
@@ -109,7 +109,7 @@ func (s *snapshotter) hold(last, keep uint64, stored int64) uint64 {
 		return 0
 	}
 	if s.held += stored; s.held > o.HoldBytes {
-		s.replica.logger.Warn("another node is catching up too slowly: the entries that it needs are deleted, it has to fetch data", logkey.Index, need)
+		s.replica.logger.Warn("another node is catching up too slowly: the entries that it needs are deleted, and it must fetch data instead", logkey.Index, need)
 		s.held = 0
 		return 0
 	}

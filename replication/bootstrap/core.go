@@ -83,7 +83,7 @@ func (c *core) learn(r *result) {
 // release is called with the proposer's own word that it gave up the proposal
 // that this node is bound to. Nothing else ends a promise.
 func (c *core) release() {
-	c.do(say{hclog.Info, "free again: the proposer gave up its cluster", []any{
+	c.do(say{hclog.Info, "not promised any more: the proposer gave up its cluster", []any{
 		keyCluster, c.record.Promise.Cluster, keyProposer, c.record.Promise.Proposer,
 	}})
 	c.hold(nil, false)

@@ -214,7 +214,7 @@ func (g *Gossip) tell(tags map[string]string, attempts int) error {
 			return nil
 		}
 	}
-	return errors.New("gossip: the attributes of this node were not taken over")
+	return errors.New("gossip: serf did not take the attributes of this node")
 }
 
 // Close says good-bye to the others, for which it takes at most 2 s, and ends

@@ -154,7 +154,7 @@ func (j *joiner) servesClients(ctx context.Context, address netip.AddrPort, host
 	ports, err := j.ask(ctx, address, host)
 	switch {
 	case err == nil:
-		g.logger.Info("a gossip seed is where a node serves clients: the ports between nodes that it knows are taken", keySeed, host,
+		g.logger.Info("a gossip seed is a port for clients: the ports between nodes that it lists are used instead", keySeed, host,
 			logkey.Address, address, "ports", ports)
 		return true
 	case ctx.Err() != nil:
@@ -164,7 +164,7 @@ func (j *joiner) servesClients(ctx context.Context, address netip.AddrPort, host
 		return false
 	}
 	if _, due := g.complaint.Due("seed of neither kind " + address.String()); due {
-		g.logger.Warn("a gossip seed is neither a port between nodes nor where a node serves clients: write another node's host with its "+
+		g.logger.Warn("a gossip seed is neither a port between nodes nor a port for clients: give another node's host with its "+
 			"ReplicationPort, or with its NodePort", keySeed, host, logkey.Address, address, logkey.Error, greeted, "asked", err)
 	}
 	return false

@@ -29,7 +29,7 @@ func newMetrics(r *stats.Registry) *metrics {
 // the interface know as gossip: the questions that nodes ask each other beside it count as well.
 func Took(r *stats.Registry, activity string) (successful, failed *stats.Histogram) {
 	of := func(status string) *stats.Histogram {
-		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange with another node what the two are.",
+		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange the state of two nodes.",
 			stats.DurationBounds, stats.Label{Name: "activity", Value: activity}, stats.Label{Name: "status", Value: status})
 	}
 	return of("successful"), of("failed")

@@ -69,7 +69,7 @@ func TestSeedOfNeitherKind(t *testing.T) {
 		o.Seeds = func(context.Context) ([]string, error) { return []string{clients}, nil }
 		o.Ask = func(context.Context, string, string) ([]string, error) { return nil, errors.New("404 Not Found") }
 	})
-	const line = "a gossip seed is neither a port between nodes nor where a node serves clients: write another node's host with its ReplicationPort"
+	const line = "a gossip seed is neither a port between nodes nor a port for clients: give another node's host with its ReplicationPort"
 	eventually(t, "the seed is named", func() bool { return c.logs.warnings(line) > 0 })
 	if n := c.logs.warnings(line); n != 1 {
 		t.Errorf("%d lines", n)

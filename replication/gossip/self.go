@@ -121,7 +121,7 @@ func (s *Self) encode() (map[string]string, error) {
 		return nil, err
 	}
 	if decoded != *s {
-		return nil, fmt.Errorf("gossip: the attributes %+v do not survive the journey: %+v", *s, decoded)
+		return nil, fmt.Errorf("gossip: the attributes %+v change when they are encoded and decoded: %+v", *s, decoded)
 	}
 	if size := tagsSize(tags); size > memberlist.MetaMaxSize-leavingSize {
 		return nil, fmt.Errorf("gossip: the attributes of this node take %d bytes, %d are possible: advertise shorter host names", size, memberlist.MetaMaxSize-leavingSize)

@@ -144,7 +144,7 @@ func (s *Secret) write(file string, replace bool) (err error) {
 }
 
 // ErrShared says that a file does not belong to this process's user alone.
-var ErrShared = errors.New("the file of a secret is not its user's alone")
+var ErrShared = errors.New("the file of a secret is not private to its user")
 
 // Other returns the secret of another node of this machine, in a file that the node has named. It
 // must be of this process's own user, and no other user may read it: whoever made it otherwise
@@ -154,7 +154,7 @@ func Other(file string) (*Secret, error) {
 		return nil, fmt.Errorf("%q is not the path of a file %s", file, FileName)
 	}
 	if !tellsOwner {
-		return nil, errors.New("this system does not tell whose a file is")
+		return nil, errors.New("this system does not say who owns a file")
 	}
 	return read(file)
 }

@@ -30,10 +30,10 @@ func newMetrics(r *stats.Registry) *metrics {
 		size:     r.Histogram("annals_replication_entry_bytes", "Size of the Raft entries proposed.", sizeBounds),
 		commit:   r.Histogram("annals_replication_commit_seconds", "Time from proposing a Raft entry until it was applied.", stats.DurationBounds),
 		barriers: r.Counter("annals_replication_barriers_total", "Raft barriers proposed."),
-		refused:  r.Counter("annals_replication_entries_refused_total", "Raft entries that the fence refused, decided again."),
+		refused:  r.Counter("annals_replication_entries_refused_total", "Raft entries that the fence refused and that were decided again."),
 		unknown:  r.Counter("annals_replication_outcomes_unknown_total", "Raft entries whose outcome stayed unknown."),
 		busy:     r.Counter("annals_replication_writes_refused_total", "Writes refused because too many were waiting."),
-		timeouts: r.Counter("annals_replication_writes_timed_out_total", "Writes whose time was over before they were answered."),
+		timeouts: r.Counter("annals_replication_writes_timed_out_total", "Writes that timed out before they were answered."),
 	}
 }
 

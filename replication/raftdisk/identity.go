@@ -119,7 +119,7 @@ func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 	s, err := openExisting(o, dir, logger, fail)
 	if errors.Is(err, ErrStateLost) && !errors.As(err, new(*RotError)) {
 		return nil, fmt.Errorf("%w; a node must not vote without all of its consensus state: "+
-			"restore the missing parts, or move %s away to start this single node anew from its event log", err, dir)
+			"restore the missing parts, or move %s away: this single node then starts again from its event log", err, dir)
 	}
 	return s, err
 }
@@ -175,7 +175,7 @@ func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
 		return fmt.Errorf("set consensus state aside: %w", err)
 	}
 	if aside != "" {
-		logger.Warn("the data were restored: consensus state was set aside, this node joins by its data", logkey.Folder, aside)
+		logger.Warn("the data were restored: consensus state was set aside, this node joins with its data", logkey.Folder, aside)
 	}
 	return nil
 }

@@ -137,5 +137,5 @@ func (m *machineSnapshot) Persist(sink raft.SnapshotSink) error {
 	case errors.Is(err, event.ErrClosed), errors.Is(err, errCancelled):
 		return err
 	}
-	return m.machine.fail.Fail(fmt.Errorf("write manifest: %w", err))
+	return m.machine.fail.Fail(fmt.Errorf("write snapshot: %w", err))
 }

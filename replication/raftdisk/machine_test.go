@@ -140,7 +140,7 @@ func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	behind := 0
 	snaps := testSnapshots(t)
 	s := &State{Snapshots: snaps, Logs: memoryRaftLog(&FailStop{})}
-	machine := NewMachine(&plainFSM{restore: event.ErrDataMissing}, s, &FailStop{}, new(stats.Counter), func() { behind++ }, func() { t.Error("raft is started anew") })
+	machine := NewMachine(&plainFSM{restore: event.ErrDataMissing}, s, &FailStop{}, new(stats.Counter), func() { behind++ }, func() { t.Error("raft is restarted") })
 	sink := take(t, snaps, 9, false, "received")
 	_, source, err := snaps.Open(sink.ID())
 	mustNot(t, err)

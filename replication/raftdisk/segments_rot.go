@@ -160,7 +160,7 @@ func (e *RotError) Loss(tail event.Tail) string {
 	case first > e.Last:
 		return fmt.Sprintf("the event log holds all of them, up to entry %d: nothing is lost", tail.Index)
 	default:
-		return fmt.Sprintf("the event log ends with entry %d: what entries %d to %d hold is nowhere else on this node, and may have been acknowledged", tail.Index, first, e.Last)
+		return fmt.Sprintf("the event log ends with entry %d: the content of entries %d to %d is nowhere else on this node, and may have been acknowledged", tail.Index, first, e.Last)
 	}
 }
 

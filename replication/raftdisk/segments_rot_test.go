@@ -179,8 +179,8 @@ func TestLossIsAccepted(t *testing.T) {
 		last uint64 // of the Raft log then; 0: it is set aside
 		says string
 	}{
-		{"the event log is behind", 10, 24, "what entries 25 to 40 hold is nowhere else"},
-		{"the event log has some of them", 30, 0, "what entries 31 to 40 hold is nowhere else"},
+		{"the event log is behind", 10, 24, "the content of entries 25 to 40 is nowhere else"},
+		{"the event log has some of them", 30, 0, "the content of entries 31 to 40 is nowhere else"},
 		{"the event log has all", 40, 0, "nothing is lost"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

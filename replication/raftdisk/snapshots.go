@@ -104,7 +104,7 @@ func (s *snapshot) manifest() (m event.Manifest, err error) {
 }
 
 func (s *snapshot) describe() string {
-	return fmt.Sprintf("manifest %s (Raft index %d, term %d)", s.meta.ID, s.meta.Index, s.meta.Term)
+	return fmt.Sprintf("snapshot %s (Raft index %d, term %d)", s.meta.ID, s.meta.Index, s.meta.Term)
 }
 
 // snapshotID names a manifest after its term and index; the rest only makes it unique.
@@ -173,7 +173,7 @@ func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, f
 			snap = &snapshot{damaged: err}
 			snap.meta.ID = id
 			if _, err := fmt.Sscanf(id, "%x-%x-", &snap.meta.Term, &snap.meta.Index); err != nil {
-				return nil, fmt.Errorf("%w: %s has no name of a manifest", ErrStateLost, name)
+				return nil, fmt.Errorf("%w: %s is not the name of a snapshot", ErrStateLost, name)
 			}
 		} else if creation != s.id.Creation.String() {
 			return nil, fmt.Errorf("%w: %s was not made together with raft/%s", ErrStateLost, name, identityFile)
@@ -226,7 +226,7 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	} else if at := slices.IndexFunc(s.list, func(have *snapshot) bool { return have.meta.ID == id }); at >= 0 {
 		snap = s.list[at]
 	} else {
-		return nil, nil, fmt.Errorf("no manifest %s", id)
+		return nil, nil, fmt.Errorf("no snapshot %s", id)
 	}
 	meta := snap.meta
 	return &meta, io.NopCloser(bytes.NewReader(snap.data)), nil
@@ -262,9 +262,9 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
 	}
-	defer s.fail.Disk.End(s.fail.Disk.Begin(&hang.Op{Doing: "write manifest", File: s.path(snap)}))
+	defer s.fail.Disk.End(s.fail.Disk.Begin(&hang.Op{Doing: "write snapshot", File: s.path(snap)}))
 	if err := snap.write(s.files, s.dir, s.id); err != nil {
-		return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
+		return s.fail.Fail(fmt.Errorf("write snapshot in %s: %w", s.dir, err))
 	}
 	s.mu.Lock()
 	s.list = append([]*snapshot{snap}, s.list...)
@@ -278,7 +278,7 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	for _, snap := range old {
 		if err := s.files.Remove(s.path(snap)); err != nil {
 			// it does no harm, and the next start sees it
-			s.logger.Warn("old manifest was not removed", logkey.Error, err)
+			s.logger.Warn("an old snapshot was not removed", logkey.Error, err)
 		}
 	}
 	return nil
@@ -327,7 +327,7 @@ type snapshotSink struct {
 	err   error
 }
 
-var errCancelled = errors.New("manifest was cancelled")
+var errCancelled = errors.New("snapshot was cancelled")
 
 func (k *snapshotSink) ID() string { return k.snap.meta.ID }
 
@@ -336,7 +336,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 		return 0, errCancelled
 	}
 	if len(k.snap.data)+len(p) > maxManifestSize {
-		return 0, fmt.Errorf("manifest is larger than %d bytes", maxManifestSize)
+		return 0, fmt.Errorf("snapshot is larger than %d bytes", maxManifestSize)
 	}
 	k.snap.data = append(k.snap.data, p...)
 	return len(p), nil

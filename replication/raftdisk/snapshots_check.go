@@ -36,7 +36,7 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 			return raft.Configuration{}, fmt.Errorf("%w: %s cannot be used (%w), and the Raft log, which holds entries %d to %d, "+
 				"does not replace it", kind, beyond[0].describe(), why, first, last)
 		}
-		s.Snapshots.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
+		s.Snapshots.logger.Warn("snapshots beyond the end of the event log are dropped, the Raft log replays the rest",
 			logkey.Dropped, len(beyond), logkey.Index, base.meta.Index, logkey.Error, why)
 	}
 	switch {
@@ -70,9 +70,9 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 	case last == 0 && base.meta.Index == 0 && s.Joining():
 		// Nothing was received yet.
 	case last == 0 && base.meta.Index == 0:
-		return raft.Configuration{}, fmt.Errorf("%w: there is neither a manifest nor an entry in the Raft log", ErrStateLost)
+		return raft.Configuration{}, fmt.Errorf("%w: there is neither a snapshot nor an entry in the Raft log", ErrStateLost)
 	case last > 0 && first > base.meta.Index+1:
-		return raft.Configuration{}, fmt.Errorf("%w: the Raft log begins at entry %d, the newest manifest ends at %d",
+		return raft.Configuration{}, fmt.Errorf("%w: the Raft log begins at entry %d, the newest snapshot ends at %d",
 			ErrStateLost, first, base.meta.Index)
 	}
 	if err := s.checkTail(tail, base, first, last); err != nil {

@@ -109,7 +109,7 @@ func newRaftLog(kind *logKind, files vfs.FS, path string, inner Backing, fail *F
 
 var (
 	errFull   = errors.New("the disk is nearly full: no entries are taken")
-	errFrozen = errors.New("the Raft log is void until raft was started anew")
+	errFrozen = errors.New("the Raft log takes nothing until raft is restarted")
 	errStale  = errors.New("the Raft log goes beyond this snapshot")
 )
 

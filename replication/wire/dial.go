@@ -154,7 +154,7 @@ func (p *Port) hear(stream net.Conn, q *request) (answer, error) {
 	case p.opts.Secret == nil:
 		return a, nil
 	case a.status == StatusAccepted:
-		a.status, a.reason = StatusUnproven, "this node talks to nodes of its own user only, and the other proves nothing: it runs with Insecure, or is of a version before"
+		a.status, a.reason = StatusUnproven, "this node talks to nodes of its own user only, and the other offers no proof: it runs with Insecure, or is of an earlier version"
 		return a, nil
 	case a.status != StatusProve:
 		return a, nil // refused before anything else

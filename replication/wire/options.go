@@ -117,7 +117,7 @@ func (o *Options) Validate() error {
 	case o.Node.IsZero():
 		return errors.New("no node id")
 	case o.Secret != nil && o.Security != nil:
-		return errors.New("certificates prove more than a secret: one of them is too much")
+		return errors.New("certificates and a secret cannot be used together")
 	case o.Renew < 0 || o.DialTimeout < 0 || o.HandshakeTimeout < 0 || o.MaxConns < 0:
 		return errors.New("durations and limits between nodes must not be negative")
 	}

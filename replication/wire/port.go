@@ -36,7 +36,7 @@ var (
 	errClosing = fmt.Errorf("port between nodes: %w", net.ErrClosed)
 	errSilent  = errors.New("no complete request in time")
 	errEvicted = errors.New("too many connections at once that say nothing")
-	errEnded   = errors.New("what takes connections of its kind has just ended")
+	errEnded   = errors.New("the listener for connections of its kind has just ended")
 )
 
 // Port is the one address at which a node talks with the other nodes of its

@@ -108,8 +108,8 @@ func TestRefusals(t *testing.T) {
 			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
 		{name: "other lineage, service", own: clusterA, other: clusterA, lineage: 7, kind: KindService, listen: KindService},
 		{name: "other lineage, raft", own: clusterA, other: clusterA, lineage: 0xabcd, kind: KindRaft, listen: KindRaft,
-			status: StatusOtherLineage, reason: "node " + node(1).String() + " at one.example:1112 follows lineage 00000000 of cluster " + clusterA.String() +
-				", node " + node(2).String() + " follows lineage 0000abcd: if its own is not to go on, stop it, rename its folder raft, and start it, to have it join with its data"},
+			status: StatusOtherLineage, reason: "node " + node(1).String() + " at one.example:1112 belongs to incarnation 00000000 of cluster " + clusterA.String() +
+				", node " + node(2).String() + " to incarnation 0000abcd: to give up the latter's history, stop that node, rename its folder raft, and start it: it joins with its data"},
 		{name: "no listener", own: clusterA, other: clusterA, kind: KindRaft, listen: KindService,
 			status: StatusNoListener, reason: "this node takes no connections of the kind raft at the moment"},
 		{name: "unknown kind", own: clusterA, other: clusterA, kind: 77, listen: KindService,

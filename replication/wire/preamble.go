@@ -46,7 +46,7 @@ const (
 )
 
 var (
-	errNotOurs = errors.New("the other side is no node of this product, or none of a version that this one understands")
+	errNotOurs = errors.New("the other side is not an Annals node, or its version is not one that this node understands")
 	errTLS     = errors.New("the other side speaks TLS, this node plain TCP")
 )
 

@@ -77,7 +77,7 @@ func (p *proof) proves(code []byte, side string, answer ...byte) bool {
 func (p *Port) demand(ctx context.Context, stream net.Conn, self Identity, q *request) (*proof, error) {
 	if !q.proves {
 		return nil, p.refuse(stream, self, q, &refusal{status: StatusUnproven, reason: "this node takes connections of processes of its own user only, " +
-			"and the other offers no proof: it runs with Insecure, or is of a version before"})
+			"and the other offers no proof: it runs with Insecure, or is of an earlier version"})
 	}
 	c := challenge{secret: p.opts.Secret.ID(), file: p.opts.Secret.File()}
 	if _, err := rand.Read(c.nonce[:]); err != nil {
@@ -102,7 +102,7 @@ func (p *Port) demand(ctx context.Context, stream net.Conn, self Identity, q *re
 	dialled := netip.AddrPortFrom(netip.AddrFrom16([16]byte(said[nonceSize:])).Unmap(), binary.BigEndian.Uint16(said[nonceSize+16:]))
 	if !p.isAt(ctx, stream, dialled) {
 		return nil, p.refuse(stream, self, q, &refusal{status: StatusUnproven, reason: fmt.Sprintf(
-			"the other side dialled %s, which is not an address of this node: something between them passes connections on", dialled)})
+			"the other side dialled %s, which is not an address of this node: something between them forwards connections", dialled)})
 	}
 	return ours, nil
 }
@@ -207,8 +207,8 @@ func (s *secrets) of(own *peersecret.Secret, c *challenge) (*peersecret.Secret, 
 		err = fmt.Errorf("%q holds another secret", c.file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the secret of that node cannot be read (%w). Nodes without certificates take each other for such "+
-			"only if one user runs them on one machine, and otherwise if the file %s of one is copied to the data folders of all, "+
+		return nil, fmt.Errorf("the secret of that node cannot be read (%w). Nodes without certificates trust each other "+
+			"only if one user runs them on one machine, or if the file %s of one is copied to the data folders of all, "+
 			"each readable by its node's user alone", err, peersecret.FileName)
 	}
 	s.mu.Lock()

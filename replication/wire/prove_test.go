@@ -381,7 +381,7 @@ func TestWithAndWithoutProofs(t *testing.T) {
 			to, from := open(t, pair[0]), open(t, pair[1])
 			echo(t, to, KindService)
 			_, err := from.Dial(t.Context(), KindService, to.Addr().String())
-			if got := refused(t, err); got.Status != StatusUnproven || !strings.Contains(got.Reason, "it runs with Insecure, or is of a version before") {
+			if got := refused(t, err); got.Status != StatusUnproven || !strings.Contains(got.Reason, "it runs with Insecure, or is of an earlier version") {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -56,8 +56,8 @@ func lineages(k Kind, self Identity, address string, other Identity) *refusal {
 		return nil
 	}
 	return &refusal{status: StatusOtherLineage, reason: fmt.Sprintf(
-		"node %s at %s follows lineage %08x of cluster %s, node %s follows lineage %08x: if its own is not to go on, stop it, "+
-			"rename its folder raft, and start it, to have it join with its data",
+		"node %s at %s belongs to incarnation %08x of cluster %s, node %s to incarnation %08x: to give up the latter's history, stop that node, "+
+			"rename its folder raft, and start it: it joins with its data",
 		self.Node, address, self.Lineage, self.Cluster, other.Node, other.Lineage)}
 }
 
