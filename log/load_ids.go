@@ -24,18 +24,43 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 		err = fmt.Errorf("load recent event ids: %w", err)
 		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
 		rd.opts.OnDamage(err)
-	case len(unread) > 0:
-		rd.logger.Error("retried writes to some streams cannot be recognised, their events are damaged", "streams", len(unread))
+	case unread.any() != nil:
+		rd.logger.Error("retried writes cannot all be recognised", logkey.Error, unread.any())
 	}
 	rd.ids.load(ids, unread, err)
 }
 
-// unreadIDs tells, by the hash of their names, the streams of which ids cannot be read, and why.
-type unreadIDs map[uint64]error
+// unreadIDs tells which ids cannot be read, and why. A nil one has none.
+type unreadIDs struct {
+	streams map[uint64]error // by the hash of their names, those of which some events are damaged
+	removed error            // removed events are damaged: of which streams is not known
+}
+
+// of returns why ids of a stream may be missing.
+func (u *unreadIDs) of(stream uint64) error {
+	if u == nil {
+		return nil
+	}
+	return cmp.Or(u.streams[stream], u.removed)
+}
+
+// any returns why ids are missing.
+func (u *unreadIDs) any() error {
+	if u == nil {
+		return nil
+	}
+	if u.removed != nil {
+		return fmt.Errorf("writes that are sent again cannot all be recognised: %w", u.removed)
+	}
+	for _, err := range u.streams {
+		return fmt.Errorf("writes to %d streams that are sent again cannot be recognised: %w", len(u.streams), err)
+	}
+	return nil
+}
 
 // newestIDs returns the newest ids, newest first. Of what is damaged it finds by the index which
 // streams are concerned.
-func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadIDs, err error) {
+func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread *unreadIDs, err error) {
 	v, err := rd.view()
 	if err != nil {
 		return nil, nil, err
@@ -83,37 +108,92 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadI
 	return ids, unread, nil
 }
 
-// idsAround adds the ids of what a damaged chunk holds before a position, one by one as the index
-// names them: behind a damaged item the file cannot be walked through. Of removed events that lie
-// there it knows nothing.
-func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread unreadIDs) ([]recentID, unreadIDs, error) {
-	entries, err := index.Between(rd.index, c.Start(), before)
+// idsAround adds the ids of what is whole in a damaged chunk before a position. The index names the
+// events that are not. It does not know those that were removed: where one of them is damaged no
+// stream is certain.
+func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread *unreadIDs) ([]recentID, *unreadIDs, error) {
+	if unread == nil {
+		unread = &unreadIDs{streams: map[uint64]error{}}
+	}
+	whole, holes, err := wholeIDs(ctx, c, v.tail.End, before)
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(entries, func(a, b index.Entry) int { return cmp.Compare(b.Position, a.Position) })
-	var scratch []byte
-	for n, e := range entries {
+	oldest := int64(0) // position that matters
+	for _, w := range slices.Backward(whole) {
 		if len(ids) == rd.opts.RecentIDs {
+			oldest = w.position
 			break
 		}
+		ids = append(ids, w.recentID)
+	}
+	entries, err := index.Between(rd.index, max(c.Start(), oldest), before)
+	if err != nil {
+		return nil, nil, err
+	}
+	var scratch []byte
+	for n, e := range entries {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		it, err := v.itemAt(e.Position, &scratch)
-		switch {
+		_, found := slices.BinarySearchFunc(whole, e.Position, func(w placedID, at int64) int { return cmp.Compare(w.position, at) })
+		if found {
+			continue
+		}
+		switch _, err := v.itemAt(e.Position, &scratch); {
 		case event.IsCorruption(err):
-			if unread == nil {
-				unread = unreadIDs{}
-			}
-			unread[e.Hash] = err
+			unread.streams[e.Hash] = err
 		case err != nil:
 			return nil, nil, err
-		case it != nil && it.IsRecord():
-			ids = append(ids, recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()})
 		}
 	}
+	if holes.removed > 0 && holes.end > oldest {
+		unread.removed = c.Corrupt(-1, "the ids of %d removed events are damaged", holes.removed)
+	}
 	return ids, unread, nil
+}
+
+// placedID is an id with the position of its event.
+type placedID struct {
+	recentID
+	position int64
+}
+
+// lostIDs are removed events of a chunk that are damaged: how many, and the position before which
+// they all were.
+type lostIDs struct {
+	removed int
+	end     int64
+}
+
+// wholeIDs returns the ids of the events before a position, removed ones too, that are whole in a
+// damaged chunk.
+func wholeIDs(ctx context.Context, c *chunkfile.Chunk, logEnd, before int64) (ids []placedID, lost lostIDs, err error) {
+	s := salvaging(c, logEnd)
+	if c.Header.Mapped {
+		lost.removed = c.Footer.Stubs
+	}
+	for n := 0; ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return nil, lost, ctx.Err()
+		}
+		it, position, gap := s.next()
+		if it == nil {
+			position = before
+		}
+		if gap {
+			lost.end = position
+		}
+		if it == nil {
+			return ids, lost, nil
+		}
+		if it.IsStub() {
+			lost.removed--
+		}
+		if position < before && !it.IsTrailer() {
+			ids = append(ids, placedID{recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()}, position})
+		}
+	}
 }
 
 // eventsAtMost returns how many events the log may hold, as its files say, and limit if there may

@@ -1,7 +1,7 @@
 package eventlog
 
 import (
-	"fmt"
+	"cmp"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -48,8 +48,8 @@ type recentIDs struct {
 	early   []recentID // added while load has not finished
 	touched uint64     // keeps the compiler from leaving out what touch reads
 	loading bool
-	unread  unreadIDs // streams of which some ids are not known
-	err     error     // why the log's ids could not be loaded
+	unread  *unreadIDs // ids that are damaged
+	err     error      // why the log's ids could not be loaded
 }
 
 type recentID struct {
@@ -72,9 +72,8 @@ func newRecentIDs(capacity int) *recentIDs {
 // may rely on half a memory. The list becomes the ring: there is no second one of
 // that size that the process would keep for long.
 //
-// Of the streams in unread some ids could not be read: find fails for those, unless it finds what
-// it is asked for.
-func (r *recentIDs) load(newestFirst []recentID, unread unreadIDs, err error) {
+// Where ids could not be read find fails, unless it finds what it is asked for.
+func (r *recentIDs) load(newestFirst []recentID, unread *unreadIDs, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loading = false
@@ -100,10 +99,7 @@ func (r *recentIDs) load(newestFirst []recentID, unread unreadIDs, err error) {
 func (r *recentIDs) failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, err := range r.unread {
-		return fmt.Errorf("writes to %d streams that are sent again cannot be recognised: %w", len(r.unread), err)
-	}
-	return r.err
+	return cmp.Or(r.unread.any(), r.err)
 }
 
 // reload begins again if ids could not be loaded, and reports so; load must
@@ -111,7 +107,7 @@ func (r *recentIDs) failed() error {
 func (r *recentIDs) reload() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil && r.unread == nil || r.loading {
+	if cmp.Or(r.err, r.unread.any()) == nil || r.loading {
 		return false
 	}
 	r.loading, r.ring, r.held, r.table, r.next = true, nil, 0, nil, 0
@@ -229,7 +225,7 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	e := recentID{id: id, stream: stream}
 	slot, ok := r.slot(&e, r.tag(&e))
 	if !ok {
-		return 0, false, r.unread[stream]
+		return 0, false, r.unread.of(stream)
 	}
 	return r.entry(int(uint32(r.table[slot])) - 1).number, true, nil
 }

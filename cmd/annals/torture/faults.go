@@ -34,6 +34,9 @@ type fault struct {
 	strike func(ctx context.Context, n *nemesis) (what string, cure func(context.Context) error, err error)
 }
 
+// waitsForDisk reports whether a fault could not begin or end while a disk hangs.
+func (f *fault) waitsForDisk() bool { return f.ends || f.disk }
+
 func (f *fault) length(rng *rand.Rand) time.Duration {
 	return time.Duration(f.shortest+rng.IntN(f.longest-f.shortest+1)) * time.Millisecond
 }

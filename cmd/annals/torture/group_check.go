@@ -263,8 +263,10 @@ func (b *groupBook) excused(e *eventRecord, id event.ID, from, to int64) bool {
 		}
 		return s.Outcome != refused && s.Call <= to && until >= from
 	}
+	// A message that could not be parked, as on a full disk, is handed out again.
+	unparked := !slices.ContainsFunc(e.parked, func(k *fluidFact) bool { return b.there(k) >= from && b.there(k) <= to })
 	for _, r := range e.steps {
-		if r.ID == id && r.What == actionRetry && works(r) {
+		if r.ID == id && works(r) && (r.What == actionRetry || r.What == actionPark && unparked) {
 			return true
 		}
 	}

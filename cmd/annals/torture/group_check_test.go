@@ -66,6 +66,11 @@ func TestHandedTwice(t *testing.T) {
 			s.said(actionRetry, done, 100_020, 100_030)
 			s.given(100_040, 100_050)
 		}, nil},
+		{"after a demand to park that did not come to that", func(s *groupScene) {
+			s.given(100_000, 100_010)
+			s.said(actionPark, done, 100_020, 100_030)
+			s.given(100_040, 100_050)
+		}, nil},
 		{"after a demand that certainly did not arrive", func(s *groupScene) {
 			s.given(100_000, 100_010)
 			s.said(actionRetry, refused, 100_020, 100_030)

@@ -110,8 +110,9 @@ func (n *nemesis) choose(other *fault) *fault {
 	fits := func(f *fault) bool {
 		// Two faults of the network would undo each other.
 		return other == nil || f.name != other.name && !(f.network && other.network) && !f.destroys &&
-			// What hangs in the kernel can neither be stopped nor killed: who tries waits.
-			!(f.hangs && other.ends || f.ends && other.hangs)
+			// A process whose disk hangs can neither be stopped nor killed, nor can its disk be
+			// written to.
+			!(f.hangs && other.waitsForDisk() || f.waitsForDisk() && other.hangs)
 	}
 	for i := range n.faults {
 		if fits(&n.faults[i]) {

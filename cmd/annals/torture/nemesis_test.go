@@ -71,7 +71,7 @@ func (f *fakeCluster) terminate(_ context.Context, i int) error {
 	return f.frees(i)
 }
 
-// frees fails for a process that the kernel would not let go.
+// frees fails for a process that the kernel would not let go, or for who writes to its disk.
 func (f *fakeCluster) frees(i int) error {
 	if f.frozen[i] {
 		return fmt.Errorf("%s hangs and can neither stop nor end", nodeName(i))
@@ -115,12 +115,12 @@ func (f *fakeCluster) healNetwork() error {
 func (f *fakeCluster) fillDisk(i int, _ int64) error {
 	defer f.note("fill")()
 	f.full[i] = true
-	return nil
+	return f.frees(i)
 }
 func (f *fakeCluster) freeDisk(i int) error {
 	defer f.note("free")()
 	f.full[i] = false
-	return nil
+	return f.frees(i)
 }
 func (f *fakeCluster) freezeDisk(i int) error {
 	defer f.note("freeze")()
