@@ -163,7 +163,7 @@ func (k *calculator) aged(name string, s *state.Stream, last int64) error {
 func (k *calculator) firstChunk(is func(*state.Chunk) bool) int64 {
 	i := sort.Search(len(k.times), func(i int) bool { return is(&k.times[i]) })
 	if i == len(k.times) {
-		return behind(k.r.point)
+		return chunkEnd(k.r.point)
 	}
 	return int64(k.times[i].Number) * chunkfile.ChunkSize
 }

@@ -56,8 +56,8 @@ func (r *run) status() Status {
 	return r.now
 }
 
-// underWay reports whether the run has not ended; of none it is false.
-func (r *run) underWay() bool { return r != nil && r.status().Result == ResultInProgress }
+// running reports whether the run has not ended; of none it is false.
+func (r *run) running() bool { return r != nil && r.status().Result == ResultInProgress }
 
 // update changes what is known of the run.
 func (r *run) update(change func(*Status)) {
@@ -211,7 +211,7 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 		return "", err
 	}
 	if ok {
-		chain, there, err := r.log.ChainAt(behind(last.Point))
+		chain, there, err := r.log.ChainAt(chunkEnd(last.Point))
 		if err != nil {
 			return "", err
 		}
@@ -236,9 +236,9 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 	return "", nil
 }
 
-// behind is the start of the chunk that follows a scavenge point: the log's end when the point was
+// chunkEnd is the start of the chunk that follows a scavenge point: the log's end when the point was
 // written.
-func behind(p Point) int64 { return (p.Position/chunkfile.ChunkSize + 1) * chunkfile.ChunkSize }
+func chunkEnd(p Point) int64 { return (p.Position/chunkfile.ChunkSize + 1) * chunkfile.ChunkSize }
 
 // load reads a value that is stored as JSON.
 func load(db *state.DB, key string, into any) (ok bool, err error) {
@@ -298,7 +298,7 @@ func (r *run) did(n int64) {
 
 // complete records that the point was scavenged, and has the Raft log forget what was removed.
 func (r *run) complete(ctx context.Context) error {
-	chain, ok, err := r.log.ChainAt(behind(r.point))
+	chain, ok, err := r.log.ChainAt(chunkEnd(r.point))
 	if err == nil && !ok {
 		err = fmt.Errorf("the log has no end behind the scavenge point at %d", r.point.Position)
 	}
@@ -306,7 +306,7 @@ func (r *run) complete(ctx context.Context) error {
 		return err
 	}
 	if r.erase {
-		if err := r.s.eraser.do(ctx, r.s.ctx, &r.s.owned, behind(r.point)); err != nil {
+		if err := r.s.eraser.do(ctx, r.s.ctx, &r.s.owned, chunkEnd(r.point)); err != nil {
 			return fmt.Errorf("note that the Raft log is still to be compacted: %w", err)
 		}
 	}

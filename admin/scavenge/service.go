@@ -128,7 +128,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	switch {
 	case s.closed:
 		return event.ID{}, event.ErrClosed
-	case s.run.underWay():
+	case s.run.running():
 		return event.ID{}, ErrRunning
 	}
 	hold, err := s.opts.Lock.TryLock()
@@ -192,7 +192,7 @@ func (s *Service) newest() *run {
 // zero id means whichever runs.
 func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
 	run := s.newest()
-	if !run.underWay() || !id.IsZero() && id != run.id {
+	if !run.running() || !id.IsZero() && id != run.id {
 		return event.ID{}, ErrNoSuchRun
 	}
 	run.stop(nil)
@@ -207,7 +207,7 @@ func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
 // Interrupt has a run that is under way end as failed for a reason, and waits for it. The
 // next start goes on where it was, as far as that still means something.
 func (s *Service) Interrupt(reason error) {
-	if run := s.newest(); run.underWay() {
+	if run := s.newest(); run.running() {
 		run.stop(reason)
 		<-run.done
 	}
@@ -249,7 +249,7 @@ var noRun = Status{Result: ResultUnknown, Phase: PhaseIdle}
 // Running reports whether this process works on a run.
 func (s *Service) Running(id event.ID) bool {
 	run := s.newest()
-	return run.underWay() && run.id == id
+	return run.running() && run.id == id
 }
 
 func (s *Service) phase() Phase { return s.Current().Phase }

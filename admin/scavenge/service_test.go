@@ -736,15 +736,15 @@ func TestRunsFollowEachOther(t *testing.T) {
 	}
 	h.service.Close()
 	h.history.Close()
-	underWay := 0
+	running := 0
 	for _, e := range store.events {
 		switch e.Type {
 		case history.TypeStarted:
-			if underWay++; underWay > 1 {
+			if running++; running > 1 {
 				t.Fatal("a run began in the history before the one before it had ended there")
 			}
 		case history.TypeCompleted:
-			underWay--
+			running--
 		}
 	}
 }
