@@ -44,7 +44,7 @@ func TestScavengeGoesOnAfterKill(t *testing.T) {
 	if line := node.AwaitLog("scavenge completed"); !strings.Contains(line, "executed=1") {
 		t.Errorf("the run ended with %q", line)
 	}
-	if out := node.Output(); !strings.Contains(out, "scavenge goes on where the last one was stopped") {
+	if out := node.Output(); !strings.Contains(out, "scavenge resumes where the last one stopped") {
 		t.Errorf("the run was begun anew:\n%s", out)
 	}
 	node.Stop()

@@ -19,7 +19,7 @@ func (r *run) clean(ctx context.Context, _ *checkpoint) error {
 	}
 	for number, weight := range weights {
 		if weight > 0 {
-			r.logger.Info("what is known of streams is kept: chunks were left that events have to go from", logkey.Chunk, number)
+			r.logger.Info("no stream is forgotten yet: some chunks still hold events to remove", logkey.Chunk, number)
 			return nil
 		}
 	}

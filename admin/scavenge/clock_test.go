@@ -118,7 +118,7 @@ func (c *clocked) run() scavenge.Status {
 
 const decade = 10 * 365 * 24 * time.Hour
 
-// A clock that is wrong once, at the worst moment, costs nobody an event.
+// A clock that is wrong once, at the worst moment, costs no event.
 func TestWrongClock(t *testing.T) {
 	// Ten events, an hour between them, with a maximum age of 30 days; then a clock is wrong, and
 	// it is a day later.

@@ -28,9 +28,9 @@ const (
 // log is still to be erased. It is there as long as something is. Do not change.
 const eraseFile = "erase.pending"
 
-// eraser has the Raft log forget what was removed, and tries again if that fails:
-// the run that asked need not wait for a cluster without a leader. What is left is in
-// a file, so that the next process goes on with it.
+// eraser makes the Raft log forget removed events, and tries again if that fails, so that a run
+// need not wait for a cluster without a leader. A file holds the position up to which this is still
+// to be done, so that the next process continues.
 type eraser struct {
 	erase  func(ctx context.Context, position int64) error
 	fsys   vfs.FS
@@ -44,34 +44,34 @@ type eraser struct {
 	left    int64 // up to where it is to erase
 }
 
-// resume goes on with what an earlier process left.
+// resume continues the work that an earlier process left.
 func (e *eraser) resume(background context.Context, owned *sync.WaitGroup) {
 	text, err := vfs.ReadFile(e.fsys, e.file)
 	// A data folder that cannot be is for others to report.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return
 	}
-	position := int64(0) // What cannot be read means everything that is applied.
+	position := int64(0) // If the file cannot be read: everything that is applied.
 	if err == nil {
 		position, err = strconv.ParseInt(string(text), 10, 64)
 	}
 	if err != nil {
-		e.logger.Warn("it cannot be read up to where the Raft log may still hold what was removed: all that is applied goes from it", logkey.File, e.file, logkey.Error, err)
+		e.logger.Warn("the file cannot be read that says how far the Raft log may hold removed events; compacting the whole log as far as it is applied", logkey.File, e.file, logkey.Error, err)
 	}
-	e.logger.Info("the Raft log may still hold what an earlier process removed, its compaction is tried again", logkey.Position, position)
+	e.logger.Info("the Raft log may still hold events that an earlier process removed; compacting it", logkey.Position, position)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(background, owned, position)
 }
 
-// do erases once; if that fails it goes on in the background until that ends. The error
+// do erases once; if that fails it tries again in the background, until background ends. The error
 // says that a restart would forget what is left.
 func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, position int64) error {
 	err := e.once(ctx, position)
 	if err == nil {
 		return nil
 	}
-	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", logkey.Error, err)
+	e.logger.Warn("the Raft log may still hold removed events; trying again to compact it", logkey.Error, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := vfs.WriteFileAtomic(e.fsys, e.file, strconv.AppendInt(nil, max(e.left, position), 10)); err != nil {
@@ -102,10 +102,10 @@ func (e *eraser) retry(ctx context.Context) {
 		}
 		done, err := e.settle(position)
 		if err != nil {
-			e.logger.Warn("the Raft log was compacted, and will be once more: what says that it has to be is still there", logkey.File, e.file, logkey.Error, err)
+			e.logger.Warn("the Raft log was compacted, but the file that asks for it cannot be removed or rewritten; compacting it again soon", logkey.File, e.file, logkey.Error, err)
 		}
 		if done {
-			e.logger.Info("the Raft log was compacted: what was removed is gone from it too")
+			e.logger.Info("the Raft log was compacted: it holds no removed events any more")
 			return
 		}
 	}

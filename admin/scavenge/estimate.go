@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Estimate says what a run would do now. It reads the whole log, changes nothing,
-// and may be made while a run is under way. Only one is made at a time: event.ErrBusy.
+// Estimate says what a run would do now. It reads the whole log, changes nothing, and may be made
+// while a run is in progress. Only one is made at a time: event.ErrBusy.
 func (s *Service) Estimate(ctx context.Context, o EstimateOptions) (*Estimate, error) {
 	if s.opts.InMemory {
 		return nil, ErrInMemory

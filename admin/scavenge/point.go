@@ -29,16 +29,15 @@ type pointMetadata struct {
 	EffectiveNow time.Time `json:"effectiveNow"`
 }
 
-// choose returns where the run begins: where one that was stopped is, or at a
-// point that was not scavenged here yet, or at one that it makes. nil: there is
-// nothing to do.
+// choose returns where the run begins: where a stopped run ended, or at a point that this node has
+// not scavenged yet, or at a point that it makes. nil: there is nothing to do.
 func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 	var c checkpoint
 	if ok, err := load(r.db, keyCheckpoint, &c); err != nil {
 		return nil, err
 	} else if ok {
 		r.update(func(s *Status) { s.Resumed = true })
-		r.logger.Info("scavenge goes on where the last one was stopped", "point", c.Point.Number, logkey.Position, c.Point.Position, "step", c.Step)
+		r.logger.Info("scavenge resumes where the last one stopped", "point", c.Point.Number, logkey.Position, c.Point.Position, "step", c.Step)
 		return &c, nil
 	}
 	newest, err := r.newestPoint(ctx)
@@ -54,7 +53,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 	case newest != nil && (!scavenged || newest.Number > last.Point.Number):
 		r.logger.Info("scavenge point chosen", "point", newest.Number, logkey.Position, newest.Position, "threshold", newest.Threshold)
 	case r.request.SyncOnly:
-		r.logger.Info("there is no scavenge point that was not scavenged here yet")
+		r.logger.Info("this node has already scavenged the newest scavenge point")
 		return nil, nil
 	default:
 		if newest, err = r.makePoint(ctx, newest); err != nil {
@@ -63,7 +62,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 	}
 	// Readers go by the clocks of their nodes. What the point says may come from a wrong one.
 	if now := r.s.opts.Now().UTC(); now.Before(newest.EffectiveNow) {
-		r.logger.Info("the scavenge point is later than this node's clock, by which ages are judged", "point", newest.Number, "time", newest.EffectiveNow, "clock", now)
+		r.logger.Info("the scavenge point is later than this node's clock; ages are judged by the clock", "point", newest.Number, "time", newest.EffectiveNow, "clock", now)
 		newest.EffectiveNow = now
 	}
 	c = checkpoint{Point: *newest, Step: stepAccumulate, Chunk: -1}
@@ -110,7 +109,7 @@ func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Poi
 			}
 			var data pointData
 			if err := json.Unmarshal(rec.Data, &data); err != nil {
-				r.logger.Warn("a scavenge point has data that cannot be read, its threshold counts as 0", "point", rec.Number, logkey.Error, err)
+				r.logger.Warn("the data of a scavenge point cannot be read; its threshold counts as 0", "point", rec.Number, logkey.Error, err)
 				data = pointData{}
 			}
 			p = &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: time.Unix(0, rec.Time).UTC(), Threshold: data.Threshold}

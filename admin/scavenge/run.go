@@ -89,8 +89,8 @@ type checkpoint struct {
 	Erase bool `json:"erase,omitempty"`
 }
 
-// completed is the point of the last run that was finished, and the chain behind
-// its chunk: a log that has another one is not the log that was scavenged.
+// completed is the point of the last finished run, and the chain at the end of its chunk. A log
+// with another chain is not the log that was scavenged.
 type completed struct {
 	Point Point       `json:"point"`
 	Chain event.Chain `json:"chain"`
@@ -147,7 +147,7 @@ func (r *run) do(ctx context.Context) (err error) {
 			continue
 		}
 		if now := r.s.opts.Now(); now.Before(r.point.EffectiveNow) {
-			return fmt.Errorf("this node's clock went back from %v to %v: what is too old cannot be told", r.point.EffectiveNow, now.UTC())
+			return fmt.Errorf("this node's clock went back from %v to %v: it is not certain which events are too old", r.point.EffectiveNow, now.UTC())
 		}
 		if err := r.phase(ctx, s.phase, func(ctx context.Context) error { return s.do(ctx, c) }); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (r *run) open(ctx context.Context) error {
 		if try > 0 {
 			return fmt.Errorf("the new scavenge database is not of this log: %s", why)
 		}
-		r.logger.Warn("the scavenge database does not describe this log and is begun anew", logkey.Reason, why)
+		r.logger.Warn("the scavenge database does not describe this log; beginning a new one", logkey.Reason, why)
 		if err := state.Remove(o.FS, o.Dir); err != nil {
 			return err
 		}
@@ -236,8 +236,8 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 	return "", nil
 }
 
-// chunkEnd is the start of the chunk that follows a scavenge point: the log's end when the point was
-// written.
+// chunkEnd is the start of the chunk that follows a scavenge point: the log's end when the point
+// was written.
 func chunkEnd(p Point) int64 { return (p.Position/chunkfile.ChunkSize + 1) * chunkfile.ChunkSize }
 
 // load reads a value that is stored as JSON.
@@ -300,7 +300,7 @@ func (r *run) did(n int64) {
 func (r *run) complete(ctx context.Context) error {
 	chain, ok, err := r.log.ChainAt(chunkEnd(r.point))
 	if err == nil && !ok {
-		err = fmt.Errorf("the log has no end behind the scavenge point at %d", r.point.Position)
+		err = fmt.Errorf("the chunk of the scavenge point at %d is not complete", r.point.Position)
 	}
 	if err != nil {
 		return err
@@ -348,9 +348,9 @@ func (r *run) tell(now Status, err error) {
 		"executed", now.Executed, "skipped", now.Skipped, "merged", now.Merged, "collisions", 0, "active", r.pace.share()}
 	switch now.Result {
 	case ResultErrored:
-		r.logger.Error("scavenge failed, the next start goes on where it was", append(args, logkey.Error, err)...)
+		r.logger.Error("scavenge failed; the next start resumes it", append(args, logkey.Error, err)...)
 	case ResultStopped:
-		r.logger.Info("scavenge stopped, the next start goes on where it was", args...)
+		r.logger.Info("scavenge stopped; the next start resumes it", args...)
 	default:
 		r.logger.Info("scavenge completed", args...)
 	}

@@ -92,7 +92,8 @@ type Service struct {
 	closed bool
 }
 
-// New returns a service. It has no run yet, but goes on with what an earlier process did not erase.
+// New returns a service. It has no run yet, but continues to erase events that an earlier process
+// did not erase.
 func New(o Options) *Service {
 	o.EnsureDefaults()
 	s := &Service{opts: o, logger: o.Logger}
@@ -152,7 +153,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 }
 
 // Announced returns when clients can read on this node that the run which was started last has
-// begun, in its stream and among all runs, or when the context ends. The run goes on meanwhile.
+// begun, in its stream and among all runs, or when the context ends. The run continues meanwhile.
 func (s *Service) Announced(ctx context.Context, id event.ID) {
 	run := s.newest()
 	if run == nil || run.id != id {
@@ -181,7 +182,7 @@ func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) 
 	close(r.done)
 }
 
-// newest returns the run that was started last, under way or not; nil when there was none.
+// newest returns the run that was started last, ended or not; nil when there was none.
 func (s *Service) newest() *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +205,8 @@ func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
 	}
 }
 
-// Interrupt has a run that is under way end as failed for a reason, and waits for it. The
-// next start goes on where it was, as far as that still means something.
+// Interrupt makes the current run end as failed for a reason, and waits for it. The next start
+// resumes it, as far as its database is still valid.
 func (s *Service) Interrupt(reason error) {
 	if run := s.newest(); run.running() {
 		run.stop(reason)
@@ -228,7 +229,7 @@ func (s *Service) Wait(ctx context.Context, id event.ID) (Status, error) {
 	}
 }
 
-// Current says how far the run under way is; the zero id when there is none.
+// Current returns the progress of the current run; the id is zero when there is none.
 func (s *Service) Current() Status {
 	if now := s.Last(); now.Result == ResultInProgress {
 		return now
@@ -236,7 +237,7 @@ func (s *Service) Current() Status {
 	return noRun
 }
 
-// Last describes the run that was started last since the process was, under way or not.
+// Last describes the last run that this process started, ended or not.
 func (s *Service) Last() Status {
 	if run := s.newest(); run != nil {
 		return run.status()
@@ -254,8 +255,7 @@ func (s *Service) Running(id event.ID) bool {
 
 func (s *Service) phase() Phase { return s.Current().Phase }
 
-// Close stops a run that is under way and waits for it. It is idempotent. The
-// next start of a run goes on where this one was.
+// Close stops the current run and waits for it. It is idempotent. The next start resumes the run.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -264,5 +264,5 @@ func (s *Service) Close() {
 	s.owned.Wait()
 }
 
-// stopped reports whether an error says that a run was told to stop.
+// stopped reports whether an error says that a run was stopped.
 func stopped(err error) bool { return errors.Is(err, context.Canceled) }

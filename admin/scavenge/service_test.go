@@ -39,7 +39,7 @@ func (h *house) run(r scavenge.Request) scavenge.Status {
 	return status
 }
 
-// on opens the log anew on a file system, with a service of its own: the one before is closed.
+// on opens the log again on a file system, with a service of its own: the one before is closed.
 func (h *house) on(fsys vfs.FS, o scavenge.Options) {
 	h.t.Helper()
 	err := h.log.Close()
@@ -506,8 +506,8 @@ func TestStartWhenLastHasEnded(t *testing.T) {
 	}
 }
 
-// An error of the store that looks like the end of a context is a failure unless the run was told
-// to stop.
+// An error of the store that looks like the end of a context is a failure unless someone stopped
+// the run.
 func TestNobodyStoppedTheRun(t *testing.T) {
 	h := opened(t, func(o *scavenge.Options) {
 		o.Write = func(context.Context, *event.Write) (event.Written, error) { return event.Written{}, context.Canceled }
@@ -560,7 +560,7 @@ func TestEraseIsAwaitedOnce(t *testing.T) {
 	})
 }
 
-// recorded keeps what the history was told to write.
+// recorded keeps what the run gave to the history.
 type recorded struct {
 	noStore
 	once   sync.Once

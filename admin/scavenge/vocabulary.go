@@ -35,7 +35,7 @@ type Request struct {
 // Result is how a run ended.
 type Result string
 
-// Results, as the reference names them where the last run is asked for.
+// Results, with the names that EventStoreDB gives them in the answer about the last run.
 const (
 	ResultUnknown    Result = "Unknown" // there was no run since the process started
 	ResultInProgress Result = "InProgress"
@@ -79,7 +79,7 @@ type Status struct {
 	Started  time.Time
 	Ended    time.Time // zero while it runs
 	Request  Request
-	Resumed  bool   // it went on with a run that was stopped
+	Resumed  bool   // it resumed a run that was stopped
 	Point    *Point // nil until it is known, and with SyncOnly
 	Phase    Phase  // PhaseIdle before the first and when it has ended
 	Done     int64  // of Total, in Unit

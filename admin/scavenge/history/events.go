@@ -43,8 +43,8 @@ const (
 // waiting events take is bounded. No error of a run comes near it.
 const maxErrorBytes = 4 << 10
 
-// What follows is stored as it is encoded: names, order and types are those that clients of
-// the reference read. Do not change. A Run sets the first field and NodeEndpoint.
+// These types are stored as they are encoded: names, order and types are those that clients of
+// EventStoreDB read. Do not change. A Run sets the first field and NodeEndpoint.
 type (
 	// Started says how a run was started.
 	Started struct {

@@ -69,9 +69,8 @@ func New(o Options) *Writer {
 	return w
 }
 
-// Close lets what is queued be written for a few seconds, as long as there is
-// somebody who takes it, and gives the rest up. It returns even if the store
-// hangs. What is put into the queue later is left out.
+// Close lets queued events be written for a few seconds, as long as the store takes them, and gives
+// the rest up. It returns even if the store hangs. Events that are queued later are left out.
 func (w *Writer) Close() { w.records.Close() }
 
 // admit keeps room for the first and the last event of a run.

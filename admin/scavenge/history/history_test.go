@@ -29,7 +29,7 @@ func everything(r *history.Run) {
 	r.Index(history.IndexCompleted{Level: -1, Index: -1, Error: history.ErrorCancelled})
 }
 
-// What is stored is what clients of the reference read: nothing of it may drift.
+// Clients of EventStoreDB read these events: their bytes must not change.
 func TestGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := start(t, newDatabase())

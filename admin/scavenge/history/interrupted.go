@@ -15,9 +15,9 @@ import (
 // pageSize is how many events are read at a time.
 const pageSize = 100
 
-// CloseInterrupted completes the runs of this node's endpoint that have no last
-// event, but for those that running knows and those that this Writer has begun.
-// It goes on after a run that cannot be completed, and returns what went wrong.
+// CloseInterrupted completes the runs of this node's endpoint that have no last event, except those
+// that running knows and those that this Writer has begun. It continues after a run that cannot be
+// completed, and returns all errors.
 //
 // It reads this node's log, which has to have caught up. As long as the cluster
 // takes no writes it waits, until ctx ends or the Writer is closed; so does its

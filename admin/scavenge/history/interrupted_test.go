@@ -25,7 +25,7 @@ func killed(t *testing.T, d *database, at string, runs ...func(w *history.Writer
 	k.w.Close()
 }
 
-// unfinished is a run that goes on for three minutes and does not end.
+// unfinished is a run that works for three minutes and does not end.
 func unfinished(n byte) func(w *history.Writer) {
 	return func(w *history.Writer) {
 		r := w.Begin(id(n), history.Started{})
@@ -72,7 +72,7 @@ func TestInterrupted(t *testing.T) {
 		d.put(history.IndexStream, event.TypeLink, "0@$scavenges-nonsense")
 		d.put(history.IndexStream, event.TypeLink, "17@$scavenges-00000000-0000-0000-0000-000000000009")
 		d.put(history.IndexStream, "note", "no link")
-		time.Sleep(24 * time.Hour) // Nobody is there.
+		time.Sleep(24 * time.Hour) // No one is there.
 		before := len(d.events(history.IndexStream))
 
 		k := start(t, d)
@@ -110,7 +110,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// No history, or one that was deleted, is no trouble.
+// A history that is missing, or was deleted, does no harm.
 func TestNothingInterrupted(t *testing.T) {
 	for name, prepare := range map[string]func(d *database){
 		"none":         func(*database) {},

@@ -79,8 +79,8 @@ func TestTooManyRuns(t *testing.T) {
 	})
 }
 
-// Many threads report at once while the run goes on. Only the first end counts.
-// Close writes what is left, but not for ever: in a bubble that takes no time.
+// Many threads report at once while the run continues. Only the first end counts. Close writes the
+// rest of the queue, but not for ever: in a bubble that takes no time.
 func TestConcurrent(t *testing.T) { synctest.Test(t, testConcurrent) }
 
 func testConcurrent(t *testing.T) {
@@ -173,7 +173,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// hung is what a store hangs at, made anew for each test.
+// hung is the channel that a store hangs on; each test makes its own.
 var hung chan struct{}
 
 // A Writer that waits for a leader, or between two tries, stops when it is closed.

@@ -16,7 +16,7 @@ type Run struct {
 	stream   string
 	endpoint string
 
-	// there was no room for the run: nothing of it is written; set before anybody has the run
+	// there was no room for the run: nothing of it is written; set before the run is handed out
 	refused   bool
 	completed bool // guarded by Writer.mu
 	lost      bool // an event was left out already, which was logged; guarded by Writer.mu

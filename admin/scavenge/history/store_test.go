@@ -25,7 +25,7 @@ type database struct {
 	fail func(w *event.Write) (before, after error)
 }
 
-// attempt is a write that somebody tried.
+// attempt is a write that was tried.
 type attempt struct {
 	at     time.Time
 	stream string

@@ -52,11 +52,11 @@ type view struct {
 	pausing   bool // between two of them
 }
 
-// Patience. The leader goes on without living nodes that do not take their turn
-// after one grace. It may then take a few attempts to hand over, so the others give up
-// on it later: a node that is done ends the round without those that are missing.
+// How long nodes wait. After one grace the leader continues without living nodes that do not take
+// their turn. It may then need a few attempts to hand over, so the others give up on it later: a
+// node that is done ends the round without the missing ones.
 const (
-	// how long a node must have been dead before others go on without it
+	// how long a node must have been dead before others continue without it
 	grace = 5 * time.Minute
 	// how long after a due time that was missed a round still begins
 	catchUp       = 24 * time.Hour
@@ -67,7 +67,7 @@ const (
 	futureTime    = 24 * time.Hour // what is further ahead was written with a wrong clock
 )
 
-// absent reports whether a node has been dead for so long that nobody waits for it.
+// absent reports whether a node has been dead for so long that no node waits for it.
 func (v *view) absent(node event.ID) bool { return node != v.self && v.away[node] >= grace }
 
 // decide returns this node's next step.
@@ -141,7 +141,7 @@ func (v *view) due(s *state) time.Time {
 	return due
 }
 
-// begin is for when no round is under way.
+// begin decides when no round is running.
 func (v *view) begin(s *state) step {
 	due := v.due(s)
 	if due.IsZero() {
@@ -181,9 +181,9 @@ func (v *view) take(s *state) proposal {
 	}}
 }
 
-// nextTurn is for when a round is under way and it is nobody's turn.
+// nextTurn decides when a round is running and no node has the turn.
 func (v *view) nextTurn(s *state) step {
-	others, away := 0, true // that have not had their turn and may come; whether nobody is there
+	others, away := 0, true // that have not had their turn and may come; whether all are absent
 	for node := range s.joined {
 		if node != v.self && !v.absent(node) && !s.round.done(node) {
 			others++
@@ -191,8 +191,8 @@ func (v *view) nextTurn(s *state) step {
 		away = away && v.absent(node)
 	}
 	_, takesPart := s.joined[v.self]
-	// After so long nobody expects scavenges any more. Nodes with right clocks leave the
-	// turn alone then, so that a turn that is taken shows this node that its own is wrong.
+	// After so long no one expects scavenges any more. Nodes with right clocks then leave the turn
+	// alone, so a turn that is taken shows this node that its own clock is wrong.
 	stale := v.now.Sub(s.round.touched) > catchUp
 	switch {
 	case stale && v.quiet >= patienceStale*grace, away && !takesPart:
@@ -200,7 +200,7 @@ func (v *view) nextTurn(s *state) step {
 	case stale:
 		return step{}
 	case !takesPart:
-		return step{} // Those who do go on.
+		return step{} // Those that take part continue.
 	case s.round.done(v.self):
 		if others > 0 && v.quiet < patienceToEnd*grace {
 			return step{}

@@ -72,14 +72,14 @@ func (s *Scheduler) read(ctx context.Context, info *event.StreamInfo) error {
 	return nil
 }
 
-// apply adds one event to the state, and tells logs and metrics what it means.
+// apply adds one event to the state, and updates the log and metrics.
 func (s *Scheduler) apply(r *event.Record) {
 	before, turns := s.state.round, 0
 	if before != nil {
 		turns = len(before.turns)
 	}
 	if !s.state.apply(r) {
-		s.logger.Warn("an event of the schedule makes no sense and is left out", logkey.Number, r.Number, logkey.Type, r.Type)
+		s.logger.Warn("an event of the schedule of scavenges is invalid and ignored", logkey.Number, r.Number, logkey.Type, r.Type)
 		return
 	}
 	if !s.live {
@@ -112,8 +112,8 @@ func (s *Scheduler) apply(r *event.Record) {
 	}
 }
 
-// propose appends an event behind the state. Nil means that it is written, or that
-// somebody else was faster: both show in the stream, which is then awaited.
+// propose appends the event that follows the state. Nil means that it is written, or that another
+// node was faster: both show in the stream, which is then awaited.
 func (s *Scheduler) propose(ctx context.Context, p proposal) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -135,13 +135,13 @@ func (s *Scheduler) propose(ctx context.Context, p proposal) error {
 	default:
 		s.written, s.last = written.Last, p
 	}
-	// Not to see it in time is no error: this node is behind, and looks again.
+	// Not to see it in time is not an error: this node lags, and looks again.
 	_ = s.opts.Store.WaitStream(ctx, Stream, s.state.version)
 	return nil
 }
 
-// ensureMetadata limits the stream before its first event, and again if somebody
-// set metadata that hide what nodes must be able to read.
+// ensureMetadata limits the stream before its first event, and again if a client set metadata that
+// hide events which nodes must be able to read.
 func (s *Scheduler) ensureMetadata(ctx context.Context) error {
 	m := &s.info.Metadata
 	if s.info.MetaLast >= 0 && (m.SoftDeleted() || m.MaxCount >= fewestKept && m.MaxAge == 0) {

@@ -18,7 +18,7 @@ type metrics struct {
 func newMetrics(r *stats.Registry) metrics {
 	m := metrics{
 		next:   r.Gauge("annals_scavenge_schedule_next_due_seconds", "Unix time at which scavenges are due next by this node's schedule, 0 for never."),
-		round:  r.Gauge("annals_scavenge_schedule_round", "1 while a round of scheduled scavenges is under way."),
+		round:  r.Gauge("annals_scavenge_schedule_round", "1 while a round of scheduled scavenges is running."),
 		turn:   r.Gauge("annals_scavenge_schedule_turn", "1 while it is this node's turn to be scavenged."),
 		lost:   r.Counter("annals_scavenge_schedule_races_lost_total", "Steps that another node took first."),
 		turns:  make(map[string]*stats.Counter),
@@ -35,7 +35,7 @@ func newMetrics(r *stats.Registry) metrics {
 	return m
 }
 
-// count adds one to the counter of a result; a result that nobody knows is not counted.
+// count adds one to the counter of a result; an unknown result is not counted.
 func count(counters map[string]*stats.Counter, result string) {
 	if c := counters[result]; c != nil {
 		c.Inc()

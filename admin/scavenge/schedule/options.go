@@ -14,15 +14,15 @@ import (
 
 // Runner scavenges this node.
 type Runner interface {
-	// Start begins a run, or goes on with one that was stopped. It fails with
-	// scavenge.ErrRunning if one is under way, which Current then tells about.
+	// Start begins a run, or resumes one that was stopped. It fails with scavenge.ErrRunning if one
+	// is running, which Current then returns.
 	Start(scavenge.Request) (event.ID, error)
 	// Stop ends a run and returns when it has ended, or ctx. It fails with scavenge.ErrNoSuchRun if
 	// it has ended before.
 	Stop(ctx context.Context, id event.ID) (event.ID, error)
 	// Last returns the run that was started last in this process; its id is zero if none was.
 	Last() scavenge.Status
-	// Current returns the run that is under way; its id is zero if there is none.
+	// Current returns the run that is running; its id is zero if there is none.
 	Current() scavenge.Status
 	// Wait returns when the run has ended, at once if it has. It fails when ctx ends before.
 	Wait(ctx context.Context, id event.ID) (scavenge.Status, error)
@@ -46,7 +46,7 @@ type Cluster interface {
 	Node() event.ID
 	Leading() bool
 	View() event.ClusterView
-	// Resign hands leadership over. It returns nil as well when nobody took it over.
+	// Resign hands leadership over. It returns nil as well when no node took it over.
 	Resign(ctx context.Context) error
 }
 
@@ -64,7 +64,7 @@ type Options struct {
 	Stats  *stats.Registry  // may be nil
 }
 
-// EnsureDefaults sets what is not set.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now

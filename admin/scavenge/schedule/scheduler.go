@@ -18,7 +18,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Pauses. While a round is under way the membership is looked at more often.
+// Pauses. While a round is running the membership is looked at more often.
 const (
 	idlePause  = time.Minute
 	pollPause  = grace / 60 // between two looks during a round
@@ -99,7 +99,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// failed remembers a failure, and warns once if it goes on.
+// failed remembers a failure, and warns once if it lasts.
 func (s *Scheduler) failed(err error) {
 	before, text := s.retry, err.Error()
 	s.retry = min(max(2*s.retry, retryFirst), retryMost)
@@ -108,12 +108,12 @@ func (s *Scheduler) failed(err error) {
 		s.retry = idlePause
 		if !s.warned[text] && !s.schedule.IsZero() {
 			s.warned[text] = true
-			s.logger.Error("scavenges are not done by the schedule any more", logkey.Error, err)
+			s.logger.Error("the schedule no longer starts scavenges on this node", logkey.Error, err)
 		}
 	case s.retry == retryMost && before < retryMost:
-		s.logger.Warn("the schedule of scavenges does not get on", logkey.Error, err)
+		s.logger.Warn("the schedule of scavenges makes no progress", logkey.Error, err)
 	default:
-		s.logger.Debug("a step of the schedule of scavenges is tried again", logkey.Error, err)
+		s.logger.Debug("a step of the schedule of scavenges failed, trying again", logkey.Error, err)
 	}
 }
 
@@ -139,8 +139,8 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 	switch next.do {
 	case propose:
 		if next.event.sameAs(&s.last) {
-			// It was written, read again, and had no effect: somebody else writes into
-			// the stream as well, or nodes are of versions that do not agree.
+			// It was written, read again, and had no effect: a client writes into the stream as
+			// well, or nodes have versions that do not agree.
 			s.last = proposal{}
 			return pollPause, fmt.Errorf("%s was written and had no effect", next.event.kind)
 		}
@@ -247,7 +247,7 @@ func (s *Scheduler) compare(v *view) {
 		key := p.endpoint + " " + p.schedule
 		if !s.warned[key] {
 			s.warned[key] = true
-			s.logger.Warn("another node has another schedule of scavenges: rounds begin by both", "endpoint", p.endpoint,
+			s.logger.Warn("another node has a different schedule of scavenges: both schedules start rounds", "endpoint", p.endpoint,
 				logkey.Theirs, p.schedule, logkey.Ours, s.schedule.String())
 		}
 	}

@@ -17,9 +17,9 @@ const maxAttempts = 5
 type state struct {
 	version int64 // number of the last event, -1 for none
 	joined  map[event.ID]participant
-	round   *round    // under way, or nil
+	round   *round    // that is running, or nil
 	last    *round    // that ended last, or nil
-	through time.Time // due times up to it are done with
+	through time.Time // due times up to it are done
 }
 
 // participant is a node that takes turns.
@@ -58,8 +58,8 @@ func newState() *state {
 	return &state{version: -1, joined: make(map[event.ID]participant)}
 }
 
-// apply adds the next event. It returns false if the event means nothing as
-// things stand, which is so only for events that somebody else wrote by hand.
+// apply adds the next event. It returns false if the event means nothing in this state, which
+// happens only with events that someone wrote by hand.
 func (s *state) apply(r *event.Record) bool {
 	s.version = r.Number
 	var n note

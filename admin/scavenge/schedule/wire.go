@@ -23,10 +23,10 @@ const (
 
 // Results of turns beyond those of a scavenge, and of rounds.
 const (
-	TurnLost      = "Lost"      // the node was away for too long: others went on
+	TurnLost      = "Lost"      // the node was away for too long: others continued
 	TurnWithdrawn = "Withdrawn" // the node has no schedule any more
 	RoundComplete = "Completed" // every node that could has had its turn
-	RoundAbandon  = "Abandoned" // nobody was left to go on with it, or not for long
+	RoundAbandon  = "Abandoned" // no node was left to continue it, or none for long
 )
 
 // Metadata of the stream. Every node must find all that counts in the events that are visible.

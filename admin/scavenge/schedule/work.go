@@ -15,7 +15,7 @@ import (
 // How long a turn waits for what keeps its scavenge from starting.
 const (
 	startPace     = 10 * time.Second
-	startPatience = time.Hour // other jobs on chunk files end by then, or somebody should look
+	startPatience = time.Hour // other jobs on chunk files end by then, or an operator should look
 )
 
 // errLost is why the scavenge of a turn is stopped.
@@ -64,7 +64,7 @@ func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) scaven
 			if other.ID.IsZero() {
 				break // It has just ended.
 			}
-			s.logger.Info("waiting for a scavenge that runs already", logkey.Scavenge, other.ID.String())
+			s.logger.Info("waiting for a scavenge that is already running", logkey.Scavenge, other.ID.String())
 			status, err := runner.Wait(ctx, other.ID)
 			if err == nil && status.Started.After(roundStarted) {
 				return status
@@ -97,7 +97,7 @@ func (s *Scheduler) await(ctx context.Context, id event.ID) scavenge.Status {
 		// The next turn must not find it still running and take it for an operator's, so
 		// its end is awaited. The worker's own context is of no use for that any more.
 		if _, err := s.opts.Runner.Stop(s.lifetime, id); err != nil && !errors.Is(err, scavenge.ErrNoSuchRun) && s.lifetime.Err() == nil {
-			s.logger.Warn("a scavenge whose turn is over could not be stopped", logkey.Scavenge, id.String(), logkey.Error, err)
+			s.logger.Warn("this node's turn is over, but its scavenge could not be stopped", logkey.Scavenge, id.String(), logkey.Error, err)
 		}
 	}
 	return scavenge.Status{Result: scavenge.ResultStopped, ID: id}

@@ -17,7 +17,7 @@ import (
 // commit.
 type history struct {
 	committed content
-	next      *content // of a transaction under way whose steps are done
+	next      *content // of an open transaction whose steps are done
 }
 
 // run does random transactions until one fails; now and then it closes and opens the state.
@@ -116,7 +116,7 @@ func (h *history) check(o Options) error {
 		err = checkDecisions(d, got)
 	}
 	if err == nil {
-		// It has to go on from there.
+		// It has to work from there.
 		err = d.Update(context.Background(), func(tx *Tx) error { return tx.AddWeight(1, 1) })
 	}
 	return errors.Join(err, d.Close())

@@ -24,7 +24,7 @@ const (
 	tempSuffix = ".tmp" // of what is removed by the next Open
 )
 
-// sideFiles are what SQLite keeps beside the file while it is open.
+// sideFiles are the files that SQLite keeps next to the database while it is open.
 var sideFiles = []string{fileName + "-wal", fileName + "-journal"}
 
 // Bounds of the options: SQLite addresses at most 4 GiB of memory.
@@ -50,7 +50,7 @@ type Options struct {
 	Logger     hclog.Logger
 }
 
-// EnsureDefaults replaces what is not set.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	o.FS = cmp.Or(o.FS, vfs.OS)
 	o.PageSize = cmp.Or(o.PageSize, defaultPageSize)
@@ -66,7 +66,7 @@ type DB struct {
 	bridge  *bridge
 	conn    *sqlite3.Conn
 	st      statements
-	block   block  // of the transaction under way
+	block   block  // of the open transaction
 	encoded []byte // scratch
 	damaged error  // the file is damaged: Close removes it
 	closed  bool
@@ -74,10 +74,10 @@ type DB struct {
 	hash func([]byte) uint64 // of names; tests let it collide
 }
 
-// Open opens the state in a folder, which it makes if need be. A file that is no
-// such state, is damaged, or was written by a newer version, is removed with a
-// warning and begun anew: that only costs the work of a run. Errors of the file
-// system are returned, as then the file may be good.
+// Open opens the state in a folder, which it makes if need be. A file that is not such a state, is
+// damaged, or was written by a newer version, is removed with a warning, and a new one begins: that
+// only costs the work of a run. Errors of the file system are returned, as then the file may be
+// good.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o.EnsureDefaults()
 	if err := prepare(o.FS, o.Dir); err != nil {
@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	d, err := open(ctx, o)
 	if why := (*unusableError)(nil); errors.As(err, &why) {
-		o.Logger.Warn("the scavenge state cannot be used and is begun anew; the next scavenge reads the log from its start",
+		o.Logger.Warn("the scavenge state cannot be used, beginning a new one; the next scavenge reads the log from its start",
 			logkey.File, filepath.Join(o.Dir, fileName), logkey.Reason, why.reason)
 		if err := discard(o.FS, o.Dir); err != nil {
 			return nil, fmt.Errorf("remove the unusable scavenge state: %w", err)
@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// unusableError says that a file is to be begun anew.
+// unusableError says that a file cannot be used, and a new one has to begin.
 type unusableError struct{ reason string }
 
 func (e *unusableError) Error() string { return e.reason }
@@ -122,8 +122,8 @@ func prepare(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// discard removes the file, and makes that durable before it removes what lies
-// beside it: alone these mean nothing, but the file without them may be any old state.
+// discard removes the file, and makes that durable before it removes the side files: alone these
+// mean nothing, but the file without them may be any old state.
 func discard(fsys vfs.FS, dir string) error {
 	for _, name := range append([]string{fileName}, sideFiles...) {
 		err := fsys.Remove(filepath.Join(dir, name))
@@ -182,7 +182,7 @@ func open(ctx context.Context, o Options) (_ *DB, err error) {
 	return d, nil
 }
 
-// openError judges an error met while opening: damage is a reason to begin anew.
+// openError judges an error met while opening: after damage a new file begins.
 func (d *DB) openError(ctx context.Context, err error) error {
 	err = d.explain(ctx, err)
 	if event.IsCorruption(err) {
@@ -259,7 +259,7 @@ func (d *DB) shut() error {
 	d.conn.SetInterrupt(context.Background())
 	d.bridge.cause()
 	if d.damaged == nil && d.bridge.broken == nil && d.st.ready {
-		// SQLite does this on closing too, but tells nobody how it went.
+		// SQLite does this on closing too, but does not report how it went.
 		errs = append(errs, d.explain(context.Background(), d.conn.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)))
 	}
 	d.st.close()

@@ -45,7 +45,7 @@ func wantValue(t *testing.T, d *DB, key, want string) {
 	}
 }
 
-// TestDamaged begins anew where a file cannot be used, and says so.
+// TestDamaged: a new file begins where one cannot be used, and the log says so.
 func TestDamaged(t *testing.T) {
 	overwrite := func(at int64, data string) func(vfs.File) error {
 		return func(f vfs.File) error {

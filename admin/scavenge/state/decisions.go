@@ -36,7 +36,7 @@ type NamedDecision struct {
 type Decisions struct {
 	data    []byte // the file
 	table   []byte // of data: the slots
-	home    uint64 // slots that a hash may call its own; behind them are only overflown ones
+	home    uint64 // slots that are a hash's first choice; after them are only overflow slots
 	records int64  // where the table begins
 	n       int64
 
@@ -121,11 +121,11 @@ func (t *Decisions) ByHash(dst []NamedDecision, hash uint64) []NamedDecision {
 	return dst
 }
 
-// record decodes what lies at a place. What is damaged is no decision: its stream stays as it is,
-// and Err tells.
+// record decodes the record at a place. A damaged record is not a decision: its stream stays as it
+// is, and Err reports the damage.
 func (t *Decisions) record(place uint64) (name []byte, d Decision, ok bool) {
 	if place >= uint64(t.records) {
-		t.corrupt(int64(place), "a slot points behind the records")
+		t.corrupt(int64(place), "a slot points past the records")
 		return nil, d, false
 	}
 	b := t.data[place:t.records]

@@ -186,10 +186,9 @@ func (t *Decisions) writeRecords(out *bufio.Writer, pairs *spill, each func(put 
 	return at, err
 }
 
-// writeTable writes the slots behind the records: twice as many as records, each
-// record in the first free slot from its home on. As they come in the order of
-// their hashes, the slots are written in order. Behind the last homes follow the
-// overflown slots, and a free one at which any search ends.
+// writeTable writes the slots after the records: twice as many as records, each record in the first
+// free slot from its home on. As they come in the order of their hashes, the slots are written in
+// order. After the last home come the overflow slots, and a free one at which any search ends.
 func (t *Decisions) writeTable(ctx context.Context, out *bufio.Writer, size int64, pairs *spill) error {
 	// A slot lies in one line of the cache.
 	for ; size%64 != 0; size++ {

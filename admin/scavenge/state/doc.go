@@ -1,6 +1,5 @@
-// Package state keeps what a node knows for scavenging, between runs and during
-// them. It all follows from the log: losing it costs the work of reading the log
-// again, nothing else.
+// Package state keeps what a node knows for scavenging, between runs and during them. All of it
+// follows from the log: losing it only costs the work of reading the log again.
 //
 // # The file
 //
@@ -10,9 +9,9 @@
 //	streams  first, data                      streams, many in a row, without rowid
 //	vals     key, value                       small things such as the checkpoint
 //
-// A row of streams has all whose names are at or behind first and before the first of the
-// next row; one with an empty first may be missing. data are the streams by rising
-// name, at most 3800 bytes unless it is one stream alone:
+// A row of streams has all whose names are not less than first and less than the first of the next
+// row; one with an empty first may be missing. data are the streams by rising name, at most 3800
+// bytes unless it is one stream alone:
 //
 //	length   uvarint  of the name
 //	name
@@ -30,10 +29,10 @@
 // a row for each stream. There is no index by status: going through the active
 // streams reads all of them once, which costs less than keeping the index while they are collected.
 //
-// The last eight bytes of each page are its checksum (SQLite's cksumvfs). A file
-// with a damaged page, of another version, or that is no such database, is
-// removed with a warning: by Open when it meets the damage, else by Close after
-// calls have failed with an event.Corruption. An error of the file system removes nothing.
+// The last eight bytes of each page are its checksum (SQLite's cksumvfs). A file with a damaged
+// page, of another version, or that is not such a database, is removed with a warning: by Open
+// when it meets the damage, else by Close after calls have failed with an event.Corruption. An
+// error of the file system removes nothing.
 //
 // # Transactions
 //

@@ -59,8 +59,8 @@ func (b *bridge) cause() error {
 	return err
 }
 
-// durable does what makes changes durable. After a failure nobody can tell what
-// is on the disk, and repeating it may succeed without the data: it is never repeated.
+// durable makes changes durable. After a failure it is not known what is on the disk, and a second
+// sync may succeed without the data: it is never repeated.
 func (b *bridge) durable(sync func() error) error {
 	return b.write(func() error {
 		err := sync()

@@ -12,7 +12,7 @@ type Status uint8
 
 // The states of a stream. They lie in the file: do not change them.
 const (
-	Active   Status = 0 // calculated anew by each run
+	Active   Status = 0 // calculated again by each run
 	Archived Status = 1 // has a tombstone: kept, not calculated again
 	Spent    Status = 2 // has nothing to calculate any more; Cleaning deletes it
 )
@@ -31,8 +31,8 @@ type Stream struct {
 	MetaDiscard int64 // records of `$$name` with lower numbers are removed
 }
 
-// fields lists what a row holds behind its flags, in the order of the bits that
-// tell which are there. The order is part of the format: append only.
+// fields lists what a row holds after its flags, in the order of the bits that say which are
+// there. The order is part of the format: append only.
 func (s *Stream) fields() [9]*int64 {
 	return [9]*int64{
 		&s.MetaNumber, &s.MetaPosition, &s.MaxCount, (*int64)(&s.MaxAge), &s.TruncateBefore,
@@ -101,7 +101,7 @@ func (s *Stream) decode(data []byte) error {
 		rest = rest[n:]
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%d bytes behind the fields of data %x", len(rest), data)
+		return fmt.Errorf("%d bytes after the fields of data %x", len(rest), data)
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 // errTxOver is met by a caller that keeps a Tx.
 var errTxOver = errors.New("the transaction is over")
 
-// Tx is a transaction under way. It is valid until the function given to Update
-// returns, and for one goroutine at a time. After an error all its methods fail with the same
-// one: SQLite may have rolled back by itself, and what followed would stand alone.
+// Tx is an open transaction. It is valid until the function given to Update returns, and for one
+// goroutine at a time. After an error all its methods fail with the same one: SQLite may have
+// rolled back by itself, and what followed would stand alone.
 type Tx struct {
 	d   *DB
 	ctx context.Context
