@@ -41,7 +41,7 @@ func (r *runAs) identity() Identity {
 	return Identity{Name: r.Name, Roles: r.Roles}
 }
 
-// newRunAs returns the identity of a user; nil for nobody.
+// newRunAs returns the identity of a user; nil without one.
 func newRunAs(by Identity) *runAs {
 	if by.Name == "" {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
-// Who makes a projection is told when it is gone, however that comes about, and not before.
+// The caller that creates a projection learns when it is gone, however that comes about, and not
+// before.
 func TestGone(t *testing.T) {
 	began := func(b *bench, name, text string) (gone func() int) {
 		var n atomic.Int64

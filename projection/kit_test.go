@@ -265,7 +265,7 @@ type bench struct {
 	runner *fakeRunner
 	ctx    context.Context
 	opts   projection.Options
-	refuse func(who projection.Identity) error // nil: nobody
+	refuse func(who projection.Identity) error // nil: no one
 }
 
 var admin = projection.Identity{Name: "admin", Roles: []string{"$admins"}, Operator: true}

@@ -37,7 +37,7 @@ func (s status) ended() bool {
 	return s == stopped || s == completed || s == aborted || s == faulted
 }
 
-// ticket stands for who waits for a command to be done; 0: nobody.
+// ticket stands for a caller that waits until a command is done; 0: none waits.
 type ticket int64
 
 // change is a command on its way: what the definition is to be, and what follows

@@ -53,8 +53,8 @@ func (m *metrics) changing() (done func()) {
 	return func() { m.change.End(begun, 1) }
 }
 
-// perProjection are the metrics of one projection. Those that count begin anew
-// when the projection is started.
+// perProjection are the metrics of one projection. Counters start at 0 again when the projection is
+// started.
 var perProjection = []struct {
 	name, help string
 	counts     bool

@@ -41,7 +41,7 @@ type modelled struct {
 	isSaved   bool
 }
 
-// checkpoint is what it goes on from.
+// checkpoint is the number that it resumes from.
 func (p *modelled) checkpoint() (n int64, ok bool) {
 	if p.mode != projection.Continuous || !p.isSaved || p.by < p.epoch {
 		return 0, false

@@ -18,15 +18,14 @@ import (
 
 // projection is one of the set: its machine, and what does as the machine says.
 //
-// What happens is put into the inbox, and one goroutine, which lives only while
-// there is something in it, hands it to the machine and does the effects, one
-// after the other. What takes time goes on in goroutines of its own, which put
-// into the inbox what came of it.
+// What happens is put into the inbox, and one goroutine, which lives only while there is something
+// in it, hands it to the machine and does the effects, one after the other. Work that takes time
+// runs in goroutines of its own, which put the result into the inbox.
 type projection struct {
 	t        *term
 	name     string
 	gone     func()       // is called when it is no longer there; may be nil
-	accessed atomic.Int64 // when somebody asked for it last, nanoseconds since 1970
+	accessed atomic.Int64 // time of the last request for it, nanoseconds since 1970
 
 	mu       sync.Mutex // guards what follows; not held while anything waits
 	m        machine
@@ -231,7 +230,7 @@ func (p *projection) mayLook(ctx context.Context, by Identity) error {
 	switch {
 	case by.Operator || who.is(by):
 		return nil
-	case reads == nil: // Nobody knows what it read.
+	case reads == nil: // It is not known what it read.
 		return event.ErrNotAuthorized
 	}
 	for _, s := range source.Names(reads) {

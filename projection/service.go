@@ -33,7 +33,7 @@ type Options struct {
 	// StartStandard enables the system projections once, when they are loaded first.
 	StartStandard    bool
 	Threads          int           // projections that handle events at the same time; 0: 3
-	QueryExpiry      time.Duration // of transient projections that nobody asks for; 0: 5 minutes
+	QueryExpiry      time.Duration // of transient projections that are not asked for; 0: 5 minutes
 	CompileTimeout   time.Duration // of the text of a script; 0: 500 ms
 	ExecutionTimeout time.Duration // of one call of a handler; 0: 250 ms
 	FaultOutOfOrder  bool          // fault where numbers of a stream are missing
@@ -96,10 +96,10 @@ type Run interface {
 // from any goroutine. While it is not started, or loads the projections, they
 // return event.ErrNotReady.
 //
-// Names are those of projections; ErrNotFound says that there is none. Changes
-// return when the deed is done: ErrAborted when another change came first,
-// *Refused when the projection cannot be changed so as it is, and the errors of
-// writing. A deed goes on when the context of who asked for it ends.
+// Names are those of projections; ErrNotFound says that there is none. Changes return when the deed
+// is done: ErrAborted when another change came first, *Refused when the projection cannot be
+// changed so as it is, and the errors of writing. A change continues when the context of its caller
+// ends.
 type Service struct {
 	opts     Options
 	metrics  *metrics
@@ -278,8 +278,8 @@ func (s *Service) Command(ctx context.Context, name string, c Command, by Identi
 }
 
 // UpdateQuery replaces the text of a projection, and with emit not nil whether it may emit. From
-// then on it runs as who wrote the text, so that no one writes what runs with the rights of
-// somebody else. The system projections stay what they are: their texts only set names.
+// then on it runs as the user who wrote the text, so that no one writes a text that runs with the
+// rights of another user. The system projections stay what they are: their texts only set names.
 func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *bool, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
 		if len(query) > maxQuery {
@@ -328,7 +328,8 @@ func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Ident
 	})
 }
 
-// patience is how long a deletion waits for streams to be deleted. What is left is done behind.
+// patience is how long a deletion waits for streams to be deleted. The rest is done in the
+// background.
 const patience = 5 * time.Second
 
 // Delete removes a projection. From then on it is not found; its name is free once its streams are

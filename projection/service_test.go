@@ -435,7 +435,7 @@ func TestRepliesWait(t *testing.T) {
 		creation := projection.Creation{Name: "p", Mode: projection.Continuous, Query: "slow hangs", Enabled: true, By: admin}
 		created := b.later(func() error { _, err := b.Create(b.ctx, creation); return err })
 		b.expect("p", "Starting/LoadStateRequested")
-		// Changes nothing, so nobody is cut off.
+		// Changes nothing, so no caller is cut off.
 		b.must(b.Command(b.ctx, "p", projection.Enable, admin))
 		close(b.runOf("p").let)
 		b.must(created())
@@ -516,7 +516,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		b.is("refused by the store", b.Command(b.ctx, "p", projection.Disable, admin), event.ErrDiskFull)
 		b.expect("p", "Running")
 		b.store.beforeWrite.set(nil)
-		// Somebody else's event comes in between.
+		// An event of another client comes in between.
 		b.store.put(event.Write{Stream: "$projections-p", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "x"}}})
 		b.command("p", projection.Reset)
 		_, d = b.definition("p")
@@ -537,7 +537,8 @@ func TestExpiry(t *testing.T) {
 			time.Sleep(time.Minute)
 			b.state("u")
 			synctest.Wait()
-			if _, err := b.Statistics("t"); err != nil { // Statistics are no access.
+			// Asking for statistics does not count as access.
+			if _, err := b.Statistics("t"); err != nil {
 				break
 			}
 		}

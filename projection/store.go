@@ -27,8 +27,8 @@ func isUnknown(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// write does w and returns when it is known what came of it, for as long as the
-// term goes on. The ids of its events make a second try harmless.
+// write does w and returns when its outcome is known, or when the term ends. The ids of its events
+// make a second try harmless.
 func (t *term) write(w *event.Write) (event.Written, error) {
 	p := pauses()
 	for isOpen := false; ; {
@@ -75,9 +75,9 @@ func (t *term) unregister(name string) error {
 	return err
 }
 
-// storeDefinition stores a definition behind the event last of its stream, which
-// is -1 without one, and returns its number. Should somebody else have written to
-// the stream, it goes behind that.
+// storeDefinition stores a definition directly after the event last of its stream, which is -1
+// without one, and returns its number. If another client has written to the stream, the definition
+// goes after that event.
 func (t *term) storeDefinition(name string, d definition, forget bool, last int64) (int64, error) {
 	stream := definitionStream(name)
 	for {

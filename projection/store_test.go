@@ -15,7 +15,7 @@ import (
 
 // memStore is a store in memory, by the rules of the real one.
 type memStore struct {
-	run.Store // not asked for what is not below
+	run.Store // panics if a method is called that is not below
 	mu        sync.Mutex
 	streams   map[string]*memStream
 	moved     chan struct{} // closed when anything is written

@@ -65,7 +65,7 @@ func (t *term) stop() {
 	}
 }
 
-// life loads the projections, and deletes queries that nobody asks for.
+// life loads the projections, and deletes queries that are no longer asked for.
 func (t *term) life(startStandard *atomic.Bool) {
 	p := pauses()
 	for {
@@ -93,7 +93,7 @@ func (t *term) life(startStandard *atomic.Bool) {
 	}
 }
 
-// expire deletes transient projections that nobody asked for.
+// expire deletes transient projections that are no longer asked for.
 func (t *term) expire() {
 	before := t.opts.Now().Add(-t.opts.QueryExpiry).UnixNano()
 	for _, p := range t.projections() {

@@ -39,8 +39,8 @@ func (k Kinds) has(m Mode) bool {
 type Identity struct {
 	Name  string
 	Roles []string // the user's groups
-	// Operator says that the user may operate the node ($ops, $admins): what is not
-	// transient asks for it. It is not stored.
+	// Operator says that the user may operate the node ($ops, $admins). All projections that are
+	// not transient require it. It is not stored.
 	Operator bool
 }
 
@@ -115,7 +115,7 @@ type Statistics struct {
 	WritesInProgress int     `json:"writesInProgress"`
 	// emitted events that wait, before the checkpoint
 	PendingBefore int `json:"writePendingEventsBeforeCheckpoint"`
-	PendingAfter  int `json:"writePendingEventsAfterCheckpoint"` // and behind it
+	PendingAfter  int `json:"writePendingEventsAfterCheckpoint"` // and after it
 	// that the script named; empty: none
 	ResultStream string `json:"-"`
 }
@@ -143,7 +143,7 @@ type SourceEvent = source.PageEvent
 // SourcePage is a part of what a definition selects.
 type SourcePage struct {
 	Events   []SourceEvent
-	Position position.Position // to go on from
+	Position position.Position // at which the next page begins
 }
 
 // What can keep a request from being done. event.ErrNotReady is returned while

@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// fillWait is how long a reader waits at most for a page that somebody else is reading.
+// fillWait is how long a reader waits at most for a page that another reader reads.
 const fillWait = time.Second
 
 func pauses() clock.Pauses { return clock.Pauses{Least: 100 * time.Millisecond, Most: 5 * time.Second} }
@@ -174,7 +174,7 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	g.mu.Lock()
 	room := g.Settings.BufferSize - g.buffer.n
 	if g.closed || !g.loaded || g.gone || room <= 0 || !g.live && !g.mayFill() {
-		progress = !g.closed && g.loaded // Somebody else was faster.
+		progress = !g.closed && g.loaded // Another reader was faster.
 		g.mu.Unlock()
 		return progress, nil
 	}
@@ -206,7 +206,7 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	return g.next > before || g.live != wasLive || !g.more, nil
 }
 
-// add puts what was read into the buffer, and moves on behind it. The caller holds mu.
+// add puts the events of a batch into the buffer, and moves past the batch. The caller holds mu.
 func (g *group) add(b *batch) {
 	g.known = max(g.known, b.known)
 	messages := make([]message, len(b.events))

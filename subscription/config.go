@@ -19,8 +19,8 @@ type definition struct {
 	// startAt is the number at which a group with StartFrom -1 begins, resolved when
 	// it was created; -1: not known, as other versions do not store it.
 	startAt int64
-	// storedIn is the number of the event that stored that start, which itself is not what came
-	// behind it; -1: not known, or the group does not begin at the end.
+	// storedIn is the number of the event that stored that start. This event itself does not count
+	// as later than the start; -1: not known, or the group does not begin at the end.
 	storedIn int64
 	names    *match.Names // what the filter chooses by, nil: there is none
 	// stored is set for an entry that this version does not run: it is kept as it is.
@@ -92,7 +92,7 @@ func (d *definition) entry() (_ json.RawMessage, err error) {
 		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
 		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
 	}
-	if d.Stream != event.AllStream { // Of the log it is no number of an event.
+	if d.Stream != event.AllStream { // For $all the start is a position, not a number.
 		e.StartFrom = s.StartFrom
 	}
 	if s.StartFrom < 0 && d.startAt >= 0 {
@@ -168,7 +168,7 @@ func (t *term) readConfig(ctx context.Context) (all []*definition, version int64
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
 		return nil, -1, nil
-	case errors.Is(err, event.ErrEventNotFound): // Truncated: the numbers go on.
+	case errors.Is(err, event.ErrEventNotFound): // Truncated: the numbers continue.
 		info, err := s.StreamInfo(ctx, configStream)
 		return nil, info.Last, err
 	case err != nil:
@@ -197,8 +197,8 @@ func (t *term) readConfig(ctx context.Context) (all []*definition, version int64
 	return all, r.Number, nil
 }
 
-// writeConfig stores the groups behind the event of a version, so that nobody
-// else's change is lost.
+// writeConfig stores the groups directly after the event of a version, so that the change of
+// another node is not lost.
 func (t *term) writeConfig(ctx context.Context, all []*definition, version int64, by string) (int64, error) {
 	s := t.opts.Store
 	data, err := encodeConfig(all, t.opts.Now(), by)

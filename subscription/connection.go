@@ -180,7 +180,7 @@ func (c *Connection) returned(m *message) {
 	c.inFlight--
 	c.g.strategy.returned(m)
 	if at := slices.Index(c.unread, m); at >= 0 {
-		c.unread = slices.Delete(c.unread, at, at+1) // Its time was over before anybody looked.
+		c.unread = slices.Delete(c.unread, at, at+1) // Its time was over before it was read.
 	} else if c.latencies != nil {
 		c.latencies.add(c.g.now().Sub(m.given))
 	}

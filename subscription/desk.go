@@ -36,13 +36,13 @@ type ParkedMessage struct {
 type ParkedPage struct {
 	Total    int64
 	Messages []ParkedMessage
-	Next     int64 // number to go on from; -1: there is no more
+	Next     int64 // number to continue from; -1: there is no more
 }
 
-// desk is where parked messages of a group are looked at, replayed and dropped.
-// Whoever moves or settles some holds the token from reading what is parked until that
-// is done: copies get into memory in the order of their numbers in the stream of
-// replays, which is truncated by those, and nothing is settled twice.
+// desk is where parked messages of a group are looked at, replayed and dropped. A caller that moves
+// or settles messages holds the token from its read of the parked messages until it is done. So
+// copies get into memory in the order of their numbers in the stream of replays, which is truncated
+// by those numbers, and no message is settled twice.
 type desk struct {
 	g     *group
 	token chan struct{}           // one element
@@ -137,7 +137,7 @@ func (d *desk) keep(ctx context.Context, s *settled) error {
 type bounds struct {
 	low  int64 // the first that the parked stream shows
 	from int64 // the first that counts: those before are being replayed
-	end  int64 // behind the last
+	end  int64 // after the last
 }
 
 func (d *desk) bounds(ctx context.Context) (b bounds, err error) {
@@ -163,7 +163,7 @@ func (d *desk) count(ctx context.Context) (count, oldest int64) {
 		return 0, 0
 	}
 	if b.from == b.end {
-		d.g.troubles.note(troubleDesk, nil) // Nobody needs the record.
+		d.g.troubles.note(troubleDesk, nil) // The record is not needed.
 		return 0, 0
 	}
 	s, err := d.settled(ctx)
@@ -279,7 +279,7 @@ func (d *desk) replaySome(ctx context.Context, numbers []int64) error {
 	select {
 	case <-tried: // A reader now finds them.
 	case <-g.ctx.Done():
-	case <-ctx.Done(): // It goes on all the same.
+	case <-ctx.Done(): // The replay continues all the same.
 	}
 	return err
 }
@@ -305,7 +305,7 @@ func (d *desk) moveSome(tried func()) bool {
 		for _, n := range s.Replaying {
 			page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: n, Count: 1, Links: event.EveryLink, MaxPayload: max(1, room)})
 			if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-				return nil, nil // Somebody discarded the parked messages.
+				return nil, nil // The parked messages were discarded.
 			}
 			if err != nil {
 				return nil, fmt.Errorf("read stream %s: %w", d.g.ParkedStream(), err)
@@ -358,7 +358,7 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool, li
 	for at := s.next(max(from, b.from)); at < b.end; {
 		page, err := d.g.store.ReadStream(ctx, event.StreamRead{Stream: d.g.ParkedStream(), From: at, Count: count + 1, MaxPayload: groupPayload})
 		if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-			return p, nil // Somebody discarded them.
+			return p, nil // The parked messages were discarded.
 		}
 		if err != nil {
 			return p, fmt.Errorf("read stream %s: %w", d.g.ParkedStream(), err)
@@ -417,7 +417,7 @@ func (d *desk) message(ctx context.Context, e *event.Record, room int, links eve
 	}
 	number, stream, ok := event.ParseLink(e.Data)
 	if e.Type != event.TypeLink || !ok {
-		m.Event = e // Somebody wrote it.
+		m.Event = e // It was written by then.
 		return m, nil
 	}
 	m.Stream, m.EventNumber = stream, number

@@ -49,7 +49,7 @@ func (b *bench) notParked(number int64, err error) {
 	}
 }
 
-// park has n messages of a stream of as many parked, and a checkpoint behind them.
+// park has n messages of a stream of as many parked, and a checkpoint after them.
 func (b *bench) park(n int) {
 	b.Helper()
 	b.store.add("s", n)

@@ -2,9 +2,9 @@ package subscription
 
 import "github.com/annalsdb/annals/event"
 
-// Forget drops the data and metadata of all events that groups hold in memory. Those
-// who hand them to a consumer read them again, as they are in the log by then: what
-// was redacted before the call is not handed out any more. Nothing else changes for anybody.
+// Forget drops the data and metadata of all events that groups hold in memory. Those who hand them
+// to a consumer read them again, as they are in the log by then: what was redacted before the call
+// is not handed out any more. Nothing else changes.
 func (s *Service) Forget() {
 	t := s.term.Load()
 	if t == nil {

@@ -15,13 +15,13 @@ import (
 // tick is how precise deadlines and timed checkpoints are.
 const tick = time.Second
 
-// maxUnanswered bounds the messages of one group that were handed out and have
-// no answer. Beyond it nothing new is handed out: retries go on.
+// maxUnanswered bounds the messages of one group that were handed out and have no answer. Beyond it
+// no new message is handed out, but retries continue.
 const maxUnanswered = 100_000
 
-// group runs one subscription group. A caller with something to do locks mu,
-// changes its state, and calls settle, which starts what follows from that;
-// mu is never held while a stream is read or written, nor while anybody waits.
+// group runs one subscription group. A caller with something to do locks mu, changes its state, and
+// calls settle, which starts the work that follows from the change. mu is never held while a stream
+// is read or written, nor while a caller waits.
 //
 // Its goroutines: one that reads ahead (run), and for as long as there is
 // something to write one each for parking, checkpoints, replays and for

@@ -54,7 +54,7 @@ func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
 		if n, ok := s.parseCheckpoint(e); ok {
 			return n, nil
 		}
-		// What was processed behind an older checkpoint comes again, which is allowed.
+		// Events that were processed after an older checkpoint come again, which is allowed.
 		s.logger.Warn("an event is not a checkpoint and is skipped", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
 	return -1, nil
@@ -110,7 +110,7 @@ func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
 // replays is what was being replayed when a group was loaded the last time.
 type replays struct {
 	all       []replayed
-	from, end int64 // numbers of the first and behind the last
+	from, end int64 // numbers of the first and after the last
 }
 
 // replays reads what was being replayed, and completes the move of pages that a crash

@@ -46,7 +46,8 @@ func TestPinnedShares(t *testing.T) {
 	}
 }
 
-// The map of what has no answer stays for the next page, and goes when nobody reads for a while.
+// The map of unanswered messages stays for the next page, and goes when no consumer reads for a
+// while.
 func TestMapOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})

@@ -65,7 +65,7 @@ type list struct {
 
 func (l *list) pushBack(m *message) { l.insertAfter(l.tail, m) }
 
-// insertAfter puts m behind at, which is in the list; nil: to its front.
+// insertAfter puts m after at, which is in the list; nil: to its front.
 func (l *list) insertAfter(at, m *message) {
 	next := l.head
 	if at != nil {

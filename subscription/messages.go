@@ -11,7 +11,7 @@ import (
 type messages struct {
 	buffer  list // read ahead, in order
 	retry   list // to be handed out again, by number
-	replays list // likewise, of replayed messages: those come behind
+	replays list // likewise, of replayed messages: those come later
 	// handed out; the timeout is the same for all, so this is the order of deadlines
 	out list
 	// to be written to the parked stream, in the order in which that was decided
@@ -21,7 +21,7 @@ type messages struct {
 	unansweredReplays list  // by their number in the stream of replays
 	last              int64 // number up to which all was read, the checkpoint at first
 	seq               int64 // messages read since the group was loaded, see batch.progress
-	replayEnd         int64 // number behind the last in the stream of replays
+	replayEnd         int64 // number after the last in the stream of replays
 	answered          bool  // some were, since the group has looked at it
 
 	forgotten uint64 // how often payloads were

@@ -45,7 +45,7 @@ func newMetrics(r *stats.Registry, s *Service) *metrics {
 	return m
 }
 
-// timed is one piece of work under way.
+// timed is one piece of work that runs.
 type timed struct {
 	work  *stats.Work
 	begun time.Time

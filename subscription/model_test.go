@@ -198,7 +198,7 @@ func (m *model) heal() {
 	m.store.mu.Unlock()
 }
 
-// maybeWait lets what goes on behind go on, or not yet.
+// maybeWait lets the work in the background continue, or not yet.
 func (m *model) maybeWait(t *rapid.T) {
 	if rapid.Bool().Draw(t, "wait") {
 		synctest.Wait()

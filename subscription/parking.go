@@ -17,8 +17,8 @@ const (
 	parkLinkSize = 64 << 10  // a larger link is parked as a link to itself
 )
 
-// parkedMetadata is what is stored beside a parked message. Other versions read it, but for
-// how often it was tried again, which they do not know: do not change.
+// parkedMetadata is stored with a parked message. Other versions read it, but for how often it was
+// tried again, which they do not know: do not change.
 type parkedMetadata struct {
 	Added   string `json:"added"`
 	Reason  string `json:"reason"`

@@ -12,8 +12,8 @@ const buckets = 1024
 type pinned struct {
 	g    *group
 	text func(e *event.Resolved) string
-	// Both are nil while nobody is connected: most groups have readers that pull.
-	owner    []*Connection // by bucket; nil: nobody needed the bucket yet
+	// Both are nil while no connection exists: most groups have readers that pull.
+	owner    []*Connection // by bucket; nil: the bucket was not needed yet
 	inFlight []int         // by bucket
 }
 

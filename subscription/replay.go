@@ -53,7 +53,7 @@ func (d *desk) replay(ctx context.Context, stopAt int64) error {
 	select {
 	case <-tried: // A reader now finds the first of them.
 	case <-g.ctx.Done():
-	case <-ctx.Done(): // It goes on all the same.
+	case <-ctx.Done(): // The replay continues all the same.
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
 	}
 }
 
-// movePage moves one page and returns the number of the parked event behind it.
+// movePage moves one page and returns the number of the parked event after it.
 func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) {
 	if !d.take() {
 		return from, false
@@ -172,11 +172,11 @@ func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) 
 	return next, ok
 }
 
-// move copies parked messages that read returns to the stream of replays, has hide take
-// them out of what is parked, and has them handed out. Each step is repeated by itself:
-// behind a truncation whose outcome was not known the messages could not be read again,
-// and nobody would hand them out. It returns false when the group ends first; tried is
-// called when something did not succeed at once. The caller has the token.
+// move copies parked messages that read returns to the stream of replays, has hide take them out of
+// what is parked, and has them handed out. Each step is repeated by itself: after a truncation with
+// an unknown outcome the messages could not be read again, and would never be handed out. It
+// returns false when the group ends first; tried is called when something did not succeed at once.
+// The caller has the token.
 func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved, error), hide func(ctx context.Context) error, tried func()) bool {
 	g := d.g
 	var events []event.Resolved
@@ -209,14 +209,14 @@ func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved
 	return true
 }
 
-// parkedPage reads a page of parked messages, and returns the number behind it.
+// parkedPage reads a page of parked messages, and returns the number after it.
 func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events []event.Resolved, next int64, err error) {
 	page, err := s.store.ReadStream(ctx, event.StreamRead{
 		Stream: s.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), Links: event.EveryLink, MaxPayload: groupPayload,
 	})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
-		return nil, target, nil // Somebody discarded the parked messages.
+		return nil, target, nil // The parked messages were discarded.
 	case err != nil:
 		return nil, from, fmt.Errorf("read stream %s: %w", s.ParkedStream(), err)
 	}
@@ -243,13 +243,13 @@ func (s *ownStreams) copies(ctx context.Context, events []event.Resolved, key st
 	return w, err
 }
 
-// copy writes copies. The number that they are expected behind tells an earlier try,
-// whose outcome was not known, from an earlier replay of the same messages, whose
-// copies are hidden: an operator may have shown them again.
+// copy writes copies. Each write expects the number of the last event. That number tells an earlier
+// try with an unknown outcome from an earlier replay of the same messages, whose copies are hidden:
+// an operator may have shown them again.
 func (s *ownStreams) copy(ctx context.Context, w *event.Write) (event.Written, error) {
 	written, err := s.store.Write(ctx, w)
 	var other *event.WrongExpectedVersion
-	// What was under way when an earlier life of the group ended came late.
+	// A write of an earlier life of the group came late.
 	if errors.As(err, &other) {
 		w.ExpectedVersion = other.Current
 	}
@@ -274,7 +274,7 @@ func withNumber(e *event.Record, key string) []byte {
 	return out
 }
 
-// addReplays puts messages, read when payloads had been forgotten so often, behind all that are to
+// addReplays puts messages, read when payloads had been forgotten so often, after all that are to
 // be handed out again. The caller holds mu.
 func (g *group) addReplays(batch []replayed, forgotten uint64) {
 	for _, r := range batch {

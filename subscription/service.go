@@ -182,9 +182,9 @@ func (s *Service) answer(k Key, do func(*group)) error {
 	return nil
 }
 
-// Replay begins to hand out again the parked messages whose number in the parked
-// stream is below stopAt; -1: all. It returns when the first of them can be read,
-// or cannot be moved yet. While that is under way it does nothing.
+// Replay begins to hand out again the parked messages whose number in the parked stream is below
+// stopAt; -1: all. It returns when the first of them can be read, or cannot be moved yet. While a
+// replay runs it does nothing.
 func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
 	return s.parked(ctx, k, func(d *desk) error { return d.replay(ctx, stopAt) })
 }
@@ -246,7 +246,7 @@ func (s *Service) Trouble() error {
 	return nil
 }
 
-// Info returns what is known of a group. The statistics since the last call begin anew.
+// Info returns what is known of a group. It also starts the statistics since the last call again.
 func (s *Service) Info(ctx context.Context, k Key) (Info, error) {
 	t, err := s.running()
 	if err != nil {

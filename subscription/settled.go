@@ -19,7 +19,7 @@ const maxRecord = 512 << 10
 // ErrDeskFull says that so much was settled in between, or noted, that no more can be kept.
 var ErrDeskFull = errors.New("the desk is full")
 
-// Note is what somebody left at a parked message for others.
+// Note is a text that a user left at a parked message for others.
 type Note struct {
 	Text string    `json:"text"`
 	By   string    `json:"by"`
@@ -107,7 +107,8 @@ func (s *settled) with(numbers []int64, low int64) *settled {
 	return more
 }
 
-// setNote sets the note of a message, before anybody else sees s; one without a text is none.
+// setNote sets the note of a message, before other goroutines see s. An empty text removes the
+// note.
 func (s *settled) setNote(number int64, n Note) {
 	if s.Notes == nil {
 		s.Notes = map[int64]Note{}

@@ -23,7 +23,7 @@ const (
 type source interface {
 	// number returns the number of an event.
 	number(e *event.Record) int64
-	// after returns where to begin behind an event that was there once.
+	// after returns where to begin after an event that existed once.
 	after(ctx context.Context, number int64) (int64, error)
 	// read reads the events from a number on, at most so many. event.ErrStreamDeleted
 	// says that nothing can come any more.
@@ -38,8 +38,8 @@ type source interface {
 // batch is what was read of a source.
 type batch struct {
 	events   []event.Resolved
-	next     int64 // where reading goes on
-	end      bool  // there was nothing behind it
+	next     int64 // where the next read begins
+	end      bool  // there was nothing after it
 	known    int64 // newest number seen, -1: none
 	passed   int64 // a number up to which there is nothing else: a checkpoint may name it; -1: none
 	progress int64 // how many messages that counts as, besides the events
@@ -106,8 +106,8 @@ func (s *streamSource) read(ctx context.Context, from int64, room int) (b batch,
 	return b, nil
 }
 
-// page reads a page of the stream. Of a stream that is deleted, and may come
-// again, it returns an empty page that ends behind what is deleted.
+// page reads a page of the stream. Of a stream that is deleted, and may come again, it returns an
+// empty page that ends after the deleted events.
 func (s *streamSource) page(ctx context.Context, from int64, count int) (event.StreamPage, error) {
 	read := event.StreamRead{
 		Stream: s.Stream, From: from, Count: count, Links: s.links(), MaxPayload: s.payload(count),

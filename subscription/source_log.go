@@ -23,14 +23,14 @@ const (
 type logSource struct {
 	*ownStreams
 	passed int // records that the filter left out, below passWindow
-	// begun is a position that reading goes on behind, -1: it begins where the group does.
+	// begun is the position after which reading resumed, -1: it began where the group does.
 	begun int64
 }
 
 func (s *logSource) number(e *event.Record) int64 { return e.Position }
 
-// after finds the record behind a position. That at the position may have been
-// scavenged; then reading from there begins with what follows.
+// after finds the record after a position. That at the position may have been scavenged; then
+// reading from there begins with what follows.
 func (s *logSource) after(ctx context.Context, position int64) (int64, error) {
 	s.begun = position
 	page, err := s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
@@ -86,7 +86,7 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 }
 
 // isOwn reports whether an event is the one that stored that the group begins at the end, or came
-// before that. To a group that was updated and goes on behind an older checkpoint it is an event as
+// before that. For a group that was updated and resumes after an older checkpoint it is an event as
 // any other.
 func (s *logSource) isOwn(e event.Resolved) bool {
 	return e.Stream == configStream && e.Number <= s.storedIn && (s.begun < 0 || s.begun >= s.startAt)

@@ -20,7 +20,7 @@ const stallAfter = 30 * time.Second
 // group's mutex but for the counters.
 type statistics struct {
 	total, sinceLast int64
-	measured         time.Time // when somebody asked last
+	measured         time.Time // time of the last call
 	asked            time.Time // when a reader that pulls asked for messages last
 	answered         time.Time // when a message was answered last
 
@@ -35,7 +35,7 @@ func (f *statistics) handedOut() {
 	f.sinceLast++
 }
 
-// perSecond returns the rate since somebody asked last, and begins anew.
+// perSecond returns the rate since the last call, and starts to count again.
 func perSecond(since *int64, measured *time.Time, now time.Time) (rate float64, count int64) {
 	count = *since
 	if d := now.Sub(*measured).Seconds(); d > 0 {

@@ -5,8 +5,8 @@ import "github.com/annalsdb/annals/event"
 // strategy chooses the connection that a message is pushed to. The group's mutex
 // is held in all of its methods.
 type strategy interface {
-	// choose returns who gets a message. Nobody and not full: this message waits,
-	// later ones may pass it. Full: nobody takes any message now.
+	// choose returns who gets a message. No connection and not full: this message waits, later ones
+	// may pass it. Full: no connection takes any message now.
 	choose(m *message) (to *Connection, full bool)
 	// joined and left follow the group's connections, which have changed already.
 	joined(c *Connection)

@@ -20,8 +20,8 @@ type Store interface {
 	ReadPayload(ctx context.Context, r *event.Record) error
 	// ReadEvent reads one event; event.Head asks for the last visible one.
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
-	// StreamInfo tells what is known of a stream without reading its events. It is
-	// cheap. A stream nobody wrote is no error.
+	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
+	// that was never written is not an error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// ReadAll reads a page of the log. A position that was never handed out is
 	// event.ErrBadPosition.
@@ -86,7 +86,7 @@ func truncate(ctx context.Context, s Store, stream string, before int64) error {
 		if !errors.As(err, &other) {
 			return err
 		}
-		if err := ctx.Err(); err != nil { // Somebody else changed it: look again.
+		if err := ctx.Err(); err != nil { // It was changed meanwhile: look again.
 			return err
 		}
 	}

@@ -104,7 +104,7 @@ func (t *term) restart(ctx context.Context) error {
 	return err
 }
 
-// lock waits until nobody else changes the set of groups.
+// lock waits until no other caller changes the set of groups.
 func (t *term) lock(ctx context.Context) error {
 	select {
 	case t.changing <- struct{}{}:
@@ -125,9 +125,8 @@ func (t *term) bound(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { stop(); cancel() }
 }
 
-// outcome turns the end of the time allowed, or of the term, into an error that
-// says so: the caller's own context has not ended. What was under way may have
-// been written or not.
+// outcome turns the end of the time allowed, or of the term, into an error that says so: the
+// caller's own context has not ended. A write in flight may have been done or not.
 func (t *term) outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -326,7 +325,7 @@ func (t *term) change(ctx context.Context, by string, make func([]*definition) [
 	return nil
 }
 
-// enter begins a change: nobody else makes one, and what is stored is known.
+// enter begins a change: no other caller makes one, and the stored state is known.
 func (t *term) enter(ctx context.Context) error {
 	if err := t.lock(ctx); err != nil {
 		return err

@@ -52,7 +52,7 @@ type Filter struct {
 	Prefixes []string // one of them is enough; they count if there is no Regex
 }
 
-// DefaultSettings returns what holds for a property that nobody gave.
+// DefaultSettings returns the values of properties that are not given.
 func DefaultSettings() Settings {
 	return Settings{
 		MessageTimeout: 10 * time.Second, MaxRetryCount: 10, LiveBufferSize: 500, BufferSize: 500, ReadBatchSize: 20,
@@ -93,8 +93,8 @@ type Info struct {
 	Settings Settings
 	Status   string // flags in words, "NotReady" when there is none
 
-	PerSecond float64 // messages handed out since somebody asked last
-	// messages handed out since the group was loaded, and since somebody asked last
+	PerSecond float64 // messages handed out since the last request for statistics
+	// messages handed out since the group was loaded, and since the last request for statistics
 	Total, SinceLast int64
 	Checkpoint       int64 // event number, -1: none
 	LastKnown        int64 // newest event number seen in the stream, -1: none

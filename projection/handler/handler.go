@@ -92,9 +92,9 @@ type Emission struct {
 	// To is the stream and number that a link names; nil: it is none. A link whose
 	// target is gone is passed over in recovery.
 	To *Target
-	// Mark says that it only tells how far the projection came. Where marks fall differs from
-	// run to run: they are not compared in recovery, and one that is not behind the
-	// last event of its stream is passed over.
+	// Mark says that it only tells how far the projection came. Where marks fall differs from run
+	// to run: they are not compared in recovery, and one that is not newer than the last event of
+	// its stream is skipped.
 	Mark bool
 }
 
@@ -115,8 +115,8 @@ type Outcome struct {
 	Emitted       []Emission
 }
 
-// Handler is the code of a projection. It belongs to one goroutine at a time.
-// Errors are *Fault: the projection cannot go on.
+// Handler is the code of a projection. It belongs to one goroutine at a time. Errors are *Fault:
+// the projection cannot continue.
 type Handler interface {
 	Definition() *Definition
 	// PartitionOf names an event's partition, with ByCustomPartitions; not ok: the event is passed
@@ -140,8 +140,8 @@ type Handler interface {
 // ErrInterrupted is what calls return in place of a Fault that Interrupt cut short.
 var ErrInterrupted = errors.New("the handler was interrupted")
 
-// Interrupter is a Handler whose calls may take long. Interrupt has the one under way and
-// all that follow end soon. It may be called from any goroutine.
+// Interrupter is a Handler whose calls may take long. Interrupt makes the running call and all that
+// follow end soon. It may be called from any goroutine.
 type Interrupter interface {
 	Interrupt()
 }

@@ -111,8 +111,8 @@ func (a access) addNames(ctx context.Context, list, eventType string, names []st
 	return nil
 }
 
-// names goes through a list of names from a number on, a page at a time; next
-// is the number behind it. A list that is not there is empty.
+// names goes through a list of names from a number on, a page at a time; next is the number after
+// it. A list that is not there is empty.
 func (a access) names(ctx context.Context, list string, from int64, page func(names []string, next int64) error) error {
 	for {
 		var p event.StreamPage

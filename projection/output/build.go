@@ -17,7 +17,7 @@ type builder struct {
 	isBare  bool // the metadata do not name the version
 
 	at      position.Position
-	heap    *position.Position // at, once somebody keeps it
+	heap    *position.Position // at, once it is kept
 	by      *handler.Event
 	begun   bool
 	prefix  []byte // of the metadata: version and position
@@ -55,7 +55,7 @@ func (b *builder) begin(at position.Position, by *handler.Event) {
 	}
 }
 
-// place returns the position for somebody who keeps it.
+// place returns the position in a form that can be kept.
 func (b *builder) place() *position.Position {
 	if b.heap == nil {
 		at := b.at

@@ -83,9 +83,9 @@ func (c *Checkpoints) savePartition(ctx context.Context, p *PartitionState, end 
 	return nil
 }
 
-// The body of a checkpoint is an array of JSON texts: state, result, and the
-// shared state where there are both. A text that is no JSON, as the
-// state of a script without handlers may be, is stored as an array with that text as a JSON string.
+// The body of a checkpoint is an array of JSON texts: state, result, and the shared state where
+// there are both. A text that is not JSON, as the state of a script without handlers may be, is
+// stored as an array with that text as a JSON string.
 func appendStates(dst []byte, p *Checkpoint) []byte {
 	all := [3][]byte{p.State, p.Result, p.Shared}
 	n := 3
@@ -112,7 +112,8 @@ func appendStates(dst []byte, p *Checkpoint) []byte {
 	return append(dst, ']')
 }
 
-// rawMark begins what stands for a text that is no JSON. No handler makes a state of this kind.
+// rawMark begins the JSON that stands for a text that is not JSON. No handler makes a state of this
+// kind.
 const rawMark = `{"$raw":[`
 
 // parseStates reads what appendStates writes.

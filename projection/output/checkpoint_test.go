@@ -223,7 +223,7 @@ func TestDelete(t *testing.T) {
 	d.Streams.Named = ""
 	remove()
 
-	// It breaks off in the middle of the streams emitted to, and goes on.
+	// It breaks off in the middle of the streams emitted to, and is called again.
 	d.Emitted, d.Checkpoints = true, true
 	n := 0
 	s.fault = func(_ int, w *event.Write) (before, after error) {

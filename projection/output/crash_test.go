@@ -112,9 +112,9 @@ func outcome(s *memStore) map[string][]string {
 	return states
 }
 
-// A run that ends at any of its writes, before or after it is done, and begins
-// again from its checkpoint, leaves what an undisturbed one does. So does one that
-// goes on as it does not know the outcome of a write.
+// A run that ends at any of its writes, before or after it is done, and begins again from its
+// checkpoint, leaves what an undisturbed one does. So does a run that continues without knowing the
+// outcome of a write.
 func TestCrashes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

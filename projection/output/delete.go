@@ -21,7 +21,7 @@ type Deletion struct {
 	Results bool // the result streams, and the list of partitions
 }
 
-// deletion is one under way.
+// deletion is one that runs.
 type deletion struct {
 	access
 	Deletion
@@ -29,8 +29,8 @@ type deletion struct {
 
 const deletedTogether = 16 // streams
 
-// DeleteStreams soft-deletes streams. It can be called again after it failed, and
-// goes on where it was. A list goes when all that it names is gone.
+// DeleteStreams soft-deletes streams. It can be called again after it failed, and continues where
+// it was. A list goes when all that it names is gone.
 func DeleteStreams(ctx context.Context, of Deletion) error {
 	d := deletion{access{store: of.Store}, of}
 	if d.Emitted {

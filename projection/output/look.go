@@ -126,7 +126,7 @@ func (o *Output) isBeforeReset(e *event.Record) (bool, error) {
 		return false, nil
 	}
 	reset, err := o.read(o.ctx, o.opts.Streams.of(""), o.opts.Version.Epoch)
-	if err != nil || reset == nil { // What is not known is not written over.
+	if err != nil || reset == nil { // Without a known reset event nothing is overwritten.
 		return false, err
 	}
 	return e.Position < reset.Position, nil
@@ -153,7 +153,7 @@ func (o *Output) judge(e *event.Record) (at position.Position, isOld bool, err e
 	return at, o.opts.Volatile || !ours.IsOurs(v) || at.Phase != 0, nil
 }
 
-// begin prepares a stream that has nothing to be seen. Metadata that somebody gave it before stay.
+// begin prepares a stream that has nothing to be seen. Metadata that the stream had before stay.
 func (o *Output) begin(s *stream, info *event.StreamInfo) error {
 	if o.tracker != nil {
 		if err := o.tracker.add(s.name); err != nil {

@@ -79,7 +79,7 @@ func (s *Streams) QueryResult(result []byte) handler.Emission {
 	return handler.Emission{Stream: s.Result(), Type: TypeResult, JSON: jsontext.Valid(result), Data: result}
 }
 
-// QueryEnd is the event that a query writes behind its results.
+// QueryEnd is the event that a query writes after its results.
 func (s *Streams) QueryEnd() handler.Emission {
 	return handler.Emission{Stream: s.Result(), Type: TypeEOF, JSON: true}
 }

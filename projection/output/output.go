@@ -3,48 +3,46 @@
 //
 // # Writing
 //
-// Emissions wait by stream. A stream that has any is taken by a worker, which writes
-// its next batch, and then takes the next stream in line; so a stream has at most
-// one write under way, streams are written side by side, and what comes while a write
-// is under way makes the next batch. Workers are goroutines that end when no
-// stream has anything to write. Streams with nothing to write are remembered with
-// the number of their last event, the ones longest not written are forgotten
-// when there are many, and looked up again when they are emitted to.
+// Emissions wait by stream. A worker takes a stream that has some, writes its next batch, and then
+// takes the next stream in line. So a stream has at most one write in flight, streams are written
+// in parallel, and the emissions that come during a write make the next batch. Workers are
+// goroutines that end when no stream has anything to write. Streams with nothing to write are
+// remembered with the number of their last event. When there are many, those longest not written
+// are forgotten, and looked up again at their next emission.
 //
 // # Exactly once
 //
-// At the first emission to a stream since the start its last event is looked at. If
-// it is newer than the checkpoint the run began at, the events behind the
-// checkpoint are compared one by one with what is emitted, and nothing is written
-// until all of them have been emitted again. From then on each write expects the
-// number it found, so nobody else's event gets in between unseen.
+// At the first emission to a stream since the start its last event is looked at. If it is newer
+// than the checkpoint the run began at, the events after the checkpoint are compared one by one
+// with the new emissions, and nothing is written until all of them have been emitted again. From
+// then on each write expects the number that it found, so another client's event does not get in
+// between unseen.
 //
-// A stream that is forgotten and looked up again has events newer than the
-// checkpoint, too, which this very run wrote. So when a stream is forgotten, the
-// position up to which streams that come into sight later are known to be complete moves
-// up to the last event that was handled as a whole: what such a stream is
-// emitted from then on is caused by later events.
+// A stream that is forgotten and looked up again also has events newer than the checkpoint, which
+// this very run wrote. So the output keeps a position up to which such streams are known to be
+// complete. When a stream is forgotten, that position moves up to the last event that was handled
+// as a whole: later emissions to the stream are caused by later events.
 //
-// An event of somebody else at the end of a stream is a fault, unless it lies before the last
-// reset: a reset fills all streams again, so the event is hidden with the rest.
+// A foreign event at the end of a stream is a fault, unless it is older than the last reset: a
+// reset fills all streams again, so the event is hidden with the rest.
 //
-// Where a stream's $maxCount, $maxAge or $tb hides some of what is behind the
-// checkpoint, what is emitted before the first event still seen is taken as
-// written and hidden.
+// A stream's $maxCount, $maxAge or $tb can hide some of its events after the checkpoint. Emissions
+// before the first event that is still seen are then taken as written and hidden.
 //
-// Results that a query wrote at its end are not compared, as all of them have the same position and
-// what they say may differ: those of an earlier run are replaced, as after a reset.
+// Results that a query wrote at its end are not compared. All of them have the same position, and
+// their content may differ. Those of an earlier run are replaced, as after a reset.
 //
 // # Ids of events
 //
 // The id of an emitted event is made of the projection, its epoch, the stream, the position, the
 // type, and how many were emitted to the stream at that position before it. So a write that is
-// repeated because its outcome was unknown has the same ids, and so has the same emission of a run
-// that begins again while a write of the run before it may still arrive. An id alone never keeps an
-// event from being written: every write to an output stream expects the true number of the last
-// event, also in a stream that was deleted and begins again, and with an expected number the
-// database takes a write for a repetition only if the events with the numbers right behind the
-// expected one have its ids. An event with that number and that id is this emission. So an emission
+// repeated because its outcome was unknown has the same ids. The same emission of a run that starts
+// again has them too, while a write of the run before it may still arrive.
+//
+// An id alone never keeps an event from being written. Every write to an output stream expects the
+// true number of the last event, also in a stream that was deleted and begins again. With an
+// expected number the database takes a write for a repetition only if the events directly after
+// that number have its ids. An event with that number and that id is this emission. So an emission
 // that happens twice, as after its stream was truncated, is written twice. Lists of streams and
 // partitions are written without an expected number, and name everything once; their ids are
 // random.
@@ -61,8 +59,8 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// ErrRestart says that somebody else wrote to a stream between two of our writes:
-// the run begins again from its checkpoint, and then finds out who.
+// ErrRestart says that another client wrote to a stream between two of our writes: the run begins
+// again from its checkpoint, and then finds out which one.
 var ErrRestart = errors.New("a stream was written to from the outside")
 
 // Store is the database as what is written sees it. Errors are those of package event.
@@ -80,8 +78,7 @@ type Store interface {
 type Options struct {
 	Store   Store
 	Version position.Version
-	// From is the checkpoint that the run starts at. What is emitted behind it may be stored
-	// already.
+	// From is the checkpoint that the run starts at. Events emitted after it may be stored already.
 	From        position.Position
 	MaxBatch    int  // events a write; 0: 500
 	MaxInFlight int  // writes at once; 0: as many as are of use
@@ -89,7 +86,8 @@ type Options struct {
 	// MayWrite says whether the projection has the right to write to a stream: nil,
 	// event.ErrNotAuthorized, or what kept it from finding out. Nil: it may.
 	MayWrite func(ctx context.Context, stream string) error
-	// Passed is told of an event from the outside that a reset leaves behind. Nil: nobody is.
+	// Passed is called with a description of an event from the outside that a reset hides. Nil: it
+	// is not called.
 	Passed func(what string)
 	// Volatile says that the projection is transient: what an earlier run wrote
 	// is replaced, and nothing is compared.
@@ -98,7 +96,7 @@ type Options struct {
 	Streams Streams
 }
 
-// Bounds that are no options: they only have to be sane.
+// Bounds that are not options: they only have to be sane.
 const (
 	defaultBatch    = 500
 	defaultInFlight = 512     // measured: BenchmarkLinks of package node
@@ -142,7 +140,7 @@ type Output struct {
 	buffers [][]item
 	pending int
 	bytes   int64
-	changed chan struct{}     // closed when fewer are pending; nil: nobody waits
+	changed chan struct{}     // closed when fewer are pending; nil: no caller waits
 	event   int64             // counts distinct positions that were emitted at
 	at      position.Position // the last of them
 	// what is stored up to here, of streams not known, is not emitted again
@@ -168,7 +166,7 @@ func New(o Options) *Output {
 }
 
 // Emit queues what the handler emitted for an event, nil if no event caused it. at is the position
-// behind that event. It never blocks. Emissions to one stream are written in their order.
+// after that event. It never blocks. Emissions to one stream are written in their order.
 func (o *Output) Emit(at position.Position, by *handler.Event, es []handler.Emission) {
 	if len(es) == 0 {
 		return
@@ -277,7 +275,7 @@ func (o *Output) Bytes() int64 {
 	return o.bytes
 }
 
-// Writing returns how many writes are under way.
+// Writing returns how many writes are in flight.
 func (o *Output) Writing() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -334,7 +332,7 @@ func (o *Output) errLocked() error {
 	return o.err
 }
 
-// Close waits for writes under way and drops the rest. It may be called more than once.
+// Close waits for writes in flight and drops the rest. It may be called more than once.
 func (o *Output) Close() {
 	o.mu.Lock()
 	if !o.closed {

@@ -204,7 +204,7 @@ func TestReset(t *testing.T) {
 	o.Version.Epoch, o.Version.Version = 4, 4
 	start(t, o).emit(1, "s T 1").flush()
 	same(t, "metadata", s.metadata("s"), `{"$acl":{},"$tb":3,"x":1}`)
-	// Truncated, and nothing written behind it when the run ended.
+	// Truncated, and nothing was written after it when the run ended.
 	o.Version.Epoch, o.Version.Version = 5, 5
 	s.setMetadata("s", `{"$tb":4}`)
 	start(t, o).emit(1, "s T 1").emit(2, "s T 2").flush()
@@ -409,7 +409,7 @@ func TestReadRetries(t *testing.T) {
 	})
 }
 
-// Close waits for the write under way and drops the rest; nobody is left waiting.
+// Close waits for the write in flight and drops the rest; no caller is left waiting.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -505,7 +505,7 @@ func TestForget(t *testing.T) {
 	same(t, "events", total, 600)
 }
 
-// What a forgotten stream leaves behind does not keep another one from being compared.
+// What remains of a forgotten stream does not keep another one from being compared.
 func TestForgetInRecovery(t *testing.T) {
 	s := newStore()
 	for range 2 {

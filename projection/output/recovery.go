@@ -11,7 +11,7 @@ import (
 // read as they are needed.
 type recovery struct {
 	ahead []stored
-	next  int64 // where reading goes on
+	next  int64 // where the next read begins
 	end   int64 // number of the last event
 	// isHidden says that events before the first may be hidden, as long as none was met.
 	isHidden bool
@@ -25,8 +25,8 @@ type stored struct {
 	at     position.Position
 }
 
-// findRecovery looks for the first event of a stream behind the position where comparing begins;
-// last is behind it.
+// findRecovery looks for the first event of a stream after the position where comparing begins;
+// last is after it.
 func (o *Output) findRecovery(s *stream, last *event.Record) (*recovery, error) {
 	r := &recovery{next: last.Number, end: last.Number, isHidden: true}
 	for from := last.Number - 1; from >= 0; from -= pageEvents {
@@ -79,7 +79,7 @@ func (o *Output) page(r event.StreamRead) (page event.StreamPage, err error) {
 	return page, nil
 }
 
-// peek returns the next event that has yet to be emitted again, nil behind the last.
+// peek returns the next event that has yet to be emitted again, nil after the last.
 func (o *Output) peek(s *stream) (*stored, error) {
 	r := s.recovery
 	for len(r.ahead) == 0 && r.next <= r.end {

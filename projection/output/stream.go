@@ -11,7 +11,7 @@ import (
 // item is one event that waits to be written.
 type item struct {
 	event event.Proposed
-	at    *position.Position // nil: its stream is settled, nobody asks for it
+	at    *position.Position // nil: its stream is settled, so that the position is not needed
 	mark  bool
 	to    *handler.Target // what it links to
 	tells *place          // is given its number
@@ -31,7 +31,7 @@ type place struct {
 	blocks *stream // waits for it with its next event; nil: none
 }
 
-// gone is the number of what was not written, as it is hidden already.
+// gone is the number of an event that was not written, as it is hidden already.
 const gone int64 = -1
 
 // stream is what is known of a stream that was emitted to. One worker at a time

@@ -6,9 +6,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// tracker lists the streams that are emitted to, each once. It remembers the names
-// that are listed by a hash, 8 bytes each. Names that come while a write is under
-// way are written together.
+// tracker lists the streams that are emitted to, each once. It remembers the names that are listed
+// by a hash, 8 bytes each. Names that come during a write are written together.
 type tracker struct {
 	o *Output
 
@@ -39,7 +38,7 @@ func (t *tracker) add(name string) error {
 	mine.all = append(mine.all, name)
 	if t.writing {
 		t.mu.Unlock()
-		<-mine.done // Somebody is at it.
+		<-mine.done // Another goroutine writes it.
 		return mine.err
 	}
 	t.writing = true

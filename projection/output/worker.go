@@ -56,7 +56,8 @@ func (w *worker) run() {
 	}
 }
 
-// take copies the next batch of a stream; none if it begins with a link to what is not written yet.
+// take copies the next batch of a stream; none if it begins with a link to an event that is not
+// written yet.
 func (w *worker) take(s *stream) bool {
 	w.batch = w.batch[:0]
 	size := int64(0)
@@ -190,7 +191,7 @@ func (w *worker) stored(s *stream, it *item) (number int64, isStored bool, err e
 	return 0, false, nil
 }
 
-// append writes what is not stored.
+// append writes the events that are not stored.
 func (w *worker) append(s *stream) error {
 	w.write.Stream, w.write.ExpectedVersion = s.name, s.last
 	var done event.Written
@@ -229,8 +230,8 @@ func writeError(stream string, err error) error {
 	return storageError("write to", stream, err)
 }
 
-// isBehind reports whether a position lies behind another one, which is one of the
-// projection as it is now.
+// isBehind reports whether a position is later than another one, which is one of the projection as
+// it is now.
 func isBehind(p, other position.Position) bool {
 	c, ok := compare(p, other)
 	return !ok || c > 0

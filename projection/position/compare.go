@@ -10,10 +10,10 @@ import (
 // it does not tell where to begin.
 var ErrOtherSource = errors.New("the position is one of another kind of source")
 
-// Compare tells whether a is before b (-1), equal (0) or behind it (1). Places in the log are
+// Compare tells whether a is before b (-1), equal (0) or after it (1). Places in the log are
 // ordered, and so are the numbers of one stream. Of several streams a position is behind another if
 // it is so in one stream and before it in none. It is not ok when there is no order: other kinds,
-// other streams, or ahead in one stream and behind in another.
+// other streams, or later in one stream and earlier in another.
 func Compare(a, b Position) (c int, ok bool) {
 	switch {
 	case a.Phase != b.Phase:

@@ -18,9 +18,9 @@ import (
 	"strconv"
 )
 
-// Number is how far one stream was read: the number of its last event that was
-// read, -1 before the first. Beside a place in the log, Name is an event type and
-// Number a hint into the stream of links to events of that type.
+// Number is how far one stream was read: the number of its last event that was read, -1 before the
+// first. With a place in the log, Name is an event type and Number a hint into the stream of links
+// to events of that type.
 type Number struct {
 	Name   string
 	Number int64
@@ -89,8 +89,8 @@ func (p Position) Number(name string) (n int64, ok bool) {
 	return p.Numbers[i].Number, true
 }
 
-// Equal reports whether two positions are the same; the order of streams does
-// not count, nor do the hints beside a place in the log.
+// Equal reports whether two positions are the same. The order of streams does not count, nor do the
+// hints of a place in the log.
 func (p Position) Equal(q Position) bool {
 	c, ok := Compare(p, q)
 	return ok && c == 0

@@ -16,10 +16,10 @@ type Answer struct {
 	Position *position.Position
 }
 
-// Ask returns state and result of a partition; empty: of the root. Once the run has
-// ended they are those of the last checkpoint, or, of projections that do not go on from
-// one, those in memory. It looks in memory, then in the checkpoints, and once more in
-// memory as the partition may have got there in between.
+// Ask returns state and result of a partition; empty: of the root. Once the run has ended they are
+// those of the last checkpoint, or those in memory if the projection does not resume from a
+// checkpoint. It looks in memory, then in the checkpoints, and once more in memory as the partition
+// may have got there in between.
 func (r *Run) Ask(ctx context.Context, partition string) (Answer, error) {
 	a, checkpoints, err := r.look(ctx, partition)
 	if checkpoints == nil || err != nil {

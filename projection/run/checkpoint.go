@@ -20,9 +20,8 @@ type snapshot struct {
 	entries    []*entry
 }
 
-// checkpoint waits until everything emitted so far is stored, and begins to
-// write a checkpoint. It is written beside the events that are handled next. The
-// loop calls it, without a turn and the lock.
+// checkpoint waits until everything emitted so far is stored, and begins to write a checkpoint. It
+// is written while the next events are handled. The loop calls it, without a turn and the lock.
 func (r *Run) checkpoint() error {
 	if err := r.saver.settled(r.reading); err != nil {
 		return err

@@ -31,8 +31,8 @@ func (e *stuck) Process(ev *handler.Event) (handler.Outcome, error) {
 
 func (e *stuck) Interrupt() { e.once.Do(func() { close(e.cut) }) }
 
-// TestEndWhileAnEventIsHandled: no end waits for a handler that takes long, and what cuts
-// it off is no fault. The event is behind the checkpoint.
+// TestEndWhileAnEventIsHandled: no end waits for a handler that takes long, and to cut it off is
+// not a fault. The event is behind the checkpoint.
 func TestEndWhileAnEventIsHandled(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(r *Run, cancel func())

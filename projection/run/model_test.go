@@ -238,7 +238,7 @@ func changeInput(rng *rand.Rand, s *memStore, deletes bool) {
 		s.setMetadata(stream, `{"k":"meta","v":3}`)
 	case what == 2 && deletes && s.last(stream) >= 0: // Hidden events are still in the log.
 		s.setMetadata(stream, fmt.Sprintf(`{"k":"hides","v":4,"$tb":%d}`, s.last(stream)))
-	case what == 3: // A link in an ordinary stream is no event of fromAll.
+	case what == 3: // A link in an ordinary stream does not count as an event of fromAll.
 		s.append("linked", event.TypeLink, "0@"+stream, "")
 	default:
 		s.append(stream, []string{"T", "U", "V"}[rng.IntN(3)], fmt.Sprintf(`{"k":"%c","v":%d}`, 'x'+rune(rng.IntN(3)), rng.IntN(10)), "")

@@ -63,8 +63,8 @@ type Options struct {
 	Checkpoints bool
 	// Definition is what the projection reads.
 	Definition *handler.Definition
-	// Compile makes the handler, and makes it anew when the run begins again from its checkpoint.
-	// The run closes it.
+	// Compile makes the handler. It is called again when the run restarts from its checkpoint. The
+	// run closes it.
 	Compile func() (handler.Handler, error)
 	// MayRead and MayWrite say whether the projection has the right to read or write a stream ($all
 	// for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
@@ -109,7 +109,7 @@ func orDefault[T int | int64](n, standard T) T {
 	return n
 }
 
-// resumes says that the projection goes on from its last checkpoint.
+// resumes says that the projection resumes from its last checkpoint.
 func (o *Options) resumes() bool { return o.Mode == Continuous }
 
 // writesCheckpoints says that it has checkpoints, whether it resumes from them or not.

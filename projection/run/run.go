@@ -76,7 +76,7 @@ type Run struct {
 	board board
 }
 
-// attempt is what begins anew when a run goes back to its checkpoint.
+// attempt is what starts again when a run goes back to its checkpoint.
 type attempt struct {
 	handler handler.Handler // nil: no event came yet
 	cut     atomic.Pointer[handler.Interrupter]
@@ -92,15 +92,15 @@ type attempt struct {
 	cache      *cache
 	in         *entry // the partition that the handler works on; nil: none yet
 	shared     []byte
-	at, before position.Position // behind the last event that was handled, and the one before it
+	at, before position.Position // after the last event that was handled, and the one before it
 
 	saver saver
 	turn  *turn     // of the loop; nil: none
 	clock time.Time // when the last event was handled
 }
 
-// Start begins a run, which goes on until it is stopped or ends by itself. The
-// end of ctx ends it without a word to the store: the node does not lead any more, or stops.
+// Start begins a run, which lasts until it is stopped or ends by itself. The end of ctx ends it
+// without a word to the store: the node does not lead any more, or stops.
 func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts) }
 
 func start(ctx context.Context, o Options, p parts) *Run {
@@ -122,7 +122,7 @@ func start(ctx context.Context, o Options, p parts) *Run {
 // that takes long to be handled is given up, and is behind the checkpoint.
 func (r *Run) Stop() { r.halt(errStopped) }
 
-// Abort begins to end the run: writes under way are waited for, nothing more is written.
+// Abort begins to end the run: it waits for writes in flight, and writes nothing more.
 func (r *Run) Abort() { r.endAll(errAborted) }
 
 // Close ends the run as the end of its context does, and waits for it.
@@ -131,7 +131,7 @@ func (r *Run) Close() {
 	<-r.done
 }
 
-// Done is closed when the run has ended, and nothing of it is under way any more.
+// Done is closed when the run has ended, and none of its work is in flight any more.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Started is closed when the run has begun to read its input, or has ended.

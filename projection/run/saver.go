@@ -42,7 +42,7 @@ func (s *saver) passedOver(passed, processed int64) {
 	s.unhandled = passed - s.passed
 }
 
-// restart begins to count anew: a checkpoint is taken.
+// restart starts to count from 0: a checkpoint is taken.
 func (s *saver) restart(passed, processed int64, now time.Time) {
 	s.handled, s.unhandled, s.passed, s.handledAt, s.savedAt = 0, 0, passed, processed, now
 }

@@ -52,7 +52,7 @@ type Statistics struct {
 	WritesInProgress int
 	// emitted events that wait, of those before the checkpoint that is being written
 	PendingBefore int
-	PendingAfter  int // and those behind it
+	PendingAfter  int // and of those after it
 }
 
 // board is where a run shows its statistics.

@@ -14,7 +14,7 @@ const maxTurns = 1024
 // Turns bounds how many projections handle events at the same time. Who waits
 // gets one in the order of asking.
 type Turns struct {
-	free chan *turn // those that nobody has
+	free chan *turn // turns that are free
 }
 
 // turn is the right to handle events, and counts what is done with it.

@@ -35,8 +35,8 @@ const arrayMethods = "copyWithin every fill filter find findIndex findLast findL
 
 var fromWord = regexp.MustCompile(`from\b`)
 
-// named says whether the script may name something. That fromAll and its like begin with
-// it is no use of from.
+// named says whether the script may name something. That fromAll and its like begin with it does
+// not count as a use of from.
 func (e *engine) named(name string) bool {
 	if name == "from" {
 		return fromWord.MatchString(e.source)
@@ -61,7 +61,7 @@ type bounds struct {
 func (b *bounds) boundBuiltins() {
 	named, source := b.e.named, b.e.source
 	b.lists.arrays = b.e.prototype("Array")
-	b.expressions.boundExpressions() // It takes functions that are bounded behind it.
+	b.expressions.boundExpressions() // It takes functions that are bounded later.
 	b.boundDates()                   // Likewise.
 	arrays := b.lists.arrays
 	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {

@@ -324,7 +324,7 @@ func TestMemoryLimit(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	// Garbage is no memory taken.
+	// Garbage does not count as memory taken.
 	runtime.GC()
 	h := compileWith(t, `fromAll().when({T(s, e) { const x = 'x'.repeat(1e6); let n = 0; for (let i = 0; i < 300; i++) n += (x + i).length; return n }})`, o)
 	process(t, h, jsonEvent(`{}`))

@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// maxCalls is how many calls of functions may be under way in each other.
+// maxCalls is how deeply calls of functions may nest.
 const maxCalls = 2000
 
 // run lets f run the script within its bounds. What f returns or panics with becomes

@@ -28,7 +28,7 @@ const (
 type emitter struct {
 	e           *engine
 	codec       *codec
-	emitted     []handler.Emission // by the call under way
+	emitted     []handler.Emission // by the running call
 	emittedText int                // about how many bytes these are
 }
 

@@ -16,7 +16,7 @@ type engine struct {
 	dog     *watchdog
 	objects *goja.Object  // Object.prototype
 	textOf  goja.Callable // Function.prototype.toString
-	// how many functions of ours that bound others are under way within each other
+	// how many functions of ours that bound others run within each other
 	nested int
 }
 
@@ -66,7 +66,7 @@ func (e *engine) must(err error) {
 	}
 }
 
-// text is a text of bytes, of which those that are no UTF-8 become U+FFFD.
+// text is a text of bytes, of which those that are not UTF-8 become U+FFFD.
 func (e *engine) text(b []byte) goja.Value {
 	if utf8.Valid(b) {
 		return e.rt.ToValue(string(b))

@@ -261,7 +261,7 @@ func (x *expressions) going(symbol *goja.Symbol, builtin, ours goja.Callable) na
 	}
 }
 
-// maxContext bounds a text in which each match may be replaced by what is before or behind it.
+// maxContext bounds a text in which each match may be replaced by the text before or after it.
 const maxContext = 1000
 
 // isPlainExpression says whether an expression is the engine's own in all that it does.

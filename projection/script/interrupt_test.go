@@ -8,7 +8,7 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// TestInterrupt: the call under way ends, and so do those that follow.
+// TestInterrupt: the running call ends, and so do those that follow.
 func TestInterrupt(t *testing.T) {
 	begun := make(chan struct{}, 10)
 	o := options()

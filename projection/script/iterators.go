@@ -250,8 +250,8 @@ func orUndefined(v goja.Value) goja.Value {
 	return v
 }
 
-// shaped is a value as a pattern may take it apart: what its rest elements take are
-// arrays that nobody else has.
+// shaped is a value as a pattern may take it apart: its rest elements get arrays that nothing else
+// uses.
 func (l *lists) shaped(s *shape, v goja.Value) goja.Value {
 	switch {
 	case s == nil || isNothing(v):

@@ -223,8 +223,8 @@ func (it *iterables) loop(into ast.ForInto, body ast.Statement) (ast.ForInto, as
 	return &ast.ForDeclaration{Idx: at, IsConst: true, Target: variable(itemName, at)}, block(first, body)
 }
 
-// parameters takes those with rest elements apart in the function's body, and those behind
-// them, whose defaults may need them. Nil: there are none.
+// parameters takes those with rest elements apart in the function's body, and those after them,
+// whose defaults may need them. Nil: there are none.
 func (it *iterables) parameters(p *ast.ParameterList) *ast.VariableStatement {
 	if p == nil {
 		return nil

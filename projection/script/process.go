@@ -217,7 +217,7 @@ func (h *Handler) replace(v goja.Value) error {
 	return nil
 }
 
-// exported is what stands behind an object of the engine's own kinds.
+// exported is the Go value of an object of the engine's own kinds.
 func exported(o *goja.Object) any {
 	if o == nil || o.ClassName() == "Array" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// TestStates hands {"n":1}, {"n":2} ... of types T, U, T to a script and compares
-// the state behind the last.
+// TestStates hands {"n":1}, {"n":2} ... of types T, U, T to a script and compares the state after
+// the last.
 func TestStates(t *testing.T) {
 	cases := []struct{ name, source, want string }{
 		{"changed in place", `fromAll().when({T(s, e) { s.n = (s.n || 0) + e.body.n }})`, `{"n":4}`},
@@ -48,7 +48,7 @@ func TestStates(t *testing.T) {
 			if got := show(out.State); got != c.want {
 				t.Errorf("state %s\nwant  %s", got, c.want)
 			}
-			// The same, read anew before each event.
+			// The same, read again before each event.
 			if c.name == "globals" || c.name == "microtasks" {
 				return
 			}

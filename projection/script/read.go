@@ -126,7 +126,7 @@ func (r *reader) array() goja.Value {
 	return r.j.e.rt.NewArray(list...)
 }
 
-// span returns what is between the quotes of the string that begins here, and goes behind it.
+// span returns what is between the quotes of the string that begins here, and moves past it.
 func (r *reader) span() []byte {
 	from := r.at + 1
 	for i := from; ; {

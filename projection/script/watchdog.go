@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// tick is how often a call under way is looked at.
+	// tick is how often a running call is looked at.
 	tick = 10 * time.Millisecond
 	// maxGrowth is by how many bytes the process may grow while one call runs.
 	maxGrowth = 256 << 20
-	// atOnce is how long a call has been under way at most when twice that growth needs
-	// no closer look: a text that doubles itself would be too large behind it.
+	// atOnce is how long a call has run at most when twice that growth needs no closer look: a text
+	// that doubles itself would be too large after it.
 	atOnce = time.Second
 )
 
@@ -31,8 +31,8 @@ type watchdog struct {
 	timer  *time.Timer
 	armed  bool
 	closed bool
-	began  time.Time // the call under way; zero: none
-	seen   bool      // the call under way was there at the last tick
+	began  time.Time // of the running call; zero: none
+	seen   bool      // the running call was there at the last tick
 	idle   bool      // no call since the last tick
 	base   uint64    // bytes of the heap when the call was first seen
 	next   uint64    // bytes of the heap beyond which it is looked at closely
@@ -84,14 +84,14 @@ func (w *watchdog) stop() (cause string) {
 	return cause
 }
 
-// fired says whether the call under way was interrupted.
+// fired says whether the running call was interrupted.
 func (w *watchdog) fired() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause != ""
 }
 
-// end interrupts the call under way, and all that follow.
+// end interrupts the running call, and all that follow.
 func (w *watchdog) end() {
 	w.mu.Lock()
 	if w.ended = true; !w.began.IsZero() && w.cause == "" && w.rt != nil {

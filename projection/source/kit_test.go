@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// show is an event in one line, with the position behind it.
+// show is an event in one line, with the position after it.
 func show(e *handler.Event, p position.Position) string {
 	text := fmt.Sprintf("%d@%s %s %s", e.Number, e.Stream, e.Type, e.Data)
 	if e.Link != nil {

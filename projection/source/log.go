@@ -14,8 +14,8 @@ import (
 // logInput reads the log.
 type logInput struct {
 	r       *Reader
-	at      position.Position // behind what was handed on
-	next    int64             // where reading goes on
+	at      position.Position // after the last event that was handed on
+	next    int64             // where the next read begins
 	counted int64             // up to here the bytes are in entries
 	newest  int64             // position of the last record that was read, -1: none
 	count   int
@@ -25,8 +25,8 @@ type logInput struct {
 
 func newLogInput(r *Reader, from position.Position) *logInput {
 	in := &logInput{r: r, at: from, newest: -1, count: r.max.events}
-	// A position (c, -1) is before the record at c, and (c, c) behind it. There is
-	// no knowing where the next one begins, so the read begins with it.
+	// A position (c, -1) is before the record at c, and (c, c) after it. There is no knowing where
+	// the next one begins, so the read begins with it.
 	in.next = max(0, from.Commit)
 	in.first = in.next
 	if from.Commit >= 0 && from.Prepare >= from.Commit && in.first < math.MaxInt64 {
@@ -106,7 +106,7 @@ func (in *logInput) take(ctx context.Context, page *event.AllPage) error {
 	}
 	in.count = min(r.max.events, 2*in.count)
 	if newest >= r.limit {
-		newest = -1 // Behind what is read once.
+		newest = -1 // It is after all that is read once.
 	}
 	if newest > in.newest && newest >= in.first {
 		in.newest = newest

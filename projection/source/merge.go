@@ -137,8 +137,8 @@ func (in *streamsInput) merge(ctx context.Context) error {
 	return nil
 }
 
-// refresh reads the streams that could have a record before the first one queued.
-// It reports whether to go on: something was read, or that record is the first now.
+// refresh reads the streams that could have a record before the first one queued. It reports
+// whether to continue: something was read, or that record is the first now.
 func (in *streamsInput) refresh(ctx context.Context) (more bool, err error) {
 	want := int64(math.MaxInt64) // what the horizons must be above
 	if len(in.heads) > 0 {

@@ -29,7 +29,7 @@ func (m *model) named(eventType string) bool {
 	return m.d.AllEvents || slices.Contains(m.d.Events, eventType)
 }
 
-// rest returns what is to come now, and moves behind it.
+// rest returns what is to come now, and moves past it.
 func (m *model) rest() []string {
 	if m.d.AllStreams {
 		return m.restOfLog()
@@ -178,8 +178,8 @@ func randomDefinition(rnd *rand.Rand) (d handler.Definition) {
 	return d
 }
 
-// TestModel: after any changes of the streams, a reader that begins anew at random
-// gets what the fold says, with the same positions.
+// TestModel: after any changes of the streams, a reader that starts again at random gets what the
+// fold says, with the same positions.
 func TestModel(t *testing.T) {
 	seeds := []uint64{*seedFlag}
 	if *seedFlag == 0 {

@@ -16,9 +16,9 @@ import (
 
 const orderBytes = 1 << 20 // of one write
 
-// order keeps the order of several streams in a stream: a link to each event that is
-// handed out, with the position behind it, written before the event is. What was
-// written and not handed out before the start is taken from there first.
+// order keeps the order of several streams in a stream: a link to each event that is handed out,
+// with the position after it, written before the event is handed out. What was written and not
+// handed out before the start is taken from there first.
 type order struct {
 	Order
 	in       *streamsInput
@@ -39,7 +39,7 @@ type order struct {
 type place struct {
 	stream int
 	number int64
-	behind []int64 // the position behind it: a number of each stream
+	behind []int64 // the position after it: a number of each stream
 }
 
 func newOrder(o *Order, in *streamsInput) *order { return &order{Order: *o, in: in, last: -1} }
@@ -71,8 +71,8 @@ func (o *order) resume(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// load reads, from the end of the stream backward, the places behind where the
-// reader begins.
+// load reads, from the end of the stream backward, the places after the point where the reader
+// begins.
 func (o *order) load(ctx context.Context) error {
 	store := o.in.r.Store
 	info, err := store.StreamInfo(ctx, o.Stream)
@@ -106,8 +106,8 @@ func (o *order) load(ctx context.Context) error {
 	return nil
 }
 
-// note takes one event of the stream. It is false when that and all before it are
-// not ours, or behind us.
+// note takes one event of the stream. It is false when that event and all before it are not ours,
+// or are older than where the reader begins.
 func (o *order) note(r *event.Record) (goOn bool, err error) {
 	p, v, err := position.ParseStored(r.Metadata)
 	number, name, ok := event.ParseLink(r.Data)

@@ -70,7 +70,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderOfOthers: places that are not ours do not count, and what is no place is a fault.
+// TestOrderOfOthers: places that are not ours do not count, and an event that is not a place is a
+// fault.
 func TestOrderOfOthers(t *testing.T) {
 	d := fromStreams("a", "b")
 	fill := func() *memStore {
@@ -138,8 +139,8 @@ func TestOrderFails(t *testing.T) {
 	expect(t, r, "1@a A xxxxxxxxxx | a: 1; b: 0; ")
 }
 
-// TestOrderIsKept: from wherever a reader begins anew, events that were handed out come
-// again in the same order, with the same positions.
+// TestOrderIsKept: wherever a reader starts again, events that were handed out come again in the
+// same order, with the same positions.
 func TestOrderIsKept(t *testing.T) {
 	for range 100 {
 		seed := rand.Uint64()
@@ -156,7 +157,7 @@ func TestOrderIsKept(t *testing.T) {
 			return r
 		}
 		var had []string
-		positions := []position.Position{zero(d)} // before each of had, and behind the last
+		positions := []position.Position{zero(d)} // before each of had, and after the last
 		at, r := 0, open(zero(d))
 		for range 20 {
 			for range rnd.IntN(20) { // Nothing that was seen is deleted.

@@ -13,9 +13,9 @@ import (
 
 const pageBytes = 16 << 20 // of data and metadata of a page; one event may be larger alone
 
-// Page reads at most so many events for a look at what a definition selects, and
-// the position from which reading goes on. A page ends before that where the
-// input does, and where its events have become many megabytes.
+// Page reads at most so many of the events that a definition selects, and returns the position at
+// which the next page begins. A page ends before that where the input does, and where its events
+// have become many megabytes.
 func Page(ctx context.Context, o Options, maxEvents int) ([]PageEvent, position.Position, error) {
 	o.Once, o.Order = true, nil
 	r, err := Open(ctx, o)
@@ -59,8 +59,8 @@ var systemStreams = []struct{ prefix, projection string }{
 	{"$category-", "$stream_by_category"},
 }
 
-// StateReason says of a definition what it waits for that only a system projection
-// writes and that is not there, so that nobody wonders why no event comes; empty: nothing.
+// StateReason tells why no events come: the definition waits for a stream that only a system
+// projection writes and that does not exist. Empty: it does not wait.
 func StateReason(ctx context.Context, s Store, d *handler.Definition) (string, error) {
 	if d.AllStreams {
 		return "", nil

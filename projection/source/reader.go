@@ -32,14 +32,14 @@ type entry struct {
 	number   int64 // in the stream; for the log the position
 	position int64 // in the log
 	bytes    int64 // of the log that are passed with it
-	recorded int   // where the order has the position behind it, 1 + an index; 0: it has not
+	recorded int   // where the order has the position after it, 1 + an index; 0: it has not
 }
 
 // input is what is read: the log or streams.
 type input interface {
 	// fill reads into the reader's buffer, which is empty.
 	fill(ctx context.Context) error
-	// passed moves the position behind an entry.
+	// passed moves the position past an entry.
 	passed(e *entry)
 	position() position.Position
 	// extent tells how much was handed on and how much there is, and whether that is all.
@@ -63,8 +63,8 @@ type Reader struct {
 	judged  time.Time // when it was there last
 }
 
-// Open returns a reader that goes on behind a position. It checks the rights, and
-// reads nothing yet. A position of another kind of source is position.ErrOtherSource.
+// Open returns a reader that resumes after a position. It checks the rights, and reads nothing yet.
+// A position of another kind of source is position.ErrOtherSource.
 func Open(ctx context.Context, o Options) (*Reader, error) { return open(ctx, o, usual) }
 
 func open(ctx context.Context, o Options, limits bounds) (*Reader, error) {
@@ -150,7 +150,7 @@ func (r *Reader) Next() (e *handler.Event, ok bool) {
 	}
 }
 
-// pass moves behind what is left in the buffer, which is not selected.
+// pass moves past the rest of the buffer, which is not selected.
 func (r *Reader) pass() {
 	for ; r.at < len(r.buffer); r.at++ {
 		r.in.passed(&r.buffer[r.at])
@@ -181,8 +181,8 @@ func shed(b []entry) []entry {
 	return b
 }
 
-// Position is the position behind the event that Next returned last; once Next
-// found the buffer empty it is behind all that was read.
+// Position is the position after the event that Next returned last. Once Next found the buffer
+// empty, it is after all that was read.
 func (r *Reader) Position() position.Position { return r.in.position() }
 
 // Buffered is how many events Next can return.

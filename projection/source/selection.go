@@ -98,7 +98,8 @@ func (s *selection) inLog(stream, eventType string) bool {
 	return s.wants(eventType)
 }
 
-// ofOrdinary reports whether a stream is the metadata stream of one that is no system stream.
+// ofOrdinary reports whether a stream is the metadata stream of an ordinary stream, not of a system
+// stream.
 func ofOrdinary(stream string) bool {
 	return len(stream) > 2 && stream[1] == '$' && stream[2] != '$'
 }

@@ -232,7 +232,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestCancel: waiting ends with the context, and the reader can go on afterwards.
+// TestCancel: waiting ends with the context, and the reader can continue afterwards.
 func TestCancel(t *testing.T) {
 	for _, d := range []handler.Definition{fromAll(), fromStreams("s"), fromStreams("s", "t"), fromCategory("s")} {
 		s := newStore()

@@ -285,7 +285,8 @@ func (s *memStore) Write(_ context.Context, w *event.Write) (event.Written, erro
 	return done, err
 }
 
-// scavenge removes for good what nobody can see of streams, and of some all that is hidden.
+// scavenge removes for good the events of streams that no one can see, and of some streams all
+// hidden events.
 func (s *memStore) scavenge() {
 	s.isMapped = true
 	for i := range s.records {

@@ -30,7 +30,7 @@ type stream struct {
 	horizon int64
 	isEnded bool // nothing more is to come: hard-deleted, or all that is read once
 	known   int64
-	fault   error // behind what is in queue
+	fault   error // comes after the queue
 }
 
 func (s *stream) isEmpty() bool { return s.head == len(s.queue) }
@@ -51,9 +51,9 @@ func (in *streamsInput) pageSize() (events, bytes int) {
 	return max(1, b.events/n), max(1, b.bytes/n)
 }
 
-// read reads a page of a stream whose queue is empty, without waiting. All records
-// before the position settled are seen; those behind it are left for later, so that
-// no stream is ahead of what is known of the others.
+// read reads a page of a stream whose queue is empty, without waiting. All records before the
+// position settled are seen. Later ones are left for later, so that no stream is ahead of what is
+// known of the others.
 func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) error {
 	if s.fault != nil {
 		return s.fault
@@ -91,7 +91,7 @@ func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) erro
 	}
 }
 
-// take queues what a page has and moves on behind it. Numbers without an event are passed over.
+// take queues what a page has and moves past it. Numbers without an event are passed over.
 func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamPage, settled int64, events int) error {
 	n, err := in.queuePage(ctx, s, page, settled)
 	if err != nil {

@@ -14,7 +14,7 @@ type Projection struct {
 	Name, Type, Source string
 }
 
-// Names of handlers behind the last dot of a handler type.
+// Names of handlers: the part of a handler type after the last dot.
 const (
 	nameStreams      = "IndexStreams"
 	nameCategories   = "CategorizeStreamByPath"
