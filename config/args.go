@@ -10,12 +10,12 @@ import (
 //
 //	--name=value   --name value   --flag   --flag+   --flag-
 //
-// each also with a single dash. Only a flag, and an unknown option that is
-// followed by another one, can do without a value.
+// each also with a single dash. Only a flag needs no value, and an unknown option
+// that another option follows.
 func (l *loader) parseArgs(args []string) []setting {
 	var found []setting
 	add := func(name, value string) {
-		found = append(found, setting{name: name, value: value, source: sourceCommandLine})
+		found = append(found, setting{name: name, value: value, source: sourceCommandLine, at: sourceCommandLine.String()})
 	}
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -43,8 +43,8 @@ func (l *loader) parseArgs(args []string) []setting {
 		o := l.lookup(name)
 		switch {
 		case o != nil && o.target.kind == KindBool:
-			// A flag takes the next argument only if that is a value for it:
-			// anything else would be a slip that must not pass as one.
+			// A flag takes the next argument only if that is true or false. Any other
+			// argument is a mistake that must be reported.
 			if _, err := parseBool(next); more && err == nil {
 				add(name, next)
 				i++
@@ -64,7 +64,7 @@ func (l *loader) parseArgs(args []string) []setting {
 }
 
 // signedFlag recognises a flag with a trailing + or -. It looks at known flags
-// only, because names in general may hold dashes.
+// only, because other names may contain dashes.
 func (l *loader) signedFlag(name string) (flag, value string, ok bool) {
 	flag, value, ok = strings.TrimSuffix(name, "+"), "true", strings.HasSuffix(name, "+")
 	if !ok {

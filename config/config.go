@@ -21,7 +21,7 @@ const MaxAppendSizeLimit = 16<<20 - 10_000
 // fields are named as the options are; only a field of type time.Duration leaves
 // out the unit (Ms, Sec) that the option's name carries. The table in table.go says what
 // each is for; comments here say what it does not. Load fills it, Default
-// gives one for tests and embedding. Nobody changes a Config once a node runs by it.
+// gives one for tests and embedding. A Config never changes once a node runs by it.
 type Config struct {
 	Help                            bool
 	Version                         bool
@@ -31,6 +31,7 @@ type Config struct {
 	DisableHttpCaching              bool
 	StatsPeriod                     time.Duration
 	EnableHistograms                bool
+	KurrentMetrics                  bool
 	LogHttpRequests                 bool
 	LogFailedAuthenticationAttempts bool
 	// MaxAppendSize bounds the bytes of all events of one append, when it is set: see AppendLimit.
@@ -128,8 +129,8 @@ type Config struct {
 	NodePort        int
 	ReplicationIp   netip.Addr
 	ReplicationPort int
-	// The addresses told to nodes and clients instead of the ones listened on; empty and 0: the
-	// latter.
+	// The addresses that nodes and clients use instead of those that the node listens on; empty
+	// and 0: the latter.
 	NodeHostAdvertiseAs           string
 	NodePortAdvertiseAs           int
 	ReplicationHostAdvertiseAs    string
@@ -161,8 +162,8 @@ type Config struct {
 	ProjectionExecutionTimeout   time.Duration
 	MaxProjectionStateSize       int64
 
-	// given holds, by option name, what the strongest source said. Options not in it have their
-	// default.
+	// given has, by option name, the setting of the strongest source. Options that are not in it
+	// have their default.
 	given map[string]setting
 	// file is the YAML file that was read, if any.
 	file string
@@ -182,9 +183,9 @@ func Default() *Config {
 	return c
 }
 
-// Reloaded returns the configuration of a node that runs by c and has read next:
-// what may change meanwhile is as next has it. A level of Default leaves the level as it
-// is, and the certificates are those of next if the node has taken them over.
+// Reloaded returns the configuration of a node that runs by c and has read next. The
+// options that may change while it runs come from next. The level Default leaves the
+// level as it is. The certificates come from next if the node has taken them over.
 func (c *Config) Reloaded(next *Config, certificates bool) *Config {
 	r := *c
 	r.given = maps.Clone(c.given)
@@ -224,7 +225,7 @@ func (c *Config) ListenAddr() string {
 	return netip.AddrPortFrom(c.NodeIp, uint16(c.NodePort)).String()
 }
 
-// Secured says whether connections of nodes and clients are made with certificates.
+// Secured says whether nodes and clients connect with TLS.
 func (c *Config) Secured() bool { return !c.Insecure && (c.hasCertificate() || c.Dev) }
 
 // SelfMadeCertificate says whether the node makes its own certificate, for
@@ -232,8 +233,8 @@ func (c *Config) Secured() bool { return !c.Insecure && (c.hasCertificate() || c
 func (c *Config) SelfMadeCertificate() bool { return c.Dev && !c.Insecure && !c.hasCertificate() }
 
 // AppendLimit returns how many bytes the events of one append may have together,
-// or 0 when the operator set no limit. The option's default is that of the
-// reference, which bounds only gRPC by it: over HTTP it would refuse events that
+// or 0 when the operator set no limit. The default of the option is that of
+// EventStoreDB, which applies it to gRPC only: over HTTP it would refuse events that
 // clients may write.
 func (c *Config) AppendLimit() int64 {
 	if def := Default().MaxAppendSize; c.MaxAppendSize == def && !c.Given("MaxAppendSize") {
@@ -248,7 +249,7 @@ func (c *Config) ViaDNS() bool {
 	return c.DiscoverViaDns && (len(c.GossipSeed) == 0 || c.Given("DiscoverViaDns"))
 }
 
-// Seeds are the ports between nodes of GossipSeed.
+// Seeds are the nodes of GossipSeed with their ports between nodes.
 func (c *Config) Seeds() []string {
 	seeds := make([]string, len(c.GossipSeed))
 	for i, seed := range c.GossipSeed {
@@ -260,7 +261,7 @@ func (c *Config) Seeds() []string {
 	return seeds
 }
 
-// DNSPort is the port between nodes of those that are found by DNS.
+// DNSPort is the port between nodes of the nodes found by DNS.
 func (c *Config) DNSPort() int {
 	if c.Given("ClusterGossipPort") && c.ClusterGossipPort != c.GossipPort {
 		return c.ClusterGossipPort
@@ -273,6 +274,10 @@ func (c *Config) peerPort() int { return cmp.Or(c.ReplicationTcpPortAdvertiseAs,
 
 // hasCertificate says whether the operator named a certificate.
 func (c *Config) hasCertificate() bool { return c.CertificateFile != "" }
+
+// Where says where an option was set: the file and line, the variable, or the command line. It is
+// empty for a default.
+func (c *Config) Where(name string) string { return c.given[name].at }
 
 // Given says whether any source named the option.
 func (c *Config) Given(name string) bool {

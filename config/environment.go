@@ -10,7 +10,7 @@ import (
 )
 
 // envPrefixes are what the variables with options begin with, and the source that each counts as.
-// The environments of EventStoreDB and of its successor may stay as they are.
+// The environments of EventStoreDB and of KurrentDB may stay as they are.
 var envPrefixes = []struct {
 	prefix string
 	source source
@@ -32,9 +32,9 @@ func LookupEnv(name string, lookup func(variable string) (string, bool)) (string
 }
 
 // parseEnviron picks the variables with one of our prefixes, in any case. A
-// variable without text counts as not set, except that no one should believe
-// to have chosen a password with it: apply refuses that. It says once which
-// variables have the prefix of another product, and which are not options at all.
+// variable without text counts as not set. An empty password is an exception: apply
+// refuses it. One warning names the variables with the prefix of another product,
+// another one the variables that are not options at all.
 func (l *loader) parseEnviron(environ []string) []setting {
 	var found []setting
 	var others, services []string
@@ -54,26 +54,26 @@ func (l *loader) parseEnviron(environ []string) []setting {
 	}
 	if len(others) > 0 {
 		slices.Sort(others)
-		l.warnOnce(fmt.Sprintf("options were read from variables with the prefix of another product: %s; %s is that of this one, and the stronger one",
+		l.warnOnce(fmt.Sprintf("options were read from variables with the prefix of another product: %s; %s is the prefix of this one, and the stronger one",
 			strings.Join(others, ", "), EnvPrefix))
 	}
 	if len(services) > 0 {
 		slices.Sort(services)
-		l.warnOnce(fmt.Sprintf("variables that Kubernetes makes for a service were passed over: %s (enableServiceLinks: false leaves them out)",
+		l.warnOnce(fmt.Sprintf("variables that Kubernetes makes for a service were ignored: %s (enableServiceLinks: false leaves them out)",
 			strings.Join(services, ", ")))
 	}
 	return found
 }
 
-// parseVariable returns the setting of a variable that has one of our prefixes, and a value if it
-// needs one.
+// parseVariable returns the setting of a variable that has one of our prefixes. A variable without
+// text counts only for passwords.
 func parseVariable(variable, value string) (s setting, ok bool) {
 	upper := strings.ToUpper(variable)
 	for _, p := range envPrefixes {
 		if !strings.HasPrefix(upper, p.prefix) {
 			continue
 		}
-		s = setting{name: variable[len(p.prefix):], value: value, source: p.source}
+		s = setting{name: variable[len(p.prefix):], value: value, source: p.source, at: variable}
 		return s, fold(s.name) != "" && (value != "" || strings.HasSuffix(fold(s.name), "password"))
 	}
 	return setting{}, false

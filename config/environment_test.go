@@ -7,9 +7,9 @@ import (
 )
 
 // TestEnvironmentIsExplained: one line names the variables of other products, one those of a
-// service. All else that has a prefix and is no option still stops the start.
+// service. Any other variable with a prefix that is not an option still stops the start.
 func TestEnvironmentIsExplained(t *testing.T) {
-	const other, service = "options were read from variables with the prefix of another product: ", "variables that Kubernetes makes for a service were passed over: "
+	const other, service = "options were read from variables with the prefix of another product: ", "variables that Kubernetes makes for a service were ignored: "
 	serviceCalled := func(name string) []string {
 		return strings.Fields(strings.ReplaceAll("X_SERVICE_HOST=10.1.2.3 X_SERVICE_PORT=2113 X_SERVICE_PORT_HTTP=2113 X_PORT=tcp://10.1.2.3:2113 "+
 			"X_PORT_2113_TCP=tcp://10.1.2.3:2113 X_PORT_2113_TCP_PROTO=tcp X_PORT_2113_TCP_PORT=2113 X_PORT_2113_TCP_ADDR=10.1.2.3", "X", name))

@@ -29,10 +29,10 @@ var groupTitles = map[string]string{
 // WriteHelp writes the description of every option, less those that a command refuses.
 func WriteHelp(w io.Writer, refused map[string]string) error {
 	var b bytes.Buffer
-	b.WriteString(`Options may stand on the command line (--log-level debug), in the environment
-(STORE_LOG_LEVEL=debug, else EVENTSTORE_LOG_LEVEL=debug, else KURRENTDB_LOG_LEVEL=debug) and in a
-YAML file (LogLevel: debug). The command line is stronger than the environment, and that is stronger
-than the file. Case and the separators - and _ do not matter. Flags: --flag and --flag+ mean true, --flag- means false.
+	b.WriteString(`Set options on the command line (--log-level debug), in the environment (STORE_LOG_LEVEL=debug,
+else EVENTSTORE_LOG_LEVEL=debug, else KURRENTDB_LOG_LEVEL=debug) or in a YAML file (LogLevel:
+debug). The command line overrides the environment, and the environment overrides the file. Case
+and the separators - and _ do not matter. --flag and --flag+ mean true, --flag- means false.
 `)
 	table := Default().table()
 	group := ""
@@ -70,13 +70,13 @@ than the file. Case and the separators - and _ do not matter. Flags: --flag and 
 		}
 		writeWrapped(&b, "      ", doc)
 	}
-	b.WriteString("\nKnown for the sake of existing configurations, without effect\n")
+	b.WriteString("\nAccepted for existing configurations, without effect\n")
 	writeWrapped(&b, "  ", strings.Join(without, " "))
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// WriteWhatIf writes the effective options, those that somebody set first.
+// WriteWhatIf writes the effective options. Those that were set come first.
 func (c *Config) WriteWhatIf(w io.Writer) error {
 	var modified, byDefault []Value
 	for _, v := range c.Values() {

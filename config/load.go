@@ -11,10 +11,11 @@ import (
 )
 
 // The files that are read when none is named: the first that exists. The
-// second is where installations of the reference have theirs.
+// others are those of EventStoreDB and of KurrentDB.
 const (
 	defaultConfigFile   = "/etc/annals/annals.conf"
 	referenceConfigFile = "/etc/eventstore/eventstore.conf"
+	kurrentConfigFile   = "/etc/kurrentdb/kurrentdb.conf"
 	defaultRootsPath    = "/etc/ssl/certs"
 )
 
@@ -44,29 +45,31 @@ func (s source) String() string {
 	}
 }
 
-// environment says whether the source is a variable of whatever prefix.
+// environment says whether the source is a variable, of any prefix.
 func (s source) environment() bool {
 	return s == sourceEnvironment || s == sourceEventStoreEnvironment || s == sourceKurrentEnvironment
 }
 
-// setting is one value as a source gave it. The name is spelled as there.
+// setting is one value as a source gave it. The name is spelled as it is there.
 type setting struct {
 	name   string
 	value  string
 	source source
+	// at is where a person finds it: the file and line, the variable, or the command line.
+	at string
 }
 
 // Load reads the options from the arguments after the command's name, the
 // environment in the form of os.Environ, and the YAML file that these name. The
-// error holds one line for each thing that is wrong. When the arguments ask for
-// help or the version, nothing else is looked at.
+// error has one line for each mistake. When the arguments ask for help or the
+// version, nothing else is read.
 func Load(args, environ []string, readFile func(string) ([]byte, error)) (*Config, error) {
-	return newLoader().load(args, environ, readFile, []string{defaultConfigFile, referenceConfigFile})
+	return newLoader().load(args, environ, readFile, []string{defaultConfigFile, referenceConfigFile, kurrentConfigFile})
 }
 
 // LoadRefusing reads the options as Load does, for a command that decides some of
-// them itself: refused are these by name, each with what to say to who sets one.
-// A file is read only if it is named: the machine's default one is that of its node.
+// them itself: refused has their names, each with the text for a user who sets it.
+// A file is read only if it is named: the default file of the machine is for its node.
 func LoadRefusing(args, environ []string, readFile func(string) ([]byte, error), refused map[string]string) (*Config, error) {
 	l := newLoader()
 	l.refused = refused
@@ -88,7 +91,7 @@ func (l *loader) load(args, environ []string, readFile func(string) ([]byte, err
 	if err != nil {
 		l.problem(err)
 	} else if content != nil {
-		fromFile, err := parseYAML(content)
+		fromFile, err := l.parseYAML(content, l.c.file)
 		if err != nil {
 			l.problem(fmt.Errorf("configuration file %s: %w", l.c.file, err))
 		} else {
@@ -98,8 +101,8 @@ func (l *loader) load(args, environ []string, readFile func(string) ([]byte, err
 	l.refuse()
 	l.apply()
 	if len(l.problems) == 0 {
-		if err := l.c.Validate(); err != nil {
-			l.problem(err)
+		for _, err := range l.c.validate() {
+			l.problem(fmt.Errorf("%w%s", err, l.c.settingsOf(err.Error())))
 		}
 	}
 	if len(l.problems) > 0 {
@@ -115,6 +118,7 @@ type loader struct {
 	byName   map[string]*option // by folded name and folded synonym
 	refused  map[string]string  // options that must not be set, and why
 	unknown  []setting
+	passed   []string // what was set and has no effect, with the places
 	problems []error
 }
 
@@ -148,6 +152,13 @@ func (l *loader) resolve(settings []setting) {
 	for _, s := range settings {
 		o := l.lookup(s.name)
 		if o == nil {
+			if s.name = unwrapped(s.name); !l.takeSection(s) {
+				o = l.lookup(s.name)
+			} else {
+				continue
+			}
+		}
+		if o == nil {
 			l.unknown = append(l.unknown, s)
 			continue
 		}
@@ -156,11 +167,11 @@ func (l *loader) resolve(settings []setting) {
 			continue
 		}
 		if o.notInFile && s.source == sourceYaml {
-			l.problem(fmt.Errorf("%s cannot be set in the configuration file", o.name))
+			l.problem(fmt.Errorf("%s cannot be set in the configuration file (%s)", o.name, s.at))
 			continue
 		}
 		if !strings.EqualFold(fold(s.name), fold(o.name)) {
-			l.warnOnce(fmt.Sprintf("option %s (%s) is deprecated, use %s", s.name, s.source, o.name))
+			l.warnOnce(fmt.Sprintf("option %s (%s) is deprecated, use %s", s.name, s.at, o.name))
 		}
 		had, ok := l.c.given[o.name]
 		weaker := ok && had.source > s.source
@@ -171,19 +182,26 @@ func (l *loader) resolve(settings []setting) {
 	}
 }
 
+// passOver notes an option or section that has no effect.
+func (l *loader) passOver(name, at string) {
+	if line := name + " (" + at + ")"; !slices.Contains(l.passed, line) {
+		l.passed = append(l.passed, line)
+	}
+}
+
 func (l *loader) warnOnce(line string) {
 	if !slices.Contains(l.c.warnings, line) {
 		l.c.warnings = append(l.c.warnings, line)
 	}
 }
 
-// refuse reports the options that must not be set, before others are judged by them.
+// refuse reports the options that must not be set, before the checks that depend on them.
 func (l *loader) refuse() {
 	for i := range l.table {
 		name := l.table[i].name
 		why, refused := l.refused[name]
 		if s, ok := l.c.given[name]; ok && refused {
-			l.problem(fmt.Errorf("option %s (%s) cannot be set here: %s", s.name, s.source, why))
+			l.problem(fmt.Errorf("option %s (%s) cannot be set here: %s", s.name, s.at, why))
 			delete(l.c.given, name)
 		}
 	}
@@ -213,7 +231,7 @@ func (l *loader) readConfigFile(readFile func(string) ([]byte, error), defaultFi
 	return nil, nil
 }
 
-// apply turns the gathered texts into values and reports what cannot be one.
+// apply turns the texts into values and reports each text that is not a value of its option.
 func (l *loader) apply() {
 	l.c.Index = ""
 	for i := range l.table {
@@ -230,17 +248,20 @@ func (l *loader) apply() {
 			if o.sensitive {
 				err = errors.New("not a valid value")
 			}
-			l.problem(fmt.Errorf("option %s (%s): %w", s.name, s.source, err))
+			l.problem(fmt.Errorf("option %s (%s): %w", s.name, s.at, err))
 			continue
 		}
 		switch {
 		case o.deprecated != "":
 			l.warnOnce(o.deprecated)
-		case !o.hasEffect():
-			l.warnOnce(fmt.Sprintf("option %s (%s) has no effect", o.name, s.source))
+		case !o.hasEffect() && !(o.refused && strings.EqualFold(s.value, o.def)):
+			l.passOver(o.name, s.at)
 		case o.lacks != "" && !o.refused:
-			l.warnOnce(fmt.Sprintf("option %s (%s) has no effect: %s", o.name, s.source, o.lacks))
+			l.warnOnce(fmt.Sprintf("option %s (%s) has no effect: %s", o.name, s.at, o.lacks))
 		}
+	}
+	if len(l.passed) > 0 {
+		l.warnOnce("set, but without effect here: " + strings.Join(l.passed, ", "))
 	}
 	if l.c.Dev {
 		l.develop()
@@ -264,7 +285,7 @@ func (l *loader) develop() {
 func (l *loader) reportUnknown() {
 	slices.SortStableFunc(l.unknown, func(a, b setting) int { return cmp.Compare(b.source, a.source) })
 	for _, s := range l.unknown {
-		line := fmt.Sprintf("unknown option %q (%s)", s.name, s.source)
+		line := fmt.Sprintf("unknown option %q (%s)", s.name, s.at)
 		if near := nearest(s.name, l.table); near != "" {
 			line += fmt.Sprintf(", did you mean %s?", near)
 		}

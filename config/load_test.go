@@ -164,12 +164,12 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown argument with a near name", input{args: []string{"--cluster-sise", "1"}}, []string{`unknown option "cluster-sise" (Command Line), did you mean ClusterSize?`}},
 		{"unknown argument five edits away", input{args: []string{"--xxxxxhttpport=1"}}, []string{`unknown option "xxxxxhttpport" (Command Line), did you mean NodePort?`}},
 		{"unknown argument far away", input{args: []string{"--completely-different-thing"}}, []string{`unknown option "completely-different-thing" (Command Line)`}},
-		{"unknown variable", input{env: []string{"STORE_NODE_PROT=1"}}, []string{`unknown option "NODE_PROT" (Environment Variables), did you mean NodePort?`}},
-		{"unknown key", input{files: yamlFile("NodePortt: 1")}, []string{`unknown option "NodePortt" (Yaml), did you mean NodePort?`}},
+		{"unknown variable", input{env: []string{"STORE_NODE_PROT=1"}}, []string{`unknown option "NODE_PROT" (STORE_NODE_PROT), did you mean NodePort?`}},
+		{"unknown key", input{files: yamlFile("NodePortt: 1")}, []string{`unknown option "NodePortt" (/etc/annals/annals.conf line 1), did you mean NodePort?`}},
 		{"unknown everywhere, a line each", input{args: []string{"--nodeporta=1"}, env: []string{"EVENTSTORE_NODEPORTB=1"}, files: yamlFile("NodePortC: 1")}, []string{
 			`unknown option "nodeporta" (Command Line), did you mean NodePort?`,
-			`unknown option "NODEPORTB" (Environment Variables), did you mean NodePort?`,
-			`unknown option "NodePortC" (Yaml), did you mean NodePort?`}},
+			`unknown option "NODEPORTB" (EVENTSTORE_NODEPORTB), did you mean NodePort?`,
+			`unknown option "NodePortC" (/etc/annals/annals.conf line 1), did you mean NodePort?`}},
 		{"stray word", input{args: []string{"start"}}, []string{`unexpected argument "start"`}},
 		{"stray word after a flag", input{args: []string{"--mem-db", "yes"}}, []string{`unexpected argument "yes"`}},
 		{"two dashes", input{args: []string{"--"}}, []string{`unexpected argument "--"`}},
@@ -178,9 +178,15 @@ func TestLoadRefuses(t *testing.T) {
 		{"option in place of a value", input{args: []string{"--db", "--mem-db"}}, []string{`option db (Command Line) needs a value`}},
 		{"sign on what is no flag", input{args: []string{"--db+=x"}}, []string{`unknown option "db+" (Command Line), did you mean Db?`}},
 		{"not a number", input{args: []string{"--node-port", "x"}}, []string{`option node-port (Command Line): "x" is not a whole number`}},
-		{"out of range", input{env: []string{"STORE_NODE_PORT=65536"}}, []string{`option NODE_PORT (Environment Variables): 65536 is not between 0 and 65535`}},
-		{"not a flag value", input{files: yamlFile("MemDb: yes")}, []string{`option MemDb (Yaml): "yes" is neither true nor false`}},
+		{"out of range", input{env: []string{"STORE_NODE_PORT=65536"}}, []string{`option NODE_PORT (STORE_NODE_PORT): 65536 is not between 0 and 65535`}},
+		{"not a flag value", input{files: yamlFile("MemDb: yes")}, []string{`option MemDb (/etc/annals/annals.conf line 1): "yes" is neither true nor false`}},
 		{"not one of", input{args: []string{"--log-console-format=xml"}}, []string{`option log-console-format (Command Line): "xml" is none of Plain, Json`}},
+		{"nearly one of", input{env: []string{"KURRENTDB_RUN_PROJECTIONS=Sytsem"}},
+			[]string{`option RUN_PROJECTIONS (KURRENTDB_RUN_PROJECTIONS): "Sytsem" is none of None, System, All, did you mean System?`}},
+		{"impossible together", input{files: yamlFile("# A replica.", "ReadOnlyReplica: true", "GossipSeed: a:1"), env: []string{"STORE_CLUSTER_SIZE=1"}},
+			[]string{`ReadOnlyReplica needs a cluster: ClusterSize must be greater than 1 (ReadOnlyReplica: /etc/annals/annals.conf line 2, ClusterSize: STORE_CLUSTER_SIZE)`}},
+		{"unknown section", input{files: yamlFile("NodePort: 1", "Projctions:", "  Enabled: true")},
+			[]string{`unknown option "Projctions:Enabled" (/etc/annals/annals.conf line 3)`}},
 		{"not an address", input{args: []string{"--node-ip=localhost"}}, []string{`option node-ip (Command Line): "localhost" is not an IP address`}},
 		{"wrong value of an ignored option", input{args: []string{"--reader-threads-count=many"}}, []string{`option reader-threads-count (Command Line): "many" is not a whole number`}},
 		{"list with semicolon", input{args: []string{"--gossip-seed=a:1;b:2"}}, []string{`option gossip-seed (Command Line): "a:1;b:2" is not separated by commas`}},
@@ -191,7 +197,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"password in a file beside one in the environment", input{env: []string{"STORE_DEFAULT_OPS_PASSWORD=y"}, files: yamlFile("DefaultOpsPassword: x")},
 			[]string{`DefaultOpsPassword can only be set by the environment variable STORE_DEFAULT_OPS_PASSWORD`}},
 		{"empty password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD="}}, []string{`DEFAULT_ADMIN_PASSWORD must not be empty`}},
-		{"file that names a file", input{files: yamlFile("Config: x")}, []string{`Config cannot be set in the configuration file`}},
+		{"file that names a file", input{files: yamlFile("Config: x")}, []string{`Config cannot be set in the configuration file (/etc/annals/annals.conf line 1)`}},
 
 		{"named file missing", input{args: []string{"--config=no.yaml"}}, []string{`configuration file: open no.yaml: file does not exist`}},
 		{"duplicate key", input{files: yamlFile("NodePort: 1", "NodePort: 2")}, []string{`configuration file /etc/annals/annals.conf: line 2: duplicate key NodePort, given before as NodePort`}},
@@ -229,8 +235,8 @@ func TestLoadRefusing(t *testing.T) {
 		{"nothing", input{}, ""},
 		{"others", input{args: []string{"--config=good.yaml", "--insecure"}, env: []string{"STORE_FOLLOWER_WRITES=Forward"}}, ""},
 		{"command line", input{args: []string{"-clusterSize", "3"}}, "option clusterSize (Command Line) cannot be set here: see --nodes"},
-		{"environment", input{env: []string{"EVENTSTORE_CLUSTER_SIZE=3"}}, "option CLUSTER_SIZE (Environment Variables) cannot be set here: see --nodes"},
-		{"former name in a file", input{args: []string{"--config", "my.yaml"}}, "option HttpPort (Yaml) cannot be set here: see --port"},
+		{"environment", input{env: []string{"EVENTSTORE_CLUSTER_SIZE=3"}}, "option CLUSTER_SIZE (EVENTSTORE_CLUSTER_SIZE) cannot be set here: see --nodes"},
+		{"former name in a file", input{args: []string{"--config", "my.yaml"}}, "option HttpPort (my.yaml line 1) cannot be set here: see --port"},
 		{"no value of it either", input{args: []string{"--cluster-size=many"}}, "option cluster-size (Command Line) cannot be set here: see --nodes"},
 		{"its default", input{args: []string{"--cluster-size=1"}}, "option cluster-size (Command Line) cannot be set here: see --nodes"},
 		{"help comes first", input{args: []string{"--cluster-size=3", "--help"}}, ""},
@@ -283,8 +289,8 @@ func TestStartUpChecks(t *testing.T) {
 		{"private address without certificate", "--node-ip 10.0.0.1", nil, atLeastTLS + "10.0.0.1" + needs},
 		{"any address behind a proxy", "--node-ip 0.0.0.0 --disable-https", nil, ""},
 		{"any address insecure", "--node-ip 0.0.0.0 --insecure", nil, ""},
-		{"insecure with a password", "--insecure", []string{"STORE_DEFAULT_ADMIN_PASSWORD=x"}, "DefaultAdminPassword cannot be set together with Insecure: there are no users then"},
-		{"insecure with the default as password", "--insecure", []string{"EVENTSTORE_DEFAULT_OPS_PASSWORD=changeit"}, "DefaultOpsPassword cannot be set together with Insecure: there are no users then"},
+		{"insecure with a password", "--insecure", []string{"STORE_DEFAULT_ADMIN_PASSWORD=x"}, "DefaultAdminPassword cannot be set together with Insecure: there are no users then (DefaultAdminPassword: STORE_DEFAULT_ADMIN_PASSWORD)"},
+		{"insecure with the default as password", "--insecure", []string{"EVENTSTORE_DEFAULT_OPS_PASSWORD=changeit"}, "DefaultOpsPassword cannot be set together with Insecure: there are no users then (DefaultOpsPassword: EVENTSTORE_DEFAULT_OPS_PASSWORD)"},
 
 		{"cluster by name", "--cluster-size 3 --cluster-dns nodes.example", nil, ""},
 		{"cluster by the name of nobody", "--cluster-size 3", nil,
@@ -311,7 +317,7 @@ func TestStartUpChecks(t *testing.T) {
 		{"development at any address", "--dev --node-ip 0.0.0.0", nil, ""},
 		{"development without users", "--dev --insecure", nil, ""},
 		{"development of a cluster", "--dev --cluster-size 3 --gossip-seed a:1", nil,
-			"the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)"},
+			"no other node knows the certificate that Dev makes: ClusterSize must be 1 (annals dev runs a cluster for development)"},
 		{"development of a cluster with certificates", "--dev --cluster-size 3 --gossip-seed a:1 --certificate-file x", nil, ""},
 		{"projections in development", "--dev --run-projections none", nil, ""},
 		{"no projections, said so", "--run-projections NONE", nil, ""},
@@ -326,7 +332,7 @@ func TestStartUpChecks(t *testing.T) {
 		{"certificate", "--certificate-file x", nil, ""},
 		{"roots", "--trusted-root-certificates-path x", nil, ""},
 		{"roots as by default", "--trusted-root-certificates-path /etc/ssl/certs", nil, ""},
-		{"certificate store", "--certificate-thumbprint x", nil, "certificate stores are not there on this system, CertificateFile names a file: CertificateThumbprint must not be set"},
+		{"certificate store", "--certificate-thumbprint x", nil, "this system has no certificate stores, CertificateFile names a file: CertificateThumbprint must not be set"},
 		{"certificate left aside", "--certificate-file x --insecure", nil, ""},
 		{"other authentication", "--authentication-type ldaps", nil, "authentication and authorisation plug-ins do not exist: AuthenticationType must be internal"},
 		{"certificate store left aside", "--certificate-thumbprint x --insecure", nil, ""},
@@ -369,11 +375,11 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"none", input{args: []string{"--node-port=0"}}, nil},
 		{"synonym, once", input{args: []string{"--http-port=1", "--http-port=2"}}, []string{"option http-port (Command Line) is deprecated, use NodePort"}},
-		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"option ReaderThreadsCount (Yaml) has no effect"}},
+		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"set, but without effect here: ReaderThreadsCount (/etc/annals/annals.conf line 1)"}},
 		{"deprecated without effect", input{env: []string{"STORE_ALWAYS_KEEP_SCAVENGED=true"}}, []string{"AlwaysKeepScavenged is deprecated and has no effect."}},
 		{"development", input{args: []string{"--dev"}}, nil},
 		{"nothing refused and nothing said", input{args: []string{"--run-projections=none", "--enable-unix-socket=false"}}, nil},
-		{"synonym in a weaker source too", input{args: []string{"--node-port=1"}, files: yamlFile("ExtIp: 127.0.0.1")}, []string{"option ExtIp (Yaml) is deprecated, use NodeIp"}},
+		{"synonym in a weaker source too", input{args: []string{"--node-port=1"}, files: yamlFile("ExtIp: 127.0.0.1")}, []string{"option ExtIp (/etc/annals/annals.conf line 1) is deprecated, use NodeIp"}},
 		{"unknown but allowed", input{args: []string{"--allow-unknown-options", "--nodeprt", "5", "--foo-bar-baz-qux"}}, []string{
 			`unknown option "nodeprt" (Command Line), did you mean NodePort?`, `unknown option "foo-bar-baz-qux" (Command Line)`}},
 		{"unknown, allowed by the file", input{args: []string{"--nodeprt=5"}, files: yamlFile("AllowUnknownOptions: true")}, []string{
@@ -406,7 +412,7 @@ func TestAskingForAText(t *testing.T) {
 	}
 }
 
-// TestDev: what else is another default in development.
+// TestDev: the options that have another default in development.
 func TestDev(t *testing.T) {
 	for _, c := range []struct {
 		args   string

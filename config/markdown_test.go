@@ -11,7 +11,7 @@ const markdownIntroduction = `# Options
 
 This page is written from the table of options in the package config; ` + "`make golden`" + ` rewrites it.
 
-Options may stand on the command line, in the environment and in a YAML file:
+Set options on the command line, in the environment or in a YAML file:
 
 | where | example | strength |
 | --- | --- | --- |
@@ -21,42 +21,56 @@ Options may stand on the command line, in the environment and in a YAML file:
 | environment, the prefix of KurrentDB | ` + "`KURRENTDB_CLUSTER_SIZE=3`" + ` | |
 | YAML file | ` + "`ClusterSize: 3`" + ` | weakest |
 
-- Case and the separators ` + "`-` and `_`" + ` do not matter, and one dash does where two stand here: ` + "`-ClusterSize=3`" + `.
+- Case and the separators ` + "`-` and `_`" + ` do not matter. One dash is enough:
+  ` + "`-ClusterSize=3`" + `.
 - Flags: ` + "`--mem-db`, `--mem-db+` and `--mem-db=true`" + ` mean true, ` + "`--mem-db-` and `--mem-db=false`" + ` mean false.
-- Lists are separated by commas; in the YAML file they may be sequences. A key that is null there counts as not set, one that occurs twice
-  is an error. A variable without text counts as not set.
-- Variables with the prefix of another product are named once at the start. So are those that Kubernetes makes for a service called store,
-  eventstore or kurrentdb (` + "`STORE_SERVICE_HOST`, `STORE_PORT=tcp://…`" + `): they are no options, and passed over.
-- An unknown option stops the start, with the nearest known name; with ` + "`AllowUnknownOptions`" + ` it is warned about.
-- ` + "`annals node --what-if`" + ` prints the effective options with their sources, and so does GET /info/options of a running node.
-- SIGHUP and POST /admin/reloadconfig read the YAML file anew. ` + "`LogLevel`" + ` is taken over, unless it says Default, and so are the six
-  options of certificates (` + "`CertificateFile`, `CertificatePrivateKeyFile`, their passwords, `TrustedRootCertificatesPath`" + ` and
-  ` + "`CertificateReservedNodeCommonName`" + `), whose files are read anew even where nothing else changed. What the environment or command line
-  say stays. A YAML file that is missing or wrong changes nothing, and certificates that are refused leave the old ones in force: see
+- Separate the items of lists by commas. In the YAML file a list may be a sequence. A key that is
+  null there counts as not set, and a key that occurs twice is an error. A variable without text
+  counts as not set.
+- At the start the log names the variables with the prefix of another product. It also names those
+  that Kubernetes makes for a service called store, eventstore or kurrentdb
+  (` + "`STORE_SERVICE_HOST`, `STORE_PORT=tcp://…`" + `). They are not options, and the node ignores them.
+- Files and variables of EventStoreDB 5 to 23 and KurrentDB 25 work unchanged. One line of the log
+  names the options and sections that have no effect here, such as ` + "`Licensing`" + `. The members of a
+  section ` + "`KurrentDB` or `EventStore`" + ` count as if they stood at the top of the file.
+- An unknown option stops the start. The error names the file and line, or the variable, and the
+  nearest known name. With ` + "`AllowUnknownOptions`" + ` it is a warning.
+- ` + "`annals config check`" + ` finds all mistakes that would stop a start: run it before a restart.
+- ` + "`annals node --what-if`" + ` prints the effective options with their sources. So does
+  ` + "`GET /info/options`" + ` of a running node.
+- SIGHUP and ` + "`POST /admin/reloadconfig`" + ` read the YAML file again. The node takes over ` + "`LogLevel`" + `,
+  unless it is Default, and the six options of certificates (` + "`CertificateFile`" + `,
+  ` + "`CertificatePrivateKeyFile`" + `, their passwords, ` + "`TrustedRootCertificatesPath`" + ` and
+  ` + "`CertificateReservedNodeCommonName`" + `). It reads the certificate files again even if no option
+  changed. The environment and the command line keep their values. A YAML file that is missing or
+  wrong changes nothing. Certificates that the node refuses leave the old ones in force: see
   [operations](operations.md).
 `
 
 const markdownLogging = `
-Log lines go to standard error, which systemd and container runtimes collect. With ` + "`Log`" + ` set they also go to the file annals.log in that
-folder, in the same form. It is finished and a new one begun at ` + "`LogFileSize`" + ` and with every ` + "`LogFileInterval`" + ` (UTC); the newest
-` + "`LogFileRetentionCount`" + ` finished ones, annals-<time>.log, are kept. Every event is one line, whatever its values hold; times are UTC, and
-durations are nanoseconds in JSON. When a file cannot be written, as on a full disk, that is said once on standard error, and the node goes on.
+Log lines go to standard error, which systemd and container runtimes collect. With ` + "`Log`" + ` set they
+also go to the file annals.log in that folder, in the same form. A new file begins at ` + "`LogFileSize`" + `
+and with every ` + "`LogFileInterval`" + ` (UTC). The newest ` + "`LogFileRetentionCount`" + ` finished files,
+annals-<time>.log, stay. Every entry is one line, whatever its values contain. Times are UTC, and
+durations are nanoseconds in JSON. When the node cannot write a file, as on a full disk, it says so
+once on standard error and keeps serving.
 `
 
 const markdownWithout = `
 ## Without effect
 
-These options of EventStoreDB have no meaning here. They are known, so that existing configurations start, shown by /info/options, and warned
-about when they are set. Their values are checked all the same.
+These options of EventStoreDB have no meaning here. The node accepts them, so that existing
+configurations start, and one line of the log names those that are set. /info/options shows them.
+Their values must still be valid.
 `
 
 // referenceDefaults are the defaults of EventStoreDB that differ from ours.
 var referenceDefaults = []struct{ name, def, why string }{
 	{"Config", referenceConfigFile, "Its file is read too, when ours is missing."},
-	{"Log", "/var/log/eventstore", "Standard error is enough where something collects it."},
-	{"AllowAnonymousStreamAccess", "false", "Access lists decide; by default they let everybody read and write what is no system stream."},
-	{"Db", "/var/lib/eventstore", "A first node needs no folder prepared, and no rights."},
-	{"EnableAtomPubOverHttp", "false", "Atom over HTTP is what clients come for."},
+	{"Log", "/var/log/eventstore", "Standard error is enough where a service manager collects it."},
+	{"AllowAnonymousStreamAccess", "false", "Access lists decide. By default they let everyone read and write streams that are not system streams."},
+	{"Db", "/var/lib/eventstore", "A first node needs no prepared folder and no rights."},
+	{"EnableAtomPubOverHttp", "false", "Clients use Atom over HTTP."},
 }
 
 // WriteMarkdown writes the page of the documentation that lists every option.

@@ -17,7 +17,7 @@ const suggestionDistance = 5
 // separators are what may stand between the words of a name.
 var separators = strings.NewReplacer("-", "", "_", "")
 
-// fold brings the spellings of one name together: case and separators do not count.
+// fold gives all spellings of one name the same form: case and separators do not count.
 func fold(name string) string {
 	return strings.ToLower(separators.Replace(name))
 }
@@ -37,6 +37,20 @@ func separate(name string, with rune) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// meant proposes the possible value that is nearest to a wrong one, if one is near.
+func meant(wrong string, possible []string) string {
+	best, distance := "", len(wrong)/2+1
+	for _, p := range possible {
+		if d := spelling.Distance(strings.ToLower(wrong), strings.ToLower(p), distance); d < distance {
+			best, distance = p, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ", did you mean " + best + "?"
 }
 
 // nearest returns the option whose name, present or former, has the fewest edits

@@ -24,7 +24,7 @@ const (
 )
 
 // target is where the text of an option's value goes: a field of Config, or
-// nowhere for an option that is only known.
+// nowhere for an option without effect.
 type target struct {
 	kind     Kind
 	possible []string
@@ -99,7 +99,7 @@ func enumField[T ~string](p *T, values ...T) target {
 					return nil
 				}
 			}
-			return fmt.Errorf("%q is none of %s", s, strings.Join(possible, ", "))
+			return fmt.Errorf("%q is none of %s%s", s, strings.Join(possible, ", "), meant(s, possible))
 		},
 		get:   func() string { return string(*p) },
 		field: p,
@@ -170,8 +170,8 @@ func hostsField(p *[]string) target {
 	}
 }
 
-// pageSizeField binds a page size in bytes. What is too small for one is in KiB,
-// as some configurations have it.
+// pageSizeField binds a page size in bytes. A number below 512 is in KiB, as some
+// configurations have it.
 func pageSizeField(p *int) target {
 	return target{
 		kind: KindInt,
@@ -194,8 +194,8 @@ func pageSizeField(p *int) target {
 	}
 }
 
-// ignored makes a target that of an option that is known but has no effect. Values
-// are still checked, so that a slip does not pass unseen.
+// ignored makes the target of an option without effect. It still checks values, to
+// find mistakes.
 func ignored(t target) target {
 	t.get, t.field = nil, nil
 	return t

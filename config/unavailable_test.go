@@ -8,7 +8,7 @@ import (
 )
 
 // TestNothingIsPassedOver: an option that this version does not act on, and that
-// somebody would rely on, ends the start instead of being ignored.
+// an operator would rely on, ends the start instead of being ignored.
 func TestNothingIsPassedOver(t *testing.T) {
 	for _, argument := range []string{
 		"--unsafe-disable-flush-to-disk",

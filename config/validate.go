@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
-// Validate makes every check that needs no disk. The error holds one line for
-// each thing that keeps a node from starting.
-func (c *Config) Validate() error {
-	var problems []error
+// Validate makes every check that needs no disk. The error has one line for each
+// mistake that keeps a node from starting.
+func (c *Config) Validate() error { return errors.Join(c.validate()...) }
+
+func (c *Config) validate() (problems []error) {
 	refuse := func(when bool, format string, args ...any) {
 		if when {
 			problems = append(problems, fmt.Errorf(format, args...))
@@ -50,10 +53,10 @@ func (c *Config) Validate() error {
 				"a certificate (see annals certs) or Insecure=true", c.ReplicationIp)
 	}
 	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.Given("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
-	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)")
+	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "no other node knows the certificate that Dev makes: ClusterSize must be 1 (annals dev runs a cluster for development)")
 	for _, o := range c.table() {
-		// What asks for something that is not there must not be passed over in silence. Without TLS
-		// nobody misses a certificate.
+		// An option that asks for a missing feature must not be ignored in silence. Without TLS no
+		// certificate is needed.
 		needless := c.Insecure && o.group == groupCertificateStore
 		must := "not be set"
 		if o.def != "" {
@@ -61,11 +64,30 @@ func (c *Config) Validate() error {
 		}
 		refuse(o.refused && !needless && !strings.EqualFold(c.current(&o), o.def), "%s: %s must %s", o.lacks, o.name, must)
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
-// backupProblems says what is wrong with where backups go. That it can be written to,
-// and what the schedule means, others find out.
+// word finds the names of options in a sentence.
+var word = regexp.MustCompile(`[A-Za-z0-9]+`)
+
+// settingsOf says where the options that a sentence names were set, unless that was the command
+// line: (NodeIp: /etc/annals/annals.conf line 3).
+func (c *Config) settingsOf(sentence string) string {
+	var places []string
+	for _, name := range word.FindAllString(sentence, -1) {
+		s, ok := c.given[name]
+		if place := name + ": " + s.at; ok && s.source != sourceCommandLine && !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(places, ", ") + ")"
+}
+
+// backupProblems says what is wrong with the place of backups. Other checks find out
+// whether it can be written to, and whether the schedule is right.
 func (c *Config) backupProblems() (lines []string) {
 	s3, isS3 := strings.CutPrefix(c.BackupTo, "s3://")
 	bucket, _, _ := strings.Cut(s3, "/")

@@ -11,12 +11,13 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// parseYAML reads a flat mapping from option names to values. Values are taken
-// as they stand in the file, so that a number or a flag reads the same here, in
-// the environment and on the command line. A sequence is joined with commas and
-// null is as if the key were not there.
-func parseYAML(content []byte) (found []setting, err error) {
-	// Some editors put a byte order mark before the text, which is no part of a name.
+// parseYAML reads a mapping from option names to values. Values are taken as they
+// stand in the file, so that a number or a flag reads the same here, in the
+// environment and on the command line. A sequence is joined with commas and null is
+// as if the key were not there. A mapping below a name is a section: its members are
+// named section:member. Places of settings name the file.
+func (l *loader) parseYAML(content []byte, name string) (found []setting, err error) {
+	// Some editors put a byte order mark before the text. It does not belong to a name.
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	// Our own check for duplicates knows that NodePort and node-port are the same.
 	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
@@ -44,6 +45,11 @@ func parseYAML(content []byte) (found []setting, err error) {
 			return nil, errors.New("more than one YAML document")
 		}
 	}
+	return l.yamlSettings(pairs, name, "")
+}
+
+// yamlSettings reads a mapping whose names begin with a prefix.
+func (l *loader) yamlSettings(pairs []*ast.MappingValueNode, file, prefix string) (found []setting, err error) {
 	seen := map[string]string{}
 	for _, pair := range pairs {
 		name, ok := scalar(pair.Key)
@@ -54,15 +60,35 @@ func parseYAML(content []byte) (found []setting, err error) {
 			return nil, fmt.Errorf("line %d: duplicate key %s, given before as %s", line(pair), name, before)
 		}
 		seen[fold(name)] = name
+		if below := mapping(pair.Value); below != nil && l.lookup(name) == nil {
+			more, err := l.yamlSettings(below, file, prefix+name+sectionMark)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
+			continue
+		}
 		value, given, err := yamlValue(pair.Value)
-		if err != nil {
+		if err != nil && (prefix == "" || l.lookup(name) != nil) {
 			return nil, fmt.Errorf("line %d: option %s: %w", line(pair), name, err)
 		}
-		if given {
-			found = append(found, setting{name: name, value: value, source: sourceYaml})
+		if given || err != nil {
+			at := fmt.Sprintf("%s line %d", file, line(pair))
+			found = append(found, setting{name: prefix + name, value: value, source: sourceYaml, at: at})
 		}
 	}
 	return found, nil
+}
+
+// mapping returns the pairs of a mapping, nil for other nodes.
+func mapping(n ast.Node) []*ast.MappingValueNode {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	}
+	return nil
 }
 
 // yamlValue returns the text of a scalar or of a sequence of scalars. It is not given if null.

@@ -36,7 +36,7 @@ var _ httpapi.Statistics = (*statistics)(nil)
 
 func newStatistics(n *Node) *statistics {
 	r := n.opts.Stats
-	s := &statistics{n: n, registry: r, exporter: prom.Handler(r), hour: history.New(r, nil)}
+	s := &statistics{n: n, registry: r, exporter: prom.Handler(r, n.config.KurrentMetrics), hour: history.New(r, nil)}
 	s.machine = system.New(system.Options{DataDir: n.config.Db, Network: s.network, Registry: r})
 	if n.config.EnableHistograms {
 		s.latencies = latency.NewSet()

@@ -21,7 +21,7 @@ func TestDevRefuses(t *testing.T) {
 		want            string // within the line
 	}
 	cases := []attempt{
-		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (Environment Variables) cannot be set here: see --nodes"},
+		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (STORE_CLUSTER_SIZE) cannot be set here: see --nodes"},
 		{"former name", "--nodes=2 --http-port 5", "", "--port and those behind it"},
 		{"beside options of its own", "--port 0 -nodes=2 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
 		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},

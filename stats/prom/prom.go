@@ -3,6 +3,7 @@ package prom
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,17 +18,19 @@ const recentRange = "16-20 seconds"
 
 // Handler serves the metrics of r and of the Go runtime in the text format of
 // Prometheus, or as OpenMetrics to those who accept it. All names are as they
-// were registered, in both formats. If any metric cannot be shown, the answer is
-// 500 with the reasons and no metrics.
-func Handler(r *stats.Registry) http.Handler {
+// were registered, in both formats. With kurrent, each metric eventstore_NAME is
+// there as kurrentdb_NAME as well. If any metric cannot be shown, the answer is 500
+// with the reasons and no metrics.
+func Handler(r *stats.Registry, kurrent bool) http.Handler {
 	exported := prometheus.NewRegistry()
-	exported.MustRegister(&collector{registry: r}, collectors.NewGoCollector())
+	exported.MustRegister(&collector{registry: r, kurrent: kurrent}, collectors.NewGoCollector())
 	return promhttp.HandlerFor(exported, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
 // collector hands the metrics of a registry to the exporter.
 type collector struct {
 	registry *stats.Registry
+	kurrent  bool // metrics of EventStoreDB have two names
 	// series to *prometheus.Desc: building one costs more than all the rest of a scrape
 	described sync.Map
 }
@@ -50,12 +53,21 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		if s.Name != name {
 			name, help = s.Name, s.Help
 		}
-		m, err := c.metric(s, help)
-		if err != nil {
-			m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		to <- c.show(s, help)
+		if rest, ok := strings.CutPrefix(s.Name, "eventstore_"); ok && c.kurrent {
+			s.Name = "kurrentdb_" + rest
+			to <- c.show(s, help)
 		}
-		to <- m
 	})
+}
+
+// show returns a metric, or its mistake.
+func (c *collector) show(s stats.Sample, help string) prometheus.Metric {
+	m, err := c.metric(s, help)
+	if err != nil {
+		return prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+	}
+	return m
 }
 
 func (c *collector) metric(s stats.Sample, help string) (prometheus.Metric, error) {

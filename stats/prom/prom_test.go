@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func registry() *stats.Registry {
 }
 
 func TestFormats(t *testing.T) {
-	h := prom.Handler(registry())
+	h := prom.Handler(registry(), false)
 	for file, c := range map[string]struct{ accept, contentType string }{
 		"text.golden":        {"", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"},
 		"openmetrics.golden": {"application/openmetrics-text;version=1.0.0", "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"},
@@ -109,7 +110,7 @@ func TestMistakesAre500(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := registry()
 			c.register(r)
-			w := get(prom.Handler(r), "")
+			w := get(prom.Handler(r, false), "")
 			if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), c.reason) {
 				t.Fatalf("got %d %s", w.Code, w.Body)
 			}
@@ -119,7 +120,7 @@ func TestMistakesAre500(t *testing.T) {
 
 func TestLaterMetricsShow(t *testing.T) {
 	r := registry()
-	h := prom.Handler(r)
+	h := prom.Handler(r, false)
 	get(h, "")
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -131,8 +132,29 @@ func TestLaterMetricsShow(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if w := get(prom.Handler(nil), ""); w.Code != http.StatusOK {
+	if w := get(prom.Handler(nil, false), ""); w.Code != http.StatusOK {
 		t.Errorf("a nil registry: %d", w.Code)
+	}
+}
+
+// TestKurrentNames: metrics of EventStoreDB are there under both names, others under one.
+func TestKurrentNames(t *testing.T) {
+	var got []string
+	for line := range strings.Lines(get(prom.Handler(registry(), true), "").Body.String()) {
+		if strings.HasPrefix(line, "eventstore_") || strings.HasPrefix(line, "kurrentdb_") {
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		"eventstore_gc_pause_duration_max_seconds{name=\"n\",range=\"16-20 seconds\"} 2\n",
+		"eventstore_io_bytes{activity=\"read\"} 3\n",
+		"eventstore_writer_flush_size_max{range=\"16-20 seconds\"} 1.5\n",
+	}
+	for _, line := range want[:3] {
+		want = append(want, "kurrentdb_"+strings.TrimPrefix(line, "eventstore_"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
@@ -147,7 +169,7 @@ func BenchmarkScrape(b *testing.B) {
 			r.Counter(fmt.Sprint("annals_counter_", i%70), "Help.", append(labels, label("n", fmt.Sprint(i)))...).Add(uint64(i))
 		}
 	}
-	h := prom.Handler(r)
+	h := prom.Handler(r, false)
 	b.ReportAllocs()
 	for b.Loop() {
 		if w := get(h, ""); w.Code != http.StatusOK {
