@@ -21,7 +21,7 @@ func Damage(err error) (text, file string) {
 		text += " at offset " + strconv.FormatInt(damage.Offset, 10)
 	}
 	if _, ok := errors.AsType[*event.CannotDecide](err); ok {
-		text += ". Whether the write is right depends on it"
+		text += ". The write cannot be decided without it"
 	}
 	return text, file
 }

@@ -101,7 +101,7 @@ func NewShares(o SharesOptions) *Shares {
 			p.most = o.Tails
 		}
 		kind := stats.Label{Name: "kind", Value: p.name}
-		p.refused = o.Stats.Counter("annals_shares_refused_total", "Requests that were refused because of what their callers, or all together, hold of a kind.", kind)
+		p.refused = o.Stats.Counter("annals_shares_refused_total", "Requests refused because their caller, or all callers together, hold too much of a kind.", kind)
 		o.Stats.GaugeFunc("annals_shares_held", "What callers hold of a kind.", func() float64 { return float64(p.held()) }, kind)
 	}
 	return s

@@ -146,7 +146,7 @@ func (c *consumer) answer(r *persistent.ReadReq) error {
 		}
 		c.conn.Nack(ids, actionOf(content.Nack.GetAction()), content.Nack.GetReason())
 	default:
-		return invalid("a message behind the first must be an ack or a nack")
+		return invalid("a message after the first must be an ack or a nack")
 	}
 	return nil
 }

@@ -312,7 +312,7 @@ func (x *exchange) send(status int, body []byte) {
 // notTaken tells of an answer that the client did not take.
 func (x *exchange) notTaken(err error) {
 	if err != nil {
-		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Debug("the client did not take the answer", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -70,7 +70,7 @@ func parseRedaction(body []byte, user string) (r redact.Request, err error) {
 		return r, badRequest(`The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: ` + api.Printable(strings.TrimPrefix(err.Error(), "json: ")))
 	}
 	if _, err := in.Token(); err != io.EOF {
-		return r, badRequest("There is something behind the object in the body.")
+		return r, badRequest("The body must end after the JSON object.")
 	}
 	if len(fields.Events) > redact.MaxEvents {
 		return r, redact.ErrTooMany

@@ -221,7 +221,7 @@ func catchUp(x *exchange, leader string, begun time.Time) {
 	ctx := clock.NewDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
 	defer ctx.Release()
 	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
-		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Debug("a write was answered before this node could show it", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (p *parts) write(b []byte) {
 	}
 	if _, err := p.x.w.Write(b); err != nil {
 		p.gone = true
-		p.x.s.log.Debug("answer was not taken", "path", p.x.r.URL.Path, logkey.Error, err)
+		p.x.s.log.Debug("the client did not take the answer", "path", p.x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -170,9 +170,9 @@ func (o *Options) Validate() error {
 	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
 		return errors.New("http: store, waiter, cluster and access must be set")
 	case o.AdvertiseHost != "" && !isAuthority(o.AdvertiseHost):
-		return fmt.Errorf("http: advertised host %q is no host", o.AdvertiseHost)
+		return fmt.Errorf("http: advertised host %q is not a host", o.AdvertiseHost)
 	case o.AdvertisePort < 0 || o.AdvertisePort > 65535:
-		return fmt.Errorf("http: advertised port %d is no port", o.AdvertisePort)
+		return fmt.Errorf("http: advertised port %d is not a port", o.AdvertisePort)
 	}
 	return nil
 }

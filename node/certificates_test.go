@@ -140,7 +140,7 @@ func TestReloadCertificates(t *testing.T) {
 			}
 			for i, want := range c.want {
 				want = strings.NewReplacer("SERIAL", leaf.SerialNumber.Text(16), "END", leaf.NotAfter.UTC().Format(time.RFC3339)).Replace(want)
-				if !strings.Contains(got[i], want) || !ok && !strings.Contains(got[i], "[ERROR] the certificates were not reloaded, those of before stay in force: file=") {
+				if !strings.Contains(got[i], want) || !ok && !strings.Contains(got[i], "[ERROR] the certificates were not reloaded, the old ones stay in force: file=") {
 					t.Errorf("%q is missing in: %s", want, got[i])
 				}
 			}

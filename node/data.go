@@ -103,7 +103,7 @@ func described(f *eventlog.ChunkFile) replication.ChunkFile {
 func (d data) OpenChunkFile(first int, checksum string) (replication.ChunkReader, error) {
 	var sum [16]byte
 	if n, err := hex.Decode(sum[:], []byte(checksum)[:min(len(checksum), 2*len(sum))]); err != nil || n != len(sum) {
-		return nil, fmt.Errorf("%q is no checksum", checksum)
+		return nil, fmt.Errorf("%q is not a checksum", checksum)
 	}
 	k, err := d.log.Transfer.OpenChunkFile(first, sum, true)
 	if err != nil {

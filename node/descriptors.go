@@ -61,6 +61,6 @@ func (n *Node) starve(err error) {
 	n.starved.times.Add(1)
 	n.traffic.GiveWay()
 	if skipped, due := n.starved.lines.Due(struct{}{}); due {
-		n.logger.Warn("too many files are open: a file is waited for, raise the limit (LimitNOFILE, ulimit -n)", logkey.Error, err, "times", skipped+1)
+		n.logger.Warn("too many open files: waiting for a free descriptor, raise the limit (LimitNOFILE, ulimit -n)", logkey.Error, err, "times", skipped+1)
 	}
 }

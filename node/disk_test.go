@@ -107,14 +107,14 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 		for minute := range 3 {
 			time.Sleep(diskFullEvery)
 			synctest.Wait()
-			if n := strings.Count(said(), "takes no entries from a leader"); n < minute+1 || n > minute+2 {
+			if n := strings.Count(said(), "takes no entries from the leader"); n < minute+1 || n > minute+2 {
 				t.Errorf("said %d times in %d minutes", n, minute+1)
 			}
 		}
 		if text := said(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
 			t.Error(text)
 		}
-		if want := "the disk of this node is full: it takes no entries from a leader; 524287 bytes are free for db, half of the reserve of 1048576 are needed"; reason == nil || reason.Error() != want {
+		if want := "the disk of this node is full and it takes no entries from the leader: 524287 bytes are free for db, half of the reserve of 1048576 is needed"; reason == nil || reason.Error() != want {
 			t.Errorf("%v", reason)
 		}
 		disk.set("db", 1<<20)

@@ -132,7 +132,7 @@ func TestLeaderWhoseLogHangs(t *testing.T) {
 			return nil
 		})
 	}
-	ready(503, "the disk of this node is full: it takes no entries from a leader; 0 bytes are free for ")
+	ready(503, "the disk of this node is full and it takes no entries from the leader: 0 bytes are free for ")
 	disks[old].full.Store(false)
 	ready(204, "")
 }

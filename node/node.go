@@ -121,7 +121,7 @@ func newNode(o Options) *Node {
 		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
 	if o.LinesDropped != nil {
-		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Lines of the log that were dropped because what they are written to did not take them.",
+		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Log lines dropped because their destination did not accept them.",
 			func() float64 { return float64(o.LinesDropped()) })
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
@@ -304,7 +304,7 @@ func (n *Node) Close() error {
 			continue
 		}
 		if op, since := n.disk.Overdue(time.Second); op != nil {
-			return fmt.Errorf("close node: the disk hangs: %s %s is under way for %s", op.Doing, op.File, since.Round(time.Second))
+			return fmt.Errorf("close node: the disk hangs: %s %s has been running for %s", op.Doing, op.File, since.Round(time.Second))
 		}
 	}
 }

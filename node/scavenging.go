@@ -68,7 +68,7 @@ func (s *scavenging) run(ctx context.Context) {
 		return
 	}
 	if err := s.history.CloseInterrupted(ctx, s.runs.Running); err != nil && ctx.Err() == nil {
-		s.n.logger.Named("scavenge").Warn("runs that ended with the last process may be shown as if they went on", logkey.Error, err)
+		s.n.logger.Named("scavenge").Warn("runs that were interrupted by the last stop may be listed as still running", logkey.Error, err)
 	}
 	s.clock.Run(ctx)
 }

@@ -34,7 +34,7 @@ func (s *statistics) write(ctx context.Context) {
 		}
 		err := s.writeOnce(ctx, stream)
 		if err != nil && !failing && ctx.Err() == nil {
-			logger.Warn("statistics are not written into the database for now", logkey.Stream, stream, logkey.Error, err)
+			logger.Warn("statistics cannot be written into the database for now", logkey.Stream, stream, logkey.Error, err)
 		}
 		failing = err != nil
 	}

@@ -171,10 +171,10 @@ func (u *users) watchDefaults(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			u.logger.Debug("default passwords cannot be looked for yet", logkey.Error, err)
+			u.logger.Debug("default passwords cannot be checked yet", logkey.Error, err)
 			pause = defaultsAgain
 		case len(logins) > 0:
-			u.logger.Warn("the password that everyone knows is still in force, and others than this machine reach the node: change it",
+			u.logger.Warn("the default password is still in force and other machines can reach this node: change it",
 				logkey.Login, strings.Join(logins, ", "), logkey.Address, u.opts.Config.ListenAddr())
 		}
 		if clock.Sleep(ctx, pause) != nil {

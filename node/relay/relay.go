@@ -103,7 +103,7 @@ func (p *Relay) while(ctx context.Context, pace time.Duration, holds func() bool
 func (p *Relay) complain(address string, err error) {
 	now := time.Now().Unix()
 	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
-		p.logger.Warn("requests are not relayed", logkey.Node, address, logkey.Error, err)
+		p.logger.Warn("requests could not be relayed", logkey.Node, address, logkey.Error, err)
 	}
 }
 
@@ -217,7 +217,7 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 		to = flushing{w, http.NewResponseController(w)}
 	}
 	if _, err := io.Copy(to, answer.Body); err != nil {
-		p.logger.Debug("answer was not passed on whole", logkey.Error, err)
+		p.logger.Debug("only part of an answer could be passed on", logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	}
 }

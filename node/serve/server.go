@@ -107,7 +107,7 @@ func (s *Server) Close() error {
 	s.silent.close()
 	err := s.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.logger.Warn("requests still under way are cut off")
+		s.logger.Warn("requests still in flight are cut off")
 		err = s.server.Close()
 	}
 	s.owned.Wait()
