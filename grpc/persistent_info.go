@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// nobody is the user of a consumer without credentials.
+// nobody is the user name of a consumer without credentials.
 const nobody = "anonymous"
 
 // GetInfo answers with all that is known of a group.

@@ -270,7 +270,7 @@ func TestCompetingConsumers(t *testing.T) {
 	}
 	b.cancel()
 	a.takes("3/1")
-	a.sends(ackOf(append(ofA, ofB...)...)) // Anybody may answer.
+	a.sends(ackOf(append(ofA, ofB...)...)) // Any consumer may answer.
 	g.until("competing", func(i *persistent.SubscriptionInfo) bool {
 		return i.LastCheckpointedEventPosition == "4" && i.OutstandingMessagesCount == 0 && len(i.Connections) == 1
 	})
@@ -390,7 +390,7 @@ func TestPersistentEnds(t *testing.T) {
 	})
 }
 
-// TestOddReads: what is not as it must be ends the call, and is the caller's fault.
+// TestOddReads: a wrong message ends the call, and is the caller's fault.
 func TestOddReads(t *testing.T) {
 	g := newGroups(t)
 	g.create("odd")

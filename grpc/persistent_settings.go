@@ -28,7 +28,7 @@ func createdGroup(o *persistent.CreateReq_Options) (k subscription.Key, s subscr
 	if s.Strategy == "" {
 		s.Strategy = subscription.Strategy(in.GetNamedConsumerStrategy().String())
 	}
-	// An identifier beside no kind of source is that of clients that know streams alone.
+	// Clients that know only streams set this identifier and no kind of source.
 	stream := o.GetStreamIdentifier()
 	if o.GetStream() != nil {
 		stream = o.GetStream().GetStreamIdentifier()

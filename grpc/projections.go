@@ -156,7 +156,7 @@ func (p *projectionsService) Disable(ctx context.Context, req *projections.Disab
 	return &projections.DisableResp{}, p.command(ctx, req.GetOptions().GetName(), stop)
 }
 
-// Reset lets a projection begin anew.
+// Reset starts a projection again from the beginning.
 func (p *projectionsService) Reset(ctx context.Context, req *projections.ResetReq) (*projections.ResetResp, error) {
 	return &projections.ResetResp{}, p.command(ctx, req.GetOptions().GetName(), projection.Reset)
 }

@@ -241,7 +241,7 @@ func TestDeleteChecks(t *testing.T) {
 	}
 }
 
-// Where writes go on nodes that do not lead.
+// Writes on nodes that do not lead go to the leader.
 func TestWritesElsewhere(t *testing.T) {
 	const leader = "https://leader.example:2114"
 	notLeader := "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=leader.example; leader-endpoint-port=2114"

@@ -214,7 +214,7 @@ func TestBackupSessionsAreNotThere(t *testing.T) {
 	}
 }
 
-// cutOff fails behind its first bytes, as a file of a session that ends.
+// cutOff fails after its first bytes, like a file of a session that ends.
 type cutOff struct{ pinned }
 
 func (c cutOff) ReadAt(b []byte, offset int64) (int, error) {

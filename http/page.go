@@ -15,7 +15,7 @@ import (
 // with their length.
 const maxPagePayload = 8 << 20
 
-// errPageSent ends the writing of a page whose rest nobody wants.
+// errPageSent ends the writing of a page whose rest is not needed.
 var errPageSent = errors.New("the page was sent")
 
 // write answers with a feed.

@@ -17,7 +17,7 @@ import (
 
 // Redactions blanks the data of events in the files of this node.
 type Redactions interface {
-	// Redact redacts all events or none. It goes on when ctx ends once it has begun.
+	// Redact redacts all events or none. Once it has begun it continues even if ctx ends.
 	Redact(ctx context.Context, r redact.Request) ([]redact.Outcome, error)
 	// Positions returns where an event lies, even if it is hidden.
 	Positions(stream string, number int64) ([]redact.Position, error)

@@ -52,7 +52,7 @@ type parts struct {
 	gone  bool // the client is
 }
 
-// full takes what there is of the answer and returns where to go on with it.
+// full takes the answer as far as it is written, and returns the buffer for the rest.
 func (p *parts) full(b []byte) []byte {
 	if len(b) < partBytes {
 		return b

@@ -88,7 +88,7 @@ type Options struct {
 	WebTitle string
 	WebTone  string
 
-	// Version is the product's own version, shown beside the compatible one.
+	// Version is the product's own version, shown next to the compatible one.
 	Version string
 
 	// AdvertiseHost and AdvertisePort take the place of host and port of the
@@ -96,9 +96,9 @@ type Options struct {
 	AdvertiseHost string
 	AdvertisePort int
 
-	// HostNames are the names by which clients call this node, beside those of loopback and
-	// the address that was connected to. *.example.com stands for all names below that one, *
-	// for every name. In insecure mode a name that is not known is refused.
+	// HostNames are the names by which clients call this node, in addition to those of loopback and
+	// the address of the connection. *.example.com stands for all names below that one, * for every
+	// name. In insecure mode a name that is not known is refused.
 	HostNames []string
 
 	// PrepareTimeout and CommitTimeout together bound the wait for a write,
@@ -130,7 +130,8 @@ type Options struct {
 	LogRequests     bool // one line for every request
 	LogFailedLogins bool // one line for every request with wrong credentials
 
-	// ReferenceStatusCodes answers with the reference's codes where ours differ.
+	// ReferenceStatusCodes makes the server answer with EventStoreDB's status codes where ours
+	// differ.
 	ReferenceStatusCodes bool
 	Insecure             bool // no authentication and no rights, as /info tells it
 

@@ -61,7 +61,7 @@ func (c *certificates) reload(files certs.Files) bool {
 	return true
 }
 
-// report logs what somebody should look at.
+// report logs findings that need attention.
 func (c *certificates) report(findings []certs.Finding) {
 	for _, f := range findings {
 		level := hclog.Warn

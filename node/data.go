@@ -187,8 +187,8 @@ func (d data) Salvage(wanted replication.Wanted, send func(s replication.Span, r
 	})
 }
 
-// chunksForFetching takes the lock of chunk files for a file that comes from another
-// node. A scavenge under way has to make room: what it knows is about files that go.
+// chunksForFetching takes the lock of chunk files for a file that comes from another node. A
+// running scavenge has to give way: its plan is about files that are replaced.
 func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
 	for {
 		if hold, err := n.chunks.TryLock(); err == nil {

@@ -56,7 +56,7 @@ func (n *Node) openFilesPatiently() {
 		func() float64 { return float64(n.starved.times.Load()) })
 }
 
-// starve is told of each try to open a file that found no descriptor.
+// starve is called for each try to open a file that found no free descriptor.
 func (n *Node) starve(err error) {
 	n.starved.times.Add(1)
 	n.traffic.GiveWay()

@@ -17,10 +17,9 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// diskGuard refuses writes while a volume that the node writes to is nearly full,
-// so that the node never finds out by a failed write, which would end it. Reads go on.
-// Below half of the reserve a node takes no more entries from a leader either, and lags
-// until there is space again.
+// diskGuard refuses writes while a volume that the node writes to is nearly full, so that the node
+// never finds out by a failed write, which would end it. Reads continue. Below half of the reserve
+// a node takes no more entries from a leader either, and lags until there is space again.
 type diskGuard struct {
 	fs      vfs.FS
 	dirs    []string // one on each volume, or several
@@ -42,8 +41,8 @@ func newDiskGuard(n *Node) *diskGuard {
 	}
 }
 
-// full says why this node takes no entries from a leader, nil while it takes them. A leader has
-// nobody to take them from.
+// full says why this node takes no entries from a leader, nil while it takes them. A leader does
+// not take entries from any other node.
 func (p part) full() error {
 	if reason := p.n.diskFull.Load(); reason != nil && !p.Leading() {
 		return *reason

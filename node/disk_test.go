@@ -78,7 +78,7 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			expect(1<<19-1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", true)
 			expect(1<<20+1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", false)
 			expect(2<<20, "", false)
-			// What is kept for others goes first, and writes go on where that is enough.
+			// Files that are kept for other nodes go first, and writes continue if that is enough.
 			kept = 1 << 20
 			expect(1<<20-1, "", false)
 			kept = 1<<20 - 2

@@ -73,7 +73,7 @@ type Node struct {
 	load       firstLoad
 	leading    leading
 
-	disk     *hang.Watch           // operations on the disk that are under way
+	disk     *hang.Watch           // operations on the disk that are in flight
 	diskFull atomic.Pointer[error] // why no entries are taken from a leader
 
 	fatal   sync.Once
@@ -129,9 +129,8 @@ func newNode(o Options) *Node {
 	return n
 }
 
-// build makes all parts. They have no log yet and nobody leads: what is asked of
-// them is event.ErrNotReady until start has got that far. When one cannot be made
-// those before it are closed, the last first.
+// build makes all parts. They have no log yet and no leader: requests fail with event.ErrNotReady
+// until start has got that far. When one cannot be made those before it are closed, the last first.
 func (n *Node) build() (err error) {
 	made := []func() error{func() error { n.cancel(); return nil }}
 	defer func() {
@@ -252,7 +251,7 @@ func awaitLeadership(ctx context.Context, c *replication.Cluster) error {
 	}
 }
 
-// stopHard passes on the first error after which the node must not go on.
+// stopHard passes on the first error after which the node must stop.
 func (n *Node) stopHard(err error) {
 	n.fatal.Do(func() { n.opts.OnFatal(err) })
 }

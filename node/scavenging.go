@@ -84,9 +84,8 @@ func (s *scavenging) awaitStart(ctx context.Context) bool {
 	return true
 }
 
-// close stops a run that is under way, and records that as far as there is a
-// leader. A run that the clock started is gone on with by the next process: the
-// clock must not see it stop.
+// close stops a scavenge that runs, and records that if there is a leader. The next process resumes
+// a run that the clock started, so the clock must not see it stop.
 func (s *scavenging) close() {
 	s.cancel()
 	s.owned.Wait()

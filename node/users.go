@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// users sees to it that the built-in users exist before anybody is let in, and
-// gives those who authenticate and manage users what they need.
+// users makes sure that the built-in users exist before any client is let in, and gives those who
+// authenticate and manage users what they need.
 type users struct {
 	store   *store
 	logger  hclog.Logger
@@ -61,7 +61,7 @@ func (u *users) StreamInfo(ctx context.Context, stream string) (event.StreamInfo
 	return u.store.StreamInfo(ctx, stream)
 }
 
-// renew stores a user whose password was hashed anew, wherever the leader is.
+// renew stores a user whose password was hashed again, wherever the leader is.
 func (u *users) renew(user access.User, version int64) {
 	ctx, cancel := context.WithTimeout(u.running, u.opts.Config.WriteTimeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (u *users) renew(user access.User, version int64) {
 	}
 }
 
-// close waits for what is under way.
+// close waits for logins in flight.
 func (u *users) close() { u.logins.Close() }
 
 // ready returns event.ErrNotInitialized until the built-in users exist.
