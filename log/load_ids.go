@@ -20,7 +20,8 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 	case errors.Is(err, context.Canceled):
 		err = event.ErrClosed
 	case err != nil:
-		// Reads go on, but a retried write might be taken for a new one: FindID says so.
+		// Reads keep working, but a retried write might be taken for a new one: FindID returns this
+		// error.
 		err = fmt.Errorf("load recent event ids: %w", err)
 		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
 		rd.opts.OnDamage(err)
@@ -43,7 +44,7 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadI
 	defer v.release()
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
-	// As many as there can be: to grow the list would leave several of its size behind.
+	// As many as there can be: growing the list would leave several large ones to the collector.
 	ids = make([]recentID, 0, v.eventsAtMost(rd.opts.RecentIDs))
 	upper := v.tail.End // What lies before it was not looked at.
 	cu := cursor{v: v}
@@ -83,9 +84,9 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread unreadI
 	return ids, unread, nil
 }
 
-// idsAround adds the ids of what a damaged chunk holds before a position, one by one as the index
-// names them: behind a damaged item the file cannot be walked through. Of removed events that lie
-// there it knows nothing.
+// idsAround adds the ids that a damaged chunk holds before a position, one by one as the index
+// names them: after a damaged item the file cannot be walked through. It does not find removed
+// events.
 func (rd *Reader) idsAround(ctx context.Context, v view, c *chunkfile.Chunk, before int64, ids []recentID, unread unreadIDs) ([]recentID, unreadIDs, error) {
 	entries, err := index.Between(rd.index, c.Start(), before)
 	if err != nil {
