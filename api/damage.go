@@ -8,8 +8,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Damage is what clients are told of an error that says that stored data are not what was written:
-// no more of the file than its name, which is returned as well. For other errors both are empty.
+// Damage is the text for clients of an error that reports damaged stored data: of the file it gives
+// only the name, which is returned as well. For other errors both are empty.
 func Damage(err error) (text, file string) {
 	damage, ok := errors.AsType[*event.Corruption](err)
 	if !ok {
@@ -21,7 +21,7 @@ func Damage(err error) (text, file string) {
 		text += " at offset " + strconv.FormatInt(damage.Offset, 10)
 	}
 	if _, ok := errors.AsType[*event.CannotDecide](err); ok {
-		text += ". Whether the write is right depends on it"
+		text += ". The write cannot be decided without it"
 	}
 	return text, file
 }

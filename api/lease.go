@@ -150,8 +150,8 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Judge(ctx)
 }
 
-// Judge judges the caller now: nil or event.ErrNotAuthorized, which ends the lease's context.
-// That nobody can tell at the moment changes nothing.
+// Judge judges the caller now: nil or event.ErrNotAuthorized, which ends the lease's context. If
+// the rights cannot be checked at the moment, nothing changes.
 func (l *Lease) Judge(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

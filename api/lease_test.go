@@ -30,7 +30,7 @@ func (s *standing) Renew(_ context.Context, p access.Principal) (access.Principa
 	return p, nil
 }
 
-// A lease ends within a second of what its caller lost, though nobody asks.
+// A lease ends within a second of the loss of its caller's rights, even without a request.
 func TestLease(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -77,7 +77,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Nobody is judged whose lease is closed, and without leases no timer is set.
+// A caller whose lease is closed is not judged, and without leases no timer is set.
 func TestLeaseClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(standing)

@@ -27,8 +27,8 @@ const (
 // wants more than is left waits for its turn, and is event.ErrNoRoom if that does not come
 // soon. Turns come in the order in which requests asked. The nil Memory has no bound.
 //
-// Nobody has to ask for exactly what it needs: what matters is that no client makes the
-// node hold much that is not counted.
+// A request need not ask for exactly what it needs: what matters is that no client makes the node
+// hold much that is not counted.
 type Memory struct {
 	most, mostSmall int64
 	used, small     atomic.Int64
@@ -69,7 +69,7 @@ func (m *Memory) take(ctx context.Context, n int64) error {
 	if m.waiters.Load() == 0 && m.try(n) {
 		return nil
 	}
-	// Counted before it looks again: whoever gives back after that look sees it.
+	// Counted before it looks again: a request that gives memory back after that look sees it.
 	if m.waiters.Add(1) > maxWaiting {
 		m.waiters.Add(-1)
 		return event.ErrNoRoom

@@ -29,7 +29,7 @@ const (
 // rule says how many of a kind there may be, and what a single caller may have of them.
 type rule struct {
 	name string // of the metric
-	text string // begins what a refused caller is told
+	text string // begins the text of a refusal
 	many string
 	most int
 	// times is how many times as much as is left for others a caller may have. So that there is
@@ -70,8 +70,8 @@ type SharesOptions struct {
 // kind is given to a user, nor to an address, that has much of it already, and the last eighth only
 // to operators.
 //
-// A share is not a number but a part of what is left: a lone application may have most of a kind,
-// and still whoever comes next finds some.
+// A share is not a number but a part of what is left: a single application may have most of a kind,
+// and the next caller still finds some.
 type Shares struct {
 	insecure bool
 	pools    [kinds]pool
@@ -87,10 +87,10 @@ type pool struct {
 	size      int
 	users     map[string]int
 	addresses map[netip.Addr]int
-	freed     chan struct{} // closed at the next release, when somebody waits; nil: no one does
+	freed     chan struct{} // closed at the next release, when a caller waits; nil: no caller waits
 }
 
-// NewShares returns an accountant of what nobody holds yet.
+// NewShares returns an accountant of which no caller holds anything yet.
 func NewShares(o SharesOptions) *Shares {
 	s := &Shares{insecure: o.Insecure}
 	for k := range s.pools {
@@ -101,7 +101,7 @@ func NewShares(o SharesOptions) *Shares {
 			p.most = o.Tails
 		}
 		kind := stats.Label{Name: "kind", Value: p.name}
-		p.refused = o.Stats.Counter("annals_shares_refused_total", "Requests that were refused because of what their callers, or all together, hold of a kind.", kind)
+		p.refused = o.Stats.Counter("annals_shares_refused_total", "Requests refused because their caller, or all callers together, hold too much of a kind.", kind)
 		o.Stats.GaugeFunc("annals_shares_held", "What callers hold of a kind.", func() float64 { return float64(p.held()) }, kind)
 	}
 	return s

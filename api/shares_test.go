@@ -50,7 +50,7 @@ func oneNetwork(n int) string   { return fmt.Sprintf("[2001:db8::%x]:7", n+1) }
 func everyNetwork(n int) string { return fmt.Sprintf("[2001:db8:1:%x::1]:7", n) }
 func anotherOfThat(int) string  { return "[2001:db8:1:1::ffff]:7" }
 
-// Whoever comes, however many there were before, finds something, and operators find the most of
+// Each new caller finds something, however many there were before, and operators find the most of
 // it.
 func TestSharesAreFair(t *testing.T) {
 	for k, want := range all {

@@ -29,8 +29,8 @@ type Activity interface {
 	Note(o activity.Operation)
 }
 
-// changing reports whether a change may be made, which begins then: end follows. What is not
-// recorded always may.
+// changing reports whether a change may be made, which begins then: end follows. A change that is
+// not recorded may always be made.
 func (s *Server) changing(recorded bool) (end func(), err error) {
 	if !recorded || s.opts.Activity == nil {
 		return func() {}, nil

@@ -58,8 +58,8 @@ func serve(t testing.TB, o grpcapi.Options) (*grpc.ClientConn, *grpcapi.Server) 
 	return dial(t, h.URL), s
 }
 
-// by makes calls those of a user: "login:password", or a login whose password is
-// changeit; empty: nobody's.
+// by makes calls those of a user: "login:password", or a login whose password is changeit; empty:
+// no user's.
 func by(ctx context.Context, who string) context.Context {
 	if who == "" {
 		return ctx

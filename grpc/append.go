@@ -56,7 +56,7 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		}
 		m := next.GetProposedMessage()
 		if m == nil {
-			return event.Written{}, invalid("a message behind the first is no event")
+			return event.Written{}, invalid("a message after the first is not an event")
 		}
 		if err := v.s.add(callOf(ctx), a, m); err != nil {
 			return event.Written{}, err

@@ -18,8 +18,8 @@ import (
 
 // Bounds of one call of BatchAppend.
 const (
-	maxBatchWrites = 1000     // under way, and as many again that are not whole
-	maxBatchBytes  = 16 << 20 // of those under way, about
+	maxBatchWrites = 1000     // in flight, and as many again that are incomplete
+	maxBatchBytes  = 16 << 20 // of those in flight, about
 	maxPartBytes   = 64 << 20 // of those that are not whole, about
 	batchMemory    = time.Minute
 )
@@ -28,7 +28,7 @@ const (
 //
 // Its method sends the answers. A second goroutine receives: it puts the requests of a write
 // together and begins it, so that writes are decided in the order in which they became whole. It
-// stops receiving while too much is under way, and ends with the stream, which ends at the latest
+// stops receiving while too much is in flight. It ends with the stream, which ends at the latest
 // when the method returns.
 type batch struct {
 	s      *Server
@@ -38,14 +38,14 @@ type batch struct {
 	wake   chan struct{}   // capacity 1: the method is to look what there is to send
 	room   chan struct{}   // capacity 1: something was answered
 
-	forwarding bool // what is under way was forwarded; the receiver's
+	forwarding bool // the writes in flight were forwarded; used by the receiver only
 	forwards   forwards
 
 	mu        sync.Mutex // guards what follows
 	parts     map[event.ID]*batchWrite
 	partBytes int64
 	underWay  []*batchWrite
-	writes    int   // under way, or being answered
+	writes    int   // in flight, or being answered
 	bytes     int64 // of these
 	received  bool  // nothing more comes
 	err       error // why, nil when the client has ended its half
@@ -90,7 +90,7 @@ func (v *streamsService) BatchAppend(stream grpc.BidiStreamingServer[streams.Bat
 	return b.send()
 }
 
-// close leaves what is under way alone, and waits for what was forwarded.
+// close leaves writes in flight alone, and waits for those that were forwarded.
 func (b *batch) close(cancel context.CancelFunc) {
 	cancel()
 	b.mu.Lock()

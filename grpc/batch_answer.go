@@ -52,7 +52,7 @@ func (b *batch) send() error {
 		case <-b.wake:
 		case <-timer.C:
 		case <-draining:
-			// What is under way is still answered.
+			// Writes in flight are still answered.
 			draining = nil
 			b.stop()
 		case <-b.ctx.Done():

@@ -166,7 +166,7 @@ func TestBatchParts(t *testing.T) {
 	equal(t, "writes", strings.Join(s.noted(), "; "), "b 4; a 1 2 3; a 5")
 }
 
-// What is wrong with a write is answered, and the call goes on.
+// A wrong write is answered, and the call continues.
 func TestBatchFailures(t *testing.T) {
 	s := newWriteStore(nil)
 	b := openBatch(t, writeClient(t, s, grpcapi.Options{MaxEventBytes: 8, MaxAppendBytes: 12}))
@@ -278,7 +278,7 @@ func TestBatchPartsInTime(t *testing.T) {
 	equal(t, "writes", strings.Join(s.noted(), "; "), "s y")
 }
 
-// A write that is not decided in time is answered, whatever else is under way.
+// A write that is not decided in time is answered, however many others are in flight.
 func TestBatchDeadlines(t *testing.T) {
 	s := newWriteStore(unanswered)
 	b := openBatch(t, writeClient(t, s, grpcapi.Options{WriteTimeout: time.Hour}))
@@ -291,7 +291,7 @@ func TestBatchDeadlines(t *testing.T) {
 	equal(t, "end", b.end(), "OK")
 }
 
-// No more than the bounds is under way, and all is done in the end.
+// Never more than the bounds is in flight, and all writes are done in the end.
 func TestBatchBounds(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -335,7 +335,7 @@ func TestBatchBounds(t *testing.T) {
 	}
 }
 
-// What is not whole is bounded as well.
+// Incomplete writes are bounded as well.
 func TestBatchTooManyParts(t *testing.T) {
 	b := openBatch(t, writeClient(t, newWriteStore(unanswered), grpcapi.Options{}))
 	for i := range 1001 {
@@ -346,8 +346,8 @@ func TestBatchTooManyParts(t *testing.T) {
 	equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
 }
 
-// What sends a client elsewhere ends the call, with other writes under way, more of them coming, or
-// at once.
+// An answer that sends a client elsewhere ends the call, with other writes in flight, with more of
+// them coming, or at once.
 func TestBatchEnds(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -437,7 +437,7 @@ func TestBatchForwards(t *testing.T) {
 	equal(t, "end", b.ended(), "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=a; leader-endpoint-port=1")
 }
 
-// A node that stops answers what is under way and ends the call, whose client would not.
+// A node that stops answers the writes in flight and ends the call. The client would not end it.
 func TestBatchDrained(t *testing.T) {
 	s := newWriteStore(unanswered)
 	c, server, _ := writeServer(t, s, grpcapi.Options{WriteTimeout: time.Hour})

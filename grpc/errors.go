@@ -36,7 +36,7 @@ func (p *problem) GRPCStatus() *status.Status { return p.status() }
 
 func (p *problem) status() *status.Status { return status.New(p.code, p.text) }
 
-// trailers are what a client reads beside the status.
+// trailers are what a client reads in addition to the status.
 func (p *problem) trailers() metadata.MD {
 	if p.exception == "" {
 		return nil
@@ -222,7 +222,7 @@ func (s *Server) problemOf(method string, err error) *problem {
 	return problemInternal
 }
 
-// wrongVersion is the answer to a deletion; to an append it is no error.
+// wrongVersion is the answer to a deletion; for an append it is not an error.
 func wrongVersion(n *named, e *event.WrongExpectedVersion) *problem {
 	expected, actual := strconv.FormatInt(e.Expected, 10), strconv.FormatInt(e.Current, 10)
 	return &problem{

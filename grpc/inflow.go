@@ -19,8 +19,8 @@ const (
 	leastFrame = 64        // what a message counts at least
 )
 
-// inflow is the body of a call. What its method does not receive it does not read, so that
-// HTTP/2 slows the client down: grpc-go behind net/http reads whatever comes and keeps it.
+// inflow is the body of a call. It is read only as far as the method receives, so that HTTP/2 slows
+// the client down: grpc-go above net/http reads whatever comes and keeps it.
 //
 // Messages are counted as their frames show them. What is read is claimed of the memory of
 // all requests, and so is what a compressed message will be, before grpc-go sees its end.
@@ -128,9 +128,8 @@ func (f *inflow) Close() error {
 	return f.ReadCloser.Close()
 }
 
-// admits reports whether more may be read. The message that is received next is always read, and
-// the end of the body behind it is always found; one that is too long is refused as soon as its
-// head is there.
+// admits reports whether more may be read. The next message is always read, and so is the end of
+// the body that follows it. A message that is too long is refused as soon as its head is there.
 func (f *inflow) admits() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

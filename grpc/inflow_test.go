@@ -36,7 +36,7 @@ func TestInflow(t *testing.T) {
 		name  string
 		body  []byte
 		piece int
-		// how many bytes are read before the first message is received, behind it, behind the next
+		// how many bytes are read before the first message is received, after it, after the next
 		reads []int
 	}{
 		{"small ones", many, 15, []int{maxAhead / leastFrame * 15, (maxAhead/leastFrame + 1) * 15, (maxAhead/leastFrame + 2) * 15}},

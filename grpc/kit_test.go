@@ -82,7 +82,8 @@ func overHTTP(t testing.TB, address string) *testkit.Client {
 	return c
 }
 
-// as is a context for calls of a user; without a login, of nobody. Calls end after a while.
+// as is a context for calls of a user; without a login the caller is anonymous. Calls end after a
+// while.
 func as(t testing.TB, login string) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)

@@ -8,7 +8,7 @@ import (
 // leadership is the time in which this node leads, for those who want to hear of its end.
 type leadership struct {
 	mu   sync.Mutex
-	ctx  context.Context // done when it is over; nil: nobody asked
+	ctx  context.Context // done when it is over; nil: no one asked
 	over context.CancelFunc
 }
 

@@ -72,7 +72,7 @@ func unpackedSize(last []byte, packed int) int64 {
 	return size
 }
 
-var errZipSize = errors.New("the message is not as long as its end says, or not one member")
+var errZipSize = errors.New("the message does not have the length in its gzip trailer, or has several gzip members")
 
 // unzip unpacks messages, each of which has been claimed as its end says. One that would be
 // longer, or of several members, is not unpacked any further.
@@ -147,7 +147,7 @@ const (
 	elementMemory = 128 // bytes that one of them takes when it is decoded
 )
 
-var errCrowded = errors.New("it has more parts than can be in so few bytes")
+var errCrowded = errors.New("it has too many parts for its size")
 
 // Unmarshal decodes a message, once it is claimed.
 func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
@@ -185,7 +185,7 @@ func (c *call) claimMessage(bytes int64) error {
 // maxNesting is how deep the parts of a message nest, and then some.
 const maxNesting = 8
 
-// countParts counts what makes a decoded message larger than its bytes. What is not well
+// countParts counts what makes a decoded message larger than its bytes. A message that is not well
 // formed is found when it is decoded.
 func countParts(d protoreflect.MessageDescriptor, message []byte, depth int) (parts int) {
 	fields := d.Fields()

@@ -26,8 +26,8 @@ type ended struct {
 func newMetrics(r *stats.Registry) *metrics {
 	return &metrics{
 		registry:      r,
-		underWay:      r.Gauge("annals_grpc_calls", "Calls of gRPC under way, subscriptions included."),
-		subscriptions: r.Gauge("annals_grpc_subscriptions", "Subscriptions over gRPC under way, persistent ones included."),
+		underWay:      r.Gauge("annals_grpc_calls", "gRPC calls in flight, including subscriptions."),
+		subscriptions: r.Gauge("annals_grpc_subscriptions", "gRPC subscriptions in flight, including persistent ones."),
 		events:        r.Counter("annals_grpc_sent_events_total", "Events sent over gRPC."),
 		received:      r.Counter("annals_grpc_received_bytes_total", "Bytes of messages received over gRPC, as they were compressed."),
 		sent:          r.Counter("annals_grpc_sent_bytes_total", "Bytes of messages sent over gRPC, as they were compressed."),

@@ -16,10 +16,10 @@ import (
 
 // Operations are what an operator does to this node alone. None of them waits.
 type Operations interface {
-	// Shutdown begins to stop the node; requests under way are answered before.
+	// Shutdown begins to stop the node. Requests in flight are answered first.
 	Shutdown()
-	// MergeIndexes begins to merge all index tables into one, or does nothing when
-	// that is under way already. It fails with event.ErrNotReady.
+	// MergeIndexes begins to merge all index tables into one. It does nothing while such a merge
+	// runs. It fails with event.ErrNotReady.
 	MergeIndexes() (id event.ID, err error)
 }
 
@@ -48,7 +48,7 @@ const keyScavengeID = "scavenge-id"
 // fullThrottle is all of the time, in percent.
 const fullThrottle = 100
 
-// StartScavenge starts a run. Of one that is under way it gives the id.
+// StartScavenge starts a run. If one is already running, it answers with the id of that run.
 func (o *operationsService) StartScavenge(ctx context.Context, req *operations.StartScavengeReq) (*operations.ScavengeResp, error) {
 	if err := o.s.require(ctx, access.Ops); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (o *operationsService) operate(ctx context.Context, do func(context.Context
 	return &shared.Empty{}, do(ctx)
 }
 
-// Shutdown stops the node, which answers calls under way before, this one included.
+// Shutdown stops the node, which answers calls in flight first, this one included.
 func (o *operationsService) Shutdown(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	return o.operate(ctx, func(ctx context.Context) error {
 		o.told(ctx, "shutdown asked for")
@@ -129,7 +129,7 @@ func (o *operationsService) Shutdown(ctx context.Context, _ *shared.Empty) (*sha
 	})
 }
 
-// MergeIndexes merges the tables of the index, behind the answer.
+// MergeIndexes begins to merge the tables of the index, and answers at once.
 func (o *operationsService) MergeIndexes(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	return o.operate(ctx, func(context.Context) error {
 		_, err := o.s.opts.Operations.MergeIndexes()

@@ -126,7 +126,7 @@ func TestOperationsOfNode(t *testing.T) {
 					t.Errorf("%s: %s, asked %q, want %s and %q", method, got, f.asked, call.want, call.asked)
 				}
 			}
-			// The zero id stops whichever runs: it is no run's.
+			// The zero id would stop any run. No run has it, so it is refused.
 			f.asked = nil
 			zero := event.ID{}.String()
 			if got := invoke(t, conn, "ops", "operations.Operations/StopScavenge", fmt.Sprintf(`{"options":{"scavengeId":%q}}`, zero)); f.asked != nil || got != "NotFound: Scavenge id was invalid. [exception:[scavenge-not-found] scavenge-id:["+zero+"]]" {
@@ -230,7 +230,7 @@ func TestActivityOfAppends(t *testing.T) {
 			}
 		}
 	}
-	// One whose answer nobody waits for.
+	// A call whose answer the client does not wait for.
 	s.answerWith(unanswered)
 	c, server, ended := writeServer(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
 	ctx, leave := context.WithCancel(t.Context())

@@ -35,7 +35,7 @@ type Options struct {
 	// Membership serves gossip, which is not there without it.
 	Membership Membership
 
-	// Version is the release of the reference whose interface this is: three numbers.
+	// Version is the release of EventStoreDB that has this interface: three numbers.
 	Version string
 
 	// WriteTimeout bounds the wait for a write.

@@ -41,13 +41,13 @@ func TestMessagesNotTakenAreClaimed(t *testing.T) {
 		all = append(all, open(t, conn, "", read(ofStream("heavy", start))))
 	}
 	testkit.Eventually(t, 10*time.Second, func() error {
-		// One is being written, one is held until there is another, and one waits behind it.
+		// One is being written, one is held until there is another, and one waits after it.
 		if used := memory.Used(); used < reads*3*heavy {
 			return fmt.Errorf("%d bytes are claimed", used)
 		}
 		return nil
 	})
-	for range 20 { // Whoever takes them gets on.
+	for range 20 { // A client that takes them gets on.
 		if m := all[0].next(); len(m.GetEvent().GetEvent().GetData()) != heavy {
 			t.Fatal(m)
 		}

@@ -142,7 +142,7 @@ func (p *persistentService) ReplayParked(ctx context.Context, r *persistent.Repl
 		}
 	case *persistent.ReplayParkedReq_Options_NoLimit:
 	default:
-		err = invalid("it is missing how many parked messages are to be replayed")
+		err = invalid("the number of parked messages to replay is missing")
 	}
 	if err == nil {
 		err = p.s.opts.Subscriptions.Replay(ctx, k, stopAt)

@@ -124,7 +124,7 @@ func TestPersistentAllSettings(t *testing.T) {
 		"prepare":       {at(1, 2), "", failed("Invalid Start From position: prepare position must be less than or equal to the commit position.")},
 		"beyond the log": {at(1<<40, 0), "",
 			failed("Invalid Start From position: commit position must be less than or equal to the last commit position in the transaction file.")},
-		"nowhere":    {func(o *persistent.CreateReq_AllOptions) { o.AllOption = nil }, "", ended{code: codes.InvalidArgument, text: "it is missing where the group starts"}},
+		"nowhere":    {func(o *persistent.CreateReq_AllOptions) { o.AllOption = nil }, "", ended{code: codes.InvalidArgument, text: "the start position of the group is missing"}},
 		"types":      {func(o *persistent.CreateReq_AllOptions) { o.FilterOption = prefixes(false, "A", "B") }, "C:0/P:0", ended{}},
 		"unfiltered": {func(o *persistent.CreateReq_AllOptions) { o.FilterOption = &persistent.CreateReq_AllOptions_NoFilter{} }, "C:0/P:0", ended{}},
 		"no filter": {func(o *persistent.CreateReq_AllOptions) {

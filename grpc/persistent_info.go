@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// nobody is the user of a consumer without credentials.
+// nobody is the user name of a consumer without credentials.
 const nobody = "anonymous"
 
 // GetInfo answers with all that is known of a group.
@@ -47,7 +47,7 @@ func (p *persistentService) List(ctx context.Context, r *persistent.ListReq) (*p
 			}
 		}
 	default:
-		return nil, invalid("it is missing which groups are to be listed")
+		return nil, invalid("the groups to list are missing")
 	}
 	list, err := p.s.opts.Subscriptions.List(ctx, stream)
 	if err == nil && len(list) == 0 && stream != "" {

@@ -28,9 +28,9 @@ type consumer struct {
 
 // Read pushes messages to a consumer and takes its answers, until the client or the group ends.
 //
-// This goroutine sends. One beside it receives and hands each answer on at once, so nothing waits
-// between the two. It ends with the client's half-close or with the call: Recv returns as soon
-// as this method has.
+// This goroutine sends. A second one receives and hands each answer on at once, so nothing waits
+// between the two. It ends with the client's half-close or with the call: Recv returns as soon as
+// this method has.
 func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadServer) error {
 	first, err := stream.Recv()
 	switch {
@@ -121,7 +121,7 @@ func (c *consumer) receive() error {
 		r, err := c.stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil // It may go on consuming.
+			return nil // It may continue to consume.
 		case err != nil:
 			return received(c.stream.Context(), err)
 		}
@@ -146,7 +146,7 @@ func (c *consumer) answer(r *persistent.ReadReq) error {
 		}
 		c.conn.Nack(ids, actionOf(content.Nack.GetAction()), content.Nack.GetReason())
 	default:
-		return invalid("a message behind the first must be an ack or a nack")
+		return invalid("a message after the first must be an ack or a nack")
 	}
 	return nil
 }

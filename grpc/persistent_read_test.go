@@ -270,7 +270,7 @@ func TestCompetingConsumers(t *testing.T) {
 	}
 	b.cancel()
 	a.takes("3/1")
-	a.sends(ackOf(append(ofA, ofB...)...)) // Anybody may answer.
+	a.sends(ackOf(append(ofA, ofB...)...)) // Any consumer may answer.
 	g.until("competing", func(i *persistent.SubscriptionInfo) bool {
 		return i.LastCheckpointedEventPosition == "4" && i.OutstandingMessagesCount == 0 && len(i.Connections) == 1
 	})
@@ -390,7 +390,7 @@ func TestPersistentEnds(t *testing.T) {
 	})
 }
 
-// TestOddReads: what is not as it must be ends the call, and is the caller's fault.
+// TestOddReads: a wrong message ends the call, and is the caller's fault.
 func TestOddReads(t *testing.T) {
 	g := newGroups(t)
 	g.create("odd")
@@ -412,8 +412,8 @@ func TestOddReads(t *testing.T) {
 		"no text": {[]*persistent.ReadReq{options(func(o *persistent.ReadReq_Options) {
 			o.StreamOption = &persistent.ReadReq_Options_StreamIdentifier{StreamIdentifier: named("\xff")}
 		})}, "the name of the stream is not UTF-8"},
-		"options twice": {[]*persistent.ReadReq{right, right}, "a message behind the first must be an ack or a nack"},
-		"empty second":  {[]*persistent.ReadReq{right, {}}, "a message behind the first must be an ack or a nack"},
+		"options twice": {[]*persistent.ReadReq{right, right}, "a message after the first must be an ack or a nack"},
+		"empty second":  {[]*persistent.ReadReq{right, {}}, "a message after the first must be an ack or a nack"},
 		"no id":         {[]*persistent.ReadReq{right, {Content: &persistent.ReadReq_Ack_{Ack: &persistent.ReadReq_Ack{Ids: []*shared.UUID{{}}}}}}, "a UUID is missing"},
 		"no UUID":       {[]*persistent.ReadReq{right, nackOf(persistent.ReadReq_Nack_Park, "", "17")}, `"17" is not a UUID`},
 	} {

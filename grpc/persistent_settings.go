@@ -28,7 +28,7 @@ func createdGroup(o *persistent.CreateReq_Options) (k subscription.Key, s subscr
 	if s.Strategy == "" {
 		s.Strategy = subscription.Strategy(in.GetNamedConsumerStrategy().String())
 	}
-	// An identifier beside no kind of source is that of clients that know streams alone.
+	// Clients that know only streams set this identifier and no kind of source.
 	stream := o.GetStreamIdentifier()
 	if o.GetStream() != nil {
 		stream = o.GetStream().GetStreamIdentifier()
@@ -97,7 +97,7 @@ func startOf(o *persistent.CreateReq_Options) (int64, error) {
 	default:
 		return startRevision(o.GetSettings().GetRevision())
 	}
-	return 0, invalid("it is missing where the group starts")
+	return 0, invalid("the start position of the group is missing")
 }
 
 func startRevision(revision uint64) (int64, error) {
@@ -134,7 +134,7 @@ func groupFilterOf(f *persistent.CreateReq_AllOptions_FilterOptions) (filter *su
 		_, err = match.Prefixes(filter.Prefixes)
 	}
 	if err != nil {
-		return nil, invalid("the filter is not right: %v", err)
+		return nil, invalid("the filter is not valid: %v", err)
 	}
 	return filter, nil
 }

@@ -345,7 +345,7 @@ func TestPersistentErrors(t *testing.T) {
 		"large batch": {create(func(o *persistent.CreateReq_Options) { o.Settings.ReadBatchSize = 500 }), failed("BufferSize (500) must be larger than ReadBatchSize (500)")},
 		"strategy":    {create(func(o *persistent.CreateReq_Options) { o.Settings.ConsumerStrategy = "pinned" }), failed("Consumer strategy pinned does not exist.")},
 		"number":      {create(func(o *persistent.CreateReq_Options) { o.Settings.NamedConsumerStrategy = 7 }), failed("Consumer strategy 7 does not exist.")},
-		"no start":    {create(func(o *persistent.CreateReq_Options) { o.GetStream().RevisionOption = nil }), wrong("it is missing where the group starts")},
+		"no start":    {create(func(o *persistent.CreateReq_Options) { o.GetStream().RevisionOption = nil }), wrong("the start position of the group is missing")},
 		"large start": {create(func(o *persistent.CreateReq_Options) {
 			o.GetStream().RevisionOption = &persistent.CreateReq_StreamOptions_Revision{Revision: 1 << 63}
 		}),
@@ -375,10 +375,10 @@ func TestPersistentErrors(t *testing.T) {
 		"list of nothing": {func(opts ...grpc.CallOption) error {
 			_, err := g.List(g.ctx, &persistent.ListReq{}, opts...)
 			return err
-		}, wrong("it is missing which groups are to be listed")},
+		}, wrong("the groups to list are missing")},
 		"replay": {replay(&persistent.ReplayParkedReq_Options{GroupName: "g", StreamOption: notThere, StopAtOption: &persistent.ReplayParkedReq_Options_NoLimit{}}), absent},
 		"replay without an end": {replay(&persistent.ReplayParkedReq_Options{GroupName: "g", StreamOption: notThere}),
-			wrong("it is missing how many parked messages are to be replayed")},
+			wrong("the number of parked messages to replay is missing")},
 		"replay to nowhere": {replay(&persistent.ReplayParkedReq_Options{GroupName: "g", StreamOption: notThere, StopAtOption: &persistent.ReplayParkedReq_Options_StopAt{StopAt: -1}}),
 			wrong("stop_at is -1, it must not be negative")},
 	} {

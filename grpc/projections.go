@@ -102,7 +102,7 @@ func (p *projectionsService) Create(ctx context.Context, req *projections.Create
 	case c.Mode != projection.OneTime && strings.TrimSpace(c.Name) == "":
 		wrong = invalid("Projection name is required")
 	case c.TrackEmittedStreams && !c.Emit:
-		wrong = invalid("emitted streams can be tracked only of a projection that may emit")
+		wrong = invalid("only a projection that may emit can track emitted streams")
 	}
 	return &projections.CreateResp{}, p.on(ctx, access.Auth, c.Name, func(ctx context.Context) error {
 		if wrong != nil {
@@ -156,7 +156,7 @@ func (p *projectionsService) Disable(ctx context.Context, req *projections.Disab
 	return &projections.DisableResp{}, p.command(ctx, req.GetOptions().GetName(), stop)
 }
 
-// Reset lets a projection begin anew.
+// Reset starts a projection again from the beginning.
 func (p *projectionsService) Reset(ctx context.Context, req *projections.ResetReq) (*projections.ResetResp, error) {
 	return &projections.ResetResp{}, p.command(ctx, req.GetOptions().GetName(), projection.Reset)
 }
@@ -185,7 +185,7 @@ func (p *projectionsService) Statistics(req *projections.StatisticsReq, stream g
 		case *projections.StatisticsReq_Options_OneTime:
 			list, err = p.s.opts.Projections.List(projection.OneTime.Only())
 		default:
-			err = invalid("the projections whose statistics are wanted are missing")
+			err = invalid("the projections to report statistics of are missing")
 		}
 		return err
 	})

@@ -53,7 +53,7 @@ func TestProjections(t *testing.T) {
 		{"admin", service("Create"), continuous(`"name":"a"`), "{} OK"},
 		{"ops", service("Create"), continuous(`"name":"a"`), conflict},
 		{"ops", service("Create"), continuous(`"name":" "`), "InvalidArgument: Projection name is required"},
-		{"ops", service("Create"), continuous(`"name":"b","trackEmittedStreams":true`), "InvalidArgument: emitted streams can be tracked only of a projection that may emit"},
+		{"ops", service("Create"), continuous(`"name":"b","trackEmittedStreams":true`), "InvalidArgument: only a projection that may emit can track emitted streams"},
 		{"ops", service("Create"), continuous(`"name":"b","trackEmittedStreams":true,"emitEnabled":true`), "{} OK"},
 		{"ops", service("Create"), `{}`, "InvalidArgument: the mode of the projection is missing"},
 		{"ops", service("Create"), `{"options":{"transient":{}}}`, "InvalidArgument: Projection name is required"},
@@ -65,7 +65,7 @@ func TestProjections(t *testing.T) {
 
 		{"jane", service("State"), `{"options":{"name":"q"}}`, `{"state":{}} OK`},
 		{"jane", service("Result"), `{"options":{"name":"q","partition":"x"}}`, `{"result":{}} OK`},
-		{"jane", service("Statistics"), `{}`, "InvalidArgument: the projections whose statistics are wanted are missing"},
+		{"jane", service("Statistics"), `{}`, "InvalidArgument: the projections to report statistics of are missing"},
 
 		{"jane", service("Update"), `{"options":{"name":"a","query":"fromAll()"}}`, denied},
 		{"ops", service("Update"), `{"options":{"name":"b","query":"fromStream('s').when({$any: s => s})","noEmitOptions":{}}}`, "{} OK"},

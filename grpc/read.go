@@ -24,7 +24,7 @@ const (
 	slowReadLook = 16     // the same where each may take as long as match.Timeout
 )
 
-// reading is a read or a subscription under way.
+// reading is a read or a subscription that runs.
 type reading struct {
 	s     *Server
 	q     readRequest
@@ -154,8 +154,9 @@ func (r *reading) stream(ctx context.Context) error {
 	return r.out.flush()
 }
 
-// behind is the number at which reading forward goes on behind a page of so many. The stream may be
-// truncated further than it goes: what is appended there later is not passed over.
+// behind is the number at which reading forward resumes after a page of count events. A stream can
+// be truncated beyond its end. The result stays at its end then, so that later appends are not
+// skipped.
 func behind(page *event.StreamPage, from int64, count int) int64 {
 	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }

@@ -23,7 +23,7 @@ import (
 	grpcapi "github.com/annalsdb/annals/grpc"
 )
 
-// restingStore has nothing to read. Waits are told of.
+// restingStore has nothing to read. It signals that a caller waits.
 type restingStore struct {
 	grpcapi.Store
 	reads   atomic.Int64
@@ -86,7 +86,7 @@ func (c *changingCluster) Redirect() (string, bool) {
 
 func (c *changingCluster) Confirm(context.Context) error { return nil }
 
-// anybody may do everything.
+// anybody is a user who may do everything.
 type anybody struct{ standing }
 
 func (anybody) Authenticate(*http.Request) (access.Principal, error) { return access.Anonymous, nil }
@@ -172,8 +172,8 @@ func (s *lookingStore) ReadAll(_ context.Context, r event.AllRead) (event.AllPag
 	return event.AllPage{From: r.From, Next: r.From, Last: -1, LogEnd: r.From}, nil
 }
 
-// Between two pages it is seen that nobody waits for them any more: where each name may take its
-// time, pages are small.
+// Between two pages the server notices that the client has gone. Pages are small where each name
+// may take long.
 func TestReadSlowFilter(t *testing.T) {
 	for expression, slow := range map[string]bool{`(?=x)y`: true, `xy`: false} {
 		for what, req := range map[string]*streams.ReadReq{

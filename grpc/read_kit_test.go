@@ -112,7 +112,7 @@ func byType(regex string, prefixes ...string) *streams.ReadReq_Options_FilterOpt
 	}}
 }
 
-// reader is a read under way.
+// reader is a read that runs.
 type reader struct {
 	t      testing.TB
 	stream grpc.ServerStreamingClient[streams.ReadResp]
@@ -276,7 +276,7 @@ func write(t testing.TB, c *testkit.Client, stream, eventType string, documents 
 	})
 }
 
-// writeBytes appends an event that is no JSON.
+// writeBytes appends an event that is not JSON.
 func writeBytes(t testing.TB, c *testkit.Client, stream, eventType string, data []byte) {
 	t.Helper()
 	do(t, c, testkit.Request{Path: "/streams/" + url.PathEscape(stream), Body: data, Header: map[string]string{

@@ -13,9 +13,9 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// following is a subscription: a read that waits at the end and goes on. The page behind a wait is
-// read as any other, so that there is no seam between what was there and what comes. At rest it has
-// a goroutine, a wait and nothing else.
+// following is a subscription: a read that waits at the end and then continues. The page after a
+// wait is read as any other, so that there is no seam between old and new events. At rest it has a
+// goroutine, a wait and nothing else.
 type following struct {
 	reading
 
@@ -109,7 +109,7 @@ func (f *following) begin(ctx context.Context) error {
 	return nil
 }
 
-// pass goes behind the record that is not sent, once the log has it.
+// pass moves past the record that is not sent, once the log has it.
 func (f *following) pass(ctx context.Context) error {
 	if f.after < 0 || f.after >= f.s.opts.Store.LogEnd() {
 		return nil

@@ -141,7 +141,7 @@ func caughtUp(t testing.TB, conn *grpc.ClientConn, req *streams.ReadReq) (events
 	}
 }
 
-// From every position of the log, filtered and not, a subscription sends what lies behind it. It
+// From every position of the log, filtered and not, a subscription sends the events after it. It
 // may be resumed at every checkpoint and every event: nothing is lost, nothing sent twice.
 func TestSubscriptionResumed(t *testing.T) {
 	conn, c := ownNode(t)

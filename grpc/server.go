@@ -77,7 +77,7 @@ func (s *Server) register() {
 	if s.opts.Projections != nil {
 		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
 	}
-	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there is nobody to manage.
+	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there are no users to manage.
 		users.RegisterUsersServer(s.others, &usersService{s: s})
 	}
 	if s.opts.Operations != nil {
@@ -129,12 +129,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.blame()
 }
 
-// Drain ends what does not end by itself: subscriptions, batches once what is under way is
-// answered, and calls whose client takes nothing of their answer. Other calls are served as before.
+// Drain ends calls that do not end by themselves: subscriptions, batches once the writes in flight
+// are answered, and calls whose client does not take the answer. Other calls are served as before.
 // It does not wait and may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// Close cuts off the calls that are under way, and waits for their methods.
+// Close cuts off the calls in flight, and waits for their methods.
 func (s *Server) Close() {
 	s.drain()
 	s.streams.Stop()

@@ -42,8 +42,8 @@ type Store interface {
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 
-	// StreamInfo tells what is known of a stream without reading its events. It is
-	// cheap. A stream nobody wrote is no error: its Last and MetaLast are -1.
+	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
+	// that was never written is not an error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 
 	// LogEnd returns the position where the next record will lie.
@@ -86,8 +86,8 @@ type Membership interface {
 	View() event.ClusterView
 	// SetPriority changes this node's priority in elections until it is restarted.
 	SetPriority(priority int) error
-	// Resign hands leadership over. It is nil also when nobody could take over and
-	// when this node does not lead.
+	// Resign hands leadership over. It is also nil when no other node can take over, and when this
+	// node does not lead.
 	Resign(ctx context.Context) error
 }
 

@@ -11,5 +11,5 @@ type streamsService struct {
 	streams.UnimplementedStreamsServer
 	s *Server
 
-	rooms sync.Pool // of *event.Room: memory of pages for the reads that are under way
+	rooms sync.Pool // of *event.Room: memory of pages for the reads that run
 }

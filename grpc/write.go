@@ -14,7 +14,7 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// recordBytes is about what an event takes in an entry beside its texts.
+// recordBytes is about how much an event takes in an entry in addition to its texts.
 const recordBytes = 64
 
 // smallEntry is what an append may take in an entry whatever is held: calls that come to no end

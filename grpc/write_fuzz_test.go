@@ -97,7 +97,7 @@ func (c *fakeCall[Req, Resp]) Send(r *Resp) error {
 }
 func (c *fakeCall[Req, Resp]) SendAndClose(r *Resp) error { return c.Send(r) }
 
-// fromBytes receives the messages that lie in bytes, each behind its length.
+// fromBytes receives the messages that lie in bytes, each preceded by its length.
 func fromBytes[Req any, M interface {
 	*Req
 	proto.Message
@@ -176,7 +176,7 @@ func FuzzBatchAppend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		v := soundService(t)
 		v.s.opts.WriteTimeout = time.Hour
-		var whole atomic.Int64 // The receiver may go on for a moment.
+		var whole atomic.Int64 // The receiver may continue for a moment.
 		answers := int64(0)
 		from := fromBytes[streams.BatchAppendReq](raw)
 		err := v.BatchAppend(newFakeCall(func() (*streams.BatchAppendReq, error) {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// states bring a stream that nobody wrote into a state.
+// states bring a stream that was never written into a state.
 var states = []struct {
 	name string
 	make func(t *testing.T, c streams.StreamsClient, stream string)
@@ -168,7 +168,7 @@ func TestExpectedVersions(t *testing.T) {
 	}
 }
 
-// Metadata behind a tombstone: appends are done, whatever they expect, and reads stay as they are.
+// Metadata after a tombstone: appends are done, whatever they expect, and reads do not change.
 func TestLateMetadata(t *testing.T) {
 	c := streams.NewStreamsClient(dial(t, address))
 	batch, err := c.BatchAppend(t.Context())
@@ -254,7 +254,8 @@ func TestRepetitions(t *testing.T) {
 	}
 }
 
-// The writes of a batch to one stream are done in their order, though nobody waits for them.
+// The writes of a batch to one stream are done in their order, even if the client does not wait for
+// them.
 func TestBatchOrder(t *testing.T) {
 	c := streams.NewStreamsClient(dial(t, address))
 	batch, err := c.BatchAppend(t.Context())

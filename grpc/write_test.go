@@ -68,8 +68,8 @@ func TestAppendChecks(t *testing.T) {
 		{"options before rights", []*streams.AppendReq{options("secret", 1<<63)}, "InvalidArgument: the revision 9223372036854775808 is too large"},
 		{"rights before events", []*streams.AppendReq{appendOptions("secret", 0), {}}, deniedEnd},
 		{"rights to the log", []*streams.AppendReq{appendOptions("$all", anyVersion), good}, deniedEnd},
-		{"options twice", []*streams.AppendReq{ok, ok}, "InvalidArgument: a message behind the first is no event"},
-		{"an empty message", []*streams.AppendReq{ok, good, {}}, "InvalidArgument: a message behind the first is no event"},
+		{"options twice", []*streams.AppendReq{ok, ok}, "InvalidArgument: a message after the first is not an event"},
+		{"an empty message", []*streams.AppendReq{ok, good, {}}, "InvalidArgument: a message after the first is not an event"},
 		{"no properties", []*streams.AppendReq{ok, proposal(nil, nil, "", "")}, missing("type")},
 		{"no content type", []*streams.AppendReq{ok, proposal(nil, map[string]string{"type": ""}, "", "")}, missing("content-type")},
 		{"no type", []*streams.AppendReq{ok, proposal(nil, mapOf("", ""), "", "")}, "InvalidArgument: the type of an event is empty"},
@@ -241,7 +241,7 @@ func TestDeleteChecks(t *testing.T) {
 	}
 }
 
-// Where writes go on nodes that do not lead.
+// Writes on nodes that do not lead go to the leader.
 func TestWritesElsewhere(t *testing.T) {
 	const leader = "https://leader.example:2114"
 	notLeader := "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=leader.example; leader-endpoint-port=2114"

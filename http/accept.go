@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// maxRanges bounds how many ranges of an Accept header are sorted; what stands
-// behind them is not looked at.
+// maxRanges bounds how many ranges of an Accept header are sorted. Ranges after these are ignored.
 const maxRanges = 64
 
 // negotiate chooses the type of the answer. The query parameter format beats the
@@ -97,8 +96,8 @@ func (o *offer) fitting(r acceptRange) *mediaType {
 	return nil
 }
 
-// parseRange reads type/subtype;q=0.5. Other parameters are passed over, a
-// quality that is no number counts as 1.
+// parseRange reads type/subtype;q=0.5. Other parameters are ignored. A quality that is not a number
+// counts as 1.
 func parseRange(s string) (acceptRange, bool) {
 	name, params, _ := strings.Cut(s, ";")
 	typ, sub, ok := strings.Cut(strings.TrimSpace(name), "/")

@@ -255,8 +255,8 @@ func (s *growing) LogEnd() int64 {
 	return end
 }
 
-// TestAllBackwardFromTheEnd: a page before a position never shows what lies behind
-// it, though the position was the log's end a moment ago.
+// TestAllBackwardFromTheEnd: a page before a position never shows events after it, even if the
+// position was the end of the log a moment ago.
 func TestAllBackwardFromTheEnd(t *testing.T) {
 	for looks := range 4 {
 		store := &growing{}

@@ -141,7 +141,7 @@ func (w *write) setSingle(f form, id event.ID, eventType string, body []byte) er
 	return nil
 }
 
-// decodeBatch reads the events of a body. What is made of it is claimed beside it.
+// decodeBatch reads the events of a body. The decoded events are claimed in addition to the body.
 func decodeBatch(x *exchange, body []byte) ([]event.Proposed, error) {
 	weight := int64(len(body))
 	isJSON := x.body.form.isJSON()

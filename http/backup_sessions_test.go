@@ -188,7 +188,7 @@ func TestBackupSessionProblems(t *testing.T) {
 		{backup.ErrSessionGone, 404, "Backup session does not exist"},
 		{&backup.Ended{Reason: backup.EndedByRedaction}, 410, "The backup was ended by a redaction, begin it again"},
 		{&backup.Ended{Reason: backup.EndedByFullDisk}, 410, "The backup was ended because the disk is nearly full, begin it again when there is space"},
-		{backup.ErrSuspended, 503, "A redaction is under way, begin the backup when it is done"},
+		{backup.ErrSuspended, 503, "A redaction is running, begin the backup when it is done"},
 		{event.ErrNotReady, 503, "Server Is Not Ready"},
 		{event.ErrClosed, 503, "Server Is Not Ready"},
 		{errors.New("disk broken"), 500, "Internal Server Error"},
@@ -214,7 +214,7 @@ func TestBackupSessionsAreNotThere(t *testing.T) {
 	}
 }
 
-// cutOff fails behind its first bytes, as a file of a session that ends.
+// cutOff fails after its first bytes, like a file of a session that ends.
 type cutOff struct{ pinned }
 
 func (c cutOff) ReadAt(b []byte, offset int64) (int, error) {

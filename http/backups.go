@@ -28,7 +28,7 @@ func startBackup(x *exchange) error {
 	return sendFields(x, "BackupResultDto", backupIDField(id))
 }
 
-// stopBackup stops the run that is under way and answers when it has ended.
+// stopBackup stops the running backup and answers when it has ended.
 func stopBackup(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()
@@ -40,7 +40,7 @@ func stopBackup(x *exchange) error {
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
-// currentBackup answers with the run that is under way; when there is none the id is empty.
+// currentBackup answers with the running backup. The id is empty when none runs.
 func currentBackup(x *exchange) error {
 	s, err := x.s.opts.BackupRuns.Current()
 	if err != nil {
@@ -78,7 +78,7 @@ func listBackups(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()
 	list, err := x.s.opts.BackupRuns.List(ctx)
-	var damaged []field // manifests: they hide no others
+	var damaged []field // backups whose manifest is damaged: the others are listed all the same
 	_, isDamaged := errors.AsType[*backup.Damaged](err)
 	switch {
 	case err == nil:

@@ -58,7 +58,7 @@ func TestBackups(t *testing.T) {
 		n.golden("backup-last-failed."+c.format, "/admin/backup/last", c.accept)
 		n.goldenPost(t, "backup-start."+c.format, "/admin/backup", c.accept)
 	}
-	// How long a run has taken so far depends on when somebody asks.
+	// How long a run has taken so far depends on the time of the request.
 	runs.current = manager.Status{ID: someBackupID, Result: manager.InProgress, Started: time.Now(), Progress: backup.Progress{Phase: backup.PhaseCopy, Done: 3, Total: 9}}
 	got := decode[map[string]any](t, n.get("/admin/backup/current", appJSON).is(t, 200))
 	equal(t, "current", fmt.Sprint(got["backupId"], got["phase"], got["done"], got["total"]), fmt.Sprint(someBackupID, "Copying", 3, 9))
@@ -66,7 +66,7 @@ func TestBackups(t *testing.T) {
 	equal(t, "stopped", n.do("DELETE", "/admin/backup/current", "", admin("Accept", appJSON)).is(t, 200).body, `"`+someBackupID+`"`)
 	equal(t, "stopped, text", n.do("DELETE", "/admin/backup/current", "", admin()).is(t, 200).body, someBackupID)
 
-	// A damaged manifest hides no others.
+	// A damaged manifest of a backup does not hide other backups.
 	runs.list, runs.fail = some, &backup.Damaged{Err: errors.New("manifest of backup b: it ends early")}
 	got = decode[map[string]any](t, n.get("/admin/backup/list", appJSON).is(t, 200))
 	equal(t, "listed beside a damaged one", fmt.Sprintln(len(got["backups"].([]any)), got["damaged"]), "2 manifest of backup b: it ends early\n")

@@ -15,7 +15,7 @@ var (
 	errLongType = badRequest(fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes))
 )
 
-// byteOrderMark precedes what some writers of text send. It is no part of a batch.
+// byteOrderMark precedes what some writers of text send. It is not part of a batch.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // bodyField is a member of an event that has a meaning. Others are ignored.

@@ -173,7 +173,7 @@ func TestValidJSON(t *testing.T) {
 
 func TestTranslateMetadataItem(t *testing.T) {
 	for _, c := range []struct {
-		name, body, want string // want is empty for what is no item
+		name, body, want string // want is empty for input that is not an item
 		id               string
 	}{
 		{"every name", `{"eventId":"$ID","eventType":"x","data":{"maxAge":60,"maxCount":10,"truncateBefore":3,"cacheControl":"12",

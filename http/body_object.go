@@ -7,8 +7,8 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// members are those of an object that have a meaning. Reading them goes on when one is
-// wrong; what is read counts if nothing was.
+// members are those of an object that have a meaning. Reading continues after a wrong member. The
+// result counts only if no member was wrong.
 type members struct {
 	values map[string]memberValue
 	others []string // names of the others, which mean nothing

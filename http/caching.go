@@ -19,7 +19,7 @@ var (
 	cachePrivate = []string{"private"}
 	// open, and for its caller alone
 	cacheOwn     = []string{"max-age=0, no-cache, must-revalidate, private"}
-	cacheNothing = []string{"no-store"} // nobody keeps it
+	cacheNothing = []string{"no-store"} // no cache may store it
 )
 
 // appendETag appends the version of a resource at number n as the given type.
@@ -47,8 +47,8 @@ func (x *exchange) matched(match []string, n int64) []string {
 	return nil
 }
 
-// lists reports whether a list of tags is * or has the tag. What stands behind
-// something that is no tag is not looked at.
+// lists reports whether a list of tags is * or has the tag. The rest of the list is ignored after a
+// part that is not a tag.
 func lists(list string, tag []byte) bool {
 	if strings.Trim(list, " \t") == "*" {
 		return true
@@ -108,10 +108,10 @@ func (x *exchange) closed() {
 	x.w.Header()[keyCacheControl] = control
 }
 
-// ofCaller says of an answer that shows where links lead that it is for its caller alone: other
-// callers may see less of it, or more. must-revalidate would let a shared cache keep it, and the
-// tag, which is that of the links, would find it good for anybody. A link that is dead may resolve
-// once its caller may see the target.
+// ofCaller marks an answer that shows link targets as private to its caller, because other callers
+// may see less of it, or more. With must-revalidate alone a shared cache could keep the answer. It
+// would then serve it to every caller whose copy has the same tag, and the tag depends on the links
+// only. A dead link may resolve once its caller may see the target.
 func ofCaller(x *exchange, events ...event.Resolved) {
 	follows, isDead := false, false
 	for i := range events {

@@ -28,7 +28,7 @@ const (
 	keyContentType    = "Content-Type"
 	keyCurrentVersion = "Es-Currentversion"
 
-	// Beside that, as clients of later versions read it.
+	// The same number, under the header that clients of later versions read.
 	kurrentCurrentVersion = "Kurrent-Currentversion"
 	keyETag               = "Etag"
 	keyExpect             = "Expect"
@@ -102,7 +102,7 @@ type exchange struct {
 
 	out        []byte // the answer's body
 	isPartSent bool   // the answer goes out piece by piece
-	isLive     bool   // the answer goes on as long as it likes
+	isLive     bool   // the answer continues until the client leaves or the server ends it
 	// headers beyond those that the operation names, on which the answer depends
 	vary    []string
 	scratch []byte
@@ -249,8 +249,8 @@ func (x *exchange) run() error {
 	return recorded(x, serve)
 }
 
-// preflight answers OPTIONS. To a browser that asks for a header by its later name, the later
-// names are told as well.
+// preflight answers OPTIONS. A browser that asks for a header by its later name gets the later
+// names as well.
 func (x *exchange) preflight() {
 	if h := x.w.Header(); strings.Contains(strings.ToLower(one(x.r.Header["Access-Control-Request-Headers"])), "kurrent-") {
 		fields := answerFields("default-src 'none'; sandbox")
@@ -312,7 +312,7 @@ func (x *exchange) send(status int, body []byte) {
 // notTaken tells of an answer that the client did not take.
 func (x *exchange) notTaken(err error) {
 	if err != nil {
-		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Debug("the client did not take the answer", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

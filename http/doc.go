@@ -19,7 +19,7 @@
 //	              server's services, of which every handler is a function
 //	requestlog.go the log of requests
 //	activity.go   which requests are recorded as changes
-//	linger.go     what is left of a body that nobody read
+//	linger.go     the rest of a body that the server did not read
 //	media.go      media types; accept.go their negotiation
 //	control.go    the headers that steer an operation
 //	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go
@@ -64,10 +64,9 @@
 //  7. whether this node may do it, or the leader must: 307, 503, or relayed
 //  8. the body: 400, 413
 //
-// What the permission is stands beside each operation in the table of routes, as a
-// requirement. Nothing else says so: the dispatcher reads it, and the tests make
-// docs/permissions.md of it. Options that let in callers without credentials are read
-// in one place, Options.openings.
+// The table of routes gives the permission of each operation, as a requirement. Nothing else says
+// so: the dispatcher reads it, and the tests make docs/permissions.md of it. Options that let in
+// callers without credentials are read in one place, Options.openings.
 //
 // An operation that has a live tail answers a request that accepts text/event-stream by that name
 // with one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is

@@ -15,11 +15,10 @@ const (
 	keyMode   = "Sec-Fetch-Mode"
 )
 
-// With Insecure no one is asked who they are, so that whatever a browser sends counts. What
-// follows keeps pages of other sites from making use of the browser of somebody who can
-// reach the node: they neither change anything (isForeign), nor read (mayCall, and no
-// Access-Control-Allow-Origin for them). Where a node asks, such a page lacks the
-// credentials: no browser keeps them.
+// With Insecure no one is asked who they are, so that whatever a browser sends counts. These checks
+// keep pages of other sites from using the browser of someone who can reach the node. Such pages
+// can neither change anything (isForeign) nor read (mayCall, and no Access-Control-Allow-Origin for
+// them). Where a node asks, such a page lacks the credentials: no browser keeps them.
 
 // isForeign reports whether a page of another site would have a browser change something.
 func isForeign(x *exchange) bool {
@@ -32,9 +31,9 @@ func isMisdirected(x *exchange) bool {
 		!x.s.hosts.mayCall(x.r) && !wasJudged(x.r)
 }
 
-// fromElsewhere reports whether a request is one of a page of another site. A browser names
-// the page's origin with each request that is no GET, but for old ones where a form is sent.
-// So a request of a browser that names none counts as one of another site.
+// fromElsewhere reports whether a request is one of a page of another site. A browser names the
+// page's origin with each request whose method is not GET; only old browsers do not when a form is
+// sent. So a request of a browser that names none counts as one of another site.
 func (s *Server) fromElsewhere(r *http.Request) bool {
 	site, origin := one(r.Header[keySite]), r.Header[keyOrigin]
 	switch {

@@ -29,7 +29,7 @@ func serveGossip(x *exchange) error {
 		return sendOut(x, appendGossipText(x.out[:0], &view))
 	}
 	o := newOutline(x)
-	// The elements are called as release 23.10 of the reference calls its types.
+	// The elements have the names of the types in EventStoreDB 23.10.
 	o.root("clientClusterInfo", func() {
 		o.list("members", "clientMemberInfo", len(view.Members), func(i int) { o.leaves(gossipFields(&view.Members[i])...) })
 		o.leaves(textField("serverIp", view.ServerHost), intField("serverPort", int64(view.ServerPort)))
@@ -87,14 +87,14 @@ func isGossipXML(body []byte) bool {
 	return false
 }
 
-// tickTime is how the reference writes times: UTC in ticks of 100 ns without
-// zeros at the end.
+// tickTime is the format in which EventStoreDB writes times: UTC in ticks of 100 ns without zeros
+// at the end.
 const tickTime = "2006-01-02T15:04:05.9999999Z"
 
-// gossipFields are the fields of a member in the order of the contract. A node
-// listens for its peers at one port, with TLS or without, and alone at none; no
-// client of ours uses TCP, so the external ports are 0. The last six are the names
-// that earlier and later releases of the reference have for the address of HTTP.
+// gossipFields are the fields of a member in the order of the contract. A node listens for its
+// peers at one port, with TLS or without, and alone at none; no client of ours uses TCP, so the
+// external ports are 0. The last six are the names that earlier and later releases of EventStoreDB
+// use for the HTTP address.
 func gossipFields(m *event.Member) []field {
 	var plain, secure int64
 	if m.ReplicationSecure {

@@ -56,7 +56,7 @@ func TestReadsThatNeedTheLeader(t *testing.T) {
 			n.get(path, streamDesc, "ES-RequireLeader", "True").is(t, 307, 406)
 			n.do("HEAD", path, "", admin("ES-RequireLeader", "true")).is(t, 307)
 
-			n.cluster.leader = "" // Nobody knows who leads.
+			n.cluster.leader = "" // No leader is known.
 			equal(t, "local", n.get(path, appJSON).status, local.status)
 			n.get(path, appJSON, "ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
 
@@ -250,7 +250,7 @@ func TestRelay(t *testing.T) {
 	// Who asks for the leader is sent there.
 	redirects(t, n.delete("r", "ES-RequireLeader", "True"), "/streams/r")
 	redirects(t, n.get("/streams/s", appJSON, "ES-RequireLeader", "True"), "/streams/s")
-	// Nobody's rights or arguments are left to the leader to judge.
+	// A follower checks rights and arguments itself, before it relays to the leader.
 	n.do("POST", "/streams/$x", "[]", with("Content-Type", eventsJSON)).is(t, 401)
 	n.one("/streams/r", appJSON, "{}", "ES-ExpectedVersion", "x").is(t, 400)
 	// What was relayed is not relayed again.
@@ -277,7 +277,7 @@ func TestRelay(t *testing.T) {
 	equal(t, "the leader relays nothing", relay.asked, asked)
 }
 
-// Who is known by a certificate would be nobody at the leader: no header says so.
+// The leader would not know a user that a certificate names: no header tells it.
 func TestSystemIsNotRelayed(t *testing.T) {
 	behind := newNode(t)
 	relay := &relayTo{handler: behind.handler}

@@ -19,8 +19,9 @@ const (
 	lingerBytes = 4 * maxBody
 	lingerTime  = 30 * time.Second
 
-	// A client of HTTP/2 may stop sending when it sees a refusal, and then waits for the end of the
-	// answer, which comes when nobody lingers any more. So lingerPart must come within lingerPause.
+	// A client of HTTP/2 may stop sending when it sees a refusal. It then waits for the end of the
+	// answer, which comes when the server stops reading. So lingerPart must come within
+	// lingerPause.
 	lingerPart  = 16 << 10
 	lingerPause = 250 * time.Millisecond
 )
@@ -31,11 +32,11 @@ type bodyState uint8
 const (
 	bodyUntouched bodyState = iota
 	bodyBegun
-	bodyDone // read to its end, or somebody else's to read
+	bodyDone // read to its end, or taken over by another reader
 )
 
-// isLeft reports whether the client may still be sending a body that nobody reads.
-// A client that waits for 100 Continue is not.
+// isLeft reports whether the client may still be sending a body that the server does not read. A
+// client that waits for 100 Continue is not.
 func isLeft(x *exchange) bool {
 	n := x.r.ContentLength
 	if x.bodyState == bodyDone || n == 0 || 0 < n && n <= smallRest && x.r.ProtoMajor == 1 {
@@ -44,8 +45,8 @@ func isLeft(x *exchange) bool {
 	return x.bodyState == bodyBegun || x.r.Header[keyExpect] == nil
 }
 
-// linger takes what is left of the body behind an answer, which goes out first:
-// a client that reads while it sends need not send it all.
+// linger reads the rest of the body after the answer. The answer goes out first, so a client that
+// reads while it sends need not send all of it.
 func linger(x *exchange) {
 	if !isLeft(x) {
 		return
@@ -64,6 +65,6 @@ func linger(x *exchange) {
 		}
 	}
 	if err != nil && err != io.EOF {
-		x.s.log.Debug("body was not taken", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Debug("the rest of a request body could not be read", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }

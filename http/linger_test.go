@@ -49,8 +49,8 @@ func sendAll(t *testing.T, address, head string, size int64, isChunked bool) (*h
 	return r, string(body)
 }
 
-// TestRefusedBodyIsTaken: a client that sends all of a large body before it looks
-// for an answer finds one, although nobody wanted the body.
+// TestRefusedBodyIsTaken: a client that sends all of a large body before it reads finds an answer,
+// although the server did not need the body.
 func TestRefusedBodyIsTaken(t *testing.T) {
 	n := newNode(t)
 	address := listen(t, n.handler)

@@ -14,9 +14,10 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// A live tail is an answer that goes on: first what the log has, then what is written. Nothing is
-// queued for a client. Its own goroutine reads a page of the log, writes as fast as the client
-// takes it, and waits at the end until the log is longer. A slow client reads the log later.
+// A live tail is an answer that does not end: first it has the events of the log, then new ones as
+// they are written. Nothing is queued for a client. Its own goroutine reads a page of the log,
+// writes as fast as the client takes it, and waits at the end until the log is longer. A slow
+// client reads the log later.
 const (
 	livePage = 256 // events of a page
 	// bytes of data and metadata of a page; what is beyond is read event by event
@@ -155,7 +156,7 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 			return false, err
 		}
 	default:
-		// The last record is where a client goes on that got nothing yet.
+		// A client that has not received an event yet resumes after the last record.
 		if t.next = end; q.all && end > 0 {
 			page, err := store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
 			if err != nil {
@@ -200,8 +201,8 @@ func (t *tail) since(ctx context.Context, when int64) (int64, error) {
 	return numberSince(ctx, t.x.s.store, t.x.route.stream, when)
 }
 
-// turn makes of what was asked for as the first of a tail forward what is read first backward: in a
-// stream the number itself, in the log what lies behind the event.
+// turn converts the start of a forward tail into the start of a backward one. In a stream that is
+// the same number; in the log it is the position after the event.
 func (t *tail) turn(ctx context.Context, end int64) (err error) {
 	q := &t.q
 	switch {
@@ -331,7 +332,7 @@ func (t *tail) arrive() {
 		t.over("end", "to")
 	} else if t.state != liveAtEnd {
 		t.state = liveAtEnd
-		// With an id a client that got no event yet goes on from here.
+		// The id lets a client that has not received an event yet resume from here.
 		if at := t.at(); at >= 0 {
 			t.x.out = append(t.q.appendPlace(append(t.x.out, "id: "...), at), '\n')
 		}
@@ -501,7 +502,7 @@ func (t *tail) flush() error {
 	defer t.sentAlone()
 	if more := int64(len(out)) - livePart - t.alone; more > 0 {
 		if x.claim.Grow(x.r.Context(), more) != nil {
-			return errLiveGone // It comes back and goes on from here.
+			return errLiveGone // The client reconnects and resumes from here.
 		}
 		defer x.claim.Shrink(more)
 	}

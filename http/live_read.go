@@ -194,7 +194,7 @@ func (t *tail) claimAlone(e *event.Resolved) error {
 	t.sentAlone()
 	bytes := 2 * int64(e.PayloadBytes()) // It is written as well.
 	if t.x.claim.Grow(t.x.r.Context(), bytes) != nil {
-		return errLiveGone // It comes back and goes on from here.
+		return errLiveGone // The client reconnects and resumes from here.
 	}
 	t.alone = bytes
 	return nil

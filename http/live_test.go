@@ -19,7 +19,7 @@ import (
 
 const eventStream = "text/event-stream"
 
-// tailed is a live tail under way. It is the writer of its own answer.
+// tailed is a live tail that runs. It is the writer of its own answer.
 type tailed struct {
 	n      *node
 	header http.Header
@@ -262,7 +262,7 @@ func TestLiveQueries(t *testing.T) {
 	}
 }
 
-// Whoever reads slowly reads later: nothing is lost, and others do not wait.
+// A client that reads slowly gets its events later. It loses none, and others do not wait for it.
 func TestLiveSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

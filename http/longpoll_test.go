@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// polled is a long poll under way.
+// polled is a long poll that waits.
 type polled struct {
 	done chan answer
 	end  time.Time

@@ -17,11 +17,12 @@ import (
 const (
 	firstBody    = api.SmallRequest // is allocated before a byte of a body has come
 	bodyGrowth   = 4
-	slowGrowth   = 2 // of a body whose length nobody said
+	slowGrowth   = 2 // of a body whose length is not known
 	eventPayload = 64 << 10
 	sparePayload = 16 << 10 // bytes of data and metadata of a page that there is no room for
-	xmlWeight    = 20       // of a parsed body, beside its text, which is mostly markup at worst
-	mostXML      = 40 << 20 // is what it can come to: xmljson bounds the elements
+	// of a parsed body, in addition to its text, which is mostly markup at worst
+	xmlWeight = 20
+	mostXML   = 40 << 20 // is what it can come to: xmljson bounds the elements
 )
 
 // pageClaim is what a page holds of the claim of its exchange.

@@ -108,8 +108,8 @@ func TestReadMetadata(t *testing.T) {
 	n.get("/streams/$$s/0", appJSON).is(t, 410)
 }
 
-// TestLateMetadata: behind a tombstone an append to the metadata stream is done, through every
-// route of appends, and changes nothing of what the stream shows. POST of metadata is refused.
+// TestLateMetadata: after a tombstone an append to the metadata stream is done, through every route
+// of appends, and changes nothing of what the stream shows. POST of metadata is refused.
 func TestLateMetadata(t *testing.T) {
 	n := newNode(t)
 	n.filled("s", 2)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CompatibleRelease is the release of the reference whose clients and web
-// interface work against us; they read it to know what they can ask for.
+// CompatibleRelease is the release of EventStoreDB whose clients and web interface work with this
+// server. They read it to find out which features they can use.
 const CompatibleRelease = "23.10.0"
 
 // compatibleVersion is that release as HTTP tells it.

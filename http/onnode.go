@@ -20,9 +20,9 @@ var (
 	problemNodeAway = refusal(http.StatusServiceUnavailable, "Node Cannot Be Reached")
 )
 
-// onNode has the node answer that the client asks for. The request was relayed and
-// answered when done is true; when neither that nor an error this node answers it. A
-// request that was relayed already is answered here or by nobody.
+// onNode has the node answer that the client asks for. The request was relayed and answered when
+// done is true; when neither that nor an error this node answers it. A relayed request is not
+// relayed again: this node answers it, or it fails.
 func onNode(x *exchange) (done bool, err error) {
 	if x.s.opts.Membership == nil {
 		return false, problemNodeAway
@@ -46,7 +46,7 @@ func onNode(x *exchange) (done bool, err error) {
 			r.Body = onceBody{r.Body}
 		}
 	}
-	if wantsLive(r.Header) { // It would go on for as long as the other node serves.
+	if wantsLive(r.Header) { // It would last for as long as the other node serves.
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(x.s.draining, cancel)()
@@ -81,8 +81,8 @@ func memberFor(view *event.ClusterView, asked string) (*event.Member, error) {
 	return found, nil
 }
 
-// nodeWriter sends the answer to a request that says which node is to give it. Nobody
-// keeps it: it is not that of the address alone.
+// nodeWriter sends the answer to a request that says which node is to give it. The answer must not
+// be cached: it does not depend on the address alone.
 type nodeWriter struct {
 	http.ResponseWriter
 	x     *exchange

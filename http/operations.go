@@ -11,7 +11,7 @@ import (
 
 // Operations on this node alone are done here, on a leader and a follower alike.
 
-// shutdownNode stops the node. The answer is sent before: nobody could send it later.
+// shutdownNode stops the node. The answer is sent first, as the node cannot send it later.
 func shutdownNode(x *exchange) error {
 	h := x.w.Header()
 	h["Connection"] = []string{"close"}
@@ -64,8 +64,8 @@ func serveLogin(x *exchange) error {
 	return sendFreshJSON(x, &d)
 }
 
-// examine answers with what is wrong with this node and what to do about it. That
-// something is wrong is no failure of the request.
+// examine answers with what is wrong with this node and what to do about it. The request succeeds
+// even if something is wrong.
 func examine(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()

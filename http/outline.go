@@ -28,7 +28,7 @@ func boolField(name string, v bool) field { return field{name, strconv.FormatBoo
 
 func nullField(name string) field { return field{name: name, bare: true} }
 
-// timeField is a time as the reference writes it; one that is not known is null.
+// timeField is a time in the format of EventStoreDB. A time that is not known is null.
 func timeField(name string, t time.Time) field {
 	if t.IsZero() {
 		return nullField(name)
@@ -54,7 +54,7 @@ func floatField(name string, v float64) field {
 
 // titled is a name as XML and text have it.
 func titled(name string) string {
-	if name == "esVersion" { // As the reference has it.
+	if name == "esVersion" { // EventStoreDB writes it so.
 		return "ESVersion"
 	}
 	return string(name[0]&^0x20) + name[1:]
@@ -160,7 +160,7 @@ func (o *outline) list(name, item string, n int, members func(i int)) {
 	o.close(name)
 }
 
-// flatList writes a list that is no element of its own in XML.
+// flatList writes a list that has no element of its own in XML.
 func (o *outline) flatList(name, item string, n int, members func(i int)) {
 	if !o.isXML {
 		o.open(name, true)

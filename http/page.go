@@ -15,7 +15,7 @@ import (
 // with their length.
 const maxPagePayload = 8 << 20
 
-// errPageSent ends the writing of a page whose rest nobody wants.
+// errPageSent ends the writing of a page whose rest is not needed.
 var errPageSent = errors.New("the page was sent")
 
 // write answers with a feed.
@@ -35,7 +35,7 @@ func (x *exchange) write(doc *atom.Feed) error {
 	case err != nil && x.isPartSent:
 		// The status was sent already: only a broken connection tells the client that
 		// the page is not whole.
-		x.s.log.Warn("a page could not be sent whole", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Warn("only part of a page could be sent", "path", x.r.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		return err

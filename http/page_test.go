@@ -148,8 +148,8 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// TestLargePageThatCannotBeRead: before anything is sent the client gets an error.
-// Afterwards the connection breaks, so that nobody takes a part for the whole.
+// TestLargePageThatCannotBeRead: before anything is sent the client gets an error. Afterwards the
+// connection breaks, so that the client does not take a part for the whole.
 func TestLargePageThatCannotBeRead(t *testing.T) {
 	n := newNode(t)
 	fillLarge(n, 6)

@@ -48,7 +48,7 @@ const (
 // router holds the table of routes by the first segment of their paths.
 type router map[string][]pattern
 
-// pattern is a form of path behind its first segment.
+// pattern is a form of path, without its first segment.
 type pattern struct {
 	row    *row
 	parts  []part

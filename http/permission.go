@@ -5,8 +5,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// requirement is what an operation asks of its caller. The zero value lets nobody
-// in, so that an operation of which nothing was said is noticed.
+// requirement is what an operation asks of its caller. The zero value refuses every caller, so that
+// an operation without a requirement is noticed.
 type requirement struct {
 	rule  rule
 	level access.Level // of byLevel, byLevelOrSelf and byReader
@@ -22,7 +22,7 @@ const (
 	byAnyone           // credentials are not even looked at
 	byLevel            // who reaches the level
 	byLevelOrSelf      // who reaches the level, and the user that the path names
-	bySelf             // the user that the path names, and nobody else
+	bySelf             // the user that the path names, and no other user
 	byStream           // who has the right to the stream that the path names
 	byReader           // who reaches the level and has the right
 )

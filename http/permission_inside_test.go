@@ -82,8 +82,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestForgottenRequirement: an operation of which nobody said who may do it is
-// refused. TestPermissions holds all others.
+// TestForgottenRequirement: an operation without a requirement is refused. TestPermissions holds
+// all others.
 func TestForgottenRequirement(t *testing.T) {
 	if err := new(exchange).permit(new(requirement), &access.System); err == nil {
 		t.Error("what nobody thought of is allowed")

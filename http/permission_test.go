@@ -116,8 +116,8 @@ func newGuarded(t testing.TB, m mode) *node {
 	return o.node
 }
 
-// caller is somebody who asks for everything. One who is refused gets 401 for
-// every request; the others are who, or nobody when that is empty.
+// caller is a client that requests every operation. A refused caller gets 401 for every request.
+// The others are logged in as who, or not at all when who is empty.
 type caller struct {
 	name    string
 	header  http.Header
@@ -125,7 +125,7 @@ type caller struct {
 	refused bool
 	who     string
 	level   int
-	roles   []string // beside who
+	roles   []string // in addition to who
 }
 
 // Levels of callers and of what they may do.
@@ -245,7 +245,7 @@ var words = map[string]string{
 	"metadata read": "the stream's metadata read right", "metadata write": "the stream's metadata write right",
 }
 
-// lists are the roles that may do what to the private stream, beside admins.
+// lists gives the roles, besides admins, that have each right on the private stream.
 var lists = map[string][]string{
 	"read": {"billing"}, "write": {"joe"}, "delete": {"$ops", "x"}, "metadata read": {"jane", "joe"}, "metadata write": {},
 }

@@ -71,9 +71,9 @@ var (
 	problemBusy           = refusal(http.StatusServiceUnavailable, "Server Is Too Busy")
 	problemNoRoom         = refusal(http.StatusServiceUnavailable, "Requests take all memory that there is for them")
 	problemNoScavenge     = refusal(http.StatusNotFound, "Scavenge Id does not exist")
-	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done")
+	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is running, begin the backup when it is done")
 	problemInternal       = refusal(http.StatusInternalServerError, "Internal Server Error")
-	problemMisdirected    = refusal(http.StatusMisdirectedRequest, "This node is not called so, and takes no other names without authentication: see the option HostNames")
+	problemMisdirected    = refusal(http.StatusMisdirectedRequest, "This node does not have that name, and accepts no other names without authentication: see the option HostNames")
 	problemLeaderAt       = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
 )
 

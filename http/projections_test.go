@@ -376,7 +376,7 @@ func TestProjectionFailures(t *testing.T) {
 				p.fail = &event.NotLeader{Address: leader}
 				redirects(t, ask(), c.path)
 				p.fail, p.block = nil, true
-				// What does not wait is answered at once, and nobody hangs.
+				// A request that does not wait is answered at once, and no other request hangs.
 				ask().is(t, 200, 404, 408, 500)
 			})
 		})

@@ -17,7 +17,7 @@ import (
 
 // Redactions blanks the data of events in the files of this node.
 type Redactions interface {
-	// Redact redacts all events or none. It goes on when ctx ends once it has begun.
+	// Redact redacts all events or none. Once it has begun it continues even if ctx ends.
 	Redact(ctx context.Context, r redact.Request) ([]redact.Outcome, error)
 	// Positions returns where an event lies, even if it is hidden.
 	Positions(stream string, number int64) ([]redact.Position, error)
@@ -70,7 +70,7 @@ func parseRedaction(body []byte, user string) (r redact.Request, err error) {
 		return r, badRequest(`The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: ` + api.Printable(strings.TrimPrefix(err.Error(), "json: ")))
 	}
 	if _, err := in.Token(); err != io.EOF {
-		return r, badRequest("There is something behind the object in the body.")
+		return r, badRequest("The body must end after the JSON object.")
 	}
 	if len(fields.Events) > redact.MaxEvents {
 		return r, redact.ErrTooMany

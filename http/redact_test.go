@@ -80,7 +80,7 @@ func TestRedact(t *testing.T) {
 		{"xml", "text/xml", `{"events":["1@a"]}`, 200, `<?xml version="1.0" encoding="utf-8"?><RedactResultDto><Events><Event><Event>1@a</Event><Position>0</Position><Chunk>chunk-000000.000000</Chunk><Status>redacted</Status></Event></Events></RedactResultDto>`},
 		{"no body", "", ``, 400, `The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: EOF`},
 		{"misspelt", "", `{"events":["1@a"],"dry-run":true}`, 400, `The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: unknown field "dry-run"`},
-		{"two objects", "", `{"events":["1@a"]}{}`, 400, "There is something behind the object in the body."},
+		{"two objects", "", `{"events":["1@a"]}{}`, 400, "The body must end after the JSON object."},
 		{"no number", "", `{"events":["a"]}`, 400, `"a" is not of the form number@stream`},
 		{"too many", "", `{"events":["` + strings.Repeat(`1@a","`, redact.MaxEvents) + `1@a"]}`, 400, redact.ErrTooMany.Error()},
 		{"too large", "", `{"events":["1@` + strings.Repeat("a", 1<<20) + `"]}`, 413, "Too large a list of events. Limit is 1mb"},

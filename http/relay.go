@@ -30,8 +30,8 @@ const (
 	keyLogEnd = "Annals-Log-End"
 )
 
-// keyRepeatable is net/http's way to say that a request may be sent again though
-// nobody knows what became of it. With an empty value it is not sent.
+// keyRepeatable is the header by which net/http may send a request again even if its outcome is not
+// known. With an empty value it is not sent.
 const keyRepeatable = "Idempotency-Key"
 
 var once = []string{"1"}
@@ -64,11 +64,11 @@ func passOn(x *exchange, w *write) (done bool, err error) {
 	return false, nil
 }
 
-// toLeader takes a request that nobody but the leader can answer to it, before its
-// body is read. Reads are relayed wherever that is possible: a client that
-// follows a redirect to another host leaves its credentials behind. The request
-// was relayed and answered when done is true; otherwise the error is
-// *event.NotLeader, or event.ErrNotReady when no leader is known.
+// toLeader sends a request to the leader if only the leader can answer it. It does so before the
+// body is read. Reads are relayed wherever that is possible, because a client that follows a
+// redirect to another host does not send its credentials there. The request was relayed and
+// answered when done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when no
+// leader is known.
 func toLeader(x *exchange) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
 	if ok && (x.isRead() && !x.op.redirected || x.s.opts.RelayWrites) {
@@ -221,7 +221,7 @@ func catchUp(x *exchange, leader string, begun time.Time) {
 	ctx := clock.NewDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
 	defer ctx.Release()
 	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
-		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, logkey.Error, err)
+		x.s.log.Debug("a write was answered before this node could show it", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 			}
 			if asked.Add(1); asks > 0 {
 				lost.Add(1)
-				return // Nobody knows what came of it.
+				return // The outcome is unknown.
 			}
 			if len(r.TransferEncoding) > 0 || r.ContentLength != 0 {
 				t.Errorf("%s has a body: %v, %d", r.URL.Path, r.TransferEncoding, r.ContentLength)

@@ -92,7 +92,7 @@ func TestFailedLogins(t *testing.T) {
 		want   string
 	}{
 		{"wrong password", as("admin", "secret"), refused + "admin remote=192.0.2.1:1234\n"},
-		{"no colon", with("Authorization", "Basic c2VjcmV0"), ""}, // Passes for nobody here.
+		{"no colon", with("Authorization", "Basic c2VjcmV0"), ""}, // Such a header names no user.
 		{"trusted", with("ES-TrustedAuth", "a;b;c"), refused + `"" remote=192.0.2.1:1234` + "\n"},
 		{"right", admin(), ""},
 		{"nobody", nil, ""},

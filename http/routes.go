@@ -37,11 +37,11 @@ type resource struct {
 
 // row is a form of path with what is there.
 type row struct {
-	// path has placeholders in braces for a segment each, and for all that is left
-	// with dots behind the name.
+	// path has a placeholder in braces for each segment. A placeholder whose name ends with dots
+	// stands for the rest of the path.
 	path string
-	// stream is what the path is about where it has no {stream}; the id of a run and a
-	// dash stand behind it with isRun.
+	// stream is the stream that the path refers to if the path has no {stream}. With isRun the id
+	// of a run and a dash follow it.
 	stream  string
 	isRun   bool
 	isPlain bool // placeholders hold no slashes
@@ -94,7 +94,7 @@ func slash(method string, o *offer, bodies uint32) operation {
 	return operation{method: method, offer: o, bodies: bodies, may: mayEverybody, serve: redirectSlash}
 }
 
-// look is a reading of something that is no stream.
+// look is a read of something that is not a stream.
 func look(o *offer, may requirement, serve func(*exchange) error) operation {
 	return operation{method: http.MethodGet, offer: o, may: may, serve: serve}
 }

@@ -35,8 +35,8 @@ func startScavenge(x *exchange) error {
 // announcePatience bounds how long the answer to a start waits for its record.
 const announcePatience = 2 * time.Second
 
-// awaitScavenge waits until clients can read that a run has begun: what they ask for
-// next is its stream. As long as nobody leads nothing is written, and the answer does not wait.
+// awaitScavenge waits until clients can read that a run has begun: what they ask for next is its
+// stream. Without a leader nothing can be written, and the answer does not wait.
 func awaitScavenge(x *exchange, id event.ID) {
 	if !x.s.knowsLeader() {
 		return
@@ -51,7 +51,7 @@ func stopScavenge(x *exchange) error {
 	var id event.ID // of whichever runs
 	if text := x.route.id; text != "" {
 		var err error
-		// A zero id in the path is no run's, and does not mean whichever runs either.
+		// A zero id in the path belongs to no run. It does not mean the running one either.
 		if id, err = event.ParseID(text); err != nil || id.IsZero() {
 			return problemNoScavenge
 		}
@@ -66,8 +66,8 @@ func stopScavenge(x *exchange) error {
 	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 
-// currentScavenge answers with the run that is under way. When there is none the
-// members that clients know are there, and empty.
+// currentScavenge answers with the running scavenge. When there is none the members that clients
+// know are there, and empty.
 func currentScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Current()
 	if s.ID.IsZero() {
@@ -135,9 +135,8 @@ func pointFields(p *scavenge.Point) []field {
 	}
 }
 
-// sendStatus answers with the status of a run. Clients parse the text that they know,
-// which the reference has too, hence it stands alone on the first line. When there is no
-// run there is no more, and no point.
+// sendStatus answers with the status of a run. Clients parse the text that EventStoreDB sends, so
+// that text stands alone on the first line. When there is no run there is no more, and no point.
 func sendStatus(x *exchange, root string, known, more []field, point *scavenge.Point) error {
 	if x.media.form == formText {
 		b := appendTextFields(x.out[:0], known...)

@@ -52,7 +52,7 @@ type parts struct {
 	gone  bool // the client is
 }
 
-// full takes what there is of the answer and returns where to go on with it.
+// full takes the answer as far as it is written, and returns the buffer for the rest.
 func (p *parts) full(b []byte) []byte {
 	if len(b) < partBytes {
 		return b
@@ -68,7 +68,7 @@ func (p *parts) write(b []byte) {
 	}
 	if _, err := p.x.w.Write(b); err != nil {
 		p.gone = true
-		p.x.s.log.Debug("answer was not taken", "path", p.x.r.URL.Path, logkey.Error, err)
+		p.x.s.log.Debug("the client did not take the answer", "path", p.x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestScavengeEstimateEndsWithServer(t *testing.T) {
 	})
 }
 
-// TestScavengeEstimateEndsWithClient: nobody is there to read it.
+// TestScavengeEstimateEndsWithClient: an estimate ends when its client has gone.
 func TestScavengeEstimateEndsWithClient(t *testing.T) {
 	for _, body := range []string{"", "ignored", strings.Repeat("ignored", 200_000)} {
 		n := newOperator(t, func(o *httpapi.Options) { o.LogRequests = true })

@@ -95,7 +95,7 @@ func runID(t testing.TB) event.ID {
 
 var runBegan = time.Date(2024, 2, 3, 11, 11, 12, 345678900, time.FixedZone("CET", 3600))
 
-// someRun is a run under way whose numbers all differ.
+// someRun is a running scavenge whose numbers all differ.
 func someRun(t testing.TB) scavenge.Status {
 	return scavenge.Status{
 		ID: runID(t), Result: scavenge.ResultInProgress, Started: runBegan, Request: scavenge.Request{Threads: 9, Threshold: 5, ThrottlePercent: 100},

@@ -88,7 +88,7 @@ type Options struct {
 	WebTitle string
 	WebTone  string
 
-	// Version is the product's own version, shown beside the compatible one.
+	// Version is the product's own version, shown next to the compatible one.
 	Version string
 
 	// AdvertiseHost and AdvertisePort take the place of host and port of the
@@ -96,9 +96,9 @@ type Options struct {
 	AdvertiseHost string
 	AdvertisePort int
 
-	// HostNames are the names by which clients call this node, beside those of loopback and
-	// the address that was connected to. *.example.com stands for all names below that one, *
-	// for every name. In insecure mode a name that is not known is refused.
+	// HostNames are the names by which clients call this node, in addition to those of loopback and
+	// the address of the connection. *.example.com stands for all names below that one, * for every
+	// name. In insecure mode a name that is not known is refused.
 	HostNames []string
 
 	// PrepareTimeout and CommitTimeout together bound the wait for a write,
@@ -130,7 +130,8 @@ type Options struct {
 	LogRequests     bool // one line for every request
 	LogFailedLogins bool // one line for every request with wrong credentials
 
-	// ReferenceStatusCodes answers with the reference's codes where ours differ.
+	// ReferenceStatusCodes makes the server answer with EventStoreDB's status codes where ours
+	// differ.
 	ReferenceStatusCodes bool
 	Insecure             bool // no authentication and no rights, as /info tells it
 
@@ -170,9 +171,9 @@ func (o *Options) Validate() error {
 	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
 		return errors.New("http: store, waiter, cluster and access must be set")
 	case o.AdvertiseHost != "" && !isAuthority(o.AdvertiseHost):
-		return fmt.Errorf("http: advertised host %q is no host", o.AdvertiseHost)
+		return fmt.Errorf("http: advertised host %q is not a host", o.AdvertiseHost)
 	case o.AdvertisePort < 0 || o.AdvertisePort > 65535:
-		return fmt.Errorf("http: advertised port %d is no port", o.AdvertisePort)
+		return fmt.Errorf("http: advertised port %d is not a port", o.AdvertisePort)
 	}
 	return nil
 }

@@ -48,8 +48,8 @@ type Store interface {
 	// collected.
 	Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error)
 
-	// StreamInfo tells what is known of a stream without reading its events. It is
-	// cheap. A stream nobody wrote is no error: its Last and MetaLast are -1.
+	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
+	// that was never written is not an error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 
 	// LogEnd returns the position where the next record will lie.
@@ -90,8 +90,8 @@ type Membership interface {
 	State() event.NodeState
 	// SetPriority changes this node's priority in elections until it is restarted.
 	SetPriority(priority int) error
-	// Resign hands leadership over. It is nil also when nobody could take over and
-	// when this node does not lead.
+	// Resign hands leadership over. It is also nil when no other node can take over, and when this
+	// node does not lead.
 	Resign(ctx context.Context) error
 	// AddMember makes a node a member of the cluster, given its id or the address
 	// that other nodes reach it at. Besides the context's error it returns
@@ -164,12 +164,12 @@ type Users interface {
 
 // Operations are what an operator does to this node alone. None of them waits.
 type Operations interface {
-	// Shutdown begins to stop the node; requests under way are answered before.
+	// Shutdown begins to stop the node. Requests in flight are answered first.
 	Shutdown()
 	// Reload begins to read the configuration again. Its outcome is in the log.
 	Reload()
-	// MergeIndexes begins to merge all index tables into one, or does nothing when
-	// that is under way already. It fails with event.ErrNotReady.
+	// MergeIndexes begins to merge all index tables into one. It does nothing while such a merge
+	// runs. It fails with event.ErrNotReady.
 	MergeIndexes() (id event.ID, err error)
 }
 
@@ -187,14 +187,14 @@ type Scavenges interface {
 	// scavenge.ErrNoSuchRun, and with the context's error when that ends first: the
 	// run stops nevertheless.
 	Stop(ctx context.Context, id event.ID) (event.ID, error)
-	// Current is what the run is that is under way; its ID is zero when there is none.
+	// Current describes the running scavenge. Its ID is zero when none runs.
 	Current() scavenge.Status
 	// Last is what the last run since the process started was or is. Before there was
 	// any its ID is zero and its Result scavenge.ResultUnknown.
 	Last() scavenge.Status
-	// Estimate finds out what a run would do, and does nothing. It may take long. It
-	// fails with event.ErrNotReady, event.ErrBusy when others are under way,
-	// event.ErrClosed, and the context's error.
+	// Estimate finds out what a run would do, and does nothing. It may take long. It fails with
+	// event.ErrNotReady, event.ErrBusy when too many estimates run, event.ErrClosed, and the
+	// context's error.
 	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
 }
 
@@ -204,11 +204,11 @@ type Backups interface {
 	// Start begins a run and returns its id before any work is done. It fails with
 	// manager.ErrRunning and event.ErrClosed too.
 	Start() (id string, err error)
-	// Stop stops the run that is under way and returns its id when it has let go of
-	// everything. It fails with manager.ErrNoSuchRun, and with the context's error when that
-	// ends first: the run stops nevertheless.
+	// Stop stops the running backup. It returns the id of the run when that has released
+	// everything. It fails with manager.ErrNoSuchRun, and with the context's error when that ends
+	// first: the run stops nevertheless.
 	Stop(ctx context.Context) (id string, err error)
-	// Current is what the run is that is under way; its ID is empty when there is none.
+	// Current describes the running backup. Its ID is empty when none runs.
 	Current() (manager.Status, error)
 	// Last is what the last run was or is; before there was any its ID is empty.
 	Last() (manager.Status, error)
@@ -266,7 +266,7 @@ type Startup interface {
 // Progress is how far a start is.
 type Progress struct {
 	Started bool
-	Doing   string  // what is under way: "reading the log"
+	Doing   string  // the current step: "reading the log"
 	Percent float64 // of that; below 0: not known
 }
 

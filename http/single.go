@@ -32,7 +32,7 @@ func singleEvent(x *exchange) error {
 		return err
 	}
 	defer ctx.Release()
-	if stream == event.AllStream { // The log is no stream: it has no event with a number.
+	if stream == event.AllStream { // $all has no numbered events.
 		return event.ErrStreamNotFound
 	}
 	e, err := readEvent(x, ctx, stream, number, links)

@@ -65,8 +65,8 @@ func tcpStats(x *exchange) error {
 	return sendConnections(x, "TcpConnectionStats", nil, nil)
 }
 
-// sendConnections answers with a list. Its elements are called as release 23.10
-// of the reference calls its types.
+// sendConnections answers with a list. Its elements have the names of the types in EventStoreDB
+// 23.10.
 func sendConnections(x *exchange, name string, list []ReplicationConnection, fields func(*ReplicationConnection) []field) error {
 	o := newOutline(x)
 	o.rootList("ArrayOf"+name, name, len(list), func(i int) { o.leaves(fields(&list[i])...) })
@@ -74,7 +74,7 @@ func sendConnections(x *exchange, name string, list []ReplicationConnection, fie
 }
 
 const (
-	// Paths below it that are no statistics.
+	// Paths below it that do not address statistics.
 	segReplication = "replication"
 	segTCP         = "tcp"
 
@@ -194,7 +194,8 @@ func serveHistogram(x *exchange) error {
 // maxMinutes is how much of the past statistics are kept of.
 const maxMinutes = int64(history.Span / (60 * 1e9))
 
-// serveHistory answers with what the main statistics were. What is not known of a moment is null.
+// serveHistory answers with what the main statistics were. A value that is not known for a moment
+// is null.
 func serveHistory(x *exchange) error {
 	minutes := maxMinutes
 	if v, ok := queryLookup(x.r.URL.RawQuery, "minutes"); ok {

@@ -217,7 +217,7 @@ func (s *memStore) Write(ctx context.Context, w *event.Write) (event.Written, er
 	return event.Written{First: first, Last: first + int64(len(w.Events)) - 1}, nil
 }
 
-// appendLate adds metadata behind a tombstone.
+// appendLate adds metadata after a tombstone.
 func (s *memStore) appendLate(w *event.Write) (done event.Written, err error) {
 	if w.ExpectedVersion == -3 {
 		return done, &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: -1}

@@ -162,9 +162,9 @@ func awaitStream(x *exchange, p *pageRequest) error {
 	})
 }
 
-// longWait runs a long poll. Its end by time, or by the end of the server, is no error: the answer
-// is then what there is, for a caller who may still see it. The context of the request frees the
-// waiter when the client goes away.
+// longWait runs a long poll. A poll that ends by time, or because the server stops, is not an
+// error: the answer then has what there is, if the caller may still see it. The context of the
+// request frees the waiter when the client goes away.
 func longWait(x *exchange, d time.Duration, until func(context.Context) error) error {
 	release, err := share(x, api.Poll)
 	if err != nil {

@@ -123,7 +123,7 @@ func restartGroups(x *exchange) error {
 	})
 }
 
-// handOutMessages hands out messages to the caller. Nobody waits here.
+// handOutMessages hands out messages to the caller. It does not wait for messages.
 func handOutMessages(x *exchange) error {
 	count := 1
 	if text := x.route.count; text != "" {
@@ -245,8 +245,9 @@ func parkedForward(x *exchange) error {
 	return serveForward(x, groupKey(x).ParkedStream(), sendParked)
 }
 
-// sendParked answers with a page without what was settled at the desk. As long as
-// nothing was, it is the page of the stream, but nobody may keep it: more is settled any time.
+// sendParked answers with a page without what was settled at the desk. Until a message was settled
+// it is the page of the stream. It must not be cached, because more messages can be settled at any
+// time.
 func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
 	switch {

@@ -20,8 +20,8 @@ var commandFailures = map[int]string{
 	http.StatusConflict:   "AlreadyExists",
 }
 
-// groupFailed answers for what was not done, if there is a word for it; else it returns
-// the error. The reason is that of a group that does not exist.
+// groupFailed answers for an operation that failed, if the error has a text of its own. Otherwise
+// it returns the error. The reason is that of a group that does not exist.
 func groupFailed(x *exchange, err error, reason string) error {
 	p, _ := problemOf(err, x.action())
 	settings, isSettings := errors.AsType[*subscription.SettingsError](err)

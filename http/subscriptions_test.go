@@ -286,7 +286,7 @@ func TestMessageCount(t *testing.T) {
 
 const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
 
-// Nobody takes messages by looking.
+// Reading the feed does not take messages.
 func TestHeadTakesNoMessages(t *testing.T) {
 	n, subs := newSubscriber(t)
 	g := subs.define("s", "g")

@@ -87,7 +87,8 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows()...)
-	add(o.Users != nil && !o.Insecure, userRows()...) // In insecure mode there is nobody to manage.
+	// In insecure mode there are no users to manage.
+	add(o.Users != nil && !o.Insecure, userRows()...)
 	add(o.Subscriptions != nil, subscriptionRows()...)
 	add(o.Projections != nil, projectionRows()...)
 	return rows

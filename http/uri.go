@@ -42,7 +42,7 @@ func (s *Server) base(b []byte, r *http.Request) []byte {
 	return b
 }
 
-// address finds the parts of the base URI. The port is empty when nobody named one.
+// address finds the parts of the base URI. The port is empty when the request gives none.
 func (s *Server) address(r *http.Request) (scheme, host, port string) {
 	m := r.Header
 	proto, fhost, fport := m[keyForwardedProto], m[keyForwardedHost], m[keyForwardedPort]

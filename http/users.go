@@ -66,7 +66,7 @@ func listUsers(x *exchange, ctx context.Context) error {
 // getUser answers with the user that the path names.
 func getUser(x *exchange, ctx context.Context) error { return sendUser(x, ctx, x.route.argument) }
 
-// currentUser answers with the caller. The system account is nobody's.
+// currentUser answers with the caller. The system account has no user.
 func currentUser(x *exchange, ctx context.Context) error {
 	if x.who.IsSystem() {
 		return event.ErrUserNotFound
@@ -234,5 +234,5 @@ func userDetails(x *exchange, o *outline, a *access.Account) {
 	})
 }
 
-// userPath is the path of a user behind the origin.
+// userPath is the path of a user, which follows the origin.
 func userPath(login string) string { return usersPrefix + string(atom.AppendEscaped(nil, login)) }

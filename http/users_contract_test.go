@@ -204,7 +204,7 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// Time passes only while somebody waits: failed logins are slowed.
+			// Time passes only while all goroutines wait: failed logins are slowed.
 			synctest.Test(t, func(t *testing.T) { c.test(t, newNode(t)) })
 		})
 	}

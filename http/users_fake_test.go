@@ -209,7 +209,7 @@ func (u *memUsers) CheckStream(ctx context.Context, p access.Principal, stream s
 // nodeKey marks requests of another node.
 type nodeKey struct{}
 
-// as are the credentials of somebody; headers follow as key, value.
+// as are the headers of a user's request; headers follow as key, value.
 func as(login, password string, headers ...string) http.Header {
 	h := with(headers...)
 	r := http.Request{Header: h}

@@ -434,7 +434,7 @@ func TestUsersOnFollower(t *testing.T) {
 			checkCORS(t, n.manage("GET", "/users/", "").is(t, 500), "GET, POST, OPTIONS")
 			relay.handler = nil // It cannot.
 			redirects(t, n.manage("GET", "/users/", ""), "/users/")
-			n.cluster.leader = "" // Nobody leads.
+			n.cluster.leader = "" // No node leads.
 			n.manage("GET", "/users/", "").is(t, 503).says(t, "Server Is Not Ready")
 			n.untouched(t, "PUT", "/users/u", admin("Content-Type", appJSON)).is(t, 503)
 			n.cluster.role, n.cluster.confirm = "leader", event.ErrNotReady

@@ -57,7 +57,7 @@ func serveWebDir(x *exchange) error {
 	}
 	content, ok := f.(io.ReadSeeker)
 	if !ok {
-		return fmt.Errorf("serve %s of the web interface: it cannot be read from its middle", name)
+		return fmt.Errorf("serve %s of the web interface: the file cannot seek", name)
 	}
 	http1.SetFields(x.r.Context(), x.w.Header(), folderAnswer)
 	h := x.w.Header()

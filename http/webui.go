@@ -162,7 +162,7 @@ func serveUI(x *exchange) error {
 		body, etag = f.gzip, strings.TrimSuffix(etag, `"`)+`-gzip"`
 		h["Content-Encoding"] = []string{"gzip"}
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
-		x.r.Header.Del("Range") // A part of what is compressed is of no use to anybody.
+		x.r.Header.Del("Range") // Ranges of a compressed file are useless to clients.
 	}
 	h[keyETag] = []string{etag}
 	http.ServeContent(x.w, x.r, "", time.Time{}, bytes.NewReader(body))

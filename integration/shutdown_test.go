@@ -72,7 +72,7 @@ func TestLongPollEndsWithTheNode(t *testing.T) {
 	if code := node.Wait(settleLimit); code != 0 {
 		t.Errorf("exit code %d\n%s", code, node.Output())
 	}
-	if line := "requests still under way are cut off"; strings.Contains(node.Stderr(), line) {
+	if line := "requests still in flight are cut off"; strings.Contains(node.Stderr(), line) {
 		t.Error(line)
 	}
 }

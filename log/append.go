@@ -27,8 +27,8 @@ type Frame struct {
 	Term      uint64
 }
 
-// appender is the state of the one goroutine that appends. Everything between
-// the published tail and its own tail sits in buf and in the lists beside it.
+// appender is the state of the one goroutine that appends. Everything between the published tail
+// and the appender's own tail is in buf and the lists next to it.
 type appender struct {
 	*state
 	syncer *syncer
@@ -58,9 +58,9 @@ type activeChunk struct {
 	first   uint64 // Raft index of its first frame, 0 while it has none
 }
 
-// Append puts a frame behind the log's end, as the appender sees it: what was
-// appended and not committed is included. It checks nothing but the shape of
-// the records: the fence is the state machine's. Only one goroutine may append.
+// Append adds a frame at the log's end as the appender sees it, after everything that was appended
+// and is not committed yet. It checks only the shape of the records: the fence belongs to the state
+// machine. Only one goroutine may append.
 //
 // Any error is final: the log takes nothing more, and its owner must stop.
 func (l *Log) Append(f Frame) error {
@@ -166,8 +166,8 @@ func (a *appender) commit() error {
 	if err := a.writeBuffer(); err != nil {
 		return err
 	}
-	// Before the index and anybody else can know of the events: a copy that begins after that
-	// has them, and no index that is copied before is ahead of it.
+	// This comes before the index and readers learn of the events. So a copy that begins after that
+	// has them, and an index that was copied before is not ahead of it.
 	if err := a.syncer.chk.Chaser.Put(a.tail.End); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (a *appender) commit() error {
 	return nil
 }
 
-// writeBuffer writes the buffer behind the data of the active chunk.
+// writeBuffer writes the buffer after the data of the active chunk.
 func (a *appender) writeBuffer() error {
 	if len(a.buf) == 0 {
 		return nil
@@ -216,7 +216,7 @@ func (a *appender) writeBuffer() error {
 	return nil
 }
 
-// write writes whole frames behind the data of the active chunk.
+// write writes whole frames after the data of the active chunk.
 func (a *appender) write(b []byte) error {
 	active := a.active
 	if _, err := active.file.WriteAt(b, active.written); err != nil {
@@ -232,10 +232,10 @@ func (a *appender) write(b []byte) error {
 
 const maxKeptBuffer = 4 << 20
 
-// startChunk makes the file of the next chunk and lets readers see it with the next commit. Its
-// header is durable before it has its name, as is the chunk before it (completeActive): so whatever
-// a crash leaves, a start that finds a chunk without a header, or one behind where the log ends,
-// knows that something else took place.
+// startChunk makes the file of the next chunk. Readers see it with the next commit. Its header is
+// durable before the file has its name, and so is the chunk before it (completeActive). A crash
+// therefore never leaves a chunk without a header, or one that lies after the end of the log: a
+// start that finds such a chunk knows that something else happened.
 func (a *appender) startChunk(number int) error {
 	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: a.cluster}
 	path := filepath.Join(a.opts.Dir, chunkfile.FileName(number, 0))
@@ -284,8 +284,8 @@ func (a *appender) createChunk(path string, header []byte) (vfs.File, error) {
 	return a.opts.FS.OpenReadWrite(path)
 }
 
-// completeActive writes the footer of the active chunk. The reader's side is
-// opened anew, because readers of the published set still see it as growing.
+// completeActive writes the footer of the active chunk. It opens the file again for readers,
+// because readers of the published set still see it as growing.
 func (a *appender) completeActive(byFrame bool) error {
 	if err := a.writeBuffer(); err != nil {
 		return err

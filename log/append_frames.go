@@ -9,17 +9,16 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// AppendFrames takes frames as another node's log holds them: records and
-// trailers, the first record at the position first, all of one chunk. It appends
-// those that this log lacks, commits them, and returns how many these were. Raw
-// is not used any more when it returns. Only the goroutine that appends may call it.
+// AppendFrames takes frames as another node's log holds them: records and trailers, the first
+// record at the position first, all of one chunk. It appends those that this log lacks, commits
+// them, and returns their number. raw is not used any more when it returns. Only the goroutine that
+// appends may call it.
 //
-// All is verified before anything is taken: shape and checksum of every item,
-// that each stands where the log has it next, that indexes rise, terms and times do
-// not fall, and that the chain goes on. If something is wrong the error is
-// event.ErrBadFrames, or an event.OtherHistory if whole frames follow another
-// log than this one; nothing has changed then. Nor has it when this log could
-// not be read. An error of writing is final, as with Append; Failed tells.
+// Everything is verified before anything is taken: shape and checksum of every item, that each item
+// is in the place that the log has for it next, that indexes rise, that terms and times do not
+// fall, and that the chain continues. If something is wrong the error is event.ErrBadFrames, or an
+// event.OtherHistory if whole frames follow a log other than this one. Nothing has changed then,
+// nor when this log could not be read. A write error is final, as with Append; Failed tells.
 func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
 	// What was appended before; it also tells whether the log can be used.
 	if err := l.Commit(); err != nil {
@@ -44,7 +43,7 @@ type pulled struct {
 	skipped   int // bytes of frames that the log has
 	frames    int // frames that it has not
 	first     uint64
-	tail      event.Tail // behind the last frame
+	tail      event.Tail // after the last frame
 	epoch     int64
 	completes bool
 }
@@ -139,7 +138,7 @@ func (a *appender) hasFrame(tail event.Tail) error {
 	return err
 }
 
-// appendChecked writes verified frames behind the log's end. Commit shows them.
+// appendChecked writes verified frames at the log's end. Commit shows them.
 func (a *appender) appendChecked(number int, raw []byte, p *pulled) error {
 	if err := a.activate(number); err != nil {
 		return err

@@ -24,9 +24,9 @@ func (l *Log) openIndex() error {
 	}
 	o.OnDamage = l.damages.ofIndex
 	o.OnFatal = func(err error) { _ = l.fail(fmt.Errorf("index: %w", err)) }
-	// What the index is about to call durable must be so in the log, or a power cut
-	// would leave an index ahead of it that has to be built anew. The records of
-	// the table were written before they were indexed. An error stops the log.
+	// What the index is about to make durable must already be durable in the log. Otherwise a power
+	// cut would leave an index ahead of the log, which would have to be rebuilt. The records of the
+	// table were written before they were indexed. An error stops the log.
 	o.BeforeFlush = func() { _ = l.syncer.Sync() }
 	o.Cluster, o.Belongs = l.cluster, l.endsAt
 	x, err := index.Open(o)
@@ -43,8 +43,9 @@ func (l *Log) openIndex() error {
 	return l.indexFrom(x.Checkpoint(), l.Tail().End)
 }
 
-// endsAt reports whether a frame ends at a position with a chain. Where that frame is damaged
-// nothing can be said against it, and no index could be built: what can be read goes on being read.
+// endsAt reports whether a frame ends at a position with a chain. If that frame is damaged, the
+// answer is yes: nothing speaks against it, and an index could not be rebuilt. What can be read
+// stays readable.
 func (s *state) endsAt(position int64, chain event.Chain) (bool, error) {
 	at, ok, err := s.ChainAt(position)
 	if event.IsCorruption(err) {

@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// checkFile says how far the check of all chunks is. It means something on this
-// node alone, and nothing without it is lost: the check begins anew.
+// checkFile says how far the check of all chunks has come. It matters only on this node, and losing
+// it costs little: the check starts again.
 const checkFile = "check.state"
 
 // checkPerSec is how many bytes a second the regular check reads, while the log is used a fourth of
@@ -24,7 +24,7 @@ const checkPerSec = 32 << 20
 
 // checkState is the content of checkFile.
 type checkState struct {
-	Next  int       `json:"next"`  // logical chunk that comes next; 0: no check is under way
+	Next  int       `json:"next"`  // logical chunk that comes next; 0: no check is running
 	Ended time.Time `json:"ended"` // the last check that read all
 }
 
@@ -44,8 +44,8 @@ func (h *Health) CheckProgress() CheckProgress {
 	return *p
 }
 
-// checker reads all complete chunks now and then, and compares them with their
-// checksums: bytes may rot that nobody reads. One goroutine does.
+// checker reads all complete chunks now and then and compares them with their checksums, because
+// bytes may rot that are never read. It is one goroutine.
 type checker struct {
 	h     *Health
 	state checkState
@@ -226,9 +226,9 @@ func (h *Health) completeBytes(number int) (before, all int64) {
 	return before, all
 }
 
-// checkChunk examines the file that covers a logical chunk, and returns the
-// number that follows it, negative behind the last complete one. It holds the
-// chunk for just that long: replaced files are not kept from being removed.
+// checkChunk examines the file that covers a logical chunk, and returns the number of the chunk
+// after it, or a negative number after the last complete chunk. It holds the chunk only while it
+// reads, so a replaced file can be removed soon.
 func (h *Health) checkChunk(ctx context.Context, number int, pause func(int64) error) (next int, whole bool) {
 	v, err := h.view()
 	if err != nil {

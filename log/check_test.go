@@ -26,8 +26,8 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestCheckEvery: what rots where nobody reads is found within a week, whether or not the node was
-// restarted meanwhile.
+// TestCheckEvery: rot in a place that is never read is found within a week, even if the node was
+// restarted in the meantime.
 func TestCheckEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, m := vfs.NewMem(), newModel()
@@ -63,7 +63,7 @@ func TestCheckEvery(t *testing.T) {
 	})
 }
 
-// TestCheckResumes: a check that was under way goes on behind what it had read.
+// TestCheckResumes: an interrupted check continues after what it had read.
 func TestCheckResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, ended := range map[string]time.Time{"resumed": time.Now().Add(-week), "garbage": {}, "future": time.Now().Add(week)} {

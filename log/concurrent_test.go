@@ -203,7 +203,7 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, ev("other", "1")))
 		expect("log", nil)
 
-		// While a commit is under way the facts of streams lag behind the tail.
+		// While a commit runs the facts of streams lag behind the tail.
 		l.appender.unsettled.Store(m.tail.End)
 		wait("log whose streams are not there yet", func() error { return l.Reads.WaitLog(ctx, m.tail.End-1) })
 		none()

@@ -138,12 +138,12 @@ func (k *Continuation) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// Next returns the next frames, as many as go into limit bytes (0:
-// DefaultBlockBytes), or one larger frame alone. It returns io.EOF at the end
-// that the log had when it was asked, and before a chunk that was rewritten: what comes then
-// has to be asked for anew. The memory of a block is used again by the next call.
+// Next returns the next frames, as many as fit into limit bytes (0: DefaultBlockBytes), or one
+// larger frame alone. It returns io.EOF at the end that the log had when the continuation began,
+// and before a chunk that was rewritten: what comes then needs a new continuation. The next call
+// uses the memory of a block again.
 //
-// Only the lengths of the items are looked at. They are checked when the frames are taken.
+// Only the lengths of the items are looked at. The receiver of the frames checks them.
 func (k *Continuation) Next(limit int) (Block, error) {
 	if limit <= 0 {
 		limit = DefaultBlockBytes

@@ -252,8 +252,8 @@ func TestContinueRefuses(t *testing.T) {
 	}
 }
 
-// TestContinuationOutlivesSwitch: what a continuation began with it goes on
-// with, whatever is written and switched meanwhile.
+// TestContinuationOutlivesSwitch: a continuation keeps the files that it began with, whatever is
+// written and switched in the meantime.
 func TestContinuationOutlivesSwitch(t *testing.T) {
 	m := newModel()
 	l := emptyLog(t)

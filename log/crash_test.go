@@ -22,7 +22,7 @@ type run struct {
 	m      *model
 	o      Options
 	synced atomic.Int64 // frames that a completed Sync, Close or Open covers
-	fatal  atomic.Int64 // times the owner was told to stop
+	fatal  atomic.Int64 // calls of OnFatal
 
 	l         *Log // the last one opened
 	committed int  // frames that readers see
@@ -228,7 +228,7 @@ func TestPowerCutTwice(t *testing.T) {
 			})).o
 			l, err := Open(o)
 			if err == nil {
-				// The cut may still strike what goes on behind Open.
+				// The cut may still hit background work of Open.
 				count.Store(-1 << 40)
 				err = l.Close()
 			}

@@ -50,12 +50,12 @@ func (v view) itemAt(position int64, scratch *[]byte) (chunkfile.Item, error) {
 type cursor struct {
 	v       view
 	c       *chunkfile.Chunk // nil at the end (forward) or the start (backward) of the log
-	offset  int64            // in c: of the next item forward, behind the next item backward
-	limit   int64            // in c: behind its data
+	offset  int64            // in c: of the next item forward, after the next item backward
+	limit   int64            // in c: after its data
 	scratch []byte
 }
 
-// seekForward puts the cursor before the first item at or behind a position.
+// seekForward puts the cursor before the first item at or after a position.
 func (cu *cursor) seekForward(position int64) error {
 	for {
 		cu.c = nil
@@ -105,7 +105,7 @@ func (cu *cursor) next() (chunkfile.Item, int64, error) {
 	return nil, 0, nil
 }
 
-// seekBackward puts the cursor behind the last item that ends at or before a position.
+// seekBackward puts the cursor after the last item that ends at or before a position.
 func (cu *cursor) seekBackward(position int64) error {
 	position = min(position, cu.v.tail.End)
 	for {

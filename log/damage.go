@@ -83,7 +83,7 @@ func (d *damages) suspect(c *chunkfile.Chunk, err error) {
 	}
 }
 
-// suspectIndex has the index examined soon: it led a read to what is not there.
+// suspectIndex has the index examined soon: it led a read to a wrong place.
 func (d *damages) suspectIndex(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -55,8 +55,8 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 	return -1, nil
 }
 
-// firstFrame returns the start and term of the first frame at or behind a
-// position whose term is at least the given one; -1 when there is none.
+// firstFrame returns the start and term of the first frame at or after a position whose term is at
+// least the given one; -1 when there is none.
 func (v view) firstFrame(position int64, term uint64) (int64, uint64, error) {
 	cu := cursor{v: v}
 	if err := cu.seekForward(position); err != nil {

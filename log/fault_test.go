@@ -57,9 +57,9 @@ func TestInjectedErrors(t *testing.T) {
 	}
 }
 
-// afterError expects what must hold once an operation failed: err is what the
-// script met. The index fails in the background, so that the owner may be told
-// of the cause while this runs; it is there before the count.
+// afterError expects what must hold after an operation failed: err is what the script met. The
+// index fails in the background, so OnFatal may be called while this runs; the cause is there
+// before the count.
 func (r *run) afterError(err error, op *vfs.Op, cause *atomic.Pointer[error]) error {
 	if err == nil {
 		// Replaced files that could not be removed, a background error met on the way

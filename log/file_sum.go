@@ -13,12 +13,11 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// FileSum computes the checksum of a file of the database while its bytes pass by, and checks that
-// the file carries it where it does: complete chunks, and most files of the index, end with the
-// checksum of what was written. That one is the file's, so that nobody has to read a file to know
-// it, and damage is never taken for what was written. It covers all bytes before the checksum; what
-// follows is checked by what the file says of itself. Of other files it is the XXH3-128 of all
-// bytes.
+// FileSum computes the checksum of a file of the database while its bytes pass by. Complete chunks
+// and most files of the index end with the checksum of what was written. FileSum compares it and
+// takes it as the file's, so that a file need not be read to know it, and damage is never taken for
+// what was written. That checksum covers all bytes before it; what follows is checked by other
+// checksums in the file. The checksum of any other file is the XXH3-128 of all bytes.
 type FileSum struct {
 	name    string // relative to the data folder
 	size    int64

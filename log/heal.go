@@ -71,14 +71,14 @@ func (tr *Transfer) OpenChunkFile(first int, checksum [16]byte, verified bool) (
 	return &Continuation{chunks: []*chunkfile.Chunk{c}, end: v.tail.End, file: describe(c)}, nil
 }
 
-// Heal puts what other nodes have in the place of a damaged file. fetched are the names of
-// temporary files that cover its chunks one behind the other; they are gone afterwards. turn runs a
-// function while nothing is appended.
+// Heal replaces a damaged file with data from other nodes. fetched are the names of temporary files
+// that cover its chunks one after the other; they are gone afterwards. turn runs a function while
+// nothing is appended.
 //
-// The files are verified, must end where the damaged one does with its chain, and are blanked where
-// this node redacted. Where one of them is not exactly of the range, which is so when nodes merged
-// differently, one file is made that is. Records that were removed here and come back are indexed.
-// A crash leaves the damaged file or the new one in use.
+// The files are verified, must end at the end of the damaged one with the same chain, and are
+// blanked where this node redacted. Nodes may have merged differently: if the files do not cover
+// exactly the same chunks, one file is made that does. Records that were removed here and come back
+// are indexed. A crash leaves the damaged file or the new one in use.
 func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) error) (err error) {
 	tr.chunks.jobs.RLock() // Close waits for it.
 	defer tr.chunks.jobs.RUnlock()

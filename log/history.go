@@ -9,11 +9,11 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// ChainAt returns the chain of the log at a position at which a frame ends; ok
-// is false where none does. A frame that completes its chunk ends both behind
-// its trailer and at the start of the next chunk. Elsewhere in the void behind
-// the last frame of a chunk, and inside an item, nothing ends. An error says that the data
-// there cannot be read: whether a frame ends there is then not known.
+// ChainAt returns the chain of the log at a position at which a frame ends; ok is false where none
+// does. A frame that completes its chunk ends both after its trailer and at the start of the next
+// chunk. Elsewhere in the void after the last frame of a chunk, and inside an item, nothing ends.
+// An error says that the data there cannot be read: it is then not known whether a frame ends
+// there.
 func (s *state) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
 	v, err := s.view()
 	if err != nil {

@@ -92,7 +92,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			scavenge := func(first, last int) {
 				ids, err := l.Chunks.IDsFrom()
 				must(t, err)
-				kept := 0 // events at or behind it
+				kept := 0 // events at or after it
 				for _, f := range m.frames {
 					for _, e := range f.events {
 						if e.position >= ids {
@@ -151,7 +151,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			to = mustOpen(t, o2)
 			same("another node, opened again", to)
 
-			// Nodes that scavenged and one that did not go on alike.
+			// Nodes that scavenged answer like one that did not.
 			o3 := o
 			o3.FS = vfs.NewMem()
 			plain := mustOpen(t, o3)
@@ -195,8 +195,9 @@ func TestIDsFrom(t *testing.T) {
 	}
 }
 
-// TestHasIDIsQuick: an event that is not there costs a look at the table, never
-// one at all that are remembered. They are replaced by what is asked for behind the table's back.
+// TestHasIDIsQuick: an id that is not there costs one look at the table, and no look at what is
+// remembered. The test changes each remembered id to the one that it asks for: a look would find
+// it.
 func TestHasIDIsQuick(t *testing.T) {
 	const events = 1 << 10
 	r := newRecentIDs(events)
@@ -215,9 +216,9 @@ func TestHasIDIsQuick(t *testing.T) {
 	}
 }
 
-// TestRebuildForgetsScavenging: what is known of scavenging goes when the index is
-// built anew, because removed entries come back, and when the log is cut, because it
-// may go by events that are gone then. It stays otherwise.
+// TestRebuildForgetsScavenging: the record of scavenging is dropped when the index is rebuilt,
+// because removed entries come back, and when the log is cut, because it may refer to events that
+// are gone then. It stays otherwise.
 func TestRebuildForgetsScavenging(t *testing.T) {
 	cases := map[string]struct {
 		change func(t *testing.T, fsys vfs.FS, dir string)

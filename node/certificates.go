@@ -24,7 +24,7 @@ type certificates struct {
 
 func newCertificates(store *certs.Store, r *stats.Registry, logger hclog.Logger) *certificates {
 	const ends, reloads = "annals_certificate_not_after_timestamp_seconds", "annals_certificate_reloads_total"
-	const endsHelp, reloadsHelp = "When the certificate in force ends, and the first to end of the authorities above it.", "Reloads of the certificates."
+	const endsHelp, reloadsHelp = "When the certificate in force expires, and when the first of the authorities above it does.", "Reloads of the certificates."
 	seconds := func(end func(*certs.Set) time.Time) func() float64 {
 		return func() float64 { return float64(end(store.Current()).Unix()) }
 	}
@@ -48,7 +48,7 @@ func (c *certificates) reload(files certs.Files) bool {
 			findings = refused.Findings
 		}
 		for _, f := range findings {
-			c.logger.Error("the certificates were not reloaded, those of before stay in force", logkey.File, f.File, logkey.Reason, f.Text, "remedy", f.Remedy)
+			c.logger.Error("the certificates were not reloaded, the old ones stay in force", logkey.File, f.File, logkey.Reason, f.Text, "remedy", f.Remedy)
 		}
 		return false
 	}
@@ -61,14 +61,14 @@ func (c *certificates) reload(files certs.Files) bool {
 	return true
 }
 
-// report logs what somebody should look at.
+// report logs findings that need attention.
 func (c *certificates) report(findings []certs.Finding) {
 	for _, f := range findings {
 		level := hclog.Warn
 		if f.Severity == certs.SeverityError {
 			level = hclog.Error
 		}
-		c.logger.Log(level, "a certificate needs a look", "file", f.File, "finding", f.Text, "remedy", f.Remedy)
+		c.logger.Log(level, "a certificate needs attention", "file", f.File, "finding", f.Text, "remedy", f.Remedy)
 	}
 }
 
@@ -91,7 +91,7 @@ func (n *Node) ReloadCertificates(c *config.Config) bool {
 	case n.security != nil && n.opts.Certificates == nil && n.config.CertificateFile != "":
 		return n.security.reload(n.certificateFiles(c))
 	case c.CertificateFile != "" && !n.config.Insecure:
-		n.logger.Warn("this node was started without a certificate, the one that is configured now takes a restart", logkey.File, c.CertificateFile)
+		n.logger.Warn("this node was started without a certificate, restart it to use the one that is configured now", logkey.File, c.CertificateFile)
 	}
 	return false
 }

@@ -35,7 +35,7 @@ func newCertificateKit(t *testing.T) *certificateKit {
 	return k
 }
 
-// newAuthority makes another authority, and has it trusted beside those of before.
+// newAuthority makes another authority, and has it trusted in addition to the earlier ones.
 func (k *certificateKit) newAuthority() {
 	k.t.Helper()
 	var err error
@@ -78,8 +78,8 @@ func (k *certificateKit) config() *config.Config {
 	return c
 }
 
-// TestReloadCertificates: what is right is put in force with one line, what is not
-// leaves everything as it is with a line for each finding, and both are counted.
+// TestReloadCertificates: a good certificate is put in force with one log line. A bad one changes
+// nothing and logs a line for each finding. Both are counted.
 func TestReloadCertificates(t *testing.T) {
 	k := newCertificateKit(t)
 	local := certs.NodeOptions{DNSNames: []string{"localhost"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
@@ -140,7 +140,7 @@ func TestReloadCertificates(t *testing.T) {
 			}
 			for i, want := range c.want {
 				want = strings.NewReplacer("SERIAL", leaf.SerialNumber.Text(16), "END", leaf.NotAfter.UTC().Format(time.RFC3339)).Replace(want)
-				if !strings.Contains(got[i], want) || !ok && !strings.Contains(got[i], "[ERROR] the certificates were not reloaded, those of before stay in force: file=") {
+				if !strings.Contains(got[i], want) || !ok && !strings.Contains(got[i], "[ERROR] the certificates were not reloaded, the old ones stay in force: file=") {
 					t.Errorf("%q is missing in: %s", want, got[i])
 				}
 			}
@@ -178,10 +178,10 @@ func TestNothingToReload(t *testing.T) {
 		own  func(*config.Config)
 		line string
 	}{
-		{"plain", func(*config.Config) {}, "takes a restart"},
+		{"plain", func(*config.Config) {}, "restart it to use"},
 		{"insecure", func(c *config.Config) { c.Insecure = true }, ""},
 		{"insecure with a certificate", func(c *config.Config) { *c = *k.config(); c.Insecure = true }, ""},
-		{"for development", func(c *config.Config) { c.Dev, c.MemDb = true, true }, "takes a restart"},
+		{"for development", func(c *config.Config) { c.Dev, c.MemDb = true, true }, "restart it to use"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -103,7 +103,7 @@ func described(f *eventlog.ChunkFile) replication.ChunkFile {
 func (d data) OpenChunkFile(first int, checksum string) (replication.ChunkReader, error) {
 	var sum [16]byte
 	if n, err := hex.Decode(sum[:], []byte(checksum)[:min(len(checksum), 2*len(sum))]); err != nil || n != len(sum) {
-		return nil, fmt.Errorf("%q is no checksum", checksum)
+		return nil, fmt.Errorf("%q is not a checksum", checksum)
 	}
 	k, err := d.log.Transfer.OpenChunkFile(first, sum, true)
 	if err != nil {
@@ -187,8 +187,8 @@ func (d data) Salvage(wanted replication.Wanted, send func(s replication.Span, r
 	})
 }
 
-// chunksForFetching takes the lock of chunk files for a file that comes from another
-// node. A scavenge under way has to make room: what it knows is about files that go.
+// chunksForFetching takes the lock of chunk files for a file that comes from another node. A
+// running scavenge has to give way: its plan is about files that are replaced.
 func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
 	for {
 		if hold, err := n.chunks.TryLock(); err == nil {

@@ -56,11 +56,11 @@ func (n *Node) openFilesPatiently() {
 		func() float64 { return float64(n.starved.times.Load()) })
 }
 
-// starve is told of each try to open a file that found no descriptor.
+// starve is called for each try to open a file that found no free descriptor.
 func (n *Node) starve(err error) {
 	n.starved.times.Add(1)
 	n.traffic.GiveWay()
 	if skipped, due := n.starved.lines.Due(struct{}{}); due {
-		n.logger.Warn("too many files are open: a file is waited for, raise the limit (LimitNOFILE, ulimit -n)", logkey.Error, err, "times", skipped+1)
+		n.logger.Warn("too many open files: waiting for a free descriptor, raise the limit (LimitNOFILE, ulimit -n)", logkey.Error, err, "times", skipped+1)
 	}
 }

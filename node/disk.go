@@ -17,10 +17,9 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// diskGuard refuses writes while a volume that the node writes to is nearly full,
-// so that the node never finds out by a failed write, which would end it. Reads go on.
-// Below half of the reserve a node takes no more entries from a leader either, and lags
-// until there is space again.
+// diskGuard refuses writes while a volume that the node writes to is nearly full, so that the node
+// never finds out by a failed write, which would end it. Reads continue. Below half of the reserve
+// a node takes no more entries from a leader either, and lags until there is space again.
 type diskGuard struct {
 	fs      vfs.FS
 	dirs    []string // one on each volume, or several
@@ -42,8 +41,8 @@ func newDiskGuard(n *Node) *diskGuard {
 	}
 }
 
-// full says why this node takes no entries from a leader, nil while it takes them. A leader has
-// nobody to take them from.
+// full says why this node takes no entries from a leader, nil while it takes them. A leader does
+// not take entries from any other node.
 func (p part) full() error {
 	if reason := p.n.diskFull.Load(); reason != nil && !p.Leading() {
 		return *reason
@@ -76,7 +75,7 @@ func (g *diskGuard) run(ctx context.Context) {
 			g.refuse(fmt.Errorf("%w: %d bytes free for %s, %d are kept in reserve", event.ErrDiskFull, free, dir, g.reserve))
 		case refusing && free > g.reserve+g.reserve/4:
 			refusing = false
-			g.logger.Info("there is space on the disk again: writes are accepted", "free", free)
+			g.logger.Info("the disk has space again: writes are accepted", "free", free)
 			g.refuse(nil)
 		}
 		switch {
@@ -84,10 +83,10 @@ func (g *diskGuard) run(ctx context.Context) {
 		case free >= g.reserve/2:
 			g.full(nil)
 		default:
-			g.full(fmt.Errorf("the disk of this node is full: it takes no entries from a leader; %d bytes are free for %s, half of the reserve of %d are needed",
+			g.full(fmt.Errorf("the disk of this node is full and it takes no entries from the leader: %d bytes are free for %s, half of the reserve of %d is needed",
 				free, dir, g.reserve))
 			if _, due := full.Due(dir); due {
-				g.logger.Error("the disk is full: this node takes no entries from a leader, and lags behind, until there is space again",
+				g.logger.Error("the disk is full: this node takes no entries from the leader and lags behind until there is space again",
 					logkey.Folder, dir, "free", free, "reserve", g.reserve)
 			}
 		}

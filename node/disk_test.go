@@ -78,7 +78,7 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			expect(1<<19-1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", true)
 			expect(1<<20+1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", false)
 			expect(2<<20, "", false)
-			// What is kept for others goes first, and writes go on where that is enough.
+			// Files that are kept for other nodes go first, and writes continue if that is enough.
 			kept = 1 << 20
 			expect(1<<20-1, "", false)
 			kept = 1<<20 - 2
@@ -107,14 +107,14 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 		for minute := range 3 {
 			time.Sleep(diskFullEvery)
 			synctest.Wait()
-			if n := strings.Count(said(), "takes no entries from a leader"); n < minute+1 || n > minute+2 {
+			if n := strings.Count(said(), "takes no entries from the leader"); n < minute+1 || n > minute+2 {
 				t.Errorf("said %d times in %d minutes", n, minute+1)
 			}
 		}
 		if text := said(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
 			t.Error(text)
 		}
-		if want := "the disk of this node is full: it takes no entries from a leader; 524287 bytes are free for db, half of the reserve of 1048576 are needed"; reason == nil || reason.Error() != want {
+		if want := "the disk of this node is full and it takes no entries from the leader: 524287 bytes are free for db, half of the reserve of 1048576 is needed"; reason == nil || reason.Error() != want {
 			t.Errorf("%v", reason)
 		}
 		disk.set("db", 1<<20)

@@ -49,7 +49,7 @@ func (f *forwards) leave(bytes int) {
 // WriteAnywhere does a client's write here if this node leads, and else has the leader do it,
 // with the errors that it has there. The client's rights were looked at on this node.
 //
-// While nobody is known to lead it fails with event.ErrNotReady at once. When the leader changes
+// While no leader is known it fails with event.ErrNotReady at once. When the leader changes
 // meanwhile the next one gets the write, as long as ctx lasts, if the one before did nothing or the
 // ids of its events make it safe to send it again; else the outcome is unknown
 // (event.ErrOutcomeUnknown, event.ErrWriteTimeout). A read-only replica passes nothing on:

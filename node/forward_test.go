@@ -29,7 +29,7 @@ func proposed(id byte) event.Proposed {
 }
 
 // TestWriteAnywhere: a follower answers a client's write as the leader does, position included, and
-// a read-only replica names the leader. Once nobody leads, they say so.
+// a read-only replica names the leader. Without a leader both fail and say so.
 func TestWriteAnywhere(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	// A probe of memberlist ends with its timeout, not with its node.

@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// A group on $all goes on behind its checkpoint after a scavenge removed the event that
-// stood there, and those around it.
+// A group on $all resumes after its checkpoint after a scavenge removed the event there, and those
+// around it.
 func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 	n := openReady(t)
 	write := func(stream string, events ...event.Proposed) {

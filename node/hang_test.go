@@ -17,7 +17,7 @@ import (
 type hangingDisk struct {
 	vfs.FS
 	kind vfs.Kind
-	held atomic.Pointer[chan struct{}] // closed to go on; nil: nothing hangs
+	held atomic.Pointer[chan struct{}] // closed to continue; nil: nothing hangs
 	full atomic.Bool
 }
 
@@ -48,8 +48,8 @@ func (d *hangingDisk) hang() (goOn func()) {
 	}
 }
 
-// TestLeaderWhoseLogHangs: entries are stored and committed, but the event log of the leader
-// takes none: another node leads, and a node whose disk goes on follows it.
+// TestLeaderWhoseLogHangs: entries are stored and committed, but the event log of the leader takes
+// none: another node takes over, and a node whose disk works follows it.
 func TestLeaderWhoseLogHangs(t *testing.T) {
 	var disks []*hangingDisk
 	nodes := openCluster(t, 3, func(_ int, o *node.Options) {
@@ -132,7 +132,7 @@ func TestLeaderWhoseLogHangs(t *testing.T) {
 			return nil
 		})
 	}
-	ready(503, "the disk of this node is full: it takes no entries from a leader; 0 bytes are free for ")
+	ready(503, "the disk of this node is full and it takes no entries from the leader: 0 bytes are free for ")
 	disks[old].full.Store(false)
 	ready(204, "")
 }

@@ -18,7 +18,7 @@ func (j *judging) MayRead(stream string, info *event.StreamInfo) (bool, error) {
 	return j.policy.MayRead(context.Background(), &j.who, stream, info)
 }
 
-// BenchmarkResolvedPage reads pages of 20 links, for nobody's rights and for those of callers.
+// BenchmarkResolvedPage reads pages of 20 links, without a caller's rights and with them.
 func BenchmarkResolvedPage(b *testing.B) {
 	n := openReady(b)
 	putEvents(b, n.store, "target", "t", "", 20)

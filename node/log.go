@@ -72,7 +72,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		return nil, err
 	}
 	n.store.log.Store(log)
-	// Before anybody reads what was to be blanked.
+	// Before any client can read what was to be blanked.
 	if err := n.redact.service.Resume(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

@@ -73,7 +73,7 @@ type Node struct {
 	load       firstLoad
 	leading    leading
 
-	disk     *hang.Watch           // operations on the disk that are under way
+	disk     *hang.Watch           // operations on the disk that are in flight
 	diskFull atomic.Pointer[error] // why no entries are taken from a leader
 
 	fatal   sync.Once
@@ -121,7 +121,7 @@ func newNode(o Options) *Node {
 		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
 	if o.LinesDropped != nil {
-		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Lines of the log that were dropped because what they are written to did not take them.",
+		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Log lines dropped because their destination did not accept them.",
 			func() float64 { return float64(o.LinesDropped()) })
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
@@ -129,9 +129,8 @@ func newNode(o Options) *Node {
 	return n
 }
 
-// build makes all parts. They have no log yet and nobody leads: what is asked of
-// them is event.ErrNotReady until start has got that far. When one cannot be made
-// those before it are closed, the last first.
+// build makes all parts. They have no log yet and no leader: requests fail with event.ErrNotReady
+// until start has got that far. When one cannot be made those before it are closed, the last first.
 func (n *Node) build() (err error) {
 	made := []func() error{func() error { n.cancel(); return nil }}
 	defer func() {
@@ -252,7 +251,7 @@ func awaitLeadership(ctx context.Context, c *replication.Cluster) error {
 	}
 }
 
-// stopHard passes on the first error after which the node must not go on.
+// stopHard passes on the first error after which the node must stop.
 func (n *Node) stopHard(err error) {
 	n.fatal.Do(func() { n.opts.OnFatal(err) })
 }
@@ -304,7 +303,7 @@ func (n *Node) Close() error {
 			continue
 		}
 		if op, since := n.disk.Overdue(time.Second); op != nil {
-			return fmt.Errorf("close node: the disk hangs: %s %s is under way for %s", op.Doing, op.File, since.Round(time.Second))
+			return fmt.Errorf("close node: the disk hangs: %s %s has been running for %s", op.Doing, op.File, since.Round(time.Second))
 		}
 	}
 }

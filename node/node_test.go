@@ -203,7 +203,7 @@ func TestFailStop(t *testing.T) {
 	}
 }
 
-// TestDiskNearlyFull: below the reserve writes are refused with the reason, and reads go on.
+// TestDiskNearlyFull: below the reserve writes are refused with the reason, and reads continue.
 func TestDiskNearlyFull(t *testing.T) {
 	o := options(t.TempDir())
 	o.DiskReserve = 1

@@ -21,7 +21,7 @@ func (o operations) Shutdown() {
 // Reload has the configuration read again.
 func (o operations) Reload() {
 	if o.n.opts.Reload == nil {
-		o.n.logger.Info("this node has no configuration that could be read again")
+		o.n.logger.Info("this node has no configuration that it could reload")
 		return
 	}
 	o.n.owned.Go(o.n.opts.Reload)

@@ -60,7 +60,7 @@ func line(e *handler.Event, p position.Position) string {
 	return text + " | " + p.String()
 }
 
-// all reads once from a position on; with the lines it returns the positions behind them.
+// all reads once from a position on; with the lines it returns the position after each.
 func readAll(t testing.TB, s *store, d handler.Definition, from position.Position) (lines []string, behind []position.Position) {
 	t.Helper()
 	r := openSource(t, s, d, from, true)
@@ -86,8 +86,8 @@ var sourceDefinitions = []handler.Definition{
 	{Categories: []string{"s", "t"}, Events: []string{"A"}},
 }
 
-// TestSourceOnLog: over a real log, with deletions and a scavenge, a reader that begins
-// anew behind any event goes on with the next one.
+// TestSourceOnLog: over a real log, with deletions and a scavenge, a reader that starts again after
+// any event resumes with the next one.
 func TestSourceOnLog(t *testing.T) {
 	n := openReady(t)
 	s, seed := n.store, rand.Uint64()

@@ -76,7 +76,7 @@ func (r *redacting) listen(n *Node) error {
 	return nil
 }
 
-// close ends sessions of tools, and what goes on in the background.
+// close ends sessions of tools, and the work in the background.
 func (r *redacting) close() (err error) {
 	if r.socket != nil {
 		err = r.socket.Close()

@@ -41,7 +41,7 @@ func sabotagedStore(s *store) httpapi.Store {
 	return s
 }
 
-// decided has a channel of event.Written for each *event.Write under way.
+// decided has a channel of event.Written for each *event.Write in flight.
 var decided sync.Map
 
 // earlyDecider tells what it decided.
@@ -52,7 +52,7 @@ func (e earlyDecider) Decide(w *event.Write) event.Decision {
 	if told, ok := decided.Load(w); ok && d.Err == nil && !d.Full {
 		select {
 		case told.(chan event.Written) <- d.Written:
-		default: // It is decided anew.
+		default: // It is decided again.
 		}
 	}
 	return d

@@ -68,7 +68,7 @@ func (s *scavenging) run(ctx context.Context) {
 		return
 	}
 	if err := s.history.CloseInterrupted(ctx, s.runs.Running); err != nil && ctx.Err() == nil {
-		s.n.logger.Named("scavenge").Warn("runs that ended with the last process may be shown as if they went on", logkey.Error, err)
+		s.n.logger.Named("scavenge").Warn("runs that were interrupted by the last stop may be listed as still running", logkey.Error, err)
 	}
 	s.clock.Run(ctx)
 }
@@ -84,9 +84,8 @@ func (s *scavenging) awaitStart(ctx context.Context) bool {
 	return true
 }
 
-// close stops a run that is under way, and records that as far as there is a
-// leader. A run that the clock started is gone on with by the next process: the
-// clock must not see it stop.
+// close stops a scavenge that runs, and records that if there is a leader. The next process resumes
+// a run that the clock started, so the clock must not see it stop.
 func (s *scavenging) close() {
 	s.cancel()
 	s.owned.Wait()

@@ -35,16 +35,16 @@ func (n *Node) openSecret() error {
 			n.secret.Secret = s
 			return nil
 		case err == nil:
-			n.logger.Warn("the secret by which other nodes of this machine know this one was of no use and was made again: where copies of it are "+
-				"in data folders of other nodes, stop them and copy it again", logkey.File, s.File(), logkey.Reason, why)
+			n.logger.Warn("the secret by which nodes of one machine know each other was not usable, a new one was made: copy it to the data folders of "+
+				"the nodes that had a copy, while they are stopped", logkey.File, s.File(), logkey.Reason, why)
 			n.secret.Secret = s
 			return nil
 		case !errors.Is(err, peersecret.ErrShared):
 			return fmt.Errorf("secret between nodes: %w", err)
 		}
 		// Some volumes have permissions of their own for all files.
-		n.logger.Warn("the data folder's volume keeps no secret from other users, so that by which other nodes of this machine know this one is "+
-			"elsewhere, and another one after each start", logkey.Folder, c.Db, logkey.Error, err)
+		n.logger.Warn("other users can read files on the volume of the data folder, so the secret by which nodes of one machine know each other "+
+			"is kept elsewhere and is new after each start", logkey.Folder, c.Db, logkey.Error, err)
 	}
 	s, remove, err := peersecret.Temporary()
 	if err != nil {

@@ -74,7 +74,7 @@ func (n *Node) dialledHost() string {
 	}
 	ip, err := gossip.MachineAddress()
 	if err != nil {
-		n.logger.Debug("the address at which other nodes dial this one is not known, so that its certificate is not compared with it", logkey.Error, err)
+		n.logger.Debug("the address at which other nodes dial this one is unknown, so its certificate is not checked against it", logkey.Error, err)
 		return ""
 	}
 	return ip.String()

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 )
 
-// TestCertificateWarnings: a node that can work with its certificate warns at start of
-// each thing that somebody must look at, with the file and what to do.
+// TestCertificateWarnings: a node that can work with its certificate warns at start of each problem
+// that needs attention, with the file and the remedy.
 func TestCertificateWarnings(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})
@@ -39,7 +39,7 @@ func TestCertificateWarnings(t *testing.T) {
 	o := options(filepath.Join(dir, "db"))
 	o.Config.MemDb, o.Config.CertificateFile, o.Config.CertificatePrivateKeyFile, o.Config.TrustedRootCertificatesPath = true, certificate, key, roots
 	o.Logger = hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Warn})
-	if err := open(t, o).Close(); err != nil { // Nobody writes lines any more.
+	if err := open(t, o).Close(); err != nil { // No more lines are written.
 		t.Fatal(err)
 	}
 	warnings := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")

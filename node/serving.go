@@ -59,8 +59,8 @@ func (p part) Unhealthy() string {
 	return ""
 }
 
-// Resign hands leadership over. What runs by it is stopped before, and goes on if
-// this node leads still.
+// Resign hands leadership over. Services that run on the leader are stopped first. They resume if
+// this node still leads.
 func (p part) Resign(ctx context.Context) error {
 	if !p.Started() {
 		return event.ErrNotReady

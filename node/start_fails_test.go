@@ -15,7 +15,7 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// TestOpenFails: a start that fails leaves nothing behind, however far it got.
+// TestOpenFails: a start that fails at any step cleans up after itself.
 func TestOpenFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

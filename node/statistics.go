@@ -17,8 +17,8 @@ import (
 	"github.com/annalsdb/annals/stats/system"
 )
 
-// statistics are the metrics of a node: those that its parts count in the
-// registry, and those that are read from the machine when somebody asks.
+// statistics are the metrics of a node: those that its parts count in the registry, and those that
+// are read from the machine on request.
 type statistics struct {
 	n         *Node
 	registry  *stats.Registry
@@ -81,8 +81,8 @@ func (s *statistics) indexState() string {
 	return indexIdle
 }
 
-// counted counts the requests that h answers. Those that may wait for an event
-// are in the queue's length alone: waiting is no work.
+// counted counts the requests that h answers. Requests that may wait for an event count in the
+// length of the queue only, as waiting is not work.
 func (s *statistics) counted(h http.Handler) http.Handler {
 	longPoll, kurrent := http.CanonicalHeaderKey("ES-LongPoll"), http.CanonicalHeaderKey("Kurrent-LongPoll")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,6 +149,6 @@ func (s *statistics) run(ctx context.Context) {
 	}
 }
 
-// startedPace is how often a node that starts looks whether it has: the answer to
-// a later question must not depend on whether somebody asked in time.
+// startedPace is how often a starting node checks whether it has started: a later answer must not
+// depend on whether a client asked in time.
 const startedPace = 100 * time.Millisecond

@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// The statistics stream of a node. Names and metadata are those of the reference: do not change.
+// The statistics stream of a node. Names and metadata are those of EventStoreDB: do not change.
 const (
 	statisticsPrefix   = "$stats-" // and the node's host:port
 	statisticsType     = "$statsCollected"
@@ -34,7 +34,7 @@ func (s *statistics) write(ctx context.Context) {
 		}
 		err := s.writeOnce(ctx, stream)
 		if err != nil && !failing && ctx.Err() == nil {
-			logger.Warn("statistics are not written into the database for now", logkey.Stream, stream, logkey.Error, err)
+			logger.Warn("statistics cannot be written into the database for now", logkey.Stream, stream, logkey.Error, err)
 		}
 		failing = err != nil
 	}
@@ -57,7 +57,7 @@ func (s *statistics) writeOnce(ctx context.Context, stream string) error {
 	}
 	if info.MetaLast < 0 {
 		err := write(event.MetaStreamOf(stream), event.NoStream, event.TypeMetadata, []byte(statisticsMetadata))
-		var conflict *event.WrongExpectedVersion // Somebody set other metadata meanwhile.
+		var conflict *event.WrongExpectedVersion // Another client set other metadata meanwhile.
 		if err != nil && !errors.As(err, &conflict) {
 			return err
 		}

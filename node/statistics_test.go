@@ -21,7 +21,7 @@ func as(login, password string) []string {
 
 func admin(more ...string) []string { return append(as("admin", "changeit"), more...) }
 
-// A node that is told to writes its metrics into a stream of its own.
+// A node with this option on writes its metrics into a stream of its own.
 func TestStatisticsStream(t *testing.T) {
 	o := options(t.TempDir())
 	o.Config.WriteStatsToDb, o.Config.StatsPeriod = true, 50*time.Millisecond

@@ -8,8 +8,8 @@ import (
 	"github.com/annalsdb/annals/stats/latency"
 )
 
-// readStatistics measure the reads of the log. Readers queue for nothing: what is
-// under way is what there is of a queue.
+// readStatistics measure the reads of the log. Readers do not queue, so the reads in flight stand
+// for the queue.
 type readStatistics struct {
 	stream, event, all readKind
 	waiting            *stats.Queue // long polls

@@ -27,7 +27,7 @@ func TestSwitches(t *testing.T) {
 		get("/streams/s", 404), get("/streams/%24all", 401), get("/streams/%24all", 200, admin()...),
 		get("/users/", 200, admin()...), get("/users/", 401), get("/info", 200), get("/info/options", 401), get("/info/options", 200, admin()...), get("/ping", 200),
 		get("/health/live", 204), get("/health/ready", 204), get("/health/startup", 200), get("/histogram/writer-flush", 404, admin()...),
-		// Without the option the header is nobody's.
+		// Without the option the header names no user.
 		get("/admin/login", 401, trusted...), get("/stats", 401, trusted...),
 		// Wrong credentials are refused wherever credentials are looked at.
 		get("/info", 401, as("admin", "wrong")...), get("/ping", 401, as("admin", "wrong")...), get("/gossip", 401, as("admin", "wrong")...),

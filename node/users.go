@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// users sees to it that the built-in users exist before anybody is let in, and
-// gives those who authenticate and manage users what they need.
+// users makes sure that the built-in users exist before any client is let in, and gives those who
+// authenticate and manage users what they need.
 type users struct {
 	store   *store
 	logger  hclog.Logger
@@ -61,7 +61,7 @@ func (u *users) StreamInfo(ctx context.Context, stream string) (event.StreamInfo
 	return u.store.StreamInfo(ctx, stream)
 }
 
-// renew stores a user whose password was hashed anew, wherever the leader is.
+// renew stores a user whose password was hashed again, wherever the leader is.
 func (u *users) renew(user access.User, version int64) {
 	ctx, cancel := context.WithTimeout(u.running, u.opts.Config.WriteTimeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (u *users) renew(user access.User, version int64) {
 	}
 }
 
-// close waits for what is under way.
+// close waits for logins in flight.
 func (u *users) close() { u.logins.Close() }
 
 // ready returns event.ErrNotInitialized until the built-in users exist.
@@ -171,10 +171,10 @@ func (u *users) watchDefaults(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			u.logger.Debug("default passwords cannot be looked for yet", logkey.Error, err)
+			u.logger.Debug("default passwords cannot be checked yet", logkey.Error, err)
 			pause = defaultsAgain
 		case len(logins) > 0:
-			u.logger.Warn("the password that everyone knows is still in force, and others than this machine reach the node: change it",
+			u.logger.Warn("the default password is still in force and other machines can reach this node: change it",
 				logkey.Login, strings.Join(logins, ", "), logkey.Address, u.opts.Config.ListenAddr())
 		}
 		if clock.Sleep(ctx, pause) != nil {

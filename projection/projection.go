@@ -406,7 +406,7 @@ func (p *projection) remove() {
 			p.push(func(m *machine) []effect { return m.vanish(nil) })
 			return
 		case pause.Failures == 0:
-			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, logkey.Error, err)
+			p.t.opts.Logger.Error("a projection cannot be deleted, trying again", "projection", p.name, logkey.Error, err)
 		}
 		if !pause.Wait(p.t.ctx) {
 			return

@@ -43,7 +43,7 @@ func (t *term) write(w *event.Write) (event.Written, error) {
 			return written, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
 		case isUnknown(err):
 			if !isOpen {
-				t.opts.Logger.Warn("it is not known whether a change of a projection was stored, it is tried again", logkey.Stream, w.Stream, logkey.Error, err)
+				t.opts.Logger.Warn("the outcome of storing a change of a projection is unknown, trying again", logkey.Stream, w.Stream, logkey.Error, err)
 			}
 			isOpen = true
 		case !isOpen, errors.As(err, &other), errors.Is(err, event.ErrStreamDeleted):

@@ -75,7 +75,7 @@ func (t *term) life(startStandard *atomic.Bool) {
 			break
 		}
 		if t.ctx.Err() == nil && p.Failures == 0 {
-			t.opts.Logger.Error("projections cannot be loaded, it is tried again", logkey.Error, err)
+			t.opts.Logger.Error("projections cannot be loaded, trying again", logkey.Error, err)
 		}
 		if !p.Wait(t.ctx) {
 			return

@@ -72,11 +72,11 @@ func (g *group) load(ctx context.Context) error {
 		}
 		if checkpoint >= end {
 			known = end - 1
-			g.logger.Warn("the checkpoint is beyond the end of what the group reads: it gets nothing until events reach it",
+			g.logger.Warn("the checkpoint is beyond the end of what the group reads: the group gets nothing until events reach it",
 				"checkpoint", g.Position(checkpoint), logkey.End, g.Position(end))
 		}
 		if next, err = g.source.after(ctx, checkpoint); err != nil {
-			return fmt.Errorf("read on behind the checkpoint %s: %w", g.Position(checkpoint), err)
+			return fmt.Errorf("find the first event after the checkpoint %s: %w", g.Position(checkpoint), err)
 		}
 	}
 	g.mu.Lock()

@@ -188,7 +188,7 @@ func (t *term) readConfig(ctx context.Context) (all []*definition, version int64
 		case why != nil:
 			t.opts.Logger.Warn("a stored group is not run", "group", d.Key.String(), logkey.Error, why)
 		case seen[d.Key]:
-			t.opts.Logger.Warn("a group is stored twice, the first entry counts", "group", d.Key.String())
+			t.opts.Logger.Warn("a group is stored twice, the first entry is used", "group", d.Key.String())
 			continue
 		}
 		seen[d.Key] = d.runs()

@@ -80,7 +80,7 @@ func (s *storedFilter) filter() (*Filter, error) {
 	f := &Filter{OfStream: s.Context == filterByStream}
 	switch {
 	case s.Context != filterByStream && s.Context != filterByType:
-		return nil, fmt.Errorf("what the filter is about, %q, is not known", s.Context)
+		return nil, fmt.Errorf("the kind of name that the filter matches, %q, is unknown", s.Context)
 	case s.Type == filterRegex:
 		f.Regex = s.Data
 	case s.Type != filterPrefix:

@@ -55,7 +55,7 @@ func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
 			return n, nil
 		}
 		// What was processed behind an older checkpoint comes again, which is allowed.
-		s.logger.Warn("an event is not a checkpoint and is passed over", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
+		s.logger.Warn("an event is not a checkpoint and is skipped", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
 	return -1, nil
 }

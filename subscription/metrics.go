@@ -33,7 +33,7 @@ func newMetrics(r *stats.Registry, s *Service) *metrics {
 	m.reading, m.answering = m.queue.Work("ReadSubscription"), m.queue.Work("AnswerSubscription")
 	m.changing, m.ticking = m.queue.Work("ChangeSubscription"), m.queue.Work("SubscriptionTick")
 	counter := func(name, help string) *stats.Counter { return r.Counter("annals_subscription_"+name+"_total", help) }
-	m.delivered = counter("delivered", "Messages of persistent subscriptions handed out, each time that they were.")
+	m.delivered = counter("delivered", "Messages of persistent subscriptions handed out; one that is handed out again counts again.")
 	m.acknowledged = counter("acknowledged", "Messages of persistent subscriptions that consumers acknowledged.")
 	m.retried = counter("retried", "Messages of persistent subscriptions put back to be handed out again.")
 	m.expired = counter("expired", "Messages of persistent subscriptions that consumers did not answer in time.")

@@ -44,10 +44,10 @@ type run [2]int64
 func parseSettled(e *event.Record) (*settled, error) {
 	s := &settled{version: e.Number}
 	if e.Type != typeDesk {
-		return nil, fmt.Errorf("event %d of stream %s is no record of settled messages but of type %s", e.Number, e.Stream, e.Type)
+		return nil, fmt.Errorf("event %d of stream %s is not a record of settled messages, its type is %s", e.Number, e.Stream, e.Type)
 	}
 	if err := json.Unmarshal(e.Data, s); err != nil {
-		return nil, fmt.Errorf("event %d of stream %s is no record of settled messages: %w", e.Number, e.Stream, err)
+		return nil, fmt.Errorf("event %d of stream %s is not a valid record of settled messages: %w", e.Number, e.Stream, err)
 	}
 	s.Runs = joined(s.Runs)
 	return s, nil

@@ -87,9 +87,9 @@ func (s *troubles) note(kind int, err error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		s.logger.Warn(troubleTexts[kind]+", it is tried again", logkey.Error, err)
+		s.logger.Warn(troubleTexts[kind]+", trying again", logkey.Error, err)
 	case err == nil && was != nil:
-		s.logger.Info("what failed works again", "failed", troubleTexts[kind])
+		s.logger.Info("it works again", "failed", troubleTexts[kind])
 	}
 }
 

@@ -71,7 +71,7 @@ func (t *term) run() {
 				t.trouble.Store(&err)
 			}
 			if p.Failures == 0 {
-				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", logkey.Error, err)
+				t.opts.Logger.Error("persistent subscriptions cannot be loaded, trying again", logkey.Error, err)
 			}
 			if !p.Wait(t.ctx) {
 				return

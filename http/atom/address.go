@@ -2,13 +2,13 @@ package atom
 
 import "github.com/annalsdb/annals/subscription"
 
-// Where streams and groups are, behind the origin.
+// Paths of streams and groups, which follow the origin.
 const (
 	StreamsPath = "/streams/"
 	GroupsPath  = "/subscriptions/"
 )
 
-// AppendGroupURI appends the path of a group behind the origin.
+// AppendGroupURI appends the path of a group to the origin.
 func AppendGroupURI(origin []byte, k subscription.Key) []byte {
 	b := append(origin, GroupsPath...)
 	b = AppendEscaped(b, k.Stream)

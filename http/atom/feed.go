@@ -59,9 +59,8 @@ const (
 	linkNackAll
 )
 
-// Stream computes the feed of a page of a stream: fields and links follow from
-// where the page began, where the stream begins and ends, and whether more lies
-// behind the page.
+// Stream computes the feed of a page of a stream. Its fields and links depend on where the page
+// began, where the stream begins and ends, and whether there are events after the page.
 func (w *Writer) Stream(page *event.StreamPage, p *event.StreamRead) Feed {
 	d := Feed{
 		w: w, stream: p.Stream, count: p.Count, events: page.Events, forward: !p.Backward,

@@ -198,8 +198,8 @@ func AppendEventJSON(b []byte, e *event.Resolved) []byte {
 	return append(b, '}')
 }
 
-// AppendValue appends stored bytes as a JSON value. What is not JSON is a string
-// of its text; so is a number or word that nobody said was JSON.
+// AppendValue appends stored bytes as a JSON value. Bytes that are not JSON become a JSON string.
+// So does a number or a word that the writer did not declare to be JSON.
 func AppendValue(b, data []byte, isJSON bool) []byte {
 	if isJSON && jsontext.ValidUTF8(data) || !isJSON && isStructure(data) {
 		return append(b, data...)

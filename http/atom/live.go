@@ -9,8 +9,8 @@ import (
 )
 
 // AppendLive appends an event as a live tail sends it: its entry without author and links, with its
-// position. Of data and metadata at most maxData bytes are shown; a value below 0 means all. Beside
-// data that is shown stands how many bytes it has. What is shown of the event must not be bare.
+// position. Of data and metadata at most maxData bytes are shown; a value below 0 means all. The
+// entry gives the length of the data that it shows. What is shown of the event must not be bare.
 func (w *Writer) AppendLive(b []byte, e *event.Resolved, level Level, maxData int) []byte {
 	number, stream := shown(e)
 	w.name(stream, false)

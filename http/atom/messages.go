@@ -41,9 +41,9 @@ func (d *Feed) appendGroupTitle(b []byte) []byte {
 	return append(b, '\'')
 }
 
-// appendAnswers appends the links by which a message is answered, each between
-// what stands before an address and what stands behind it. The feed that the
-// message is in has put the group's address into w.root, and its id into w.id.
+// appendAnswers appends the links by which a message is answered. Each link consists of before, the
+// address, and ack or nack. The feed that the message is in has put the group's address into
+// w.root, and its id into w.id.
 func (w *Writer) appendAnswers(b []byte, before, ack, nack string) []byte {
 	b = append(b, before...)
 	b = append(b, w.root...)
@@ -57,7 +57,8 @@ func (w *Writer) appendAnswers(b []byte, before, ack, nack string) []byte {
 	return append(b, nack...)
 }
 
-// How messages are answered, behind the address of their group. Clients append to it.
+// Paths by which messages are answered. They follow the address of the group, and clients append to
+// them. Clients append to it.
 const (
 	ackPath  = "/ack/"
 	nackPath = "/nack/"

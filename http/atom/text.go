@@ -77,7 +77,7 @@ type names struct {
 	isXML bool
 	uri   []byte // percent-encoded
 	text  []byte // escaped for the document's format, without quotes
-	home  []byte // address of the stream with a slash behind it
+	home  []byte // address of the stream, ending with a slash
 }
 
 // reset forgets the name, so that no request sees another's in a shared string,

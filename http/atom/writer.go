@@ -24,8 +24,8 @@ const (
 type Source interface {
 	// ReadPayload reads the data and metadata of a record that is bare.
 	ReadPayload(r *event.Record) error
-	// Part sees what there is of a feed that goes on. It returns it, or takes it and
-	// returns a buffer for the rest.
+	// Part gets the part of a feed that has been written so far. It returns that part, or takes it
+	// and returns a buffer for the rest.
 	Part(b []byte) ([]byte, error)
 }
 
@@ -36,8 +36,9 @@ type Writer struct {
 	// Origin is what addresses begin with: scheme, host and port, and a proxy's prefix.
 	Origin []byte
 
-	root    []byte // address of the feed, which all its links begin with
-	ids     []byte // by which messages are answered, in the order of delivery, a comma behind each
+	root []byte // address of the feed, which all its links begin with
+	// by which messages are answered, in the order of delivery, each followed by a comma
+	ids     []byte
 	id      []byte // that of the message being written
 	scratch []byte
 	names   names
@@ -58,7 +59,7 @@ func (w *Writer) Reset() {
 	*w = Writer{root: root, ids: ids, scratch: scratch, names: n}
 }
 
-// AppendHome appends the address of a stream with a slash behind it.
+// AppendHome appends the address of a stream and a slash.
 func (w *Writer) AppendHome(b []byte, stream string) []byte {
 	w.name(stream, false)
 	return append(b, w.names.home...)

@@ -64,7 +64,7 @@ func (c *conn) serve() {
 	isHanded := false
 	defer func() { // Also if a handler ends the goroutine.
 		if !isHanded {
-			_ = c.net.Close() // Whatever is wrong with it, nobody wants to know any more.
+			_ = c.net.Close() // The error is ignored: the connection has ended.
 			c.server.forget(c)
 		}
 	}()
@@ -102,7 +102,7 @@ func (c *conn) readHeader() (end int, err error) {
 	searched, skipped := 0, 0
 	for {
 		for ; c.isBehindPost && skipped < 4 && c.to > 0 && (c.buf[0] == '\r' || c.buf[0] == '\n'); skipped++ {
-			c.to = copy(c.buf, c.buf[1:c.to]) // Old clients send an empty line behind a body.
+			c.to = copy(c.buf, c.buf[1:c.to]) // Old clients send an empty line after a body.
 			searched = 0
 		}
 		if at := bytes.Index(c.buf[searched:c.to], []byte("\r\n\r\n")); at >= 0 {

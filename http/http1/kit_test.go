@@ -93,7 +93,7 @@ func (c *client) answer(method string) (r *http.Response, body string) {
 	return r, string(b)
 }
 
-// ended waits for the end of the connection, behind whatever comes before.
+// ended waits for the end of the connection, and returns what comes before it.
 func (c *client) ended() string {
 	c.t.Helper()
 	b, err := io.ReadAll(c.r)

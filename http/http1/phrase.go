@@ -201,8 +201,8 @@ type tcpConn struct {
 	tcp tcp
 }
 
-// ReadFrom sends what r holds, by the kernel if it can. net/http calls it only
-// behind a written status line.
+// ReadFrom sends what r holds, by the kernel if it can. net/http calls it only after it has written
+// a status line.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }
 
 // CloseWrite ends the sending half.

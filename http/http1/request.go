@@ -199,7 +199,8 @@ func (b *body) isTaken() bool {
 	return b.left == 0
 }
 
-// drain throws away what is left, which is not much. A reader that goes on must not take that for the end.
+// drain throws away what is left, which is not much. A reader that continues must not take that for
+// the end.
 func (b *body) drain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -292,7 +292,7 @@ func (w *response) write() error {
 	return err
 }
 
-// sendLarge sends a part of the body without a copy of it, behind all else.
+// sendLarge sends a part of the body without a copy of it, after all that was written before.
 func (w *response) sendLarge(p []byte) (int, error) {
 	if w.isChunked {
 		w.head = appendSize(w.head, len(p))

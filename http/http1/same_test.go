@@ -56,7 +56,7 @@ func exchange(t testing.TB, address string, sent []byte) string {
 }
 
 // summary leaves out of answers what may differ: the time, the order of fields, and whether the
-// length of a body is said before it or behind it.
+// length of a body is given in the header or in chunks.
 func summary(all, sent []byte) string {
 	var b strings.Builder
 	r := bufio.NewReader(bytes.NewReader(all))
@@ -228,7 +228,7 @@ func TestSameAnswers(t *testing.T) {
 		for n := 1 + r.IntN(2); n > 0; n-- {
 			method, body := []string{"GET", "GET", "POST", "PUT"}[r.IntN(4)], ""
 			if n == 1 && sent.Len() == 0 && r.IntN(4) == 0 {
-				method = "HEAD" // One alone: the answers of others are told from it.
+				method = "HEAD" // Alone: the end of its answer cannot be told from the next one.
 			}
 			if method == "POST" || method == "PUT" {
 				body = "hello"

@@ -21,7 +21,7 @@ const (
 // Server serves what an http.Server describes: its Handler, ConnContext, ReadHeaderTimeout,
 // IdleTimeout and ErrorLog hold for plain requests, all of it for others.
 type Server struct {
-	others                 *http.Server // serves what is not plain
+	others                 *http.Server // serves requests that are not plain
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
 	handed                 handed
@@ -214,7 +214,7 @@ func (s *Server) beginClose() error {
 	return s.listener.Close()
 }
 
-// Shutdown lets the requests under way finish, for as long as the context allows, and closes.
+// Shutdown lets the requests in flight finish, for as long as the context allows, and then closes.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.beginClose()
 	err = errors.Join(err, s.others.Shutdown(ctx))
@@ -259,7 +259,7 @@ func (h *handed) give(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:
-		_ = c.Close() // Nobody is served any more.
+		_ = c.Close() // The server is closing.
 	}
 }
 

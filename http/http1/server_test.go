@@ -199,7 +199,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestClose cuts off what is under way.
+// TestClose cuts off requests in flight.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})

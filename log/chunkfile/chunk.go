@@ -208,10 +208,10 @@ func (c *Chunk) Bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
 	return b, nil
 }
 
-// DataEnd is the offset behind the data that belongs to the log up to the position end.
+// DataEnd is the offset after the data that belongs to the log up to the position end.
 //
-// A set may hold a chunk that was completed after its tail was published: then
-// too nothing behind the tail is shown. Rewritten chunks lie wholly below any tail.
+// A set may hold a chunk that was completed after its tail was published. Nothing after the tail is
+// shown then either. Rewritten chunks lie wholly below any tail.
 func (c *Chunk) DataEnd(end int64) int64 {
 	switch {
 	case c.Header.Mapped:
@@ -222,8 +222,7 @@ func (c *Chunk) DataEnd(end int64) int64 {
 	return HeaderSize + min(end-c.Start(), ChunkSize)
 }
 
-// ItemAt reads the item at an offset of the file. limit is the offset behind the last byte that may
-// be touched.
+// ItemAt reads the item at an offset of the file. It touches no byte at or after limit.
 func (c *Chunk) ItemAt(offset, limit int64, scratch *[]byte) (Item, error) {
 	if limit-offset < RecordFixed {
 		return nil, c.Corrupt(offset, "no record begins there")
@@ -289,11 +288,10 @@ func (c *Chunk) MapEntry(i int, scratch *[]byte) (position, offset int64, err er
 	return int64(Order.Uint64(b)), int64(Order.Uint32(b[8:])), nil
 }
 
-// search returns the index of the first entry of the position map that is at or behind a position.
+// search returns the index of the first entry of the position map that is at or after a position.
 //
-// It guesses from how far the position lies between those that are known, brackets the
-// answer by widening steps around the guess, and does what is left by bisection:
-// mostly a few lines of the cache are looked at.
+// It guesses where the entry is from the positions of known entries, brackets the answer with
+// widening steps around the guess, and bisects the rest. Mostly it touches only a few cache lines.
 func (c *Chunk) search(position int64) (int, error) {
 	var scratch []byte
 	lo, hi := 0, c.MapEntries() // lo <= answer <= hi
@@ -364,12 +362,12 @@ func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, er
 	return c.FindFrom(position, scratch)
 }
 
-// FindFrom returns the offset of the first item of a rewritten chunk at or behind a position, or
-// that behind the data if there is none, and whether an item stands at exactly that position.
+// FindFrom returns the offset of the first item of a rewritten chunk at or after a position, or the
+// end of the data if there is none, and whether an item stands at exactly that position.
 //
-// The map is not believed, any bit of it may have rotted: what it says is held against the data.
-// The item at the offset must have the position that the map gives it, and the one that lies before
-// it in the file must stand before the position, so that no item can have been passed over.
+// FindFrom does not trust the map, since any bit of it may have rotted: it compares the map with
+// the data. The item at the offset must have the position that the map gives it. The item before it
+// in the file must have a smaller position than the one looked for. So no item is passed over.
 func (c *Chunk) FindFrom(position int64, scratch *[]byte) (offset int64, exact bool, err error) {
 	i, err := c.search(position)
 	if err != nil {
@@ -475,9 +473,9 @@ func (c *Chunk) FileSize() int64 {
 	return HeaderSize + c.Footer.DataSize + c.Footer.MapSize + FooterSize
 }
 
-// Settled reports whether a log that ends at end can put no more frames into the
-// chunk: its last frame completes it, or a committed one lies behind it. Only then may it be
-// rewritten: a chunk that a start could make active again must be as it was written.
+// Settled reports whether a log that ends at end can add no more frames to the chunk: its last
+// frame completes it, or a committed frame lies after it. Only then may it be rewritten: a chunk
+// that a start could make active again must stay as it was written.
 func (c *Chunk) Settled(end int64) bool {
 	return c.Complete && end >= ChunkStart(c.Header.Last+1)
 }

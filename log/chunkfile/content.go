@@ -6,8 +6,9 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// CheckContent walks through a complete chunk: every item whole and in its place, frames one behind
-// the other, and the position map and the footer saying the same. It returns the first trailer.
+// CheckContent walks through a complete chunk and returns its first trailer. It checks that every
+// item is whole and in its place, that frames follow one another, and that the position map and the
+// footer agree with the data.
 func (c *Chunk) CheckContent() (first Trailer, err error) {
 	defer GuardFaults(&err)()
 	f := &c.Footer
@@ -15,7 +16,7 @@ func (c *Chunk) CheckContent() (first Trailer, err error) {
 	var scratch, entry []byte
 	var last Trailer
 	before := event.Tail{End: c.Start()}
-	free := c.Start()                           // The next item stands here or behind it.
+	free := c.Start()                           // The next item is here or later.
 	lowest := int64(-1)                         // position of the first record of the frame at hand
 	items, frames, records, stubs := 0, 0, 0, 0 // seen
 	for offset := int64(HeaderSize); offset < limit; {

@@ -1,8 +1,8 @@
-// Package chunkfile is the format of the log's chunk files: what is in them, and how one of
-// them is read, checked and written. It knows files, not the log that they make up.
+// Package chunkfile is the format of the log's chunk files: what is in them, and how one of them is
+// read, checked and written. It knows files, not the log that they make up.
 //
-// A position is an offset in one endless sequence. Chunk n covers the 256 MiB from
-// position n × 256 MiB on; a merged file covers several. All numbers are little-endian.
+// A position is an offset in one endless sequence. Chunk n covers the 256 MiB from position n × 256
+// MiB on; a merged file covers several. All numbers are little-endian.
 //
 //	as written      +--------+---------------------------------------+--------+
 //	(version 0)     | header | frame | frame | frame | …             | footer |
@@ -35,8 +35,8 @@
 //	record whose    |    4   |  1   | 1 |   2   |    8     |    8   |   8  | 16 |   8    |    4    |   4    |
 //	id counts)      +--------+------+---+-------+----------+--------+------+----+--------+---------+--------+
 //
-// The rules of frames stand in one place, Frames.Next and Trailer.Faults: every item in its
-// position, each frame in its place behind the one before (Place), Raft indexes rising, terms and
-// times not falling, and the chain, a running XXH3-128 over everything written so far. A reader of
-// frames uses them: recovery, catching up, the check of a fetched file, and the inspection.
+// The rules of frames are in one place, Frames.Next and Trailer.Faults: every item in its position,
+// each frame in its place after the one before (Place), Raft indexes rising, terms and times not
+// falling, and the chain, a running XXH3-128 over everything written so far. A reader of frames
+// uses them: recovery, catching up, the check of a fetched file, and the inspection.
 package chunkfile

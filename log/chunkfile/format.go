@@ -25,7 +25,7 @@ const (
 	KindStub    = 3 // in rewritten files only
 
 	RecordHead  = 56 // bytes before the stream name
-	ItemFoot    = 8  // checksum and length behind the content
+	ItemFoot    = 8  // checksum and length after the content
 	RecordFixed = RecordHead + ItemFoot
 	TrailerSize = 68
 	StubSize    = 64 // no more than the smallest record: a stub never reaches into what follows
@@ -212,7 +212,7 @@ func (t *Trailer) End() int64 { return t.First + int64(t.Length) + TrailerSize }
 //	16  8  Raft index
 //	24  8  Raft term
 //	32  8  time of the frame, nanoseconds since 1970
-//	40 16  chain behind the frame
+//	40 16  chain after the frame
 //	56  4  bytes of the frame's records
 //	60  4  CRC-32C of all before
 //	64  4  length again
@@ -251,8 +251,8 @@ func GenesisChain(cluster event.ID) event.Chain {
 	return NextChain(event.Chain(cluster), -1, []byte("annals"))
 }
 
-// NextChain returns the chain behind a frame: XXH3 with 128 bits over the chain
-// before it, the position of its first record and the bytes of its records.
+// NextChain returns the chain after a frame: XXH3 with 128 bits over the chain before it, the
+// position of its first record and the bytes of its records.
 func NextChain(before event.Chain, first int64, records []byte) event.Chain {
 	return ChainOver(before, first, xxh3.Hash128(records))
 }
@@ -277,7 +277,7 @@ func Place(end int64, n int) int64 {
 	return end
 }
 
-// EndBehind returns the end of the log behind a frame.
+// EndBehind returns the end of the log after a frame.
 func EndBehind(first int64, n int, completesChunk bool) int64 {
 	end := first + int64(n) + TrailerSize
 	if completesChunk {

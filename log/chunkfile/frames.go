@@ -16,8 +16,8 @@ type Frame struct {
 	Flags   uint16 // of the trailer
 }
 
-// Frames reads frames that lie one behind the other as they were written. Rewritten
-// files, in which records may be gone or blanked, are Chunk.CheckContent's.
+// Frames reads frames that lie one after the other as they were written. In rewritten files records
+// may be gone or blanked: Chunk.CheckContent reads those.
 type Frames struct {
 	Data   []byte     // the frames
 	Start  int64      // position of the first of them
@@ -25,10 +25,10 @@ type Frames struct {
 	At     int        // offset in Data of the next frame
 }
 
-// ErrChain says that a frame is not the one that was written behind the log before it.
+// ErrChain says that a frame does not continue the log before it.
 var ErrChain = errors.New("chain does not match")
 
-// ErrStub: frames are as they were written, or are no frames.
+// ErrStub: frames contain no stubs, they are read as they were written.
 var ErrStub = errors.New("a stub stands in a frame")
 
 // Next reads the next frame and gives record each of its records, also those of a frame that turns

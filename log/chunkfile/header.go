@@ -114,13 +114,13 @@ func ParseHeader(b []byte) (Header, error) {
 //	 10  2  flags
 //	 12  4  number of records
 //	 16  8  bytes of data between header and position map
-//	 24  8  position behind the last frame of the original chunk
+//	 24  8  position after the last frame of the original chunk
 //	 32  8  bytes of the position map
 //	 40  8  Raft index of the first frame
 //	 48  8  Raft index of the last frame
 //	 56  8  Raft term of the last frame
 //	 64  8  time of the last frame
-//	 72 16  chain behind the last frame
+//	 72 16  chain after the last frame
 //	 88 16  XXH3-128 of the file up to here
 //	104  4  number of stubs, in a file with a position map
 //	108 16  0

@@ -9,12 +9,12 @@ const ReadWindow = 1 << 20
 // it returned is good until the next call.
 type ItemReader struct {
 	C             *Chunk
-	Offset, Limit int64  // of the next item; behind the data
+	Offset, Limit int64  // of the next item; after the data
 	window        []byte // where the file is not mapped: its bytes from base on
 	base          int64
 }
 
-// Next returns the next item, checked, and its position; nil behind the last.
+// Next returns the next item, checked, and its position; nil after the last one.
 func (r *ItemReader) Next() (Item, int64, error) {
 	if r.Offset >= r.Limit {
 		return nil, 0, nil

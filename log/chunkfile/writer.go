@@ -20,8 +20,8 @@ const (
 	// that as well. It is a multiple of rewriteBuffer.
 	RewriteSyncEvery = 256 << 10
 
-	// RewriteSyncAlone is the same while nobody uses the log. Disks write much more in a
-	// second when it is synced in larger parts; what comes in the middle of one waits once.
+	// RewriteSyncAlone is the same while the log is not used. Disks write much more in a second
+	// when they sync larger parts. A request that comes in the middle of one waits once.
 	RewriteSyncAlone = 4 << 20
 
 	// mapBlock is how many bytes of the position map are kept together.
@@ -39,7 +39,7 @@ type Writer struct {
 	buf      []byte     // not yet written
 	written  int64      // bytes of the file
 	begun    int64      // of them: a sync was begun when there were so many
-	syncing  chan error // what the sync under way will say; nil: none is
+	syncing  chan error // result of the running sync; nil: none is running
 	sum      *xxh3.Hasher
 	places   [][]byte // position map so far, in blocks
 	entries  int64
@@ -121,8 +121,8 @@ func (w *Writer) flush() error {
 	return w.checkSpace()
 }
 
-// beginSync makes what is written durable while more is gathered. One sync is under way at a time;
-// close waits for it.
+// beginSync makes what is written durable while more is gathered. Only one sync runs at a time;
+// Close waits for it.
 func (w *Writer) beginSync() {
 	w.begun = w.written
 	said := make(chan error, 1)
@@ -242,7 +242,7 @@ func (w *Writer) Finish(f *Footer) error {
 	return w.awaitSync()
 }
 
-// Close waits for a sync under way.
+// Close waits for a running sync.
 func (w *Writer) Close() error {
 	err := w.awaitSync()
 	if cerr := w.file.Close(); cerr != nil {

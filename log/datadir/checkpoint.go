@@ -82,7 +82,7 @@ func (c *checkpoint) Put(value int64) error {
 	return nil
 }
 
-// Sync makes the value durable. It may run beside put.
+// Sync makes the value durable. It may run at the same time as Put.
 func (c *checkpoint) Sync() error {
 	if err := c.file.Sync(); err != nil {
 		return fmt.Errorf("sync checkpoint: %w", err)
@@ -120,9 +120,8 @@ func OpenCheckpoints(fsys vfs.FS, dir string) (_ *Checkpoints, err error) {
 	return c, nil
 }
 
-// Lower makes no checkpoint name anything at or behind a position at which the
-// log is about to be cut. The order keeps the epoch's from lying beyond the
-// writer's at any moment.
+// Lower makes no checkpoint name anything at or after a position at which the log is about to be
+// cut. The order keeps the epoch's checkpoint from ever being beyond the writer's.
 func (c *Checkpoints) Lower(cut int64) error {
 	if c.Epoch.Value >= cut {
 		if err := c.Epoch.Set(-1); err != nil {

@@ -234,8 +234,8 @@ func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *
 	return t, read, nil
 }
 
-// Merge merges all tables into one. It waits for a merge that is under way.
-// When ctx ends first, everything stays as it was.
+// Merge merges all tables into one. It waits for a running merge. When ctx ends first, everything
+// stays as it was.
 func (x *Index) Merge(ctx context.Context) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
@@ -267,8 +267,8 @@ func (x *Index) Merge(ctx context.Context) error {
 	return err
 }
 
-// begin registers work that somebody asked for: Close waits until end is called.
-// The context returned ends with the given one, and when the index is closed or fails.
+// begin registers work that a caller asked for: Close waits until end is called. The context
+// returned ends with the given one, and when the index is closed or fails.
 func (x *Index) begin(ctx context.Context) (_ context.Context, end func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

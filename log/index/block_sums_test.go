@@ -49,8 +49,8 @@ func warnings(b *bytes.Buffer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Warn})
 }
 
-// TestDamagedBlock: with a damaged block every lookup answers rightly or not at all, the
-// index goes on and does not carry the damage on, and the next start builds it again.
+// TestDamagedBlock: with a damaged block every lookup gives the right answer or an error. The index
+// keeps working, does not copy the damage, and the next start rebuilds it.
 func TestDamagedBlock(t *testing.T) {
 	const entries, streams, blocks = 5000, 700, 5
 	for damaged := range blocks {
@@ -94,7 +94,7 @@ func TestDamagedBlock(t *testing.T) {
 					t.Fatalf("Down(%d) = %v", h, down)
 				}
 			}
-			// All of a block's streams, and those that end or begin beside it.
+			// All of a block's streams, and those that end or begin in a neighbour.
 			if failed < 4*streams/blocks/2 || failed > 4*(streams+50)/blocks*2 {
 				t.Errorf("%d lookups failed", failed)
 			}
@@ -201,8 +201,7 @@ func TestMergeFindsDamage(t *testing.T) {
 	rebuilt(t, fsys, dir, m)
 }
 
-// TestDamagedTableAtOpen: the existence filter is made anew from a table that turns out to be
-// damaged.
+// TestDamagedTableAtOpen: the existence filter is rebuilt from a damaged table.
 func TestDamagedTableAtOpen(t *testing.T) {
 	fsys, m, tables := build(t)
 	flip(t, fsys, filepath.Join(dir, tables[1].File), 5000)
@@ -210,8 +209,8 @@ func TestDamagedTableAtOpen(t *testing.T) {
 	rebuilt(t, fsys, dir, m)
 }
 
-// TestDamagedFilterPage: a filter denies nothing where it is damaged, and the next start makes it
-// anew.
+// TestDamagedFilterPage: a filter denies nothing where it is damaged, and the next start rebuilds
+// it.
 func TestDamagedFilterPage(t *testing.T) {
 	const streams = 60_000 // three pages
 	fsys, dir := vfs.OS, t.TempDir()
@@ -379,7 +378,7 @@ func TestRotAfterReads(t *testing.T) {
 	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); err == nil && len(got) > 0 && got[0] == m.of(hash)[0] {
 		t.Fatal("nothing was overwritten")
 	}
-	index.Doubt(x)
+	index.ForgetChecks(x)
 	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); !event.IsCorruption(err) {
 		t.Errorf("ten seconds later: %v, %v", got, err)
 	}

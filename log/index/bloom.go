@@ -126,7 +126,7 @@ func (b *bloom) close() error {
 	return b.source.close()
 }
 
-// writeBloom writes the filter of a table beside it. Its name is not durable yet.
+// writeBloom writes the filter of a table next to it. Its name is not durable yet.
 func writeBloom(t *table, b *bloom) error {
 	return writeNamed(t.fsys, t.path+bloomSuffix, min(64<<10, bloomHeaderSize+len(b.data)+bloomSumSize), func(w *fileWriter) error {
 		header := append(make([]byte, 0, bloomHeaderSize), bloomMagic...)

@@ -111,7 +111,7 @@ func TestAddWaits(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	gate <- struct{}{} // The second goes on once the first is written.
+	gate <- struct{}{} // The second continues when the first is written.
 	<-done
 	m.check(t, x, spread(9))
 	close(gate)

@@ -45,7 +45,7 @@ func (d *damage) ofFilter(err error) {
 	d.forget(err)
 }
 
-// forget removes the damaged file, so that the next Open notices. Readers that have it open go on.
+// forget removes the damaged file, so that the next Open notices. Open readers keep it.
 func (d *damage) forget(err error) {
 	c, _ := errors.AsType[*event.Corruption](err)
 	if d.fsys == nil {
@@ -56,27 +56,27 @@ func (d *damage) forget(err error) {
 	}
 }
 
-// doubtEvery is how long what was compared with its checksum is believed by lookups that are not
-// certain.
-const doubtEvery = 10 * time.Second
+// trustChecksFor is how long lookups trust a block that was compared with its checksum. Lookups that
+// have to be certain compare again.
+const trustChecksFor = 10 * time.Second
 
-// doubter has what was compared with checksums compared again now and then by who reads it, until
-// the index is closed.
-func doubter(x *Index) {
+// expireChecks makes readers compare blocks with their checksums again now and then, until the
+// index is closed.
+func expireChecks(x *Index) {
 	defer x.wg.Done()
-	tick := time.NewTicker(doubtEvery)
+	tick := time.NewTicker(trustChecksFor)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			doubt(x)
+			forgetChecks(x)
 		case <-x.ctx.Done():
 			return
 		}
 	}
 }
 
-func doubt(x *Index) {
+func forgetChecks(x *Index) {
 	s := x.acquire()
 	if s == nil {
 		return

@@ -247,7 +247,7 @@ func parseExistence(name string, data []byte, bound int64) (*existenceFilter, er
 		}
 		l := newExistenceLayer(int64(blocks) * bloomBlock)
 		l.count.Store(int64(le.Uint64(head[8:])))
-		// Nobody else has them yet, and plain stores take a fraction of the time.
+		// No one else has these words yet, and plain stores take a fraction of the time.
 		words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(l.words))), len(l.words))
 		for w := range words {
 			words[w] = le.Uint64(rest[w*8:])

@@ -16,5 +16,5 @@ func (x *Index) WaitMerges() {
 	}
 }
 
-// Doubt is what the index does every ten seconds.
-func Doubt(x *Index) { doubt(x) }
+// ForgetChecks is what the index does every ten seconds.
+func ForgetChecks(x *Index) { forgetChecks(x) }

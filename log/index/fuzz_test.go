@@ -14,7 +14,7 @@ import (
 
 const fuzzTable = "0b0b0b0b-1111-4222-8333-444444444444"
 
-// sealTable gives bytes the checksums of a table, so that what lies behind them is reached.
+// sealTable gives bytes the checksums of a table, so that the code after the checks is reached.
 func sealTable(data []byte) []byte {
 	data = slices.Clone(data)
 	if len(data) >= tableHeaderSize+tableFooterSize {

@@ -177,7 +177,7 @@ func (x *Index) flushWithin(ctx context.Context) error {
 	return nil
 }
 
-// freezeForFlush freezes what is not frozen and returns the number of the newest freeze.
+// freezeForFlush freezes the open table and returns the number of the newest freeze.
 func (x *Index) freezeForFlush() (uint64, error) {
 	x.addMu.Lock()
 	defer x.addMu.Unlock()
@@ -208,9 +208,8 @@ func (s *state) forgetFrozen(queue *stats.Queue) {
 	}
 }
 
-// Close stops background work, cancelling a merge or flush that is under way,
-// and lets go of the files. Entries not flushed are forgotten: the log has them.
-// A table that readers still use is closed by the last of them.
+// Close stops background work, cancelling a running merge or flush, and lets go of the files.
+// Entries not flushed are forgotten: the log has them. The last reader of a table closes it.
 func (x *Index) Close() error {
 	x.closer.Do(func() {
 		x.mu.Lock()
@@ -247,7 +246,7 @@ func (x *Index) fail(err error) {
 	}
 }
 
-// tableFailed takes note of what went wrong with tables. With a damaged one the index goes on.
+// tableFailed takes note of an error of tables. The index keeps working with a damaged table.
 func (x *Index) tableFailed(err error) {
 	if event.IsCorruption(err) {
 		x.ofTable(err)

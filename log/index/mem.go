@@ -39,11 +39,10 @@ func (e *memEntry) entry() Entry { return Entry{Hash: e.hash, Number: e.number, 
 
 type slab [slabSize]memEntry
 
-// slotTable is an open-addressing table with linear probing: each slot refers to
-// the newest entry of one hash. It is at most three quarters full and only ever
-// gains slots. A slot has the reference in its lower half and 32 bits of the mixed
-// hash in its upper half, which spares looking at entries of other hashes and
-// places slots in a larger table.
+// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry
+// of one hash. It is at most three quarters full and only ever gains slots. A slot has the
+// reference in its lower half and 32 bits of the mixed hash in its upper half. With them a search
+// skips entries of other hashes, and a larger table places the slot.
 type slotTable struct {
 	slots []atomic.Uint64
 }
@@ -79,7 +78,7 @@ type memTable struct {
 	chain  event.Chain // of the log there; like upTo
 	seq    uint64      // number of the freeze, given under Index.mu
 	frozen time.Time   // when; given with seq
-	taken  bool        // by the flusher, or by nobody ever; guarded by Index.mu
+	taken  bool        // by the flusher, or for good; guarded by Index.mu
 }
 
 func newMemTable() *memTable {
@@ -126,7 +125,7 @@ func (t *memTable) link(n *memEntry, head uint32) {
 	p := t.ref(head)
 	n.prev, n.jump, n.depth = head, head, p.depth+1
 	if p.jump != 0 {
-		// Two equal skips behind us become one: the carry of skew-binary counting.
+		// Two equal skips before this entry become one: the carry of skew-binary counting.
 		if j := t.ref(p.jump); j.jump != 0 && p.depth-j.depth == j.depth-t.ref(j.jump).depth {
 			n.jump = j.jump
 		}
@@ -136,7 +135,8 @@ func (t *memTable) link(n *memEntry, head uint32) {
 	}
 }
 
-// find returns the slot of a hash and the reference in it, or the empty slot where it belongs.
+// find returns the slot of a hash and the reference in it, or the empty slot where the hash
+// belongs.
 func (t *memTable) find(slots *slotTable, hash uint64, tag uint32) (at int, head uint32) {
 	for at = slots.home(tag); ; at = slots.after(at) {
 		slot := slots.slots[at].Load()
@@ -180,8 +180,8 @@ func (t *memTable) back(e *memEntry) *memEntry {
 	return t.ref(e.prev)
 }
 
-// descendTo returns the newest entry at or behind e for which the falling
-// predicate holds, or nil. Once it holds it must hold for all older entries.
+// descendTo returns the newest entry, from e to the oldest, for which the predicate holds, or nil.
+// Once it holds it must hold for all older entries.
 func (t *memTable) descendTo(e *memEntry, holds func(*memEntry) bool) *memEntry {
 	for e != nil && !holds(e) {
 		if e.jump != 0 {

@@ -94,7 +94,7 @@ func newMetrics(r *stats.Registry) *metrics {
 // above.
 const levelsShown = 8
 
-// watch registers what is read when somebody asks.
+// watch registers the metrics that are computed when they are read.
 func (x *Index) watch(r *stats.Registry) {
 	label := func(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
 	count := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
@@ -166,7 +166,7 @@ func (x *Index) watch(r *stats.Registry) {
 	})
 }
 
-// read has somebody look at the current state, if the index is open.
+// read calls look with the current state, if the index is open.
 func (x *Index) read(look func(*state)) {
 	if s := x.acquire(); s != nil {
 		look(s)
@@ -177,5 +177,5 @@ func (x *Index) read(look func(*state)) {
 // Merging reports whether tables are being merged.
 func (x *Index) Merging() bool { return x.metrics.merging.Value() > 0 }
 
-// Scavenging reports whether a Scavenge is under way.
+// Scavenging reports whether a Scavenge is running.
 func (x *Index) Scavenging() bool { return x.metrics.scavenging.Value() > 0 }

@@ -64,7 +64,7 @@ func Open(opt Options) (*Index, error) {
 	x.wg.Add(3)
 	go x.flusher()
 	go x.merger()
-	go doubter(x)
+	go expireChecks(x)
 	return x, nil
 }
 
@@ -238,7 +238,7 @@ func (o *opening) removeLeftovers(tables []*table) error {
 	return nil
 }
 
-// Void has the next Open of a folder that nobody has open find an empty index.
+// Void makes the next Open of a folder find an empty index. The folder must not be open.
 func Void(fsys vfs.FS, dir string) error {
 	if _, err := fsys.Stat(filepath.Join(dir, existenceFolder)); errors.Is(err, fs.ErrNotExist) {
 		return vfs.RemoveIfThere(fsys, filepath.Join(dir, mapName))
@@ -265,9 +265,9 @@ func removeSet(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(folder)
 }
 
-// openExistence loads the existence filter and brings an older one up to date
-// from the tables that are not wholly below its checkpoint. One that is damaged
-// or of another index is made anew from all tables, and saved.
+// openExistence loads the existence filter and brings an older one up to date from the tables that
+// are not wholly below its checkpoint. A filter that is damaged or of another index is rebuilt from
+// all tables, and saved.
 func (x *Index) openExistence(checkpoint int64, tables []*table) error {
 	x.checkpoint.Store(checkpoint)
 	if x.opt.ExistenceFilterMax < 0 {

@@ -68,9 +68,9 @@ type Options struct {
 	// open tables whose blocks have no checksums without reading their whole content
 	SkipVerify bool
 
-	Cluster event.ID // of the log; an index of another one is built anew
-	// Belongs is asked during Open whether a frame of the log ends at a position with a chain. An
-	// index for which it does not is built anew. Nil: each is believed.
+	Cluster event.ID // of the log; an index of another cluster is rebuilt
+	// Belongs reports whether a frame of the log ends at a position with a chain. Open rebuilds an
+	// index for which it says no. Nil: every index belongs.
 	Belongs func(position int64, chain event.Chain) (bool, error)
 
 	Logger hclog.Logger // nil: silent

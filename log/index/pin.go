@@ -61,8 +61,8 @@ func (x *Index) Pin() (_ *Pin, err error) {
 			err = errors.Join(fmt.Errorf("pin index: %w", err), p.Close())
 		}
 	}()
-	// The state holds them, and only the holder of commitMu takes tables from it. Close is not to
-	// run beside it.
+	// The state holds them, and only the holder of commitMu takes tables from it. Close must not
+	// run at the same time.
 	for _, t := range s.tables {
 		t.retain()
 		p.tables = append(p.tables, t)
@@ -170,7 +170,7 @@ func (p *Pin) Replaced(f func(file any, bytes int64)) {
 	}
 }
 
-// Close lets go of the files. Nobody may read from them any more.
+// Close lets go of the files. They must not be read any more.
 func (p *Pin) Close() error {
 	for _, t := range p.tables {
 		t.release()

@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// Rebuild puts tables made anew in the place of all that there are, while the index is read and
-// added to. fill is given the checkpoint, and adds the entries of all records of the log below it,
-// in the order of the log. Damage is nil afterwards, unless a table that was flushed meanwhile is
-// damaged too.
+// Rebuild replaces all tables with rebuilt ones, while the index is read and added to. fill gets
+// the checkpoint, and adds the entries of all records of the log below it, in the order of the log.
+// Damage is nil afterwards, unless a table that was flushed in the meantime is damaged too.
 //
-// It waits for a merge that runs, and for a scavenge to notice the damage. No other begins before
-// it ends. After an error, of ctx, fill or of writing, everything is as it was, but for an indexmap
-// that could not be replaced: that makes the index unusable, as in a merge.
+// It waits for a running merge, and for a scavenge to notice the damage. No other begins before it
+// ends. After an error, of ctx, fill or of writing, everything is as it was. The one exception is
+// an indexmap that could not be replaced: that makes the index unusable, as in a merge.
 func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Entry) error) error) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
@@ -26,8 +25,8 @@ func Rebuild(ctx context.Context, x *Index, fill func(upTo int64, add func([]Ent
 		defer func() { turn <- struct{}{} }()
 	}
 	x.commitMu.Lock()
-	// Tables that are flushed from here on have nothing below the checkpoint, and nobody else takes
-	// tables from the list.
+	// Tables that are flushed from here on have no entries below the checkpoint, and no other code
+	// takes tables from the list.
 	upTo, old := x.checkpoint.Load(), x.current.Load().tables
 	x.commitMu.Unlock()
 	r := rebuilding{x: x, ctx: ctx, mem: newMemTable()}

@@ -68,8 +68,8 @@ func (m *model) wholeAndClosed(t *testing.T, fsys vfs.FS, x *index.Index) {
 	m.verifyFiles(t, fsys, dir)
 }
 
-// TestRebuild: tables made anew take the place of a damaged one and all others, while entries are
-// added and flushed.
+// TestRebuild: rebuilt tables replace a damaged one and all others, while entries are added and
+// flushed.
 func TestRebuild(t *testing.T) {
 	fsys := vfs.NewMem()
 	x, m := damaged(t, fsys)

@@ -50,8 +50,8 @@ type ScavengeOptions struct {
 type scavenge struct {
 	x   *Index
 	opt ScavengeOptions
-	// tables whose entries all lie at or behind this position were added since and are not looked
-	// at
+	// A table whose entries all lie at or after this position was added later. The scavenge skips
+	// it.
 	from int64
 }
 
@@ -73,17 +73,17 @@ func (s *scavenge) inherited(inputs []*table) *scavenge {
 	return s
 }
 
-// Scavenge rewrites each table that has entries for which Keep returns false, one
-// after the other, and leaves the others as they are. A table of which nothing is
-// left goes. Whatever was added before the call is brought into tables first;
-// what is added later may stay without being looked at. Older tables come first: where Keep
-// lets go of the first events of a stream, no gap is ever between those that are left.
+// Scavenge rewrites each table that has entries for which Keep returns false, one after the other,
+// and leaves the others as they are. A table without entries left goes. Entries that were added
+// before the call are flushed to tables first; entries that are added later may stay without being
+// looked at. Older tables come first: if Keep drops the first events of a stream, there is never a
+// gap between the events that are left.
 //
-// Scavenges and merges exclude each other; merges that wait go in between two tables. When ctx
-// ends, which is looked at every 1024 entries, or Keep or Pace returns an error, that is returned;
-// the tables done until then stay so and the one under work stays as it was. That holds as well
-// when a new table cannot be written: the index goes on without it. A damaged table is known by
-// Damage from then on; a set of tables that cannot be replaced makes the index unusable as in a
+// Scavenges and merges exclude each other; a waiting merge runs between two tables. Scavenge
+// returns early when ctx ends, which it looks at every 1024 entries, or when Keep or Pace returns
+// an error. Tables that are done stay so, and the table in work stays as it was. The same holds
+// when a new table cannot be written: the index keeps working without it. A damaged table is known
+// by Damage from then on. A set of tables that cannot be replaced makes the index unusable as in a
 // merge.
 func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 	ctx, end, err := x.begin(ctx)

@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// TestReadersDuringScavenge removes from the front of streams while others add to
-// them, flush, merge and read: nobody ever misses an entry that stays.
+// TestReadersDuringScavenge removes from the front of streams while others add to them, flush,
+// merge and read: a reader never misses an entry that stays.
 func TestReadersDuringScavenge(t *testing.T) {
 	const (
 		streams = 30

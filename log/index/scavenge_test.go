@@ -262,7 +262,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 			t.Fatalf("%s: %v, fatal %v", at, err, fatal)
 		}
 		if !ofMap {
-			// The index goes on, and the next try succeeds.
+			// The index keeps working, and the next try succeeds.
 			fill(t, x, m, 30, 9)
 			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(even)}))
 			m.drop(m.end, even)
@@ -412,8 +412,8 @@ func TestScavengeStopsSoon(t *testing.T) {
 	must(t, x.Close())
 }
 
-// TestScavengeWhoseKeepPanics: a fault of mapped memory that Keep reads is a panic
-// that its caller recovers from. The index goes on.
+// TestScavengeWhoseKeepPanics: a fault of mapped memory that Keep reads is a panic that its caller
+// recovers from. The index keeps working.
 func TestScavengeWhoseKeepPanics(t *testing.T) {
 	x, m := layers(t, index.Options{FS: vfs.NewMem()})
 	func() {

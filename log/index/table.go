@@ -227,8 +227,7 @@ func (t *table) verify(told func(bytes int64)) error {
 	return s.err
 }
 
-// attachFilter opens the table's bloom filter. A missing or damaged one is made
-// anew from the table.
+// attachFilter opens the table's bloom filter. A missing or damaged filter is rebuilt.
 func (t *table) attachFilter() (rebuilt error, err error) {
 	b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum, false)
 	if err == nil {
@@ -297,7 +296,7 @@ func (t *table) mayContain(hash uint64, certain bool) bool {
 	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash, certain || t.suspect()))
 }
 
-// suspect reports whether nothing is to be believed because it was right before, whoever asks.
+// suspect reports whether every lookup must check checksums again, because damage was found.
 func (t *table) suspect() bool { return t.damage != nil && t.damage.Damage() != nil }
 
 // last returns the entry with the highest number of a hash.

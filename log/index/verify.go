@@ -11,9 +11,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// OpenReadOnly opens an index that nobody else has open, to look at it: it changes nothing and
-// reports a missing or damaged file as an error. The contents of tables are checked by Entries. An
-// index that was never written gives an error for which errors.Is(err, fs.ErrNotExist) holds.
+// OpenReadOnly opens an index to look at it. No process may have the index open. It changes nothing
+// and reports a missing or damaged file as an error. The contents of tables are checked by Entries.
+// For an index that was never written errors.Is(err, fs.ErrNotExist) holds.
 func OpenReadOnly(fsys vfs.FS, dir string) (*Index, error) {
 	opt := Options{FS: fsys, Dir: dir}
 	opt.EnsureDefaults()

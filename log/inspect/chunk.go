@@ -58,7 +58,7 @@ func (k *walker) inspectChunk(path string, last bool) error {
 		if k.n.ctx.Err() != nil {
 			return err
 		}
-		// It could not be read: in part, perhaps, but nobody knows up to where.
+		// It could not be read. A part may be readable, but it is not known up to where.
 		k.n.find(Problem, FindUnreadable, path, -1, c.Start(), "%v", detail(err))
 		k.damage(c.Start(), chunkfile.ChunkStart(c.Header.Last+1))
 	}
@@ -84,7 +84,7 @@ func (k *walker) chunkLost(path string, number int, err error) {
 	k.damage(chunkfile.ChunkStart(number), chunkfile.ChunkStart(number+1))
 }
 
-// detail shortens a corruption to what it says beside file and offset.
+// detail shortens a corruption to its text without file and offset.
 func detail(err error) any {
 	if c, ok := errors.AsType[*event.Corruption](err); ok {
 		return c.Detail
@@ -95,7 +95,7 @@ func detail(err error) any {
 // end says that the valid log ends where the walk is.
 func (k *walker) end() { k.ended = true }
 
-// behindEnd reports a file behind the end of the valid log.
+// behindEnd reports a file after the end of the valid log.
 func (k *walker) behindEnd(path string) {
 	number, _, _ := chunkfile.ParseFileName(filepath.Base(path))
 	if cut, ok := k.n.chk[datadir.TruncateCheckpoint]; ok && cut >= 0 && chunkfile.ChunkStart(number) >= cut {
@@ -111,7 +111,7 @@ type walk struct {
 	data  []byte // the file up to the end of what may be data, header included
 	at    int    // offset of what comes next
 	frame int    // offset of the first record of the current frame
-	hole  int    // offset behind the newest damage, 0 without any in this file
+	hole  int    // offset after the newest damage, 0 without any in this file
 
 	footed bool  // the last trailer seen is intact and is that of the newest frame
 	newest int64 // position of the newest item, -1 before the first
@@ -379,7 +379,7 @@ func (k *walker) skip(w *walk, err error) {
 	k.damage(from, to)
 }
 
-// resync finds the next whole item at or behind an offset.
+// resync finds the next whole item at or after an offset.
 func (k *walker) resync(w *walk, at int) (int, bool) {
 	// Where the damaged one says that it ends, if that is so.
 	if size := int(chunkfile.Order.Uint32(padded(w.data[w.at:]))); size >= chunkfile.RecordFixed && size < len(w.data)-w.at && k.wholeItem(w, w.at+size) {

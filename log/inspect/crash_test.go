@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/log/datadir"
 )
 
-// What a power cut leaves is no error: neither as it is found, nor after the
-// next start has put it in order.
+// A power cut leaves nothing that counts as an error, neither before the next start nor after it
+// has put things in order.
 func TestInspectAfterPowerCut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

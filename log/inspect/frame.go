@@ -135,8 +135,8 @@ func (k *walker) noteStub(w *walk, offset int64, it chunkfile.Item) {
 	}
 }
 
-// checkFooter compares the footer of a complete chunk with the data before it,
-// and goes on from what the footer says where the data are damaged.
+// checkFooter compares the footer of a complete chunk with the data before it. Where the data is
+// damaged, the check continues with what the footer says.
 func (k *walker) checkFooter(w *walk) error {
 	c, f := w.c, &w.c.Footer
 	at := chunkfile.HeaderSize + f.DataSize + f.MapSize

@@ -162,7 +162,7 @@ func (r *indexCheck) findIndexError(err error) {
 	r.n.find(Problem, FindUnreadable, r.n.o.IndexDir, -1, -1, "%v", err)
 }
 
-// indexFiles reports files beside the live set, and filters that are gone.
+// indexFiles reports files that are not of the live set, and missing filters.
 func (r *indexCheck) indexFiles(names []string) {
 	live := map[string]bool{}
 	there := map[string]bool{}
@@ -228,7 +228,7 @@ func (r *indexCheck) inspectIndex() (err error) {
 		if found, err = r.locateEntries(total); err != nil {
 			return err
 		}
-		// Behind a table that cannot be read to its end nothing is known of what it has.
+		// After an unreadable part of a table it is not known what else it holds.
 		if whole {
 			missing, err := r.locateRecords()
 			if err != nil {
@@ -339,7 +339,7 @@ func (n *inspector) itemAt(position int64) (chunkfile.Item, int64, error) {
 	return it, offset, err
 }
 
-// dataLimit is the offset in a file behind what may be data.
+// dataLimit is the offset in a file after what may be data.
 func dataLimit(c *chunkfile.Chunk) (int64, error) {
 	switch {
 	case c.Complete:
@@ -444,7 +444,7 @@ func (r *indexCheck) eachRecord(f func(c *chunkfile.Chunk, offset int64, it chun
 	return nil
 }
 
-// behindDamage returns where a file can be read again behind a damaged place.
+// behindDamage returns where a file can be read again after a damaged place.
 func (n *inspector) behindDamage(c *chunkfile.Chunk, offset int64) (int64, bool) {
 	if c.Header.Mapped {
 		return 0, false

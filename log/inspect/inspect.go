@@ -37,7 +37,7 @@ const (
 	FindChain      FindingKind = "chain"      // the running hash of the log
 	FindFooter     FindingKind = "footer"     // a footer that contradicts the data before it
 	FindMap        FindingKind = "map"        // the position map of a scavenged chunk
-	FindTorn       FindingKind = "torn"       // what lies behind the last valid frame
+	FindTorn       FindingKind = "torn"       // what lies after the last valid frame
 	FindStream     FindingKind = "stream"     // the event numbers of a stream
 	FindIndex      FindingKind = "index"      // the index against the log
 )
@@ -91,13 +91,12 @@ type Options struct {
 // ErrNoDataFolder says that a folder holds no log at all.
 var ErrNoDataFolder = errors.New("not a data folder")
 
-// Run reads the log and the index in a folder that nobody has open, checks
-// them against themselves and each other, and reports all it finds, in the
-// order of the log. It changes nothing: it only opens files for reading, lists
-// and asks for sizes. The folder raft is not looked at.
+// Run reads the log and the index in a folder that is not open, checks them against themselves and
+// each other, and reports all it finds, in the order of the log. It changes nothing: it only opens
+// files for reading, lists and asks for sizes. It does not look at the folder raft.
 //
-// Memory is bounded by the number of streams, at 32 to 64 bytes each (43 to 86 where a scavenge has
-// been), not by that of events. The error says that the folder cannot be judged at all, or that ctx
+// Memory is bounded by the number of streams, at 32 to 64 bytes each (43 to 86 after a scavenge),
+// not by the number of events. An error means that the folder cannot be judged at all, or that ctx
 // ended the work.
 func Run(ctx context.Context, o Options, report func(Finding)) (_ Summary, err error) {
 	if o.FS == nil {
@@ -142,8 +141,8 @@ type inspector struct {
 	unsure  bool   // what a position map says of the records that are there is wrong
 }
 
-// walker goes through the chunks. Where frames are damaged or missing, whole is false until
-// a footer or trailer behind the damage tells the end and the chain anew.
+// walker goes through the chunks. Where frames are damaged or missing, whole is false until a
+// footer or trailer after the damage gives the end and the chain again.
 type walker struct {
 	n     *inspector
 	names *names

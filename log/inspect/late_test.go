@@ -7,8 +7,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// TestLateNumbers: metadata that are numbered by their positions are right behind the tombstone of
-// what they describe, and nowhere else.
+// TestLateNumbers: metadata events that are numbered by their positions are right only after the
+// tombstone of the stream they describe.
 func TestLateNumbers(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -28,14 +28,14 @@ func (k *walker) checkMapEntry(w *walk, position int64) {
 	}
 }
 
-// checkOrder checks that the entry behind one of the given position is higher.
+// checkOrder checks that the entry after one of the given position is higher.
 func (k *walker) checkOrder(w *walk, before int64) {
 	if at, _, ok := w.mapEntry(w.entry); ok && at <= before {
 		k.mapFault(w, w.entryOffset(w.entry), at, "the position map is not in order: %d follows %d", at, before)
 	}
 }
 
-// restOfMap reports what the position map names behind the last item.
+// restOfMap reports entries of the position map after the last item.
 func (k *walker) restOfMap(w *walk) {
 	for ; ; w.entry++ {
 		at, offset, ok := w.mapEntry(w.entry)

@@ -90,7 +90,7 @@ func (f *inspectFolder) rewriteOdd(number int) {
 	f.close()
 }
 
-// reindex makes the index anew from the entries it has, after a change.
+// reindex rebuilds the index from the entries it has, after a change.
 func (f *inspectFolder) reindex(change func(entries []index.Entry) []index.Entry) {
 	f.t.Helper()
 	var owner event.Chain // Kept, lest the next start take the index for that of another log.
@@ -217,7 +217,7 @@ func TestInspectScavengedClean(t *testing.T) {
 			f.open()
 			f.close()
 			f.must(f.fs.RemoveAll(inspectDir + "/index"))
-			f.open() // The index is made anew, and names all that is there.
+			f.open() // The index is rebuilt, and names all that is there.
 			f.must(f.log.Index().Flush())
 			f.close()
 			findings, sum, err := f.inspect(false)
@@ -228,7 +228,7 @@ func TestInspectScavengedClean(t *testing.T) {
 	}
 }
 
-// What is wrong with an index beside a log of which only the second chunk was rewritten.
+// Errors in an index of a log of which only the second chunk was rewritten.
 func TestInspectScavengedIndex(t *testing.T) {
 	at := func(es []index.Entry, stream string, number int64) *index.Entry {
 		for i := range es {

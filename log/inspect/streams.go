@@ -76,7 +76,7 @@ func (g *names) noteEvent(c *chunkfile.Chunk, offset int64, hash uint64, it chun
 	s := t.slot(hash)
 	number, position := it.Number(), it.Position()
 	if s.at != 0 {
-		// Nearly always the next number; behind a scavenged part of the log a higher one may follow
+		// Nearly always the next number. After a scavenged part of the log a higher one may follow
 		// as well.
 		follows := number == s.last+1 || number > s.last && g.n.blurred > s.at-1
 		if follows && number > 0 && number != event.TombstoneNumber && t.shared[hash] == nil {

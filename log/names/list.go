@@ -32,8 +32,8 @@ type Options struct {
 	FS     vfs.FS
 	Dir    string
 	Logger hclog.Logger // nil: silent
-	// Belongs is asked whether a frame of the log ends at a position with a chain. A list for which
-	// it does not is made anew.
+	// Belongs reports whether a frame of the log ends at a position with a chain. A list for which
+	// it says no is rebuilt.
 	Belongs func(position int64, chain event.Chain) (bool, error)
 	// BeforeFlush makes the log durable up to where it was looked at, so that no power cut leaves
 	// the list ahead of it.
@@ -194,7 +194,7 @@ func (l *List) Has(name string) bool {
 	if _, ok := l.fresh.known[name]; ok {
 		return true
 	}
-	for _, s := range l.segments { // Nobody else changes them.
+	for _, s := range l.segments { // Only this goroutine changes them.
 		if _, ok := s.find(name); ok {
 			return true
 		}
@@ -202,8 +202,8 @@ func (l *List) Has(name string) bool {
 	return false
 }
 
-// Add puts a name behind all others: that of a stream whose first record lies at a position. The
-// caller knows that the list does not have it. It is seen once the list was advanced.
+// Add puts a name after all others: that of a stream whose first record lies at a position. The
+// caller knows that the list does not have the name. Readers see it after the list was advanced.
 func (l *List) Add(name string, position int64) error {
 	if len(l.fresh.offsets) >= l.opt.MaxFresh || len(l.fresh.entries) >= maxFreshBytes {
 		l.mark.Position = position
@@ -338,14 +338,14 @@ func (l *List) parts() []part {
 	return append(all, l.last)
 }
 
-// ByName gives f the names that begin with a prefix, in order, behind one of them; "" for all.
-// It ends when f says false. The memory of a name is only valid during the call.
+// ByName gives f the names that begin with a prefix, in order, starting after one of them ("": from
+// the first). It ends when f says false. The memory of a name is only valid during the call.
 func (l *List) ByName(prefix, after string, f func(name []byte) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	parts, from := l.parts(), prefix
 	if after != "" {
-		from = max(prefix, after+"\x00") // The least name behind it.
+		from = max(prefix, after+"\x00") // The least name after it.
 	}
 	for i, offset := range merged(parts, from) {
 		name := parts[i].at(offset)

@@ -55,7 +55,7 @@ func all(read func(prefix, after string, f func([]byte) bool), prefix string, si
 	}
 }
 
-// TestModel adds names at random, and stops, loses power, or goes on. The list is always that of
+// TestModel adds names at random, and stops, loses power, or continues. The list is always that of
 // its mark, in both orders.
 func TestModel(t *testing.T) {
 	seed := rand.Uint64()
@@ -118,7 +118,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestUseless is about a list that is of no use: it is made anew.
+// TestUseless: a list that cannot be used is rebuilt.
 func TestUseless(t *testing.T) {
 	flip := func(suffix string, at int64) func(t *testing.T, fsys vfs.FS) {
 		return func(t *testing.T, fsys vfs.FS) {

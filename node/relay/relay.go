@@ -48,7 +48,7 @@ const answerTimeout = 30 * time.Second
 const (
 	// failed: the request may have reached a leader, its outcome is not known.
 	failed = "Error while forwarding request"
-	// nobody: nothing was done.
+	// nobody: the request did not reach a node, and nothing was done.
 	nobody = "No Leader Can Be Reached"
 )
 
@@ -98,12 +98,12 @@ func (p *Relay) while(ctx context.Context, pace time.Duration, holds func() bool
 	return ctx, cancel
 }
 
-// complain logs that a request was not relayed, once a second at most: behind the
-// death of a leader there are many.
+// complain logs that a request was not relayed, once a second at most: after the death of a leader
+// there are many.
 func (p *Relay) complain(address string, err error) {
 	now := time.Now().Unix()
 	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
-		p.logger.Warn("requests are not relayed", logkey.Node, address, logkey.Error, err)
+		p.logger.Warn("requests could not be relayed", logkey.Node, address, logkey.Error, err)
 	}
 }
 
@@ -113,10 +113,9 @@ func (p *Relay) Close() { p.owned.Wait() }
 // retryPace is how long a relay waits for another leader before it looks again.
 const retryPace = 20 * time.Millisecond
 
-// Relay sends the request to the leader and its answer to the client. As long as a
-// write may take it goes on to the next leader when the one before did nothing, or
-// when the request may be repeated. Any other that may have reached a leader is
-// never sent again.
+// Relay sends the request to the leader and its answer to the client. For as long as a write may
+// take, it tries the next leader when the one before did nothing, or when the request may be
+// repeated. Any other that may have reached a leader is never sent again.
 func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	var until time.Time
 	maybe := false // a leader may have got it
@@ -217,7 +216,7 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 		to = flushing{w, http.NewResponseController(w)}
 	}
 	if _, err := io.Copy(to, answer.Body); err != nil {
-		p.logger.Debug("answer was not passed on whole", logkey.Error, err)
+		p.logger.Debug("only part of an answer could be passed on", logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -252,9 +251,9 @@ func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
 // memberPace is how often a relay looks whether the node that answers lives.
 const memberPace = time.Second
 
-// RelayTo sends the request to a member and its answer to the client, both as they
-// come: an answer may go on for days. A member that falls silent keeps its
-// connections, so the relay ends once gossip has taken it for dead for a while.
+// RelayTo sends the request to a member and its answer to the client, both as they come: an answer
+// may last for days. A member that falls silent keeps its connections, so the relay ends once
+// gossip has taken it for dead for a while.
 func (p *Relay) RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member) bool {
 	if p.cluster.Port() == nil {
 		return false

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRelayedConnectionsAreRenewed: however busy a connection between nodes is that
-// carries requests of clients, it is made anew at its age, and none of them fails.
+// TestRelayedConnectionsAreRenewed: however busy a connection between nodes is that carries
+// requests of clients, it is replaced at its age, and none of the requests fails.
 func TestRelayedConnectionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	const renew = 2 * time.Second

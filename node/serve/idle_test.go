@@ -49,8 +49,8 @@ func TestCallsBehindIdleness(t *testing.T) {
 	}
 }
 
-// Idle connections of HTTP/2 are closed; pings of the client do not keep them, and an answer under
-// way does.
+// Idle connections of HTTP/2 are closed. Pings of the client do not keep them, but an answer in
+// flight does.
 func TestIdleHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &dialled{make(chan net.Conn)}

@@ -97,7 +97,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 // Addr is where it listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close lets the requests under way finish, and cuts off those that take too long.
+// Close lets the requests in flight finish, and cuts off those that take too long.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (s *Server) Close() error {
 	s.silent.close()
 	err := s.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.logger.Warn("requests still under way are cut off")
+		s.logger.Warn("requests still in flight are cut off")
 		err = s.server.Close()
 	}
 	s.owned.Wait()

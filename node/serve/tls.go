@@ -54,7 +54,7 @@ func (t *tlsListener) run() {
 				t.cancel()
 				return
 			}
-			t.logger.Warn("connection was not accepted", logkey.Error, err)
+			t.logger.Warn("a connection could not be accepted, trying again", logkey.Error, err)
 			if !pauses.Wait(t.ctx) {
 				return
 			}

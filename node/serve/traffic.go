@@ -78,7 +78,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		}
 		l.traffic.GiveWay() // It may be a descriptor that is missing, or memory of the system.
 		if skipped, due := l.lines.Due(struct{}{}); due {
-			l.logger.Warn("a connection was not accepted, it is tried again", logkey.Error, err, "times", skipped+1)
+			l.logger.Warn("a connection could not be accepted, trying again", logkey.Error, err, "times", skipped+1)
 		}
 		if !pauses.Wait(l.ctx) {
 			return nil, net.ErrClosed

@@ -90,7 +90,7 @@ func ping(c net.Conn) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-// Whatever keeps a connection from being accepted, the server waits and goes on, with TLS and
+// Whatever keeps a connection from being accepted, the server waits and continues, with TLS and
 // without.
 func TestAcceptFails(t *testing.T) {
 	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM} {

@@ -54,7 +54,7 @@ func (o *Output) look(s *stream) error {
 			err = foreign.fault
 		}
 		if isOld && o.opts.Passed != nil {
-			o.opts.Passed(fmt.Sprintf("The event %d@%s was written from the outside before the reset. The stream goes on behind it.", last.Number, last.Stream))
+			o.opts.Passed(fmt.Sprintf("The event %d@%s was written from the outside before the reset. The stream continues after it.", last.Number, last.Stream))
 		}
 	}
 	if err != nil {

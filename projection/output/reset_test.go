@@ -52,7 +52,7 @@ func TestResetLeavesForeignEventsBehind(t *testing.T) {
 			}
 			r.flush()
 			same(t, "stream", s.lines("out"), []string{"2 T again"})
-			same(t, "passed", passed, []string{"The event 1@out was written from the outside before the reset. The stream goes on behind it."})
+			same(t, "passed", passed, []string{"The event 1@out was written from the outside before the reset. The stream continues after it."})
 		})
 	}
 }

@@ -48,7 +48,7 @@ func (r *Run) begin() error {
 	}
 	at, err := position.Convert(from.At, zero)
 	if err != nil {
-		return &handler.Fault{Message: "The projection cannot go on from its checkpoint: " + err.Error() + ". Reset it to read its sources from the start."}
+		return &handler.Fault{Message: "The projection cannot resume from its checkpoint: " + err.Error() + ". Reset it to read its sources from the start."}
 	}
 	r.board.show(statusLoaded)
 
@@ -76,7 +76,7 @@ func (r *Run) begin() error {
 
 // passed tells of an event from the outside that a reset left behind.
 func (r *Run) passed(what string) {
-	r.opts.Logger.Warn("projection passes over an event", logkey.Reason, what)
+	r.opts.Logger.Warn("a projection skips an event", logkey.Reason, what)
 	r.board.update(func() { r.board.passed = what })
 }
 

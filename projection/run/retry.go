@@ -33,7 +33,7 @@ func retry(ctx context.Context, logger hclog.Logger, do func() error) error {
 		if try == maxTries {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
-		logger.Debug("store refused a projection", logkey.Attempt, try+1, logkey.Error, err)
+		logger.Debug("the store refused a request of a projection", logkey.Attempt, try+1, logkey.Error, err)
 		if clock.Sleep(ctx, pause(try)) != nil {
 			return err
 		}

@@ -253,9 +253,9 @@ func (r *Run) again() error {
 	r.restarted = r.saved.At
 	r.restarts++
 	if r.restarts > maxTries {
-		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
+		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, because others write to its streams."}
 	}
-	r.opts.Logger.Info("projection begins again from its checkpoint", logkey.Reason, output.ErrRestart)
+	r.opts.Logger.Info("a projection restarts from its checkpoint", logkey.Reason, output.ErrRestart)
 	if err := clock.Sleep(r.wanted, pause(r.restarts-1)); err != nil {
 		return err
 	}
