@@ -38,6 +38,7 @@ type clusterOptions struct {
 	// then.
 	security func(host *lab.Host) []string
 	tls      *tls.Config
+	filed    bool // security names a file that has all options of a node
 }
 
 // cluster is a number of hosts that each can run a node.
@@ -143,6 +144,9 @@ func (m *member) replication() string { return fmt.Sprintf("%s:%d", m.host.Addr(
 // arguments are the options of the node.
 func (m *member) arguments() []string {
 	c := m.cluster
+	if c.o.filed {
+		return c.o.security(m.host)
+	}
 	var seeds []string
 	for _, other := range c.members {
 		if other != m {

@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// operator is somebody at a shell who looks after a cluster by the page: with a
+// operator is someone at a shell who looks after a cluster by the page: with a
 // folder of their own, and commands that reach the machines.
 type operator struct {
 	t       *testing.T
@@ -71,17 +71,15 @@ exec cp "${paths[@]}"`,
 	"curl":       `PATH=$OPERATOR_PATH exec curl $OPERATOR_NAMES "$@"`,
 	"systemctl":  `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/$1"`,
 	"journalctl": `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/log"`,
+	"chown":      `:`, // the users of a machine are not there
 }
 
 // newOperator makes the machines of a cluster: nodes that are not started yet, with
 // certificates of an authority in the operator's folder.
 func newOperator(t *testing.T, commonName string) *operator {
 	t.Helper()
-	o := &operator{t: t, folder: t.TempDir(), jobs: make(chan job)}
-	o.path = pathWithAnnals(t)
-	trust := &tls.Config{InsecureSkipVerify: true, VerifyConnection: o.verify}
-	o.cluster = newCluster(t, clusterOptions{
-		tls: trust, options: []string{"--follower-writes", "Forward"},
+	o := newMachines(t, clusterOptions{
+		options:  []string{"--follower-writes", "Forward"},
 		security: func(h *lab.Host) []string { return []string{"--config", machine(h, "etc", "annals.conf")} },
 	})
 	run := func(args ...string) {
@@ -91,21 +89,13 @@ func newOperator(t *testing.T, commonName string) *operator {
 		}
 	}
 	run("ca", "--out", "ca", "--key", "ecdsa-p256")
-	machines, bin, shared := t.TempDir(), t.TempDir(), filepath.Join(o.folder, "backup")
-	if err := os.Mkdir(shared, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
 	for i, m := range o.cluster.members {
-		for _, dir := range []string{"etc/roots", "bin"} {
-			if err := os.MkdirAll(machine(m.host, dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		run("node", "--ca", "ca", "--out", machine(m.host, "etc"), "--ip", m.host.Addr(), "--dns", nodeName(i), "--common-name", commonName)
-		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), machine(m.host, "etc", "roots"))
-		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
 		etc := machine(m.host, "etc")
+		run("node", "--ca", "ca", "--out", etc, "--ip", m.host.Addr(), "--dns", nodeName(i), "--common-name", commonName)
+		if err := os.Mkdir(filepath.Join(etc, "roots"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), filepath.Join(etc, "roots"))
 		var seeds []string // with the default of GossipPort, as configurations of old have it
 		for _, other := range o.cluster.members {
 			if other != m {
@@ -115,6 +105,30 @@ func newOperator(t *testing.T, commonName string) *operator {
 		writeText(t, etc, "annals.conf", fmt.Sprintf("CertificateFile: %s/node.crt\nCertificatePrivateKeyFile: %s/node.key\nTrustedRootCertificatesPath: %s/roots\n"+
 			"CertificateReservedNodeCommonName: %s\nDb: %s\nClusterSize: 3\nNodeIp: %s\nReplicationIp: %s\nDiscoverViaDns: false\nGossipSeed: %s\n",
 			etc, etc, etc, commonName, m.db(), m.host.Addr(), m.host.Addr(), strings.Join(seeds, ",")))
+	}
+	return o
+}
+
+// newMachines makes machines that have the program and nothing else, and the commands that reach
+// them. Clients of the cluster trust the authorities in the operator's folder.
+func newMachines(t *testing.T, options clusterOptions) *operator {
+	t.Helper()
+	o := &operator{t: t, folder: t.TempDir(), jobs: make(chan job)}
+	o.path = pathWithAnnals(t)
+	options.tls = &tls.Config{InsecureSkipVerify: true, VerifyConnection: o.verify}
+	o.cluster = newCluster(t, options)
+	machines, bin, shared := t.TempDir(), t.TempDir(), filepath.Join(o.folder, "backup")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, m := range o.cluster.members {
+		for _, dir := range []string{"etc", "bin"} {
+			if err := os.MkdirAll(machine(m.host, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
 		for _, link := range [][2]string{{m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
 			if err := os.Symlink(link[0], link[1]); err != nil {
 				t.Fatal(err)
@@ -188,7 +202,7 @@ func (o *operator) do(j job) string {
 		if m.process != nil {
 			m.stop()
 		}
-	case "start":
+	case "start", "enable":
 		m.start()
 	case "restart":
 		m.stop()
@@ -223,26 +237,33 @@ func (o *operator) reload(m *member) {
 	})
 }
 
-// follow runs the scripts of one procedure of the page, and compares what they print.
+// follow runs the scripts of one procedure of the page of operations.
 func (o *operator) follow(procedure string) {
 	o.t.Helper()
-	examples, _ := readExamples(o.t, operationsPage)
+	o.read(operationsPage, procedure)
+}
+
+// read runs the scripts of one section of a page, of all without a name, and compares what they
+// print.
+func (o *operator) read(page, section string) {
+	o.t.Helper()
+	examples, _ := readExamples(o.t, page)
 	ran := 0
 	for _, e := range examples {
-		if e.section != procedure {
+		if section != "" && e.section != section {
 			continue
 		}
 		ran++
 		out, err := o.run(e.script)
 		if err != nil {
-			o.t.Fatalf("%s:%d: %v\n%s\n--- printed ---\n%s", operationsPage, e.line, err, e.script, out)
+			o.t.Fatalf("%s:%d: %v\n%s\n--- printed ---\n%s", page, e.line, err, e.script, out)
 		}
 		if missing := e.missing(out, nil); missing != "" {
-			o.t.Errorf("%s:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", operationsPage, e.line, missing, e.script, out)
+			o.t.Errorf("%s:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", page, e.line, missing, e.script, out)
 		}
 	}
 	if ran == 0 {
-		o.t.Errorf("%s has no procedure %q", operationsPage, procedure)
+		o.t.Errorf("%s has no section %q", page, section)
 	}
 }
 
@@ -250,7 +271,7 @@ func (o *operator) follow(procedure string) {
 func (o *operator) run(script string) (printed string, err error) {
 	addresses := []string{"sleep 1;", "sleep 0.1;", " /backup", " " + filepath.Join(o.folder, "backup")}
 	for i, m := range o.cluster.members {
-		addresses = append(addresses, "//"+nodeName(i)+":", "//"+m.host.Addr()+":")
+		addresses = append(addresses, "//"+nodeName(i)+":", "//"+m.host.Addr()+":", fmt.Sprintf("10.0.0.%d", i+1), m.host.Addr())
 	}
 	command := exec.CommandContext(o.t.Context(), "bash", "-ec", strings.NewReplacer(addresses...).Replace(script))
 	command.Dir = o.folder

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -69,9 +70,21 @@ func TestLongOperations(t *testing.T) {
 	}
 	c.settled()
 	c.same()
-	// The last, since the rest of the test has the password that it changes.
-	o.follow("First start")
 	c.finish()
+}
+
+// TestLongFirstStart follows the page for a first start on machines that have the program and
+// nothing else.
+func TestLongFirstStart(t *testing.T) {
+	for _, tool := range []string{"curl", "bash", "openssl"} {
+		testkit.NeedTool(t, tool)
+	}
+	o := newMachines(t, clusterOptions{
+		filed:    true,
+		security: func(h *lab.Host) []string { return []string{"--config", machine(h, "etc", "annals.conf")} },
+	})
+	o.read(firstStartPage, "")
+	o.cluster.finish()
 }
 
 // bounceFollower stops and starts a node that does not lead.

@@ -33,6 +33,7 @@ const (
 	readmePage     = "README.md"
 	clusterPage    = "docs/cluster.md"
 	operationsPage = "docs/operations.md"
+	firstStartPage = "docs/first-start.md"
 )
 
 // nodePages have examples for one node.

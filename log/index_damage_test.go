@@ -182,8 +182,8 @@ func TestIndexLeadsAstray(t *testing.T) {
 	}
 }
 
-// TestIndexIsChecked: a block of the index that no read needs is found to be damaged behind a
-// start, and once a week.
+// TestIndexIsChecked: damage in a block of the index that no read needs is found after a start, and
+// once a week.
 func TestIndexIsChecked(t *testing.T) {
 	for _, behindStart := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -91,8 +91,8 @@ func TestIndexOfAnotherLog(t *testing.T) {
 	}
 }
 
-// TestIndexWhereTheLogIsDamaged: where the frame at the checkpoint of the index cannot be read
-// nothing could be built anew; the rest goes on being read.
+// TestIndexWhereTheLogIsDamaged: if the frame at the checkpoint of the index cannot be read, the
+// index could not be rebuilt. So it is kept, and the rest stays readable.
 func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	mem, m := vfs.NewCrashMem(), newModel()
 	o := testOptions(mem)

@@ -15,19 +15,18 @@ import (
 // the files that are there, and is void when others take their place.
 const scavengeFolder = "scavenging"
 
-// Install makes the file a part of the log. It replaces every file that it
-// overlaps, whole, the active one among them, and becomes the end of the log. Of a file that
-// begins inside one of this log only what lies behind that is taken. Only the goroutine
-// that appends may call it.
+// Install makes the file a part of the log and its new end. It replaces every file that it overlaps
+// as a whole, also the active one. If the file begins inside a file of this log, Install takes only
+// the part after that file. Only the goroutine that appends may call it.
 //
-// It refuses a file that does not contain the end of this log, with its chain, nor begins right
-// behind it (an event.OtherHistory, or event.ErrDataMissing if there were a gap), and one that ends
-// before the log does. A refusal changes nothing. From the rename on an error is final, as with
-// Append; a crash leaves the log as it was before, or with the file in its place.
+// The file must contain the end of this log, with its chain, or begin right after it: else the
+// error is an event.OtherHistory, or event.ErrDataMissing for a gap. It must not end before the log
+// does. A refusal changes nothing. From the rename on an error is final, as with Append. A crash
+// leaves the log as it was before, or with the file in its place.
 //
-// Where the file begins right behind the log's end nothing in it tells whether it
-// continues this history, only that its first frame has its place there: records of
-// that frame may be gone. It must be what Continue answered for that end.
+// If the file begins right after the log's end, the file itself does not prove that it continues
+// this history, only that its first frame has its place there: records of that frame may be gone.
+// So it must be what Continue answered for that end.
 func (p *PreparedChunk) Install() error {
 	tr := p.tr
 	if p.c == nil {
@@ -38,8 +37,8 @@ func (p *PreparedChunk) Install() error {
 	}
 	tr.chunks.switchMu.Lock()
 	defer tr.chunks.switchMu.Unlock()
-	// The start looks for the file behind what is durable: nothing before it may be cut by a power
-	// failure.
+	// The start looks for the file after the durable end, so a power failure must not cut anything
+	// before it.
 	if err := tr.syncer.Sync(); err != nil {
 		return err
 	}
@@ -206,8 +205,8 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 func (p *PreparedChunk) install(n *installation) error {
 	tr, a, c := p.tr, p.tr.appender, p.c
 	if len(n.old) == 0 && a.active != nil {
-		// Its footer is durable before the file has its name. Without it the next
-		// start would take the chunk for the active one, and find a file behind the end of the log.
+		// Its footer is durable before the file has its name. Without the footer the next start
+		// would take the chunk for the active one, and find a file after the end of the log.
 		if err := tr.appender.completeActive(false); err != nil {
 			return err
 		}
@@ -275,7 +274,7 @@ func (a *appender) dropActive() error {
 	if a.active == nil {
 		return nil
 	}
-	// A sync under way uses the file.
+	// A running sync uses the file.
 	a.syncer.syncMu.Lock()
 	defer a.syncer.syncMu.Unlock()
 	a.syncer.dirty.mu.Lock()
@@ -286,8 +285,8 @@ func (a *appender) dropActive() error {
 	return file.Close()
 }
 
-// learn adds what lies behind a tail to the index and to the memory of event
-// ids. It returns where the newest term begins.
+// learn adds the records after a tail to the index and to the memory of event ids. It returns where
+// the newest term begins.
 func (a *appender) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}

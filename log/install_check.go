@@ -19,10 +19,10 @@ type PreparedChunk struct {
 }
 
 // PrepareChunk verifies a chunk file that was fetched from another node into a temporary file: its
-// checksum, its cluster, and that frames, position map and footer agree. It makes the file durable.
-// What this node redacted is blanked in it. If a file of this log reaches into it, the part behind
-// that is copied to a file of its own. This takes as long as reading it, and runs beside anything
-// else.
+// checksum, its cluster, and that frames, position map and footer agree. It makes the file durable
+// and blanks what this node redacted. If a file of this log reaches into it, the part after that
+// file is copied to a file of its own. This takes as long as reading the file, and may run at the
+// same time as everything else.
 func (tr *Transfer) PrepareChunk(tmp string) (*PreparedChunk, error) {
 	if err := tr.usable(); err != nil {
 		return nil, err

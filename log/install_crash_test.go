@@ -80,7 +80,7 @@ func installing(m *model, fsys vfs.FS, c installRun, file []byte, began func()) 
 	return errors.Join(err, lerr)
 }
 
-// notTidy begins the error of a refusal that left something behind.
+// notTidy begins the error of a refusal that left files.
 const notTidy = "not tidy"
 
 // installed opens what is left and expects the log as it was before or with the file.

@@ -9,10 +9,9 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// fit makes the prepared file begin where a file of this log ends, if it begins inside that one:
-// both nodes merged, with different neighbours. What this log has it keeps, as one whole file; what
-// lies behind is copied out of the fetched file into one of its own, which is prepared in its
-// place.
+// fit makes the prepared file begin where a file of this log ends, if it begins inside that file:
+// both nodes merged, with different neighbours. This log keeps its own file whole. The part after
+// it is copied out of the fetched file into a new file, which is prepared instead.
 func (p *PreparedChunk) fit() error {
 	v, err := p.tr.view()
 	if err != nil {
@@ -59,7 +58,7 @@ func (p *PreparedChunk) become(c *chunkfile.Chunk, first chunkfile.Trailer) erro
 	return err
 }
 
-// goesOnBehind checks that a verified file goes on behind the last frame of a file of this log in
+// goesOnBehind checks that a verified file continues after the last frame of a file of this log in
 // which it begins. That frame must be the same in both.
 func goesOnBehind(c, own *chunkfile.Chunk) (err error) {
 	defer chunkfile.GuardFaults(&err)()

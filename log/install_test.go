@@ -102,7 +102,7 @@ func TestInstallChunk(t *testing.T) {
 				must(t, errors.Join(<-woken, <-woken))
 			}
 			verify(t, to, m.frames[:ends], removed)
-			// A reader that began before goes on with the old files.
+			// A reader that began before keeps the old files.
 			cu := cursor{v: old}
 			must(t, cu.seekForward(0))
 			items := 0
@@ -123,7 +123,7 @@ func TestInstallChunk(t *testing.T) {
 			if got := to.syncer.chk.Writer.Value; got != to.Tail().End {
 				t.Fatalf("durable up to %d, want %d", got, to.Tail().End)
 			}
-			// The log goes on, here and after a restart.
+			// The log keeps working, here and after a restart.
 			write(t, to, m.frames[ends:]...)
 			verify(t, to, m.frames, removed)
 			closeLog(t, to)
@@ -436,7 +436,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	verify(t, to, m.frames, removed)
 	closeLog(t, to)
 
-	// A file that begins behind the void: the active chunk gets its footer first.
+	// A file that begins after the void: the active chunk gets its footer first.
 	rewrite(t, from.opts.FS, "y.tmp", []string{chunkfile.FileName(1, 0)}, keepAll)
 	must(t, from.SwitchChunk("y.tmp"))
 	to = emptyLog(t)
@@ -448,7 +448,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	verify(t, to, m.frames, nil)
 }
 
-// raw17 is a small frame that would fit into the void behind the seventeenth.
+// raw17 is a small frame that would fit into the void after the seventeenth.
 func raw17(m *model) []byte {
 	other := &model{tail: m.frames[16].tail, term: 1, now: 1, last: map[string]int64{"s": 16}}
 	return raw(other.frame(false, ev("s", "small")))

@@ -51,7 +51,7 @@ type testEvent struct {
 	time     int64
 }
 
-// testFrame is a frame with what is in it and the log's tail behind it.
+// testFrame is a frame, its content, and the log's tail after it.
 type testFrame struct {
 	Frame
 	events []testEvent
@@ -137,7 +137,7 @@ func mustOpen(t testing.TB, o Options) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-l.Reads.ids.loaded // Nobody reads in the background any more, nor holds on to files.
+	<-l.Reads.ids.loaded // The background reader has ended and holds no files.
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil && l.Failed() == nil {
 			t.Error(err)

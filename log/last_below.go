@@ -29,10 +29,10 @@ func (rd *Reader) LastBelow(stream string, position int64) (number int64, err er
 	return number, nil
 }
 
-// numberSearch looks for the last event of a stream below a position. Numbers and
-// positions of one stream rise together, which is what makes it a search.
-// Entries of the index may be those of another stream of the same hash, or of
-// removed records, of which nobody can tell the stream: they only steer it.
+// numberSearch looks for the last event of a stream below a position. It can search because numbers
+// and positions of one stream rise together. An entry of the index may belong to another stream of
+// the same hash, or to a removed record whose stream is not known any more: such an entry only
+// steers the search.
 type numberSearch struct {
 	rd       *Reader
 	v        view
@@ -49,7 +49,7 @@ type side int
 const (
 	probeNothing side = iota // no entry with such a number
 	probeBelow               // an event of the stream below the position
-	probeBehind              // one at or behind it
+	probeBehind              // at or after it
 	probeUnknown             // the entry tells nothing for certain
 )
 

@@ -20,7 +20,8 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 	case errors.Is(err, context.Canceled):
 		err = event.ErrClosed
 	case err != nil:
-		// Reads go on, but a retried write might be taken for a new one: FindID says so.
+		// Reads keep working, but a retried write might be taken for a new one: FindID returns this
+		// error.
 		err = fmt.Errorf("load recent event ids: %w", err)
 		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
 		rd.opts.OnDamage(err)
@@ -68,7 +69,7 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, unread *unread
 	defer v.release()
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
-	// As many as there can be: to grow the list would leave several of its size behind.
+	// As many as there can be: growing the list would leave several large ones to the collector.
 	ids = make([]recentID, 0, v.eventsAtMost(rd.opts.RecentIDs))
 	upper := v.tail.End // What lies before it was not looked at.
 	cu := cursor{v: v}

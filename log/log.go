@@ -58,8 +58,8 @@ type Options struct {
 	Redacted func(from, to int64) []Redaction
 
 	// BeforeCut is called when truncate.chk is about to cut the log at a position: the folder was
-	// restored. What knows of a log that went on must be put away then. An error stops the start;
-	// nothing was changed yet.
+	// restored. The caller must put away everything that knows of the longer log. An error stops
+	// the start before anything was changed.
 	BeforeCut func(at int64) error
 
 	// Progress gets during Open what is being done, in a few words, and how far
@@ -122,12 +122,12 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Log is the event log of one node with its index. What it does is done by its parts: the
-// appender and the syncer within, and those below.
+// Log is the event log of one node with its index. Its parts do the work: the appender, the syncer,
+// and the exported parts below.
 //
 // One goroutine appends (Append, Commit); any number read. Lock order: Chunks.jobs, state.bringing,
 // Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first four are held
-// during I/O: to let it happen once at a time, or not behind Close, is their purpose.
+// during I/O: they serialize it, or keep it from running after Close.
 type Log struct {
 	*state
 	Reads    *Reader   // of streams, events and the whole log
@@ -215,16 +215,15 @@ func (l *Log) Index() *index.Index { return l.index }
 // An error is final, as with Append: a sync that failed is never tried again.
 func (l *Log) Sync() error { return l.syncer.Sync() }
 
-// Close syncs what is committed, writes the index if that spares the next
-// start much work, and closes everything. It is idempotent, and returns the error
-// that stopped the log if there was one. Appends must have stopped; reads
-// that are under way finish, later ones get event.ErrClosed.
+// Close syncs what is committed, writes the index if that spares the next start much work, and
+// closes everything. It is idempotent, and returns the error that stopped the log if there was one.
+// Appends must have stopped. Running reads finish, later ones get event.ErrClosed.
 func (l *Log) Close() error {
 	l.closed.Do(func() {
 		l.Reads.notify.close()
 		l.cancel()
 		l.owned.Wait()
-		// Rewrites under way end at their next look at the context; later ones find the log closed.
+		// Running rewrites end at their next look at the context; later ones find the log closed.
 		l.Chunks.jobs.Lock()
 		defer l.Chunks.jobs.Unlock()
 		err := l.syncer.Sync() // The error that stopped the log, if one did.

@@ -155,7 +155,7 @@ func TestChunkFull(t *testing.T) {
 	}
 	closeLog(t, l)
 
-	// The frame behind the border is lost: the end is where it was, and a small frame still goes
+	// The frame after the border is lost: the end is where it was, and a small frame still fits
 	// there.
 	last := chunkfile.FileName(1, 0)
 	setCheckpoint(t, fsys, datadir.WriterCheckpoint, m.frames[16].tail.End)

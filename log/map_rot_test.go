@@ -73,7 +73,7 @@ func TestRottedMap(t *testing.T) {
 			if it, err := v.itemAt(p, new([]byte)); !damaged(err) && (it == nil) != removed[p] {
 				t.Fatalf("bit %d: item %v at %d, removed: %v", bit, it, p, removed[p])
 			}
-			// The first item behind it, and the last before it.
+			// The first item after it, and the last before it.
 			next := 0
 			for next < len(items) && items[next] <= p {
 				next++

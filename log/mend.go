@@ -69,9 +69,9 @@ func (tr *Transfer) Mend(d Damage) (_ *Mending, err error) {
 // Holes are the positions of which nothing is known yet, rising.
 func (m *Mending) Holes() []Span { return m.holes }
 
-// Anchors are ends of frames at or behind the end of the file, and the chains there: whoever fills
-// a hole must have the same at one of them. There are several, for what is at one place of another
-// node may be damaged, or not be there yet.
+// Anchors are ends of frames at or after the end of the file, and the chains there. Another node's
+// data for a hole must have the same chain at one of them. There are several, because one place may
+// be damaged on the other node, or not be there yet.
 func (m *Mending) Anchors() []Anchor {
 	f := &m.old.Footer
 	list := []Anchor{{f.End, f.Chain}}
@@ -304,7 +304,7 @@ type mended struct {
 	redact         redactor
 	records, stubs int
 
-	chain   event.Chain // behind the last frame
+	chain   event.Chain // after the last frame
 	known   bool
 	sum     *xxh3.Hasher // of the records of the frame at hand
 	length  int

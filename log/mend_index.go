@@ -15,7 +15,7 @@ const (
 	mendIndexAgain = time.Minute // what it could not be built from may be mended meanwhile
 )
 
-// mendIndex builds the index again, while all goes on, whenever a table is found to be damaged.
+// mendIndex rebuilds the index whenever a table is found to be damaged. The node keeps serving.
 func (h *Health) mendIndex(ctx context.Context) {
 	for wait := mendIndexAfter; ; wait = mendIndexAgain {
 		for h.index.Damage() == nil {

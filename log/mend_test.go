@@ -99,8 +99,8 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// TestMendAlone: what lies beside the events, header, position map and footer, a log makes again by
-// itself.
+// TestMendAlone: a log repairs header, position map and footer by itself: it can make them from the
+// events.
 func TestMendAlone(t *testing.T) {
 	for what, at := range map[string]int64{"header": 17, "map": -chunkfile.FooterSize - 12*5 + 2, "last of the map": -chunkfile.FooterSize - 1, "footer": -100, "checksum": -30} {
 		t.Run(what, func(t *testing.T) {

@@ -20,8 +20,8 @@ type metrics struct {
 	commits       *stats.Counter
 	syncs         *stats.Histogram
 	verified      *stats.Counter // bytes
-	verifying     *stats.Gauge   // 1 while it goes on
-	verifyAt      *stats.Gauge   // position behind the chunk verified last
+	verifying     *stats.Gauge   // 1 while it runs
+	verifyAt      *stats.Gauge   // position after the chunk verified last
 	damaged       *stats.Counter
 	renumbered    *stats.Counter
 }
@@ -93,7 +93,7 @@ func newMetrics(r *stats.Registry) metrics {
 	}
 }
 
-// watch registers what is read when somebody asks.
+// watch registers the metrics that are computed when they are read.
 func (l *Log) watch(r *stats.Registry) {
 	r.CounterFunc(ioBytes, ioBytesHelp, func() float64 { _, n := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))
 	r.CounterFunc(ioEvents, ioEventsHelp, func() float64 { n, _ := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))

@@ -14,7 +14,7 @@ import (
 type notifier struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	log     chan struct{}                   // closed when the log moves; nil when nobody waits
+	log     chan struct{}                   // closed when the log moves; nil without waiters
 	streams map[uint64]map[*waiter]struct{} // by stream hash
 	closed  bool
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// order holds the numbers of what was applied against what this node has of their streams. All
-// nodes append what the leader decided, right or wrong: a leader that gave a number twice is seen
-// by the others, which have the first event of that number.
+// order compares the numbers of applied events with this node's last events of their streams. All
+// nodes append what the leader decided, right or wrong. If a leader gives a number twice, the other
+// nodes notice: they have the first event of that number.
 //
-// Metadata behind a tombstone have their positions as numbers (event.IsLate); they follow whatever
-// there is.
+// Metadata events after a tombstone have their positions as numbers (event.IsLate). They may follow
+// any number.
 //
-// The numbers of streams whose facts are cached are compared while they are committed. Those of
-// others are looked up a moment later, by one goroutine that reads the log behind its end.
+// For streams whose facts are cached the numbers are compared during the commit. For others one
+// goroutine compares them a moment later: it reads the log up to its end.
 type order struct {
 	*state
 	reads *Reader
@@ -46,7 +46,7 @@ func (o *order) wrong() error {
 	return nil
 }
 
-// later has an event, and those behind it, compared later.
+// later has an event, and those after it, compared later.
 func (o *order) later(position int64) {
 	if o.from.CompareAndSwap(0, position+1) {
 		select {

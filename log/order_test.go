@@ -12,9 +12,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// TestLateNumbers: metadata behind the tombstone, which are numbered by their positions, are as
-// they should be, and change nothing of what is known of the stream; whether its facts are cached
-// or not.
+// TestLateNumbers: metadata events after the tombstone, which are numbered by their positions, are
+// correct, and do not change the known facts of the stream, whether these are cached or not.
 func TestLateNumbers(t *testing.T) {
 	for kind, cached := range map[string]bool{"cached": true, "cold": false} {
 		t.Run(kind, func(t *testing.T) {

@@ -150,7 +150,7 @@ func (p *pageCache) failNext(name string) {
 	p.mu.Unlock()
 }
 
-// powerCut is what the disk holds. The index is left out: it is made anew.
+// powerCut is what the disk holds. It leaves the index out, which is rebuilt.
 func (p *pageCache) powerCut(t *testing.T) *vfs.Mem {
 	t.Helper()
 	p.mu.Lock()
@@ -202,7 +202,7 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			p.failNext("")
 			l = p.restart(t, l, o)
 			verify(t, l, m.frames, nil)
-			// From here on a manifest may be written, and the Raft log be cut.
+			// From here on a snapshot may be written, and the Raft log be cut.
 			must(t, l.syncer.Sync())
 			p.ended.Store(true)
 			if err := l.Close(); err != nil && !errors.Is(err, errEnded) {

@@ -171,7 +171,7 @@ func TestPayloadThatIsGone(t *testing.T) {
 	}
 }
 
-// TestBlocksAreFull: the memory of a page that somebody keeps is not mostly empty.
+// TestBlocksAreFull: the memory of a page that a reader keeps is not mostly empty.
 func TestBlocksAreFull(t *testing.T) {
 	var longer []int
 	for i := range 100 {

@@ -20,11 +20,11 @@ import (
 )
 
 // Pin holds the files that make up the database at one moment: a folder with copies of them is that
-// database, and opens without a cut. Their bytes stay what they are until it is closed, whatever is
-// appended, scavenged, merged or switched meanwhile; files that were replaced stay on disk for it.
-// It keeps nobody waiting. It must be closed before the log is.
+// database, and opens without a cut. Their bytes do not change until it is closed, whatever is
+// appended, scavenged, merged or switched in the meantime. Replaced files stay on disk for it. A
+// pin delays no other work. It must be closed before the log is.
 type Pin struct {
-	Tail    event.Tail // of the log; nothing that was readable before the pin lies behind it
+	Tail    event.Tail // of the log; everything that was readable before the pin is before it
 	Cluster event.ID
 
 	l      *Log
@@ -90,8 +90,8 @@ func (l *Log) Pin() (_ *Pin, err error) {
 	return p, nil
 }
 
-// list names the files in the order in which they could be copied one after
-// the other from a database that goes on: the index, the checkpoints, the chunks.
+// list names the files in the order in which they could be copied one after the other from a
+// running database: the index, the checkpoints, the chunks.
 func (p *Pin) list() error {
 	for _, f := range p.index.Files {
 		one := PinnedFile{Name: indexFolder + "/" + f.Name, Size: f.Size, Checksum: f.Sum, Complete: f.Fixed, data: f.Data, file: f.File, path: f.Path}
@@ -229,8 +229,8 @@ func (p *Pin) Replaced(f func(file any, bytes int64)) {
 	}
 }
 
-// Close lets go of the files, once reads under way are done; later ones get
-// event.ErrClosed. Those that were replaced go now. It is idempotent.
+// Close lets go of the files when running reads are done; later reads get event.ErrClosed. Replaced
+// files are removed now. It is idempotent.
 func (p *Pin) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -200,7 +200,7 @@ func TestPin(t *testing.T) {
 }
 
 // A chunk that was completed for frames that are not committed is copied without its footer and
-// without them: where the log goes on is not decided in the copy.
+// without those frames: the copy does not decide where the log continues.
 func TestPinBetweenAppendAndCommit(t *testing.T) {
 	m := newModel()
 	fsys := vfs.NewMem()
@@ -262,7 +262,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// Every byte counts: a checksum that the file carries is no excuse for the bytes behind it.
+// Every byte counts, also the bytes after a checksum that the file carries.
 func TestFileSumFindsDamage(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))

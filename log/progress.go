@@ -18,7 +18,7 @@ const progressPace = 250 * time.Millisecond
 
 // progress passes on how far Open is, from whatever goroutine, now and then.
 type progress struct {
-	told  func(doing string, done, total int64) // nil: nobody
+	told  func(doing string, done, total int64) // nil: no reports
 	begun time.Time
 	next  atomic.Int64 // nanoseconds since begun, before which nothing is reported
 	done  atomic.Bool  // Open has returned
@@ -28,7 +28,7 @@ func newProgress(told func(doing string, done, total int64)) *progress {
 	return &progress{told: told, begun: time.Now()}
 }
 
-// at reports how far something is, unless that was told a moment ago.
+// at reports the progress of a step, unless it did a moment ago.
 func (p *progress) at(doing string, done, total int64) {
 	if p.told == nil || p.done.Load() {
 		return
@@ -46,5 +46,5 @@ func (p *progress) begin(doing string, total int64) {
 	p.at(doing, 0, total)
 }
 
-// end keeps what goes on in the background from reporting.
+// end keeps background work from reporting.
 func (p *progress) end() { p.done.Store(true) }

@@ -35,7 +35,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer chunkfile.GuardFaults(&err)()
 
 	end := v.tail.End
-	// A link behind it would be dead, though its target is there a moment later.
+	// Reads of streams do not see later events yet: a link to one of them would look dead.
 	if r.Links != nil {
 		end = min(end, settled)
 	}

@@ -267,8 +267,8 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 		if len(found) < limit {
 			return nil
 		}
-		// Entries of another stream of the same hash may have taken places: go on
-		// behind the last number, whose own entry may be the one that was cut off.
+		// Entries of another stream of the same hash may have taken places. Continue after the last
+		// number: its own entry may be the one that was cut off.
 		last := found[len(found)-1].Number
 		if seen != last {
 			it, position, err := rd.recordOf(v, page.Stream, last, &scratch)
@@ -445,8 +445,8 @@ func (rd *Reader) resolve(a *arena, r *event.Resolved, links event.LinkReader) e
 }
 
 // WaitStream blocks until the last number of a stream is above a number, or the stream is
-// hard-deleted, a metadata stream with the one it describes. A soft deletion ends no wait; events
-// that are written behind it do.
+// hard-deleted. A metadata stream is hard-deleted with the stream it describes. A soft deletion
+// does not end a wait; events that are written after it do.
 func (rd *Reader) WaitStream(ctx context.Context, stream string, after int64) error {
 	return rd.notify.wait(ctx, func() (bool, error) {
 		info, err := rd.StreamInfo(stream)

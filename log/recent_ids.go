@@ -20,16 +20,16 @@ const recentIDsDefault = 1 << 20
 // usual. To make the table costs as much as to keep it for 400,000 entries.
 const unaskedDefault = 1 << 18
 
-// recentIDs remembers the ids of the newest events, so that a write that is
-// tried again is recognised without reading the log. It is a ring of entries
-// with an open-addressing table of slots over it, about 40 bytes an event.
+// recentIDs remembers the ids of the newest events, so that a retried write is recognised without
+// reading the log. It is a ring of entries with an open-addressing table of slots over it, about 40
+// bytes an event.
 //
-// It is filled when entries are applied, and at start, in the background, by
-// load. Only find needs what was loaded, and waits for it.
+// It is filled when entries are applied, and at start, in the background, by load. Only find needs
+// what was loaded, and waits for it.
 //
-// Only a leader asks, and only about writes that say little of what they expect. Keeping the table
-// costs each entry several reads of memory that no cache holds, so it goes when nobody has asked
-// for a long time, and is made again, in some 100 ms, when somebody does.
+// Only a leader asks, and only about writes with a weak expected version. To keep the table up to
+// date costs several cache misses for each entry. So the table is dropped after a long time without
+// a question. The next question makes it again, in some 100 ms.
 type recentIDs struct {
 	capacity int
 	seed     uint64
@@ -67,10 +67,9 @@ func newRecentIDs(capacity int) *recentIDs {
 	return &recentIDs{capacity: capacity, unasked: unaskedDefault, seed: rand.Uint64(), loading: true, loaded: make(chan struct{})}
 }
 
-// load sets what the log held at start, newest first and no more than there is
-// room for, and lets find go on. With an error every find fails with it: nobody
-// may rely on half a memory. The list becomes the ring: there is no second one of
-// that size that the process would keep for long.
+// load sets what the log held at start, newest first and no more than there is room for, and
+// releases the callers of find. With an error every find fails with it, since half a memory is
+// useless. The list becomes the ring, so that the process does not keep two of that size for long.
 //
 // Where ids could not be read find fails, unless it finds what it is asked for.
 func (r *recentIDs) load(newestFirst []recentID, unread *unreadIDs, err error) {
@@ -102,8 +101,8 @@ func (r *recentIDs) failed() error {
 	return cmp.Or(r.unread.any(), r.err)
 }
 
-// reload begins again if ids could not be loaded, and reports so; load must
-// be called then. Until it was find goes on failing.
+// reload begins again if ids could not be loaded, and reports so; load must be called then. Until
+// that has happened find keeps failing.
 func (r *recentIDs) reload() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

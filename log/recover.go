@@ -78,8 +78,8 @@ func (r *recovery) prepareCut(cut int64) error {
 	return r.l.syncer.chk.Lower(cut)
 }
 
-// bytesBehind is how many bytes the chunk files have behind a position. A rewritten file in which
-// it may lie counts whole.
+// bytesBehind is how many bytes the chunk files have after a position. A rewritten file in which
+// the position may lie counts whole.
 func (r *recovery) bytesBehind(position int64) (sum int64, err error) {
 	names, err := r.l.opts.FS.List(r.l.opts.Dir)
 	if err != nil {
@@ -139,8 +139,8 @@ func (r *recovery) chunkBytes(names []string) (sum int64, err error) {
 // progress tells how much of the file at hand was read.
 func (r *recovery) progress(read int64) { r.l.progress.at(doingRecover, r.read+read, r.bytes) }
 
-// take adds one file to the log; more says that the log may go on in the next file, the first of
-// those that follow.
+// take adds one file to the log; more says that the log may continue in the next file, the first of
+// following.
 func (r *recovery) take(name string, following []string) (more bool, err error) {
 	l := r.l
 	size := int64(0)
@@ -200,11 +200,11 @@ func (r *recovery) take(name string, following []string) (more bool, err error) 
 	return r.takeIncomplete(c, name, following)
 }
 
-// renew writes what a file holds behind the old writer.chk again and makes it durable, before
-// anything of it is believed. The process before this one may have ended because a sync
-// failed, or without one. After a failure the system may keep the pages and call them
-// clean: they can be read, the next sync says that all is well, and the disk has never seen them.
-// Chunks of other versions were synced before they got their names.
+// renew writes what a file holds after the old writer.chk again and makes it durable, before any of
+// it is trusted. The previous process may have ended because a sync failed, or before a sync. After
+// a failed sync the system may keep the pages and call them clean: they can be read, the next sync
+// succeeds, and the disk has never seen them. Chunks of other versions were synced before they got
+// their names.
 func (r *recovery) renew(name string) (err error) {
 	number, version, _ := chunkfile.ParseFileName(name)
 	from := int64(0)
@@ -251,7 +251,7 @@ func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, following []s
 	if !ends && !s.cut && s.tail.End < r.durable && chunkfile.ChunkStart(c.Header.First) < r.durable {
 		return false, c.Corrupt(chunkfile.HeaderSize+s.size, "the log was durable up to position %d, but ends at %d: %v", r.durable, s.tail.End, s.why)
 	}
-	// Before anything changes: what stands in a chunk behind this one says that more was here.
+	// Before anything changes: a chunk after this one shows that more data was here.
 	if !ends && !s.cut && len(following) > 0 && !r.goesWithCut(following[0]) {
 		return false, r.refuseBehind(following[0], c.Corrupt(chunkfile.HeaderSize+s.size, "the log ends there at position %d: %v", s.tail.End, s.why))
 	}
@@ -300,8 +300,8 @@ func (r *recovery) checkCluster(c *chunkfile.Chunk) error {
 	return nil
 }
 
-// trust decides whether a footer can be believed: data that were never synced
-// may be missing behind a footer that reached the disk.
+// trust decides whether a footer can be believed. The footer may have reached the disk although the
+// data before it was never synced.
 func (r *recovery) trust(c *chunkfile.Chunk) (bool, error) {
 	if c.Footer.End <= r.durable {
 		return true, nil
@@ -371,7 +371,7 @@ type scanned struct {
 }
 
 // scanFrames reads frames from data, which lies at the position start, for as long as they are
-// valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
+// valid and follow the log before them. It takes no frame after limit, if limit is not negative.
 // progress gets the bytes read so far, once in a while.
 func scanFrames(data []byte, start int64, before event.Tail, limit int64, progress func(read int64)) scanned {
 	s := scanned{tail: before, epoch: -1}
@@ -483,7 +483,8 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 	return nil
 }
 
-// goesWithCut reports whether a file lies wholly behind where truncate.chk cuts the log.
+// goesWithCut reports whether a file lies wholly after the position at which truncate.chk cuts the
+// log.
 func (r *recovery) goesWithCut(name string) bool {
 	number, _, _ := chunkfile.ParseFileName(name)
 	return r.cut >= 0 && chunkfile.ChunkStart(number) >= r.cut && number > 0
@@ -509,18 +510,18 @@ func (r *recovery) remove(name string) error {
 	return r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name))
 }
 
-// refuseBehind says that a file cannot belong to the log as the others and the checkpoints have it.
-// A chunk gets its name when what is before it is durable, so this is no trace of a crash:
-// something is missing or damaged, or files and checkpoints are not of one copy.
+// refuseBehind says that a file does not fit the other files and the checkpoints. A chunk gets its
+// name when everything before it is durable, so this is not the trace of a crash: something is
+// missing or damaged, or files and checkpoints are from different copies.
 func (r *recovery) refuseBehind(name string, why error) error {
 	return fmt.Errorf("%w: %s lies after the log's end: %w (%s says %d); nothing was removed. Bring back what is missing, from the copy that these files came from or from another node. "+
 		"Only if the log is to end there, move %s and the chunks after it to another folder",
 		event.ErrDataMissing, name, why, datadir.WriterCheckpoint, r.l.syncer.chk.Writer.Value, name)
 }
 
-// setAside takes a file out of the way that got its name in a crash, before its first frame was
-// durable. A file with nothing behind its header goes. What anything else is nobody can tell, so it
-// is kept under another name.
+// setAside moves away a file that got its name in a crash, before its first frame was durable. A
+// file that holds only its header is removed. Any other content may be of value, so the file is
+// kept under another name.
 func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
 	empty, err := r.emptyBehindHeader(c)
 	if err != nil {
@@ -560,7 +561,7 @@ func (r *recovery) finish() error {
 	if chunkfile.ChunkStart(r.next) < r.durable && r.tail.End < r.durable {
 		return fmt.Errorf("the log was durable up to position %d, but ends at %d", r.durable, r.tail.End)
 	}
-	if err := r.lower(); err != nil { // Down to the end of a frame, out of the void behind it.
+	if err := r.lower(); err != nil { // Down to the end of a frame, out of the void after it.
 		return err
 	}
 	if len(l.files) == 0 {

@@ -33,8 +33,8 @@ func madeLog(t *testing.T, make func(m *model)) (*vfs.Mem, *model) {
 	return fsys, m
 }
 
-// forget takes back what the checkpoint files say of everything behind frame n,
-// as if it had never been synced.
+// forget sets the checkpoint files back to the end of frame n, as if nothing after it had been
+// synced.
 func forget(t *testing.T, fsys vfs.FS, m *model, n int) {
 	t.Helper()
 	end := int64(0)
@@ -217,7 +217,7 @@ func refuses(t *testing.T, o Options, corruption bool, says string) {
 	}
 }
 
-// TestNextChunkTorn: a chunk has its name when its header is durable. What lies behind that may be
+// TestNextChunkTorn: a chunk has its name when its header is durable. Data after the header may be
 // lost.
 func TestNextChunkTorn(t *testing.T) {
 	cases := map[string]struct {
@@ -258,8 +258,8 @@ func TestNextChunkTorn(t *testing.T) {
 	}
 }
 
-// TestChunksBehindEnd: whatever the checkpoints say, a start that finds chunks behind where the log
-// ends refuses, names them, and changes no chunk.
+// TestChunksBehindEnd: whatever the checkpoints say, a start refuses if it finds chunks after the
+// end of the log. It names them and changes no chunk.
 func TestChunksBehindEnd(t *testing.T) {
 	checkpoints := map[string]func(t *testing.T, fsys *vfs.Mem, m *model){
 		"as they were": func(*testing.T, *vfs.Mem, *model) {},
@@ -336,8 +336,8 @@ func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
 	return all
 }
 
-// TestCheckpointsLost: missing and empty checkpoint files, all or one of them, are made anew from a
-// whole log.
+// TestCheckpointsLost: missing and empty checkpoint files, all or one of them, are made again from
+// a whole log.
 func TestCheckpointsLost(t *testing.T) {
 	lose := map[string]func(t *testing.T, fsys vfs.FS, name string){
 		"missing": func(t *testing.T, fsys vfs.FS, name string) { must(t, fsys.Remove(filepath.Join(testDir, name))) },
@@ -446,8 +446,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBeforeCut: what knows of a log that went on is put away before anything is cut; if that is
-// not possible nothing is.
+// TestBeforeCut: what knows of the longer log is put away before anything is cut. If that fails,
+// nothing is cut.
 func TestBeforeCut(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(4, false) })
 	at := m.frames[1].tail.End

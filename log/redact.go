@@ -98,9 +98,8 @@ func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
 	return chunkfile.Item(r.redacted)
 }
 
-// redactionsIn returns the positions in a file that hold events which this node redacted and which
-// are whole there, rising. more are events that it is known to have redacted beside those of its
-// list.
+// redactionsIn returns the positions of events in a file that this node redacted and that are whole
+// there, rising. more are redacted events that are not in the node's list.
 func (cs *Chunks) redactionsIn(c *chunkfile.Chunk, more ...Redaction) (positions []int64, err error) {
 	var all []Redaction
 	if cs.opts.Redacted != nil {

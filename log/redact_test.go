@@ -101,7 +101,7 @@ func TestRedact(t *testing.T) {
 		if len(before) != 1 || before[0].Redacted || !before[0].Complete || before[0].Type != "t" {
 			t.Fatalf("%+v", before)
 		}
-		old, err := l.view() // A reader goes on with what it began.
+		old, err := l.view() // A reader keeps what it began with.
 		must(t, err)
 		for n, some := range byChunk(positions) {
 			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
@@ -218,7 +218,7 @@ func TestRedactPowerCut(t *testing.T) {
 	mem := vfs.NewCrashMem()
 	var left []*vfs.Mem
 	var armed atomic.Bool
-	var mu sync.Mutex // Syncs are made beside.
+	var mu sync.Mutex // Syncs run at the same time.
 	l, err := Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
 		if mu.Lock(); armed.Load() && op.Kind.Mutates() {
 			left = append(left, mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(1, uint64(len(left))))}))

@@ -51,10 +51,10 @@ type Repaired struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Repair looks for complete chunk files that are damaged or missing in a folder which
-// nobody has open, and puts what another node has in their place. The active chunk is left
-// alone: its frames come from the leader. The index is built anew by the next start where records
-// may have come back. A crash leaves each file as it was or repaired.
+// Repair looks for complete chunk files that are damaged or missing in a folder, and replaces them
+// with those of another node. No process may have the folder open. It leaves the active chunk
+// alone: its frames come from the leader. Where records may have come back, the next start rebuilds
+// the index. A crash leaves each file as it was or repaired.
 func Repair(ctx context.Context, o RepairOptions) (list []Repaired, err error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
@@ -117,7 +117,7 @@ type wrongFile struct {
 	footer  *chunkfile.Footer // nil: unknown
 	version int               // of the file, -1: there is none
 	before  uint64            // Raft index of the last frame before it
-	behind  uint64            // of the first frame behind it, 0: unknown
+	behind  uint64            // of the first frame after it, 0: unknown
 }
 
 // find looks at all files.
@@ -178,7 +178,7 @@ func (r *repair) find() error {
 
 func (r *repair) add(w wrongFile) { r.wrong = append(r.wrong, w) }
 
-// look examines one file. following is the number of the next one, negative behind the last.
+// look examines one file. following is the number of the next one, negative after the last.
 func (r *repair) look(name string, following int, before uint64, pause func(int64) error) (f *chunkfile.Footer, last int, err error) {
 	number, version, _ := chunkfile.ParseFileName(name)
 	c, err := chunkfile.OpenNamed(r.o.FS, r.o.Dir, name)
@@ -191,7 +191,7 @@ func (r *repair) look(name string, following int, before uint64, pause func(int6
 			last = following - 1 // It may have been merged.
 		}
 		if following < 0 {
-			// How far it went nobody can tell but the node that has the next chunk.
+			// Only the node that has the next chunk could say how far the file went.
 			return nil, last, fmt.Errorf("%w: the last file cannot be repaired alone: remove the data folder, and the node fetches everything again", err)
 		}
 		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: err.Error()}, version: version, before: before})

@@ -56,7 +56,7 @@ func repairWith(fsys vfs.FS, s RepairSource) ([]Repaired, error) {
 	return Repair(background, RepairOptions{FS: fsys, Dir: testDir, Source: func() (RepairSource, error) { return s, nil }})
 }
 
-// TestRepair damages files of a folder that nobody has open, and repairs it from another log.
+// TestRepair damages files of a folder that is not open, and repairs it from another log.
 func TestRepair(t *testing.T) {
 	m := newModel()
 	m.someFrames(22, true)

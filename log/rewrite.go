@@ -158,7 +158,7 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 // errFull says that an item does not fit into the new file.
 var errFull = errors.New("too much data for one file")
 
-// rewriting is a Rewrite under way.
+// rewriting is a running Rewrite.
 type rewriting struct {
 	*Rewrite
 	w      *chunkfile.Writer

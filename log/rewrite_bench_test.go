@@ -29,8 +29,8 @@ func benchFolder(b *testing.B) string {
 	return dir
 }
 
-// fullChunk makes a log with one full chunk of records of about 300 bytes in
-// frames of 50, and a frame behind it. It keeps the chunk's file as "pristine".
+// fullChunk makes a log with one full chunk of records of about 300 bytes in frames of 50, and a
+// frame after it. It keeps the chunk's file as "pristine".
 func fullChunk(b *testing.B) (l *Log, size int64) {
 	b.Helper()
 	m := newModel()

@@ -172,8 +172,8 @@ func TestRewritePowerCut(t *testing.T) {
 	}
 }
 
-// TestRewriteFaults lets many a file operation of rewrites and merges fail once. The
-// log goes on, unless that was behind the rename, or in making the log durable.
+// TestRewriteFaults makes single file operations of rewrites and merges fail. The log keeps
+// working, unless the failure came after the rename, or in making the log durable.
 func TestRewriteFaults(t *testing.T) {
 	step, first := testkit.Sample(t, everyCut)
 	for fail, done := int64(first)+1, false; !done; fail += int64(step) {
@@ -211,7 +211,7 @@ func TestRewriteFaults(t *testing.T) {
 	}
 }
 
-// TestRewriteDiskFull: without room for the new file everything goes on.
+// TestRewriteDiskFull: without room for the new file everything else keeps working.
 func TestRewriteDiskFull(t *testing.T) {
 	m := newModel()
 	var full atomic.Bool
@@ -268,7 +268,7 @@ func TestRewrittenDamage(t *testing.T) {
 	}
 }
 
-// TestRewriteSyncFails: also where the sync runs beside the writing.
+// TestRewriteSyncFails: also where the sync runs at the same time as the writing.
 func TestRewriteSyncFails(t *testing.T) {
 	m := newModel()
 	var syncs, fail atomic.Int64

@@ -20,7 +20,7 @@ import (
 
 var background = context.Background()
 
-// keepNot keeps what is not removed.
+// keepNot keeps every record but the removed ones.
 func keepNot(removed map[int64]bool) func(*Stored) bool {
 	return func(s *Stored) bool { return !removed[s.Position] }
 }

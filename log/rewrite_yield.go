@@ -21,13 +21,13 @@ type Yielder struct {
 	until time.Time // the log counts as used
 }
 
-// Yielder returns one for work beside the readers and the writer of the log.
+// Yielder returns one for work that runs at the same time as readers and the writer of the log.
 func (s *state) Yielder() *Yielder {
 	return &Yielder{log: s, end: s.Tail().End, read: s.metrics.reads.count()}
 }
 
-// InUse reports whether anybody appends or reads, or did a moment ago. It costs
-// some ten nanoseconds.
+// InUse reports whether the log is appended to or read, or was a moment ago. It costs some ten
+// nanoseconds.
 func (y *Yielder) InUse() bool {
 	end, read := y.log.Tail().End, y.log.metrics.reads.count()
 	if end != y.end || read != y.read {

@@ -10,9 +10,9 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// A frame at the log's end is valid if checksum, place, chain and a rising index all hold.
-// Whole frames behind the checkpoint are kept, since they were committed; an old frame behind
-// a cut is not taken, although its checksum is right: it is of a history that never was.
+// A frame at the log's end is valid if checksum, place, chain and a rising index all hold. Whole
+// frames after the checkpoint are kept, since they were committed. An old frame after a cut is not
+// taken, although its checksum is right: it belongs to a history that does not count.
 func TestRule08ValidFramesAreKeptAndStaleOnesCut(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) {
 		m.frame(false, ev("s", "1"))

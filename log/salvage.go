@@ -149,7 +149,7 @@ func (s *salvage) fits(it chunkfile.Item) bool {
 	return err == nil && at == position && offset == s.offset
 }
 
-// inMap is the first entry of the position map that is at or behind an offset.
+// inMap is the first entry of the position map that is at or after an offset.
 func (s *salvage) inMap(offset int64) int {
 	return sort.Search(s.c.MapEntries(), func(i int) bool {
 		_, at, err := s.c.MapEntry(i, &s.head)
@@ -166,7 +166,7 @@ func (s *salvage) nextInMap() int64 {
 	return s.limit
 }
 
-// behindFault is where to go on after bytes that could not be read.
+// behindFault is where to continue after bytes that could not be read.
 func (s *salvage) behindFault(err error) int64 {
 	at := s.offset
 	if fault, ok := errors.AsType[*chunkfile.Fault](err); ok && s.c.Mapped != nil {
@@ -267,7 +267,7 @@ func sendWhole(c *chunkfile.Chunk, end int64, ranges []Span, send func(s Span, r
 	defer chunkfile.GuardFaults(&err)()
 	s := salvaging(c, end)
 	var raw []byte
-	at, before := c.Start(), c.Start() // of the span at hand; behind the last item
+	at, before := c.Start(), c.Start() // of the span at hand; after the last item
 	flush := func(to int64) error {
 		defer func() { raw = raw[:0] }()
 		if to <= at || to <= ranges[0].From || at >= ranges[len(ranges)-1].To {

@@ -96,8 +96,8 @@ func (cs *Chunks) scanChunk(ctx context.Context, from, to int64, f func(*Stored)
 	}
 }
 
-// readerAt returns a reader that begins with the first item at or behind a
-// position; nil where no file is. Its chunk is held and must be released.
+// readerAt returns a reader that begins with the first item at or after a position; nil where there
+// is no file. Its chunk is held and must be released.
 func (cs *Chunks) readerAt(position int64) (_ *chunkfile.ItemReader, err error) {
 	v, err := cs.view()
 	if err != nil {

@@ -161,7 +161,7 @@ func TestLastBelow(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	o.Index.MaxMemTable = 64
 	l := mustOpen(t, o)
-	names := []string{"c0", "c1", "c2", "meager"} // Behind them pairs that share a hash.
+	names := []string{"c0", "c1", "c2", "meager"} // The pairs that follow share a hash.
 	for i := range uint64(4) {
 		a, b := colliding(1 + i)
 		names = append(names, a, b)

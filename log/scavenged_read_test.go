@@ -99,7 +99,7 @@ func TestScavengedReads(t *testing.T) {
 				all = append(all, fmt.Sprintf("%s waits behind %d: %v", name, after, err))
 			}
 			if name == "dead" || name == "$$dead" {
-				continue // Nobody asks for more than that it is deleted.
+				continue // All that counts is that it is deleted.
 			}
 			info, err := l.Reads.StreamInfo(name)
 			last, lerr := l.Reads.LastRecord(name)

@@ -46,9 +46,8 @@ type state struct {
 // Tail is the end of what is applied and indexed.
 func (s *state) Tail() event.Tail { return s.pub.Load().tail }
 
-// Settled is the end up to which reads of streams, too, see all events. While a
-// commit is under way that is not the tail's: the log shows its events a
-// moment before the facts of their streams do.
+// Settled is the end up to which reads of streams, too, see all events. During a commit it is lower
+// than the tail's end: the log shows its events a moment before the facts of their streams do.
 func (s *state) Settled() int64 {
 	if before := s.unsettled.Load(); before > 0 {
 		return before - 1
@@ -165,7 +164,7 @@ func (s *state) met(err *error) {
 	}
 }
 
-// nextChunk is the number of the chunk behind the last one that has a file.
+// nextChunk is the number of the chunk after the last one that has a file.
 func (s *state) nextChunk() int {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()

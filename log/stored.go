@@ -46,7 +46,7 @@ type ChunkInfo struct {
 	Complete    bool  // Rewrite takes it: it has its footer, and no frame will ever be added
 	Rewritten   bool  // scavenged, merged or redacted
 	Start       int64 // position at which its first logical chunk begins
-	End         int64 // position behind its last frame; of the active chunk: the log's end
+	End         int64 // position after its last frame; of the active chunk: the log's end
 	DataBytes   int64 // of records, trailers and stubs, as they lie in the file
 	FileBytes   int64
 	Records     int // events that are left; of the active chunk -1
@@ -116,7 +116,7 @@ func (v view) streamAt(dst []byte, position int64) (_ []byte, ok bool, err error
 	return append(dst, it.Stream()...), true, nil
 }
 
-// inVoid reports whether a position lies behind the last frame of a chunk as it was written.
+// inVoid reports whether a position lies after the last frame of a chunk as it was written.
 func (v view) inVoid(position int64) bool {
 	c := v.set.at(position)
 	return c != nil && !c.Header.Mapped && chunkfile.HeaderSize+position-c.Start() >= c.DataEnd(v.tail.End)
@@ -152,7 +152,8 @@ type Rewrite struct {
 	// positions of events whose data are blanked, rising; those that are not there, or are already,
 	// are passed over
 	Redact []int64
-	// of removed events at or behind this position the ids are kept, in stubs; stubs before it go
+	// The ids of removed events at or after this position are kept, in stubs. Stubs before it are
+	// removed.
 	IDsFrom int64
 
 	// MaxData bounds the data of the new file. Files whose events do not fit any more are left as
@@ -164,8 +165,8 @@ type Rewrite struct {
 	// read since it was called last. It may wait; its error ends the work.
 	Pace func(ctx context.Context, bytes int64) error
 
-	// Reserve is how many bytes must stay free on the volume while the new file is
-	// written; with less the work ends with event.ErrDiskFull. 0: nobody looks.
+	// Reserve is how many bytes must stay free on the volume while the new file is written; with
+	// less the work ends with event.ErrDiskFull. 0: free space is not checked.
 	Reserve int64
 }
 

@@ -150,7 +150,7 @@ func (c *streamCache) metadataApplied(original []byte) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.changes++
-	if e := sh.streams[hash]; e != nil && !e.deleted { // Behind a tombstone metadata say nothing.
+	if e := sh.streams[hash]; e != nil && !e.deleted { // After a tombstone metadata has no effect.
 		e.metaKnown = false
 	}
 }

@@ -18,8 +18,8 @@ func (rd *Reader) StreamInfo(stream string) (event.StreamInfo, error) {
 	if known && s.metaKnown {
 		return s.info(), nil
 	}
-	// The view is taken behind the count of changes, never before: else what is
-	// found in an old view would be cached as if it were the newest.
+	// The view must be taken after the count of changes. Otherwise facts from an old view would be
+	// cached as if they were the newest.
 	v, err := rd.view()
 	if err != nil {
 		return event.StreamInfo{}, err
@@ -43,7 +43,7 @@ func (s *cachedStream) info() event.StreamInfo {
 	return i
 }
 
-// complete finds out what is not known of a stream; s holds what is.
+// complete looks up the unknown facts of a stream; s holds the known ones.
 func (rd *Reader) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
@@ -143,8 +143,8 @@ func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, delete
 	return -1, deleted, nil
 }
 
-// lastBeforeTombstone is lastOf for the metadata stream of a stream that has a tombstone. What was
-// appended behind that (see event.IsLate) says nothing.
+// lastBeforeTombstone is lastOf for the metadata stream of a stream that has a tombstone. Metadata
+// that was appended after the tombstone (see event.IsLate) has no effect.
 func (rd *Reader) lastBeforeTombstone(v view, hash uint64, meta string) (last int64, deleted bool, err error) {
 	var scratch []byte
 	first := func(hash uint64, stream string, from, to int64) (index.Entry, bool, error) {

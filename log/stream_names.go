@@ -27,15 +27,15 @@ const (
 	namesSeen = 1 << 14
 )
 
-// Names lists the streams of the log. Nothing is kept of them until somebody asks for the first
-// time: package names says how.
+// Names lists the streams of the log. It keeps nothing until the first request: package names says
+// how.
 type Names struct {
 	*state
 	reads  *Reader
 	chunks *Chunks
 	syncer *syncer
 
-	wanted chan struct{}   // somebody asks, or the log has grown
+	wanted chan struct{}   // there is a request, or the log has grown
 	renew  chan chan error // of Renew
 	done   chan struct{}   // closed when the goroutine has ended
 	seen   atomic.Int64    // the list has what lies below; MaxInt64 while there is none
@@ -153,8 +153,8 @@ func (n *Names) answerRenew(list *names.List, answer chan error) error {
 	return err
 }
 
-// Renew makes the list anew if there is one: after a scavenge nothing on disk may name a stream
-// that is gone. The old list is removed when it returns.
+// Renew rebuilds the list if there is one: after a scavenge nothing on disk may name a stream that
+// is gone. The old list is removed when it returns.
 func (n *Names) Renew(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {

@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 		if _, err := l.Names.Page(background, event.NamesRead{Count: 1}); !errors.Is(err, event.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
-		// A restart goes on.
+		// It continues after a restart.
 		l = mustOpen(t, o)
 		write(t, l, m.frame(false, ev("d", "")))
 		checkNames(t, l, event.NamesRead{Count: 3, Created: true}, "d 0", "b-3 0", "$sys 0", "c 0", "b-2 0 hard", "a 0 soft", "b-1 1")

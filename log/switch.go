@@ -71,7 +71,7 @@ func (cs *Chunks) switchChunk(tmp string, old []*chunkfile.Chunk) (info ChunkInf
 		o.Obsolete.Store(true)
 	}
 	cs.setMu.Lock()
-	// Only the appender changed the list meanwhile, and only behind complete chunks.
+	// Only the appender has changed the list in the meantime, and only after complete chunks.
 	at := slices.Index(cs.files, old[0])
 	cs.files = slices.Replace(slices.Clone(cs.files), at, at+len(old), c)
 	cs.filesChanged = true

@@ -53,7 +53,7 @@ func TestSwitchChunk(t *testing.T) {
 			}
 			rewrite(t, counting, "x.tmp", c.sources, keep)
 
-			// A reader that began before goes on with the old file.
+			// A reader that began before keeps the old file.
 			old, err := l.view()
 			must(t, err)
 			must(t, l.SwitchChunk("x.tmp"))
@@ -89,7 +89,7 @@ func TestSwitchChunk(t *testing.T) {
 			l = mustOpen(t, o)
 			verify(t, l, m.frames, removed)
 			closeLog(t, l)
-			// The index is built anew from what is left.
+			// The index is rebuilt from what is left.
 			must(t, mem.RemoveAll(filepath.Join(testDir, "index")))
 			l = mustOpen(t, o)
 			rebuilt := func() error { return check(l, m.frames, nil) }
@@ -138,7 +138,8 @@ func TestRemovedPositions(t *testing.T) {
 	for _, e := range page.Events {
 		left = append(left, e.Record)
 	}
-	// From any position of the rewritten chunks reading goes on with the next that is left.
+	// From any position of the rewritten chunks reading continues with the next record that is
+	// left.
 	for p := int64(0); p < m.frames[9].tail.End; p++ {
 		if p == 3000 {
 			p = chunkfile.ChunkSize - 10

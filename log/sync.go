@@ -161,7 +161,7 @@ func (s *syncer) runSyncer(ctx context.Context) {
 				run = s.sync
 			}
 			if s.run(run) != nil {
-				return // The owner was told.
+				return // OnFatal was called.
 			}
 		case <-ctx.Done():
 			return

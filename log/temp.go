@@ -25,7 +25,7 @@ func (tr *Transfer) CreateTemp() (file vfs.File, name string, err error) {
 	return file, name, nil
 }
 
-// OpenTemp opens a file that CreateTemp made, to go on writing it.
+// OpenTemp opens a file that CreateTemp made, to continue writing it.
 func (tr *Transfer) OpenTemp(name string) (vfs.File, error) {
 	path, err := tr.tempPath(name)
 	if err != nil {

@@ -19,10 +19,10 @@ func (rd *Reader) PositionAt(time int64) (position int64, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
-	// The record lies behind the start of chunk first and before that of chunk behind.
-	first, behind := 0, len(v.set.byNumber)
-	for first+1 < behind {
-		middle := first + (behind-first)/2
+	// The record lies in one of the chunks from first to below limit.
+	first, limit := 0, len(v.set.byNumber)
+	for first+1 < limit {
+		middle := first + (limit-first)/2
 		_, at, err := cu.recordFrom(chunkfile.ChunkStart(middle), math.MinInt64)
 		if err != nil {
 			return 0, fmt.Errorf("look for a time: %w", err)
@@ -30,7 +30,7 @@ func (rd *Reader) PositionAt(time int64) (position int64, err error) {
 		if at < time {
 			first = middle
 		} else {
-			behind = middle
+			limit = middle
 		}
 	}
 	if position, _, err = cu.recordFrom(chunkfile.ChunkStart(first), time); err != nil {
@@ -39,8 +39,9 @@ func (rd *Reader) PositionAt(time int64) (position int64, err error) {
 	return position, nil
 }
 
-// recordFrom returns the position and the time of the first record at or behind a position whose
-// time is not before the one given; the end of the log and no time that comes when there is none.
+// recordFrom returns the position and the time of the first record at or after a position whose
+// time is not before the one given. If there is none, it returns the end of the log and a time that
+// never comes.
 func (cu *cursor) recordFrom(position, time int64) (at, when int64, err error) {
 	if err := cu.seekForward(position); err != nil {
 		return 0, 0, err

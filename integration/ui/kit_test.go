@@ -145,7 +145,7 @@ func (b *browser) open(t *testing.T, base, login, hash string) *tab {
 	send(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
 	script := ""
 	if login != "" {
-		groups := map[string]string{"admin": "$admins", "ops": "$ops"}[login]
+		groups := map[string]string{"admin": "$admins", "jane": "$admins", "ops": "$ops"}[login]
 		kept, err := json.Marshal(map[string]any{"user": map[string]any{"login": login, "basic": basic(login), "groups": []string{groups}}, "at": time.Now().UnixMilli()})
 		if err != nil {
 			t.Fatal(err)

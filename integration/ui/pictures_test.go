@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // TestPictures makes the pictures of the documentation in the folder that ANNALS_DOCS_PICTURES
@@ -27,6 +29,9 @@ func TestPictures(t *testing.T) {
 		t.Skip("ANNALS_DOCS_PICTURES names no folder")
 	}
 	n := startNode(t)
+	// A user with a password of her own: no page of hers warns of the default one.
+	jane := `{"loginName":"jane","fullName":"Jane Doe","groups":["$admins"],"password":"changeit"}`
+	ask(t, n, "POST", "/users/", jane)
 	ids := []string{uuid.NewString()}
 	for i := range 40 {
 		appendTo(t, n, fmt.Sprintf("orders-%d", i%7+1), []string{"OrderPlaced", "ItemAdded", "OrderPaid"}[i%3], fmt.Sprintf(`{"customer":"c-%d","total":%d,"items":[{"sku":"a","count":%d},{"sku":"b","count":1}]}`, i%5, 12+i, i+1))
@@ -48,7 +53,7 @@ func TestPictures(t *testing.T) {
 	ask(t, n, "POST", "/streams/expired-1/metadata", `{"$maxCount":10}`, "ES-EventType", "$metadata", "ES-EventId", uuid.NewString())
 	b := newBrowser(t)
 	for _, theme := range []string{"Light", "Dark"} {
-		p := b.open(t, n.URL(), "admin", "#/")
+		p := b.open(t, n.URL(), "jane", "#/")
 		p.width(1280)
 		p.theme(theme)
 		shoot := func(p *tab, name string) {
@@ -67,10 +72,10 @@ func TestPictures(t *testing.T) {
 		p.goTo("#/streams/orders-1?live=1")
 		p.h1("orders-1")
 		p.sees("Live 0 events")
-		for i := range 12 {
+		for i := range 16 {
 			appendTo(t, n, "orders-1", []string{"OrderPlaced", "ItemAdded", "OrderPaid"}[i%3], fmt.Sprintf(`{"customer":"c-%d","total":%d}`, i, 20+i))
 		}
-		p.sees("Live 12 events")
+		p.sees("Live 16 events")
 		shoot(p, "live")
 		p.goTo("#/streams/orders-9/0")
 		p.h1("0@orders-9")
@@ -105,8 +110,11 @@ func TestPictures(t *testing.T) {
 		p.keys(kb.Escape)
 	}
 	bases := startCluster(t)
+	leader := testkit.NewClient(bases[0], nil)
+	defer leader.CloseIdle()
+	ask(t, leader, "POST", "/users/", jane)
 	for _, theme := range []string{"Light", "Dark"} {
-		p := b.open(t, bases[1], "admin", "#/cluster")
+		p := b.open(t, bases[1], "jane", "#/cluster")
 		p.width(1280)
 		p.theme(theme)
 		p.find("image", "Cluster map")
