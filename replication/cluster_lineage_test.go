@@ -175,7 +175,7 @@ func TestRule25StaleNodeIsRefused(t *testing.T) {
 	h.writes("s", 10, 12)
 	c.start()
 	c.says("follows another history of this cluster")
-	a.says("lineage 00000000") // raft of c reaches nobody
+	a.says("incarnation 00000000") // raft of c reaches no node
 	h.write("s", 12)
 	if present, _ := h.leader().member(c.id()); present || len(h.leader().servers()) != 2 {
 		t.Errorf("servers %v", h.leader().servers())
