@@ -327,7 +327,7 @@ func TestRule25VersionBefore(t *testing.T) {
 	h.settled()
 	eventually(t, "it is refused", func() bool {
 		status, answer, err := ask()
-		return err == nil && status == http.StatusConflict && strings.Contains(answer, "lineage")
+		return err == nil && status == http.StatusConflict && strings.Contains(answer, "incarnation")
 	})
 }
 
