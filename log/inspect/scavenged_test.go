@@ -228,7 +228,7 @@ func TestInspectScavengedClean(t *testing.T) {
 	}
 }
 
-// Errors in an index whose log has a rewritten second chunk, and no other.
+// Errors in an index of a log of which only the second chunk was rewritten.
 func TestInspectScavengedIndex(t *testing.T) {
 	at := func(es []index.Entry, stream string, number int64) *index.Entry {
 		for i := range es {
