@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// DefaultNodeCommonName is the common name of nodes unless another is chosen. It
-// is that of the reference's tools.
+// DefaultNodeCommonName is the common name of nodes unless another is chosen. EventStoreDB's tools
+// use the same.
 const DefaultNodeCommonName = "eventstoredb-node"
 
 // The names of the files that hold certificates and keys.
@@ -49,7 +49,7 @@ type KeyKind string
 
 // The kinds of keys.
 const (
-	// RSA2048 is the default: it is what every client and the reference's tools work with.
+	// RSA2048 is the default: every client and EventStoreDB's tools work with it.
 	RSA2048   KeyKind = "rsa-2048"
 	RSA4096   KeyKind = "rsa-4096"
 	ECDSAP256 KeyKind = "ecdsa-p256"
@@ -124,8 +124,8 @@ func NewAuthority(o AuthorityOptions) (*Authority, error) {
 	return &Authority{Certificate: c, key: key}, nil
 }
 
-// LoadAuthority reads an authority from the folder that Write wrote it to, or
-// from one of the reference's tools.
+// LoadAuthority reads an authority from the folder that Write, or one of EventStoreDB's tools,
+// wrote it to.
 func LoadAuthority(dir string) (*Authority, error) {
 	certificateFile, keyFile := filepath.Join(dir, AuthorityCertificateFile), filepath.Join(dir, AuthorityKeyFile)
 	found, err := parseFile(certificateFile, parseCertificates)
@@ -301,8 +301,8 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 	return c, nil
 }
 
-// writePair writes the key before the certificate: what a crash leaves is no
-// certificate whose key is lost.
+// writePair writes the key before the certificate, so a crash never leaves a certificate whose key
+// is lost.
 func writePair(dir, certificateFile, keyFile string, c *x509.Certificate, key crypto.Signer, force bool) error {
 	certificatePEM, keyPEM, err := encodePair(c, key)
 	if err != nil {

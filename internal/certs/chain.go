@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Errors with which the other side of a connection is refused. The first is
-// spelled as clients and operators know it from the reference server.
+// Errors with which the other side of a connection is refused. The first is spelled as clients and
+// operators know it from EventStoreDB.
 var (
 	// ErrChain says that the certificate does not chain to a trusted root.
 	ErrChain = errors.New("RemoteCertificateChainErrors")
@@ -81,7 +81,7 @@ func (s *Set) verifyNode(presented []*x509.Certificate, now time.Time) error {
 
 const statusNotTimeValid = "NotTimeValid"
 
-// chainStatus names the cause as the reference server does.
+// chainStatus names the cause as EventStoreDB does.
 func chainStatus(err error) string {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		switch invalid.Reason {

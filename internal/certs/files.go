@@ -20,8 +20,8 @@ const minRSABits = 2048
 
 // Files names what a node's operator configured.
 type Files struct {
-	// Certificate is a PKCS#12 bundle, or the node's X.509 certificate in PEM or DER
-	// form, its intermediates behind it in the same file.
+	// Certificate is a PKCS#12 bundle, or the node's X.509 certificate in PEM or DER form, with its
+	// intermediates after it in the same file.
 	Certificate string
 	// PrivateKey is the key of an X.509 certificate: PKCS#1, SEC 1 or PKCS#8, in PEM or
 	// DER form. It may be the file of the certificate. A PKCS#12 bundle has its own.
@@ -39,8 +39,8 @@ type Files struct {
 	// ServerOnly takes certificates of nodes, this one's included, that allow server authentication
 	// alone.
 	ServerOnly bool
-	// Hosts are the host at which other nodes dial this one, and names that may stand in
-	// the certificate in its place. Empty: nobody dials it.
+	// Hosts are the host at which other nodes dial this one, and names that the certificate may
+	// have instead of it. Empty: no node dials it.
 	Hosts []string
 
 	strict bool // refuse what has other nodes refuse this one
@@ -123,9 +123,9 @@ func Load(f Files) (*Set, error) {
 	return set, nil
 }
 
-// Reload is Load for a node that runs with another Set. It refuses also a
-// certificate by which other nodes would no longer accept this one: at a start
-// there may be nobody yet who minds, and here there is a Set that serves.
+// Reload is Load for a node that runs with another Set. It also refuses a certificate that other
+// nodes would not accept. At a start there may be no other node yet; here there is a Set that
+// works.
 func Reload(f Files) (*Set, error) {
 	f.strict = true
 	return Load(f)
@@ -241,7 +241,7 @@ func (r *Report) readKey(f Files, b *bundle) (crypto.Signer, string) {
 		return b.key, f.Certificate
 	}
 	if f.PrivateKey == "" {
-		// Without the certificate it cannot be told whether a key file is needed.
+		// A key file may be needed or not: only the certificate says which.
 		if b != nil {
 			r.fail(f.Certificate, "comes without a private key", "set CertificatePrivateKeyFile; it may be the same file if the key is in there")
 		}
@@ -445,6 +445,5 @@ func (r *Report) judgeKey(f Files, b *bundle, key crypto.Signer, file string) {
 	}
 }
 
-// day is how operators read dates: to the minute, so that the last day
-// leaves no doubt.
+// day is how operators read dates: to the minute, so that the last day is exact.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -104,9 +104,8 @@ func lower(s string) string {
 	return string(b)
 }
 
-// matchesHost says whether a node's certificate was issued for a host, a DNS
-// name or an IP address without a port. A node's certificate has alternative
-// names, and beside those the common name does not count.
+// matchesHost says whether a node's certificate was issued for a host, a DNS name or an IP address
+// without a port. A node's certificate has alternative names, so its common name does not count.
 func matchesHost(c *x509.Certificate, host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.WithZone("").String()

@@ -169,9 +169,8 @@ func parsePKCS12(data []byte, password string) (*bundle, error) {
 	return b, nil
 }
 
-// parseKey reads the first private key of a file: PKCS#1, SEC 1 or PKCS#8, in
-// PEM or DER form. The password opens encrypted PKCS#8; a key that is not
-// encrypted needs none, and then a password is no error.
+// parseKey reads the first private key of a file: PKCS#1, SEC 1 or PKCS#8, in PEM or DER form. The
+// password opens encrypted PKCS#8. A key that is not encrypted ignores it.
 func parseKey(data []byte, password string) (crypto.Signer, error) {
 	data = withoutMark(data)
 	if !isPEM(data) {

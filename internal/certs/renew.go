@@ -67,12 +67,11 @@ var ErrOtherKey = errors.New("the present certificate is for a kind of key that 
 // Expiring says whether the authority ends within 30 days.
 func (a *Authority) Expiring(now time.Time) bool { return a.Certificate.NotAfter.Sub(now) <= soon }
 
-// Replace writes the certificate and its key over the files of the one before,
-// which may be one file and are kept beside, under the names that are returned.
-// Each new file has owner and permissions of the one before and appears whole
-// or not at all. The key is replaced first; if the certificate cannot be, the old
-// key is put back. A crash between the two leaves a pair that does not
-// match, which no node takes over: replacing once more heals it.
+// Replace writes the certificate and its key over the present files, which may be one file. The old
+// files are kept next to the new ones, under the names that are returned. Each new file has owner
+// and permissions of the old one and appears whole or not at all. The key is replaced first; if the
+// certificate cannot be, the old key is put back. A crash between the two leaves a pair that does
+// not match, and a node does not load it. Replacing once more repairs it.
 func (i *Issued) Replace(certificateFile, keyFile string, now time.Time) (kept []string, err error) {
 	certificate, err := present(certificateFile)
 	if err != nil {

@@ -135,7 +135,7 @@ func (s *Store) PublicServer() *tls.Config {
 
 func publicProtocols() []string { return []string{"h2", "http/1.1"} }
 
-// perHandshake returns a configuration that is made anew for every handshake.
+// perHandshake returns a configuration that is built for every handshake.
 func perHandshake(build func(*tls.ClientHelloInfo) *tls.Config) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -157,12 +157,12 @@ func WithPeer(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, new(peer))
 }
 
-// FromNode says whether the connection of a request is that of a node, as its
-// handshake decided by the Set then in force. It stays so for as long as the
-// connection. Without WithPeer nobody is a node.
+// FromNode says whether the connection of a request is that of a node, as its handshake decided by
+// the Set then in force. It stays so for as long as the connection. Without WithPeer no connection
+// is that of a node.
 func FromNode(ctx context.Context) bool { return peerOf(ctx).node.Load() }
 
-// peerOf returns what is remembered of a connection, or a place that nobody looks at.
+// peerOf returns what is remembered of a connection, or an unused place.
 func peerOf(ctx context.Context) *peer {
 	if p, ok := ctx.Value(peerKey{}).(*peer); ok {
 		return p

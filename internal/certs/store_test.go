@@ -80,7 +80,7 @@ func talk(conn *tls.Conn) error {
 		err = exchange(conn)
 	}
 	if err != nil {
-		// The other side learns that there is nobody any more.
+		// The other side learns that the connection is closed.
 		return errors.Join(err, conn.NetConn().Close())
 	}
 	return nil
@@ -276,7 +276,7 @@ func both(server, client *tls.Conn) error {
 	return errors.Join(exchange(client), <-done)
 }
 
-// Handshakes go on while certificates are swapped: each sees one Set as a whole.
+// Handshakes continue while certificates are swapped: each sees one Set as a whole.
 func TestReplaceUnderHandshakes(t *testing.T) {
 	root := newAuthority(t, nil, "root")
 	sets := []*certs.Set{setOf(t, root.node(t), root), setOf(t, root.node(t), root)}
@@ -360,7 +360,7 @@ func (b *watchedBuffer) text() string {
 	return b.b.String()
 }
 
-// wait returns when the text has a part: the server writes after the client was told.
+// wait returns when the text has a part: the server writes after it has answered the client.
 func (b *watchedBuffer) wait(t *testing.T, part string) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -434,7 +434,7 @@ func TestPublicServer(t *testing.T) {
 	}
 }
 
-// Without the context that remembers, nobody is taken for a node.
+// Without the context that remembers, no caller is taken for a node.
 func TestNobodyIsNodeWithoutWithPeer(t *testing.T) {
 	root := newAuthority(t, nil, "root")
 	url, _ := web(t, storeOf(t, root.node(t), root), nil)
@@ -446,7 +446,7 @@ func TestNobodyIsNodeWithoutWithPeer(t *testing.T) {
 	}
 }
 
-// Who the other side is stays so for a connection, and is decided anew for the next.
+// Who the other side is stays the same for a connection, and is decided again for the next one.
 func TestReplaceForClients(t *testing.T) {
 	root := newAuthority(t, nil, "root")
 	node := root.node(t)
@@ -526,7 +526,7 @@ func TestManyRoots(t *testing.T) {
 	}
 }
 
-// A Set without roots trusts nobody, not the authorities of the operating system.
+// A Set without roots trusts no authority, not even those of the operating system.
 func TestNoRootsTrustNobody(t *testing.T) {
 	root := newAuthority(t, nil, "root")
 	set := *setOf(t, root.node(t), root)

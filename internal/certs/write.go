@@ -57,8 +57,8 @@ func absent(name string) error {
 	return err
 }
 
-// writeFile writes, syncs and renames. The temporary file is readable by nobody
-// else from its first moment on; it is removed when something fails.
+// writeFile writes, syncs and renames. Other users can never read the temporary file; it is removed
+// when something fails.
 func writeFile(dir string, f newFile) error {
 	temp, err := os.CreateTemp(dir, "."+f.name+"-*.tmp")
 	if err != nil {

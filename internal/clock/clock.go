@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Variable of the environment names the file of a clock. It is no option of the
-// product: nothing but tests sets it.
+// Variable of the environment names the file of a clock. It is not an option of the product: only
+// tests set it.
 const Variable = "TORTURE_CLOCK"
 
 // Set makes the file of a clock that is off by so much, or changes it.

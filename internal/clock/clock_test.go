@@ -66,7 +66,7 @@ func TestDeadline(t *testing.T) {
 		}
 		d.Release()
 
-		d = clock.NewDeadline(t.Context(), time.Second) // Nobody waits for it.
+		d = clock.NewDeadline(t.Context(), time.Second) // No one waits for it.
 		time.Sleep(time.Second)
 		if d.Err() != context.DeadlineExceeded {
 			t.Errorf("%v", d.Err())

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Deadline is a context that ends at a given time. Most calls are done long
-// before and never wait, so the timer is armed only when somebody asks for Done.
+// Deadline is a context that ends at a given time. Most calls end long before and never wait, so
+// the timer is armed only by the first call of Done.
 type Deadline struct {
 	context.Context
 	at time.Time

@@ -12,16 +12,16 @@ import (
 type Op struct {
 	Doing string // "sync"
 	File  string
-	// Slow is how many times as long as usual the operation may take, because it writes much
-	// that nobody waits for. 0: once.
+	// Slow is how many times as long as usual the operation may take, because it writes much and
+	// delays no client. 0: once.
 	Slow int
 }
 
-// slots bounds how many operations are watched at once. Those that find no place are
-// not: behind so many that hang nothing new is to be learned of them.
+// slots bounds how many operations are watched at once. Operations that find no place are not
+// watched: when so many hang, one more says nothing new.
 const slots = 128
 
-// Watch knows which operations are under way. The zero value works, and a nil one watches nothing.
+// Watch knows which operations are running. The zero value works, and a nil one watches nothing.
 type Watch struct {
 	slots [slots]slot
 }
@@ -59,8 +59,8 @@ func (w *Watch) End(at int) {
 	}
 }
 
-// Overdue returns the operation that is under way for longer than it may, counted in times of
-// patience, the worst of them; nil when there is none.
+// Overdue returns the operation that has run for longer than it may, counted in times of patience,
+// the worst of them; nil when there is none.
 func (w *Watch) Overdue(patience time.Duration) (op *Op, since time.Duration) {
 	now := int64(time.Since(epoch))
 	worst := 1.0
@@ -70,8 +70,8 @@ func (w *Watch) Overdue(patience time.Duration) (op *Op, since time.Duration) {
 		if begun == 0 || time.Duration(now-begun) < patience {
 			continue
 		}
-		// The place may be taken anew at any moment: what was read belongs together
-		// if it has not changed meanwhile.
+		// Another operation may take the place at any moment: what was read belongs together if the
+		// place has not changed in the meantime.
 		one := s.op.Load()
 		if one == nil || s.begun.Load() != begun {
 			continue

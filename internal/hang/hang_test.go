@@ -36,7 +36,7 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
-// Behind more operations than are watched nothing breaks, and their places are free again.
+// More operations than are watched break nothing, and their places are free again.
 func TestMoreThanAreWatched(t *testing.T) {
 	var w hang.Watch
 	op := new(hang.Op)
@@ -59,7 +59,7 @@ func TestMoreThanAreWatched(t *testing.T) {
 	none.End(none.Begin(op))
 }
 
-// A place that is taken anew while it is looked at is never taken for the operation before.
+// A place that is taken again while it is looked at is never reported for the old operation.
 func TestPlacesAreTakenAnew(t *testing.T) {
 	var w hang.Watch
 	var wg sync.WaitGroup

@@ -36,7 +36,7 @@ func AppendIndent(dst, src []byte) ([]byte, bool) {
 		case '{', '[':
 			dst = append(dst, c)
 			i = Space(src, i+1)
-			if src[i] == c+2 { // In ASCII a closing bracket follows two behind its opening one.
+			if src[i] == c+2 { // In ASCII a closing bracket is two after its opening one.
 				dst = append(dst, src[i])
 				i++
 				continue

@@ -22,8 +22,7 @@ func IsObject(b []byte) bool {
 	return kind == Object && Space(b, end) == len(b)
 }
 
-// Space returns the offset of the first byte at or behind at that is no white
-// space, or len(b).
+// Space returns the offset of the first byte, from at on, that is not white space, or len(b).
 func Space(b []byte, at int) int {
 	for at < len(b) && isSpace(b[at]) {
 		at++
@@ -33,10 +32,9 @@ func Space(b []byte, at int) int {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// End returns the offset behind the value that begins at b[at], and its kind.
-// White space before it is the caller's to skip. When no valid value begins
-// there the kind is Invalid and the offset is at. What follows the value is not
-// looked at.
+// End returns the offset after the value that begins at b[at], and its kind. The caller has skipped
+// white space before it. When no valid value begins there the kind is Invalid and the offset is at.
+// What follows the value is not looked at.
 func End(b []byte, at int) (end int, kind Kind) {
 	if uint(at) >= uint(len(b)) {
 		return at, Invalid
@@ -57,10 +55,9 @@ func End(b []byte, at int) (end int, kind Kind) {
 	return end, kind
 }
 
-// containerEnd returns the offset behind the object or array that begins at
-// b[i], or -1. It does not recurse, so depth costs no stack: what is open is
-// kept as one bit a level, 1 for an object, the innermost lowest. Levels beyond
-// 64 spill into a slice, a word at a time.
+// containerEnd returns the offset after the object or array that begins at b[i], or -1. It does not
+// recurse, so depth costs no stack: each open level is one bit, 1 for an object, the innermost
+// lowest. Levels beyond 64 spill into a slice, a word at a time.
 func containerEnd(b []byte, i int) int {
 	var (
 		open  uint64
@@ -69,7 +66,7 @@ func containerEnd(b []byte, i int) int {
 		c     byte
 	)
 
-value: // A value must begin at i, or behind white space there.
+value: // A value must begin at i, or after white space there.
 	if i >= len(b) {
 		return -1
 	}
@@ -142,7 +139,7 @@ after: // A value ended before i.
 	}
 	goto after
 
-name: // A member's name must begin at i, or behind white space there.
+name: // A member's name must begin at i, or after white space there.
 	if i < len(b) && b[i] <= ' ' {
 		i = Space(b, i)
 	}
@@ -162,7 +159,7 @@ name: // A member's name must begin at i, or behind white space there.
 	goto value
 }
 
-// scalarEnd returns the offset behind the number or literal that begins at b[i], or -1.
+// scalarEnd returns the offset after the number or literal that begins at b[i], or -1.
 func scalarEnd(b []byte, i int) (int, Kind) {
 	switch b[i] {
 	case 't':
@@ -183,7 +180,7 @@ func scalarEnd(b []byte, i int) (int, Kind) {
 	return -1, Invalid
 }
 
-// numberEnd returns the offset behind the number that begins at b[i], or -1.
+// numberEnd returns the offset after the number that begins at b[i], or -1.
 func numberEnd(b []byte, i int) int {
 	if b[i] == '-' {
 		i++
@@ -222,8 +219,8 @@ func digitsEnd(b []byte, i int) int {
 	return i
 }
 
-// stringEnd returns the offset behind the closing quote of the string whose
-// first character is at b[i], or -1.
+// stringEnd returns the offset after the closing quote of the string whose first character is at
+// b[i], or -1.
 func stringEnd(b []byte, i int) int {
 	for {
 		for {
@@ -255,7 +252,7 @@ func stringEnd(b []byte, i int) int {
 	}
 }
 
-// escapeEnd returns the offset behind the escape whose backslash lies before b[i], or -1.
+// escapeEnd returns the offset after the escape whose backslash lies before b[i], or -1.
 func escapeEnd(b []byte, i int) int {
 	if i >= len(b) {
 		return -1

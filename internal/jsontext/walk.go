@@ -29,15 +29,15 @@ type walk struct {
 // Resume tells where the value ends whose beginning Begin returned.
 func (w *walk) Resume(end int) { w.at = end }
 
-// End returns the offset behind the object or array, once Next or Begin returned false,
-// and whether all of it was valid.
+// End returns the offset after the object or array, once Next or Begin returned false, and whether
+// all of it was valid.
 func (w *walk) End() (end int, ok bool) { return w.at, w.state == walkDone }
 
 type walkState uint8
 
 const (
 	walkFirst walkState = iota // nothing was looked at
-	walkNext                   // behind a value
+	walkNext                   // after a value
 	walkDone
 	walkBad
 )
@@ -50,7 +50,7 @@ func ObjectAt(b []byte, at int) Members {
 	return Members{walk: walk{b: b, at: at + 1}}
 }
 
-// Next moves to the next member. It returns false behind the last one and where the text is not
+// Next moves to the next member. It returns false after the last one and where the text is not
 // valid.
 func (m *Members) Next() bool {
 	at, ok := m.Begin()
@@ -100,7 +100,7 @@ func ArrayAt(b []byte, at int) Elements {
 	return Elements{walk{b: b, at: at + 1}}
 }
 
-// Next moves to the next element. It returns false behind the last one and where the text is not
+// Next moves to the next element. It returns false after the last one and where the text is not
 // valid.
 func (e *Elements) Next() bool {
 	at, ok := e.Begin()
@@ -123,8 +123,8 @@ func (e *Elements) Begin() (at int, ok bool) {
 	return e.at, ok
 }
 
-// nextItem goes from behind the opening bracket or an item to where the next
-// item must begin. At the closing bracket it returns false and the offset behind it.
+// nextItem moves from the opening bracket, or from the end of an item, to where the next item must
+// begin. At the closing bracket it returns false and the offset after it.
 func nextItem(b []byte, at int, state *walkState, closing byte) (int, bool) {
 	if *state >= walkDone {
 		return at, false

@@ -14,12 +14,12 @@ import (
 // aloneEnv is set in a process that Alone started.
 const aloneEnv = "ANNALS_ALONE"
 
-// Alone runs this program again, with its arguments, in a network namespace that has a loopback
-// device and nothing else, and returns its exit code. In that process, and where
-// it is not allowed to make a namespace, it returns at once with done false.
+// Alone runs this program again, with its arguments, in a network namespace that has only a
+// loopback device, and returns its exit code. In that process, and where it is not allowed to make
+// a namespace, it returns at once with done false.
 //
-// For what watches the network devices of the machine and must not see those that come and go:
-// a browser gives up the requests that are under way (ERR_NETWORK_CHANGED).
+// It is for programs that watch the network devices of the machine and must not see devices come
+// and go: a browser then gives up its open requests (ERR_NETWORK_CHANGED).
 func Alone() (code int, done bool, err error) {
 	if os.Getenv(aloneEnv) != "" {
 		if err := raiseLoopback(); err != nil {

@@ -75,10 +75,10 @@ func (h *Host) mountDisk(mount func() error) error {
 }
 
 // MakeDisk makes the host's folder a file system of its own, of a number of bytes, that can also
-// hang: see FreezeDisk. It is ext4 in a file beside the folder, by a loop device, so syncing takes
-// what it takes on the disk below, twice. The file stays with Options.Keep. It needs mkfs.ext4 and
-// the right to mount, else the error is [ErrNoDevice]. It must come before the first file and the
-// first start.
+// hang: see FreezeDisk. It is ext4 in a file next to the folder, on a loop device, so a sync takes
+// twice as long as on the disk below. The file stays with Options.Keep. It needs mkfs.ext4 and the
+// right to mount, else the error is [ErrNoDevice]. It must come before the first file and the first
+// start.
 func (h *Host) MakeDisk(bytes int64) error {
 	return h.change(fmt.Sprintf("make with %d bytes", bytes), func() error {
 		if err := h.mountDisk(func() error { return h.mountImage(bytes) }); err != nil {
@@ -119,7 +119,7 @@ func (h *Host) mountImage(bytes int64) (err error) {
 
 const (
 	loopPrefix = "/dev/loop"
-	// loopTries bounds how often somebody else may take the device that was free.
+	// loopTries bounds how often another program may take the device that was free.
 	loopTries = 32
 )
 
@@ -160,9 +160,9 @@ const (
 	thawRequest   = 0xc0045878 // FITHAW
 )
 
-// FreezeDisk lets everything that writes to a disk made by MakeDisk hang in the kernel, syncs
-// included, until ThawDisk; reads go on. A process that hangs cannot even be killed before. It
-// returns when all that was written before is on the disk.
+// FreezeDisk makes every write to a disk made by MakeDisk hang in the kernel, syncs included, until
+// ThawDisk. Reads keep working. A process that hangs cannot even be killed before that. FreezeDisk
+// returns when everything that was written before is on the disk.
 func (h *Host) FreezeDisk() error {
 	return h.change("freeze", func() error {
 		if !h.disk.image {

@@ -39,8 +39,8 @@ func (h *Host) String() string { return fmt.Sprintf("host %d (%s)", h.Index(), h
 // processes. With a limit of the disk everything below it counts.
 func (h *Host) Dir() string { return filepath.Join(h.diskDir(), "data") }
 
-// diskDir is where a limited disk is mounted. What fills it lies beside the host's folder,
-// where programs do not see it.
+// diskDir is where a limited disk is mounted. The file that fills it lies next to the host's
+// folder, where programs do not see it.
 func (h *Host) diskDir() string { return filepath.Join(h.folder, "disk") }
 
 // Start starts a process on the host and waits for nothing that it does. The

@@ -42,7 +42,7 @@ func New(o Options) (*Lab, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("options of a lab: %w", err)
 	}
-	_ = removeLeftovers() // That it cannot is no reason to have no lab.
+	_ = removeLeftovers() // A lab works even if this fails.
 	if o.Loopback {
 		return build(o, errors.New("the options of the lab ask for it"))
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namePrefix begins the name of a lab's temporary folder, and that of its mounts as it
-// stands in the list of mounts. Behind it follow the process id and a random number.
+// namePrefix begins the name of a lab's temporary folder, and that of its mounts as it stands in
+// the list of mounts. The process id and a random number follow it.
 const namePrefix = "annals-lab-"
 
 // removeLeftovers removes mounts and temporary folders of labs whose processes

@@ -17,7 +17,7 @@ import (
 const (
 	// clientNumber is the last byte of the address of this process. Hosts count from 1.
 	clientNumber = 254
-	// subnetTries bounds the search for addresses that nobody uses.
+	// subnetTries bounds the search for unused addresses.
 	subnetTries = 64
 )
 
@@ -142,8 +142,8 @@ func (n *network) serve(d *device) {
 	}
 }
 
-// destination is the number of the device that a packet is for. What is not for
-// a device of this network, and all that is not IPv4, goes nowhere.
+// destination is the number of the device that a packet is for. A packet for no device of this
+// network, or one that is not IPv4, is dropped.
 func (n *network) destination(packet []byte) (byte, bool) {
 	const ipHeader = 20
 	if len(packet) < headerSize+ipHeader || packet[headerSize]>>4 != 4 {

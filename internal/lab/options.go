@@ -32,8 +32,8 @@ type Options struct {
 	// Dir holds the folders of the hosts. It is made if it does not exist. The
 	// default is a new temporary folder.
 	Dir string
-	// Keep leaves folders and log files behind when the lab is closed. What
-	// lies on limited disks is lost all the same, on made ones it is in a file.
+	// Keep keeps folders and log files when the lab is closed. Files on limited disks are lost all
+	// the same. Files on made disks stay in the image of the disk.
 	Keep bool
 	// Seed decides which packets are lost and how long jitter lasts, for each
 	// link from the sequence of its packets.
@@ -42,7 +42,7 @@ type Options struct {
 	Loopback bool
 }
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults gives zero fields their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Hosts == 0 {
 		o.Hosts = 3
@@ -62,7 +62,7 @@ func (o *Options) Validate() error {
 type Command struct {
 	// Path is the program. A name without a slash is looked up in PATH.
 	Path string
-	// Args stand behind the path.
+	// Args follow the path.
 	Args []string
 	// Env is added to the environment of this process, as KEY=value. Of equal keys the last counts.
 	Env []string
@@ -80,7 +80,7 @@ type Traffic struct {
 
 // Rule is how a directed link treats packets. The zero value passes all at once.
 type Rule struct {
-	// Cut drops everything. The rest of the rule waits behind it.
+	// Cut drops everything, whatever the other fields say.
 	Cut bool
 	// Drop is the probability, 0 to 1, with which a packet is lost.
 	Drop float64

@@ -67,7 +67,7 @@ func (p *Process) reap() {
 	// First without taking it away: while it is a zombie its group cannot be mistaken for another.
 	_, waitErr := awaitState(p.Pid(), unix.WEXITED)
 	p.mu.Lock()
-	// Who is left of the group goes too. That there is nobody is the usual case.
+	// The rest of the group goes too. Usually it is empty.
 	killErr := unix.Kill(-p.Pid(), unix.SIGKILL)
 	if errors.Is(killErr, unix.ESRCH) {
 		killErr = nil
@@ -109,8 +109,8 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Err says what went wrong around a process that is gone: above all, that its
-// output could not be logged. An exit code is no error.
+// Err says what went wrong around a process that is gone: above all, that its output could not be
+// logged. An exit code does not count as an error.
 func (p *Process) Err() error {
 	if !p.ended() {
 		return nil
@@ -121,7 +121,7 @@ func (p *Process) Err() error {
 // Output is the end of what the process has printed, at most 256 KiB of it.
 func (p *Process) Output() string { return p.log.tail.String() }
 
-// LogFile is where all that the process prints is written: a file beside the host's folder.
+// LogFile is where all output of the process is written: a file next to the host's folder.
 func (p *Process) LogFile() string { return p.log.file.Name() }
 
 func (p *Process) ended() bool {
@@ -161,9 +161,9 @@ func (p *Process) await(limit time.Duration) bool {
 	}
 }
 
-// Kill ends the process and its group at once, and waits until they are gone. It
-// is no error if they are gone already. The host goes on: it tells those who are connected
-// to the process. For the silence of a power cut isolate the host first.
+// Kill ends the process and its group at once, and waits until they are gone. It is not an error if
+// they are gone already. The host stays up: it closes the connections of the process, and clients
+// notice. For the silence of a power cut isolate the host first.
 func (p *Process) Kill() error {
 	if err := p.signal(-p.Pid(), unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -190,9 +190,8 @@ func (p *Process) Terminate(limit time.Duration) error {
 	return errors.Join(fmt.Errorf("process %d had to be killed: it did not end within %s", p.Pid(), limit), p.Kill())
 }
 
-// Pause stops the process and its group, as if their machine hung, and returns
-// when the process stands still. Its sockets stay: the kernel goes on to
-// acknowledge what is sent to it.
+// Pause stops the process and its group, as if their machine hung, and returns when the process
+// stands still. Its sockets stay: the kernel keeps acknowledging what they receive.
 func (p *Process) Pause() error {
 	if err := p.signal(-p.Pid(), unix.SIGSTOP); err != nil {
 		return err

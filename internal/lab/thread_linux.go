@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread runs functions, one after the other, on a thread of the operating
-// system that nobody else uses. A namespace that is entered there holds for
-// these functions alone, and a process that is started there is killed when the
-// thread ends.
+// thread runs functions, one after the other, on a thread of the operating system of its own. A
+// namespace that is entered there holds for these functions alone. A process that is started there
+// is killed when the thread ends.
 type thread struct {
 	calls chan func()
 	quit  chan struct{}
@@ -23,8 +22,8 @@ func startThread() *thread {
 	return t
 }
 
-// run does not unlock the thread when it ends. So the runtime ends the thread as well
-// and nobody inherits the namespace.
+// run does not unlock the thread when it ends. So the runtime ends the thread as well, and no other
+// goroutine inherits the namespace.
 func (t *thread) run() {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {

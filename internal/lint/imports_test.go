@@ -12,9 +12,9 @@ type row struct {
 	may []string
 }
 
-// tools are the folders below internal that anybody with a row of imports may
-// use: they have no domain meaning and start nothing. internal/vfs is not among
-// them: only those that own files get it.
+// tools are the folders below internal that every package with a row of imports may use: they have
+// no domain meaning and start nothing. internal/vfs is not among them: only the packages that own
+// files get it.
 var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/spelling", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// logLevels are the methods of a logger that take keys and values behind a text.
+// logLevels are the methods of a logger that take keys and values after a text.
 var logLevels = map[string]bool{"Trace": true, "Debug": true, "Info": true, "Warn": true, "Error": true}
 
 // TestLogKeys: a key that internal/logkey has does not stand as a literal.

@@ -12,7 +12,7 @@ import (
 // maxLines is the size past which a file holds more than one idea.
 const maxLines = 800
 
-// forbiddenImports are packages of the standard library that nobody imports.
+// forbiddenImports are packages of the standard library that no package imports.
 var forbiddenImports = map[string]string{
 	"log":      "logging is hashicorp/go-hclog",
 	"log/slog": "logging is hashicorp/go-hclog",

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/internal/localsocket"
 )
 
-// TestListen: the socket takes the place of one that was left behind, and nobody else may open it.
+// TestListen: the socket replaces a leftover one, and other users may not open it.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	left, err := net.Listen("unix", path)
@@ -49,7 +49,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestListenRefuses: what is no socket stays.
+// TestListenRefuses: a file that is not a socket stays.
 func TestListenRefuses(t *testing.T) {
 	cases := []struct {
 		name string

@@ -76,8 +76,8 @@ var known = map[string]func(string) bool{
 // isOrdinary reports whether a name begins with a character other than "$".
 func isOrdinary(name string) bool { return name != "" && name[0] != '$' }
 
-// isSystem reports whether `^\$.+$` matches: "." is no line feed, and "$" also stands before a last
-// one.
+// isSystem reports whether `^\$.+$` matches: "." does not match a line feed, and "$" also matches
+// before a last one.
 func isSystem(name string) bool {
 	rest, ok := strings.CutPrefix(name, "$")
 	rest = strings.TrimSuffix(rest, "\n")

@@ -2,8 +2,8 @@ package match
 
 import "time"
 
-// Sieve chooses names where a failure cannot be told, as in the filter of a page. From a failure on
-// it takes every name, so that the page soon has all it may have: it must be thrown away.
+// Sieve chooses names where no error can be returned, as in the filter of a page. After an error it
+// takes every name, so that the page is soon full: the page must be thrown away.
 type Sieve struct {
 	*Names
 	Err error // why Takes failed; ErrTimeout

@@ -41,7 +41,7 @@ type Process struct {
 // Command describes a process to start.
 type Command struct {
 	Path  string   // default: the built binary
-	Args  []string // behind the path
+	Args  []string // after the path
 	Env   []string // added to that of the test, less what configures a node
 	Dir   string   // working directory, default: a new empty one
 	Quiet bool     // do not show the output when the test fails
@@ -68,7 +68,7 @@ func Launch(t testing.TB, c Command) *Process {
 		p.cmd.Stderr = c.Stderr
 	}
 	p.cmd.SysProcAttr = processAttributes()
-	// Processes that inherited the output keep nobody waiting for long.
+	// Processes that inherited the output do not delay the wait for long.
 	p.cmd.WaitDelay = 5 * time.Second
 	started := make(chan error)
 	go func() {
@@ -149,7 +149,7 @@ func (p *Process) TryServing() error {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process alone. One that is gone is no error.
+// Signal sends a signal to the process alone. It is not an error if the process is gone.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -64,8 +64,8 @@ func TestWriteFileAtomicOrder(t *testing.T) {
 	}
 }
 
-// TestWriteFileAtomicCrash cuts the power before each operation, with any outcome for what was not
-// synced.
+// TestWriteFileAtomicCrash cuts the power before each operation, with any outcome for data that was
+// not synced.
 func TestWriteFileAtomicCrash(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	older, newer := strings.Repeat("old", 1_000), strings.Repeat("new", 2_000)

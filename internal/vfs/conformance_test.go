@@ -448,8 +448,8 @@ func testStat(t *testing.T, fsys vfs.FS, dir string) {
 	}
 }
 
-// testConcurrent appends with several goroutines at interleaved ranges, while
-// others read what is there, and a handle is opened and closed beside.
+// testConcurrent appends with several goroutines at interleaved ranges, while others read what is
+// there, and one opens and closes a handle.
 func testConcurrent(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "f")
 	f, err := fsys.Create(name)

@@ -216,8 +216,7 @@ func TestCounting(t *testing.T) {
 	}
 }
 
-// TestWatched: each operation that changes something is noted while it is under way, and none after
-// it.
+// TestWatched: each operation that changes something is noted while it runs, and not after it.
 func TestWatched(t *testing.T) {
 	var watch hang.Watch
 	var seen []string

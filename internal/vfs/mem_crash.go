@@ -145,21 +145,19 @@ func (d *fileData) snapshot() snapshot {
 	return snapshot{blocks: slices.Clone(d.blocks), size: d.size.Load()}
 }
 
-// CrashClone returns the file system as it is found after a power cut at this
-// moment, made of what is durable and of such other things as the options
-// choose. What it holds is durable in it, its locks are free and no file is
-// open. The receiver is left as it is and can be used on.
+// CrashClone returns the file system as it is found after a power cut at this moment, made of what
+// is durable and of such other things as the options choose. What it holds is durable in it, its
+// locks are free and no file is open. The receiver does not change and can still be used.
 //
-// Durable is the content of a file since its last Sync, and a name since the
-// last SyncDir of its folder: neither implies the other, so a synced file whose
-// name was not is lost, and so is everything in a folder whose own name was not
-// synced in its parent. Of the rest, with Rand:
-//   - each creation, removal and rename survives or not, within the bounds told at dirOp;
+// Durable is the content of a file since its last Sync, and a name since the last SyncDir of its
+// folder: neither implies the other, so a synced file whose name was not is lost, and so is
+// everything in a folder whose own name was not synced in its parent. Of the rest, with Rand:
+//   - each creation, removal and rename survives or not, within the bounds that dirOp names;
 //   - each write survives wholly, in some of its sectors, or not at all; a sector
 //     that lost one write also loses all later ones, as the disk holds one of
 //     the states it went through;
 //   - each change of size survives or not, also without the data that caused it;
-//     when a shrinking did not, then nothing behind it that was done later.
+//     when a shrinking did not, then nothing past its end that was done later.
 //
 // It panics unless the receiver was made by NewCrashMem.
 func (m *Mem) CrashClone(opts CrashOptions) *Mem {
@@ -288,7 +286,7 @@ func (c *cloner) file(n *node) *node {
 // replay applies what survives of edits to a file.
 func (c *cloner) replay(f *node, edits []edit) {
 	lost := make(map[int64]struct{}) // sectors that lost a write
-	// where a lost shrinking would have cut: nothing later survives behind
+	// where a lost shrinking would have cut: nothing later survives past it
 	end := int64(math.MaxInt64)
 	for _, e := range edits {
 		if e.resize {

@@ -64,8 +64,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// cached reports whether the beginning of a file is in memory. It asks mincore(2), as a read with
-// RWF_NOWAIT is no question: it has the file read ahead, and finds what came meanwhile.
+// cached reports whether the beginning of a file is in memory. It asks mincore(2). A read with
+// RWF_NOWAIT would start reading ahead, and then find what came in the meantime.
 func cached(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open(path)

@@ -19,7 +19,7 @@ func TooManyOpen(err error) bool {
 // Patience says how a file system waits while too many files are open.
 type Patience struct {
 	Context context.Context // no operation waits after its end
-	// Waiting is told of each try that failed, before the pause. It may close something. May be
+	// Waiting gets the error of each failed try, before the pause. It may close something. May be
 	// nil.
 	Waiting func(err error)
 }

@@ -27,7 +27,7 @@ type FS interface {
 	// OpenReadWrite opens an existing file for reading and writing.
 	OpenReadWrite(name string) (File, error)
 	Remove(name string) error
-	// RemoveAll removes a file or folder with all it holds; a missing one is no error.
+	// RemoveAll removes a file or folder with all it holds. It is not an error if there is none.
 	RemoveAll(name string) error
 	// Rename replaces newName if it exists. It is durable only after SyncDir.
 	Rename(oldName, newName string) error
@@ -55,7 +55,7 @@ type File interface {
 	Truncate(size int64) error
 	// Sync makes the file's data, and the metadata needed to read it back, durable.
 	Sync() error
-	// Uncache says that nobody is expected to read what is durable of the file soon, so that it
+	// Uncache says that the durable part of the file is not expected to be read soon, so that it
 	// need not take memory.
 	Uncache()
 	// Direct has what is written from now on go past the memory that the system keeps of files,

@@ -6,16 +6,16 @@ import (
 	"github.com/annalsdb/annals/internal/hang"
 )
 
-// watched is a file system whose changes are watched for never returning. Reads are not:
-// most of them are of mapped memory, which nobody can watch.
+// watched is a file system that notices changes which never return. It does not watch reads: most
+// are of mapped memory, which cannot be watched.
 type watched struct {
 	FS
 	watch *hang.Watch
 }
 
-// slow is how many times as long as a write a sync may take, and all that is done to a
-// temporary file. The files of the log and the index are synced, and made, beside what clients
-// wait for, and a great deal at once: the kernel holds up who writes much.
+// slow is how many times as long as a write a sync may take, and everything done to a temporary
+// file. The files of the log and the index are synced and made in large parts, and clients do not
+// wait for them: the kernel slows down a process that writes much.
 const slow = 10
 
 // patience is how many times as long as usual an operation on a file may take.
@@ -26,8 +26,8 @@ func patience(name string) int {
 	return 0
 }
 
-// NewWatched returns a file system that notes with watch which of its operations that change
-// something, or make a change durable, are under way.
+// NewWatched returns a file system that notes with watch which of its operations are running, if
+// they change something or make a change durable.
 func NewWatched(inner FS, watch *hang.Watch) FS { return watched{inner, watch} }
 
 func (w watched) do(doing, name string, do func() error) error {

@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// appendName appends s as the name of an element or attribute. Characters that a
-// name may not hold at their place are written _xHHHH_ (eight digits beyond the
-// basic plane), and an underscore that would read as the beginning of such an
-// escape is escaped itself. A colon is escaped as well: it would ask for a
-// namespace that nobody declares.
+// appendName appends s as the name of an element or attribute. Characters that a name may not hold
+// at their place are written _xHHHH_ (eight digits beyond the basic plane), and an underscore that
+// would read as the beginning of such an escape is escaped itself. A colon is escaped as well: it
+// would need a namespace declaration.
 func appendName[T ~string | ~[]byte](dst []byte, s T) []byte {
 	if len(s) == 0 {
 		return append(dst, '_')
@@ -49,7 +48,7 @@ func escapeLen[T ~string | ~[]byte](s T) int {
 	return 0
 }
 
-// decodeName undoes appendName. Escapes of what is no character stay as they are.
+// decodeName undoes appendName. Escapes that are not characters stay as they are.
 func decodeName(s string) string {
 	var out []byte
 	run := 0

@@ -28,7 +28,7 @@ type Document struct {
 	nodes   []node
 	names   []name
 	numbers map[string]int32 // of names
-	text    []byte           // of all nodes, one behind the other
+	text    []byte           // of all nodes, one after the other
 	groups  int64            // how often group was called
 }
 
@@ -152,7 +152,7 @@ func Parse(body []byte) (*Document, error) {
 	}
 }
 
-// number returns the number of a member's name: the name as written, escapes undone, behind a sign.
+// number returns the number of a member's name: the sign, then the name as written, escapes undone.
 func (d *Document) number(sign string, n xml.Name) int32 {
 	text := n.Local
 	if n.Space != "" {

@@ -52,8 +52,8 @@ func checkSize(body []byte) error {
 	}
 }
 
-// countAttributes counts those of the tag that a text begins with, and returns what lies
-// behind it. Beyond the bound it counts no further.
+// countAttributes counts those of the tag that a text begins with, and returns the text after the
+// tag. It stops counting beyond the bound.
 func countAttributes(tag []byte) (n int, rest []byte) {
 	for n <= MaxAttributes {
 		at := bytes.IndexAny(tag, `"'>`)
