@@ -13,7 +13,7 @@ import (
 func (m requirement) String() string {
 	switch m.rule {
 	case byAnyone:
-		return "everybody; credentials are not looked at"
+		return "everyone; credentials are not looked at"
 	case byLevel:
 		return levelText(m.level)
 	case byLevelOrSelf:
@@ -31,7 +31,7 @@ func (m requirement) String() string {
 func levelText(l access.Level) string {
 	switch l {
 	case access.Anon:
-		return "everybody"
+		return "everyone"
 	case access.Auth:
 		return "any user"
 	case access.Ops:

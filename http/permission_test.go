@@ -238,7 +238,7 @@ var expectations = map[string]string{
 
 // words are how the table of the interface says the same.
 var words = map[string]string{
-	"open": "everybody; credentials are not looked at", "anon": "everybody", "gossip": "any user", "auth, opened": "any user", "auth": "any user",
+	"open": "everyone; credentials are not looked at", "anon": "everyone", "gossip": "any user", "auth, opened": "any user", "auth": "any user",
 	"ops": "operators", "admin": "administrators", "admin or jane": "administrators, or the user itself", "jane": "the user itself alone",
 	"reader": "any user with the stream's read right",
 	"read":   "the stream's read right", "write": "the stream's write right", "delete": "the stream's delete right",
@@ -433,50 +433,59 @@ func TestPermissionsDocument(t *testing.T) {
 
 const permissionsHead = `# Who may do what
 
-This list is made of the server's own table of routes: rewrite it with ` + "`make golden`" + `, do not edit it.
+A test makes this list from the server's table of routes. Do not edit it: run ` + "`make golden`" + `.
 
-- **everybody** needs no credentials. Wrong ones are refused nevertheless, with 401, on every path but those where credentials are not looked at.
-- **any user** is everybody who gave credentials that are right.
-- **operators** are members of ` + "`$ops` and `$admins`, and the users `ops` and `admin`" + `.
-- **administrators** are members of ` + "`$admins`, and the user `admin`" + `.
-- **the user itself** is the one whose login stands in the path.
-- **any user with** a right needs both: credentials that are right, and the stream's right.
-- **the stream's rights** are those of its access list. A right that it does not mention is that of ` + "`$settings`" + `, else everybody has it; to streams whose
-  names begin with ` + "`$`" + ` administrators alone have it. Administrators have all rights, but nobody appends to ` + "`$all`" + `, deletes it, or deletes a metadata stream.
+- **everyone** needs no credentials. Wrong credentials are still refused with 401, except on paths
+  that do not look at credentials.
+- **any user** is a caller with the right credentials of any user.
+- **operators** are members of ` + "`$ops`" + ` and ` + "`$admins`" + `, and the users ` + "`ops`" + ` and ` + "`admin`" + `.
+- **administrators** are members of ` + "`$admins`" + `, and the user ` + "`admin`" + `.
+- **the user itself** is the user with the login in the path.
+- **any user with** a right needs both: the right credentials, and the stream's right.
+- **the stream's rights** are in its access list. If the list does not mention a right, ` + "`$settings`" + `
+  decides; if that does not mention it either, everyone has it, and for streams whose names begin with
+  ` + "`$`" + ` only administrators. Administrators have all rights. But no one appends to ` + "`$all`" + `, deletes it, or
+  deletes a metadata stream.
 
-Other nodes of the cluster are administrators and operators: they show certificates, or prove on one machine that the same user runs them ([cluster](cluster.md)).
-With Insecure everybody is, and there are no users to manage.
-Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths without a look at credentials, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
+Other nodes of the cluster count as administrators and operators. They show certificates, or prove on
+one machine that the same user runs them ([cluster](cluster.md#without-certificates)). With ` + "`Insecure`" + `
+every caller is an administrator, and there are no users to manage. The answer to a refused request is
+401, never 403, whether the target exists or not. ` + "`OPTIONS`" + ` works on all paths without credentials, and
+` + "`HEAD`" + ` has the rules of ` + "`GET`" + `.
 
 ## Links
 
-A link resolves only for a caller who has the read right of the stream it leads to, however it is read: single events, pages, long polls, live tails, gRPC, groups,
-the desk, and sources of projections. For others it is a link to an event that does not exist. Of ` + "`$all`" + ` whoever may read it sees every event.
+A link resolves only for a caller who may read the stream that it leads to. This holds for single
+events, pages, long polls, live tails, gRPC, groups, the desk, and sources of projections. For other
+callers it is a link to an event that does not exist. A caller who may read ` + "`$all`" + ` sees every event
+there.
 
-## What is held open
+## Open connections
 
-Live tails, long polls, downloads and gRPC calls with many messages are judged every second, and a poll when it is answered. They end when the user was
-deleted or disabled, has another password, or lost the right by its groups or by the access list.
+The node checks live tails, long polls, downloads and gRPC calls with many messages every second, and a
+poll when it answers. They end when the user is deleted or disabled, gets another password, or loses the
+right through groups or the access list.
 
 ## With whose rights something runs
 
 | What | With the rights of | Changed by |
 | --- | --- | --- |
-| transient query | who wrote its text last | that user, operators |
-| one-time or continuous projection | who wrote its text last, so an operator who rewrites an administrator's has an operator's projection | operators |
-| system projection | the node; its text only sets names | operators |
-| group | each consumer's own; it runs without an identity | operators |
-| desk of parked messages | looked at with the caller's rights | operators |
+| transient query | the user who wrote its text last | that user, operators |
+| one-time or continuous projection | the user who wrote its text last. If an operator rewrites an administrator's projection, it has an operator's rights | operators |
+| built-in projection | the node; its text only sets names | operators |
+| group | each consumer's own; the group has no rights of its own | operators |
+| desk of parked messages | the caller | operators |
 | backup session, scavenge | the node; the caller's login is in the log | operators |
 | redaction | the node; the caller's login is in ` + "`$redactions`" + ` | administrators |
 
-A projection has the rights that its user has now: it faults when the user is deleted or disabled. Its state and result are for operators, for the user it runs as, and
-for those who may read its sources.
+A projection has the rights that its user has now: it faults when the user is deleted or disabled. Its
+state and result are for operators, for the user that it runs as, and for callers who may read its
+sources.
 
 ## Paths
 
-Each option that stands in a line, when it is true, lets in callers without credentials: to streams with the role ` + "`$all`" + ` alone, elsewhere as if they were
-entitled.
+The last column names options. If an option is true, callers without credentials may use the path: on
+streams with the role ` + "`$all`" + ` alone, elsewhere as if they had the right.
 
 | Method | Path | Who | Without credentials |
 | --- | --- | --- | --- |
