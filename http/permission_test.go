@@ -443,15 +443,15 @@ A test makes this list from the server's table of routes. Do not edit it: run ` 
 - **the user itself** is the user with the login in the path.
 - **any user with** a right needs both: the right credentials, and the stream's right.
 - **the stream's rights** are in its access list. If the list does not mention a right, ` + "`$settings`" + `
-  decides; if that does not mention it either, everyone has it, and for streams whose names begin with
-  ` + "`$`" + ` only administrators. Administrators have all rights. But no one appends to ` + "`$all`" + `, deletes it, or
-  deletes a metadata stream.
+  decides; if that does not mention it either, everyone has it, and for streams whose names begin
+  with ` + "`$`" + ` only administrators. Administrators have all rights. But no one appends to ` + "`$all`" + `,
+  deletes it, or deletes a metadata stream.
 
-Other nodes of the cluster count as administrators and operators. They show certificates, or prove on
-one machine that the same user runs them ([cluster](cluster.md#without-certificates)). With ` + "`Insecure`" + `
-every caller is an administrator, and there are no users to manage. The answer to a refused request is
-401, never 403, whether the target exists or not. ` + "`OPTIONS`" + ` works on all paths without credentials, and
-` + "`HEAD`" + ` has the rules of ` + "`GET`" + `.
+Other nodes of the cluster count as administrators and operators. They show certificates, or prove
+on one machine that the same user runs them ([cluster](cluster.md#without-certificates)). With
+` + "`Insecure`" + ` every caller is an administrator, and there are no users to manage. The answer to a
+refused request is 401, never 403, whether the target exists or not. ` + "`OPTIONS`" + ` works on all paths
+without credentials, and ` + "`HEAD`" + ` has the rules of ` + "`GET`" + `.
 
 ## Links
 
@@ -462,9 +462,9 @@ there.
 
 ## Open connections
 
-The node checks live tails, long polls, downloads and gRPC calls with many messages every second, and a
-poll when it answers. They end when the user is deleted or disabled, gets another password, or loses the
-right through groups or the access list.
+The node checks live tails, long polls, downloads and gRPC calls with many messages every second,
+and a poll when it answers. They end when the user is deleted or disabled, gets another password, or
+loses the right through groups or the access list.
 
 ## With whose rights something runs
 
@@ -478,14 +478,14 @@ right through groups or the access list.
 | backup session, scavenge | the node; the caller's login is in the log | operators |
 | redaction | the node; the caller's login is in ` + "`$redactions`" + ` | administrators |
 
-A projection has the rights that its user has now: it faults when the user is deleted or disabled. Its
-state and result are for operators, for the user that it runs as, and for callers who may read its
-sources.
+A projection has the rights that its user has now: it faults when the user is deleted or disabled.
+Its state and result are for operators, for the user that it runs as, and for callers who may read
+its sources.
 
 ## Paths
 
-The last column names options. If an option is true, callers without credentials may use the path: on
-streams with the role ` + "`$all`" + ` alone, elsewhere as if they had the right.
+The last column names options. If an option is true, callers without credentials may use the path:
+on streams with the role ` + "`$all`" + ` alone, elsewhere as if they had the right.
 
 | Method | Path | Who | Without credentials |
 | --- | --- | --- | --- |

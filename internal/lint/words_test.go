@@ -39,7 +39,7 @@ var words = []word{
 	w(`\bsomebody\b`, `"someone", "a client", "another user"`, ""),
 	w(`\banybody\b`, `"anyone", "any client"`, ""),
 	w(`\bbehind\b`, `"after" in time, "next to" or "under" in place`,
-		`\b(falls?|fell|falling|fallen|lags?|lagging|far|is|are|was|were|be|how|bytes|seconds|milliseconds|entries|events|records|left|runs?|stays?|further) behind\b|\bbehind (a|an|the|its|another|one)?( TLS| reverse| load)*( |-)?(proxy|proxies|balancer|firewall|gateway|NAT)\b`),
+		`\b(falls?|fell|falling|fallen|lags?|lagging|far|is|are|was|were|be|how|bytes|seconds|milliseconds|entries|events|records|left|runs?|stays?|further) behind\b|\bbehind (a|an|the|its|another|one)?( TLS| reverse| load)*( |-)?(proxy|proxies|balancer|firewall|gateway|NAT)\b|`+"`behind`"),
 	w(`\bbeside\b`, `"next to", "with", "besides"`, ""),
 	w(`\b(go|goes|going|went|gone) on\b`, `"continue", "resume", "keep serving"`, ""),
 	w(`\bunder ?way\b`, `"in flight", "running"`, ""),
