@@ -47,8 +47,8 @@ func BenchmarkRaftSingleNode(b *testing.B) {
 	}
 }
 
-// BenchmarkConfirm measures linearizable reads on the leader of three nodes: those that
-// come while one round is under way share the next one.
+// BenchmarkConfirm measures linearizable reads on the leader of three nodes: those that come during
+// one round share the next one.
 func BenchmarkConfirm(b *testing.B) {
 	for _, readers := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {

@@ -27,8 +27,8 @@ type Clock struct {
 	logger  hclog.Logger
 
 	wrong  reason       // why it is the one that is wrong; nil: it is not
-	offset atomic.Int64 // how far it is ahead of the middle one, below 0: behind; nanoseconds
-	// how far it is behind the newest event of the log, below 0: it is not; nanoseconds
+	offset atomic.Int64 // how far it is ahead of the median; negative: it is behind; nanoseconds
+	// how far it is behind the newest event of the log; negative: it is ahead; nanoseconds
 	behind atomic.Int64
 	// agreed is when most members' clocks were found to agree with this one last; its monotonic
 	// reading says how long ago that was. It is nil until they did.
@@ -47,7 +47,7 @@ type looked struct {
 	own   agreed        // this node's, when the other was asked
 }
 
-// agreed is what this node's clock said, and when by a clock that nobody sets.
+// agreed is a reading of this node's clock, with the monotonic time of the reading.
 type agreed struct{ clock, at time.Time }
 
 type clockState int8
@@ -56,7 +56,7 @@ const (
 	clockRight   clockState = iota
 	clockOdd                // most members' clocks agree, and this node's is another
 	clockDiffers            // there are others, and no majority of clocks that agree
-	clockBehind             // of a lone node: behind the log's newest event
+	clockBehind             // of a lone node: its clock is behind the log's newest event
 	// the log's newest event is later than this clock and those of most members
 	logAhead
 )

@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Who is wrong is what most clocks say, this node's among them. Nobody is where there is no
-// majority.
+// Most clocks, this node's among them, show which clock is wrong. Without a majority none is.
 func TestJudgeClocks(t *testing.T) {
 	const s, tolerance = time.Second, time.Minute
 	for _, c := range []struct {
@@ -64,7 +63,7 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// A clock that is set forward does not count before the others agree, however soon somebody asks.
+// A clock that is set forward does not count before the others agree, however soon a caller asks.
 func TestClockThatLeaps(t *testing.T) {
 	right := time.Now()
 	now := right

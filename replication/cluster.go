@@ -51,7 +51,8 @@ type ClusterOptions struct {
 	Priority int  // the higher, the sooner this node is to lead
 	Version  string
 
-	// host:port of the port between nodes; what others are told, default what was bound
+	// host:port of the port between nodes; Advertise is the address for others, default the bound
+	// one
 	Bind, Advertise string
 	Security        wire.Security
 	// by which nodes of one machine know each other without Security; nil: any process is believed
@@ -68,9 +69,9 @@ type ClusterOptions struct {
 	// as one that hangs. Default: twice Replica.ElectionTimeout, at least 2 s.
 	HangTimeout time.Duration
 
-	// ClockTolerance is how far this node's clock may be from those of most members, and behind the
-	// newest event of the log, before it counts as wrong; default 60 s, negative: any clock is
-	// right.
+	// ClockTolerance is how far this node's clock may be from those of most members, and how far it
+	// may be behind the newest event of the log, before it counts as wrong; default 60 s, negative:
+	// any clock is right.
 	ClockTolerance time.Duration
 	Now            func() time.Time // this node's clock, default time.Now
 
@@ -107,9 +108,9 @@ func (o *ClusterOptions) EnsureDefaults() {
 // majority is how many voters must be there for anything to be acknowledged.
 func (o *ClusterOptions) majority() int { return o.Size/2 + 1 }
 
-// Cluster is this node's part in its cluster: it finds the other nodes, forms or
-// joins a cluster with them, keeps the Replica running, and fetches data that
-// this node lacks. A node of a cluster of one is its own, and talks to nobody.
+// Cluster is this node's part in its cluster: it finds the other nodes, forms or joins a cluster
+// with them, keeps the Replica running, and fetches data that this node lacks. In a cluster of one
+// a node talks to no other.
 type Cluster struct {
 	Clock *Clock // this node's
 
@@ -142,8 +143,8 @@ type Cluster struct {
 	err     error
 }
 
-// NewCluster returns a node's part in its cluster, which has not begun. Until Start
-// it is initializing, knows nobody, and what is asked of it is event.ErrNotReady.
+// NewCluster returns a node's part in its cluster, which has not begun. Until Start it is
+// initializing, knows no other node, and answers requests with event.ErrNotReady.
 func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
@@ -184,10 +185,9 @@ func NewCluster(o ClusterOptions) *Cluster {
 	return c
 }
 
-// Start begins it. In a cluster of one it returns when raft runs. Otherwise it
-// returns when other nodes can find this one, and everything else goes on behind:
-// State tells how far it is, and an error after which the node cannot go on is
-// passed to OnFatal. After an error there is Close.
+// Start begins it. In a cluster of one it returns when raft runs. Otherwise it returns when other
+// nodes can find this one. Everything else happens in the background: State says how far it is, and
+// OnFatal gets an error that ends the node. After an error of Start, call Close.
 func (c *Cluster) Start() error {
 	ctx := c.running
 	c.owned.Go(func() { c.disk.run(ctx) })
@@ -355,8 +355,8 @@ func (c *Cluster) ID() event.ID { return c.self.clusterID() }
 // Hangs returns what a disk of this node hangs in, nil when it does not.
 func (c *Cluster) Hangs() error { return c.disk.hanging() }
 
-// View is the cluster as this node sees it: gossip's members joined with what they
-// last said of themselves. It waits for nobody.
+// View is the cluster as this node sees it: gossip's members joined with what they last said of
+// themselves. It does not wait.
 func (c *Cluster) View() event.ClusterView {
 	if !c.Started() {
 		return beginning(&c.self.opts)
@@ -369,7 +369,7 @@ func (c *Cluster) View() event.ClusterView {
 	return s.view()
 }
 
-// Heal has damaged chunk files fetched anew. It does not wait.
+// Heal has damaged chunk files fetched again. It does not wait.
 func (c *Cluster) Heal() { c.heal.wake.ring() }
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
@@ -394,10 +394,10 @@ func (c *Cluster) Redirect() (address string, ok bool) {
 	return c.lead.redirect()
 }
 
-// Resign hands leadership to the voter with the highest priority among those that
-// have everything. What is under way finishes first; what comes meanwhile waits,
-// and is then sent to the new leader. It returns nil as well when this node does not
-// lead, or nobody could take over: then it goes on leading.
+// Resign hands leadership to the voter with the highest priority among those that have everything.
+// Writes in flight finish first; new ones wait, and are then sent to the new leader. It returns nil
+// as well when this node does not lead, or when no node could take over: then this node keeps
+// leading.
 func (c *Cluster) Resign(ctx context.Context) error { return c.lead.resign(ctx) }
 
 // SetPriority changes the node's priority until it is restarted.

@@ -16,14 +16,14 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// short keeps the Raft logs so short that a node which was away needs a manifest, also one
-// that only raft does not reach: compaction does not wait for it.
+// short keeps the Raft logs so short that a node which was away needs a snapshot, also a node that
+// only raft does not reach: compaction does not wait for it.
 func short(o *replication.ClusterOptions) {
 	o.Replica.SnapshotEntries, o.Replica.TrailingEntries, o.Replica.HoldTime = 20, 5, -1
 }
 
-// lag stops a node's raft from hearing the others, and has them go on for so long
-// that their Raft logs begin behind its end. The others of its services go on.
+// lag stops a node's raft from hearing the others, and has them write until their Raft logs begin
+// after its end. Its other services keep running.
 func (h *house) lag(n *node, stream string, from int64) (records int64) {
 	h.t.Helper()
 	id := n.cluster.Load().Node()
@@ -33,9 +33,8 @@ func (h *house) lag(n *node, stream string, from int64) (records int64) {
 	return h.outrun(n, n.raft().LastIndex(), stream, from)
 }
 
-// outrun writes until the Raft logs of all nodes but one, which is away, begin behind
-// an index, and changes the leader then: the old one may have entries from before
-// under way.
+// outrun writes until the Raft logs of all nodes except one, which is away, begin after an index.
+// Then it changes the leader: the old one may still have older entries in flight.
 func (h *house) outrun(away *node, index uint64, stream string, from int64) int64 {
 	h.t.Helper()
 	for records := from; ; {
@@ -55,9 +54,9 @@ func (h *house) outrun(away *node, index uint64, stream string, from int64) int6
 	}
 }
 
-// While data is fetched for a manifest, raft goes on: the node hears its leader,
-// votes, and takes part in electing another one. If accepting a manifest waited
-// for the network, two nodes of three would be out, the one that is down and this.
+// While data is fetched for a snapshot, raft keeps running: the node hears its leader, votes, and
+// takes part in electing another one. If accepting a snapshot waited for the network, two nodes of
+// three would be out, the one that is down and this one.
 func TestRule11RestoreNeverWaits(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory, short)
@@ -70,7 +69,7 @@ func TestRule11RestoreNeverWaits(t *testing.T) {
 	records := h.lag(behind, "s", 10)
 	before := behind.data.Tail()
 
-	// Now the manifest can come, and nothing can be fetched.
+	// Now the snapshot can come, but nothing can be fetched.
 	h.cut("data", func(from event.ID, to *node, kind wire.Kind) bool {
 		return kind == wire.KindService && (to == behind || from == id)
 	})
@@ -177,8 +176,8 @@ func TestCatchingUpWithoutAFileFetchedInPart(t *testing.T) {
 	}
 }
 
-// A node whose event log lacks what its manifests promise fetches that before raft
-// starts: started at once, it would acknowledge and vote for data that it does not have.
+// A node whose event log lacks data that its snapshots cover fetches them before raft starts:
+// otherwise it would acknowledge and vote for data that it does not have.
 func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
@@ -214,9 +213,9 @@ func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 // their Raft logs are cut.
 const forgedEntries = 20_000
 
-// Entries of a leader that lost, beyond the manifest that replaces them, are thrown
-// away and raft begins on an empty log: raft itself would count on from
-// the last of them, and the leader and the node would refuse each other for ever.
+// Entries of a deposed leader, beyond the snapshot that replaces them, are dropped and raft begins
+// on an empty log: raft itself would continue after the last of them, and the leader and the node
+// would refuse each other for ever.
 func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
@@ -308,8 +307,8 @@ func TestCatchingUpWhileWriting(t *testing.T) {
 // kinds are both Raft logs.
 var kinds = []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal}
 
-// What a node stored behind a manifest that it received is its own part of a majority: it
-// is still there, and the node is who it was, when it is killed before it wrote a manifest itself.
+// Entries that a node stored after a received snapshot count for a majority. They are still there,
+// and the node has the same id, when it is killed before it wrote a snapshot itself.
 func TestRule12RestartAfterInstall(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -344,14 +343,14 @@ func TestRule12RestartAfterInstall(t *testing.T) {
 	}
 }
 
-// Of two nodes that caught up by a manifest, and then were the majority that
-// acknowledged, the power fails: what is in no event log is in their Raft logs.
+// The power fails for two nodes that caught up by a snapshot and then were the majority that
+// acknowledged: their Raft logs have all that no event log has.
 func TestRule12PowerCutAfterInstall(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			// One writes manifests all the time, the others none for the first hundreds of entries
+			// One writes snapshots all the time, the others none for the first hundreds of entries
 			// after they caught up.
 			with := func(entries uint64, priority int) func(*replication.ClusterOptions) {
 				return func(o *replication.ClusterOptions) {
@@ -406,7 +405,7 @@ func TestRule12PowerCutAfterInstall(t *testing.T) {
 	}
 }
 
-// kill ends a node without a last manifest, with what is left of its event log.
+// kill ends a node without a last snapshot, and leaves it a given event log.
 func (n *node) kill(log *toy) {
 	n.house.t.Helper()
 	replication.Abandon(n.cluster.Load().Replica())

@@ -58,7 +58,7 @@ func TestLeaderWithAWrongClock(t *testing.T) {
 	h.alike()
 }
 
-// Of two nodes nobody can tell which clock is wrong: both say it, and go on.
+// With two nodes it is not known which clock is wrong: both log it and continue.
 func TestTwoClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64

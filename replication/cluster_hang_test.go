@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// A leader whose disk hangs leads no more: another node takes over and acknowledges writes. The one
-// that hangs says what in, and answers what is asked of it, until its disk goes on; then it is a
+// A leader whose disk hangs stops leading: another node takes over and acknowledges writes. The
+// hanging node names the operation, and still answers requests; when its disk works again it is a
 // follower.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 }
 
-// A node whose disk hangs while it follows is missed by nobody. It has no vote until its disk goes
-// on.
+// The cluster works without a follower whose disk hangs. That follower does not vote until its disk
+// works again.
 func TestFollowerWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -93,7 +93,8 @@ func TestFollowerWhoseDiskHangs(t *testing.T) {
 	slow.holds("s", 9)
 }
 
-// What the disk does is watched whatever waits for it; what takes long but is done is no hang.
+// Every disk operation is watched, whatever waits for it; a slow operation that ends in time is not
+// a hang.
 func TestHungOperations(t *testing.T) {
 	t.Parallel()
 	var watch hang.Watch
@@ -109,7 +110,7 @@ func TestHungOperations(t *testing.T) {
 	h.leader()
 	at := watch.Begin(&hang.Op{Doing: "write", File: "a chunk"})
 	n.says("a chunk")
-	// Nobody could take over from a node on its own: its clients wait, each as long as it will.
+	// No node can take over from a node on its own: its clients wait, each as long as it likes.
 	if err := n.write("s", 0); err != nil {
 		t.Error(err)
 	}

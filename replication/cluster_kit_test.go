@@ -444,7 +444,7 @@ func (h *house) lift(name string) {
 	delete(h.cuts, name)
 }
 
-// isolate cuts all connections of a node to the others, in both directions. Gossip goes on.
+// isolate cuts all connections of a node to the others, in both directions. Gossip keeps running.
 func (h *house) isolate(n *node) {
 	id := n.cluster.Load().Node()
 	h.cut("isolate "+n.name, func(from event.ID, to *node, _ wire.Kind) bool { return from == id || to == n })

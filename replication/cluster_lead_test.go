@@ -19,8 +19,8 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// A read is confirmed by a majority that is asked after it: a leader that hears nobody would
-// confirm a state that lacks what others acknowledge meanwhile, and may do so before it knows.
+// A majority that is asked after a read began confirms it. Otherwise a leader that hears no other
+// node could confirm a state that lacks what others acknowledge meanwhile.
 func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -131,8 +131,8 @@ func TestRule23ResignPicksByPriority(t *testing.T) {
 	}
 }
 
-// A node that lacks much does not take over, whatever its priority: nobody could
-// write while it is brought up to date.
+// A node that lacks much does not take over, whatever its priority: no client could write while it
+// catches up.
 func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -151,8 +151,8 @@ func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
 	h.alike()
 }
 
-// A leader that resigns begins to hand over when what is under way has ended, and not before: the
-// outcome of a write would be unknown. If that is given up meanwhile, the leader goes on writing.
+// A leader that resigns hands over only after the writes in flight have ended: otherwise their
+// outcome would be unknown. If resigning is given up meanwhile, the leader keeps writing.
 func TestRule23ResignDrainsFirst(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -211,8 +211,8 @@ func (h *house) drainsFirst(records int64) (undisturbed bool) {
 	return leader.leads(term)
 }
 
-// A leader that resigns stops deciding and finishes what is under way first: no
-// write gets an unknown outcome, and none is lost or done twice.
+// A leader that resigns stops deciding and finishes the writes in flight first: no write gets an
+// unknown outcome, and none is lost or done twice.
 func TestRule23ResignLosesNoWrite(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -278,8 +278,8 @@ func TestRule23ResignLosesNoWrite(t *testing.T) {
 	}
 }
 
-// A node that hears nobody asks whether it would be elected before it begins a
-// term: when it comes back it must not depose a leader that all others follow.
+// A node that hears no other node asks whether it would be elected before it begins a term: when it
+// comes back it must not depose a leader that all others follow.
 func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -290,7 +290,7 @@ func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
 	eventually(t, "the lonely node stands for election", func() bool {
 		return strings.Count(n.lines.String(), "pre-vote campaign failed") > 3
 	})
-	if got := n.raft().CurrentTerm(); got > term+1 { // an answer may have been under way
+	if got := n.raft().CurrentTerm(); got > term+1 { // an answer may have been in flight
 		t.Errorf("the lonely node went from term %d to %d", term, got)
 	}
 	if got := n.write("s", 1); got == nil {
@@ -301,8 +301,8 @@ func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
 	h.alike()
 }
 
-// A leader whose disk is nearly full hands over to a node that has room: the cluster
-// goes on taking writes. While no node has room it leads on and says why it refuses.
+// A leader whose disk is nearly full hands over to a node that has room: the cluster still takes
+// writes. While no node has room it keeps leading and says why it refuses writes.
 func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -400,8 +400,9 @@ func TestReadOnlyReplicaNeverVotes(t *testing.T) {
 	})
 }
 
-// A write is committed and acknowledged when the leader has it on disk, and a majority: as long as
-// the leader's disk does not answer, others may have the entry, but nobody takes it for committed.
+// A write is committed and acknowledged when a majority, the leader among them, has it on disk. As
+// long as the leader's disk does not answer, others may have the entry, but no node takes it for
+// committed.
 func TestRule07LeaderHasWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -469,8 +470,8 @@ func (h *house) leaderHas(records int64) (undisturbed bool) {
 	return true
 }
 
-// Clients look for the leader in the view: it names whom this node follows, at
-// once, and nobody else, whatever the others said of themselves a second ago.
+// Clients look for the leader in the view. It names the leader that this node follows, at once, and
+// no other node, whatever the others said of themselves a second ago.
 func TestViewNamesWhoLeads(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)

@@ -43,9 +43,8 @@ func (n *node) member(id string) (present, votes bool) {
 	return false, false
 }
 
-// A copy of a cluster's data that was opened as a cluster of its own, and is found by the gossip of
-// the first one, is nobody that a member fetches data from: it would hold what was never written
-// there.
+// No member fetches data from a copy of the cluster's data that was opened as a cluster of its own
+// and appears in gossip: it may hold events that were never written here.
 func TestRule25MembersFetchFromMembers(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk, short)
@@ -122,7 +121,7 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	}
 }
 
-// A new node that meets a living cluster and a node that was recovered beside it joins the one that
+// A new node that meets a running cluster and a separately recovered node joins the one that
 // acknowledges.
 func TestRule25OneMajorityOfACluster(t *testing.T) {
 	t.Parallel()
@@ -268,8 +267,8 @@ func (h *house) turnsDown(id, address string) {
 	}
 }
 
-// A node that is reached at two addresses, as after it was given a name in place of its number,
-// answers at the one that gossip still has. It is no twin of itself.
+// A node may be reached at two addresses, for example after a host name replaced its number. It
+// answers at the address that gossip still has, and is not taken for a duplicate of itself.
 func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -299,8 +298,8 @@ func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	}
 }
 
-// Nodes of the version before know of no lineage, and that is the first one: neither their
-// consensus state nor what they ask tells them from others, until a cluster is recovered.
+// Nodes of the version before know no cluster incarnations and count as the first: their consensus
+// state and their requests are those of any other node, until a cluster is recovered.
 func TestRule25VersionBefore(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -331,8 +330,8 @@ func TestRule25VersionBefore(t *testing.T) {
 	})
 }
 
-// Nodes that were restored from one copy wait, for nobody knows which holds most, and say what to
-// do. One that holds more than the node that was recovered says so.
+// Nodes that were restored from one copy wait and say what to do, since none knows which holds
+// most. A node that holds more than the recovered one says so.
 func TestRestoredNodesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)

@@ -181,7 +181,7 @@ func TestRule16ChangeOfAnotherConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// A full cluster takes no more voters unless it is told to, and says what to do.
+// A full cluster takes no more voters unless an operator asks for it, and says what to do.
 func TestSurplusNodes(t *testing.T) {
 	t.Parallel()
 	for _, surplus := range []bool{false, true} {
@@ -257,8 +257,8 @@ func TestRemoveAndAddMember(t *testing.T) {
 	h.write("s", 2)
 }
 
-// A write that is under way when the second last voter is removed is committed by the
-// leader alone: of three nodes that is no majority, and nothing acknowledges it.
+// A write in flight when the second last voter is removed is committed by the leader alone: that is
+// not a majority of three nodes, and the write is not acknowledged.
 func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -294,8 +294,8 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	}
 }
 
-// Addresses are given out anew: a read-only replica at the address that a stopped voter had takes
-// nothing from it. The voter comes back at another address, with its data and its votes.
+// Addresses are reused: a read-only replica at the address that a stopped voter had takes nothing
+// from it. The voter comes back at another address, with its data and its votes.
 func TestReplicaAtTheAddressOfAVoter(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -376,7 +376,8 @@ func TestNewNodeAtTheAddressOfALiveVoter(t *testing.T) {
 	h.alike(h.nodes[:3]...)
 }
 
-// A leader admits a node, tells nobody but that node, and is deposed. The node asks the next one.
+// A leader admits a node, only that node hears of it, and the leader is deposed. The node asks the
+// next leader.
 func TestAdmissionLostWithTheLeader(t *testing.T) {
 	t.Parallel()
 	// time to admit within the lease

@@ -82,10 +82,10 @@ func TestRule16WipedNodeReplacesItsOldSelf(t *testing.T) {
 	}
 }
 
-// A node without its votes, or with a part of its consensus state only, takes a
-// new id and is admitted anew: under its old one it could vote twice in a term.
-// It keeps its data, and fetches nothing of it again. What is left of its consensus state
-// is set aside and named: it may hold acknowledged entries that are nowhere else.
+// A node without its votes, or with only a part of its consensus state, takes a new id and is
+// admitted again: with its old id it could vote twice in a term. It keeps its data and does not
+// fetch them again. The rest of its consensus state is set aside and logged: it may hold
+// acknowledged entries that are nowhere else.
 func TestRule14LostStateMakesANewNode(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -161,9 +161,9 @@ func (n *node) setAside(why string) []string {
 	return found
 }
 
-// A copy of a whole volume holds consensus state: with the votes and entries of it the node would
-// make a majority with another one that lacks what it had acknowledged since. Restored, it has no
-// vote until the leader has admitted it anew, and brings its data along.
+// A copy of a whole volume holds consensus state. With its votes and entries the node could form a
+// majority with another one that lacks what was acknowledged since. So a restored node has no vote
+// until the leader has admitted it again; it keeps its data.
 func TestRule14RestoredVolumeDoesNotVote(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -236,8 +236,8 @@ func TestRule16DataOfAnotherClusterIsRefused(t *testing.T) {
 	stranger.stop()
 }
 
-// Data of another history of the same cluster is refused with what to do: frames
-// behind it would be appended to what they do not follow.
+// Data of another history of the same cluster is refused with what to do: otherwise frames would be
+// appended to a log that they do not follow.
 func TestRule16AnotherHistoryIsRefused(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -335,7 +335,7 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	}
 }
 
-// shorten cuts the log behind so many frames.
+// shorten cuts the log after so many frames.
 func (y *toy) shorten(frames int) {
 	y.mu.Lock()
 	kept := y.frames[:min(frames, len(y.frames))]

@@ -18,13 +18,13 @@ type Data interface {
 	// event.ErrBeyondEnd when it does not reach there.
 	Continue(end int64, chain event.Chain) (Continuation, error)
 
-	// AppendFrames adds whole frames that another node sent and returns how many were new. What is
-	// not right is refused without a trace. InstallChunk does the same with a whole chunk file.
+	// AppendFrames adds whole frames that another node sent and returns how many were new. Wrong
+	// frames are refused and leave no trace. InstallChunk does the same with a whole chunk file.
 	AppendFrames(first int64, raw []byte) (int, error)
 	InstallChunk(name string) error
 
-	// CreateTemp makes a file for a chunk that is being fetched, OpenTemp opens it
-	// again to go on, DropTemp removes it.
+	// CreateTemp makes a file for a chunk that is being fetched, OpenTemp opens it again to resume,
+	// DropTemp removes it.
 	CreateTemp() (file TempFile, name string, err error)
 	OpenTemp(name string) (TempFile, error)
 	DropTemp(name string) error
@@ -38,8 +38,8 @@ type TempFile interface {
 	Close() error
 }
 
-// Continuation is what a node lacks of another's log: either whole frames, or
-// a chunk file that was rewritten, so that its frames cannot be told apart any more.
+// Continuation is what a node lacks of another's log: either whole frames, or a chunk file that was
+// rewritten, so that its frames have no borders any more.
 type Continuation interface {
 	// File describes the chunk file; ok is false when there are frames instead.
 	File() (file ChunkFile, ok bool)
@@ -55,5 +55,5 @@ type ChunkFile struct {
 	Last     int    `json:"last"`
 	Size     int64  `json:"size"`
 	Checksum string `json:"checksum"`
-	End      int64  `json:"end"` // of the log behind it
+	End      int64  `json:"end"` // of the log after it
 }

@@ -24,7 +24,7 @@ type disk struct {
 	limit   time.Duration // for an operation
 	logger  hclog.Logger
 	count   *stats.Counter
-	changed func() // it hangs, or goes on
+	changed func() // it hangs, or works again
 
 	hangs reason    // an operation does not return
 	since time.Time // when that began; belongs to the goroutine that looks
@@ -44,14 +44,14 @@ func (d *disk) run(ctx context.Context) {
 	}
 }
 
-// note has a node whose disk hangs fall silent: it sends other nodes none of Raft's
-// messages and answers none, so that they find a leader whose disk works. Otherwise a
-// leader would lead for ever and acknowledge nothing: its heartbeats need no disk. When
-// the disk goes on so does the node. What it stored meanwhile counts nothing
-// without a quorum, and it learns from the others' messages that it leads no more.
+// note has a node whose disk hangs fall silent: it sends other nodes none of Raft's messages and
+// answers none, so that they find a leader whose disk works. Otherwise a leader would lead for ever
+// and acknowledge nothing: its heartbeats need no disk. When the disk works again the node speaks
+// again. Entries that it stored meanwhile do not count without a quorum, and the others' messages
+// show it that it does not lead any more.
 //
-// The process does not end: a disk in a cloud may hang for seconds, and a node on its own has
-// nobody to take over.
+// The process does not end: a disk in a cloud may hang for seconds, and no node takes over from a
+// node on its own.
 func (d *disk) note(op *hang.Op, since time.Duration) {
 	if (op == nil) == (d.hanging() == nil) {
 		return

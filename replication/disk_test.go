@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// What hangs is said once, and so is that it goes on.
+// A hanging operation is logged once, and so is its end.
 func TestDiskThatHangs(t *testing.T) {
 	changes := 0
 	d := &disk{logger: hclog.NewNullLogger(), count: new(stats.Registry).Counter("hangs", ""), changed: func() { changes++ }}

@@ -6,5 +6,5 @@
 // the state machine as a raft.FSM, the rules of deciding as a pipeline.Decider, the log
 // as an interface of two methods that is asked where the log ends.
 //
-// DESIGN.md tells how they come to be and what a crash leaves behind.
+// DESIGN.md says how they are made and what a crash leaves.
 package replication

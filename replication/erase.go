@@ -22,9 +22,9 @@ const erasePace = 50 * time.Millisecond
 // the folder raft holds an entry whose records lie below a position of the event log, nor any other
 // that was applied when it was called. Each node does it for itself, whatever its role.
 //
-// Entries that are not applied yet, and those that came since, stay, so that a follower
-// that lags a little goes on undisturbed. One that is catching up and alive is waited for, at
-// most Options.HoldTime; after that it has to fetch data as if it had been away.
+// Entries that are not applied yet, and those that came since, stay, so that a follower that lags a
+// little is not disturbed. A live node that is catching up is waited for, at most Options.HoldTime;
+// after that it must fetch data as if it had been away.
 //
 // The error is event.ErrNotReady as long as no Replica runs. When the context ends the call
 // returns at once; what it has begun is finished.
@@ -105,7 +105,7 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 	return nil
 }
 
-// cover has manifests written until one covers an index that is applied, or about to be.
+// cover has snapshots written until one covers an index that is applied, or about to be.
 //
 // raft refuses in some moments, for example while nothing has been applied since it was
 // started: then there are entries up to the index on their way to the state machine.
@@ -133,13 +133,13 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 	}
 }
 
-// trimAppend cuts off a message of entries what the newest manifest covers.
+// trimAppend removes from a message the entries that the newest snapshot covers.
 //
 // All of that is committed and applied here, as it is at any leader of this term. But raft compares
-// what precedes a message with its Raft log, where nothing may be left of it: when a message is
-// repeated, or comes from a new leader that does not know how far this node is, raft would refuse
-// it, and the leader would go back, entry by entry, and then offer its manifest, which is older
-// than this node's. Neither would ever get on.
+// the entry before a message with its Raft log, where that entry may be gone. A message may be
+// repeated, or come from a new leader that does not know how far this node is. raft would refuse
+// it. The leader would go back, entry by entry, and then offer its snapshot, which is older than
+// this node's. Neither would ever make progress.
 func trimAppend(a *raft.AppendEntriesRequest, covered func() (index, term uint64)) {
 	if a.PrevLogEntry == 0 && len(a.Entries) == 0 {
 		return // A heartbeat, which compares nothing.
@@ -154,7 +154,7 @@ func trimAppend(a *raft.AppendEntriesRequest, covered func() (index, term uint64
 	}
 	a.Entries = a.Entries[from:]
 	a.PrevLogEntry, a.PrevLogTerm = index, term
-	// Entries of this node behind those that were compared may be of another history: they are not
-	// committed by this.
+	// Entries of this node after the compared ones may be of another history: this message does not
+	// commit them.
 	a.LeaderCommitIndex = min(a.LeaderCommitIndex, index+uint64(len(a.Entries)))
 }

@@ -236,8 +236,8 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		h.write("s", 5)
 		h.alike()
 		for _, n := range h.nodes {
-			// The replica may not have been a member when the leader erased, and is then brought in
-			// by a manifest.
+			// The replica may not have been a member when the leader erased; then a snapshot brings
+			// it up to date.
 			if n != replica && n.data.restored() > 0 {
 				t.Errorf("node %s had to fetch data", n.name)
 			}
@@ -282,8 +282,8 @@ func TestRule21FollowerThatWasAwayWhileErased(t *testing.T) {
 	})
 }
 
-// A leader that lost its followers has entries that nobody else has when it erases. The next
-// leader may know nothing beyond what was erased there: it begins right behind.
+// A leader that lost its followers erases while it has entries that no other node has. The next
+// leader may have nothing beyond the erased entries: it begins right after them.
 func TestRule21DeposedLeaderErases(t *testing.T) {
 	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
@@ -294,7 +294,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 			old = h.leader()
 			h.isolate(old)
 			last := old.raft().LastIndex()
-			// It steps down, perhaps before it has stored what nobody gets.
+			// It steps down, perhaps before it has stored the entry that no other node gets.
 			if err := old.write(payload("never", 0), 0); err == nil {
 				t.Fatal("a leader that lost its followers acknowledged a write")
 			}
@@ -314,7 +314,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 		h.writes("s", 5, 8)
 		h.alike()
 		old.holds("s", 8)
-		// Behind an entry of another history, whose place in the files is erased too.
+		// After an entry of another history, whose place in the files is erased too.
 		if err := old.cluster.Load().EraseLog(t.Context(), old.data.Tail().End); err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func TestRule21EraseWhileLeadersChange(t *testing.T) {
 		h.alike()
 		for _, n := range h.nodes {
 			n.holds("s", records)
-			// Behind the one that was called off, which goes on.
+			// After the cancelled one, which still runs.
 			if err := n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End); err != nil {
 				t.Error(err)
 			}

@@ -17,12 +17,12 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// StopSnapshots has no more manifests written until Close, so that a copy of
-// the folder is one that a crash could leave.
+// StopSnapshots has no more snapshots written until Close, so that a copy of the folder is one that
+// a crash could leave.
 func StopSnapshots(r *Replica) { r.snaps.stop() }
 
-// Abandon has nothing more written to the Raft log, nor a manifest at Close: what is
-// left then is what a crash would leave.
+// Abandon has nothing more written to the Raft log, and no snapshot at Close: the files are then as
+// a crash would leave them.
 func Abandon(r *Replica) {
 	r.snaps.stop()
 	r.state.Logs.Frozen.Store(true)
@@ -115,8 +115,8 @@ func (h *heldLog) StoreLogs(logs []*raft.Log) error {
 	return h.Backing.StoreLogs(logs)
 }
 
-// HoldStores has the next entry of a node's Raft log wait for the disk: entered is
-// closed when it does, and closing release lets it go on.
+// HoldStores has the next entry of a node's Raft log wait for the disk: entered is closed when it
+// does, and closing release lets it continue.
 func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
 	h := &heldLog{entered: make(chan struct{}), release: make(chan struct{})}
 	c.self.replica.Load().state.Logs.Wrap(func(inner raftdisk.Backing) raftdisk.Backing {
@@ -147,7 +147,7 @@ func Queued(c *Cluster) int {
 	return n
 }
 
-// Manifests is how many a Replica has written.
+// Manifests returns how many snapshots a Replica has written.
 func Manifests(r *Replica) uint64 { return r.metrics.snapshots.Value() }
 
 // StatsOf is where a node registers its metrics.
@@ -162,7 +162,7 @@ func RewriteStalls(r *Replica) (mean, most time.Duration) {
 // LineageOf is the history that a node follows.
 func LineageOf(c *Cluster) event.ID { return c.self.lineage.Load().id }
 
-// HoldChanges has nobody admitted to the cluster by a node until release is called.
+// HoldChanges has a node admit no other to the cluster until release is called.
 func HoldChanges(c *Cluster) (release func()) {
 	c.membership.changes <- struct{}{}
 	return func() { <-c.membership.changes }

@@ -19,8 +19,8 @@ import (
 type Healer interface {
 	// Damaged lists the chunk files in use that are known not to be what was written.
 	Damaged() []DamagedChunk
-	// ChunkFiles describes the complete files that cover a range of chunks, one behind the
-	// other; none when this node does not have all of it, whole as far as it knows.
+	// ChunkFiles describes the complete files that cover a range of chunks, in order; none when
+	// this node does not have all of the range, undamaged as far as it knows.
 	ChunkFiles(first, last int) ([]ChunkFile, error)
 	// OpenChunkFile gives one of them to read, once it was compared with its checksum.
 	// fs.ErrNotExist says that it was replaced.
@@ -122,7 +122,7 @@ var errNoCopy = errors.New("no other node has it: stop this node and run annals 
 // is put together of what is whole on each, this one included; from is empty then.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
 	if h.self.opts.Size == 1 {
-		// What is not in the events themselves can be made again.
+		// Parts outside the events can be made again.
 		if err := h.mend(ctx, m, d, nil); err != nil {
 			return "", errors.Join(errNoCopy, err)
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// A leader that hears of a later term takes no more entries. raft answers heartbeats
-// beside the goroutine that leads: that one would give an entry the later term, in which
-// another node leads, and the two logs would hold different entries under the same index
-// and term, which nothing notices.
+// A leader that hears of a later term takes no more entries. raft answers heartbeats outside the
+// goroutine that leads. That goroutine would give an entry the later term, in which another node
+// leads. Then two logs would hold different entries under the same index and term, and nothing
+// would notice.
 func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)

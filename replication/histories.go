@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// lineage is the history of its cluster that a node follows. The first one has the id zero; one
-// that goes on from a copy of the data has an id of its own, so that nodes of both never mix.
+// `lineage` is the cluster incarnation that a node belongs to. The first one has the id zero. One
+// that continues from a copy of the data has an id of its own, so that nodes of both never mix.
 type lineage struct {
 	id    event.ID
 	fixed bool // it is in raft/; until then the node may still go with another one
@@ -28,17 +28,17 @@ type histories struct {
 	peers *peers
 
 	others   atomic.Int64 // other nodes whose log differs from this node's
-	apart    atomic.Int64 // other nodes that follow another lineage
+	apart    atomic.Int64 // other nodes of another cluster incarnation
 	unsure   reason       // this node may be the one whose history is wrong
 	diverged reason       // it is
 
-	said seldom.Lines[event.ID] // of nodes that follow another lineage
+	said seldom.Lines[event.ID] // of nodes of another cluster incarnation
 }
 
-// headerLineage carries the lineage of a node that asks, in all that it asks of others.
+// headerLineage carries the cluster incarnation of the asking node, in all requests to other nodes.
 const headerLineage = "Annals-Lineage"
 
-// follows returns the lineage of a node; known is false for one that has none yet.
+// follows returns the cluster incarnation of a node; known is false for a node that has none yet.
 func (s *Status) follows() (id event.ID, known bool) {
 	if s.Lineage != nil {
 		return *s.Lineage, true
@@ -52,8 +52,8 @@ func (s *Status) names(node string) bool {
 }
 
 // apart reports whether two nodes of one cluster belong to different histories of it: by their
-// lineages, or because their configurations have nobody in common, as with nodes that were
-// recovered by a version that knew no lineages.
+// incarnations, or because their configurations have no node in common, as with nodes that were
+// recovered by a version that knew no incarnations.
 func apart(a, b *Status) bool {
 	ours, known := a.follows()
 	theirs, both := b.follows()
@@ -110,8 +110,8 @@ func (s *Status) acknowledges() bool {
 }
 
 // origin returns which nodes this one may fetch data from: the members of the leader's
-// configuration. While nobody leads, as when this node's data are needed for that, a node with
-// consensus state goes by those that count both it and themselves.
+// configuration. No node may lead, for example because an election needs this node's data. Then a
+// node with consensus state accepts nodes whose configuration holds both it and them.
 func (h *histories) origin() (func(*Status) bool, error) {
 	leader, err := h.guide()
 	own := h.self.lineage.Load()
@@ -166,8 +166,8 @@ func (h *histories) noteApart() {
 const sayEvery = time.Minute
 
 // settledVoters refuses a change of the configuration as long as this leader has fewer voters than
-// a majority, and another node of its cluster is alive that belongs to somebody else's: with the
-// next voter there might be two clusters that acknowledge.
+// a majority, and a node is alive that belongs to another history of its cluster: with the next
+// voter there might be two clusters that acknowledge.
 func (h *histories) settledVoters(configuration raft.Configuration, joiner event.ID) error {
 	if voters(configuration) >= h.self.opts.majority() {
 		return nil

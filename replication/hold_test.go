@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// deaf stops a node's raft from hearing the others; the others of its services go on, so that it is
+// deaf stops a node's raft from hearing the others; its other services keep running, so that it is
 // known to be alive.
 func (h *house) deaf(n *node) {
 	id := n.cluster.Load().Node()

@@ -25,7 +25,7 @@ type joiner struct {
 	lead      *leadership
 
 	waiting reason      // why this node is not admitted; nil: it is, or has not asked
-	removed atomic.Bool // the cluster goes on without this node
+	removed atomic.Bool // the cluster runs without this node
 }
 
 // joinRequest is what a node says that wants to be admitted, or to get its vote.
@@ -114,7 +114,7 @@ func (j *joiner) leaderForJoin() (string, bool) {
 	return m.ReplicationAddress, ok
 }
 
-// noteRemoval notices that the leader's configuration goes on without this node.
+// noteRemoval notices that the leader's configuration does not hold this node any more.
 func (j *joiner) noteRemoval() {
 	r := j.self.replica.Load()
 	if r == nil || r.state.Joining() || r.raft.State() == raft.Leader {

@@ -100,9 +100,9 @@ func (l *leadership) address() (string, bool) {
 	return m.ReplicationAddress, ok
 }
 
-// known returns who leads and in which term, as this node's raft knows. It knows
-// sooner than others are asked what they are: clients who look for the leader
-// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
+// known returns which node leads and in which term, as this node's raft knows it. raft knows it
+// before the other nodes' answers do, so clients find the leader in the view at once. A cluster
+// with fewer voters than it needs has no leader.
 func (l *leadership) known() (leader string, term uint64) {
 	r := l.self.replica.Load()
 	if r == nil || voters(l.self.configuration()) < l.self.opts.majority() {
@@ -166,7 +166,7 @@ func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status
 	}
 	defer r.pipeline.Resume()
 	last := errNobody
-	// They are asked again: what was under way has reached a quorum meanwhile.
+	// They are asked again: the writes in flight have reached a quorum meanwhile.
 	for _, s := range l.successors(ctx, r, suits) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -242,7 +242,7 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 	}
 }
 
-// stayPace is how long a leader that is not fit goes on when handing over has failed.
+// stayPace is how long an unfit leader keeps leading after handing over has failed.
 const stayPace = 10 * time.Second
 
 // leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock,

@@ -73,10 +73,10 @@ func (l *life) options(m *Materials) Options {
 	return o
 }
 
-// settle finds out what this node is, without any other: it opens the event log
-// if there is one, and the consensus state. Consensus state that is incomplete
-// or foreign is set aside: the node takes a new id, keeps its data, and is
-// admitted anew, for a node that forgot its votes must not vote.
+// settle finds out what this node is, without any other: it opens the event log if there is one,
+// and the consensus state. Consensus state that is incomplete or foreign is set aside: the node
+// takes a new id, keeps its data, and is admitted again, because a node that forgot its votes must
+// not vote.
 func (l *life) settle() (*Replica, error) {
 	dir := l.self.opts.Replica.Dir
 	hasLog, err := l.self.opts.HasLog()
@@ -166,8 +166,8 @@ func (l *life) promise(store bootstrap.Store) (err error) {
 	return err
 }
 
-// run takes the node from whatever it was at the start to a running Replica, and
-// starts that anew whenever raft has to begin on an empty Raft log.
+// run takes the node from its state at the start to a running Replica, and restarts the Replica
+// whenever raft must begin on an empty Raft log.
 func (l *life) run(ctx context.Context, prepared *Replica) error {
 	defer func() {
 		if prepared != nil {
@@ -301,9 +301,9 @@ func (l *life) serveBootstrap(w http.ResponseWriter, r *http.Request) {
 }
 
 // Recover makes consensus state in a data directory that has an event log and none: this node
-// becomes the only voter of the cluster of its data, which the others join. It begins a new
-// lineage, so that a node which still follows the history from before takes no part in it. It is
-// for restoring a whole cluster from copies, and must be done on one node only.
+// becomes the only voter of the cluster of its data, which the others join. It begins a new cluster
+// incarnation, so that a node of the earlier one takes no part in it. It is for restoring a whole
+// cluster from copies, and must be done on one node only.
 func Recover(o ClusterOptions) error {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{}) // sets the consensus state of restored files aside

@@ -101,9 +101,9 @@ func (m *membership) changing(ctx context.Context) (*Replica, func(), error) {
 	return r, done, nil
 }
 
-// admit does the next step for a node that asked, or for which an operator did: then its vote does
-// not depend on the cluster's size, and nobody makes room for it. Everything that it may not be
-// admitted for is found out before the configuration is touched.
+// admit does the next step for a node that asked, or for which an operator asked: then its vote
+// does not depend on the cluster's size, and no member makes room for it. All reasons to refuse it
+// are checked before the configuration changes.
 func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a joinAnswer, err error) {
 	r, done, err := m.changing(ctx)
 	if err != nil {
@@ -184,8 +184,8 @@ func (m *membership) checkJoiner(q joinRequest) error {
 // that was seen last at that address is removed, if its place can be spared: its directory was
 // replaced, so that it cannot come back. It never happens for mere absence, nor to one that is
 // alive, and a read-only replica takes the place of a read-only replica alone. Every other one
-// stays a member, with the address where gossip has it, or none: addresses are given out anew, to
-// nodes that have nothing to do with each other.
+// stays a member, with the address where gossip has it, or none: addresses are reused, by unrelated
+// nodes.
 func (m *membership) makeRoom(ctx context.Context, r *Replica, configuration raft.Configuration, index uint64, q joinRequest) error {
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.Address) == q.Address })
 	if at < 0 || string(configuration.Servers[at].ID) == q.Node.String() {
@@ -234,8 +234,8 @@ func (m *membership) change(ctx context.Context, r *Replica, what string, q join
 	}
 }
 
-// changeFailed tells what raft's error means for the one who asked for the change: that
-// nothing happened and another node may be asked, or that nobody knows.
+// changeFailed translates raft's error for the caller that asked for the change: either nothing
+// happened and another node may be asked, or the outcome is unknown.
 func changeFailed(err error) error {
 	switch {
 	case pipeline.NotWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"):
@@ -281,8 +281,8 @@ func (m *membership) add(ctx context.Context, node string) error {
 }
 
 // persist does what an operator asks for again, for a while, when nothing was done because
-// leadership or the configuration had changed a moment ago. Each attempt decides anew on what there
-// is then.
+// leadership or the configuration had changed a moment ago. Each attempt decides again on the
+// configuration of that moment.
 func (m *membership) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()

@@ -57,7 +57,7 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 	}
 }
 
-// watch registers what is read when somebody asks, once this node has its ports.
+// watch registers the metrics that are read on request, once this node has its ports.
 func (c *Cluster) watch() {
 	m := c.metrics
 	r := m.registry
@@ -145,7 +145,7 @@ func (r *Replica) watchRaft(registry *stats.Registry) {
 	}))
 }
 
-// metrics are those of the Raft log and the manifests of one node.
+// metrics are those of the Raft log and the snapshots of one node.
 type metrics struct {
 	snapshots *stats.Counter
 	flushes   *raftdisk.FlushMeter

@@ -25,15 +25,15 @@ type Options struct {
 	// keep nothing on disk; copies of the options share the memory that EnsureDefaults makes
 	InMemory bool
 
-	// FSM applies entries. An entry that its fence refuses is answered with an
-	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
-	// appended with nil, and any other answer ends the node. What Persist writes
-	// is the JSON of an event.Manifest. Batches are all that it gets.
+	// FSM applies entries. Its answer to an entry that its fence refuses is an error for which
+	// errors.Is(err, event.ErrEntryRefused) holds; its answer to an appended entry is nil; any
+	// other answer ends the node. Persist writes the JSON of the Tail and Configuration of a
+	// snapshot. It gets batches only.
 	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
 
-	// Transport connects the nodes. The default connects this one to nobody.
-	// Close closes it if it has a method Close.
+	// Transport connects the nodes. The default connects this node to no other. Close closes it if
+	// it has a method Close.
 	Transport raft.Transport
 
 	// Priority biases who wins an election: a node that knows of a voter with a higher one
@@ -44,8 +44,7 @@ type Options struct {
 	// of those that the cluster is to have. Default: 1.
 	LeastVoters int
 
-	// Behind is called when a snapshot was received whose data this node does not
-	// have. It must not block.
+	// Called when a snapshot was received whose data this node does not have. It must not block.
 	Behind func()
 
 	// Awaited returns the index of the first entry that another node, which is alive
@@ -56,11 +55,10 @@ type Options struct {
 	// leader with the given node id; empty when not known.
 	LeaderAddress func(node string) string
 
-	// OnFatal is called with the first error after which the node must not go
-	// on: a failed write or sync of consensus state, or a state machine that
-	// failed. The error names the file. It is called on the goroutine that met the
-	// error, before that returns anything, and should end the process. It must not
-	// wait for Close. The default panics.
+	// OnFatal is called with the first error after which the node must stop: a failed write or sync
+	// of consensus state, or a state machine that failed. The error names the file. It is called on
+	// the goroutine that met the error, before that returns anything, and should end the process.
+	// It must not wait for Close. The default panics.
 	OnFatal func(error)
 
 	// OnFlush, when given, is called with how long it took to store entries in the Raft log,
@@ -76,15 +74,15 @@ type Options struct {
 
 	// several voters: without a leader for so long, a node stands for election; default 1 s
 	ElectionTimeout time.Duration
-	// the same for an only voter, which has nobody to wait for; default 50 ms
+	// the same for an only voter, which waits for no other; default 50 ms
 	LoneElectionTimeout time.Duration
-	DrainTimeout        time.Duration // Close waits so long for the entry under way; default 5 s
+	DrainTimeout        time.Duration // Close waits so long for the entry in flight; default 5 s
 	CloseTimeout        time.Duration // Close gives up after so long; default 20 s
 
 	QueueRequests int   // requests not yet answered; default 8192
 	QueueBytes    int64 // of their data; default 64 MiB
 
-	SnapshotBytes   int64  // a manifest is written after so many bytes of entries, default 64 MiB,
+	SnapshotBytes   int64  // a snapshot is written after so many bytes of entries, default 64 MiB,
 	SnapshotEntries uint64 // or so many entries, default 2,048
 
 	// Those that another node needs to catch up are kept as well: until so many bytes

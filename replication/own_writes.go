@@ -186,7 +186,7 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 	if l, _ := o.lead.Current(); l.Leading {
 		written, err := o.submit(ctx, write)
 		if _, ok := errors.AsType[*event.NotLeader](err); ok {
-			err = event.ErrNotReady // Somebody took over just now.
+			err = event.ErrNotReady // Another node took over just now.
 		}
 		return written, err
 	}

@@ -121,8 +121,8 @@ func TestOwnWritesOfANodeWithoutSpace(t *testing.T) {
 	}
 }
 
-// Writes go on from all nodes while the leader changes, is stopped and comes back: each is
-// done, and once.
+// All nodes write while the leader changes, is stopped and comes back: each write is done, and
+// once.
 func TestRule06OwnWritesDuringElections(t *testing.T) {
 	t.Parallel()
 	const each = 30
@@ -166,7 +166,7 @@ func TestRule06OwnWritesDuringElections(t *testing.T) {
 	}
 }
 
-// While nobody leads a write waits, no longer than it may, and is then certainly not done.
+// While no node leads, a write waits, no longer than it may, and is then certainly not done.
 func TestOwnWritesWithoutLeader(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
@@ -250,8 +250,8 @@ func TestOwnWritesThatMustNotBeRepeated(t *testing.T) {
 	h.lift("services")
 }
 
-// Nobody but the members of the cluster has writes done for him: not a stranger, not a
-// node of another cluster, not one that nobody admitted.
+// Only members of the cluster have writes done for them: not an unknown process, not a node of
+// another cluster, not a node that was not admitted.
 func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)

@@ -76,7 +76,7 @@ const (
 	disagrees
 )
 
-// since goes on from what was known of the node.
+// since takes over what was known of the node before.
 func (p *peer) since(old peer) {
 	p.before, p.mark = old.before, old.mark
 	if !p.level && p.status.Last <= old.status.Last {
@@ -358,9 +358,9 @@ func (p *peers) awaitOthers(ctx context.Context, index uint64) {
 	}
 }
 
-// awaited is the index of the first entry that a member which is catching up needs: one
-// that was heard of late, and got on within HoldTime. Nodes for which the Raft
-// log reaches back no more need a manifest instead, and nothing of what is older.
+// awaited is the index of the first entry that a member which is catching up needs: a member that
+// was heard lately, and made progress within HoldTime. A node that needs entries older than the
+// Raft log gets a snapshot instead, and needs none of them.
 func (p *peers) awaited() (need uint64) {
 	r := p.self.replica.Load()
 	if r == nil || p.gossip == nil {

@@ -13,9 +13,9 @@ import (
 // each other every second, and wait up to two for those that do not answer.
 const heardFor = 5 * peerPace
 
-// Progress says what this node is doing to take its part in the cluster, in a few
-// words, and how many bytes of the log it has of how many; zeros where that cannot be
-// said. doing is empty once the node has taken its part. It waits for nobody.
+// Progress says what this node is doing to take its part in the cluster, in a few words, and how
+// many bytes of the log it has of how many; zeros where that cannot be said. doing is empty once
+// the node has taken its part. It does not wait.
 func (c *Cluster) Progress() (doing string, done, total int64) {
 	state := c.State()
 	switch state {
@@ -58,12 +58,12 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	return doing, done, total
 }
 
-// CaughtUp reports whether this node has what the cluster has. A leader does
-// once it may acknowledge writes. Any other node does if its log, applied and
-// readable, reaches where the leader's ended when the leader was heard last, or half a second
-// to a few seconds before that: the two go on side by side, and what was written
-// in that time may be on its way. It does not if no leader is known, if the leader
-// has not been heard for five seconds, or if this node must not serve its data.
+// CaughtUp reports whether this node has what the cluster has. A leader does once it may
+// acknowledge writes. Any other node does if its log, applied and readable, reaches where the
+// leader's ended when the leader was heard last, or half a second to a few seconds before that:
+// both logs grow meanwhile, and events written in that time may be on their way. It does not if no
+// leader is known, if the leader has not been heard for five seconds, or if this node must not
+// serve its data.
 func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true

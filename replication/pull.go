@@ -33,7 +33,7 @@ type puller struct {
 	metrics   *clusterMetrics
 
 	wake    bell         // rung, it makes an attempt
-	wanted  atomic.Int32 // waiting callers; while there are some, it goes on
+	wanted  atomic.Int32 // waiting callers; it fetches while there are some
 	round   atomic.Pointer[pullRound]
 	active  atomic.Bool // it fetches
 	err     reason      // why nothing more can come, ever
@@ -55,11 +55,11 @@ type pullRound struct {
 	done  chan struct{}
 	end   int64 // of the sender's log, once done
 	asked bool  // whether one answered, once done
-	why   error // why nobody could be asked, or what all that were asked said, once done
+	why   error // once done: why no node could be asked, or what the asked nodes said
 }
 
 const (
-	pullPace = 100 * time.Millisecond // between two attempts while somebody waits
+	pullPace = 100 * time.Millisecond // between two attempts while a caller waits
 
 	// before a node that finds no cluster to join says so in its log
 	waitSilently = 10 * time.Second
@@ -136,7 +136,7 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 	}
 }
 
-// run fetches as long as somebody waits.
+// run fetches as long as a caller waits.
 func (p *puller) run(ctx context.Context) {
 	var said time.Time
 	look := time.NewTicker(partialPace)
@@ -379,7 +379,7 @@ func (p *puller) fetched(bytes int) {
 	p.metrics.lastFetch.Set(time.Now().Unix())
 }
 
-// tempFile opens what was fetched of a chunk file before, or begins anew.
+// tempFile opens the part of a chunk file that was fetched before, or begins an empty one.
 func (p *puller) tempFile(m *Materials, file *ChunkFile) (TempFile, error) {
 	if p.partial.checksum == file.Checksum {
 		return m.Data.OpenTemp(p.partial.name)

@@ -40,7 +40,7 @@ type Replica struct {
 	stop     context.CancelFunc // ends running
 	// capacity 1: held by the call of EraseLog that works, and for good once it is closed
 	erasing chan struct{}
-	// closed when raft has to be started anew, by closing and opening the Replica
+	// closed when raft must be restarted, by closing and opening the Replica
 	anew     chan struct{}
 	voided   sync.Once
 	closing  sync.Once
@@ -133,7 +133,7 @@ func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c.HeartbeatTimeout = r.patience()
 	c.LeaderLeaseTimeout = r.opts.ElectionTimeout * 45 / 100
 	if r.opts.Transport == nil && lone(configuration, c.LocalID) {
-		// Nobody else can ever lead: waiting longer would only delay the start.
+		// No other node can ever lead: waiting longer would only delay the start.
 		c.HeartbeatTimeout = r.opts.LoneElectionTimeout
 		c.LeaderLeaseTimeout = c.HeartbeatTimeout
 	}
@@ -243,9 +243,9 @@ func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
 	}
 }
 
-// Close answers every waiting request, lets the entry under way resolve, writes
-// a last manifest and stops raft. It returns even when a disk hangs, then with
-// an error. The state machine must be closed after it.
+// Close answers every waiting request, lets the entry in flight resolve, writes a last snapshot and
+// stops raft. It returns even when a disk hangs, then with an error. The state machine must be
+// closed after it.
 func (r *Replica) Close() error {
 	r.closing.Do(func() {
 		go func() {
@@ -291,7 +291,7 @@ func (r *Replica) shutdown() error {
 // endWith makes a future of raft fail with raft.ErrRaftShutdown once a channel is closed, unless it
 // is resolved. By itself raft v1.7.3 never resolves what lies in the channels between its
 // goroutines while it shuts down. Its futures have a field for such a channel, which raft fills for
-// restores only. Nobody may wait for the future yet.
+// restores only. No goroutine may wait for the future yet.
 func endWith(ended chan struct{}, f raft.Future) raft.Future {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer { // the others are resolved
 		v.Elem().FieldByName("ShutdownCh").Set(reflect.ValueOf(ended))

@@ -122,7 +122,7 @@ func TestSingleNode(t *testing.T) {
 				t.Errorf("write after Close: %v", err)
 			}
 
-			// Closed cleanly: the manifest covers everything, nothing is replayed.
+			// Closed cleanly: the snapshot covers everything, nothing is replayed.
 			r = open(t, toyOptions(y, dir, kind))
 			if r.Identity() != id || y.skipped != 0 {
 				t.Errorf("identity %+v became %+v, %d entries replayed", id, r.Identity(), y.skipped)
@@ -131,7 +131,7 @@ func TestSingleNode(t *testing.T) {
 			write(t, r, "b", event.NoStream, 0)
 			write(t, r, "b", event.AnyVersion, 1)
 
-			// Killed, with all, one, or none of the frames since the manifest on disk.
+			// Killed, with all, one, or none of the frames since the snapshot on disk.
 			for _, written := range []int{9, 1, 0} {
 				crashed := y.crashed(written)
 				again := open(t, toyOptions(crashed, copyDir(t, dir), kind))
@@ -149,8 +149,8 @@ func TestSingleNode(t *testing.T) {
 	}
 }
 
-// A restored log without consensus state goes on behind its last frame, under a new name:
-// new entries must not look like old ones.
+// A restored log without consensus state continues after its last frame, with a new node id: new
+// entries must not look like old ones.
 func TestRule15RestoredDirectory(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
@@ -224,7 +224,7 @@ func TestSwitchingTheLogStore(t *testing.T) {
 	}
 }
 
-// Manifests are written as the Raft log grows, and cut it: otherwise it would grow for ever.
+// Snapshots are written as the Raft log grows, and cut it: otherwise it would grow for ever.
 func TestRule10ManifestsFollowTheLog(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
@@ -253,7 +253,7 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 	}
 }
 
-// raft counts entries, which are of any size: manifests follow bytes too.
+// raft counts entries, which are of any size: snapshots are triggered by bytes too.
 func TestRule10ManifestsFollowBytes(t *testing.T) {
 	t.Parallel()
 	y := newToy()
@@ -449,7 +449,7 @@ func TestCloseEndsWhatRaftNeverResolves(t *testing.T) {
 		}
 		eventually(t, "commit", func() bool { return replication.Raft(r).CommitIndex() > committed })
 	}
-	replication.Abandon(r) // no manifest, which would wait for the state machine
+	replication.Abandon(r) // no snapshot, which would wait for the state machine
 	closed := make(chan error, 1)
 	go func() { closed <- r.Close() }()
 	eventually(t, "shutdown", func() bool { return replication.Raft(r).State() == raft.Shutdown })

@@ -85,7 +85,7 @@ func (s *self) end() int64 {
 	return 0
 }
 
-// mark is what tells lineages apart in preambles.
+// mark identifies the cluster incarnation in preambles.
 func (s *self) mark() uint32 {
 	if l := s.lineage.Load(); l != nil {
 		return binary.BigEndian.Uint32(l.id[:])
@@ -93,7 +93,7 @@ func (s *self) mark() uint32 {
 	return 0
 }
 
-// fix notes the lineage that consensus state names.
+// fix notes the cluster incarnation that consensus state names.
 func (s *self) fix(id event.ID) { s.lineage.Store(&lineage{id: id, fixed: true}) }
 
 // configuration is raft's latest one, empty while raft does not run.

@@ -40,7 +40,7 @@ type framesEnd struct {
 	File *ChunkFile `json:"file,omitempty"` // what comes next is to be fetched as a file
 }
 
-// frames sends what lies behind a log that ends at a position with a chain.
+// frames sends what follows a log that ends at a position with a chain.
 func (s *sender) frames(w http.ResponseWriter, r *http.Request) {
 	next, m, ok := s.continuation(w, r)
 	if !ok {

@@ -23,8 +23,8 @@ func (c *Cluster) services() http.Handler {
 	return fenced(c.twins, c.histories, mux)
 }
 
-// fenced refuses what comes from a twin, and from nodes that follow another history: of them
-// only the question what this node is, and the request to join, which has its own answer.
+// fenced refuses requests of a duplicate node id, and of nodes of another history. The latter may
+// only ask for this node's status, and to join, which has its own answer.
 func fenced(twins *twins, histories *histories, services http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := twins.check(r); err != nil {

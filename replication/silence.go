@@ -60,7 +60,7 @@ type listener struct {
 }
 
 // silent reports whether nothing was heard for as long as patience says, and that was seen often
-// enough. It begins anew then.
+// enough. It then starts over.
 func (l *listener) silent(heard, now time.Time, patience func() time.Duration) bool {
 	if heard != l.heard {
 		*l = listener{heard: heard}

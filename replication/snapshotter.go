@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// snapshotter has manifests written as the Raft log grows. raft counts entries
-// only, and an entry may be of any size up to some megabytes.
+// snapshotter has snapshots written as the Raft log grows. raft counts entries only, and an entry
+// may be of any size up to some megabytes.
 type snapshotter struct {
 	replica *Replica
 	kick    bell
@@ -20,7 +20,7 @@ type snapshotter struct {
 	ended   sync.Once
 	wg      sync.WaitGroup
 
-	// Since the last manifest, in the Raft log.
+	// Since the last snapshot, in the Raft log.
 	entries atomic.Uint64
 	bytes   atomic.Int64
 
@@ -28,8 +28,8 @@ type snapshotter struct {
 	held int64      // guarded by mu: what was stored since compaction waits for another node
 }
 
-// newSnapshotter counts what the Raft log holds beyond the newest manifest: a
-// node that is killed again and again must not gather more each time.
+// newSnapshotter counts what the Raft log holds beyond the newest snapshot: otherwise a node that
+// is killed again and again would gather more each time.
 func newSnapshotter(r *Replica) *snapshotter {
 	s := &snapshotter{replica: r, kick: make(bell, 1), quit: make(chan struct{})}
 	newest, _ := r.state.Snapshots.Newest()
@@ -63,19 +63,19 @@ func (s *snapshotter) start() {
 	})
 }
 
-// stop ends the goroutine. It waits for a manifest that is being written.
+// stop ends the goroutine. It waits for a snapshot that is being written.
 func (s *snapshotter) stop() {
 	s.ended.Do(func() { close(s.quit) })
 	s.wg.Wait()
 }
 
-// trailingBytes bounds the entries behind a manifest that are kept for followers that lag a little
-// or were away for a moment. Options.TrailingEntries does, too.
+// trailingBytes bounds the entries that are kept before a snapshot's end, for followers that lag a
+// little or were away for a moment. Options.TrailingEntries does, too.
 const trailingBytes = 256 << 20
 
-// take has a manifest written and the Raft log cut, leaving at most so many
-// entries behind the newest, and at most as many as the bound in bytes allows; more
-// of both while another node that is catching up needs them.
+// take has a snapshot written and the Raft log cut. At most so many of the newest entries are kept,
+// and at most as many as the bound in bytes allows; more of both while another node that is
+// catching up needs them.
 func (s *snapshotter) take(maxTrailing uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,12 +95,12 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	return err
 }
 
-// entryCost is what an entry counts beside its data where it is held for another node.
+// entryCost is what a held entry counts in addition to its data.
 const entryCost = 1 << 10
 
-// hold returns the index of the first entry that another node needs to catch up, 0 if
-// there is none, if it is kept anyway, or if that has gone on for too long. stored is
-// what came since it was asked last.
+// hold returns the index of the first entry that another node needs to catch up. It is 0 if there
+// is none, if the entry is kept anyway, or if it has been held for too long. stored counts what
+// came since the last call.
 func (s *snapshotter) hold(last, keep uint64, stored int64) uint64 {
 	logs, o := s.replica.state.Logs, &s.replica.opts
 	need := o.Awaited()
@@ -116,7 +116,7 @@ func (s *snapshotter) hold(last, keep uint64, stored int64) uint64 {
 	return need
 }
 
-// keepTrailing sets how many entries the next manifest leaves in the Raft log.
+// keepTrailing sets how many entries the next snapshot leaves in the Raft log.
 func (r *Replica) keepTrailing(entries uint64) error {
 	r.configMu.Lock()
 	defer r.configMu.Unlock()

@@ -117,7 +117,7 @@ func (s *self) status() Status {
 		}
 		is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
 	}
-	// Behind Running: a node that runs and names no lineage counts as one of the first.
+	// After Running: a node that runs and names no cluster incarnation counts as one of the first.
 	if l := s.lineage.Load(); l != nil {
 		is.Lineage = &l.id
 	}

@@ -27,10 +27,10 @@ type TakenOver struct {
 const applyAtOnce = 64
 
 // TakeOver makes a node the only voter of its cluster when a majority of the voters is lost for
-// good. What its Raft log has behind the event log is applied first, committed or not: among it may
-// be writes that a majority had acknowledged. Then the consensus state is set aside, and Recover's
-// begins. It may be done again after a crash: without consensus state only the rest is done. The
-// node must not run, and no other member may do the same.
+// good. The entries that its Raft log has beyond the event log are applied first, committed or not:
+// some may be writes that a majority had acknowledged. Then the consensus state is set aside, and a
+// new one is made as in Recover. It may be repeated after a crash: without consensus state only the
+// rest is done. The node must not run, and no other member may do the same.
 func TakeOver(o ClusterOptions) (t TakenOver, err error) {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{})
@@ -55,7 +55,8 @@ func TakeOver(o ClusterOptions) (t TakenOver, err error) {
 	return t, o.beginAlone(&m)
 }
 
-// applyRest applies what the Raft log has behind the event log, and makes it durable there.
+// applyRest applies the entries that the Raft log has beyond the event log, and makes them durable
+// there.
 func (o *ClusterOptions) applyRest(m *Materials, t *TakenOver) (err error) {
 	r, err := prepare(o.replicaOver(m))
 	if err != nil {
@@ -109,7 +110,7 @@ func (o *ClusterOptions) applyRest(m *Materials, t *TakenOver) (err error) {
 	return snapshot.Persist(nowhere{io.Discard})
 }
 
-// nowhere takes a snapshot that nobody needs: to persist it makes the event log durable.
+// nowhere takes a snapshot that is not needed: persisting it makes the event log durable.
 type nowhere struct{ io.Writer }
 
 func (nowhere) ID() string    { return "" }

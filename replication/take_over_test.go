@@ -11,15 +11,15 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// Two of three nodes are lost for good, and the one that is left had applied less than its Raft log
-// has. It takes all of that over, goes on alone, and new nodes join it.
+// Two of three nodes are lost for good, and the remaining one had applied less than its Raft log
+// has. It takes all of that over, continues alone, and new nodes join it.
 func TestTakeOverWhenAMajorityIsLost(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
 	h.writes("s", 0, 30)
 	h.alike()
 	a := h.nodes[0]
-	// A manifest at its end would say that all of the event log is durable.
+	// A snapshot at its end would say that all of the event log is durable.
 	replication.Abandon(a.cluster.Load().Replica())
 	for _, n := range h.nodes {
 		n.stop()
@@ -51,8 +51,8 @@ func TestTakeOverWhenAMajorityIsLost(t *testing.T) {
 	h.alike()
 }
 
-// A crash between the two halves leaves a node without consensus state, which begins alone when
-// it is told again. What has nothing cannot begin.
+// A crash between the two halves leaves a node without consensus state, which begins alone when the
+// command is repeated. A node without data cannot begin.
 func TestTakeOverAgain(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
@@ -66,7 +66,7 @@ func TestTakeOverAgain(t *testing.T) {
 	if err != nil || first.Entries != 0 || first.Aside == "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	// As if the machine had stopped before it was made anew.
+	// As if the machine had stopped before the new one was made.
 	if err := os.RemoveAll(filepath.Join(a.dir, "raft")); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type toy struct {
 	frames  []toyFrame
 	streams map[string]int64 // number of records
 	ids     map[string]int64 // numbers of records with an id, by the whole record
-	durable int              // frames that the last manifest made durable, own or received
+	durable int              // frames that the last snapshot made durable, own or received
 	refused int
 	skipped int
 
@@ -157,14 +157,14 @@ func (y *toy) Snapshot() (raft.FSMSnapshot, error) {
 	return &toySnapshot{toy: y, tail: y.tail(), frames: len(y.frames)}, nil
 }
 
-// restored is how many manifests came.
+// restored is how many snapshots came.
 func (y *toy) restored() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.restores
 }
 
-// Restore accepts a manifest whose data are here.
+// Restore accepts a snapshot whose data are here.
 func (y *toy) Restore(source io.ReadCloser) error {
 	var manifest event.Manifest
 	if err := errors.Join(json.NewDecoder(source).Decode(&manifest), source.Close()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A message that begins before the newest manifest is compared with that: nothing else
-// may be left of what is before.
+// A message that begins before the newest snapshot is compared with the snapshot: the entries
+// before it may be gone.
 func TestTrimAppend(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -15,15 +15,16 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Twin is a second process that shows the id of a node which is alive elsewhere: its data
-// directory was copied with the folder raft. Both would vote under one name.
+// Twin describes a duplicate node id: a second process shows the id of a node which is alive
+// elsewhere, because its data directory was copied with the folder raft. Both would vote under one
+// name.
 type Twin struct {
 	Node    event.ID `json:"node"`
 	Address string   `json:"address"` // of the node that is known
 	Copy    string   `json:"copy"`    // of the newcomer
 }
 
-// twins are the processes that show another node's id, as this node or another one found out.
+// `twins` are the duplicate node ids that this node or another one found.
 type twins struct {
 	self  *self
 	peers *peers
@@ -76,7 +77,8 @@ func (t *twins) candidate(node, address string) error {
 	return fmt.Errorf("node %s is known at %s, and not at %s", node, m.ReplicationAddress, address)
 }
 
-// note logs a twin, once a minute. Those met here are passed on in this node's status.
+// note logs a duplicate node id, once a minute. This node's status passes on those that it met
+// itself.
 func (t *twins) note(twin Twin, met bool) {
 	if met {
 		t.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// A twin that was refused here is passed on for a minute; of others it is only said.
+// A duplicate node id that was refused here is passed on for a minute; others are only logged.
 func TestTwinsThatWereMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := selfOf(1)
