@@ -50,10 +50,11 @@ format: ## fail on files that gofmt -s would change
 vet: ## go vet, with and without the build tags
 	$(GO) vet ./...
 	$(GO) vet -tags invariants,sabotage ./...
+	$(GO) -C tools vet ./...
 
 .PHONY: staticcheck
-staticcheck: ## staticcheck at the version pinned in go.mod
-	$(GO) tool staticcheck -tags invariants ./...
+staticcheck: ## staticcheck at the version pinned in tools/go.mod
+	$$($(GO) -C tools tool -n staticcheck) -tags invariants ./...
 
 .PHONY: rules
 rules: ## the house rules: imports, forbidden calls, file sizes
@@ -61,11 +62,11 @@ rules: ## the house rules: imports, forbidden calls, file sizes
 
 .PHONY: generate
 generate: ## write the Go files of grpc/proto/*.proto
-	GO="$(GO)" $(GO) run ./scripts/protogen
+	GO="$(GO)" $(GO) -C tools run ./protogen
 
 .PHONY: generated
 generated: ## fail if generate would change a byte
-	GO="$(GO)" $(GO) run ./scripts/protogen -check
+	GO="$(GO)" $(GO) -C tools run ./protogen -check
 
 .PHONY: lint
 lint: format vet staticcheck rules generated ## format, vet, staticcheck, the house rules and generated files
@@ -110,8 +111,10 @@ pictures: ## make the pictures of the web interface, docs/pictures (needs chromi
 	ANNALS_DOCS_PICTURES="$(CURDIR)/docs/pictures" $(GO) test -count=1 -run '^TestPictures$$' ./integration/ui
 
 .PHONY: tidy
-tidy: ## fail if go mod tidy would change go.mod or go.sum
+tidy: ## fail if go mod tidy would change a go.mod or go.sum
 	$(GO) mod tidy -diff
+	$(GO) -C tools mod tidy -diff
+	$(GO) -C tools/release mod tidy -diff
 
 .PHONY: check
 check: lint tidy test test-long test-plain ## what a change must pass

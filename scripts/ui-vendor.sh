@@ -13,7 +13,7 @@ cp web/vendor/* "$work"
 (cd "$work" && npm ci --ignore-scripts --no-audit --no-fund --silent)
 mkdir "$work/made"
 for module in preact editor chart; do
-	"$GO" tool esbuild "$work/$module.js" --bundle --minify --format=esm --target=es2022 --legal-comments=none \
+	"$("$GO" -C tools tool -n esbuild)" "$work/$module.js" --bundle --minify --format=esm --target=es2022 --legal-comments=none \
 		--log-level=warning --outfile="$work/made/$module.js"
 done
 cp "$work/node_modules/uplot/dist/uPlot.min.css" "$work/made/chart.css"

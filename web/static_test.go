@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/annalsdb/annals/web"
 )
@@ -40,20 +41,38 @@ func own(t *testing.T, f func(name string, content []byte)) {
 	}
 }
 
+// bundler returns the path of esbuild, which is a tool of the module in tools.
+func bundler(t *testing.T) string {
+	t.Helper()
+	find := exec.Command("go", "-C", "../tools", "tool", "-n", "esbuild")
+	var said bytes.Buffer
+	find.Stderr = &said
+	path, err := find.Output()
+	if err != nil {
+		t.Fatalf("find esbuild: %v\n%s", err, said.Bytes())
+	}
+	return strings.TrimSpace(string(path))
+}
+
 // TestModules shows that every module parses, and that all that is imported exists.
 func TestModules(t *testing.T) {
-	result := api.Build(api.BuildOptions{
-		EntryPoints: []string{"static/app/main.js"}, Bundle: true, Splitting: true, Format: api.FormatESModule, Outdir: t.TempDir(), Metafile: true, LogLevel: api.LogLevelSilent,
-	})
-	for _, m := range append(result.Errors, result.Warnings...) {
-		t.Errorf("%+v: %s", m.Location, m.Text)
+	made := t.TempDir()
+	metafile := filepath.Join(made, "meta.json")
+	said, err := exec.Command(bundler(t), "static/app/main.js", "--bundle", "--splitting", "--format=esm", "--log-level=warning",
+		"--outdir="+made, "--metafile="+metafile).CombinedOutput()
+	if err != nil || len(said) > 0 {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	about, err := os.ReadFile(metafile)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var meta struct {
 		Inputs map[string]struct {
 			Imports []struct{ Path, Kind string }
 		}
 	}
-	if err := json.Unmarshal([]byte(result.Metafile), &meta); err != nil {
+	if err := json.Unmarshal(about, &meta); err != nil {
 		t.Fatal(err)
 	}
 	own(t, func(name string, _ []byte) {

@@ -70,7 +70,7 @@ func within(folder, parent string) bool {
 func arrow(from, to string, inTest bool) string {
 	i := slices.IndexFunc(imports, func(r row) bool { return within(from, r.of) })
 	switch {
-	case within(from, "scripts"):
+	case within(from, "scripts"), within(from, "tools"):
 		return ""
 	case i < 0:
 		return "the folder has no row in the table of imports"

@@ -1,7 +1,7 @@
 // Package main writes the Go files of grpc/proto/*.proto, or checks with -check
 // that they are what it would write. It compiles the .proto files itself and
-// runs the two generators that go.mod pins, so nothing needs to be installed.
-// It runs in the root of the module.
+// runs the two generators that tools/go.mod pins, so nothing needs to be installed.
+// It runs in the folder tools.
 package main
 
 import (
@@ -35,6 +35,10 @@ const (
 func main() {
 	check := flag.Bool("check", false, "write nothing, fail if a file would change")
 	flag.Parse()
+	if err := os.Chdir(".."); err != nil {
+		fmt.Fprintln(os.Stderr, "protogen:", err)
+		os.Exit(1)
+	}
 	if err := run(context.Background(), *check); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
@@ -115,7 +119,7 @@ func generate(ctx context.Context, plugin string, request *pluginpb.CodeGenerato
 	if err != nil {
 		return err
 	}
-	out, err := command(ctx, in, "tool", plugin)
+	out, err := command(ctx, in, "-C", "tools", "tool", plugin)
 	if err != nil {
 		return err
 	}
