@@ -26,8 +26,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// attackSeconds is how long the attacks go on, unless ANNALS_ATTACK says more: then the rate of
-// others is compared as well, for which the machine must be quiet.
+// attackSeconds is how long the attacks last, unless ANNALS_ATTACK says more: then the rate of
+// other clients is compared as well, for which the machine must be quiet.
 const attackSeconds = 6
 
 // attackMemory is what the node may take for requests, in MiB.

@@ -19,9 +19,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestBackups takes copies of a node by the documented steps and by sessions, while it is written
-// to and scavenges with merges and merges of the index go on. Each copy opens as a whole database
-// with every event that was acknowledged before it was begun.
+// TestBackups takes copies of a node by the documented steps and by sessions, while clients write
+// and scavenges and merges of the index run. Each copy opens as a whole database with every event
+// that was acknowledged before the copy began.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// orders is how often clusters are started for long when nobody asks for more.
+// orders is how often the long test starts clusters unless it is asked for more.
 const orders = 3
 
 // TestClusterBootstrap starts the nodes of a cluster in random order, with delays,

@@ -14,7 +14,7 @@ import (
 
 const (
 	clusterDisk     = 400 << 20
-	belowTheReserve = 110 << 20 // refuses writes of clients, and goes on as a follower
+	belowTheReserve = 110 << 20 // refuses writes of clients, and stays a follower
 	belowHalf       = 16 << 20  // takes nothing from a leader either
 )
 
@@ -40,9 +40,9 @@ func (m *member) serves(stream string) {
 	}
 }
 
-// TestLongClusterDiskFull takes the space away from one node after the other, and then
-// from all: what was acknowledged stays, readings go on, and all goes on by
-// itself when there is space again.
+// TestLongClusterDiskFull takes the space away from one node after the other, and then from all:
+// acknowledged events stay, reads still work, and everything works again by itself when there is
+// space.
 func TestLongClusterDiskFull(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{disk: clusterDisk, options: patientWrites})
@@ -132,7 +132,7 @@ func TestLongClusterDiskFull(t *testing.T) {
 		c.settled()
 	})
 
-	// Somebody else takes the last byte: the node may end, and starts when there is space.
+	// Another program takes the last byte: the node may end, and starts when there is space.
 	t.Run("follower filled up", func(t *testing.T) {
 		c.in(t)
 		leader, followers := c.settled()
@@ -144,7 +144,8 @@ func TestLongClusterDiskFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A write that failed just before may end it now only. What takes entries again goes on.
+		// A write that failed just before may end the node only now. A node that takes entries
+		// again keeps serving.
 		testkit.Eventually(t, settleLimit, func() error {
 			select {
 			case <-full.process.Done():

@@ -12,8 +12,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// outlives breaks something under load, sees that writes go on, and makes all whole again with
-// the function that is returned. How long they stopped is only logged: annals torture measures it.
+// outlives breaks something under load, checks that writes continue, and makes all whole again with
+// the function that broken returns. How long they stopped is only logged: annals torture measures
+// it.
 func (l *clusterLoad) outlives(t *testing.T, what string, broken func() (heal func())) {
 	t.Helper()
 	l.more(t, 50)
@@ -208,8 +209,8 @@ func isolateLeader(t *testing.T, ways ...cutOff) {
 	c.finish()
 }
 
-// TestClusterLeaderPaused lets the leader stand still, as a machine that hangs,
-// and then go on: what it finds in its queues it answers as the node that it is now.
+// TestClusterLeaderPaused pauses the leader, as a machine that hangs, and then lets it continue. It
+// answers the requests in its queues as the node that it is now.
 func TestClusterLeaderPaused(t *testing.T) {
 	base := seed(t)
 	c := startCluster(t, clusterOptions{})

@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestLongClusterForeignData points a node with data of another history to the
-// cluster: it is refused with the reason, and nobody else notices.
+// TestLongClusterForeignData points a node with data of another history to the cluster: it is
+// refused with the reason, and no other node notices.
 func TestLongClusterForeignData(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
@@ -94,9 +94,9 @@ const foreignStay = 2 * time.Second
 // foreignStarts is how often a node with another history that has ended is started again.
 const foreignStarts = 4
 
-// undisturbed watches a cluster beside which a node runs that does not belong to
-// it: the others serve all the time, and that node takes no part and no writes. On a
-// machine that is busy with other things the others may replace their leader by themselves.
+// undisturbed watches a cluster while a node runs that does not belong to it: the others serve all
+// the time, and that node takes no part and no writes. On a busy machine the others may replace
+// their leader by themselves.
 func (c *cluster) undisturbed(t *testing.T, others []*member, foreign *member) {
 	t.Helper()
 	over := time.NewTimer(foreignStay)
@@ -176,10 +176,9 @@ func (m *member) diverge() {
 	m.stop()
 }
 
-// TestClusterCopyElsewhere runs a copy of the database elsewhere, as for trials,
-// on as many nodes as the cluster has, and gives them the cluster's gossip seeds by
-// mistake, while one of the members is away: nodes that are no members do not disturb
-// the members.
+// TestClusterCopyElsewhere runs a copy of the database elsewhere, as for trials, on as many nodes
+// as the cluster has, and gives them the cluster's gossip seeds by mistake, while one of the
+// members is away: nodes that are not members do not disturb the members.
 func TestClusterCopyElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{hosts: 6})

@@ -92,7 +92,7 @@ func TestClientsOfTheReference(t *testing.T) {
 
 func rpcStream(w int) string { return fmt.Sprintf("rpc-%d", w) }
 
-// official returns the reference's own client of the cluster, which prefers nodes in a state.
+// official returns EventStoreDB's own client of the cluster, which prefers nodes in a state.
 func (c *cluster) official(t *testing.T, preference string) *kurrentdb.Client {
 	t.Helper()
 	var hosts []string
@@ -178,8 +178,8 @@ func (c *cluster) appendBatched(ctx context.Context, t *testing.T, stream string
 	}
 }
 
-// batchOn has up to 100 writes under way on one call, until it fails or all is done. It
-// returns those that were not acknowledged.
+// batchOn keeps up to 100 writes in flight on one call, until it fails or all are done. It returns
+// those that were not acknowledged.
 func batchOn(ctx context.Context, conn *grpc.ClientConn, stream string, waiting []*streams.BatchAppendReq, acknowledged *atomic.Int64, stopping *atomic.Bool) ([]*streams.BatchAppendReq, error) {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "requires-leader", "true"), settleLimit)
 	defer cancel()

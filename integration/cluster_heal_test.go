@@ -52,8 +52,8 @@ func (m *member) ready() error {
 }
 
 // TestLongClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have
-// merged differently, while clients write. Only reads of what is damaged fail, and only until it
-// was fetched anew.
+// merged differently, while clients write. Only reads of damaged data fail, and only until the node
+// has fetched them again.
 func TestLongClusterHeals(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
@@ -151,7 +151,7 @@ func TestLongClusterHeals(t *testing.T) {
 	c.finish()
 }
 
-// TestDamageAlone: a node of its own says what is damaged, goes on with the rest, and stays so.
+// TestDamageAlone: a single node says what is damaged, keeps serving the rest, and stays so.
 func TestDamageAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -123,7 +123,7 @@ func (l *clusterLoad) gap(since time.Time) time.Duration {
 	return longest
 }
 
-// clusterWriter is one client of the cluster. It has one write under way.
+// clusterWriter is one client of the cluster. It has one write in flight.
 type clusterWriter struct {
 	*writer
 	load *clusterLoad
@@ -226,8 +226,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acknowledgedOnce demands that all nodes hold the same, and in it every
-// acknowledged write of the load, once, at the place that its client was told.
+// acknowledgedOnce demands that all nodes hold the same events, among them every acknowledged write
+// of the load, once, at the place that the answer named.
 func (c *cluster) acknowledgedOnce(l *ledger) {
 	c.t.Helper()
 	if err := l.check(c.identical()); err != nil {

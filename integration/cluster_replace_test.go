@@ -86,8 +86,8 @@ func (c *cluster) newMember(m *member, before string) {
 	}
 }
 
-// refusedOrWhole: a node whose data are gone, but not its votes, either says so and ends,
-// or becomes a member that holds everything. In the first case it is made anew.
+// refusedOrWhole: a node that lost its data, but not its votes, either says so and ends, or becomes
+// a member that holds everything. In the first case the test replaces it.
 func refusedOrWhole(t *testing.T, c *cluster, m *member) {
 	t.Helper()
 	whole := func() error {
@@ -240,7 +240,7 @@ func TestLongClusterRecover(t *testing.T) {
 		m.wipe()
 		m.restore(copies[i])
 	}
-	// Without being told which copy counts nobody begins.
+	// No node begins before an operator has said which copy counts.
 	p := newest.run(append([]string{"cluster", "recover"}, newest.arguments()...)...)
 	exited(t, p, 0)
 	t.Logf("recover: %s", p.Output())

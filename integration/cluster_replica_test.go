@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterReadOnlyReplica: a read-only replica has all data, takes no writes,
-// and is no help where a majority is missing.
+// TestClusterReadOnlyReplica: a read-only replica has all data, takes no writes, and does not help
+// when a majority is missing.
 func TestClusterReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{hosts: 4})
@@ -179,8 +179,8 @@ func (m *member) command(t *testing.T, code int, args ...string) string {
 	return p.Output()
 }
 
-// TestClusterRemoveTooMany: one voter is no majority of three. Removing the
-// last but one is refused, for the cluster would take no more writes.
+// TestClusterRemoveTooMany: one voter is not a majority of three. Removing the last but one is
+// refused, for the cluster would take no more writes.
 func TestClusterRemoveTooMany(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})

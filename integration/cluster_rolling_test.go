@@ -25,8 +25,8 @@ var patientWrites = []string{"--commit-timeout-ms", "300000"}
 // which repeating the request with the same ids heals. 400 is that of a wrong expected version.
 var healing = regexp.MustCompile(`^(201|307|400|503 .*|no answer)$`)
 
-// onlyHealing demands that nothing else was answered, but for 500 where a leader was
-// lost without handing over: each writer had one write under way there at most.
+// onlyHealing demands that writers got no other answers, except 500 where a leader was lost without
+// handing over: each writer had at most one write in flight there.
 func (c *cluster) onlyHealing(l *clusterLoad) {
 	c.t.Helper()
 	lost := c.said(leads) - 1 - c.said(handedOver)
@@ -100,8 +100,8 @@ func TestClusterResign(t *testing.T) {
 	c.finish()
 }
 
-// TestClusterResignAlone has a leader hand over to whom nobody answers any more:
-// that is no error, and it goes on leading when a majority is back.
+// TestClusterResignAlone makes a leader hand over when no other node answers: that is not an error,
+// and it keeps leading when a majority is back.
 func TestClusterResignAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})

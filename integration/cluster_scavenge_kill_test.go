@@ -8,8 +8,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestScavengeGoesOnAfterKill kills a node in the middle of a run, before it has
-// written a table of its index: the next start goes on with the run all the same.
+// TestScavengeGoesOnAfterKill kills a node in the middle of a run, before it has written a table of
+// its index: the next start still resumes the run.
 func TestScavengeGoesOnAfterKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

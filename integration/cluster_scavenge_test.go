@@ -129,8 +129,8 @@ func (c *cluster) scavengeCluster() {
 	}
 }
 
-// listed waits until the list of scavenges has a run: a node that is killed earlier has told nobody
-// of it.
+// listed waits until the list of scavenges has a run: no other node knows the run if its node is
+// killed earlier.
 func (c *cluster) listed(id string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, settleLimit, func() error {
@@ -350,7 +350,7 @@ func TestLongClusterScavenge(t *testing.T) {
 	}
 	c.sameStreams(before)
 
-	// A leader that runs resigns and goes on; another node is ended.
+	// A leader that runs a scavenge resigns and continues it; another node is ended.
 	shed.write(20)
 	leader = c.leader()
 	before = leader.randomStreams()
@@ -400,9 +400,9 @@ func (c *cluster) quiet() {
 	c.level()
 }
 
-// TestLongClusterScavengeWithoutLeader: a run whose point is known needs nobody; one that
-// must make a point fails with the reason, and is no hindrance for the next. As that
-// takes half a minute in which nothing else happens, another cluster is looked at meanwhile.
+// TestLongClusterScavengeWithoutLeader: a run with a known point needs no leader; one that must
+// make a point fails with the reason, and does not block the next. That takes half a minute, so
+// another cluster is checked meanwhile.
 func TestLongClusterScavengeWithoutLeader(t *testing.T) {
 	t.Parallel()
 	base := seed(t)

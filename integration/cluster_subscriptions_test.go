@@ -182,9 +182,9 @@ func batch(from, count int) (events []testkit.Event) {
 	return events
 }
 
-// consumeWhile has readers compete at all nodes while a writer appends and the
-// leader is lost. Everything is acknowledged in the end, and nobody gets the answer that
-// a group is not there.
+// consumeWhile lets readers compete at all nodes while a writer appends and the leader is lost.
+// Everything is acknowledged in the end, and no reader gets the answer that a group does not
+// exist.
 func (c *cluster) consumeWhile(base uint64, stream string, lose func(*member) (back func())) {
 	t := c.t
 	const events = 600
@@ -286,7 +286,7 @@ type groupWatch struct {
 	mu       sync.Mutex
 	since    time.Time
 	statuses map[string]int
-	// first time that a node other than the lost one answered 200 behind the last time that it did
+	// first time that a node other than the lost one answered 200, after the last time that it did
 	// not
 	back  map[string]time.Duration
 	wrong []string

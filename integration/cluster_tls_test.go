@@ -209,8 +209,8 @@ func TestLongClusterTLS(t *testing.T) {
 	c.finish()
 }
 
-// appendOf is the request that appends an event to a stream; who is user:password, empty for
-// nobody.
+// appendOf is the request that appends an event to a stream; who is user:password, empty for a
+// client without a login.
 func appendOf(stream, who string) testkit.Request {
 	user, password, _ := strings.Cut(who, ":")
 	return testkit.Request{

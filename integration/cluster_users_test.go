@@ -149,7 +149,7 @@ func (c *cluster) userChanges(redirecting, relaying *member) {
 	}
 }
 
-// hashUpgrade brings in a user as an old release stored it. Its first login makes the hash anew.
+// hashUpgrade brings in a user as an old release stored it. Its first login upgrades the hash.
 func (c *cluster) hashUpgrade(follower *member) {
 	t := c.t
 	salt := []byte("sixteen bytes !!")
@@ -200,7 +200,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 		}
 		return nil
 	})
-	c.inForce("hash made anew", func(m *member) error { return m.letsIn("veteran", "of old", "crew") })
+	c.inForce("upgraded hash", func(m *member) error { return m.letsIn("veteran", "of old", "crew") })
 }
 
 func userRequest(method, path, body string) testkit.Request {
@@ -281,7 +281,7 @@ func (m *member) refuses(login, password string) error {
 	return nil
 }
 
-// lets has every node let somebody in, which it remembers from then on.
+// lets logs a user in at every node, which the node remembers from then on.
 func (c *cluster) lets(login, password string) {
 	c.t.Helper()
 	for _, m := range c.running() {
@@ -299,8 +299,8 @@ func refusesAndLetsIn(login, old, current string) func(*member) error {
 	}
 }
 
-// inForce demands that something is so on every node, of the first answer of each
-// behind the change: what a node remembers of a login holds until then.
+// inForce demands that a change counts in the first answer of every node after it: a node remembers
+// logins only until then.
 func (c *cluster) inForce(what string, is func(*member) error) {
 	c.t.Helper()
 	c.level()
@@ -352,7 +352,7 @@ func (m *member) describesUsers(logins ...string) {
 	}
 }
 
-// describesUser reads one user as somebody.
+// describesUser reads one user with the credentials of another.
 func (m *member) describesUser(path, login string, as testkit.Request) {
 	t := m.cluster.t
 	t.Helper()

@@ -159,7 +159,7 @@ func (c *cluster) settled(among ...*member) (leader *member, followers []*member
 			}
 		}
 		if leader == nil {
-			return errors.New("nobody leads")
+			return errors.New("no node leads")
 		}
 		for _, m := range among {
 			members, err := m.gossip()
@@ -197,7 +197,7 @@ func (c *cluster) leader(among ...*member) (leader *member) {
 				return nil
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no node leads")
 	})
 	return leader
 }
@@ -288,8 +288,8 @@ func (c *cluster) same(among ...*member) {
 }
 
 // contents reads all events in small pages. The addresses of these hold positions, so that equal
-// contents lie at equal positions. Who did what is left out, with the metadata that the first of it
-// brings: it is written behind the answer, and so may come between two pages.
+// contents lie at equal positions. The stream of who did what is left out, together with its
+// metadata: it is written after the answer, and so may come between two pages.
 func contents(ctx context.Context, c *testkit.Client) (lines []string, err error) {
 	page := strings.Replace(testkit.AllStart, fmt.Sprint(testkit.PageLimit), "100", 1)
 	for {

@@ -15,8 +15,8 @@ import (
 // smallTables make a node write and merge index tables from the first hundreds of events on.
 var smallTables = []string{"--max-mem-table-size", "50"}
 
-// TestIndexDamaged: the index can be made anew, so nothing that happens to it
-// keeps a node from starting or hides an event.
+// TestIndexDamaged: the index can be rebuilt, so no damage to it keeps a node from starting or
+// hides an event.
 func TestIndexDamaged(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -103,7 +103,7 @@ func fileSize(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// TestConsensusStateRemoved: a single node starts anew from its log alone.
+// TestConsensusStateRemoved: a single node starts again from its log alone.
 func TestConsensusStateRemoved(t *testing.T) {
 	for _, store := range []string{"BoltDB", "Wal"} {
 		t.Run(store, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestConsensusStateRemoved(t *testing.T) {
 			l.checkNode(t, node)
 			repeatWrites(t, node, l)
 
-			// Killed at once, before any manifest of its own.
+			// Killed at once, before it made a Raft snapshot.
 			w := &write{stream: "anew", expected: -1}
 			l.begin(w)
 			w.events = mustAppend(t, node, w.stream, -1, 5)
@@ -194,7 +194,7 @@ func TestCopyOfLiveNode(t *testing.T) {
 	restored.Stop()
 	verifyClean(t, to)
 
-	// The original went on undisturbed.
+	// The original kept serving, undisturbed.
 	within(t, settleLimit, "a certain outcome of every write", load.finish())
 	load.ledger.checkNode(t, node)
 	node.Stop()
@@ -216,8 +216,8 @@ func TestCopyOfQuietNode(t *testing.T) {
 	node.Stop()
 }
 
-// TestRestoreInPlace puts a copy back over the folder of a node that went on: what
-// came after it is gone, and does not come back out of the Raft log.
+// TestRestoreInPlace puts a copy back over the folder of a node that kept serving: the events after
+// it are gone, and do not come back out of the Raft log.
 func TestRestoreInPlace(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"BoltDB", "Wal"} {

@@ -95,8 +95,8 @@ func bigEvent(n int) testkit.Event {
 	return testkit.Event{ID: id, Type: "Big", Data: []byte(dataStart(id) + `,"fill":"` + strings.Repeat("y", 32<<10) + `"}`)}
 }
 
-// TestDiskNearlyFull: below the reserve writes are refused with the reason,
-// readings go on, and writes too as soon as there is space.
+// TestDiskNearlyFull: below the reserve writes are refused with the reason, reads still work, and
+// writes work again as soon as there is space.
 func TestDiskNearlyFull(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
@@ -159,8 +159,8 @@ func TestDiskNearlyFull(t *testing.T) {
 	verifyClean(t, db)
 }
 
-// TestDiskFilledUp: when somebody else takes the last byte within an instant,
-// the node may end, but it keeps what it acknowledged and starts once there is space.
+// TestDiskFilledUp: when another program takes the last byte within an instant, the node may end,
+// but it keeps what it acknowledged and starts once there is space.
 func TestDiskFilledUp(t *testing.T) {
 	for _, store := range []string{"BoltDB", "Wal"} {
 		t.Run(store, func(t *testing.T) {
@@ -216,8 +216,9 @@ func TestDiskFilledUp(t *testing.T) {
 	}
 }
 
-// TestIndexDiskNearlyFull: an index on a volume of its own has writes refused when that is
-// nearly full, the volume is named, and a node that was filled up starts and goes on.
+// TestIndexDiskNearlyFull: with the index on a volume of its own, writes are refused when that
+// volume is nearly full, and the reason names it. A node whose volume was full starts and serves
+// again.
 func TestIndexDiskNearlyFull(t *testing.T) {
 	t.Parallel()
 	dir, db := smallDisk(t), t.TempDir()

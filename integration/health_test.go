@@ -68,9 +68,9 @@ func TestHealthFromTheFirstMoment(t *testing.T) {
 	node.Stop()
 }
 
-// ownAddress is where a node may listen that is asked before it says where it does.
-// Where every loopback address works it is one that nobody else uses: a port that was
-// free a moment ago may be anybody's.
+// ownAddress is the address for a node that is asked before it says where it listens. If every
+// loopback address works, it is one that no one else uses: another program may have taken a port
+// that was free a moment ago.
 func ownAddress(t *testing.T) (host, port string) {
 	t.Helper()
 	host = "127.0.0.1"
@@ -225,8 +225,8 @@ const (
 	slowBandwidth = 2 << 20
 )
 
-// TestLongClusterHealth: a node that lacks what others have is not ready, and neither
-// is one without a majority, for whom nobody leads.
+// TestLongClusterHealth: a node that lacks events of the others is not ready, and neither is a node
+// without a majority, which has no leader.
 func TestLongClusterHealth(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{links: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// cyclesInShort is how often each variant is killed when nobody asks for more.
+// cyclesInShort is how often each variant is killed unless the test is asked for more.
 const cyclesInShort = 3
 
 // TestKillUnderLoad kills the node at random moments, also while it starts, and
@@ -59,7 +59,7 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 		node = testkit.StartNode(t, dir, options...)
 		started := time.Since(begun)
 
-		// What was seen before stays as it was, and the mirror goes on from there.
+		// What was seen before stays as it was, and the mirror continues from there.
 		if err := seen.advance(t.Context(), node.Client); err != nil {
 			t.Fatalf("cycle %d: %v\n%s", cycle, err, node.Output())
 		}

@@ -131,7 +131,7 @@ func (p place) String() string { return fmt.Sprintf("%d@%s", p.number, p.stream)
 
 // mirror is the database as read back: all events in order.
 type mirror struct {
-	next    string // page of $all to go on with
+	next    string // page of $all to continue with
 	places  map[string]place
 	streams map[string][]string // ids
 }

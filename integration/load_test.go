@@ -89,13 +89,13 @@ func (l *load) ended() <-chan struct{} {
 	return done
 }
 
-// cut ends the writers wherever they are; writes under way stay of unknown outcome.
+// cut ends the writers wherever they are; the outcome of writes in flight stays unknown.
 func (l *load) cut() {
 	l.abandon()
 	l.owned.Wait()
 }
 
-// writer is what one client knows. It has one write under way.
+// writer is what one client knows. It has one write in flight.
 type writer struct {
 	ledger  *ledger
 	streams int
@@ -165,7 +165,7 @@ func (w *writer) last(stream string) int64 {
 	return -1
 }
 
-// newEvent makes an event that can be told from its data alone.
+// newEvent makes an event that its data alone identify.
 func newEvent(rng *rand.Rand) testkit.Event {
 	var b [16]byte
 	for i := range b {

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// fullPipe is a pipe that takes nothing more until somebody reads it.
+// fullPipe is a pipe that takes nothing more until it is read.
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -33,8 +33,8 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	}
 }
 
-// TestLogIntoAPipeThatNobodyReads: a node whose standard error takes nothing starts, serves
-// and stops. It counts the lines that are dropped, and says so when somebody reads again.
+// TestLogIntoAPipeThatNobodyReads: a node whose standard error takes nothing starts, serves and
+// stops. It counts the dropped lines, and logs the count when the pipe is read again.
 func TestLogIntoAPipeThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	r, w := fullPipe(t)

@@ -27,8 +27,8 @@ const (
 // of two processors they keep more than half of their rate, which is thousands a second.
 const leastWrites = 100
 
-// TestLoginFlood: who guesses passwords gets nothing but refusals, and keeps
-// nobody from working.
+// TestLoginFlood: a client that guesses passwords gets nothing but refusals, and does not keep
+// others from working.
 func TestLoginFlood(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir(), "--mem-db") // Of a disk others decide how fast it is.
 	calm, end := observe(t, node)
@@ -38,7 +38,7 @@ func TestLoginFlood(t *testing.T) {
 	flooded, end := observe(t, node)
 	guesses := startFlood(t, node)
 	within(t, settleLimit, "a second of the flood", guesses.sent(floodRate))
-	// Somebody who has not been here yet.
+	// A user who has not logged in yet.
 	begun, refusals := time.Now(), 0
 	testkit.Eventually(t, settleLimit, func() error {
 		answer, err := node.Do(t.Context(), testkit.Request{Path: "/info", User: "ops", Password: "changeit"})
@@ -145,8 +145,8 @@ func (a *answers) told() string {
 	return fmt.Sprintf("%s (%.0f a second, the worst took %s)", strings.Join(parts, ", "), rate, a.worst.Round(time.Millisecond))
 }
 
-// observed are clients that work while something else goes on: some that log in
-// with credentials that the node remembers, and some that write.
+// observed are clients that work during the flood: some log in with credentials that the node
+// remembers, and some write.
 type observed struct{ callers, writers *answers }
 
 func (o *observed) wait() {
@@ -189,7 +189,7 @@ func observe(t *testing.T, node *testkit.Process) (o *observed, end func()) {
 	return o, end
 }
 
-// flood is somebody who guesses the administrator's password.
+// flood is a client that guesses the administrator's password.
 type flood struct {
 	*answers
 	unsent  atomic.Int64 // for want of a connection
@@ -214,7 +214,7 @@ func startFlood(t *testing.T, node *testkit.Process) *flood {
 			}
 			select {
 			case f.tried <- struct{}{}:
-			default: // Nobody counts any more.
+			default: // The answers are not counted any more.
 			}
 			select {
 			case free <- struct{}{}:

@@ -30,7 +30,7 @@ func TestBasics(t *testing.T) {
 	}
 }
 
-// TestMemDb: a database in memory does the same and leaves nothing behind.
+// TestMemDb: a database in memory does the same and leaves no files.
 func TestMemDb(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()

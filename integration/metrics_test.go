@@ -164,7 +164,7 @@ func checkMetrics(t *testing.T, scrapes map[*member]*scrape, leader *member) {
 			t.Fatalf("%s: the parser of Prometheus says: %v", m, err)
 		}
 		for _, p := range problems {
-			// The names of the reference are not for us to choose.
+			// We cannot choose the names of EventStoreDB's metrics.
 			if strings.HasPrefix(p.Metric, "annals_") || p.Text == "no help text" {
 				t.Errorf("%s: %s: %s", m, p.Metric, p.Text)
 			}

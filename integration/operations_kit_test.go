@@ -20,8 +20,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// operator is someone at a shell who looks after a cluster by the page: with a
-// folder of their own, and commands that reach the machines.
+// operator is a person at a shell who runs a cluster as the page says, with a folder and with
+// commands that reach the machines.
 type operator struct {
 	t       *testing.T
 	cluster *cluster
@@ -40,7 +40,7 @@ type job struct {
 	done chan string
 }
 
-// machine is the folder that holds what a machine has beside its data.
+// machine is the folder for the files of a machine other than its data.
 func machine(h *lab.Host, parts ...string) string {
 	return filepath.Join(append([]string{h.Dir(), "machine"}, parts...)...)
 }

@@ -39,7 +39,8 @@ func TestLongOperations(t *testing.T) {
 		o.reloads = 0
 		o.reloaded = nil
 		if procedure != "Renew certificates" {
-			// With every kind of certificate there at once, a node makes all its connections anew.
+			// With every kind of certificate there at once, a node opens all its connections
+			// again.
 			o.reloaded = func(n int) {
 				if n == 5 {
 					o.bounceFollower()

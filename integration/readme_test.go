@@ -58,7 +58,7 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 	plain := comment.ReplaceAllStringFunc(string(text), func(c string) string {
 		return strings.Repeat("\n", strings.Count(c, "\n"))
 	})
-	language, begun, behind := "", 0, false // behind: the line follows a script
+	language, begun, after := "", 0, false // after: the line follows a script
 	var block []string
 	section := ""
 	for i, line := range strings.Split(plain, "\n") {
@@ -66,7 +66,7 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 		switch {
 		case isFence && begun == 0:
 			language, begun, block = fence, i+1, nil
-			if fence == "text" && !behind {
+			if fence == "text" && !after {
 				t.Errorf("%s:%d: this output belongs to no script", page, i+1)
 			}
 		case isFence:
@@ -81,11 +81,11 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 			case "bash":
 				commands = append(commands, block...)
 			}
-			behind, begun = strings.HasPrefix(language, "sh"), 0
+			after, begun = strings.HasPrefix(language, "sh"), 0
 		case begun > 0:
 			block = append(block, line)
 		default:
-			behind = false
+			after = false
 			if title, ok := strings.CutPrefix(line, "## "); ok {
 				section = title
 			}
@@ -97,7 +97,8 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 	return examples, commands
 }
 
-// TestReadmeExamples runs the examples of each page for one node as they stand, in order, against a fresh one.
+// TestReadmeExamples runs the examples of each page for one node as they stand, in order, against a
+// fresh node.
 func TestReadmeExamples(t *testing.T) {
 	t.Parallel()
 	testkit.NeedTool(t, "curl")
@@ -122,8 +123,8 @@ func pathWithAnnals(t *testing.T) string {
 	return bin + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-// TestReadmeCluster runs the examples for a cluster as they stand, in order,
-// against a fresh one of the command for that. The two pages begin with the same writes, which are repeated.
+// TestReadmeCluster runs the examples for a cluster as they stand, in order, against a fresh
+// cluster of the command in the page. The two pages begin with the same writes, which are repeated.
 func TestReadmeCluster(t *testing.T) {
 	t.Parallel()
 	testkit.NeedTool(t, "curl")
@@ -235,8 +236,8 @@ func TestReadmeCommands(t *testing.T) {
 		if !has[start] {
 			t.Fatalf("README.md does not hold the command %q", start)
 		}
-		// How long it takes to build on a busy machine is no matter of the page. What is
-		// run twice is linked once, and what the tests were built with is not compiled anew.
+		// The page does not say how long a build takes on a busy machine. A program that runs
+		// twice is linked once, and packages of the tests' build are not compiled again.
 		flags := append(strings.Fields(os.Getenv("GOFLAGS")), testkit.BuildTags()...)
 		env := []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.Join(flags, " ")}
 		words := strings.Fields(start)
@@ -255,7 +256,8 @@ func TestReadmeCommands(t *testing.T) {
 		if err != nil || answer.Status != 200 {
 			t.Errorf("ping: %s %v", answer, err)
 		}
-		// The Go tool waits for the program that it runs; its own exit code only says that it was interrupted.
+		// The Go tool waits for the program that it runs. Its own exit code only says that it was
+		// interrupted.
 		p.SignalGroup(syscall.SIGINT)
 		p.Wait(settleLimit)
 		if !strings.HasSuffix(strings.TrimSpace(p.Stderr()), "annals: stopped") {

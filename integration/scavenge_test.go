@@ -154,8 +154,8 @@ func (s *scavenged) answers(streams []string) map[string]string {
 	return told
 }
 
-// TestScavengeKeepsWhatReadersSee: what a run removes, and that nobody but a reader of $all can
-// tell, whatever is rebuilt.
+// TestScavengeKeepsWhatReadersSee: what a run removes, and that only a reader of $all can see it,
+// even after parts are rebuilt.
 func TestScavengeKeepsWhatReadersSee(t *testing.T) {
 	t.Parallel()
 	s := startScavenged(t)
@@ -291,7 +291,8 @@ func TestScavengeRecord(t *testing.T) {
 		}
 	}
 
-	// A run that a kill interrupts is completed by the next process, and gone on with at its point.
+	// After a kill the next process completes the history of the interrupted run, and resumes the
+	// run at its point.
 	points := func() int {
 		got, err := s.ReadStream(t.Context(), "$scavengePoints", 0)
 		if err != nil {

@@ -53,7 +53,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	verifyClean(t, dir)
 }
 
-// TestLongPollEndsWithTheNode: nobody who waits for an event holds the end up.
+// TestLongPollEndsWithTheNode: a client that waits for an event does not delay the end.
 func TestLongPollEndsWithTheNode(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())
@@ -77,7 +77,7 @@ func TestLongPollEndsWithTheNode(t *testing.T) {
 	}
 }
 
-// TestSecondSignal ends a node at once that waits for a request under way.
+// TestSecondSignal ends a node at once that waits for a request in flight.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

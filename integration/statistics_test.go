@@ -337,8 +337,8 @@ type connection struct {
 	Received int64  `json:"totalBytesReceived"`
 }
 
-// replicationStatistics demands that the leader lists everybody else once, at the
-// address that gossip has, with counts that grow, and that others list nobody.
+// replicationStatistics demands that the leader lists every other node once, at the address that
+// gossip has, with counts that grow, and that the others list no node.
 func (c *cluster) replicationStatistics() {
 	t := c.t
 	t.Helper()

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// subscriptionsSurviveKill kills a node with groups in all conditions: what
-// was not acknowledged comes again, and what was changed stays changed.
+// subscriptionsSurviveKill kills a node with groups in all conditions: messages that were not
+// acknowledged come again, and changes of groups stay.
 func subscriptionsSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	node := testkit.StartNode(t, dir)
@@ -115,8 +115,8 @@ func subscriptionsSurviveKill(t *testing.T) {
 	verifyClean(t, dir)
 }
 
-// subscriptionsSurviveKills: readers that compete, and a node that is killed
-// under them again and again. Everything is acknowledged by somebody.
+// subscriptionsSurviveKills: readers compete, and their node is killed again and again. In the end
+// every event was acknowledged.
 func subscriptionsSurviveKills(t *testing.T) {
 	base := seed(t)
 	rng := rand.New(rand.NewPCG(base, 0))

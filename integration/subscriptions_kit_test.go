@@ -327,7 +327,7 @@ func deleteStream(t *testing.T, node *testkit.Client, stream string, hard bool) 
 	}
 }
 
-// readers compete for the messages of a group, and remember what they were told.
+// readers compete for the messages of a group, and remember the answers.
 type readers struct {
 	owned sync.WaitGroup
 
@@ -421,7 +421,7 @@ func (r *readers) complete(t *testing.T, want []int64) {
 		defer r.mu.Unlock()
 		var missing []int64
 		for _, n := range want {
-			if !r.acked[n] && !r.perhaps[n] { // What was not taken is drained at the end.
+			if !r.acked[n] && !r.perhaps[n] { // The remaining messages are drained at the end.
 				missing = append(missing, n)
 			}
 		}

@@ -140,7 +140,7 @@ func subscriptionGaps(t *testing.T) {
 		name string
 		gap  func(stream string)
 		want []int64 // that come, besides what had been read ahead
-		more int     // events that are appended behind the gap, and come
+		more int     // events that are appended after the gap, and come
 	}{
 		{"soft deleted", func(s string) { deleteStream(t, node.Client, s, false) }, nil, 2},
 		{"soft deleted and brought back", func(s string) { deleteStream(t, node.Client, s, false); mustAppend(t, node, s, -2, 5) }, span(300, 304), 2},
@@ -492,7 +492,7 @@ func startStall(t *testing.T) *stall {
 			answer, err := s.node.Do(ctx, testkit.Request{Path: "/metrics", Admin: true})
 			if err == nil && strings.Contains(string(answer.Body), "\n"+stalledSeries+" 1\n") {
 				s.said = time.Since(s.begun)
-				// Now: a group that nobody reads any more does not stand still.
+				// Now: a group that no client reads any more is not stalled.
 				if answer, err := s.node.Do(ctx, testkit.Request{Path: groupPath("s", "g", "info"), Admin: true}); err == nil {
 					s.info = string(answer.Body)
 				}

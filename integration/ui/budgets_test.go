@@ -76,7 +76,7 @@ func TestFirstLoad(t *testing.T) {
 	}
 }
 
-// TestLongOverviewIdle holds the budget of what is asked while nobody does anything.
+// TestLongOverviewIdle checks the budget of requests while the user does nothing.
 func TestLongOverviewIdle(t *testing.T) {
 	n := startNode(t)
 	for i := range 25 { // Of twenty groups the counts are asked for, one by one.

@@ -36,7 +36,7 @@ func take(t *testing.T, n node, group string, count, answered int) {
 }
 
 // TestStalled names a group stalled that has messages and hands out none for a minute, and no
-// other: fewer messages than a checkpoint waits for leave the checkpoint behind though all of them
+// other: with fewer messages than a checkpoint waits for, the checkpoint lags though all of them
 // were answered.
 func TestStalled(t *testing.T) {
 	n := startNode(t)

@@ -378,7 +378,7 @@ func (p *tab) stays(text string) {
 	}
 }
 
-// TestOwnFirst lists streams of the system behind all others.
+// TestOwnFirst lists streams of the system after all others.
 func TestOwnFirst(t *testing.T) {
 	n := startNode(t)
 	for _, name := range []string{"#first", "orders-1", "zebra", "$own"} {
@@ -409,7 +409,8 @@ func TestOwnFirst(t *testing.T) {
 	}
 }
 
-// TestDialogsFit opens dialogs out of tables, wide and narrow: nothing in them lies beside them.
+// TestDialogsFit opens dialogs from tables, wide and narrow: everything in a dialog is inside its
+// frame.
 func TestDialogsFit(t *testing.T) {
 	n := startNode(t)
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/cluster")

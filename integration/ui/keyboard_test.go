@@ -57,7 +57,7 @@ func TestKeyboard(t *testing.T) {
 	p.find("tree", "Data")
 	p.sees("n: 43")
 	p.focused("[aria-label='Open 43']")
-	p.keys("j") // What was opened is no row of its own.
+	p.keys("j") // An opened row's details are not a row of their own.
 	p.focused("[aria-label='Open 42']")
 	p.keys("k" + kb.Enter)
 	p.none("tree", "Data")
@@ -103,7 +103,7 @@ func TestKeyboard(t *testing.T) {
 	p.h1("Account")
 	p.focused("h1")
 
-	// Nobody must walk through the navigation to reach the content.
+	// A user need not tab through the navigation to reach the content.
 	p.keys("go")
 	p.h1("Overview")
 	p.walk("link", "To the content")

@@ -376,7 +376,7 @@ func (p *tab) click(role, name string) {
 		if len(nodes) == 0 {
 			return fmt.Errorf("there is none")
 		}
-		n := nodes[len(nodes)-1] // A button in a dialog stands behind the one that opened it.
+		n := nodes[len(nodes)-1] // A button in a dialog comes after the one that opened it.
 		var disabled bool
 		if err := p.call(n, "function() { this.scrollIntoView({block: 'center'}); return !!this.disabled }", &disabled); err != nil {
 			return err

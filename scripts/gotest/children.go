@@ -14,7 +14,7 @@ import (
 // adopt makes this process the parent of all orphans among its descendants, so that
 // endChildren finds them, and has it ended when its own parent is killed.
 func adopt() {
-	// Older kernels lack both; then a run that is killed may leave processes behind.
+	// Older kernels lack both; then a killed run may leave processes.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0)
 }

@@ -174,7 +174,7 @@ func (a *appendOp) sendChecked(ctx context.Context, c *sender, head, share int) 
 const maxAttempts = 12
 
 // insist sends a request until the answer is one for good. It returns errCut at the end of the run;
-// after any other error there is no sense in going on.
+// after any other error it makes no sense to continue.
 func (c *sender) insist(ctx context.Context, req *request, resp *response) error {
 	for attempt := 0; ; attempt++ {
 		err := c.do(ctx, req, resp)

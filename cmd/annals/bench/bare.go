@@ -92,7 +92,7 @@ func (b *bareServer) write(w http.ResponseWriter, contentType, top string, rest 
 	h := w.Header()
 	h["Content-Type"] = []string{contentType}
 	h["Content-Length"] = []string{strconv.Itoa(len(top) + len(rest))}
-	// The client is gone when this fails; there is nobody to tell.
+	// The client is gone when this fails; there is no one to report to.
 	if _, err := io.WriteString(w, top); err == nil {
 		_, _ = w.Write(rest)
 	}
@@ -145,7 +145,7 @@ func (b *bareServer) feed(w http.ResponseWriter, stream, previous string, count 
 	if previous != "" {
 		top += `{"uri":"/streams/` + escapeStream(stream) + previous + `","relation":"previous"}`
 	}
-	// Of n entries, a comma behind all but the last, and "]}".
+	// Of n entries, a comma after all but the last, and "]}".
 	rest := max(2, count*(b.o.entryBytes+1)+1)
 	b.write(w, typeAtom, top+`],"entries":[`, b.entries[len(b.entries)-rest:])
 }
@@ -163,7 +163,7 @@ func (b *bareServer) serve(ctx context.Context, out io.Writer) error {
 		return errors.Join(fmt.Errorf("bare server: %w", err), listener.Close())
 	}
 	err = server.Serve(listener)
-	if stop() { // Nobody asked for the end.
+	if stop() { // The end was not asked for.
 		return fmt.Errorf("bare server: %w", err)
 	}
 	return <-closed

@@ -104,7 +104,7 @@ func newDialing(o *options) (*dialing, error) {
 	return d, nil
 }
 
-// control returns a client for what is not measured.
+// control returns a client for requests that are not measured.
 func (o *options) control() (*client.Client, error) {
 	how, err := newDialing(o)
 	if err != nil {
@@ -209,8 +209,8 @@ func (c *sender) turn(to endpoint) {
 	}
 }
 
-// interrupt makes the request under way fail soon, and all later ones until resume.
-// Any goroutine may call it.
+// interrupt makes the request in flight fail soon, and all later ones until resume. Any goroutine
+// may call it.
 func (c *sender) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +221,7 @@ func (c *sender) interrupt() {
 	}
 }
 
-// resume undoes interrupt. No request may be under way.
+// resume undoes interrupt. No request may be in flight.
 func (c *sender) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +234,7 @@ func (c *sender) resume() {
 // answer had come, and every request of the driver may be repeated.
 func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, path []byte, resp *response) error {
 	if c.nc != nil && c.reader.in.Buffered() > 0 {
-		c.drop() // Bytes nobody asked for: what follows could not be told apart.
+		c.drop() // Bytes without a request: later answers could not be matched to their requests.
 	}
 	for {
 		reused := c.nc != nil

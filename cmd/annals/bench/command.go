@@ -92,7 +92,7 @@ func kinds() []*kind {
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
-			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside",
+			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append meanwhile",
 			flags:    "streams size pause",
 			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
@@ -130,7 +130,7 @@ func commonFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&o.tlsCA, "tls-ca", "", "file with certificates of authorities to trust")
 	f.BoolVar(&o.tlsInsecure, "tls-insecure", false, "trust every certificate")
 	f.DurationVar(&o.timeout, "timeout", o.timeout, "how long an answer may take")
-	f.IntVar(&o.workers, "workers", o.workers, "connections, each with one request under way")
+	f.IntVar(&o.workers, "workers", o.workers, "connections, each with one request in flight")
 	f.Uint64Var(&o.seed, "seed", o.seed, "seed of all choices except event ids, which are always new")
 	f.StringVar(&o.prefix, "prefix", o.prefix, "beginning of all stream names")
 	f.IntSliceVar(&o.pids, "server-pid", nil, "process whose processor time counts as the server's; may be repeated")
@@ -161,7 +161,7 @@ func Command() *cobra.Command {
 	}
 	cmd.AddCommand(compareCommand(), subscriptionCommand(), fillCommand(), limitCommand(), bareCommand())
 	for _, sub := range cmd.Commands() {
-		// An error of a run is no reason to explain the flags.
+		// An error of a run does not call for an explanation of the flags.
 		sub.SilenceUsage = true
 	}
 	return cmd

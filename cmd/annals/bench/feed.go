@@ -31,10 +31,10 @@ func countFirst(page []byte) int {
 	})
 }
 
-// countMarks counts the places of a mark behind which there is what counts. Pages of a
-// thousand events are counted between one request and the next: looking for the end of
-// the mark alone takes half the time of bytes.Count, because a letter is rarer in a page
-// than the quotation mark that a mark begins with.
+// countMarks counts the places of a mark whose value counts. Pages of a thousand events are counted
+// between one request and the next: looking for the end of the mark alone takes half the time of
+// bytes.Count, because a letter is rarer in a page than the quotation mark that a mark begins
+// with.
 func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
 	end := mark[len(mark)-len(`y":`):]
 	for at := 0; ; {
@@ -49,8 +49,8 @@ func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
 	}
 }
 
-// findMember returns what follows `"name" :` from an offset on, and the offset behind the name; nil
-// when there is no such member.
+// findMember returns the text after `"name" :` from an offset on, and the offset after the name;
+// nil when there is no such member.
 func findMember(page, name []byte, from int) (value []byte, next int) {
 	for {
 		i := bytes.Index(page[from:], name)

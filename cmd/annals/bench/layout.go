@@ -152,8 +152,8 @@ func (b *batchBody) of(n int, id func(i int) event.ID) []byte {
 		at := 1 + i*b.item + len(batchHead)
 		id(i).AppendTo(b.text[at:at])
 	}
-	// The comma behind the last event gives way to the end of the array. It comes
-	// back when the body is needed longer.
+	// The end of the array replaces the comma after the last event. The comma comes back when a
+	// longer body is needed.
 	b.text[b.ended] = ','
 	b.ended = n * b.item
 	b.text[b.ended] = ']'

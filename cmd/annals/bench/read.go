@@ -193,8 +193,7 @@ func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
 		r.req.head = append(r.req.head, "\r\n"...)
 		err := c.expect(ctx, &r.req, &r.resp, 304)
 		if _, answered := errors.AsType[*statusError](err); answered && r.resp.status == 200 && len(r.resp.etag) > 0 {
-			// Somebody appended to the stream. That this was no 304 counts as an error all the
-			// same.
+			// A client appended to the stream. An answer other than 304 still counts as an error.
 			r.w.learn(stream, r.resp.etag)
 		}
 		return outcome{part: r.w.part}, err

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// errMalformed says that what came back is no HTTP/1 response.
+// errMalformed says that the answer is not an HTTP/1 response.
 var errMalformed = errors.New("malformed response")
 
 // Bounds on what one response may make the driver hold.

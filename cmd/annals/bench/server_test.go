@@ -182,7 +182,7 @@ func (n *fakeNode) get(w http.ResponseWriter, r *http.Request, stream string, re
 	}
 }
 
-// page writes the events from..from+count in the indented form of the reference.
+// page writes the events from..from+count in the indented form of EventStoreDB.
 func (n *fakeNode) page(w http.ResponseWriter, r *http.Request, stream string, events []fakeEvent, from, count int) {
 	type link struct {
 		URI      string `json:"uri"`

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// grace is how long requests under way at the end of a phase may still take.
+// grace is how long requests in flight at the end of a phase may still take.
 const grace = 2 * time.Second
 
 // operation is one worker's share of a workload. Only that worker uses it.
@@ -22,7 +22,7 @@ type operation interface {
 	do(ctx context.Context, c *sender) (outcome, error)
 }
 
-// beginner is an operation that starts anew with each phase.
+// beginner is an operation that starts again with each phase.
 type beginner interface{ begin() }
 
 // closer is an operation that has something to give up at the end of the session.
@@ -44,7 +44,7 @@ type session struct {
 	name     string
 	work     workload
 	partName []string
-	beside   bool // the first part is what is measured, the others are load beside it
+	beside   bool // the first part is measured, the others are load at the same time
 	clients  []*sender
 	ops      []operation
 	recs     []*recorder
@@ -128,7 +128,7 @@ type phase struct {
 	hard     context.Context         // ends when the grace is over
 }
 
-// sleep waits and reports whether the phase still goes on.
+// sleep waits and reports whether the phase still runs.
 func (p *phase) sleep(d time.Duration) bool { return clock.Sleep(p.run, d) == nil }
 
 // runFor runs the operations until the time is over, the count is reached, every
@@ -173,8 +173,8 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 	return elapsed, nil
 }
 
-// watch shows the progress of a phase, cuts off what takes too long behind its end, and returns
-// when all workers have ended.
+// watch shows the progress of a phase, cuts off requests that take too long after its end, and
+// returns when all workers have ended.
 func (s *session) watch(p *phase, total *recorder, done <-chan struct{}, cut func()) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()

@@ -174,7 +174,7 @@ func (w *subscribing) numbersIn(link string, numbers []int64) ([]int64, error) {
 		}
 		number, ok := numberOf(w.hash, id, w.o.streamEvents)
 		if !ok {
-			return nil, &fatalError{fmt.Errorf("the message %s is no event of %s", text, w.stream)}
+			return nil, &fatalError{fmt.Errorf("the message %s is not an event of %s", text, w.stream)}
 		}
 		numbers = append(numbers, number)
 	}

@@ -117,7 +117,7 @@ func measureGroup(ctx context.Context, o *options, stream, group string, log io.
 		return nil, err
 	}
 	defer s.close()
-	// An interrupt leaves no group behind.
+	// An interrupt leaves no group.
 	defer func() { err = errors.Join(err, w.remove(context.WithoutCancel(ctx))) }()
 	if r, err = s.measure(ctx, o.duration, o.warmup, o.count); r == nil {
 		return nil, err

@@ -111,7 +111,7 @@ func TestSubscriptionOfAStranger(t *testing.T) {
 	n := newFakeNode()
 	n.groups.stranger = "00112233-4455-4677-8899-aabbccddeeff"
 	_, err := subscribe(t, context.Background(), serve(t, n), "--stream-events", "500")
-	if err == nil || !strings.Contains(err.Error(), "is no event of") {
+	if err == nil || !strings.Contains(err.Error(), "is not an event of") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -93,7 +93,7 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 	// $all never says that it is at its head; its last page is an empty one.
 	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.w.stream() == event.AllStream
 	t.next = next
-	// An empty last page is no work done, unless there is an earlier page to go back to.
+	// An empty last page counts as no work, unless there is an earlier page to go back to.
 	if entries == 0 && t.done && (first || !t.w.o.repeat) {
 		return outcome{}, errFinished
 	}

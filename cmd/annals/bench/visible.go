@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// watching is the workload visible: the first worker appends an event and measures how
-// long after the answer the event can be read at every node. The others append beside it.
+// watching is the workload visible: the first worker appends an event and measures how long after
+// the answer the event can be read at every node. The others append at the same time.
 type watching struct {
 	o     *options
 	nodes []*watchedNode

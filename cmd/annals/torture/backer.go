@@ -27,8 +27,8 @@ const (
 	copyLimit = 20 * time.Second
 )
 
-// backer is an operator who copies a node's database every few seconds, as somebody
-// does who only knows the sessions: no code of ours but for checksums is in between.
+// backer is an operator who copies a node's database every few seconds and only knows the requests
+// for backup sessions: it uses none of our code except the checksums.
 type backer struct {
 	worker
 	dir    string
@@ -218,7 +218,7 @@ func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *
 			continue
 		}
 		if o := b.hist.find(f.ref); o != nil && o.outcome == done && o.ret < c.known {
-			b.find.add(kindBackup, "%s lacks event %d of the log, %s, which was acknowledged at %s; the backup began behind %s",
+			b.find.add(kindBackup, "%s lacks event %d of the log, %s, which was acknowledged at %s; the backup began after %s",
 				t.name, ordinal, b.book.say(f), seconds(o.ret), seconds(c.known))
 			return
 		}

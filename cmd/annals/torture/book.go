@@ -27,10 +27,10 @@ type stream struct {
 	name string
 	// own streams begin in this run, so all their numbers are seen.
 	own bool
-	// fluid streams may lose events by a scavenge. The log
-	// is counted without these: what every reader is shown whenever it reads is only
-	// the rest. Streams of the server are among them, as most have limits, and all
-	// streams of others, of whose limits nothing is known, when somebody else runs the nodes.
+	// fluid streams may lose events by a scavenge. The log is counted without these: only the other
+	// events are shown to every reader at all times. Most streams of the server are fluid, as they
+	// have limits. On a given cluster all streams of other clients are fluid too, as their limits
+	// are not known.
 	fluid bool
 	plain bool  // never deleted, so that readers may visit it; load.mu guards it
 	shed  *shed // what the one client that writes to it knows, of a stream that it limits
@@ -62,8 +62,8 @@ type book struct {
 	spots    []spot       // where pages ended, rising
 	kept     []*fluidFact // those with an entry
 	fluids   map[fluidKey]*fluidFact
-	// refs of events that somebody asked to redact: any node may have fetched the chunk of one that
-	// did
+	// refs of events with a request to redact them: any node may have fetched the chunk from a node
+	// that did
 	blank sync.Map
 }
 
@@ -150,15 +150,15 @@ func (b *book) definer(ordinal int) place {
 	return b.segments[behind-1].by
 }
 
-// logForward takes a page of the log that begins at an ordinal, and returns what
-// it shows and the ordinal behind it. next is the position behind the page, full says
-// whether it held as many events as were asked for.
+// logForward takes a page of the log that begins at an ordinal, and returns the events that it
+// shows and the ordinal after it. next is the position after the page; full says whether it held as
+// many events as were asked for.
 func (b *book) logForward(from place, ordinal int, entries []entry, next int64, full bool) ([]seen, int) {
 	page := b.see(entries, from)
 	b.rising(from, page)
 	if n := len(page); n > 0 && full {
-		// A page that is not full ends where the node's log ends, and that lies
-		// behind the last event by as much as the node writes between events.
+		// A page that is not full ends where the node's log ends. That is past the last event by
+		// all that the node writes between events.
 		page[n-1].after = next
 	}
 	b.mu.Lock()
@@ -279,7 +279,7 @@ func (b *book) logBackward(from place, below int, entries []entry, full bool) {
 				return // It was there before this run began to read.
 			}
 			if top == 0 {
-				b.find.add(kindPrefix, "%s: read backward from behind event %d of the log, it shows %s, which is not in the log before that",
+				b.find.add(kindPrefix, "%s: read backward from after event %d of the log, it shows %s, which is not in the log before that",
 					from, below-1, b.say(f.fact))
 				return
 			}
@@ -325,7 +325,7 @@ func (b *book) streamPage(from place, of *stream, first int64, entries []entry) 
 	}
 }
 
-// spot is a place in the log from which a reader can go on.
+// spot is a place in the log from which a reader can continue.
 type spot struct {
 	ordinal  int
 	position int64

@@ -10,8 +10,8 @@ import (
 // client side, as an end of a link.
 const clientSide = -1
 
-// cluster is what suffers. Nodes are numbered from 0; the voters come first,
-// behind them may be one read-only replica. Tests put a fake in its place.
+// cluster is the cluster under test. Nodes are numbered from 0; the voters come first, and one
+// read-only replica may follow. Tests put a fake in its place.
 type cluster interface {
 	// targets lists the nodes that clients may talk to.
 	targets() []target
@@ -39,7 +39,7 @@ type cluster interface {
 	// fillDisk leaves so many bytes free on a node's disk, freeDisk gives them back.
 	fillDisk(node int, leave int64) error
 	freeDisk(node int) error
-	// freezeDisk lets all writes of a node hang, thawDisk lets them go on.
+	// freezeDisk makes all writes of a node hang, thawDisk lets them continue.
 	freezeDisk(node int) error
 	thawDisk(node int) error
 	// setClock moves a node's wall clock away from the machine's.
@@ -80,8 +80,8 @@ func nodeName(i int) string {
 	return fmt.Sprintf("node %d", i)
 }
 
-// given is a cluster that somebody else runs. As it can nothing, nothing is done to it: the rest of
-// the interface is nil.
+// given is a cluster that someone else runs. Nothing can be done to it: the rest of the interface
+// is nil.
 type given struct {
 	cluster
 	list []target

@@ -22,13 +22,13 @@ var ErrViolated = errors.New("a promise was broken")
 
 const longHelp = `Torture a cluster and prove what it did with the data.
 
-A round starts nodes in a laboratory of network namespaces, one for each, lets
-clients write and read, and meanwhile strikes with the faults below, by a schedule
-that follows from --seed. Then the faults end. The cluster must heal, and everything
-is read back from every node and held against what the clients know:
+A round starts nodes in a laboratory of network namespaces, one for each, lets clients
+write and read, and meanwhile causes the faults below, by a schedule that follows from
+--seed. Then the faults end. The cluster must heal, and everything is read back from
+every node and compared with what the clients know:
 
   - every acknowledged event is on every node, once, where the answer said
-  - what was refused is nowhere; what is indeterminate is there as a whole or not at all
+  - refused writes are nowhere; writes with an unknown outcome are there as a whole or not at all
   - all nodes show the same log: positions, ids, streams, numbers, times, data
   - every stream has the numbers from 0 on without gaps, and the same events as the log
   - the log has events in the order of real time; readings that require the leader are
@@ -36,29 +36,32 @@ is read back from every node and held against what the clients know:
   - subscribers that moved between nodes saw every event once and in order
   - writes sent again with the same ids wrote nothing twice
   - every event of a stream with persistent subscriptions was acknowledged or parked in each
-    group; none was given to two consumers at once, retried too often, or left behind a checkpoint
-  - scavenges removed what limits and deletions hide, and nothing else; nodes that were
-    scavenged up to one point hold the same events, and as leaders they give the same answers
-  - a projection that copies and counts events, and $by_category, handled each event once and in order
-  - backups taken meanwhile restore: all that was acknowledged before is there, and nothing else
-  - what a node has redacted is in no file of it; all else is as before
+    group; none was given to two consumers at once, retried too often, or skipped by a checkpoint
+  - scavenges removed what limits and deletions hide, and nothing else; nodes that were scavenged
+    up to one point hold the same events, and as leaders they give the same answers
+  - a projection that copies and counts events, and $by_category, handled each event once and in
+    order
+  - backups taken meanwhile restore: all events acknowledged before are there, and nothing else
+  - data that a node has redacted are in none of its files; everything else is as before
   - no node ended by itself, none took long to heal, and verify finds no damage
 
 Faults:
 
 %s
-Progress goes to standard error. Standard output gets the timeline, the times without
-a successful write for each kind of fault, metrics and the verdict. What a violating
-round leaves, data and logs of the nodes and the history of the clients, stays in --keep.
+Progress goes to standard error. Standard output gets the timeline, the times without a
+successful write for each kind of fault, metrics and the verdict. After a round with
+violations, the data and logs of the nodes and the history of the clients stay in
+--keep.
 
-The laboratory needs Linux and root; without, nodes get loopback addresses, and faults
-of the network are left out. --attach leaves the nodes of somebody else alone and
-only runs clients and checks.
+The laboratory needs Linux and root; without them, nodes get loopback addresses, and
+faults of the network are left out. --attach does nothing to the nodes that it is given:
+it only runs clients and checks.
 
---bit-flips does something else: a small load, and bits that change in files of every kind, on leader
-and followers, while a node runs or before it starts. After each the cluster must be whole again, with no more
-than an operator does: start the node again, or give it an empty disk. No acknowledged event may be lost,
-doubled or renumbered, and nodes that answer differently must say so within a minute.
+--bit-flips runs a small load, and changes bits in files of every kind, on leader and
+followers, while a node runs or before it starts. After each change the cluster must
+become whole again, with only the help of an operator who starts the node again or gives
+it an empty disk. No acknowledged event may be lost, doubled or renumbered, and nodes
+that answer differently must say so within a minute.
 
 Exit codes: 0 no violation, 1 violations, 2 it could not be run.`
 
@@ -87,7 +90,7 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.diskFaults, "disk-faults", false, "fill the disks of nodes now and then")
 	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
 	f.BoolVar(&o.scavenges, "scavenges", true, "start and stop scavenges on all nodes, and compare what they leave")
-	f.BoolVar(&o.projections, "projections", true, "run projections, stop them and let them go on, and compare what they write with the log")
+	f.BoolVar(&o.projections, "projections", true, "run projections, stop and enable them, and compare what they write with the log")
 	f.BoolVar(&o.backups, "backups", true, "take backups of all nodes, and restore some of them in the end")
 	f.BoolVar(&o.redactions, "redactions", true, "redact events on some nodes, and look for their data in the files of these")
 	f.Float64Var(&o.rate, "rate", 800, "operations a second of all writers together, 0 for as many as possible")
@@ -97,7 +100,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.binary, "binary", "", "program to run as node and for verify (default this one)")
 	f.StringArrayVar(&o.nodeOptions, "option", nil, "option for every node, such as --option=--raft-log-store=Wal; repeatable")
 	f.StringSliceVar(&o.attach, "attach", nil, "addresses of the nodes of a running cluster, to run clients and checks only")
-	f.StringVar(&o.keep, "keep", filepath.Join(os.TempDir(), "annals-torture"), "folder for clusters while they run, and for what violating rounds leave")
+	f.StringVar(&o.keep, "keep", filepath.Join(os.TempDir(), "annals-torture"), "folder for clusters while they run, and for the files of rounds with violations")
 	f.BoolVar(&o.json, "json", false, "print one JSON document a round in place of the report")
 	return cmd
 }
@@ -214,7 +217,7 @@ func flipRound(ctx context.Context, o *options, seed uint64, out io.Writer) (*fl
 	return f, errors.Join(err, os.RemoveAll(dir))
 }
 
-// keepEvidence writes what the clients know beside the data of the nodes.
+// keepEvidence writes what the clients know next to the data of the nodes.
 func (r *round) keepEvidence(s *summary) error {
 	return errors.Join(
 		writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) }),

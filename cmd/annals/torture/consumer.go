@@ -20,7 +20,8 @@ const (
 	actionSkip = "skip"
 	actionStop = "stop"
 	actionPark = "park"
-	// retry is a demand to give the message again; leave is no answer: the message times out.
+	// retry is a demand to give the message again; leave gives no answer, so the message times
+	// out.
 	actionRetry = "retry"
 	actionLeave = "none"
 	actReplay   = "replay of parked messages"
@@ -93,7 +94,7 @@ func (c *consumer) turn(ctx context.Context) time.Duration {
 	return c.pause(20, 200)
 }
 
-// node returns whom to ask: mostly who served before, now and then anybody.
+// node returns the node to ask: mostly the one that served before, now and then any node.
 func (c *consumer) node() target {
 	if c.rng.IntN(8) == 0 {
 		return c.wander()

@@ -217,12 +217,12 @@ func (f *fakeGroups) head(w http.ResponseWriter, r *http.Request) {
 	f.must(json.NewEncoder(w).Encode(page{Entries: all[len(all)-1:]}))
 }
 
-// load begins again behind the checkpoint.
+// load begins again after the checkpoint.
 func (g *fakeGroup) load() {
 	g.next, g.retry, g.out, g.again = g.checkpoint+1, nil, map[string]*fakeMessage{}, nil
 }
 
-// expire puts back what was not answered in time.
+// expire puts back messages that were not answered in time.
 func (f *fakeGroups) expire(g *fakeGroup) {
 	for _, id := range slices.Sorted(maps.Keys(g.out)) {
 		if m := g.out[id]; time.Now().After(m.deadline) {

@@ -65,7 +65,7 @@ func allFaults() []fault {
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
 		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, ends: true, strike: strikeResignGivenUp},
 		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, strike: strikeClock},
-		{name: "disk-hang", doc: "a node's disk hangs: reads go on, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
+		{name: "disk-hang", doc: "a node's disk hangs: reads work, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
@@ -99,7 +99,7 @@ func chooseFaults(names []string) ([]fault, error) {
 }
 
 func strikeKill(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	what := "kill -9 of " + n.role(node)
 	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.kill(node)
 }
@@ -113,7 +113,7 @@ func strikeKillAll(_ context.Context, n *nemesis) (string, func(context.Context)
 }
 
 func strikeTerminate(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	what := "SIGTERM of " + n.role(node)
 	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.terminate(ctx, node)
 }
@@ -151,16 +151,16 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 }
 
 func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	what := "SIGSTOP of " + n.role(node)
 	return what, func(context.Context) error { return n.c.resume(node) }, n.c.pause(node)
 }
 
 func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}
 	if n.c.voters() == 1 {
-		// A node on its own has nobody to tell it that its clock is wrong by years.
+		// A single node has no other node to learn from that its clock is wrong by years.
 		longest = longest[:2]
 	}
 	most := longest[n.rng.IntN(len(longest))]
@@ -212,7 +212,7 @@ func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (stri
 }
 
 func strikeOneWay(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	mute := n.rng.IntN(2) == 0
 	var links []cut
 	for _, o := range n.others(node) {
@@ -251,7 +251,7 @@ func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) 
 
 // around chooses links: those of one node, or all. Clients are not concerned.
 func (n *nemesis) around() (what string, links []cut) {
-	nodes := []int{n.anybody()}
+	nodes := []int{n.anyVoter()}
 	what = n.role(nodes[0]) + " and other nodes"
 	if n.rng.IntN(3) == 0 {
 		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
@@ -310,7 +310,7 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 }
 
 func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	what := "the disk of " + n.role(node) + " hangs"
 	return what, func(context.Context) error { return n.c.thawDisk(node) }, n.c.freezeDisk(node)
 }

@@ -65,8 +65,8 @@ func streamHead(stream string, count int) string {
 type fact struct {
 	ref    ref
 	number int64
-	// after is the position behind the event as a full page tells it, -1 when no
-	// full page ended there.
+	// after is the position after the event, taken from a full page that ended there; -1 if none
+	// did.
 	after  int64
 	stream *stream
 	shape  uint32 // hash of type and time

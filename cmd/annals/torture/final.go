@@ -85,8 +85,8 @@ func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, 
 	return all, at.ordinal, nil
 }
 
-// stream reads a stream to its end. The pages go to take, oldest first, with the number at which
-// each begins; it returns the number behind the page, which is returned of the last one.
+// stream reads a stream to its end. It passes the pages to take, oldest first, with the number at
+// which each begins. take returns the number after the page; stream returns that of the last page.
 func (r *finalReader) stream(ctx context.Context, name string, take func(at int64, entries []entry) (int64, error)) (next int64, _ error) {
 	for {
 		p, err := r.page(ctx, streamForward(url.PathEscape(name), next, finalPage))
@@ -174,5 +174,5 @@ func (b *book) missing(t target, end, known int) {
 	for o := end; o < min(known, end+5); o++ {
 		some = append(some, fmt.Sprintf("event %d, %s, shown by %s", o, b.say(b.facts[o]), b.definer(o)))
 	}
-	b.find.add(kindLost, "the log of %s ends behind %d events, %d are known; missing are %s", t.name, end, known, strings.Join(some, "; "))
+	b.find.add(kindLost, "the log of %s ends after %d events, %d are known; missing are %s", t.name, end, known, strings.Join(some, "; "))
 }

@@ -22,7 +22,7 @@ const (
 	kindData        = "wrong data"
 	kindTorn        = "write in part"
 	kindUnwanted    = "refused and yet there"
-	kindUnknown     = "event nobody wrote"
+	kindUnknown     = "event that no client wrote"
 	kindLinear      = "not linearizable"
 	kindIdempotence = "retry not idempotent"
 	kindAnswer      = "unexpected answer"

@@ -71,8 +71,8 @@ func kindOfFile(rel string) string {
 // flipCount is what became of the flips in files of one kind.
 type flipCount struct{ flips, noticed, ended, replaced int }
 
-// flipper changes single bits in files of nodes, one after the other, while clients write. It goes
-// on when the cluster is whole again.
+// flipper changes single bits in files of nodes, one after the other, while clients write. It flips
+// the next one when the cluster is whole again.
 type flipper struct {
 	c      cluster
 	http   *client.Client
@@ -383,8 +383,8 @@ func (f *flipper) restart(ctx context.Context, node int, empty bool) {
 	}
 }
 
-// trouble is what the nodes say of themselves, nothing when all is well: a line in a log alone is
-// no alarm.
+// trouble is what the nodes report about themselves, empty when all is well: a line in a log alone
+// is not an alarm.
 func (f *flipper) trouble(ctx context.Context, node int) string {
 	f.mu.Lock()
 	tail := f.tails[node]

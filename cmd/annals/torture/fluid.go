@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// shedStream begins the names of streams that lose events, behind the prefix of the run.
+// shedStream begins the names of streams that lose events, after the prefix of the run.
 const shedStream = "shed-"
 
 // fluidKey names an event for ever.
@@ -66,7 +66,7 @@ func (b *book) rising(from place, page []seen) {
 			continue // Where these belong is known.
 		}
 		if before, ok := last[one.stream]; ok && one.number <= before {
-			b.find.add(kindOrder, "%s: %s comes behind number %d of its stream", from, b.say(one.fact), before)
+			b.find.add(kindOrder, "%s: %s comes after number %d of its stream", from, b.say(one.fact), before)
 		}
 		last[one.stream] = one.number
 	}
@@ -81,7 +81,7 @@ func (b *book) see(entries []entry, from place) []seen {
 	return page
 }
 
-// fluid returns what readers of the log saw of an event that may be removed, nil if nobody saw it.
+// fluid returns what readers of the log saw of an event that may be removed, nil if none saw it.
 func (b *book) fluid(of *stream, number int64) *fluidFact {
 	b.mu.Lock()
 	defer b.mu.Unlock()

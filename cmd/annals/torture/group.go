@@ -69,7 +69,7 @@ func (g *group) put(method string) (client.Request, error) {
 	return client.Request{Method: method, Path: g.path(), Header: map[string]string{"Content-Type": client.MediaJSON}, Body: body}, err
 }
 
-// The streams of the workload, behind the prefix of the run.
+// The streams of the workload, after the prefix of the run.
 const (
 	queueStream = "queue"
 	linksStream = "links"
@@ -119,7 +119,7 @@ func linkPath(links client.Links, relation string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return "", fmt.Errorf("the link %q is no whole address (%v)", text, err)
+		return "", fmt.Errorf("the link %q is not a complete address (%v)", text, err)
 	}
 	return u.RequestURI(), nil
 }
@@ -161,8 +161,8 @@ type groupInfo struct {
 	Outstanding int64   `json:"outstandingMessagesCount"`
 }
 
-// unfinished says what a group that nobody reads from any more still has to do,
-// nothing when it has finished. last is the number of the stream's last event, -1 for none.
+// unfinished says what a group that no consumer reads from any more still has to do, nothing when
+// it has finished. last is the number of the stream's last event, -1 for none.
 func (i *groupInfo) unfinished(s *groupSettings, last int64) string {
 	at := int64(-1)
 	if i.Checkpoint != nil && *i.Checkpoint != "" {

@@ -24,15 +24,15 @@ const (
 	calmAround = int64(1500 * time.Millisecond)
 )
 
-// groupCheck holds what consumers were given and said against the final log. For it
+// groupCheck compares the messages and answers of consumers with the final log. Its rules:
 //
 //   - an event is finished when an answer that finishes it may have been taken, or when the
 //     parked stream ever had it: replayed messages live in memory alone;
 //   - a checkpoint is as old as the log says: it was there when a later append was acknowledged;
-//   - a checkpoint may cover an event only if by then somebody had sent an answer that takes the
-//     event out of the group, or if the event was ever parked;
+//   - a checkpoint may cover an event only if by then a consumer had sent an answer that takes
+//     the event out of the group, or if the event was ever parked;
 //   - a message may be given again after its timeout, after a demand to retry, after an update of
-//     its group or a restart, and by another leader. Where any of that is possible nothing is said.
+//     its group or a restart, and by another leader. Where any of that is possible nothing is reported.
 type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
@@ -55,7 +55,7 @@ type eventRecord struct {
 	parked []*fluidFact
 }
 
-// deliveries are the steps in which it was given to somebody.
+// deliveries are the steps in which it was given to a consumer.
 func (e *eventRecord) deliveries() []*step {
 	return slices.DeleteFunc(slices.Clone(e.steps), func(s *step) bool { return s.What != delivered })
 }
@@ -78,8 +78,8 @@ type groupBook struct {
 	events      []eventRecord // by number
 	where       map[event.ID]messagePlace
 	checkpoints []*fluidFact
-	// lacks says that messages were parked that nobody saw: parked streams are cut off where
-	// messages were replayed, and what was cut off may be removed.
+	// lacks says that messages were parked that no reader saw: a replay truncates the parked
+	// stream, and a scavenge may remove the truncated events.
 	lacks bool
 }
 
@@ -96,9 +96,9 @@ func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) {
 	}
 }
 
-// date finds for each event of the log a time at which it was there, which rises
-// with the log: a consumer that was shown it or a later one had it, and so had one that was
-// told of a later append.
+// date finds for each event of the log a time at which it was there. These times rise with the log:
+// a client that read the event or a later one proves that it was there, and so does the answer to a
+// later append.
 func (c *groupCheck) date() {
 	b := c.ledger.book
 	c.dated = make([]int64, len(b.facts))
@@ -280,7 +280,8 @@ func (b *groupBook) excused(e *eventRecord, id event.ID, from, to int64) bool {
 
 // ahead: no checkpoint covers an event that was still in the group.
 func (b *groupBook) ahead() {
-	// out is, by number, when somebody first sent what takes an event out of the group.
+	// out is, by number, when a consumer first sent an answer that takes the event out of the
+	// group.
 	out := make([]int64, len(b.events))
 	for n := range b.events {
 		e := &b.events[n]
@@ -289,7 +290,7 @@ func (b *groupBook) ahead() {
 			out[n] = 0
 		}
 	}
-	// What lies below was right for an earlier checkpoint, or has been told.
+	// Numbers below it were right for an earlier checkpoint, or were reported.
 	n := b.group.settings.StartFrom
 	for _, k := range b.checkpoints {
 		at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64)
@@ -315,7 +316,7 @@ func (b *groupBook) finished() {
 		switch {
 		case b.lacks, len(e.parked) > 0, e.answered(finishes) != never:
 		case len(e.deliveries()) == 0:
-			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.tell(n))
+			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to no consumer and is not parked; %s", b.group, n, e.id, b.tell(n))
 		default:
 			b.ledger.find.add(kindForgotten, "%s: number %d, id %s, was neither acknowledged nor parked and does not come again; %s", b.group, n, e.id, b.tell(n))
 		}

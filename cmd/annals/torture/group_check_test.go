@@ -121,7 +121,7 @@ func TestHandedTwice(t *testing.T) {
 	}
 }
 
-// TestCheckpointInTime: a checkpoint over an event is right only once somebody has sent an answer
+// TestCheckpointInTime: a checkpoint over an event is right only once a consumer has sent an answer
 // that takes the event out of the group.
 func TestCheckpointInTime(t *testing.T) {
 	cases := []struct {

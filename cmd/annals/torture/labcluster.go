@@ -41,7 +41,7 @@ type labCluster struct {
 	lab     *lab.Lab
 	o       *options
 	members []*member
-	// ended is called, on a goroutine of the cluster, when a node ends that nobody asked to.
+	// ended is called, on a goroutine of the cluster, when a node ends that was not asked to.
 	ended   func(node, code int, tail string)
 	watches sync.WaitGroup
 	hangs   bool // disks can hang

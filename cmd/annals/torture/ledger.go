@@ -15,7 +15,7 @@ type ledger struct {
 	find  *findings
 	facts []fact
 	where map[ref]int // ordinals of the events of this run
-	// fluids are the events that may be removed, as far as somebody saw them in the log.
+	// fluids are the events that may be removed, as far as a reader saw them in the log.
 	fluids map[ref]*fluidFact
 }
 
@@ -115,8 +115,9 @@ func (l *ledger) outcomes() {
 }
 
 // realTime: every event of this run was written by an operation, and an append that was
-// acknowledged before another began comes first in the log. Of each event, nothing before it may
-// have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
+// acknowledged before another began comes first in the log. So an event before it in the log was
+// not sent after it was acknowledged, and an event after it was not acknowledged before it was
+// sent.
 func (l *ledger) realTime() {
 	// the ordinal that was sent last of those before this one, -1 for none
 	before := make([]int, len(l.facts)+1)
@@ -146,7 +147,7 @@ func (l *ledger) realTime() {
 				l.book.say(f), seconds(o.ret), before, l.book.say(l.facts[before]), seconds(ops[before].call))
 		}
 		if behind >= 0 && ops[behind].ret < o.call {
-			l.find.add(kindOrder, "%s was sent at %s, and event %d of the log behind it, %s, was acknowledged at %s",
+			l.find.add(kindOrder, "%s was sent at %s, and event %d of the log after it, %s, was acknowledged at %s",
 				l.book.say(f), seconds(o.call), behind, l.book.say(l.facts[behind]), seconds(ops[behind].ret))
 		}
 	}
@@ -172,9 +173,9 @@ type bound struct {
 	o      *op
 }
 
-// freshness: a question to the leader shows at least what anybody knew before it asked,
-// and nothing that was sent after it had its answer. This needs no search, so
-// it covers all streams and all of the history.
+// freshness: a read that requires the leader shows at least all that any client knew before it
+// began, and no event that was sent after it was answered. This needs no search, so it covers all
+// streams and all of the history.
 func (l *ledger) freshness() {
 	bounds := map[*stream][]bound{}
 	l.hist.each(func(first ref, o *op) {

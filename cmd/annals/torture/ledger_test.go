@@ -118,7 +118,8 @@ func TestLedger(t *testing.T) {
 			x := s.wrote(a, "spread-1", -2, 0, 30, 40)
 			s.op(b, "spread-1", op{kind: opReadHead, outcome: done, number: 0, seen: x, call: 10, ret: 20})
 			s.log("node 0", s.shown(x, "spread-1", 0))
-		}, []string{kindFuture, kindStale}}, // The append found an end that somebody had seen further on.
+			// A reader had seen the stream longer than this append found it.
+		}, []string{kindFuture, kindStale}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// registerStream begins the names of the streams that everybody fights for, behind the prefix of
+// registerStream begins the names of the streams that all writers contend for, after the prefix of
 // the run.
 const registerStream = "register-"
 
@@ -43,7 +43,7 @@ type load struct {
 	count tally
 	gaps  *gapRecorder
 
-	// work is what workers do until stop is closed; then each ends after the attempt under way.
+	// work is what workers do until stop is closed; then each ends after the attempt in flight.
 	work []func(context.Context)
 	stop chan struct{}
 
@@ -110,7 +110,7 @@ func (l *load) stopped() bool {
 	}
 }
 
-// rest waits, at most until the clients shall stop. It reports whether to go on.
+// rest waits, at most until the clients shall stop. It reports whether to continue.
 func (l *load) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

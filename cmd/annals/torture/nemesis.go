@@ -18,8 +18,8 @@ import (
 // cureLimit bounds how long the end of one fault may take.
 const cureLimit = 2 * time.Minute
 
-// nemesis breaks the cluster by a schedule that follows from the seed and from
-// who leads at the time. One fault is under way at a time, now and then two.
+// nemesis breaks the cluster by a schedule that follows from the seed and from who leads at the
+// time. One fault is active at a time, now and then two.
 type nemesis struct {
 	c      cluster
 	watch  *watch
@@ -57,7 +57,7 @@ func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, f
 	return n
 }
 
-// stroke is a fault under way.
+// stroke is an active fault.
 type stroke struct {
 	fault  *fault
 	what   string
@@ -66,8 +66,8 @@ type stroke struct {
 	cure   func(context.Context) error
 }
 
-// run strikes until the context ends, and leaves no fault behind except nodes
-// that have ended by themselves.
+// run strikes until the context ends, and leaves no fault except nodes that have ended by
+// themselves.
 func (n *nemesis) run(ctx context.Context) {
 	if len(n.faults) == 0 {
 		return
@@ -84,7 +84,7 @@ func (n *nemesis) run(ctx context.Context) {
 	}
 }
 
-// strike begins a fault of another kind than the one under way.
+// strike begins a fault of another kind than the active one.
 func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
 	f := n.choose(other)
 	if f == nil {
@@ -174,7 +174,7 @@ func (n *nemesis) ended(node, code int, tail string) {
 	n.find.add(kindDied, "%s at %s with code %d; its log ends:\n%s", nodeName(node), seconds(n.line.now()), code, tail)
 }
 
-// revive starts voters that do not run though no fault is under way.
+// revive starts voters that do not run although no fault is active.
 func (n *nemesis) revive(ctx context.Context) {
 	if !n.c.can().processes {
 		return
@@ -208,7 +208,7 @@ func (n *nemesis) heal(ctx context.Context) error {
 	return errors.Join(err, n.err)
 }
 
-// leader returns who leads, or any node when nobody does.
+// leader returns the node that leads, or any node when none does.
 func (n *nemesis) leader() int {
 	if leader, _ := n.watch.leading(); leader >= 0 && leader < n.c.voters() {
 		return leader
@@ -216,8 +216,8 @@ func (n *nemesis) leader() int {
 	return n.rng.IntN(n.c.voters())
 }
 
-// anybody returns a voter, half of the time the leader.
-func (n *nemesis) anybody() int {
+// anyVoter returns a voter, half of the time the leader.
+func (n *nemesis) anyVoter() int {
 	if n.rng.IntN(2) == 0 {
 		return n.leader()
 	}
@@ -281,7 +281,7 @@ var errNotYet = errors.New("not yet")
 func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
 	leader, ok := w.leads(list)
 	if !ok {
-		return fmt.Errorf("%w: nobody leads", errNotYet)
+		return fmt.Errorf("%w: no node leads", errNotYet)
 	}
 	want, err := logEnd(ctx, w.http, leader, true)
 	if err != nil {

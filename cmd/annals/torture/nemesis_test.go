@@ -155,7 +155,7 @@ func TestNemesis(t *testing.T) {
 				s := newScene(t)
 				c := newFake(nodes)
 				line := &timeline{start: time.Now()}
-				// No wire: nobody ever catches up, and requests to resign go nowhere.
+				// No wire: no node ever catches up, and requests to resign go nowhere.
 				w := newWatch(newHTTP(noWire{}), c.targets, s.find, line)
 				w.leader, w.term = 0, 2
 				n := newNemesis(c, w, line, s.find, 7, allFaults(), func() {})

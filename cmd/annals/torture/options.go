@@ -72,16 +72,16 @@ func (o *options) validate() error {
 		return errors.New("--timeout, --heal and --progress must be positive")
 	}
 	if len(o.attach) > 0 && (o.diskFaults || len(o.faultNames) > 0 || len(o.nodeOptions) > 0) {
-		return errors.New("--attach tortures nobody's nodes: --faults, --disk-faults and --option go with nodes of our own")
+		return errors.New("--attach does nothing to nodes: --faults, --disk-faults and --option are only for nodes that this command starts")
 	}
 	if len(o.attach) == 0 && runtime.GOOS != "linux" {
 		return errors.New("the laboratory needs Linux; --attach works everywhere")
 	}
 	if o.bitFlips > 0 && (len(o.attach) > 0 || o.nodes < 3) {
-		return errors.New("--bit-flips needs three nodes of our own, or more")
+		return errors.New("--bit-flips needs three or more nodes, which this command starts itself")
 	}
 	if o.keep == "" {
-		return errors.New("--keep names no folder")
+		return errors.New("--keep needs the name of a folder")
 	}
 	for _, n := range o.numbers() {
 		if *n.value < n.least || *n.value > n.most {

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// copiesStream is where the projection of a run emits to, behind which the prefix stands. It is
-	// a stream of somebody else for the book of the log, and nothing of it is ever removed.
+	// copiesStream begins the name of the stream that the projection of a run emits to; the prefix
+	// of the run follows. For the book of the log it is a stream of another client, and none of its
+	// events is ever removed.
 	copiesStream = "copies-"
 	copyType     = "copied"
 
@@ -30,9 +31,9 @@ const (
 	settled = 1500 * time.Millisecond
 )
 
-// projector is an operator with projections: one that copies the events of some streams to
-// another and counts them, and the one that links the events of each category. He
-// stops them in every way, and lets them go on.
+// projector is an operator with projections: one that copies the events of some streams to another
+// and counts them, and the one that links the events of each category. He stops them in every way,
+// and enables them again.
 type projector struct {
 	worker
 	// linked says that the projection by category is ours as well.
@@ -116,7 +117,7 @@ func (p *projector) create(ctx context.Context) error {
 	return nil
 }
 
-// enable lets a projection go on, however often that must be asked for.
+// enable enables a projection, and repeats the request until it is accepted.
 func (p *projector) enable(ctx context.Context, name string) error {
 	if _, err := p.command(ctx, p.control(name, "enable")); err != nil {
 		return fmt.Errorf("enable %s: %w", name, err)
@@ -252,7 +253,7 @@ func (p *projector) counted(ctx context.Context) (int64, error) {
 	return state.N, json.Unmarshal(a.Body, &state)
 }
 
-// remove deletes the projection from a cluster of somebody else.
+// remove deletes the projection from a given cluster.
 func (p *projector) remove(ctx context.Context) {
 	a, err := p.do(ctx, p.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
 	if judge(a, err) == conflict {

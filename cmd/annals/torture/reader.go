@@ -87,7 +87,7 @@ func (l *load) pageOf(a *answer) *page {
 	return nil
 }
 
-// logPage takes a page read forward from a spot and returns what it shows and the spot behind it.
+// logPage takes a page read forward from a spot and returns what it shows and the spot after it.
 func (b *book) logPage(from place, at spot, p *page, count int) ([]seen, spot) {
 	if len(p.Entries) == 0 {
 		return nil, at
@@ -112,9 +112,8 @@ const (
 	longPollSeconds = 2
 )
 
-// follower is a subscriber: it follows the log or one stream from its beginning on one
-// node, and goes on with another one when that one fails. It must see every
-// event once and in order.
+// follower is a subscriber: it follows the log or one stream from its beginning on one node, and
+// continues on another node when that one fails. It must see every event once and in order.
 type follower struct {
 	worker
 	// stream is what it follows, nil for the log.

@@ -23,9 +23,9 @@ const (
 	searched = 55
 )
 
-// redactor is an administrator who has the data of events blanked, on one node or on all.
-// Events of contested streams alone: projections pass over data that are no JSON, and
-// consumers look at what they get.
+// redactor is an administrator who has the data of events blanked, on one node or on all. It
+// redacts only events of contested streams: projections skip data that are not JSON, and consumers
+// check the data that they get.
 type redactor struct {
 	worker
 	done []redaction
@@ -87,7 +87,7 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 	at := r.hist.now()
 	a, err := exchange(ctx, r.http, t, client.Request{Method: http.MethodPost, Path: redactPath, Header: map[string]string{"Content-Type": client.MediaJSON, "Accept": client.MediaJSON}, Body: body}, redactLimit)
 	switch {
-	case err != nil || a.Status >= 500: // Or the node goes on with it.
+	case err != nil || a.Status >= 500: // Or the node still works on it.
 		r.count.add(ofRedactions, "unknown", 1)
 	case a.Status == http.StatusBadRequest: // As a rule the chunk was still being written.
 		r.count.add(ofRedactions, "refused", 1)

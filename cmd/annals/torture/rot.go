@@ -42,7 +42,7 @@ func (r *rot) healed() (bool, error) {
 // strikeRot changes a byte of a complete chunk of a node that runs. It strikes only when
 // what it did before is healed.
 func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	node := n.anybody()
+	node := n.anyVoter()
 	if whole, err := n.sound(); err != nil || !whole || !n.c.running(node) || !n.rebuilt(ctx) {
 		return "", nil, errors.Join(err, errNotNow)
 	}
@@ -110,7 +110,8 @@ func (n *nemesis) sound() (bool, error) {
 	return whole, err
 }
 
-// restorePatience is how long rot may go unseen: what nobody reads, a node looks at when it starts.
+// restorePatience is how long rot may go unseen: a node checks files that no client reads when it
+// starts.
 const restorePatience = 10 * time.Second
 
 // restore waits until rot is healed. Meanwhile the node is started again, so that it looks at all

@@ -20,15 +20,15 @@ import (
 
 const (
 	startupLimit = 60 * time.Second
-	// afterwards is how long clients go on when the faults are over: a cluster
-	// that heals must serve them again.
+	// afterwards is how long clients continue when the faults are over: a cluster that heals must
+	// serve them again.
 	afterwards = 3 * time.Second
 	// drainLimit bounds how long subscribers may take to see everything in the end.
 	drainLimit  = 45 * time.Second
 	linearLimit = 60 * time.Second
 	verifyLimit = 5 * time.Minute
-	// clientsEnd bounds how long clients take to end after they were told. Each has at most one
-	// request under way.
+	// clientsEnd bounds how long clients take to end after they were asked to. Each has at most one
+	// request in flight.
 	clientsEnd = 30 * time.Second
 )
 
@@ -111,14 +111,14 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	if err := r.torment(ctx, nem); err != nil {
 		return nil, err
 	}
-	// Stopping the nodes is no news any more.
+	// The end of the nodes is not reported any more.
 	stopWatch()
 	watching.Wait()
 	return r.conclude(ctx)
 }
 
-// ready waits until the cluster has a leader and every node is with it. It returns
-// where the log ends if somebody else has written to it.
+// ready waits until the cluster has a leader and every node is with it. It returns where the log
+// ends if other clients have written to it.
 func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 	if missing := r.missing(ctx, nem, r.startup); missing != "" {
 		if err := ctx.Err(); err != nil {
@@ -201,11 +201,10 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	return nil
 }
 
-// able says whether nodes can do what was asked of them. Those of somebody else may have no such
-// thing.
+// able says whether nodes can do what was asked of them. Those of a given cluster may lack it.
 func (r *round) able(err error) (bool, error) {
 	if client.HasStatus(err, http.StatusNotFound) && !r.c.can().processes {
-		r.line.add(happenedPhase, "nothing is done with what the nodes do not have: %v", err)
+		r.line.add(happenedPhase, "the nodes lack this, so it is not tested: %v", err)
 		return false, nil
 	}
 	return err == nil, err
@@ -465,9 +464,9 @@ func (r *round) progress(ctx context.Context) {
 	for clock.Sleep(ctx, r.o.every) == nil {
 		writes, reads := r.load.count.of(ofWrites), r.load.count.of(ofReads)
 		leader, term := r.watch.leading()
-		// A line that nobody sees is no reason to stop.
+		// A line that cannot be printed is not a reason to stop.
 		_, _ = fmt.Fprintf(r.out, "%6.1fs  writes %d ok, %d conflicts, %d refused, %d indeterminate; %d leader reads, %d pages; leader %s, term %d; %d violations\n",
 			time.Since(r.start).Seconds(), writes[written[done]], writes[written[conflict]], writes[written[refused]],
-			writes[written[pending]], reads["leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
+			writes[written[pending]], reads["leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "none", 1), term, r.find.total())
 	}
 }

@@ -101,7 +101,7 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
-// TestAttach runs clients and checks against a node that somebody else runs and writes to.
+// TestAttach runs clients and checks against a node that someone else runs and writes to.
 func TestAttach(t *testing.T) {
 	p := testkit.StartNode(t, t.TempDir(), "--insecure")
 	h := newHTTP(nil)
@@ -152,7 +152,7 @@ func TestLiar(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: a cluster that cannot be reached is no violation.
+// TestNobodyThere: a cluster that cannot be reached is not a violation.
 func TestNobodyThere(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()

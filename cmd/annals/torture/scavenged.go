@@ -18,8 +18,8 @@ import (
 const (
 	// finalScavenge bounds how long the last runs of all nodes may take.
 	finalScavenge = 60 * time.Second
-	// finalTries bounds how many runs of one node end before the one that is wanted:
-	// one that was stopped goes on first, and then the newest point is due.
+	// finalTries bounds how many runs of one node end before the wanted one: a stopped run is
+	// resumed first, and then the newest point is due.
 	finalTries   = 6
 	pointsStream = "$scavengePoints"
 	// askingLimit bounds how long the nodes may take to lead in turn.
@@ -199,7 +199,7 @@ func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits [
 			if s.ages() && n < s.last() {
 				f := r.load.book.fluid(s.stream, n)
 				if f == nil {
-					may = true // Nobody saw how old it is.
+					may = true // No client saw how old it is.
 				} else {
 					gone = gone || f.time.Before(p.Now.Add(-s.maxAge))
 					may = may || f.time.Before(p.latest.Add(-s.maxAge))
@@ -269,7 +269,7 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 	ctx, cancel := context.WithTimeout(ctx, askingLimit)
 	defer cancel()
 	asked := map[int]bool{}
-	tries := 0 // since somebody was asked
+	tries := 0 // since a node was asked
 	for len(asked) < r.c.voters() {
 		leader, ok := r.watch.leads(nodes)
 		if ok && !asked[leader.index] && r.interrogate(ctx, leader) {
@@ -290,8 +290,8 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 	return nil
 }
 
-// replace makes the leader resign. If it has done that before to no avail, as many of those
-// that led already as a majority can do without are away meanwhile: somebody else has to lead.
+// replace makes the leader resign. If that did not help before, it stops as many nodes that have
+// already led as a majority can do without, so that another node has to lead.
 func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, tries int) (err error) {
 	spare := (r.c.voters() - 1) / 2
 	for i := range r.c.voters() {

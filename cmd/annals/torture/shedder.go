@@ -95,7 +95,7 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 		s.changed()
 		return true
 	case conflict:
-		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.ids.describe(first, o), a)
+		e.find.add(kindScavenged, "no other client writes there, its last number is %d: %s: %s", last, e.ids.describe(first, o), a)
 	}
 	return false
 }
@@ -133,7 +133,7 @@ func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
 		s.changed()
 		return true
 	case conflict:
-		e.find.add(kindScavenged, "nobody else writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
+		e.find.add(kindScavenged, "no other client writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
 	}
 	return false
 }
@@ -220,7 +220,7 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 			e.find.add(kindScavenged, "%s shows number %d of %s, which the limits hide from %d on down", from, n, s.name, s.visible()-1)
 			return
 		case len(numbers) > 0 && n <= numbers[len(numbers)-1]:
-			e.find.add(kindOrder, "%s shows number %d of %s behind %d", from, n, s.name, numbers[len(numbers)-1])
+			e.find.add(kindOrder, "%s shows number %d of %s after %d", from, n, s.name, numbers[len(numbers)-1])
 			return
 		}
 		numbers = append(numbers, n)

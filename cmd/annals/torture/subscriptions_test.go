@@ -23,7 +23,7 @@ func TestGroups(t *testing.T) {
 		{breakNothing, "", nil},
 		// What is passed over without an answer is also covered by a checkpoint.
 		{breakSkip, kindSkipped, []string{kindAhead}},
-		// Some of these were in an answer that was given up, so nobody knows of a delivery.
+		// Some of these were in an answer that was given up, so no consumer knows of a delivery.
 		{breakForget, kindForgotten, []string{kindSkipped, kindAhead}},
 		{breakPark, kindForgotten, []string{kindSkipped, kindAhead}},
 		// After a restart nothing comes again.

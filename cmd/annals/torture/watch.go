@@ -40,7 +40,7 @@ type watch struct {
 
 	mu      sync.Mutex
 	views   map[int]view
-	leader  int // -1: nobody says so
+	leader  int // -1: no node says so
 	term    int64
 	changes int
 	double  int // looks in a row with two leaders of one term
@@ -103,7 +103,7 @@ func (w *watch) look(ctx context.Context) {
 	case leader == w.leader && (leader < 0 || term == w.term):
 		return
 	case leader < 0:
-		w.line.add(happenedLeader, "nobody says to be the leader")
+		w.line.add(happenedLeader, "no node says that it is the leader")
 	default:
 		if term != w.term {
 			w.changes++
@@ -121,7 +121,7 @@ func (w *watch) count(claims map[int64][]int) {
 			continue
 		}
 		if w.double++; w.double == twoLeadersAfter {
-			w.find.add(kindLeaders, "nodes %v say to be the leader of term %d", nodes, term)
+			w.find.add(kindLeaders, "nodes %v say that they are the leader of term %d", nodes, term)
 		}
 		return
 	}
@@ -182,7 +182,7 @@ func (w *watch) view(node int) view {
 func (w *watch) leaderChanges() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return max(w.changes-1, 0) // The first leader is no change.
+	return max(w.changes-1, 0) // The first leader is not a change.
 }
 
 // ask returns what a node says of itself, the zero view when it does not.

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/clock"
 )
 
-// worker is one of those who work on the cluster: a client or an operator. It has one request under
-// way and remembers which node it likes. Its choices follow from the seed and its number.
+// worker is one of those who work on the cluster: a client or an operator. It has one request in
+// flight and remembers which node it prefers. Its choices follow from the seed and its number.
 type worker struct {
 	*load
 	rng     *rand.Rand
@@ -34,7 +34,7 @@ func (l *load) worker(number int) worker {
 	return worker{load: l, rng: rand.New(rand.NewPCG(l.seed, uint64(number)))}
 }
 
-// employ gives a worker turns until the clients shall end. A turn returns the pause behind it, or
+// employ gives a worker turns until the clients shall end. A turn returns the pause after it, or
 // enough.
 func (l *load) employ(turn func(context.Context) time.Duration) {
 	l.work = append(l.work, func(ctx context.Context) {

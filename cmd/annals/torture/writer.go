@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// patience is how long a client goes on to send a write whose outcome it does not know.
+	// patience is how long a client repeats a write whose outcome it does not know.
 	patience = 12 * time.Second
 	// rememberedAppends is from how many of its acknowledged appends a client chooses one to send
 	// again.
@@ -20,7 +20,7 @@ const (
 	largestBatch      = 8
 )
 
-// writer is one client that writes and asks the leader. It has one operation under way.
+// writer is one client that writes and asks the leader. It has one operation in flight.
 type writer struct {
 	worker
 	journal *journal
@@ -47,7 +47,7 @@ func (w *writer) turn(ctx context.Context) time.Duration {
 	case dice < 88:
 		w.again(ctx)
 	default:
-		// The value that somebody has just written.
+		// The value that a client has just written.
 		if latest := w.latest.Load(); latest != nil {
 			w.readHead(ctx, latest)
 		}
