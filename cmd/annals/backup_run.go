@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -411,10 +410,13 @@ goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJ
 	return cmd
 }
 
+// drawEvery bounds how often a bar is drawn.
+const drawEvery = 100 * time.Millisecond
+
 // bytesBar shows how far a copy is: a bar on a terminal, else a line now and then.
 type bytesBar struct {
 	w     io.Writer
-	bar   *progressbar.ProgressBar // nil: lines
+	bar   *bar // nil: lines
 	phase string
 	told  time.Time
 }
@@ -422,20 +424,20 @@ type bytesBar struct {
 func newBytesBar(w io.Writer) *bytesBar {
 	b := &bytesBar{w: w, told: time.Now()}
 	if terminalColumns(w) >= barColumns {
-		b.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(barWidth), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		b.bar = &bar{w: w, columns: terminalColumns(w)}
 	}
 	return b
 }
 
 func (b *bytesBar) backup(p backup.Progress) {
 	if b.bar != nil {
-		if p.Phase != b.phase {
-			b.phase = p.Phase
-			b.bar.Reset()
-			b.bar.Describe(p.Phase)
+		if p.Phase == b.phase && time.Since(b.told) < drawEvery {
+			return
 		}
-		b.bar.ChangeMax64(max(p.Total, 1))
-		_ = b.bar.Set64(p.Done) // It tells of a terminal that is gone.
+		b.phase, b.told = p.Phase, time.Now()
+		// It is never full: more phases come, and close takes it away.
+		b.bar.size = max(p.Total, p.Done) + 1
+		b.bar.draw(p.Done, fmt.Sprintf("%s: %s of %s", p.Phase, humanBytes(p.Done), humanBytes(p.Total)))
 		return
 	}
 	if time.Since(b.told) < progressLineEvery {
@@ -448,6 +450,6 @@ func (b *bytesBar) backup(p backup.Progress) {
 
 func (b *bytesBar) close() {
 	if b.bar != nil {
-		_ = b.bar.Finish() // As above.
+		b.bar.clear()
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/annalsdb/annals/admin/scavenge"
 )
 
@@ -28,8 +26,8 @@ type phaseBars struct {
 	columns func() int // of the terminal, which may change; 0: not known
 	clock   func() time.Time
 
-	bar  *progressbar.ProgressBar // nil: none is drawn
-	run  scavengeRun              // as drawn last
+	bar  *bar        // nil: none is drawn
+	run  scavengeRun // as drawn last
 	rate rateMeter
 	open bool // the cursor stands behind a bar
 }
@@ -58,42 +56,26 @@ func (b *phaseBars) show(run *scavengeRun) {
 }
 
 // draw draws the bar as the run is.
-func (b *phaseBars) draw(underWay bool) {
-	if b.bar.IsFinished() {
+func (b *phaseBars) draw(running bool) {
+	if b.bar.full {
 		return
 	}
-	text := b.description(b.rate.perSecond(b.clock(), b.run.Done), underWay)
-	if full := b.run.Total > 0 && b.run.Done == b.run.Total; full {
-		// The last time that it is drawn.
-		b.bar.Describe(text)
+	b.bar.columns = b.room()
+	b.bar.draw(b.run.Done, b.description(b.rate.perSecond(b.clock(), b.run.Done), running))
+	b.open = !b.bar.full
+}
+
+// room returns how many columns there are.
+func (b *phaseBars) room() int {
+	if columns := b.columns(); columns > 0 {
+		return columns
 	}
-	// What it cannot write, nobody sees.
-	_ = b.bar.Set64(b.run.Done)
-	b.open = !b.bar.IsFinished()
-	if b.open {
-		b.bar.Describe(text)
-	}
+	return usualScreen
 }
 
 // begin makes a bar. It is drawn over one that is not full, and below one that is.
 func (b *phaseBars) begin(run *scavengeRun) {
-	size := run.Total
-	if size == 0 {
-		size = -1 // A wheel that turns.
-	}
-	b.bar = progressbar.NewOptions64(size,
-		progressbar.OptionSetWriter(b.w),
-		progressbar.OptionSetTheme(progressbar.ThemeASCII),
-		progressbar.OptionSetWidth(barWidth),
-		progressbar.OptionShowDescriptionAtLineEnd(),
-		progressbar.OptionUseANSICodes(true),
-		// Its rate takes what was done before it was made for the work of a moment.
-		progressbar.OptionSetPredictTime(false),
-		progressbar.OptionSetElapsedTime(false),
-		// Else a goroutine turns the wheel.
-		progressbar.OptionSetSpinnerChangeInterval(0),
-		progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(b.w) }),
-	)
+	b.bar = &bar{w: b.w, size: run.Total}
 	b.rate.begin(b.clock(), run.Done)
 }
 
@@ -114,10 +96,7 @@ func (b *phaseBars) description(rate float64, underWay bool) string {
 			parts = append(parts, (time.Duration(left)*time.Second).String()+" left")
 		}
 	}
-	columns := b.columns()
-	if columns <= 0 {
-		columns = usualScreen
-	}
+	columns := b.room()
 	separator := ": "
 	for _, part := range parts {
 		if part == "" {
@@ -134,13 +113,11 @@ func (b *phaseBars) description(rate float64, underWay bool) string {
 func (b *phaseBars) finish(completed bool) {
 	if b.bar != nil && b.open {
 		switch {
-		case !completed:
-			_ = b.bar.Exit()
-		case b.run.Total > 0:
+		case completed && b.run.Total > 0:
 			b.run.Done = b.run.Total
 			b.draw(false)
 		default:
-			_ = b.bar.Finish()
+			b.bar.end()
 		}
 	}
 	b.bar, b.open = nil, false
