@@ -162,7 +162,7 @@ func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) 
 		}
 		wrong = fmt.Errorf("this node's clock is %v %s the clocks of most of the %d members that answer: set the clock", ahead.Abs().Round(time.Second), where, members)
 	case clockBehind:
-		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set the clock. If it is right now, it was wrong when that event was written: "+
+		wrong = fmt.Errorf("this node's clock is behind the newest event of its log by %v: set the clock. If it is right now, it was wrong when that event was written: "+
 			"start with ClockToleranceSec 0 to accept that. New events then have the time of the newest event until the clock has reached it", behind.Round(time.Second))
 	case clockDiffers:
 		k.logger.Error("the clocks of the members differ, and no majority of them agrees: set the clocks", "members", members, "tolerance", k.tolerance)

@@ -148,13 +148,13 @@ type Cluster struct {
 func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
-	c.twins = &twins{self: c.self, said: seldom.Lines[Twin]{Every: sayEvery}, refused: make(map[Twin]time.Time)}
+	c.twins = &twins{self: c.self, said: seldom.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
 		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(bell, 1), byID: make(map[event.ID]peer),
 		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
-		twin:     func(t Twin) { c.twins.note(t, false) },
+		twin:     func(t Duplicate) { c.twins.note(t, false) },
 	}
 	c.twins.peers = c.peers
 	c.disk = &disk{watch: o.Replica.Disk, limit: o.HangTimeout, logger: c.self.logger, count: c.metrics.hangs, changed: func() {

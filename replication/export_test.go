@@ -147,8 +147,8 @@ func Queued(c *Cluster) int {
 	return n
 }
 
-// Manifests returns how many snapshots a Replica has written.
-func Manifests(r *Replica) uint64 { return r.metrics.snapshots.Value() }
+// SnapshotsWritten returns how many snapshots a Replica has written.
+func SnapshotsWritten(r *Replica) uint64 { return r.metrics.snapshots.Value() }
 
 // StatsOf is where a node registers its metrics.
 func StatsOf(c *Cluster) *stats.Registry { return c.self.opts.Replica.Stats }

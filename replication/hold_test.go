@@ -90,7 +90,7 @@ func compactionWaits(t *testing.T) (undisturbed bool) {
 	return true
 }
 
-func manifests(n *node) uint64 { return replication.Manifests(n.cluster.Load().Replica()) }
+func manifests(n *node) uint64 { return replication.SnapshotsWritten(n.cluster.Load().Replica()) }
 
 // It waits for so much only, and for so long only; then the node fetches data.
 func TestRule10CompactionWaitsNotForEver(t *testing.T) {

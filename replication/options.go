@@ -27,8 +27,8 @@ type Options struct {
 
 	// FSM applies entries. Its answer to an entry that its fence refuses is an error for which
 	// errors.Is(err, event.ErrEntryRefused) holds; its answer to an appended entry is nil; any
-	// other answer ends the node. Persist writes the JSON of the Tail and Configuration of a
-	// snapshot. It gets batches only.
+	// other answer ends the node. Persist writes JSON with the tail of the log and its complete
+	// chunks. It gets batches only.
 	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
 

@@ -35,7 +35,7 @@ type peers struct {
 	poke    bell // ask the other nodes now
 
 	answered func(event.ID) // a node did
-	twin     func(Twin)     // a node said that it refused one
+	twin     func(Duplicate)     // a node said that it refused one
 
 	mu   sync.Mutex // guards byID; nests no other lock
 	byID map[event.ID]peer

@@ -234,9 +234,9 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 			o.SnapshotEntries, o.TrailingEntries = 20, 10
 			r := open(t, o)
 			records := int64(0)
-			for ; records < 80 || replication.Manifests(r) < 2; records++ {
+			for ; records < 80 || replication.SnapshotsWritten(r) < 2; records++ {
 				if write(t, r, "a", records-1, records); records > 100_000 {
-					t.Fatalf("%d manifests", replication.Manifests(r))
+					t.Fatalf("%d manifests", replication.SnapshotsWritten(r))
 				}
 			}
 			replication.StopSnapshots(r)
@@ -264,7 +264,7 @@ func TestRule10ManifestsFollowBytes(t *testing.T) {
 	for i := range int64(10) {
 		write(t, r, stream, i-1, i)
 	}
-	eventually(t, "a manifest for 2,000 bytes", func() bool { return replication.Manifests(r) > 0 })
+	eventually(t, "a manifest for 2,000 bytes", func() bool { return replication.SnapshotsWritten(r) > 0 })
 	closeReplica(t, r)
 }
 

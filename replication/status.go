@@ -40,7 +40,7 @@ type Status struct {
 	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
 
 	Servers []Server `json:"servers"`         // raft's configuration
-	Twins   []Twin   `json:"twins,omitempty"` // that it refused lately
+	Twins   []Duplicate   `json:"twins,omitempty"` // that it refused lately
 
 	// At is the chain at the position that was asked for; nil when this log does
 	// not reach there, its Chain zero when no frame ends there.

@@ -15,10 +15,10 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Twin describes a duplicate node id: a second process shows the id of a node which is alive
+// Duplicate describes a duplicate node id: a second process shows the id of a node which is alive
 // elsewhere, because its data directory was copied with the folder raft. Both would vote under one
 // name.
-type Twin struct {
+type Duplicate struct {
 	Node    event.ID `json:"node"`
 	Address string   `json:"address"` // of the node that is known
 	Copy    string   `json:"copy"`    // of the newcomer
@@ -29,10 +29,10 @@ type twins struct {
 	self  *self
 	peers *peers
 	ended sync.Once // this node is one of them
-	said  seldom.Lines[Twin]
+	said  seldom.Lines[Duplicate]
 
 	mu      sync.Mutex         // guards refused; nests no other lock
-	refused map[Twin]time.Time // here, within the last minute
+	refused map[Duplicate]time.Time // here, within the last minute
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	statusTwin = http.StatusLocked
 )
 
-func (t Twin) Error() string {
+func (t Duplicate) Error() string {
 	return fmt.Sprintf("node %s is alive at %s, and another process shows its id at %s: that one is refused. Its data directory is a copy; "+
 		"rename the folder raft in it to have it join as a node of its own", t.Node, t.Address, t.Copy)
 }
@@ -62,7 +62,7 @@ func (t *twins) check(r *http.Request) error {
 	if err := t.peers.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
 		return nil
 	}
-	twin := Twin{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
+	twin := Duplicate{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
 	t.note(twin, true)
 	return twin
 }
@@ -79,7 +79,7 @@ func (t *twins) candidate(node, address string) error {
 
 // note logs a duplicate node id, once a minute. This node's status passes on those that it met
 // itself.
-func (t *twins) note(twin Twin, met bool) {
+func (t *twins) note(twin Duplicate, met bool) {
 	if met {
 		t.mu.Lock()
 		t.refused[twin] = time.Now()
@@ -91,10 +91,10 @@ func (t *twins) note(twin Twin, met bool) {
 }
 
 // met are those that were refused here within the last minute.
-func (t *twins) met() []Twin {
+func (t *twins) met() []Duplicate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.refused, func(_ Twin, at time.Time) bool { return time.Since(at) >= sayEvery })
+	maps.DeleteFunc(t.refused, func(_ Duplicate, at time.Time) bool { return time.Since(at) >= sayEvery })
 	return slices.Collect(maps.Keys(t.refused))
 }
 

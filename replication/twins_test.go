@@ -13,8 +13,8 @@ import (
 func TestTwinsThatWereMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := selfOf(1)
-		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), said: seldom.Lines[Twin]{Every: sayEvery}, refused: make(map[Twin]time.Time)}
-		met, heard := Twin{Node: event.ID{2}, Copy: "x:1"}, Twin{Node: event.ID{3}, Copy: "y:1"}
+		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), said: seldom.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
+		met, heard := Duplicate{Node: event.ID{2}, Copy: "x:1"}, Duplicate{Node: event.ID{3}, Copy: "y:1"}
 		tw.note(met, true)
 		tw.note(heard, false)
 		if list := tw.met(); len(list) != 1 || list[0] != met {
