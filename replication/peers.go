@@ -34,8 +34,8 @@ type peers struct {
 	metrics *clusterMetrics
 	poke    bell // ask the other nodes now
 
-	answered func(event.ID) // a node did
-	twin     func(Duplicate)     // a node said that it refused one
+	answered func(event.ID)  // a node did
+	twin     func(Duplicate) // a node said that it refused one
 
 	mu   sync.Mutex // guards byID; nests no other lock
 	byID map[event.ID]peer

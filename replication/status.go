@@ -39,8 +39,8 @@ type Status struct {
 	Clock      int64 `json:"clock"`      // Unix time in ns; 0: a version that does not tell
 	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
 
-	Servers []Server `json:"servers"`         // raft's configuration
-	Twins   []Duplicate   `json:"twins,omitempty"` // that it refused lately
+	Servers []Server    `json:"servers"`         // raft's configuration
+	Twins   []Duplicate `json:"twins,omitempty"` // that it refused lately
 
 	// At is the chain at the position that was asked for; nil when this log does
 	// not reach there, its Chain zero when no frame ends there.

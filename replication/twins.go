@@ -31,7 +31,7 @@ type twins struct {
 	ended sync.Once // this node is one of them
 	said  seldom.Lines[Duplicate]
 
-	mu      sync.Mutex         // guards refused; nests no other lock
+	mu      sync.Mutex              // guards refused; nests no other lock
 	refused map[Duplicate]time.Time // here, within the last minute
 }
 

@@ -63,11 +63,11 @@ type powerCut struct {
 	op           string
 	files        []*vfs.Mem // without anything that was not durable, and with some of it
 	bolt         map[string][]byte
-	last, covers uint64 // the last entry, the newest manifest
+	last, covers uint64 // the last entry, the newest snapshot
 }
 
-// Whenever the power fails, the entries and the manifests that were acknowledged are there at the
-// next start, and fit together.
+// Whenever the power fails, the acknowledged entries and snapshots are there at the next start, and
+// fit together.
 func TestPowerCutBeforeAnyOperation(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t.TempDir(), event.Tail{})

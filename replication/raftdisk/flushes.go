@@ -28,7 +28,7 @@ func NewFlushMeter(r *stats.Registry) *FlushMeter {
 	}
 }
 
-// note takes note of entries that were stored; nil: nobody wants to know.
+// note takes note of stored entries. A nil meter does nothing.
 func (f *FlushMeter) note(bytes int, took time.Duration) {
 	if f == nil {
 		return

@@ -47,7 +47,7 @@ var (
 
 // Identity says who a node is. It is made once per data directory.
 type Identity struct {
-	Creation  event.ID `json:"creationId"` // ties stable store, Raft log and manifests together
+	Creation  event.ID `json:"creationId"` // ties stable store, Raft log and snapshots together
 	Node      event.ID `json:"nodeId"`
 	Cluster   event.ID `json:"clusterId"`
 	Directory event.ID `json:"directoryId"`
@@ -85,7 +85,7 @@ func newIdentity(o *Options) Identity {
 	}
 	id := Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID, Lineage: o.Lineage}
 	if o.Log.Tail().End > 0 && !o.Joining {
-		// It goes on from a copy, and what the copy was taken of may go on as well.
+		// It continues from a copy, and the original may continue as well.
 		id.Lineage = event.ID(uuid.New())
 	}
 	return id
@@ -347,8 +347,8 @@ func (m *making) makeManifest() error {
 	return snap.write(m.o.Files, dir, m.id)
 }
 
-// makeLog makes the Raft log: empty behind a manifest, else with the one entry
-// that names this node as the only voter, as raft's own bootstrap does.
+// makeLog makes the Raft log: empty after a snapshot, else with the one entry that names this node
+// as the only voter, as raft's own bootstrap does.
 func (m *making) makeLog() (err error) {
 	var store Backing = memoryLog{m.o.Memory}
 	if m.o.Memory == nil {
@@ -377,7 +377,7 @@ func (m *making) makeIdentity() error {
 		return err
 	}
 	if m.o.Joining {
-		// What is fetched goes on coming in while this is made.
+		// Fetched data keep coming in while this is made.
 		if err := errors.Join(vfs.WriteFileAtomic(m.o.Files, filepath.Join(m.dir, JoiningFile), nil), vfs.WriteFileAtomic(m.o.Files, filepath.Join(m.dir, PulledFile), nil)); err != nil {
 			return err
 		}
@@ -416,8 +416,8 @@ func (m *making) makeReal() error {
 	return nil
 }
 
-// firstConfiguration has this node as the only voter. A node that is to join
-// begins with nobody, so that it stands for no election before it was admitted.
+// firstConfiguration has this node as the only voter. A node that is to join begins with an empty
+// configuration, so that it does not stand for election before it was admitted.
 func firstConfiguration(o *Options, id Identity) raft.Configuration {
 	if o.Joining {
 		return raft.Configuration{}

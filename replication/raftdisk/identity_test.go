@@ -79,7 +79,7 @@ func TestIdentityStays(t *testing.T) {
 		if second.ID != first.ID || second.ID.Node.IsZero() || second.ID.Creation.IsZero() {
 			t.Errorf("identity %+v became %+v", first.ID, second.ID)
 		}
-		// What goes on from a copy is another history than that of the nodes it was copied from.
+		// A node that continues from a copy has another history than the nodes it was copied from.
 		if restored := o.Log.Tail().End > 0; first.ID.Lineage.IsZero() == restored {
 			t.Errorf("restored: %t, lineage %s", restored, first.ID.Lineage)
 		}
@@ -88,7 +88,8 @@ func TestIdentityStays(t *testing.T) {
 }
 
 // Consensus state made for restored data looks like a snapshot at the last frame, in its term, and
-// is there whole or not at all: a Raft index that began anew would have every new entry skipped.
+// is there whole or not at all: if the Raft index began at zero again, every new entry would be
+// skipped.
 func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	t.Parallel()
 	for name, tail := range map[string]event.Tail{"fresh": {}, "restored": restoredTail} {
@@ -128,8 +129,8 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	})
 }
 
-// Stable store, Raft log and manifests belong together, to one cluster and one directory:
-// a node that forgot its log and kept its votes, or the reverse, must never vote.
+// Stable store, Raft log and snapshots belong together, to one cluster and one directory: a node
+// that forgot its log and kept its votes, or the reverse, must never vote.
 func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 	t.Parallel()
 	part := func(o *Options, name string) string { return filepath.Join(o.Dir, Dir, name) }
@@ -217,7 +218,7 @@ func FuzzDecodeIdentity(f *testing.F) {
 	})
 }
 
-// manifestOf makes a manifest that ends where the tail says.
+// manifestOf makes a snapshot that ends where the tail says.
 func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
 	t.Helper()
 	data, err := json.Marshal(event.Manifest{Tail: tail})

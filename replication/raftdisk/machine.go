@@ -12,26 +12,25 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Machine stands between raft and the state machine it was given. It
-// knows whether something was applied since the last manifest, tells the
-// snapshot store which manifests are this node's own and which ones were
-// restored, and stops the node when one cannot be written.
+// Machine wraps the state machine for raft. It knows whether something was applied since the last
+// snapshot, informs the snapshot store which snapshots are this node's own and which were restored,
+// and stops the node when one cannot be written.
 type Machine struct {
 	raft.BatchingFSM
 	snaps   *Snapshots
 	logs    *RaftLog
 	fail    *FailStop
-	written *stats.Counter // manifests
+	written *stats.Counter // snapshots
 	behind  func()         // a snapshot came whose data is not here; must not block
-	anew    func()         // raft has to be started anew; must not block
+	anew    func()         // raft must be restarted; must not block
 
 	Committed func(index, term uint64) // called before entries are applied; must not block
 
 	applied atomic.Uint64 // commands applied since the start
-	covered atomic.Uint64 // how many of them the newest manifest covers
+	covered atomic.Uint64 // how many of them the newest snapshot covers
 
-	// Configured is the newest configuration that is applied here, or in the manifest
-	// that raft began with. raft tells the latest configuration, but not its index.
+	// Configured is the newest configuration that is applied here, or in the snapshot that raft
+	// began with. raft reports the latest configuration, but not its index.
 	Configured atomic.Pointer[configured]
 }
 
@@ -50,7 +49,7 @@ func NewMachine(fsm raft.BatchingFSM, s *State, fail *FailStop, written *stats.C
 	return machine
 }
 
-// Dirty reports whether a manifest would cover more than the newest one.
+// Dirty reports whether a new snapshot would cover more than the newest one.
 func (s *Machine) Dirty() bool { return s.applied.Load() != s.covered.Load() }
 
 // ApplyBatch is all that raft calls. It also gets configuration entries.
@@ -83,13 +82,13 @@ func (s *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	return &machineSnapshot{FSMSnapshot: snap, machine: s, covers: s.applied.Load()}, nil
 }
 
-// Restore accepts a manifest from the leader if the event log has its data.
-// It never waits for them: while it runs the node neither votes nor appends.
+// Restore accepts a snapshot from the leader if the event log has its data. It never waits for
+// them: while it runs the node neither votes nor appends.
 //
-// Entries of this node's Raft log beyond the manifest are of a leader that lost,
-// or the manifest is an old one that comes late. In the first case raft has to be
-// started anew on an empty Raft log, since it would keep counting from the last
-// of these entries; until then nothing more is stored.
+// Entries of this node's Raft log beyond the snapshot are those of a deposed leader, or the
+// snapshot is an old one that comes late. In the first case raft must be restarted on an empty Raft
+// log, since it would keep counting from the last of these entries; until then nothing more is
+// stored.
 func (s *Machine) Restore(source io.ReadCloser) error {
 	meta := s.snaps.restoring()
 	conflict, err := s.logs.conflicts(meta)
@@ -119,8 +118,8 @@ type machineSnapshot struct {
 	covers  uint64
 }
 
-// Persist makes the event log durable and writes the manifest. raft would only
-// log an error; but a sync that failed once must not be tried again.
+// Persist makes the event log durable and writes the snapshot. raft would only log an error; but a
+// sync that failed once must not be tried again.
 func (m *machineSnapshot) Persist(sink raft.SnapshotSink) error {
 	if own, ok := sink.(*snapshotSink); ok {
 		own.local = true

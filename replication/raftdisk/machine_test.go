@@ -134,8 +134,8 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 	}
 }
 
-// A manifest whose data is not here is refused at once and has the data fetched: while it
-// is looked at, the node neither votes nor appends.
+// A snapshot whose data are not here is refused at once, and its data are fetched: while it is
+// being restored, the node neither votes nor appends.
 func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	behind := 0
 	snaps := testSnapshots(t)
@@ -152,13 +152,13 @@ func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	}
 }
 
-// Entries beyond a received manifest mean that it is stale if they are of its history,
-// which acknowledged them, and otherwise that raft has to begin on an empty log.
+// If there are entries beyond a received snapshot, either they are of its history and the snapshot
+// is stale, or they are of another one and raft must begin on an empty log.
 func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, last uint64 // of the Raft log, term 1
-		term        uint64 // of the manifest, whose index is 9
+		term        uint64 // of the snapshot, whose index is 9
 		stale, anew bool
 	}{
 		{"nothing", 1, 5, 2, false, false},

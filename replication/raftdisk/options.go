@@ -39,15 +39,16 @@ type Options struct {
 	// others are to admit to their cluster. By default the node is the only voter of a cluster.
 	Joining bool
 
-	// Lineage is the history of the cluster that a node follows whose consensus state is made
-	// now. One that goes on from a copy by itself gets a new one.
+	// The cluster incarnation of a node whose consensus state is made now. A node that continues
+	// from a copy alone gets a new one.
 	Lineage event.ID
 
 	// Address is where the other nodes reach a node whose consensus state is made now; default: its
 	// id.
 	Address raft.ServerAddress
 
-	// TrailingEntries bounds the entries that are kept behind a manifest; default 16,384, with
-	// BoltDB, which gets slower with them, 1,024. So many sizes of entries are remembered.
+	// TrailingEntries bounds the entries that a snapshot covers and that are kept all the same;
+	// default 16,384, with BoltDB, which slows down as they grow, 1,024. So many sizes of entries
+	// are remembered.
 	TrailingEntries int
 }

@@ -18,11 +18,11 @@ import (
 // segmentLog is a Raft log in segment files. One write and one sync store what raft gives at a
 // time.
 //
-// Whole pages are written, past the memory that the system keeps of files: hardly anybody reads
-// them again. The page that the log ends in is written again with the next entries; what it has of
-// those before stays the same, also when a power cut lets only some of its sectors through.
+// Whole pages are written, and bypass the page cache: they are hardly ever read again. The page in
+// which the log ends is written again with the next entries. The bytes of earlier entries in it
+// stay the same, also when a power cut lets only some of its sectors through.
 //
-// All but the last segment are read when somebody asks for their entries.
+// All but the last segment are read when raft asks for their entries.
 type segmentLog struct {
 	files *segmentFiles
 	mark  *syncMark // changed within writing
@@ -198,8 +198,8 @@ func (s *segmentLog) recover() error {
 	return nil
 }
 
-// dropBehind lets go of the segments behind the last one that is kept, the last one first: of those
-// that a crash leaves none may be missing.
+// dropBehind releases the segments after the last one that is kept, the last one first: a crash
+// must not leave a gap between segments.
 func (s *segmentLog) dropBehind(keep func(*segmentFile) bool) error {
 	for n := len(s.segments) - 1; n >= 0 && !keep(s.segments[n]); n-- {
 		g := s.segments[n]
@@ -232,7 +232,7 @@ func (s *segmentLog) recoverLast(g *segmentFile) (err error) {
 	if err := s.openOut(g); err != nil {
 		return err
 	}
-	if g.found.end%pageSize == 0 { // What was cut off behind it must not come back either.
+	if g.found.end%pageSize == 0 { // The cut-off bytes after it must not come back either.
 		if _, err := g.out.WriteAt(aligned(pageSize), g.found.end); err != nil {
 			return err
 		}
@@ -271,7 +271,7 @@ func (g *segmentFile) closeOut() error {
 	return err
 }
 
-// aligned is a buffer that begins at a page, and has room for another one behind it.
+// aligned returns a buffer that begins at a page, and has room for another page after it.
 func aligned(size int) []byte {
 	b := make([]byte, size+2*pageSize)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pageSize - 1)

@@ -37,8 +37,8 @@ func (s *segmentLog) DeleteRange(low, high uint64) error {
 	return s.failed
 }
 
-// deleteFront deletes entries from the front, beside StoreLogs, and reports whether that is all
-// there is to be done.
+// deleteFront deletes entries from the front, in parallel with StoreLogs, and reports whether
+// nothing else is left to do.
 func (s *segmentLog) deleteFront(low, high uint64) (done bool, err error) {
 	s.deleting.Lock()
 	defer s.deleting.Unlock()
@@ -108,8 +108,8 @@ func (s *segmentLog) deleteEnd(low uint64) error {
 	return s.cut(g)
 }
 
-// cut writes zeros over all that is behind the end of the last segment. Nothing there may be taken
-// for what was stored behind it. A start does it again unless it was done.
+// cut writes zeros over everything after the end of the last segment. Nothing there may be taken
+// for entries that were stored later. A start repeats it unless it was completed.
 func (s *segmentLog) cut(g *segmentFile) error {
 	if g.out == nil {
 		if err := s.openOut(g); err != nil {

@@ -18,14 +18,14 @@ import (
 
 // segmentFiles makes the files of segments, and uses them again.
 //
-// Each write to a segment waits for its sync. On blocks that were never written that costs the file
-// system a commit of its journal beside the data. So a new file is filled with zeros before it
-// becomes a segment, and one whose segment was deleted becomes a later one as it is. That is done
-// beside the writes, when the segment that is being written is half full.
+// Each write to a segment waits for its sync. On blocks that were never written, a sync costs the
+// file system a commit of its journal in addition to the data. So a new file is filled with zeros
+// before it becomes a segment, and the file of a deleted segment is reused as it is. This is done
+// in parallel with the writes, when the current segment is half full.
 //
-// N.segment is the segment with that number, or, behind the last one that was begun, will be.
-// N.free was one. No number is given again while the file that had it is there. A name is on disk
-// before anything is written to the file.
+// N.segment is the segment with that number; after the last one that was begun, it is a prepared
+// one. N.free was a segment. No number is reused while its file is there. A name is on disk before
+// anything is written to the file.
 type segmentFiles struct {
 	files  vfs.FS
 	dir    string
@@ -46,8 +46,8 @@ const (
 	// segmentSize is small enough that a segment is free again soon, and large against what
 	// beginning one costs.
 	segmentSize = 16 << 20
-	// freeSegments bounds the disk space that waits for being used again. A manifest frees about so
-	// many segments.
+	// freeSegments bounds the disk space that waits for reuse. A snapshot frees about so many
+	// segments.
 	freeSegments = 4
 
 	segmentSuffix = ".segment"
@@ -157,7 +157,7 @@ func (s *segmentFiles) syncDir() error {
 	return err
 }
 
-// prepare has the next segment made beside the writes, of a free file or of a new one.
+// prepare has the next segment made in parallel with the writes, from a free file or a new one.
 func (s *segmentFiles) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *segmentFiles) fill(path string) (err error) {
 	return nil
 }
 
-// logHead is what a Raft log of segments holds beside them, in the file head:
+// logHead is the content of the file head of a Raft log of segments:
 //
 //	"ANNALSRH" | version u32 = 1 | bytes of the creation id u32 | first index u64 | creation id | xxh3 of all before u64
 type logHead struct {

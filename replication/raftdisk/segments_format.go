@@ -15,7 +15,7 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// A segment file is a header and entries, each behind the one before, all numbers little-endian:
+// A segment file is a header, followed by entries; all numbers are little-endian:
 //
 //	 0  "ANNALSRL" | version u32 = 1 | 0 u32 | number of the segment u64 | index of the first entry u64
 //	32  checksum of the entry before it u64, 0: none | checksum u64
@@ -26,13 +26,13 @@ import (
 //	41  bits of the header's checksum u24 | place in the write that stored it, from 1 on u32
 //	48  data | extensions | 0 up to a multiple of 8
 //
-// Where an entry is damaged, the place of one behind it tells whether that one was stored by a
-// later write, and so whether the damaged one had been synced. Earlier versions left both fields 0.
+// When an entry is damaged, the place of a later entry shows whether a later write stored that one,
+// and so whether the damaged one had been synced. Earlier versions left both fields 0.
 //
-// A checksum is the xxh3 of what follows it up to the padding (the header: of what precedes it),
-// seeded with the checksum before: of the entry before, or of the header. So an entry is one only
-// behind those it was written behind. What the file held before it became this segment, or before
-// its end was cut, is none.
+// A checksum is the xxh3 of the bytes that follow it up to the padding (the header's: of the bytes
+// before it), seeded with the previous checksum: of the entry before, or of the header. So an entry
+// is valid only after the entries that it was written after. Old content of the file, from before
+// it became this segment or before its end was cut, is not valid.
 const (
 	segmentMagic   = "ANNALSRL"
 	segmentVersion = 1
@@ -116,7 +116,8 @@ func appendEntry(b []byte, log *raft.Log, before uint64, mark uint32, place int)
 	return append(b, padding[:(entryAlign-len(b)%entryAlign)%entryAlign]...), sum
 }
 
-// entrySum is the checksum of an encoded entry without its padding. 0 is none: zeros are no entry.
+// entrySum is the checksum of an encoded entry without its padding. It is never 0: zeros are not an
+// entry.
 func entrySum(entry []byte, before uint64) uint64 {
 	return max(1, xxh3.HashSeed(entry[8:], before))
 }
@@ -124,7 +125,7 @@ func entrySum(entry []byte, before uint64) uint64 {
 // padded is how many bytes an entry of so many takes.
 func padded(n int) int { return (n + entryAlign - 1) / entryAlign * entryAlign }
 
-// entryBytes is how many bytes an entry has behind its head, without padding.
+// entryBytes is how many bytes an entry has after its header, without padding.
 func entryBytes(head []byte) int64 { return int64(le.Uint32(head[8:])) + int64(le.Uint32(head[12:])) }
 
 // decodeEntry reads an entry whose bytes are its own from then on.
@@ -142,7 +143,7 @@ func decodeEntry(b []byte, log *raft.Log) {
 // found is what a segment holds.
 type found struct {
 	offsets []uint32 // of each entry, in units of entryAlign
-	end     int64    // offset behind the last entry
+	end     int64    // offset after the last entry
 	sum     uint64   // checksum of the last entry, or of the header
 }
 

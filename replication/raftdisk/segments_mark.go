@@ -14,18 +14,18 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// syncMark is how far the Raft log was synced, in the file synced beside the segments. The end of a
-// log alone does not tell a damaged entry from one that was never stored whole; the entries before
-// the mark were.
+// syncMark says how far the Raft log was synced, in the file synced next to the segments. The end
+// of a log alone does not show whether an entry was damaged or never stored whole; entries before
+// the mark were stored whole.
 //
-// It is written behind each sync, without a sync of its own: the system writes it within some
-// seconds, and a power cut leaves an older one, which promises less. Where the end of the log is
-// deleted it is lowered first, durably.
+// It is written after each sync, without a sync of its own: the system writes it within some
+// seconds, and a power cut leaves an older one, which promises less. Before the end of the log is
+// deleted, it is lowered durably.
 //
 // Two places, a page apart, are written in turn, so that one is always whole:
 //
 //	"ANNALSRM" | count of marks u64 | number of the segment u64 | index of the last entry u64
-//	32  1: what is behind that entry is being deleted, else 0 u64 | xxh3 of all before u64
+//	32  1: the entries after that one are being deleted, else 0 u64 | xxh3 of all before u64
 type syncMark struct {
 	file    vfs.File
 	count   uint64

@@ -91,7 +91,7 @@ func (s *segmentLog) release(u *segmentUse, outcome error) (done bool, err error
 	return u.offsets != nil && outcome == nil || outcome != nil && valid, outcome
 }
 
-// scan finds where the entries of a segment are that has others behind it.
+// scan finds the entries of a segment that is not the last one.
 func (u *segmentUse) scan() (err error) {
 	if u.found, err = scanSegment(u.file, u.head, u.entries); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 // gone. A node that started without them would have forgotten what it acknowledged.
 type RotError struct {
 	event.Corruption
-	First, Last uint64 // entries that are lost; others behind them may be as well
+	First, Last uint64 // lost entries; later ones may be lost as well
 }
 
 func (e *RotError) Error() string {

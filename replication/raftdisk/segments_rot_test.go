@@ -22,8 +22,9 @@ type rotten struct {
 	t     *testing.T
 	files *vfs.Mem
 	path  string
-	name  string  // of the segment
-	at    []int64 // where entry i+1 begins, from the second on; behind the last one, where it ends
+	name  string // of the segment
+	// where entry i+1 begins, from the second on; the last value is where the last entry ends
+	at []int64
 }
 
 func newRotten(t *testing.T) *rotten {
@@ -87,8 +88,7 @@ func (r *rotten) asBefore() {
 	}, int(r.at[len(r.at)-1]))
 }
 
-// Entries that were stored and are not there any more are no torn end: the log does not open
-// without them.
+// Missing entries that had been stored are not a torn end: the log does not open without them.
 func TestRotAtTheEndIsNoTornEnd(t *testing.T) {
 	t.Parallel()
 	const torn = 0
@@ -170,7 +170,8 @@ func TestRotAtTheEndIsNoTornEnd(t *testing.T) {
 	}
 }
 
-// What an operator accepts is kept beside, and the log ends before it. Nothing of it comes back.
+// When an operator accepts a loss, the damaged entries are kept in a separate folder, and the log
+// ends before them. None of them comes back.
 func TestLossIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

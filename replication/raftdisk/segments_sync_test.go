@@ -90,7 +90,8 @@ func TestCutThatAFailedSyncLeft(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// An entry is one only behind those that it was written behind, also where its place and index fit.
+// An entry is valid only after the entries that it was written after, also where its place and
+// index fit.
 func TestEntryFollowsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	head := segmentHead{number: 1, first: 1}

@@ -142,7 +142,7 @@ func someStep(r *rand.Rand, m *logModel, term *uint64) logStep {
 		}
 	}
 	switch k := r.IntN(20); {
-	case k < 3 && m.last > 0: // as after a manifest
+	case k < 3 && m.last > 0: // as after a snapshot
 		return front(m.first + r.Uint64N(m.last-m.first+1)*9/10)
 	case k == 3 && m.last > 0: // another leader's
 		*term++
@@ -154,7 +154,7 @@ func someStep(r *rand.Rand, m *logModel, term *uint64) logStep {
 			step.between = append(step.between, some)
 		}
 		return step
-	case k == 4 && m.last > 0 && r.IntN(3) == 0: // a manifest was installed
+	case k == 4 && m.last > 0 && r.IntN(3) == 0: // a snapshot was installed
 		*term++
 		return front(m.last)
 	}
@@ -230,7 +230,7 @@ func TestPowerCutInSegments(t *testing.T) {
 			files   *vfs.Mem
 			allowed []logModel
 		}
-		var mu sync.Mutex // The next segment is prepared beside.
+		var mu sync.Mutex // The next segment is prepared in parallel.
 		cutting := rand.New(rand.NewPCG(seed, 2))
 		var states []state
 		allowed := []logModel{{terms: map[uint64]uint64{}}}
@@ -293,8 +293,8 @@ func TestPowerCutInSegments(t *testing.T) {
 	}
 }
 
-// Entries of another history that were cut off do not follow what was stored in their place, even
-// where they begin just behind it.
+// Entries of another history that were cut off do not follow the entries stored in their place,
+// even where they begin right after them.
 func TestEntriesCutOffStayAway(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewMem()
@@ -327,7 +327,7 @@ func TestEntriesCutOffStayAway(t *testing.T) {
 func TestSegmentsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	path := createSegments(t, vfs.OS)
-	var mu sync.Mutex // The next segment is prepared beside.
+	var mu sync.Mutex // The next segment is prepared in parallel.
 	made := map[string]int{}
 	s := openSmall(t, vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
 		mu.Lock()
@@ -600,7 +600,7 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 	// Later ones may be deleted at the end, earlier ones from the front.
 	var committed atomic.Uint64
 	committed.Store(40)
-	for i := range 6 { // After each start most of the entries are where nobody knows.
+	for i := range 6 { // After each start the places of most entries are unknown.
 		spared := uint64(10 * (i % 2)) // of those that may be deleted from the front
 		mustNot(t, s.StoreLogs(storedEntries(last+1, last+40, term)))
 		last += 40
@@ -644,7 +644,7 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 				return nil
 			})
 		}
-		// as after a manifest, while others are deleted
+		// as after a snapshot, while others are deleted
 		other(func(_ *rand.Rand, first, _ uint64) error {
 			runtime.Gosched() // There is not always something to be deleted.
 			return s.DeleteRange(first, committed.Load()-spared)
@@ -700,8 +700,8 @@ func TestSegmentsHaveNoGap(t *testing.T) {
 	mustNot(t, s.Close())
 }
 
-// FuzzSegment: whatever a segment holds behind its header, a start takes as entries what fits, and
-// goes on behind it.
+// FuzzSegment: whatever a segment holds after its header, a start takes what fits as entries, and
+// continues after them.
 func FuzzSegment(f *testing.F) {
 	var some []byte
 	head := segmentHead{number: 1, first: 7}

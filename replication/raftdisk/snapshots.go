@@ -34,14 +34,14 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// snapshot is one manifest. Manifests are small, so that they are held in memory.
+// snapshot is one snapshot. Snapshots are small, so they are held in memory.
 type snapshot struct {
 	meta    raft.SnapshotMeta
 	data    []byte // what the state machine's Persist wrote
 	damaged error  // the file could not be read; meta has what its name tells
 }
 
-// snapshotHeader is the first line of a manifest file. A file is
+// snapshotHeader is the first line of a snapshot file. A file is
 //
 //	header as one line of JSON, line feed | data | CRC-32C of all before, 4 bytes, little endian
 type snapshotHeader struct {
@@ -60,7 +60,7 @@ func (s *snapshot) encode(id Identity) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli)), nil
 }
 
-// decodeSnapshot reads a manifest file and returns the creation id in it.
+// decodeSnapshot reads a snapshot file and returns the creation id in it.
 func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
 	end := len(file) - 4
 	if end < 0 || crc32.Checksum(file[:end], castagnoli) != binary.LittleEndian.Uint32(file[end:]) {
@@ -83,7 +83,7 @@ func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
 	return &snapshot{meta: head.Meta, data: data}, head.Creation, nil
 }
 
-// write makes the manifest's file durable.
+// write makes the snapshot's file durable.
 func (s *snapshot) write(files vfs.FS, dir string, id Identity) error {
 	data, err := s.encode(id)
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *snapshot) write(files vfs.FS, dir string, id Identity) error {
 	return vfs.WriteFileAtomic(files, filepath.Join(dir, s.meta.ID+manifestSuffix), data)
 }
 
-// manifest returns what the state machine wrote.
-func (s *snapshot) manifest() (m event.Manifest, err error) {
+// content returns what the state machine wrote.
+func (s *snapshot) content() (m event.Manifest, err error) {
 	if s.damaged != nil {
 		return m, s.damaged
 	}
@@ -107,7 +107,7 @@ func (s *snapshot) describe() string {
 	return fmt.Sprintf("snapshot %s (Raft index %d, term %d)", s.meta.ID, s.meta.Index, s.meta.Term)
 }
 
-// snapshotID names a manifest after its term and index; the rest only makes it unique.
+// snapshotID names a snapshot after its term and index; the rest only makes it unique.
 func snapshotID(term, index uint64) string {
 	return fmt.Sprintf("%016x-%016x-%s", term, index, strings.ToLower(rand.Text()[:8]))
 }
@@ -124,9 +124,9 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 	}}, nil
 }
 
-// Snapshots keeps manifests. One that this node wrote counts as soon as its
-// file is durable. One received from the leader counts only after the state
-// machine restored it: raft would take it for this node's state at the next start.
+// Snapshots keeps snapshots. One that this node wrote counts as soon as its file is durable. One
+// received from the leader counts only after the state machine restored it: raft would take it for
+// this node's state at the next start.
 type Snapshots struct {
 	files  vfs.FS
 	dir    string
@@ -142,8 +142,8 @@ type Snapshots struct {
 
 var _ raft.SnapshotStore = (*Snapshots)(nil)
 
-// openSnapshots reads all manifests. Damaged ones are kept in the list until
-// CheckStart knows whether the node can do without them.
+// openSnapshots reads all snapshots. Damaged ones are kept in the list until CheckStart knows
+// whether the node can do without them.
 func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, fail *FailStop) (*Snapshots, error) {
 	s := &Snapshots{files: files, dir: dir, id: id, logger: logger, fail: fail}
 	names, err := files.List(dir)
@@ -188,7 +188,7 @@ func newestFirst(a, b *snapshot) int {
 	return cmp.Or(cmp.Compare(b.meta.Index, a.meta.Index), cmp.Compare(b.meta.Term, a.meta.Term))
 }
 
-// Create begins a manifest.
+// Create begins a snapshot.
 func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -204,7 +204,7 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	}}}, nil
 }
 
-// List returns the manifests that count, the newest first.
+// List returns the snapshots that count, the newest first.
 func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return metas, nil
 }
 
-// Open returns a manifest that counts, or one that was received and is to be restored.
+// Open returns a snapshot that counts, or a received one that is to be restored.
 func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,8 +232,8 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return &meta, io.NopCloser(bytes.NewReader(snap.data)), nil
 }
 
-// restoring returns what is known of the received manifest that was opened last,
-// nil when there is none.
+// restoring returns the metadata of the received snapshot that was opened last, nil when there is
+// none.
 func (s *Snapshots) restoring() *raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,9 +243,9 @@ func (s *Snapshots) restoring() *raft.SnapshotMeta {
 	return &s.opened.meta
 }
 
-// restored tells what became of the received manifest that was opened last.
-// One that was restored counts from now on: its file is durable when this
-// returns, before raft deletes the entries that it replaces.
+// restored reports the outcome for the received snapshot that was opened last. A restored snapshot
+// counts from now on: its file is durable when this returns, before raft deletes the entries that
+// it replaces.
 func (s *Snapshots) restored(ok bool) error {
 	s.mu.Lock()
 	snap := s.opened
@@ -257,7 +257,7 @@ func (s *Snapshots) restored(ok bool) error {
 	return s.publish(snap)
 }
 
-// publish makes a manifest durable and lets it count, and removes old ones.
+// publish makes a snapshot durable and valid, and removes old ones.
 func (s *Snapshots) publish(snap *snapshot) error {
 	if err := s.fail.Check(); err != nil {
 		return err
@@ -284,14 +284,14 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	return nil
 }
 
-// Newest is the index of the newest manifest and its term, 0 when there is none.
-// All entries up to there are committed and applied here.
+// Newest is the index of the newest snapshot and its term, 0 when there is none. All entries up to
+// there are committed and applied here.
 func (s *Snapshots) Newest() (index, term uint64) {
 	meta := s.newest()
 	return meta.Index, meta.Term
 }
 
-// newest is what is known of the newest manifest that counts; nothing without one.
+// newest is the metadata of the newest snapshot that counts; empty without one.
 func (s *Snapshots) newest() raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,7 +305,7 @@ func (s *Snapshots) path(snap *snapshot) string {
 	return filepath.Join(s.dir, snap.meta.ID+manifestSuffix)
 }
 
-// drop removes manifests that the event log does not reach.
+// drop removes snapshots beyond the end of the event log.
 func (s *Snapshots) drop(snaps []*snapshot) error {
 	for _, snap := range snaps {
 		if err := s.files.Remove(s.path(snap)); err != nil {
@@ -318,7 +318,7 @@ func (s *Snapshots) drop(snaps []*snapshot) error {
 	return s.files.SyncDir(s.dir)
 }
 
-// snapshotSink gathers one manifest.
+// snapshotSink gathers one snapshot.
 type snapshotSink struct {
 	store *Snapshots
 	snap  *snapshot
@@ -342,7 +342,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the manifest. The state machine's Persist and raft both call it.
+// Close ends the snapshot. The state machine's Persist and raft both call it.
 func (k *snapshotSink) Close() error {
 	if k.done {
 		return k.err
@@ -359,7 +359,7 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-// Cancel throws the manifest away, unless it was closed.
+// Cancel drops the snapshot, unless it was closed.
 func (k *snapshotSink) Cancel() error {
 	if !k.done {
 		k.done, k.err = true, errCancelled

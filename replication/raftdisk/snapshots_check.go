@@ -10,13 +10,12 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// CheckStart makes sure that event log, manifests and Raft log fit together,
-// before raft runs on them, and returns the configuration that raft will begin with.
+// CheckStart makes sure that event log, snapshots and Raft log fit together, before raft runs on
+// them, and returns the configuration that raft will begin with.
 //
-// The manifest that raft begins with must name a position and chain of the
-// event log. Manifests beyond the log's end promise data that is not there; they
-// are dropped if an older one fits and the Raft log can replay everything from
-// there. Otherwise the node refuses to start.
+// The snapshot that raft begins with must name a position and chain of the event log. Snapshots
+// beyond the log's end promise data that are not there; they are dropped if an older one fits and
+// the Raft log can replay everything from there. Otherwise the node refuses to start.
 func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 	first, last, err := ends(s.Logs)
 	if err != nil {
@@ -41,8 +40,8 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 	}
 	switch {
 	case last > 0 && base.meta.Index > last:
-		// A manifest was installed and the entries it replaced were not deleted yet.
-		// Segments would refuse to append behind the gap for ever.
+		// A snapshot was installed and the entries it replaced were not deleted yet. Segments would
+		// refuse to append after the gap for ever.
 		if err := s.Logs.DeleteRange(first, last); err != nil {
 			return raft.Configuration{}, err
 		}
@@ -51,8 +50,8 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 		var entry raft.Log
 		switch err := s.Logs.read(base.meta.Index, &entry); {
 		case errors.Is(err, raft.ErrLogNotFound) && base.meta.Index < last:
-			// A gap up to the manifest, as earlier versions left in bbolt. All that counts is
-			// behind it, which is read below.
+			// A gap up to the snapshot, as earlier versions left in bbolt. Only the entries after
+			// it count, and they are read below.
 			if err := s.Logs.DeleteRange(first, base.meta.Index); err != nil {
 				return raft.Configuration{}, err
 			}
@@ -60,8 +59,8 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 		case err != nil:
 			return raft.Configuration{}, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, base.meta.Index, err)
 		case entry.Term != base.meta.Term:
-			// A manifest was installed over entries of a leader that lost: they are of another
-			// history. raft would go on from the last of them for ever.
+			// A snapshot was installed over entries of a deposed leader: they are of another
+			// history. raft would continue after the last of them for ever.
 			if err := s.Logs.DeleteRange(first, last); err != nil {
 				return raft.Configuration{}, err
 			}
@@ -98,21 +97,21 @@ func (e *BehindError) Error() string {
 
 func (e *BehindError) Is(target error) bool { return target == ErrStateLost }
 
-// manifestEnd is the highest end of the manifests that can be read.
+// manifestEnd is the highest end of the snapshots that can be read.
 func manifestEnd(snaps []*snapshot) (end int64) {
 	for _, snap := range snaps {
-		if m, err := snap.manifest(); err == nil {
+		if m, err := snap.content(); err == nil {
 			end = max(end, m.Tail.End)
 		}
 	}
 	return end
 }
 
-// chooseManifest returns the newest manifest that fits the event log (an empty
-// one when there is none), those beyond the log's end, and what is wrong with the newest.
+// chooseManifest returns the newest snapshot that fits the event log (an empty one when there is
+// none), those beyond the log's end, and what is wrong with the newest.
 func (s *State) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
 	for _, snap := range s.Snapshots.list {
-		manifest, err := snap.manifest()
+		manifest, err := snap.content()
 		at := manifest.Tail.End
 		switch {
 		case err != nil:
@@ -158,8 +157,8 @@ func (s *State) SettlePulled(tail event.Tail) error {
 	return s.Unmark(PulledFile)
 }
 
-// checkTail refuses a Raft log that is older than the event log: entries that
-// it would append anew would be skipped as applied before.
+// checkTail refuses a Raft log that is older than the event log: entries appended to it would be
+// skipped as already applied.
 func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
 	if end := max(last, base.meta.Index); tail.Index > end && !s.pulled() {
 		return fmt.Errorf("%w: the event log holds Raft entries up to %d, raft/ knows them up to %d only", ErrStateLost, tail.Index, end)

@@ -29,7 +29,7 @@ func reopenSnapshots(t *testing.T, dir string) *Snapshots {
 	return s
 }
 
-// take writes a manifest as raft does: Persist writes and closes, raft closes again.
+// take writes a snapshot as raft does: Persist writes and closes, raft closes again.
 func take(t *testing.T, s *Snapshots, index uint64, local bool, content string) raft.SnapshotSink {
 	t.Helper()
 	sink, err := s.Create(1, index, 2, raft.Configuration{}, 1, nil)
@@ -92,8 +92,8 @@ func TestNewestTwoManifestsAreKept(t *testing.T) {
 	}
 }
 
-// A received manifest counts only once it was restored: raft stores it first, and the next
-// start would believe that the data is there.
+// A received snapshot counts only once it was restored: raft stores it first, and the next start
+// would assume that the data are there.
 func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
@@ -145,8 +145,8 @@ func tailAt(end int64, index, term uint64) event.Tail {
 	return event.Tail{End: end, Chain: startChains[end], Index: index, Term: term}
 }
 
-// Before raft starts, manifests are compared with the event log by position and chain: a
-// node would skip or append entries on a log that is not the one they were decided on.
+// Before raft starts, snapshots are compared with the event log by position and chain: otherwise a
+// node could skip entries, or append them to another log than the one they were decided on.
 func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 	t.Parallel()
 	type manifest struct {

@@ -14,9 +14,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// FailStop is shared by all stores of a node. The first write or sync that
-// fails ends the node: raft itself would step down and go on, and a disk that
-// lost a write once must never be asked to sync it again.
+// FailStop is shared by all stores of a node. The first write or sync that fails ends the node:
+// raft itself would step down and continue, and a disk that lost a write once must never be asked
+// to sync it again.
 type FailStop struct {
 	err     atomic.Pointer[error]
 	OnFatal func(error)
@@ -54,9 +54,9 @@ type Backing interface {
 // It stops the node on the first failed write, deletes in slices, keeps recent
 // entries in memory, and can be rewritten into a fresh file.
 //
-// What raft stores and reads is watched: a leader whose disk hangs goes on sending heartbeats from
-// other goroutines, and looks at its lease on the one that hangs. Waiting for the lock of the log
-// counts: who holds it may hang.
+// raft's stores and reads are watched: a leader whose disk hangs keeps sending heartbeats from
+// other goroutines, and checks its lease on the goroutine that hangs. Waiting for the lock of the
+// log counts too: its holder may hang.
 type RaftLog struct {
 	kind    *logKind
 	files   vfs.FS
@@ -74,8 +74,8 @@ type RaftLog struct {
 
 	storing, reading hang.Op
 
-	// Covered is the newest manifest: its entry may be gone while others behind it are
-	// there, and raft asks for its term. nil: there is none.
+	// Covered is the newest snapshot: its last entry may be gone while later ones are there, and
+	// raft asks for its term. nil: there is none.
 	Covered func() (index, term uint64)
 
 	// mu is held for reading by each operation, although that does I/O: bbolt and
@@ -88,10 +88,10 @@ type RaftLog struct {
 
 	rewriting sync.Mutex // held by Rewrite; mu nests in it
 
-	// Frozen: what the log holds is void, and raft is about to be started anew on an empty one.
+	// Frozen: the log's entries are void, and raft is about to be restarted on an empty log.
 	Frozen atomic.Bool
-	// Needed is the first entry that another node needs to catch up; 0: there is none. raft
-	// counts what it keeps from the end, which moves on, so that it cannot be told exactly.
+	// Needed is the first entry that another node needs to catch up; 0: there is none. raft counts
+	// what it keeps from the end, which moves, so its setting cannot be exact.
 	Needed atomic.Uint64
 	// Full: the disk has no room for entries with data. What raft needs for itself still goes.
 	Full atomic.Bool
@@ -157,9 +157,9 @@ var (
 	_ raft.MonotonicLogStore = (*RaftLog)(nil)
 )
 
-// IsMonotonic has raft empty the log when it has installed a manifest, whatever the
-// store could do. With older entries left in it there would be a gap up to the manifest, and
-// what lies before a gap may be of another history: as a leader the node would send it.
+// IsMonotonic has raft empty the log when it has installed a snapshot, whatever the store could do.
+// Older entries would leave a gap up to the snapshot. Entries before a gap may be of another
+// history, and as a leader the node would send them.
 func (s *RaftLog) IsMonotonic() bool { return true }
 
 func (s *RaftLog) FirstIndex() (uint64, error) {
@@ -188,9 +188,9 @@ func ends(of interface {
 // GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft
 // compares.
 //
-// Of the entry that the newest manifest ends with, index and term are known even if
-// it was deleted. A follower needs them to take what comes next. A leader never
-// sends it: what is before it is gone too, and so a manifest goes out instead.
+// The index and term of the newest snapshot's last entry are known even if the entry was deleted. A
+// follower needs them to take the next entries. A leader never sends that entry: the entries before
+// it are gone too, so it sends a snapshot instead.
 func (s *RaftLog) GetLog(index uint64, log *raft.Log) error {
 	defer s.fail.Disk.End(s.fail.Disk.Begin(&s.reading))
 	err := s.read(index, log)
@@ -284,7 +284,7 @@ func (s *RaftLog) DeleteRange(low, high uint64) error {
 	return nil
 }
 
-// isEnd reports whether a range is the end of the log, and no manifest takes the place of its
+// isEnd reports whether a range is the end of the log, and no snapshot takes the place of its
 // entries.
 func (s *RaftLog) isEnd(low, high uint64) (bool, error) {
 	first, last, err := ends(s)

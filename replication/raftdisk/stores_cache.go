@@ -72,8 +72,8 @@ func (c *entryCache) clear(index uint64) {
 	}
 }
 
-// entrySizes remembers how large the newest entries are, so that the number of
-// entries kept behind a snapshot can follow from a bound in bytes.
+// entrySizes remembers how large the newest entries are, so that the number of entries kept at a
+// snapshot can follow from a bound in bytes.
 type entrySizes struct {
 	mu    sync.Mutex
 	index []uint64 // by index modulo the length

@@ -21,7 +21,7 @@ func TestFullDiskAndTheEnd(t *testing.T) {
 		for _, c := range []struct {
 			name      string
 			low, high uint64 // that are deleted
-			covered   uint64 // by the newest manifest
+			covered   uint64 // by the newest snapshot
 			end       bool   // so that others are stored in their place
 		}{
 			{"the end", 7, 10, 0, true},

@@ -99,7 +99,8 @@ func openExistingBolt(files vfs.FS, path string, mmap int) (*boltStore, error) {
 	return openBolt(files, path, mmap)
 }
 
-// logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
+// logMmap is mapped at once; otherwise bbolt would stop all readers to map the file again as it
+// grows.
 const logMmap = 1 << 30
 
 func openBoltLog(files vfs.FS, path string, _ hclog.Logger) (Backing, error) {
@@ -136,8 +137,8 @@ func openWalLog(_ vfs.FS, path string, logger hclog.Logger) (Backing, error) {
 	return &walLog{w, meta}, nil
 }
 
-// GetLog reads one entry that was not deleted. raft-wal itself goes on reading those that were cut
-// off the front of its last segment.
+// GetLog reads one entry that was not deleted. raft-wal itself still reads those that were cut off
+// the front of its last segment.
 func (w *walLog) GetLog(index uint64, log *raft.Log) error {
 	first, err := w.FirstIndex()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // written for clean, and keeps it readable. disk is what a power cut leaves of each.
 type pageCache struct {
 	vfs.FS
-	mu       sync.Mutex // The next segment is prepared beside.
+	mu       sync.Mutex // The next segment is prepared in parallel.
 	disk     map[string][]byte
 	failNext bool
 }
@@ -162,8 +162,8 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 	}
 }
 
-// Whenever the power fails while the Raft log is rewritten, and behind that, what was acknowledged
-// is there.
+// Whenever the power fails, during a rewrite of the Raft log or after it, all acknowledged entries
+// are there.
 func TestPowerCutWhileRewritten(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashMem()

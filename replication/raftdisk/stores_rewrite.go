@@ -15,15 +15,13 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// Rewrite copies the entries behind an index into a fresh store and deletes the
-// old one, so that nothing of others stays on disk: bbolt does not overwrite pages
-// that it frees, and segments keep what was deleted of them. A manifest must cover
-// the entries up to the index.
+// Rewrite copies the entries after an index into a new store and deletes the old one, so that
+// nothing of the others stays on disk: bbolt does not overwrite pages that it frees, and segments
+// keep deleted entries. A snapshot must cover the entries up to the index.
 //
-// Most is copied while the store is in use. Appends and reads wait for the rest
-// and for the exchange only, for as long as it returns; the old files are removed
-// when they go on. An error before the exchange leaves all as it was; one during or after
-// the exchange stops the node.
+// Most is copied while the store is in use. Appends and reads wait for the rest and for the
+// exchange only; it returns how long. The old files are removed after that. An error before the
+// exchange leaves all as it was; one during or after the exchange stops the node.
 func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
 	if err := s.fail.Check(); err != nil {
 		return 0, err
@@ -209,8 +207,8 @@ func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
 	return nil
 }
 
-// liveEntries returns the first and the last live entry from an index on: those behind the last
-// gap, since raft never looks before a gap. There are none if the first is beyond the last.
+// liveEntries returns the first and the last live entry from an index on: those after the last gap,
+// since raft never looks before a gap. There are none if the first is beyond the last.
 func liveEntries(src entrySource, from uint64) (first, last uint64, err error) {
 	if first, last, err = ends(src); err != nil {
 		return 0, 0, err

@@ -49,8 +49,8 @@ func entries(first, last uint64) []*raft.Log {
 	return logs
 }
 
-// The first write or sync that fails ends the node, before it returns and without a second
-// try: raft would step down and go on, on a disk that already lost something.
+// The first write or sync that fails ends the node, before it returns and without a second try:
+// raft would step down and continue, on a disk that already lost something.
 func TestRule20FailStop(t *testing.T) {
 	t.Parallel()
 	disk := errors.New("input/output error")
@@ -177,8 +177,8 @@ func TestEntryCache(t *testing.T) {
 	}
 }
 
-// How many entries stay behind a manifest follows from their bytes: so many large ones
-// would fill the disk.
+// How many entries are kept at a snapshot follows from their bytes: so many large ones would fill
+// the disk.
 func TestRule10TrailingFollowsBytes(t *testing.T) {
 	t.Parallel()
 	s := newEntrySizes(100)
@@ -331,8 +331,8 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 	}
 }
 
-// The same with files that were used again and again: sealed and preallocated segments of
-// the WAL, freed and shared pages of bbolt, and the end of the log cut and written anew.
+// The same with files that were used again and again: sealed and preallocated segments of the WAL,
+// freed and shared pages of bbolt, and the end of the log cut and written again.
 func TestRule21RewriteOfLargeLogs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range madeKinds {
@@ -495,7 +495,7 @@ func fillWal(t *testing.T, path string, from, to, deleted uint64) {
 
 func TestExchangeThatACrashInterrupted(t *testing.T) {
 	t.Parallel()
-	// The folder is put into the state that a crash behind each step leaves.
+	// The folder is put into the state that a crash after each step leaves.
 	for _, c := range []struct {
 		name  string
 		crash func(t *testing.T, dir, path string)

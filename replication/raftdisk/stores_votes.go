@@ -48,7 +48,7 @@ func (s *StableStore) InTerm(term uint64, do func()) bool {
 // A vote is two values for raft, the term first, and each is durable by itself. A crash between the
 // two would leave a vote in the new term for the candidate of an older one: when that one asks
 // again it gets the vote at once, whatever its log lacks. So the term is stored with the candidate,
-// in one value, and behind it once more where earlier versions look for it.
+// in one value, and then once more where earlier versions look for it.
 const votePrefix = "\x00vote"
 
 // vote returns what was stored last: the candidate and the term, as raft is to see them.
