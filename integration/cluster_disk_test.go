@@ -117,7 +117,7 @@ func TestLongClusterDiskFull(t *testing.T) {
 				}
 			}
 			if refused.Status == 0 {
-				return errors.New("nobody refuses a write for want of disk space")
+				return errors.New("no node refuses a write for lack of disk space")
 			}
 			return nil
 		})

@@ -140,7 +140,7 @@ func TestClusterLeaderIsolated(t *testing.T) { isolateLeader(t, cutOff{"both way
 
 // TestLongClusterLeaderIsolated cuts it off in one direction only.
 func TestLongClusterLeaderIsolated(t *testing.T) {
-	isolateLeader(t, cutOff{"it is not heard", false, true}, cutOff{"it hears nobody", true, false})
+	isolateLeader(t, cutOff{"it is not heard", false, true}, cutOff{"it hears no one", true, false})
 }
 
 // cutOff says which way the leader is cut off from the others.

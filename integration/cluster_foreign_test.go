@@ -156,7 +156,7 @@ func (m *member) awaitAny(others []*member, text string) (found string) {
 				}
 			}
 		}
-		return errors.New("nobody says anything about: " + text)
+		return errors.New("no node says anything about: " + text)
 	})
 	return found
 }

@@ -140,7 +140,7 @@ func TestLongClusterHeals(t *testing.T) {
 	remove(t, files[1])
 	repair := []string{"verify", "--db", victim.db(), "--repair-from"}
 	if p, code := testkit.Run(t, testkit.Command{Args: append(repair, "http://127.0.0.1:1"), Quiet: true}); code != 2 {
-		t.Errorf("nobody to repair from: exit code %d\n%s", code, p.Output())
+		t.Errorf("no node to repair from: exit code %d\n%s", code, p.Output())
 	}
 	if p, code := testkit.Run(t, testkit.Command{Args: append(repair, c.leader().URL()), Quiet: true}); code != 0 || !strings.Contains(p.Output(), "repaired chunk-") {
 		t.Errorf("repair: exit code %d\n%s", code, p.Output())

@@ -122,10 +122,10 @@ func TestClusterMembers(t *testing.T) {
 		return nil
 	})
 	if out := command(1, "remove", "10.0.0.1:1"); !strings.Contains(out, "not a member") {
-		t.Errorf("a node that nobody knows was removed:\n%s", out)
+		t.Errorf("an unknown node was removed:\n%s", out)
 	}
 	if out := command(1, "add", "10.0.0.1:1"); !strings.Contains(out, "no running node") {
-		t.Errorf("a node that nobody knows was added:\n%s", out)
+		t.Errorf("an unknown node was added:\n%s", out)
 	}
 
 	dead.kill()

@@ -116,7 +116,7 @@ func (c *cluster) subscribeThroughFollowers(leader, redirecting, relaying *membe
 				t.Errorf("%s, jane reads %s: %s, %v, want %d", m, path, answer, err, status)
 			}
 			if _, answer, err := takeFrom(t.Context(), m.Client, testkit.Request{Path: path}); err != nil || answer.Status != http.StatusUnauthorized {
-				t.Errorf("%s, nobody reads %s: %s, %v", m, path, answer, err)
+				t.Errorf("%s, no client reads %s: %s, %v", m, path, answer, err)
 			}
 			jane.Path, jane.Method = path[:len(path)-2], http.MethodDelete
 			if answer, err := m.ask(jane); err != nil || answer.Status != http.StatusUnauthorized {
@@ -240,7 +240,7 @@ func (c *cluster) consumeWhile(base uint64, stream string, lose func(*member) (b
 	watch := c.watchGroups(ctx, lost, stream, leader)
 	within(t, settleLimit, "all events written", written)
 	now := c.leader(c.others(leader)...)
-	t.Logf("%s leads behind %s", now, leader)
+	t.Logf("%s leads after %s", now, leader)
 	watch.await(t)
 	r.complete(t, span(0, events-1))
 	back()
@@ -316,7 +316,7 @@ func (c *cluster) watchGroups(ctx context.Context, since time.Time, stream strin
 					w.mu.Lock()
 					switch {
 					case err != nil && slices.Contains(others, m):
-						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s behind the loss: no answer: %v", key, begun, err))
+						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s after the loss: no answer: %v", key, begun, err))
 						fallthrough
 					case err != nil:
 						w.statuses["lost"]++
@@ -324,7 +324,7 @@ func (c *cluster) watchGroups(ctx context.Context, since time.Time, stream strin
 						w.statuses[fmt.Sprint(answer.Status)]++
 					}
 					if err == nil && answer.Status == http.StatusNotFound {
-						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s behind the loss: %s", key, begun, answer))
+						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s after the loss: %s", key, begun, answer))
 					}
 					if _, known := w.back[key]; ok && !known && slices.Contains(others, m) {
 						w.back[key] = begun
@@ -366,7 +366,7 @@ func (w *groupWatch) told() string {
 	for _, took := range w.back {
 		worst = max(worst, took)
 	}
-	return fmt.Sprintf("lists and infos are answered for good %s behind the loss; answers %v", worst.Round(time.Millisecond), w.statuses)
+	return fmt.Sprintf("lists and infos are answered for good %s after the loss; answers %v", worst.Round(time.Millisecond), w.statuses)
 }
 
 // replayWhileLost parks messages, replays them, and kills the leader before they

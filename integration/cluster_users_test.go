@@ -111,7 +111,7 @@ func (c *cluster) userChanges(redirecting, relaying *member) {
 	t := c.t
 	changes := []struct {
 		what   string
-		before string // password with which everybody knows the user
+		before string // password by which every node knows the user
 		r      testkit.Request
 		status int
 		is     func(*member) error

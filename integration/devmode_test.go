@@ -28,7 +28,7 @@ func TestDevMode(t *testing.T) {
 		line := node.AwaitLog("authority=")
 		path := regexp.MustCompile(`authority="?([^" ]+)`).FindStringSubmatch(line)[1]
 		if !filepath.IsAbs(path) {
-			t.Errorf("%s: the authority is told as %s", round, path)
+			t.Errorf("%s: the path of the authority is printed as %s", round, path)
 		}
 		pem, err := os.ReadFile(path)
 		if err != nil {
@@ -154,7 +154,7 @@ func strangerIsRefused(t *testing.T, client *testkit.Client) {
 				_, err = io.ReadFull(c, answer)
 			}
 			if err != nil || answer[9] != 11 {
-				t.Errorf("a stranger's connection of kind %d is answered %x, %v", kind, answer, err)
+				t.Errorf("a foreign connection of kind %d is answered %x, %v", kind, answer, err)
 			}
 			_ = c.Close()
 		}

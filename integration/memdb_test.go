@@ -53,7 +53,7 @@ func TestMemDb(t *testing.T) {
 	empty("after its end")
 }
 
-// basics is what everybody does first: append, repeat, conflict, read, wait, describe, delete.
+// basics is what every client does first: append, repeat, conflict, read, wait, describe, delete.
 func basics(t *testing.T, node *testkit.Process) {
 	t.Helper()
 	ctx := t.Context()

@@ -111,7 +111,7 @@ func createKilled(t *testing.T, p *testkit.Process) {
 	}
 	create.Args[len(create.Args)-1] = "0"
 	if out, code := testkit.Run(t, create); code != 0 {
-		t.Fatalf("behind killed ones: code %d\n%s", code, out.Output())
+		t.Fatalf("after killed ones: code %d\n%s", code, out.Output())
 	}
 	all, err := filepath.Glob(filepath.Join(to, "*"))
 	left, err2 := filepath.Glob(filepath.Join(to, ".*"))

@@ -44,7 +44,7 @@ func projectionLife(t *testing.T) {
 	q.awaitState(`{"n":15}`)
 	copiedOnce(t, node.Client, 15)
 	if i := q.info(); i.Status != "Running" {
-		t.Errorf("behind a restart: %+v", i)
+		t.Errorf("after a restart: %+v", i)
 	}
 	q.command("disable")
 	if i := q.info(); i.Status != "Stopped" {

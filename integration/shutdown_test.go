@@ -42,7 +42,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	t.Logf("started within %s", time.Since(begun).Round(time.Millisecond))
 	for _, sign := range []string{"cutting", "rebuilt", "removing"} {
 		if log := next.Stderr(); strings.Contains(log, sign) {
-			t.Errorf("the start behind an orderly end had something to repair (%q):\n%s", sign, log)
+			t.Errorf("the start after an orderly end had something to repair (%q):\n%s", sign, log)
 		}
 	}
 	load.ledger.checkNode(t, next)

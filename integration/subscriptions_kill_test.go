@@ -55,7 +55,7 @@ func subscriptionsSurviveKill(t *testing.T) {
 		g.node = node.Client
 	}
 	names := []string{"not-yet::future", "s::used", "s::fresh", "s::changed", "s::few", "s::last"}
-	t.Logf("the groups are there %s behind the start", awaitGroups(t, node.Client, names...).Round(time.Millisecond))
+	t.Logf("the groups are there %s after the start", awaitGroups(t, node.Client, names...).Round(time.Millisecond))
 	if i := used.info(); i.Parked != 2 || i.at() != "11" || i.Outstanding != 0 || i.Status != "Live" && !strings.HasPrefix(i.Status, "Behind") {
 		t.Errorf("of the group in use: %+v, checkpoint %s", i, i.at())
 	}
@@ -66,7 +66,7 @@ func subscriptionsSurviveKill(t *testing.T) {
 	wantNumbers(t, "not acknowledged before the end", got, span(12, 52))
 	wantNumbers(t, "nothing that existed", fresh.takeAll(), span(50, 52))
 	wantNumbers(t, "a stream that did not exist", future.takeAll(), span(0, 1))
-	wantNumbers(t, "behind a checkpoint, and not where the update begins", changed.takeAll(), span(10, 52))
+	wantNumbers(t, "after a checkpoint, and not where the update begins", changed.takeAll(), span(10, 52))
 	if i := few.info(); i.Parked != 3 || i.at() != "none" || len(few.parked()) != 3 {
 		t.Errorf("parked without a checkpoint: %+v, checkpoint %s", i, i.at())
 	}

@@ -133,7 +133,7 @@ func subscriptionRights(t *testing.T) {
 	node.Stop()
 }
 
-// subscriptionGaps takes events away in front of a group that is behind.
+// subscriptionGaps takes events away in front of a group that lags.
 func subscriptionGaps(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir())
 	for _, v := range []struct {
@@ -190,7 +190,7 @@ func subscriptionGaps(t *testing.T) {
 				return nil
 			})
 			if !slices.Equal(behind, v.want) {
-				t.Errorf("behind the gap come %v, want %v", behind, v.want)
+				t.Errorf("after the gap come %v, want %v", behind, v.want)
 			}
 			if v.more == 0 {
 				g.must(http.MethodDelete, nil)
@@ -362,7 +362,7 @@ func manySubscriptions(t *testing.T) {
 		for s := range streams {
 			g := &group{t, node.Client, fmt.Sprintf("s-%02d", s), "g-9"}
 			if got := g.take(30).numbers(); !slices.Equal(got, span(10, 29)) {
-				t.Errorf("%s::%s goes on with %v", g.stream, g.name, got)
+				t.Errorf("%s::%s continues with %v", g.stream, g.name, got)
 			}
 		}
 		first := memory() // Looked at from time to time only.
@@ -511,7 +511,7 @@ func (s *stall) check(t *testing.T) {
 	}
 	t.Logf("said to stand still after %s", s.said.Round(time.Millisecond))
 	if readMetrics(t, s.node.Client).value(t, `annals_subscription_stalled{group="s::idle"}`) != 0 {
-		t.Error("a group of which nobody reads is said to stand still")
+		t.Error("a group that no client reads is reported as stalled")
 	}
 	if !strings.Contains(s.info, `"stalled":`) {
 		t.Errorf("info said nothing of it: %s", s.info)

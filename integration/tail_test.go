@@ -66,7 +66,7 @@ func (f *tails) follow(ctx context.Context, t *client.Client, i int, seen map[st
 			f.bad = append(f.bad, fmt.Sprintf("tail %d: %v", i, err))
 		case m.Kind != "":
 		case m.ID <= last || m.ID != e.Position:
-			f.bad = append(f.bad, fmt.Sprintf("tail %d: event %s at %s comes behind %s", i, e.EventID, m.ID, last))
+			f.bad = append(f.bad, fmt.Sprintf("tail %d: event %s at %s comes after %s", i, e.EventID, m.ID, last))
 		default:
 			last, seen[e.EventID] = m.ID, m.ID
 		}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The documented steps of a backup, with nothing but copies of files: the node goes
-# on, and is not asked. What was acknowledged before the first step is in the copy.
+# The documented steps of a backup, with nothing but copies of files: the node keeps
+# serving and takes no part. The copy has all events acknowledged before the first step.
 #
 #   scripts/backup-by-hand.sh backup DATA COPY     COPY is missing or empty
 #   scripts/backup-by-hand.sh restore COPY DATA    DATA is missing or empty, or of a stopped node
@@ -8,17 +8,16 @@
 #   INDEX   the folder of the index where it is not DATA/index
 #
 # Backup:
-# 1. The index: indexmap and what it names. indexmap is replaced as a whole and the files
-#    never change, so the copy is of one moment; if one is gone by now, it begins again.
-#    Of the existence filter its checkpoint comes first.
-# 2. The checkpoints. The index is not ahead of the log that they speak of.
-# 3. The chunks. They only grow, so they hold all that the checkpoints say.
-# While a scavenge replaces chunks, those that came meanwhile are copied too. Has it
-# rewritten the chunk in which chaser.chk lies, step 2 is done again: a restore could
-# not cut there.
+# 1. The index: indexmap and the files that it names. indexmap is replaced as a whole and
+#    the files never change, so the copy is of one moment. If a file was removed meanwhile,
+#    this step begins again. The checkpoint of the existence filter is copied before the filter.
+# 2. The checkpoints. The index is not ahead of the log that they describe.
+# 3. The chunks. They only grow, so they hold everything up to the checkpoints.
+# If a scavenge replaces chunks meanwhile, the new ones are copied too. If it rewrote the
+# chunk that chaser.chk points into, step 2 is done again: a restore could not cut there.
 #
-# Restore: the files of an earlier life go, the copy takes their place, and
-# truncate.chk becomes a copy of chaser.chk: what is behind that goes with the start.
+# Restore: the old files of the folder are removed, the copy takes their place, and
+# truncate.chk becomes a copy of chaser.chk: the start removes everything after it.
 set -euo pipefail
 
 usage() {
@@ -50,7 +49,7 @@ copy_index() {
 		copy "$from/indexmap" "$to/indexmap" || return 0
 		for file in $(tables "$to/indexmap"); do
 			[ -e "$to/$file" ] || copy "$from/$file" "$to/$file" || continue 2
-			[ -e "$to/$file.bloomfilter" ] || copy "$from/$file.bloomfilter" "$to/$file.bloomfilter" || true # It is made anew.
+			[ -e "$to/$file.bloomfilter" ] || copy "$from/$file.bloomfilter" "$to/$file.bloomfilter" || true # The node rebuilds it.
 		done
 		for file in "$to"/*; do # Of tries before.
 			case ${file##*/} in
@@ -74,7 +73,7 @@ chaser() { number "$1/chaser.chk" 0 8; }
 number() { od -An -j "$2" -N "$3" -t "d$3" --endian=little "$1" 2>/dev/null | tr -d ' '; }
 
 # chunks lists the chunk files in use up to a number: of each number the highest
-# version, without those that a merged file covers and somebody still reads.
+# version, without those that a merged file covers and a reader still holds open.
 chunks() {
 	local dir=$1 last=$2 file first covered=-1 end
 	for file in $(cd "$dir" && ls | grep -E '^chunk-[0-9]{6,}\.[0-9]{6,}$' | sort -t. -k1,1 -k2,2nr | sort -t. -k1,1 -u); do
@@ -107,7 +106,7 @@ copy_chunks() {
 			fi
 		done
 		[ "$before" = "$(chunks "$from" "$last")" ] || continue
-		for file in "$to"/chunk-*; do # Replaced meanwhile: what was removed from the database shall not stay here.
+		for file in "$to"/chunk-*; do # Replaced meanwhile: events removed from the database must not stay here.
 			grep -qxF "${file##*/}" <<<"$before" || rm "$file"
 		done
 		return 0
@@ -118,7 +117,7 @@ copy_chunks() {
 
 backup() {
 	local from=$1 to=$2 file last newest try
-	[ -e "$from/writer.chk" ] || { say "$from is no data folder"; exit 2; }
+	[ -e "$from/writer.chk" ] || { say "$from is not a data folder"; exit 2; }
 	if [ -e "$to" ] && [ -n "$(ls -A "$to")" ]; then
 		say "$to is not empty"
 		exit 2
@@ -126,7 +125,7 @@ backup() {
 	mkdir -p "$to"
 	copy_index "${INDEX:-$from/index}" "$to/index"
 	for ((try = 0; try < tries; try++)); do
-		# They grow meanwhile: the epoch's is not to be beyond the writer's, nor that beyond the chaser's.
+		# They grow meanwhile: the epoch's must not be beyond the writer's, nor the writer's beyond the chaser's.
 		for file in epoch proposal truncate writer chaser; do
 			cp -p "$from/$file.chk" "$to/$file.chk"
 		done
@@ -148,7 +147,7 @@ backup() {
 restore() {
 	local from=$1 to=$2
 	local index=${INDEX:-$to/index}
-	[ -e "$from/chaser.chk" ] || { say "$from is no copy"; exit 2; }
+	[ -e "$from/chaser.chk" ] || { say "$from is not a copy"; exit 2; }
 	mkdir -p "$to" "$index"
 	if [ -e "$to/annals.lock" ] && ! flock -n "$to/annals.lock" true; then
 		say "a node uses $to"

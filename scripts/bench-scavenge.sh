@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fills a throwaway node, makes half of its events removable, and measures appends
-# alone and beside a scavenge: operations a second, p99, and how long the scavenge took.
+# alone and during a scavenge: operations a second, p99, and how long the scavenge took.
 #
 #   scripts/bench-scavenge.sh
 #
@@ -49,11 +49,11 @@ append() { exec "$annals" bench append --base "$base" --workers "${WORKERS:-32}"
 row() { awk -v what="$1" '$1 == "append" && $2 + 0 > 0 { printf "%s: %s appends a second, p99 %s ms, %s errors\n", what, $3, $8, $11 }' "$2"; }
 
 (append --duration "${DURATION:-10s}" >"$folder/alone.txt")
-(append --duration 24h --warmup 0 >"$folder/beside.txt") &
+(append --duration 24h --warmup 0 >"$folder/during.txt") &
 pids+=($!)
 "$annals" scavenge start --node "$base" --threads "${THREADS:-1}" --progress none >"$folder/scavenge.txt"
 kill -INT "${pids[1]}"
 wait "${pids[1]}"
 row alone "$folder/alone.txt"
-row beside "$folder/beside.txt"
+row during "$folder/during.txt"
 grep -E '^(result|time taken|removed|chunk files)' "$folder/scavenge.txt"

@@ -2,13 +2,13 @@
 # Fills a database with ten million events of 256 bytes in 100,000 streams and
 # measures how long a node takes from its launch to the first event that it
 # reads for a client: after an orderly end, after kill -9 with a tail of the log
-# that no index table covers, and with the index removed. It prints the memory of
-# the process and the number of index tables beside each.
+# that no index table covers, and with the index removed. With each time it prints
+# the memory of the process and the number of index tables.
 #
 #   scripts/fill-10m.sh FOLDER
 #
-# FOLDER gets the database (some 4 GB) and the output of the node. Filled before,
-# also in part, only what is missing is written. Everything is on loopback.
+# FOLDER gets the database (about 4 GB) and the output of the node. If an earlier run
+# filled it in part, only the missing events are written. Everything is on loopback.
 #
 #   EVENTS STREAMS SIZE   what to fill (10000000, 100000, 256)
 #   TAIL                  events appended before kill -9 (500000)
@@ -58,8 +58,8 @@ fail() {
 	exit 1
 }
 
-# start launches the node and waits until a client has read an event of it, or
-# was told that there is none yet.
+# start launches the node and waits until a client has read an event from it, or
+# the answer that there is none yet.
 start() {
 	local begun line deadline=$((SECONDS + limit))
 	begun=$(now)

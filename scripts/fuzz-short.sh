@@ -6,8 +6,8 @@
 #
 # The budget is a count and not a time: before Go 1.27 a run that ends by time
 # can report "context deadline exceeded" as a failure without having found
-# anything, on a loaded machine above all (golang/go#75804). What minimizing an
-# input may take is counted for the same reason.
+# anything, on a loaded machine above all (golang/go#75804). The effort for minimizing
+# an input is a count for the same reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

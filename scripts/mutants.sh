@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Show that tests notice: builds each change of scripts/mutants/ into the tests that
+# Shows that tests notice defects: builds each change of scripts/mutants/ into the tests that
 # it names, and fails unless they fail with it. The tree is not touched.
 #   scripts/mutants.sh [NAME...]   only these
 #   MUTANTS=K/N                    without names: every Nth, from the Kth on, K from 0
 #
-# A mutant is a patch whose first lines say "# test: PACKAGE [FLAGS]", what go test is given,
-# as often as needed. A patch that does not apply any more is to be made anew.
+# A mutant is a patch. Its first lines are "# test: PACKAGE [FLAGS]", the arguments for go test,
+# one line for each test. A patch that no longer applies has to be made again.
 set -euo pipefail
 export ANNALS_SWEEP=1 # Tests that take samples try all.
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts into docs/performance.md where the processor time of an operation goes, measured anew on this machine. It
-# takes a minute, and should be alone there.
+# Measures on this machine where the processor time of an operation goes, and writes it into
+# docs/performance.md. It takes a minute; nothing else should run meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 drawings=$(mktemp)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Show that annals torture notices: builds a binary that breaks one promise of
-# the product at a time, and fails unless every run of it ends in violations.
+# Shows that annals torture notices broken promises: builds a binary that breaks one
+# promise of the product at a time, and fails unless every run of it ends in violations.
 #   SECONDS_EACH  how long each run is tortured (default 20)
 #   RUNS          runs for each promise (default 1)
 set -euo pipefail

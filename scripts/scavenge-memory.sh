@@ -2,15 +2,15 @@
 # Fills a database with ten million streams and samples the memory that a node
 # uses of its own (RssAnon) while it scavenges: first without any metadata, then
 # with $maxCount of a part of the streams, and with ALL=1 of all of them. Before
-# each scavenge the node is started anew and left alone; what it uses then is its
-# idle memory. It prints the peak of each phase, and fails when one is more than
-# MOST above idle.
+# each scavenge the node is started again and left idle; its memory then is the
+# idle memory. The script prints the peak of each phase, and fails when one is
+# more than MOST above idle.
 #
 #   scripts/scavenge-memory.sh FOLDER
 #
-# FOLDER gets the database (some 2 GB, with ALL=1 some 4 GB) and the output of the
-# node. Filled before, also in part, only what is missing is written. Everything is
-# on loopback.
+# FOLDER gets the database (about 2 GB, with ALL=1 about 4 GB) and the output of the
+# node. If an earlier run filled it in part, only the missing events are written.
+# Everything is on loopback.
 #
 #   STREAMS LIMITED       streams, and those with metadata in the second run (10000000, 2000000)
 #   ALL                   1 for a third run with metadata of all streams

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes web/static/vendor out of the packages that web/vendor locks: one minified
-# module each. Needs npm; the node itself needs nothing of this. With --check it
-# compares bytes with what is committed and changes nothing.
+# Makes web/static/vendor from the packages that web/vendor locks: one minified
+# module each. It needs npm; the node itself does not. With --check it compares the
+# bytes with the committed ones and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}

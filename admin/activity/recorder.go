@@ -56,7 +56,7 @@ type Recorder struct {
 	full      atomic.Bool  // there was no room for a refused request, and the log says so
 
 	mu       sync.Mutex // guards what follows
-	underWay int        // changes that were begun and have not ended
+	inFlight int        // changes that were begun and have not ended
 	ended    chan struct{}
 	closing  bool
 }
@@ -80,7 +80,7 @@ func (r *Recorder) Begin() bool {
 	if r.closing {
 		return false
 	}
-	r.underWay++
+	r.inFlight++
 	return true
 }
 
@@ -88,8 +88,8 @@ func (r *Recorder) Begin() bool {
 func (r *Recorder) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.underWay--
-	if r.closing && r.underWay == 0 {
+	r.inFlight--
+	if r.closing && r.inFlight == 0 {
 		close(r.ended)
 	}
 }
@@ -144,7 +144,7 @@ func (r *Recorder) leaveOut(why *stats.Counter, operations ...Operation) {
 func (r *Recorder) Close() {
 	r.mu.Lock()
 	if !r.closing {
-		if r.closing = true; r.underWay == 0 {
+		if r.closing = true; r.inFlight == 0 {
 			close(r.ended)
 		}
 	}

@@ -78,7 +78,7 @@ func (d *database) StreamInfo(_ context.Context, stream string) (event.StreamInf
 }
 
 func (d *database) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
-	return event.Resolved{}, errors.New("nobody should ask")
+	return event.Resolved{}, errors.New("no one should ask")
 }
 
 // set changes how writes go.

@@ -43,7 +43,7 @@ func TestDamagedManifest(t *testing.T) {
 		}
 	}
 	if _, err := backup.Prune(t.Context(), target, 1, 0, now(), false); err == nil {
-		t.Error("pruned beside a backup of which nobody knows what it needs")
+		t.Error("pruned next to a damaged backup, whose files are not known")
 	}
 	d.create(target, backup.CreateOptions{Now: now})
 }

@@ -48,7 +48,7 @@ func TestLockWaits(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(got) > 0 {
-			t.Fatal("somebody did not wait")
+			t.Fatal("a job did not wait")
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

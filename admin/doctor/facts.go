@@ -81,7 +81,7 @@ type Certificate struct {
 	Remedy Remedy
 }
 
-// Lag is how far a node is behind.
+// Lag is how far a node lags its leader.
 type Lag struct {
 	Leader   string // empty: this node knows of no leader
 	Behind   int64  // bytes

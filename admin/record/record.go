@@ -20,8 +20,8 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Store is the database. Writes may be done by another node; reads are answered
-// by this one, which may lag behind.
+// Store is the database. Writes may be done by another node; reads are answered by this one, which
+// may lag.
 type Store interface {
 	// WriteOwn does a write of the node's own, wherever the leader is. While there is
 	// no leader it tries again until ctx ends.

@@ -449,7 +449,7 @@ func TestPowerCuts(t *testing.T) {
 		after.close()
 	}
 	if !begun {
-		t.Error("no cut behind the beginning")
+		t.Error("no cut after the beginning")
 	}
 }
 

@@ -307,10 +307,10 @@ func (h *house) scavenge(done int) int {
 	t := h.t
 	t.Helper()
 	r := scavenge.Request{Threads: 1 + h.rng.IntN(3), Threshold: []int{0, 0, 0, -1, 6}[h.rng.IntN(5)]}
-	if h.rng.IntN(4) == 0 { // As if another node had made it, with events behind it.
+	if h.rng.IntN(4) == 0 { // As if another node had made it, with events after it.
 		h.append(proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: fmt.Appendf(nil, `{"threshold":%d}`, r.Threshold)})
 		for range h.rng.IntN(5) {
-			h.append(proposed{stream: "e2", typ: "type", data: []byte("behind the point")})
+			h.append(proposed{stream: "e2", typ: "type", data: []byte("after the point")})
 		}
 	}
 	decided := false

@@ -501,7 +501,7 @@ func TestStartWhenLastHasEnded(t *testing.T) {
 			runtime.Gosched()
 		}
 		if got := h.service.Current(); got.ID == id {
-			t.Fatalf("the run has ended and is under way: %+v", got)
+			t.Fatalf("the run has ended and is running: %+v", got)
 		}
 	}
 }

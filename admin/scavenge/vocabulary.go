@@ -65,7 +65,7 @@ var Phases = []Phase{PhaseAccumulation, PhaseCalculation, PhaseExecution, PhaseM
 type Point struct {
 	Position int64 `json:"position"`
 	Number   int64 `json:"number"`
-	// the leader's clock when it wrote the record, or this node's if that was behind; maxAge is
+	// the leader's clock when it wrote the record, or this node's if that was earlier; maxAge is
 	// judged by it
 	EffectiveNow time.Time `json:"effectiveNow"`
 	Threshold    int       `json:"threshold"`

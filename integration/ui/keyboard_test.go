@@ -80,7 +80,7 @@ func TestKeyboard(t *testing.T) {
 	p.none("dialog", "Delete stream")
 	p.focused("button")
 	if got := value[string](p, "document.activeElement.innerText"); got != "Delete stream" {
-		t.Errorf("behind the dialog the focus is on %q", got)
+		t.Errorf("after the dialog the focus is on %q", got)
 	}
 
 	// Menus, by arrows.

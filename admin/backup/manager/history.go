@@ -75,7 +75,7 @@ func (h *history) work(ctx context.Context) {
 			err = h.Describe(ctx, Stream)
 			described = err == nil
 		}
-		if err == nil { // Nothing is written to a stream that everybody could read.
+		if err == nil { // Nothing is written to a stream that everyone could read.
 			_, err = h.Append(ctx, Stream, next...)
 		}
 		if err != nil {

@@ -127,7 +127,7 @@ func TestSession(t *testing.T) {
 			rest, err := io.ReadAll(r)
 			must(t, errors.Join(err, r.Close()))
 			if len(rest) != 3 {
-				t.Errorf("%s: %d bytes behind all but three", f.Name, len(rest))
+				t.Errorf("%s: %d bytes after all but three", f.Name, len(rest))
 			}
 		}
 		if want := []string{"chaser.chk", "epoch.chk", "proposal.chk", "truncate.chk", "writer.chk", "chunk-000000.000000"}; !slices.Equal(names, want) {
@@ -135,7 +135,7 @@ func TestSession(t *testing.T) {
 		}
 		_, err := d.sessions.File(s.ID, "annals.lock")
 		expect(t, "a file that is not listed", err, backup.ErrNoSuchFile)
-		_, err = d.sessions.File("nobody", "writer.chk")
+		_, err = d.sessions.File("unknown", "writer.chk")
 		expect(t, "a session that never was", err, backup.ErrSessionGone)
 		must(t, d.sessions.End(t.Context(), s.ID))
 		must(t, d.sessions.End(t.Context(), s.ID))
@@ -279,7 +279,7 @@ func TestEndingMeetsBeginning(t *testing.T) {
 		<-pinned
 		cancel()
 		goOn <- struct{}{}
-		expect(t, "beginning for somebody who is gone", <-begun, context.Canceled)
+		expect(t, "beginning for a client that is gone", <-begun, context.Canceled)
 		if n := len(d.sessions.Sessions()); n != 0 {
 			t.Errorf("%d sessions", n)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Store is the database. Writes may be done by another node; reads are answered
-// by this one, which may lag behind.
+// Store is the database. Writes may be done by another node; reads are answered by this one, which
+// may lag.
 type Store interface {
 	record.Store
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)

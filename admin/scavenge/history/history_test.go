@@ -309,7 +309,7 @@ func TestNoLeader(t *testing.T) {
 				}
 				k.metrics(11, 0, 0)
 				if waits, goes := k.log.count("waits for the cluster"), k.log.count("is written again"); waits != 1 || goes != 1 {
-					t.Errorf("logged %d times that the history waits, %d times that it goes on", waits, goes)
+					t.Errorf("logged %d times that the history waits, %d times that it continues", waits, goes)
 				}
 				k.w.Close()
 			})

@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// killed leaves the history of runs behind that never ended, as a node that is
-// killed does: what of their last events was queued is not written.
+// killed leaves the history of runs that never ended, as a node that is killed does: what of their
+// last events was queued is not written.
 func killed(t *testing.T, d *database, at string, runs ...func(w *history.Writer)) {
 	t.Helper()
 	k := start(t, d, func(o *history.Options) { o.Endpoint = func() string { return at } })
@@ -307,7 +307,7 @@ func TestInterruptedWaits(t *testing.T) {
 				}
 				err := <-result
 				if took := time.Since(begun); took > 16*time.Second {
-					t.Errorf("it went on for %v", took)
+					t.Errorf("it lasted %v", took)
 				}
 				if (err == nil) != (ends == "leader") {
 					t.Errorf("the look ended with %v", err)
@@ -342,7 +342,7 @@ func TestInterruptedRedacted(t *testing.T) {
 		}
 		k.w.Close()
 		if got := k.types(history.StreamOf(id(1))); len(got) != 6 {
-			t.Errorf("a run of which nobody knows the node was completed: %v", got)
+			t.Errorf("a run of an unknown node was completed: %v", got)
 		}
 		if got := k.payload(history.StreamOf(id(2)), 6); got["spaceSaved"] != 321100.0 || got["maxChunkScavenged"] != 4.0 {
 			t.Errorf("sums %v", got)

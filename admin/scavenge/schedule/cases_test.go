@@ -424,7 +424,7 @@ func TestStreamDeleted(t *testing.T) {
 		w.pass(4 * time.Hour)
 		for _, n := range w.nodes {
 			if n.run != nil {
-				w.errorf("%s is scavenged though nobody knows of a round", n.name)
+				w.errorf("%s is scavenged though no node knows of a round", n.name)
 			}
 			if s := w.known(n); s.round != nil || len(s.joined) != 3 {
 				w.errorf("%s: %+v", n.name, s)

@@ -57,7 +57,7 @@ func TestDamaged(t *testing.T) {
 		name string
 		do   func(vfs.File) error
 	}{
-		{"no database", overwrite(0, "this is no database")},
+		{"no database", overwrite(0, "this is not a database")},
 		{"short", func(f vfs.File) error { return errors.Join(f.Truncate(0), overwrite(0, "x")(f)) }},
 		{"cut", func(f vfs.File) error { return f.Truncate(1024) }},
 		{"a bit of the header", overwrite(70, "\x01")},

@@ -97,7 +97,7 @@ func TestDecisionsModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				if names, err := fsys.List("/"); err != nil || len(names) > 0 {
-					t.Fatalf("left behind: %q, %v", names, err)
+					t.Fatalf("left: %q, %v", names, err)
 				}
 			})
 		}

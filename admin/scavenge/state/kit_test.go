@@ -90,7 +90,7 @@ func read(d *DB) (content, error) {
 			}
 			for _, s := range streams {
 				if s.Status != status || after != nil && bytes.Compare(s.Name, after) <= 0 {
-					return c, fmt.Errorf("behind %q comes %q of status %d", after, s.Name, s.Status)
+					return c, fmt.Errorf("after %q comes %q of status %d", after, s.Name, s.Status)
 				}
 				after = s.Name
 				c.Streams[string(s.Name)] = s.Stream

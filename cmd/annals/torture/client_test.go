@@ -112,7 +112,7 @@ func TestJudgeWrite(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no one listens", func(t *testing.T) {
 		nodes := servers(t, func(http.ResponseWriter, *http.Request) {})
 		gone := httptest.NewServer(http.NotFoundHandler())
 		gone.Close()

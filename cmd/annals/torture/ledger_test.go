@@ -76,7 +76,7 @@ func TestLedger(t *testing.T) {
 			x := s.op(s.client(), "s", op{outcome: pending, expected: -2, count: 3, call: 10, ret: never})
 			s.log("node 0", s.shown(x, "s", 0), s.shown(x+1, "s", 1))
 		}, []string{kindTorn}},
-		{"nobody wrote it", func(s *scene) {
+		{"no client wrote it", func(s *scene) {
 			x := s.wrote(s.client(), "s", -2, 0, 10, 20)
 			s.log("node 0", s.shown(x, "s", 0), s.shown(refOf(7, 7, 0), "s", 1))
 		}, []string{kindUnknown}},
