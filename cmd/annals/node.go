@@ -51,6 +51,8 @@ type runningNode interface {
 	// ReloadCertificates takes over the certificates that a configuration names, and says whether
 	// it has.
 	ReloadCertificates(*config.Config) bool
+	// Unready returns why the node should not be sent requests, nothing when it should.
+	Unready() string
 	// Close stops the node in order. It may be called again.
 	Close() error
 }
@@ -137,6 +139,12 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	if now != nil {
 		logger.Warn("the clock is that of a test: it may be wrong", logkey.File, os.Getenv(clock.Variable))
 	}
+	watch, err := findSupervisor(h.environ)
+	if err != nil {
+		logger.Warn("the supervisor of this process will not hear of it", logkey.Error, err)
+	}
+	defer watch.close()
+	watch.starting()
 	n, err := h.open(stopping, node.Options{
 		Config:   c,
 		Now:      now,
@@ -168,11 +176,14 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	if err := briefly(func() error { return announce(h.stdout, n.URL()) }); err != nil {
 		logger.Warn("standard output cannot be written", logkey.Error, err)
 	}
+	silence := watch.serving(n.URL(), n.Unready)
+	defer silence()
 	select {
 	case <-stopping.Done():
 	case <-n.Done():
 		logger.Info("the node has been shut down")
 	}
+	watch.stopping()
 	if err := n.Close(); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}

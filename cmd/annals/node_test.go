@@ -26,6 +26,7 @@ type fakeNode struct {
 	// closing, if not nil, holds Close up.
 	closing chan struct{}
 	err     error
+	unready string
 
 	mu       sync.Mutex
 	reloaded []string // certificate files that it was told to take over
@@ -38,6 +39,7 @@ func newFakeNode() *fakeNode {
 
 func (n *fakeNode) URL() string           { return "http://127.0.0.1:4711" }
 func (n *fakeNode) Done() <-chan struct{} { return n.done }
+func (n *fakeNode) Unready() string       { return n.unready }
 
 func (n *fakeNode) ReloadCertificates(c *config.Config) bool {
 	n.mu.Lock()
