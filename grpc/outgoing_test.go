@@ -34,7 +34,7 @@ func (s *heavyStore) ReadPayload(_ context.Context, r *event.Record) error {
 // gone out or the call has ended.
 func TestMessagesNotTakenAreClaimed(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	conn, _ := serve(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: anybody{}, Memory: memory})
+	conn, _ := serve(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
 	const reads = 5
 	var all []*reader
 	for range reads {

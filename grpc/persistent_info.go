@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// nobody is the user name of a consumer without credentials.
-const nobody = "anonymous"
+// anonymous is the user name of a consumer without credentials.
+const anonymous = "anonymous"
 
 // GetInfo answers with all that is known of a group.
 func (p *persistentService) GetInfo(ctx context.Context, r *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {

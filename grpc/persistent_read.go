@@ -90,7 +90,7 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	by := callOf(ctx)
 	who := by.who().Login
 	if by.who().IsAnonymous() {
-		who = nobody
+		who = anonymous
 	}
 	if c.release, err = c.s.take(ctx, api.Consumer); err != nil {
 		return err

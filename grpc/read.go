@@ -138,7 +138,7 @@ func (r *reading) stream(ctx context.Context) error {
 			from -= int64(count)
 			over = page.End || from < 0
 		} else {
-			from = behind(&page, from, count)
+			from = nextAfter(&page, from, count)
 			over = page.End || from > page.Last
 		}
 		r.resize(page.Events)
@@ -154,10 +154,10 @@ func (r *reading) stream(ctx context.Context) error {
 	return r.out.flush()
 }
 
-// behind is the number at which reading forward resumes after a page of count events. A stream can
-// be truncated beyond its end. The result stays at its end then, so that later appends are not
+// nextAfter is the number at which reading forward resumes after a page of count events. A stream
+// can be truncated beyond its end. The result stays at its end then, so that later appends are not
 // skipped.
-func behind(page *event.StreamPage, from int64, count int) int64 {
+func nextAfter(page *event.StreamPage, from int64, count int) int64 {
 	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 

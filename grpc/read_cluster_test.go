@@ -86,17 +86,19 @@ func (c *changingCluster) Redirect() (string, bool) {
 
 func (c *changingCluster) Confirm(context.Context) error { return nil }
 
-// anybody is a user who may do everything.
-type anybody struct{ standing }
+// allowAll is the access of a user who may do everything.
+type allowAll struct{ standing }
 
-func (anybody) Authenticate(*http.Request) (access.Principal, error) { return access.Anonymous, nil }
+func (allowAll) Authenticate(*http.Request) (access.Principal, error) { return access.Anonymous, nil }
 
-func (anybody) CheckStream(context.Context, access.Principal, string, access.Right) error { return nil }
+func (allowAll) CheckStream(context.Context, access.Principal, string, access.Right) error {
+	return nil
+}
 
 // host serves what a test makes up.
 func host(t testing.TB, store grpcapi.Store, cluster grpcapi.Cluster) (*grpcapi.Server, *grpc.ClientConn) {
 	t.Helper()
-	conn, s := serve(t, grpcapi.Options{Store: store, Cluster: cluster, Access: anybody{}})
+	conn, s := serve(t, grpcapi.Options{Store: store, Cluster: cluster, Access: allowAll{}})
 	return s, conn
 }
 

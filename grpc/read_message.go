@@ -83,7 +83,7 @@ func (s *sender) flush() error {
 	return s.pass(false)
 }
 
-// close releases what was not sent.
+// close releases the pending messages.
 func (s *sender) close() {
 	if s.next.buffer != nil {
 		s.next.buffer.Free()

@@ -151,7 +151,7 @@ func (f *following) readStream(ctx context.Context) (more bool, err error) {
 	}
 	f.resize(page.Events)
 	f.last = page.Last
-	next := behind(&page, f.next, count)
+	next := nextAfter(&page, f.next, count)
 	if page.End {
 		next = max(f.next, page.Last+1)
 	}

@@ -78,7 +78,7 @@ func listBackups(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()
 	list, err := x.s.opts.BackupRuns.List(ctx)
-	var damaged []field // backups whose manifest is damaged: the others are listed all the same
+	var damaged []field // damaged backups; the others are listed all the same
 	_, isDamaged := errors.AsType[*backup.Damaged](err)
 	switch {
 	case err == nil:

@@ -207,7 +207,7 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 	q := &t.q
 	switch {
 	case q.from.kind == placeStart && q.all:
-		t.next, err = t.behind(ctx, 0)
+		t.next, err = t.endOf(ctx, 0)
 	case q.from.kind == placeStart:
 	case q.from.kind == placeTime:
 		if t.next, err = t.since(ctx, q.from.number+1); !q.all {
@@ -222,7 +222,7 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 	case q.resumed: // Backward the log is read from where an event ends.
 		t.skip = -1
 	case q.all:
-		t.next, err = t.behind(ctx, t.next)
+		t.next, err = t.endOf(ctx, t.next)
 	}
 	if !q.all {
 		t.next = min(t.next, end-1)
@@ -230,8 +230,8 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 	return err
 }
 
-// behind returns where the record at a position ends.
-func (t *tail) behind(ctx context.Context, position int64) (int64, error) {
+// endOf returns where the record at a position ends.
+func (t *tail) endOf(ctx context.Context, position int64) (int64, error) {
 	page, err := t.x.s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
 	if errors.Is(err, event.ErrBadPosition) {
 		err = invalidPosition(string(atom.AppendPosition(nil, position)))

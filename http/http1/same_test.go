@@ -228,7 +228,7 @@ func TestSameAnswers(t *testing.T) {
 		for n := 1 + r.IntN(2); n > 0; n-- {
 			method, body := []string{"GET", "GET", "POST", "PUT"}[r.IntN(4)], ""
 			if n == 1 && sent.Len() == 0 && r.IntN(4) == 0 {
-				method = "HEAD" // Alone: the end of its answer cannot be told from the next one.
+				method = "HEAD" // Alone: the end of its answer does not show.
 			}
 			if method == "POST" || method == "PUT" {
 				body = "hello"

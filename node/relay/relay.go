@@ -48,8 +48,8 @@ const answerTimeout = 30 * time.Second
 const (
 	// failed: the request may have reached a leader, its outcome is not known.
 	failed = "Error while forwarding request"
-	// nobody: the request did not reach a node, and nothing was done.
-	nobody = "No Leader Can Be Reached"
+	// notSent: the request did not reach a node, and nothing was done.
+	notSent = "No Leader Can Be Reached"
 )
 
 // headerClient tells the other node whose request it is: the address of the client.
@@ -238,7 +238,7 @@ func (f flushing) Write(b []byte) (int, error) {
 
 // fail answers in the place of a leader, which may have got the request.
 func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
-	status, text := http.StatusServiceUnavailable, nobody
+	status, text := http.StatusServiceUnavailable, notSent
 	if maybe {
 		status, text = http.StatusInternalServerError, failed
 	}

@@ -45,7 +45,7 @@ func (f *endless) Position() position.Position {
 func (f *endless) Buffered() int     { return int(min(f.n, int64(len(f.page)-f.at))) }
 func (f *endless) Passed() int64     { return -f.n }
 func (f *endless) Progress() float64 { return 50 }
-func (f *endless) Behind() int64     { return 0 }
+func (f *endless) Unread() int64     { return 0 }
 func (f *endless) Close()            {}
 
 // BenchmarkLoop measures what the loop costs for each event, with a handler in Go that counts.

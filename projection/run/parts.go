@@ -17,7 +17,7 @@ type reader interface {
 	Buffered() int
 	Passed() int64
 	Progress() float64
-	Behind() int64
+	Unread() int64
 	Close()
 }
 

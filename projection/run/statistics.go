@@ -103,7 +103,7 @@ func (r *Run) publish() {
 		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
 	}
 	if r.reader != nil {
-		f.Progress, f.Behind, f.Buffered = r.reader.Progress(), r.reader.Behind(), r.reader.Buffered()
+		f.Progress, f.Behind, f.Buffered = r.reader.Progress(), r.reader.Unread(), r.reader.Buffered()
 	}
 	if f.Position == nil && !r.at.IsZero() || f.Position != nil && !f.Position.Equal(r.at) {
 		at := r.at

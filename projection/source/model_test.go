@@ -254,7 +254,7 @@ func runModel(t *testing.T, seed uint64) bool {
 			t.Errorf("%+v: progress %v", d, p)
 			return false
 		}
-		if n := r.Behind(); n != 0 {
+		if n := r.Unread(); n != 0 {
 			t.Errorf("%+v: %d behind", d, n)
 			return false
 		}

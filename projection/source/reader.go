@@ -205,8 +205,8 @@ func (r *Reader) Progress() float64 {
 	return min(100, 100*float64(done)/float64(total))
 }
 
-// Behind is about how much is not read yet: bytes of the log, or events of streams.
-func (r *Reader) Behind() int64 {
+// Unread is about how much is not read yet: bytes of the log, or events of streams.
+func (r *Reader) Unread() int64 {
 	done, total, isAll := r.in.extent()
 	if isAll && r.isBegun && r.at == len(r.buffer) {
 		done = total

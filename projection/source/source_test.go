@@ -303,7 +303,7 @@ func TestProgress(t *testing.T) {
 			r.Next()
 		}
 		p, passed := r.Progress(), r.Passed()
-		n := r.Behind()
+		n := r.Unread()
 		if p < 24.9 || p > 25.1 || !d.AllStreams && n != 750 || passed < s.end/6 || passed > s.end/3 {
 			t.Errorf("%v%%, %d behind, %d bytes passed", p, n, passed)
 		}
