@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -370,7 +371,7 @@ func (s *segmentLog) Get(key []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !bytes.Equal(key, keyCreation) || len(s.head.creation) == 0 {
-		return nil, errNoKey
+		return nil, raftboltdb.ErrKeyNotFound
 	}
 	return bytes.Clone(s.head.creation), nil
 }

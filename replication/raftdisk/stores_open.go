@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
@@ -69,22 +70,26 @@ const boltLockTimeout = 5 * time.Second
 // openBolt opens or makes a bbolt file. A file is made only within a folder or
 // under a name that a crash leaves unfinished as a whole: bbolt cannot tell a
 // half-made file from a damaged one.
-func openBolt(files vfs.FS, path string, mmap int) (*boltStore, error) {
-	store, err := newBoltStore(path, &bbolt.Options{
-		Timeout: boltLockTimeout,
-		// With the defaults a file that once grew stays slow for ever: each
-		// commit would write the list of free pages, and search it linearly.
-		NoFreelistSync:  true,
-		FreelistType:    bbolt.FreelistMapType,
-		InitialMmapSize: mmap,
-		NoStatistics:    true,
-		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-			err = vfs.Patiently(files, func() (err error) {
-				f, err = os.OpenFile(name, flag, mode)
-				return err
-			})
-			return f, err
+func openBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
+	store, err := raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout: boltLockTimeout,
+			// With the defaults a file that once grew stays slow for ever: each
+			// commit would write the list of free pages, and search it linearly.
+			NoFreelistSync:  true,
+			FreelistType:    bbolt.FreelistMapType,
+			InitialMmapSize: mmap,
+			NoStatistics:    true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+				err = vfs.Patiently(files, func() (err error) {
+					f, err = os.OpenFile(name, flag, mode)
+					return err
+				})
+				return f, err
+			},
 		},
+		MsgpackUseNewTimeFormat: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -92,7 +97,7 @@ func openBolt(files vfs.FS, path string, mmap int) (*boltStore, error) {
 	return store, nil
 }
 
-func openExistingBolt(files vfs.FS, path string, mmap int) (*boltStore, error) {
+func openExistingBolt(files vfs.FS, path string, mmap int) (*raftboltdb.BoltStore, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err // bbolt would make an empty one
 	}
@@ -184,7 +189,7 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 		if err == nil && string(made) == string(id) {
 			return store, nil
 		}
-		if err == nil || errors.Is(err, errNoKey) {
+		if err == nil || errors.Is(err, raftboltdb.ErrKeyNotFound) {
 			err = fmt.Errorf("%w: %s was not made together with raft/%s", ErrStateLost, path, identityFile)
 		}
 		return nil, errors.Join(err, store.Close())

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
 	"github.com/annalsdb/annals/internal/hang"
 )
 
@@ -56,7 +58,7 @@ func (s *StableStore) vote() (candidate []byte, term uint64, err error) {
 	if candidate, err = s.votes.Get(keyVoteCandidate); err != nil {
 		return nil, 0, err
 	}
-	if term, err = s.votes.GetUint64(keyVoteTerm); err != nil && err.Error() != errNoKey.Error() {
+	if term, err = s.votes.GetUint64(keyVoteTerm); err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
 		return nil, 0, err
 	}
 	rest, ok := bytes.CutPrefix(candidate, []byte(votePrefix))
