@@ -63,8 +63,8 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 		name   string
 		room   int64
 		writes []int   // bytes of the records of each
-		firsts []int64 // where the frames begin: below 0 before the border, else behind it
-		ends   int64   // behind the last frame, the same way
+		firsts []int64 // where the frames begin: below 0 before the border, else after it
+		ends   int64   // the end of the last frame, the same way
 	}{
 		{"fits exactly", 1000 + trailer, []int{1000}, []int64{-1000 - trailer}, 0},
 		{"one byte too long", 999 + trailer, []int{1000}, []int64{0}, 1000 + trailer},
@@ -166,7 +166,7 @@ func TestScavengePointCompletesChunk(t *testing.T) {
 	mustFail(t, follower, commands(l.index+1, 1, remake(entriesOf(l, scavengePoint(99))[0], func(e *fsm.Entry) { e.Completes = false })), "completes its chunk")
 }
 
-// A chunk fills up, and the log goes on in the next one, on all nodes alike.
+// A chunk fills up, and the log continues in the next one, on all nodes alike.
 func TestChunkFillsUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes more than a whole chunk")

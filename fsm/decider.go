@@ -44,7 +44,7 @@ type Decider struct {
 	now func() time.Time
 
 	over   *overlay
-	tail   event.Tail // behind the last sealed entry, or of what is applied
+	tail   event.Tail // at the end of the last sealed entry, or of what is applied
 	time   int64      // of the newest record decided
 	number uint64     // of the entry being built, counted by the decider alone
 	sealed []uint64   // entries not applied yet, oldest first
@@ -60,7 +60,7 @@ func NewDecider(log Log, now func() time.Time) *Decider {
 	return &Decider{log: log, now: now, over: newOverlay(), number: 1}
 }
 
-// Reset forgets everything decided and not applied; decisions go on from the applied state.
+// Reset forgets everything decided and not applied; decisions continue from the applied state.
 func (d *Decider) Reset() error {
 	// The end and the chain are captured before any fact is read.
 	d.tail = d.log.Tail()
@@ -412,8 +412,8 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 	return false, nil
 }
 
-// add encodes events of one stream behind what the entry holds, notes their ids in f
-// unless that is nil, and returns the position of the last, -1 when there is none.
+// add encodes events of one stream at the end of the entry, notes their ids in f unless f is nil,
+// and returns the position of the last event, -1 when there is none.
 func (d *Decider) add(stream string, number int64, flags event.Flags, events []event.Proposed, f *facts) (position int64) {
 	if len(events) == 0 {
 		return -1

@@ -37,7 +37,7 @@ type entry struct {
 
 var order = chunkfile.Order
 
-// seal fills in the head of an entry whose records stand in b behind entryHead free bytes.
+// seal fills in the header of an entry. Its records are in b after entryHead free bytes.
 func (e *entry) seal(b []byte) {
 	b[0], b[1], b[2], b[3] = entryVersion, 0, 0, 0
 	if e.completes {

@@ -38,7 +38,7 @@ func FuzzEntry(f *testing.F) {
 				t.Fatalf("accepted %+v", e)
 			}
 		}
-		// Most inputs have a wrong checksum: look behind it too.
+		// Most inputs have a wrong checksum: test the checks after it too.
 		made := fsm.Entry{End: int64(len(b)), Chain: event.Chain{1}, First: int64(len(b)), Records: b}.Bytes()
 		if e, err := fsm.ParseEntry(made); err == nil && !bytes.Equal(e.Records, b) {
 			t.Fatalf("records %x, want %x", e.Records, b)

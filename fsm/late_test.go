@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// late returns an append to a metadata stream that is done behind a tombstone, too.
+// late returns an append to a metadata stream that is done after a tombstone, too.
 func late(meta string, expected int64, ids ...int) *event.Write {
 	w := appending(meta, expected, ids...)
 	w.Late = true
@@ -30,8 +30,8 @@ func factsOf(t *testing.T, l *eventlog.Log, stream string) string {
 	return fmt.Sprintf("%+v", info)
 }
 
-// TestLateMetadata: behind a tombstone an append to the metadata stream is done, whatever version
-// it expects, numbered by position, once; and nothing of the stream changes.
+// TestLateMetadata: after a tombstone an append to the metadata stream is done once, whatever
+// version it expects, and is numbered by position. Nothing of the stream changes.
 func TestLateMetadata(t *testing.T) {
 	for _, state := range []string{"hard-deleted", "soft-deleted, hard-deleted", "never written, hard-deleted"} {
 		for _, meta := range []string{"$$s", "$$$$s"} {

@@ -17,9 +17,8 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Machine is the Raft state machine of a node: it appends entries to the event
-// log behind the fence. It decides nothing else: no clock, no option, no index
-// and no stored record has a say in what it does.
+// Machine is the Raft state machine of a node: it appends entries that pass the fence to the event
+// log. It decides nothing else: its work depends on no clock, option, index or stored record.
 type Machine struct {
 	log    *eventlog.Log
 	logger hclog.Logger
@@ -143,8 +142,8 @@ func (m *Machine) HealChunk(d eventlog.Damage, fetched []string) error {
 // HealChunk does.
 func (m *Machine) FinishMending(one *eventlog.Mending) error { return one.Finish(m.pull) }
 
-// pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended
-// the log is.
+// pull lets data into the log. Data that cannot be taken do not stop the machine; an error that
+// ended the log does.
 func (m *Machine) pull(into func() error) error {
 	return m.turn(func() error {
 		err := into()
@@ -155,8 +154,8 @@ func (m *Machine) pull(into func() error) error {
 	})
 }
 
-// turn lets its caller append, unless the machine has ended. If it ends now, the owner is
-// told when the lock is free again, and before anybody has an answer.
+// turn lets its caller append, unless the machine has ended. If it ends now, fatal is called when
+// the lock is free again, and before any caller has an answer.
 func (m *Machine) turn(do func() error) error {
 	m.mu.Lock()
 	err := m.stopped()
@@ -186,9 +185,9 @@ func (m *Machine) stopped() error {
 // Snapshot captures what is applied. Raft calls it between entries.
 //
 // The log may be ahead of what Raft has applied here, because data were fetched from other nodes:
-// the manifest then describes more than its index says. That is no harm. All of it was committed,
-// and a restore of the snapshot is given the entries behind its index and skips those that the log
-// holds, as this node does.
+// the snapshot then describes more than its index says. That does no harm. All of it was committed,
+// and a node that restores the snapshot gets the entries after its index and skips those that the
+// log holds, as this node does.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,11 +201,10 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	return &snapshot{log: m.log, manifest: manifest}, nil
 }
 
-// Restore accepts a snapshot whose data the node already has. It never waits
-// for data and never cuts the log: data that are missing (event.ErrDataMissing)
-// have to be fetched first, by the one that installs the snapshot. A log that is not the
-// snapshot's is event.ErrOtherHistory. Restore runs beside AppendFrames and
-// InstallChunk: while it waits Raft does nothing else.
+// Restore accepts a snapshot whose data the node already has. It never waits for data and never
+// cuts the log: the caller that installs the snapshot must fetch missing data
+// (event.ErrDataMissing) first. A log that is not the snapshot's is event.ErrOtherHistory. Restore
+// runs in parallel with AppendFrames and InstallChunk: while it waits, Raft does nothing else.
 func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err := m.stopped(); err != nil {
@@ -231,13 +229,13 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	return m.log.Sync()
 }
 
-// snapshot is a manifest: the log itself is the data.
+// snapshot holds no data: the log itself is the data.
 type snapshot struct {
 	log      *eventlog.Log
 	manifest event.Manifest
 }
 
-// Persist makes the log durable up to the manifest, and only then writes the manifest.
+// Persist makes the log durable up to the snapshot's end, and only then writes the snapshot.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	err := s.log.Sync()
 	if err == nil {
@@ -252,5 +250,5 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// Release does nothing: a manifest holds no resources.
+// Release does nothing: a snapshot holds no resources.
 func (s *snapshot) Release() {}

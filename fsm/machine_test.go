@@ -141,7 +141,7 @@ func TestReplay(t *testing.T) {
 	stale := entriesOf(l, appending("t", -2, 1), appending("t", -2, 2))
 	l.write(appending("s", -2, 99))
 	l.flush()
-	// Refused entries leave no frame: they stand behind the last one when the node starts again.
+	// Refused entries leave no frame: after a restart their index is above that of the last frame.
 	mustAnswer(t, l.m.ApplyBatch([]*raft.Log{l.command(stale[0]), l.command(stale[1])}), "refused refused")
 	before := l.all()
 	tail := l.log.Tail()

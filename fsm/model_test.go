@@ -26,7 +26,7 @@ type place struct {
 
 type modelStream struct {
 	events []modelRecord
-	late   []modelRecord // of a metadata stream, behind the tombstone
+	late   []modelRecord // of a metadata stream, after the tombstone
 	hard   bool
 }
 

@@ -19,8 +19,8 @@ type facts struct {
 	entry uint64 // number of the newest entry that changed them; 0: they are not in the overlay
 	at    int    // their place in that entry's list
 
-	// The events that are not applied, without the ones that the database wrote
-	// to a metadata stream that nobody else wrote to: nobody can retry those.
+	// The events that are not applied. Those that the database wrote to a metadata stream without
+	// other writes are left out: no client can retry them.
 	ids  []pendingEvent
 	from int64              // number of the event that ids begins with
 	byID map[event.ID]int64 // the same as ids, made when a long list is searched
@@ -56,7 +56,7 @@ type pendingEntry struct {
 
 type touched struct {
 	f    *facts
-	last int64 // number of the stream's last event behind this entry
+	last int64 // number of the stream's last event after this entry
 }
 
 const (

@@ -19,7 +19,7 @@ func TestPositions(t *testing.T) {
 		"never written": {one: 0, three: 0, again: 0, part: 0, describe: 0, hide: 0, soft: refused, hard: 0},
 		"events":        {one: 0, three: 0, again: 0, part: 1, describe: 0, hide: 0, soft: 0, hard: 0},
 		"only metadata": {one: 0, three: 0, again: 0, part: 0, describe: 0, hide: 0, soft: 0, hard: 0},
-		// What revives a stream writes its metadata behind it.
+		// A write that revives a stream writes the metadata after its events.
 		"soft-deleted":                {one: 1, three: 1, again: 1, part: 2, describe: 1, hide: 0, soft: 0, hard: 0},
 		"soft-deleted by metadata":    {one: 1, three: 1, again: 1, part: 2, describe: 1, hide: 0, soft: 0, hard: 0},
 		"only metadata, soft-deleted": {one: 1, three: 1, again: 1, part: 1, describe: 1, hide: 0, soft: 0, hard: 0},

@@ -20,7 +20,7 @@ type random struct {
 	l       *leader
 	applied *model   // what the log holds
 	decided *model   // and what the leader decided on top of it
-	sealed  []*model // behind each entry in flight
+	sealed  []*model // after each entry in flight
 	past    []*event.Write
 	events  int
 	answers []bool // whether the entry of history at that place went in

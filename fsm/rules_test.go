@@ -10,9 +10,9 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// An entry is appended only behind the end and the chain that it was decided on, and is
-// refused alike by every node otherwise: one of equal length that fits by position alone
-// would write what was decided on another state.
+// An entry is appended only if the log has the end and the chain that it was decided on; otherwise
+// every node refuses it alike. An entry that fits by position alone could have been decided on
+// another state.
 func TestRule01EntryIsACompareAndAppend(t *testing.T) {
 	l, follower := startLeader(t), startNode(t, vfs.NewMem())
 	lost := entriesOf(l, appending("x", -2, 1), appending("x", -2, 2))
@@ -37,8 +37,8 @@ func TestRule01EntryIsACompareAndAppend(t *testing.T) {
 	}
 }
 
-// The end and the chain are taken before any fact is read, and entries in flight build on
-// each other: a fact from behind the end would let an entry through that contradicts it.
+// The end and the chain are taken before any fact is read, and entries in flight build on each
+// other: a fact from beyond the end would let an entry through that contradicts it.
 func TestRule02DecidedOnWhatWasApplied(t *testing.T) {
 	l := startLeader(t)
 	l.write(appending("s", -2, 1))
@@ -57,7 +57,7 @@ func TestRule02DecidedOnWhatWasApplied(t *testing.T) {
 	if n := len(l.all()); n != 2 {
 		t.Errorf("%d records, expected 2", n)
 	}
-	// Decided again, on what is applied now, they fit, one behind the other.
+	// Decided again, on the state that is applied now, they fit, one after the other.
 	redone := entriesOf(l, appending("s", 1, 2), appending("s", 2, 3))
 	mustAnswer(t, l.m.ApplyBatch(commands(second.Index+1, 1, redone...)), "ok ok")
 }
@@ -108,9 +108,9 @@ func TestRule04RefusalHidesNoHole(t *testing.T) {
 	mustFail(t, short, commands(2, 1, l.sealed[0]), "lost data")
 }
 
-// After a start, entries up to the last frame's index are skipped, and those behind it that
-// left no frame are refused again; the last one's term must match: otherwise entries of
-// another history would count as applied.
+// After a start, entries up to the last frame's index are skipped, and later ones that left no
+// frame are refused again; the last one's term must match: otherwise entries of another history
+// would count as applied.
 func TestRule05ReplayIsSkippedByIndex(t *testing.T) {
 	fs := vfs.NewMem()
 	l := newLeader(t, fs)

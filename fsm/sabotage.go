@@ -16,9 +16,9 @@ const dropEvery = 100
 
 // Sabotage returns a machine that breaks its promises, to show that tests notice.
 //
-// It appends every entry wherever the log ends, whatever the entry was decided on,
-// and once more when it is replayed. With drop it passes over one in dropEvery, and those
-// behind that are appended where it would have been.
+// It appends every entry wherever the log ends, whatever the entry was decided on, and once more
+// when it is replayed. With drop it skips one in dropEvery, and the later ones are appended in its
+// place.
 func Sabotage(m *Machine, drop bool) raft.BatchingFSM { return saboteur{m, drop} }
 
 type saboteur struct {

@@ -70,7 +70,7 @@ func captured(t *testing.T, n *node) raft.FSMSnapshot {
 	return s
 }
 
-// A manifest is of what was applied when it was captured, and is written when that is durable.
+// A snapshot describes what was applied when it was captured, and is written when that is durable.
 func TestSnapshot(t *testing.T) {
 	fs := vfs.NewCrashMem()
 	l := newLeader(t, fs)
@@ -92,7 +92,7 @@ func TestSnapshot(t *testing.T) {
 
 	var after *vfs.Mem
 	out := &sink{}
-	// before the first byte of the manifest
+	// before the first byte of the snapshot
 	out.onWrite = func() { after = fs.CrashClone(vfs.CrashOptions{}) }
 	if err := s.Persist(out); err != nil {
 		t.Fatal(err)

@@ -270,8 +270,8 @@ func (c *core) giveUp(own *Proposal, why string) {
 	}
 }
 
-// holdsPromise reports whether a node said that it is promised to this node's
-// proposal. Nobody but this node can end that promise, so it need not be said anew.
+// holdsPromise reports whether a node said that it is promised to this node's proposal. Only this
+// node can end that promise, so it need not be repeated.
 func (c *core) holdsPromise(p *peer, own *Proposal) bool {
 	return p.heard != nil && own.is(p.heard.Promise)
 }

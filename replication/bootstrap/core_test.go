@@ -388,7 +388,7 @@ func TestGaveUpAnswer(t *testing.T) {
 	}
 }
 
-// TestGiveUp shows when a proposer gives its proposal up and when it goes on.
+// TestGiveUp shows when a proposer gives its proposal up and when it continues.
 func TestGiveUp(t *testing.T) {
 	own := proposal(50, 2, 3, 4)
 	lower, higher := proposal(51, 1, 3, 5), proposal(52, 3, 4, 6)

@@ -71,10 +71,9 @@ func checkRecord(o *Options, record *Record) error {
 	return nil
 }
 
-// Run blocks until it is decided which cluster this node is to create or to
-// join; for a node with state that is at once. It is called once. An error is
-// that of ctx, or of the Store: after the latter it is not known what the record
-// holds, and only a restart may go on.
+// Run blocks until it is decided which cluster this node is to create or to join; for a node with
+// state that is at once. It is called once. An error is that of ctx, or of the Store: after the
+// latter it is not known what the record holds, and the node must be restarted.
 //
 // The decision to form a cluster is durable, that to join one is not. Until the
 // node has state, Run of the next start comes to the same decision to form,
@@ -160,7 +159,7 @@ func (e *Engine) end() {
 	close(e.done)
 }
 
-// start makes a call in the background. The core has one call to a node under way at most. e.mu is
+// start makes a call in the background. The core has at most one call to a node in flight. e.mu is
 // held.
 func (e *Engine) start(c call) {
 	running := e.running

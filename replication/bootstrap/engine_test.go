@@ -273,8 +273,8 @@ func TestHandleAroundRun(t *testing.T) {
 	})
 }
 
-// TestFailedSave shows that nothing goes on after a save that failed, and that
-// nobody hears of what it would have saved.
+// TestFailedSave shows that a failed save stops everything, and that no node hears of what it would
+// have saved.
 func TestFailedSave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, broken := newLan(), errors.New("disk")
@@ -298,7 +298,7 @@ func TestFailedSave(t *testing.T) {
 	})
 }
 
-// TestCallsEnd shows that Run ends with its context although nobody answers.
+// TestCallsEnd shows that Run ends with its context although no node answers.
 func TestCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan()

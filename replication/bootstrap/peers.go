@@ -15,14 +15,14 @@ type peer struct {
 	Peer             // as the view shows it; only Node when it does not
 	inView   bool    //
 	heard    *Answer // the last one
-	calling  bool    // a call is under way
+	calling  bool    // a call is in flight
 	called   time.Time
 	failures int       // of calls, since the last that was answered
 	hindered time.Time // since when it cannot take part; zero when it can
 }
 
-// peers are the nodes in the view, members of this node's own proposal, and
-// those to whom a call is under way, in the order of their ids.
+// peers are the nodes in the view, members of this node's own proposal, and nodes with a call in
+// flight, in the order of their ids.
 type peers []*peer
 
 func (ps peers) find(node event.ID) *peer {

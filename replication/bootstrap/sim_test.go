@@ -122,8 +122,8 @@ func (w *world) decided(n *simNode, outcome Outcome) {
 	})
 }
 
-// settled reports whether every node that is left has an outcome and state, or
-// too few are left for a cluster to form ever, and nobody knows of one.
+// settled reports whether every node that is left has an outcome and state, or too few are left for
+// a cluster to form ever, and no node knows of one.
 func (w *world) settled() bool {
 	done, usable, exists := true, 0, false
 	for _, n := range w.nodes {
@@ -147,7 +147,7 @@ func (w *world) boundToLost(n *simNode) bool {
 // checkEnd judges where a healed world has come to.
 func (w *world) checkEnd() {
 	var (
-		exist   []event.ID // clusters that somebody who is left knows of
+		exist   []event.ID // clusters that a remaining node knows of
 		usable  int        // nodes that could still form one
 		waiting []*simNode // undecided, and not bound to a lost proposer
 	)

@@ -38,9 +38,9 @@ func (s *situation) bond() *Proposal {
 
 // answer tells this node's situation to who sent a request.
 //
-// A proposal is recorded before anybody hears of it and leaves the record only
-// when it is given up. So if this node is asked about one of its own that
-// it does not hold, it gave that up, and will never form it: cluster ids do not repeat.
+// A proposal is recorded before any other node hears of it and leaves the record only when it is
+// given up. So if this node is asked about one of its own that it does not hold, it gave that up,
+// and will never form it: cluster ids do not repeat.
 func (s *situation) answer(r *Request) Answer {
 	a := Answer{
 		Node: s.node, Cluster: s.cluster, Promise: s.record.Promise, ReadOnly: s.readOnly, ClusterSize: s.size,

@@ -342,7 +342,7 @@ func (w *world) tick(n *simNode) {
 	})
 }
 
-// wake has a node take a step that nobody waits for.
+// wake has a node take a step that no call waits for.
 func (w *world) wake(n *simNode, in input) {
 	if n.outcome == nil && n.core != nil {
 		w.step(n, in)
@@ -410,7 +410,7 @@ func (w *world) cheatBefore(n *simNode, in *input) {
 	}
 }
 
-// crashes decides whether a node crashes beside a save.
+// crashes decides whether a node crashes during a save.
 func (w *world) crashes(n *simNode) bool {
 	if w.healed || !w.chance(8) {
 		return false

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// advertised finds the address that others are told: memberlist knows addresses only, so the name
-// of a host is looked up, once. Without a host, the first one of this machine is taken.
+// advertised finds the address that other nodes get: memberlist knows addresses only, so a host
+// name is looked up, once. Without a host, it takes the first address of this machine.
 func advertised(ctx context.Context, address string) (netip.AddrPort, error) {
 	host, port, err := splitHostPort(address)
 	if err != nil {
@@ -31,7 +31,7 @@ func advertised(ctx context.Context, address string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, port), nil
 }
 
-// MachineAddress is where others are told to dial a node that listens at all addresses of its
+// MachineAddress is the address at which others dial a node that listens at all addresses of its
 // machine.
 func MachineAddress() (netip.Addr, error) {
 	found, err := net.InterfaceAddrs()

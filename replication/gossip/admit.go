@@ -26,15 +26,15 @@ func admissible(self, other *Self) error {
 // gate is serf's question whom to let in.
 type gate struct{ g *Gossip }
 
-// NotifyMerge is asked with one member each time somebody says that it is alive,
-// and with all of another node's members before their list is taken over. An
-// error refuses the one member, or the whole list.
+// NotifyMerge is called with one member each time a node says that it is alive, and with all of
+// another node's members before their list is taken over. An error refuses the one member, or the
+// whole list.
 //
 // memberlist holds its lock meanwhile, so nothing of it or of serf may be asked here.
 //
-// A list is refused if there is nobody to let in: it is that of another cluster.
-// Otherwise it is looked at member by member, for a node that belongs to none yet
-// may know several clusters.
+// A list is refused if none of its members may be admitted: it is that of another cluster.
+// Otherwise it is checked member by member, because a node that belongs to no cluster yet may know
+// several.
 //
 // A member that is in the list already is let in whatever it says now: only so
 // does memberlist learn the newest of it, in the right order. Who turned out

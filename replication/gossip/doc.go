@@ -7,14 +7,14 @@
 // travels in its tags. What is our own is the admission of members (admit.go), the
 // finding of lost ones (join.go) and the transport (transport.go).
 //
-// All goes over the port between nodes (package wire), which proves by certificates who is a node
-// and refuses those of another cluster. A stream of memberlist is a connection of
-// wire.KindGossip. Its packets travel on connections of wire.KindPackets, three to each peer in
-// turn, each packet behind its length:
+// All traffic uses the port between nodes (package wire), which authenticates nodes by certificates
+// and refuses those of another cluster. A stream of memberlist is a connection of wire.KindGossip.
+// Its packets travel on connections of wire.KindPackets, three to each peer in turn, each packet
+// after its length:
 //
 //	0  2  length of the packet, big endian, not 0
 //	2  .  packet of memberlist
 //
-// Like datagrams, packets may be lost: what finds no room in a queue, or waited too long, is
+// Like datagrams, packets may be lost: one that finds no room in a queue, or waited too long, is
 // dropped.
 package gossip

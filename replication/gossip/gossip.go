@@ -22,9 +22,9 @@ import (
 // ErrClosed says that the gossip of this node has ended.
 var ErrClosed = errors.New("gossip is closed")
 
-// eventBuffer is larger than what serf can still have under way to a closed
-// channel of events (1024 waiting and one in its hands): after watch has emptied
-// the channel for the last time, serf is not kept from ending either.
+// eventBuffer is larger than the number of events that serf may still send to a closed channel
+// (1024 waiting and one being sent): so serf can end even after watch has emptied the channel for
+// the last time.
 const eventBuffer = 2048
 
 // Gossip is this node's part in the list of members.
@@ -161,17 +161,17 @@ func (g *Gossip) drain() {
 // are among them until Options.DeadRemoval is over.
 func (g *Gossip) Members() []Member { return append([]Member(nil), g.view.Load().members...) }
 
-// Changed returns a channel that is closed when Members changes. It is to be
-// taken before Members is called, and anew after it was closed.
+// Changed returns a channel that is closed when Members changes. Take it before calling Members,
+// and again after it was closed.
 func (g *Gossip) Changed() <-chan struct{} { return g.view.Load().changed }
 
-// Addr returns the ip:port that others are told.
+// Addr returns the ip:port that is advertised to other nodes.
 func (g *Gossip) Addr() string { return g.transport.advertise.String() }
 
-// Update changes what this node says of itself; the function gets a copy and must
-// not call Gossip. Members has the change when Update returns. The others are being
-// told, for which Update waits up to 0.7 s; it is no error if nobody listened
-// by then, as nodes also exchange their whole lists.
+// Update changes what this node says of itself; the function gets a copy and must not call Gossip.
+// Members has the change when Update returns. Update waits up to 0.7 s until the change is sent to
+// other nodes. It is not an error if none took it by then, because nodes also exchange their whole
+// lists.
 func (g *Gossip) Update(change func(*Self)) error {
 	// One after the other: the last change must be the last one told.
 	g.updating.Lock()

@@ -65,7 +65,7 @@ func TestDeadAndBack(t *testing.T) {
 	})
 }
 
-// A node may be back at another address before anybody noticed that it was gone.
+// A node may be back at another address before any node noticed that it was gone.
 func TestMoved(t *testing.T) {
 	modes(t, func(t *testing.T, c *cluster, mode func(*nodeOptions)) {
 		for n := byte(1); n <= 3; n++ {

@@ -148,7 +148,7 @@ func (j *joiner) round(ctx context.Context) {
 	}
 }
 
-// servesClients says whether nodes are known at a seed that is no port between nodes.
+// servesClients reports whether nodes are known at a seed that is not a port between nodes.
 func (j *joiner) servesClients(ctx context.Context, address netip.AddrPort, host string, greeted error) bool {
 	g := j.g
 	ports, err := j.ask(ctx, address, host)
@@ -238,7 +238,7 @@ func (j *joiner) lookUp(ctx context.Context, seeds []string, addresses map[netip
 	})
 }
 
-// present reports whether a seed is this node or somebody known to be alive.
+// present reports whether a seed is this node or a node known to be alive.
 func (j *joiner) present(v *view, seed netip.AddrPort) bool {
 	if seed == j.g.transport.advertise || j.knows(v, j.occupant[seed]) {
 		return true

@@ -76,7 +76,7 @@ type lossRun struct {
 	wake chan struct{}
 
 	mu        sync.Mutex // guards what follows
-	counting  bool       // nobody has been killed or is coming back
+	counting  bool       // no node has been killed or is coming back
 	suspected int        // memberlist's suspicions of nodes that live
 	dead      int        // of them, those that did not hear of it in time
 	views     [lossNodes + 1]string

@@ -25,8 +25,8 @@ func newMetrics(r *stats.Registry) *metrics {
 	}
 }
 
-// Took registers how long an exchange of what nodes are takes, of a kind. That is what clients of
-// the interface know as gossip: the questions that nodes ask each other beside it count as well.
+// Took registers how long status exchanges of one kind take. Clients of the interface know them as
+// gossip: the status requests of nodes to each other count as well.
 func Took(r *stats.Registry, activity string) (successful, failed *stats.Histogram) {
 	of := func(status string) *stats.Histogram {
 		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange the state of two nodes.",

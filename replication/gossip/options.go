@@ -22,13 +22,13 @@ type Options struct {
 
 	Self Self // what this node says of itself
 
-	// Seeds returns nodes to begin with, each as host:port. It is asked again while
-	// this node knows nobody or somebody is missing, as answers may change.
+	// Seeds returns nodes to begin with, each as host:port. It is called again while this node
+	// knows no other node or a node is missing, as answers may change.
 	Seeds func(ctx context.Context) ([]string, error)
 
-	// Ask asks a seed that is no port between nodes, at an ip:port that was found for a host, as
-	// the address at which a node serves clients: it returns the ports between nodes that are known
-	// there, each as host:port. Default: none is asked.
+	// Ask asks a seed that is not a port between nodes, at an ip:port that was found for a host, as
+	// a port for clients. It returns the ports between nodes that are known there, each as
+	// host:port. Default: none is asked.
 	Ask func(ctx context.Context, address, host string) ([]string, error)
 
 	// Interval and Timeout pace everything that is done periodically: a dead node
@@ -49,11 +49,11 @@ type Options struct {
 
 // timing holds what no operator changes and tests shorten.
 type timing struct {
-	retryMin, retryMax time.Duration // pause between attempts to find anybody
+	retryMin, retryMax time.Duration // pause between attempts to find any node
 	heal               time.Duration // pause between attempts to find those that are missing
 	again              time.Duration // the same complaint is logged again after so long
 	leave              time.Duration // bound for leaving gracefully
-	// for so long after the start a silent seed is no warning: nodes that are started together
+	// for so long after the start a silent seed causes no warning: nodes that are started together
 	// begin one after the other
 	seeds time.Duration
 }
@@ -95,7 +95,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// pace is what memberlist and serf are told, derived from Interval and Timeout.
+// pace holds the settings of memberlist and serf, derived from Interval and Timeout.
 type pace struct {
 	probe     time.Duration // between two probes; a node is suspected after one without an answer
 	direct    time.Duration // wait for a direct answer, before asking others to probe

@@ -101,14 +101,14 @@ func TestCertificatesExchanged(t *testing.T) {
 	c.sees("1+ 2+ 3+", 1, 2, 3)
 }
 
-// That connections are made anew goes unnoticed.
+// Renewing connections has no visible effect.
 func TestRenewed(t *testing.T) {
 	authority := newAuthority(t)
 	c := newCluster(t)
 	for n := byte(1); n <= 3; n++ {
 		c.open(n, authority.secured(), func(o *nodeOptions) {
 			o.wire.Renew = 200 * time.Millisecond
-			o.Timeout = 5 * time.Second // Nobody counts as dead because the machine is busy.
+			o.Timeout = 5 * time.Second // No node counts as dead because the machine is busy.
 		})
 	}
 	c.sees("1+ 2+ 3+", 1, 2, 3)
@@ -197,7 +197,7 @@ func TestHostOfAnnounced(t *testing.T) {
 	}
 }
 
-// freePort returns a port that nobody has taken a moment before.
+// freePort returns a port that was free a moment before.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// stranger listens and is no port between nodes: it answers as a server of HTTP does, or is silent.
-func stranger(t *testing.T, says string) string {
+// otherServer listens and is not a port between nodes: it answers as a server of HTTP does, or is
+// silent.
+func otherServer(t *testing.T, says string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +44,7 @@ func TestSeedsForClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			modes(t, func(t *testing.T, c *cluster, mode func(*nodeOptions)) {
 				c.open(1, mode)
-				clients := stranger(t, says)
+				clients := otherServer(t, says)
 				port := c.nodes[1].Addr()
 				c.open(2, mode, func(o *nodeOptions) {
 					o.Timeout = 500 * time.Millisecond
@@ -64,7 +65,7 @@ func TestSeedsForClients(t *testing.T) {
 // TestSeedOfNeitherKind is named, once, with what to write.
 func TestSeedOfNeitherKind(t *testing.T) {
 	c := newCluster(t)
-	clients := stranger(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	clients := otherServer(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	c.open(1, func(o *nodeOptions) {
 		o.Seeds = func(context.Context) ([]string, error) { return []string{clients}, nil }
 		o.Ask = func(context.Context, string, string) ([]string, error) { return nil, errors.New("404 Not Found") }

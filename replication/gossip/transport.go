@@ -22,7 +22,7 @@ import (
 
 const (
 	// lanes is how many connections to a peer carry packets, in turn: a packet that the network
-	// loses holds up those behind it on one of them only. DESIGN.md has the measurement.
+	// loses holds up the later ones on one of them only. DESIGN.md has the measurement.
 	lanes = 3
 	// laneQueue bounds the packets that wait for one connection; more are dropped.
 	laneQueue = 64
@@ -127,8 +127,8 @@ func (t *transport) receive(c net.Conn) {
 	defer stop()
 	defer func() { _ = c.Close() }()
 	var size [2]byte
-	// The other side makes a connection anew in time. One that does not loses it, and perhaps a
-	// packet.
+	// The other side renews a connection in time. If it does not, it loses the connection, and
+	// perhaps a packet.
 	for !wire.Due(c) {
 		if _, err := io.ReadFull(c, size[:]); err != nil {
 			return // It ended, as any connection may: the sender makes another.
@@ -162,8 +162,8 @@ func (t *transport) WriteTo(b []byte, address string) (time.Time, error) {
 	return t.WriteToAddress(b, memberlist.Address{Addr: address})
 }
 
-// WriteToAddress sends a packet, or drops it. That it cannot be sent is no error:
-// memberlist would take that for its own failure and not for the other node's, and not suspect it.
+// WriteToAddress sends a packet, or drops it. A packet that cannot be sent is not an error:
+// memberlist would take it for its own failure, and not suspect the other node.
 func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	now := time.Now()
 	to, err := netip.ParseAddrPort(a.Addr)
@@ -278,8 +278,8 @@ func (t *transport) retire(l *lane, to netip.AddrPort) bool {
 	return true
 }
 
-// leave ends the connections to a peer that is dead. One that stalled while
-// the network was cut would go on only long after it is whole again.
+// leave ends the connections to a peer that is dead. One that stalled while the network was cut
+// would resume only long after the cut.
 func (t *transport) leave(to netip.AddrPort) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -73,7 +73,7 @@ func (g *Gossip) refresh() {
 			continue
 		}
 		member.Left = m.Tags[tagLeaving] != ""
-		// serf's leaving is somebody else's word about the node: it is still there.
+		// serf's leaving is another node's report about the node: it is still there.
 		member.Alive = (m.Status == serf.StatusAlive || m.Status == serf.StatusLeaving) && !member.Left
 		if before := old.find(func(b *Member) bool { return b.Node == member.Node }); before != nil && before.Alive == member.Alive {
 			member.Since = before.Since

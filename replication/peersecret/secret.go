@@ -147,8 +147,8 @@ func (s *Secret) write(file string, replace bool) (err error) {
 var ErrShared = errors.New("the file of a secret is not private to its user")
 
 // Other returns the secret of another node of this machine, in a file that the node has named. It
-// must be of this process's own user, and no other user may read it: whoever made it otherwise
-// could have named it as well, and would know what it holds.
+// must be of this process's own user, and no other user may read it: otherwise another user could
+// have made it, named it, and know its content.
 func Other(file string) (*Secret, error) {
 	if filepath.Base(file) != FileName || !filepath.IsAbs(file) {
 		return nil, fmt.Errorf("%q is not the path of a file %s", file, FileName)
@@ -160,7 +160,7 @@ func Other(file string) (*Secret, error) {
 }
 
 func read(file string) (*Secret, error) {
-	// Before it is opened: opening may do something where it is no file.
+	// Before it is opened: opening something that is not a file may have effects.
 	info, err := os.Lstat(file)
 	if err != nil {
 		return nil, err

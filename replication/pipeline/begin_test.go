@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Writes that one goroutine begins are decided in their order, and answered without anybody waiting
-// for each.
+// Writes that one goroutine begins are decided in their order, and answered without a goroutine
+// that waits for each.
 func TestBegunInOrder(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
@@ -30,7 +30,7 @@ func TestBegunInOrder(t *testing.T) {
 			begun = append(begun, d)
 			synctest.Wait()
 		}
-		r.next("a").resolve(nil, nil) // was under way when the others came
+		r.next("a").resolve(nil, nil) // was in flight when the others came
 		entry := r.next("b a a")
 		<-wake
 		for i, want := range []error{nil, event.ErrWriteTimeout} { // one is there, one is given up
@@ -104,10 +104,10 @@ func TestBegunAndGivenUpAtAnyTime(t *testing.T) {
 					at    int
 					until time.Time
 				}
-				var underWay []write
+				var inFlight []write
 				const writes = 500
 				var numbers [writes]int64 // of the events, -1 where it is not known
-				for begun := 0; begun < writes || len(underWay) > 0; {
+				for begun := 0; begun < writes || len(inFlight) > 0; {
 					for range min(rand.N(20), writes-begun) {
 						ctx, cancel := context.WithTimeout(context.Background(), rand.N(120*time.Millisecond)+1)
 						defer cancel()
@@ -117,14 +117,14 @@ func TestBegunAndGivenUpAtAnyTime(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						underWay = append(underWay, write{d, begun, until})
+						inFlight = append(inFlight, write{d, begun, until})
 						begun++
 					}
-					if len(underWay) > 0 {
+					if len(inFlight) > 0 {
 						<-wake
 					}
-					rest := underWay[:0]
-					for _, d := range underWay {
+					rest := inFlight[:0]
+					for _, d := range inFlight {
 						done, err, ok := d.Done(!time.Now().Before(d.until))
 						switch numbers[d.at] = done.First; {
 						case !ok:
@@ -135,7 +135,7 @@ func TestBegunAndGivenUpAtAnyTime(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					underWay = rest
+					inFlight = rest
 				}
 				next := int64(0)
 				for _, n := range numbers {

@@ -21,7 +21,7 @@ func TestClose(t *testing.T) {
 	}
 	t.Run("lets the entry under way resolve", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			a, f := r.underWay("a")
+			a, f := r.inFlight("a")
 			b := r.submit("b")
 			c := closing(r)
 			r.answered(b, 0, event.ErrNotReady)
@@ -36,7 +36,7 @@ func TestClose(t *testing.T) {
 	})
 	t.Run("answers though a future never resolves", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			a, f := r.underWay("a")
+			a, f := r.inFlight("a")
 			c := closing(r)
 			r.waits(a)
 			if <-c { // virtual time passes

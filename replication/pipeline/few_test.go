@@ -30,7 +30,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 	t.Run("while it is under way", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.quorumNow.Store(three)
-			a, f := r.underWay("a")
+			a, f := r.inFlight("a")
 			idem := r.submit("idem")
 			b := r.submit("b")
 			r.quorumNow.Store(few)
@@ -55,7 +55,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				inRig(t, func(r *rig) {
 					r.quorumNow.Store(three)
-					a, f := r.underWay("a")
+					a, f := r.inFlight("a")
 					idem := r.submit("idem") // of the next group
 					r.quorumNow.Store(other)
 					f.resolve(nil, nil)
@@ -77,7 +77,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 	t.Run("and none of the closing ones", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.quorumNow.Store(three)
-			a, f := r.underWay("a")
+			a, f := r.inFlight("a")
 			done := make(chan bool, 1)
 			go func() { done <- r.p.Close() }()
 			synctest.Wait()

@@ -13,7 +13,7 @@ import (
 // The queue of writes shows what waits and what is done, and how long the first of a group waited.
 func TestWriterQueueStatistics(t *testing.T) {
 	inRig(t, func(r *rig) {
-		first, entry := r.underWay("a")
+		first, entry := r.inFlight("a")
 		second, third := r.submit("b"), r.submit("c")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := r.submitCtx(ctx, "d")

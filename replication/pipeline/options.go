@@ -16,7 +16,7 @@ type Options struct {
 
 	QueueRequests int           // not yet answered; default 8192
 	QueueBytes    int64         // of their data; default 64 MiB
-	DrainTimeout  time.Duration // Close waits so long for the entry under way; default 5 s
+	DrainTimeout  time.Duration // Close waits so long for the entry in flight; default 5 s
 }
 
 func (o *Options) ensureDefaults() {

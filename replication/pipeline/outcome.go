@@ -11,10 +11,10 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// resolve handles the outcome of what was under way.
+// resolve handles the outcome of the entry or barrier that was in flight.
 func (p *Pipeline) resolve(res result) {
-	g := p.underWay
-	p.underWay = nil
+	g := p.inFlight
+	p.inFlight = nil
 	if g.gains {
 		p.resolveGain(g, res.err)
 		return
@@ -125,19 +125,19 @@ func (p *Pipeline) resolveGain(g *group, err error) {
 func (p *Pipeline) fail(g *group, cause error) {
 	p.failed = true
 	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
-	p.env.Fatal(cause) // before anybody is answered
+	p.env.Fatal(cause) // before any caller is answered
 	p.lose()
 	p.redo(p.settleUnknown(g, cause))
 	p.refuseWaiting(event.ErrNotReady)
 }
 
-// drain ends the goroutine: nothing more is proposed, what is under way is waited for with
-// patience.
+// drain ends the goroutine: nothing more is proposed, and it waits with patience for what is in
+// flight.
 func (p *Pipeline) drain() {
 	p.lose()
 	close(p.proposals)
 	p.refuseWaiting(event.ErrNotReady)
-	g := p.underWay
+	g := p.inFlight
 	if g == nil {
 		return
 	}

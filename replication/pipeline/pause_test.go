@@ -31,14 +31,14 @@ func (r *rig) pausing(c chan error) (err error, ok bool) {
 	}
 }
 
-// Before leadership is handed over nothing is decided any more, and what is under way
-// ends: its outcome would be unknown otherwise.
+// Before leadership is handed over, nothing more is decided, and the entry in flight ends:
+// otherwise its outcome would be unknown.
 func TestRule23PauseDrains(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		err      error
 		response any
-		then     string // what is proposed after going on
+		then     string // what is proposed after resuming
 	}{
 		{"committed", nil, nil, "b c"},
 		{"refused by the fence", nil, event.ErrEntryRefused, "a b c"},
@@ -46,8 +46,8 @@ func TestRule23PauseDrains(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inRig(t, func(r *rig) {
-				a, under := r.underWay("a")
-				b := r.submit("b") // is decided, on top of what is under way
+				a, under := r.inFlight("a")
+				b := r.submit("b") // is decided, on top of the entry in flight
 				paused := r.pause(r.t.Context())
 				d := r.submit("c")
 				if err, ok := r.pausing(paused); ok {
@@ -78,7 +78,7 @@ func TestRule23PauseDrains(t *testing.T) {
 // top of itself, and refused although it is done.
 func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	inRig(t, func(r *rig) {
-		first, under := r.underWay("a")
+		first, under := r.inFlight("a")
 		b, again := r.submit("s"), r.submit("s")
 		paused := r.pause(r.t.Context())
 		under.resolve(nil, nil)
@@ -93,7 +93,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	})
 	t.Run("and nothing when another node leads", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			first, under := r.underWay("a")
+			first, under := r.inFlight("a")
 			b := r.submit("b")
 			paused := r.pause(r.t.Context())
 			under.resolve(nil, nil)
@@ -124,10 +124,10 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	})
 }
 
-// A caller that gives up waiting for what is under way leaves a pipeline behind that goes on.
+// When a caller gives up waiting for the entry in flight, the pipeline continues.
 func TestPauseThatIsGivenUp(t *testing.T) {
 	inRig(t, func(r *rig) {
-		a, under := r.underWay("a")
+		a, under := r.inFlight("a")
 		b := r.submit("b")
 		ctx, cancel := context.WithCancel(r.t.Context())
 		paused := r.pause(ctx)

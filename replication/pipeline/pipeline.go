@@ -39,7 +39,7 @@ type Leadership struct {
 type Announced struct {
 	mu      sync.Mutex // guards what follows
 	now     Leadership
-	changed chan struct{} // made when somebody asks for it
+	changed chan struct{} // made when a caller asks for it
 }
 
 // Publish announces a Leadership, unless it is the one that was announced last.
@@ -63,8 +63,8 @@ func (a *Announced) Current() (Leadership, <-chan struct{}) {
 	return a.now, a.changed
 }
 
-// Future is what raft returns for something under way. One that came from
-// Propose also has a method Response, as raft.ApplyFuture does.
+// Future is what raft returns for a proposal. One that came from Propose also has a method
+// Response, as raft.ApplyFuture does.
 type Future interface{ Error() error }
 
 // Surroundings are what a pipeline needs of raft. A pipeline is tested without raft.
@@ -89,20 +89,20 @@ type Quorum struct {
 // MaxEntryBytes bounds an entry: segment files read back very large ones as damaged.
 const MaxEntryBytes = 16 << 20
 
-// Bounds that are no options: they only have to be sane.
+// Bounds that are not options: any sane value does.
 const (
 	maxGroup    = 8192 // requests answered together
 	maxRefusals = 8    // entries refused in a row before the node gives up
 	gainRetry   = 20 * time.Millisecond
 )
 
-// Pipeline is the leader's write path. One goroutine decides requests in the
-// order they come into the entry being built, and proposes an entry when none
-// is under way. A second goroutine waits for what is under way, since raft's
-// futures can only be waited for by blocking. A third one wakes callers whose context is over.
+// Pipeline is the leader's write path. One goroutine decides requests in the order they come into
+// the entry being built, and proposes an entry when none is in flight. A second goroutine waits for
+// the entry in flight, since raft's futures can only be waited for by blocking. A third one wakes
+// callers whose context is over.
 //
-// What is under way is an entry, a barrier that confirms a group in which
-// nothing wrote, or the barrier that ends an election.
+// In flight is an entry, a barrier that confirms a group in which nothing was written, or the
+// barrier that ends an election.
 type Pipeline struct {
 	env     Surroundings
 	decider Decider
@@ -120,21 +120,21 @@ type Pipeline struct {
 	since    time.Time // when the first of the backlog came, about
 	building *group
 	full     bool // no more requests fit into building
-	underWay *group
+	inFlight *group
 	spare    []*group         // answered ones, for their memory
 	refusals int              // entries refused in a row
 	retry    <-chan time.Time // nil unless gaining leadership is to be tried again
 	failed   bool
 	paused   bool // nothing is decided, proposed or refused
-	// closed when nothing is under way any more; nil unless that is waited for
+	// closed when nothing is in flight any more; nil unless a caller waits for that
 	drained chan<- struct{}
 
 	orders    chan order
-	proposals chan Future // capacity 1, as results: at most one thing is under way
+	proposals chan Future // capacity 1, as results: at most one proposal is in flight
 	results   chan result
 	stop      chan struct{}
 	stopped   sync.Once
-	patience  time.Duration // for what is under way when closing
+	patience  time.Duration // for the proposal in flight when closing
 	finished  chan struct{} // the goroutine has ended
 	resolved  chan struct{} // the second goroutine has ended
 	unwatched chan struct{} // the third goroutine has ended
@@ -142,7 +142,7 @@ type Pipeline struct {
 	leadership Announced
 }
 
-// order has the pipeline pause or go on.
+// order has the pipeline pause or resume.
 type order struct {
 	pause   bool
 	drained chan<- struct{}
@@ -196,8 +196,8 @@ func New(env Surroundings, decider Decider, o Options) *Pipeline {
 // another node than the leader it fails with *event.NotLeader, or event.ErrNotReady when no leader
 // is known.
 //
-// The write must not be changed before Submit returns. After ErrWriteTimeout it
-// must never be changed: it may still be in the queue of the entry under way.
+// The write must not be changed before Submit returns. After ErrWriteTimeout it must never be
+// changed: it may still be in the queue of the entry in flight.
 func (p *Pipeline) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
 	d, err := p.Begin(ctx, w, nil)
 	if err != nil {
@@ -260,8 +260,8 @@ func (d Pending) outcome(written event.Written, err error, answered bool) (event
 	return written, err
 }
 
-// SetReadOnly makes Submit fail with the reason; nil lifts it. Writes that
-// are in the queue already go on.
+// SetReadOnly makes Submit fail with the reason; nil lifts it. Writes that are already in the queue
+// are still done.
 func (p *Pipeline) SetReadOnly(reason error) {
 	if reason == nil {
 		p.readOnly.Store(nil)
@@ -270,11 +270,11 @@ func (p *Pipeline) SetReadOnly(reason error) {
 	p.readOnly.Store(&reason)
 }
 
-// Depth is what is not yet answered: how many requests, and the bytes of their data.
+// Depth counts the requests that are not yet answered, and the bytes of their data.
 func (p *Pipeline) Depth() (count int, bytes int64) { return p.queue.depth() }
 
-// Pause stops deciding and returns when nothing is under way any more. What
-// comes meanwhile waits in the queue, until Resume. When it fails the pipeline goes on.
+// Pause stops deciding and returns when nothing is in flight any more. New requests wait in the
+// queue, until Resume. When Pause fails, the pipeline continues.
 func (p *Pipeline) Pause(ctx context.Context) error {
 	drained := make(chan struct{})
 	select {
@@ -303,16 +303,16 @@ func (p *Pipeline) Resume() {
 	}
 }
 
-// obey leaves alone what is decided and not proposed: if this node leads on in the same
-// term it is proposed as it is, and otherwise lose takes it back. To decide it
-// again the decider would have to be reset, and with an entry under way it must not be.
+// obey does not touch requests that are decided and not proposed: if this node still leads in the
+// same term they are proposed as they are, and otherwise lose takes them back. To decide them again
+// the decider would have to be reset, which is not allowed with an entry in flight.
 func (p *Pipeline) obey(o order) {
 	p.paused, p.drained = o.pause, o.drained
 	p.reportDrained()
 }
 
 func (p *Pipeline) reportDrained() {
-	if p.drained != nil && p.underWay == nil {
+	if p.drained != nil && p.inFlight == nil {
 		close(p.drained)
 		p.drained = nil
 	}
@@ -343,10 +343,9 @@ func (p *Pipeline) Leadership() (Leadership, <-chan struct{}) {
 	return p.leadership.Current()
 }
 
-// Close stops accepting, answers what was not proposed, gives what is under
-// way some time to resolve, and answers that too. It reports false when that
-// did not resolve: a goroutine still waits for it then, and Close can be called
-// again once it is sure to resolve.
+// Close stops accepting, answers requests that were not proposed, gives the proposal in flight some
+// time to resolve, and answers its requests too. It reports false when that did not resolve: a
+// goroutine still waits for it then, and Close can be called again once it is sure to resolve.
 func (p *Pipeline) Close() bool {
 	p.stopped.Do(func() {
 		p.queue.close(event.ErrClosed)
@@ -367,7 +366,7 @@ func (p *Pipeline) Close() bool {
 	}
 }
 
-// resolver waits for what is under way.
+// resolver waits for the proposal in flight.
 func (p *Pipeline) resolver() {
 	defer close(p.resolved)
 	for f := range p.proposals {
@@ -400,8 +399,8 @@ func (p *Pipeline) run() {
 	}
 }
 
-// advance looks after leadership, decides what waits, and proposes what was
-// decided when nothing is under way.
+// advance checks leadership, decides waiting requests, and proposes decided ones when nothing is in
+// flight.
 func (p *Pipeline) advance() {
 	if p.failed {
 		return
@@ -417,7 +416,7 @@ func (p *Pipeline) advance() {
 		p.launch()
 	case !leader:
 		p.refuseWaiting(p.elsewhere())
-	case p.underWay == nil && p.retry == nil:
+	case p.inFlight == nil && p.retry == nil:
 		// Rule: leadership is known by its term. The barrier proves that
 		// everything committed before it is applied here, and that this node led
 		// in this term when it was committed.
@@ -427,8 +426,8 @@ func (p *Pipeline) advance() {
 	}
 }
 
-// lose ends deciding. What was decided and not proposed is decided again, by
-// this node after it won again, or by nobody.
+// lose ends deciding. Requests that were decided and not proposed are decided again if this node
+// wins again, else they are refused.
 func (p *Pipeline) lose() {
 	if p.leading {
 		p.leading = false
@@ -533,9 +532,9 @@ func (p *Pipeline) decideWaiting() {
 	}
 }
 
-// launch seals and proposes the entry being built, if nothing is under way.
+// launch seals and proposes the entry being built, if nothing is in flight.
 func (p *Pipeline) launch() {
-	if p.underWay != nil || len(p.building.requests) == 0 {
+	if p.inFlight != nil || len(p.building.requests) == 0 {
 		return
 	}
 	now := p.env.Quorum()
@@ -556,9 +555,8 @@ func (p *Pipeline) launch() {
 		p.metrics.entry(len(g.requests), len(entry))
 		p.start(g, p.env.Propose(entry))
 	case now.Alone && p.env.Leader() && p.env.Term() == g.term:
-		// While no other node has a vote, none can have become leader behind our
-		// back, so that the applied state is the newest there is. This saves a
-		// lone node the sync of a barrier.
+		// While no other node has a vote, none can have become leader unnoticed, so the applied
+		// state is the newest there is. This saves a lone node the sync of a barrier.
 		p.reuse(g, decidedAnswer)
 		signal(p.queue.wake) // come back for what still waits, but look at the other channels first
 	default:
@@ -567,8 +565,8 @@ func (p *Pipeline) launch() {
 	}
 }
 
-// refuseFew refuses what waits: the cluster has fewer voters than it needs to answer anything.
-// Nothing is under way.
+// refuseFew refuses waiting requests: the cluster has fewer voters than it needs to answer
+// anything. Nothing is in flight.
 func (p *Pipeline) refuseFew() {
 	p.takeBack()
 	p.refuseWaiting(event.ErrNotReady)
@@ -589,7 +587,7 @@ func (p *Pipeline) start(g *group, f Future) {
 	if g.entry {
 		g.begun = p.metrics.writes.Begin(time.Since(g.since))
 	}
-	p.underWay = g
+	p.inFlight = g
 	p.proposals <- f
 }
 
@@ -606,8 +604,8 @@ func (p *Pipeline) reuse(g *group, answer func(*request) (event.Written, error))
 	}
 }
 
-// ended notes that a group is not under way any more: all of it is done, or what
-// becomes of its requests is still to be seen.
+// ended notes that a group is not in flight any more: either all of it is done, or its requests
+// will be decided again or refused.
 func (p *Pipeline) ended(g *group, done bool) {
 	switch {
 	case !g.entry:
@@ -661,8 +659,9 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 	}
 }
 
-// reset has the decider begin anew from the applied state. When that state cannot be read, nothing
-// can be decided: what waits is refused, and it is tried again. It reports whether it could be.
+// reset has the decider begin again from the applied state. When that state cannot be read, nothing
+// can be decided: waiting requests are refused, and the reset is tried again later. It reports
+// whether the state could be read.
 func (p *Pipeline) reset() bool {
 	err := p.decider.Reset()
 	if err != nil {

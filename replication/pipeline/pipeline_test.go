@@ -17,7 +17,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// fakeFuture is something under way that the test resolves.
+// fakeFuture is a proposal in flight that the test resolves.
 type fakeFuture struct {
 	entry    string // empty: a barrier
 	resolved chan struct{}
@@ -157,8 +157,8 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	})
 }
 
-// emptyQueue checks that every request has left the length of the queue, once, and that nothing is
-// under way.
+// emptyQueue checks that every request was subtracted from the queue's length once, and that
+// nothing is in flight.
 func (r *rig) emptyQueue() {
 	r.t.Helper()
 	synctest.Wait()
@@ -224,15 +224,15 @@ func (r *rig) submitCtx(ctx context.Context, stream string) chan answer {
 	return c
 }
 
-// underWay makes the node lead, with the entry of one request on its way.
-func (r *rig) underWay(stream string) (chan answer, *fakeFuture) {
+// inFlight makes the node lead, with the entry of one request in flight.
+func (r *rig) inFlight(stream string) (chan answer, *fakeFuture) {
 	r.t.Helper()
 	r.lead()
 	answer := r.submit(stream)
 	return answer, r.next(stream)
 }
 
-// expired is as underWay, but nobody waits for the request any more.
+// expired is as inFlight, but no caller waits for the request any more.
 func (r *rig) expired(stream string) (context.Context, *fakeFuture) {
 	r.t.Helper()
 	r.lead()
@@ -291,7 +291,7 @@ func TestLoneWriterNeverWaitsForCompany(t *testing.T) {
 
 func TestRequestsGatherWhileOneEntryIsUnderWay(t *testing.T) {
 	inRig(t, func(r *rig) {
-		a, first := r.underWay("a")
+		a, first := r.inFlight("a")
 		b, c := r.submit("b"), r.submit("c")
 		r.nothing()
 		first.resolve(nil, nil)
@@ -307,7 +307,7 @@ func TestRequestsGatherWhileOneEntryIsUnderWay(t *testing.T) {
 func TestFullEntryLeavesTheRestForTheNext(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.decider.room = 2
-		a, first := r.underWay("a")
+		a, first := r.inFlight("a")
 		var all []chan answer
 		for _, s := range []string{"b", "c", "d"} {
 			all = append(all, r.submit(s))
@@ -343,7 +343,7 @@ func TestRule22TooLargeEntryIsNotProposed(t *testing.T) {
 
 func TestRefusalsAreAnsweredOnlyWithTheirGroup(t *testing.T) {
 	inRig(t, func(r *rig) {
-		a, first := r.underWay("a")
+		a, first := r.inFlight("a")
 		conflict, b := r.submit("conflict"), r.submit("b")
 		r.waits(conflict)
 		first.resolve(nil, nil)
@@ -396,7 +396,8 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 			r.answered(r.submit("idem"), 7, nil)
 			r.answered(r.confirm(), 0, nil)
 			r.nothing()
-			// What is decided upon an entry under way waits for that entry all the same.
+			// Requests that were decided on top of an entry in flight wait for that entry all the
+			// same.
 			a := r.submit("a")
 			first := r.next("a")
 			idem := r.submit("idem")
@@ -408,13 +409,13 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 	})
 }
 
-// A confirmation is given by what was begun after it was asked for, and by nothing that ends in
-// another term: what was under way may have been committed before a write that another leader
+// Only a proposal that began after the request confirms it, and none that ends in another term: an
+// entry that was already in flight may have been committed before a write that another leader
 // acknowledged.
 func TestRule19ConfirmedByWhatBeganAfterwards(t *testing.T) {
 	t.Run("an entry", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			a, first := r.underWay("a")
+			a, first := r.inFlight("a")
 			c1, c2, b := r.confirm(), r.confirm(), r.submit("b")
 			first.resolve(nil, nil)
 			r.answered(a, 0, nil)
@@ -499,7 +500,7 @@ func TestRule06Outcomes(t *testing.T) {
 		response any
 		leads    bool   // after the outcome
 		address  string // of another leader
-		want     error  // of the write under way; nil: it is decided again
+		want     error  // of the write in flight; nil: it is decided again
 		building error  // of the write being built; nil: it is decided again
 		fatal    bool
 	}
@@ -518,7 +519,7 @@ func TestRule06Outcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inRig(t, func(r *rig) {
-				a, f := r.underWay("a")
+				a, f := r.inFlight("a")
 				b := r.submit("b")
 				r.leaderNow.Store(c.leads)
 				r.address.Store(c.address)
@@ -569,7 +570,7 @@ func TestRule06Outcomes(t *testing.T) {
 
 func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 	inRig(t, func(r *rig) {
-		x, first := r.underWay("x")
+		x, first := r.inFlight("x")
 		a, idem, confirm := r.submit("a"), r.submit("idem"), r.confirm()
 		first.resolve(nil, nil)
 		r.answered(x, 0, nil)
@@ -584,8 +585,8 @@ func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 	})
 }
 
-// Leadership is known by its term, before and after a barrier: raft collapses quick changes, and a
-// leader that lost and won again would go on deciding on a state that is not its own.
+// Leadership is known by its term, before and after a barrier: raft merges quick changes, and a
+// leader that lost and won again would keep deciding on an outdated state.
 func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 	inRig(t, func(r *rig) {
 		barrier := r.next("")
@@ -654,7 +655,7 @@ func TestStateThatCannotBeReadDecidesNothing(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	t.Run("by requests", func(t *testing.T) {
 		inRigWith(t, Options{QueueRequests: 2}, func(r *rig) {
-			a, f := r.underWay("a")
+			a, f := r.inFlight("a")
 			b := r.submit("b")
 			r.answered(r.submit("c"), 0, event.ErrBusy)
 			f.resolve(nil, nil)
@@ -685,7 +686,7 @@ func TestExpiredRequests(t *testing.T) {
 	t.Run("queued ones are withdrawn", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			ctx, cancel := context.WithCancel(context.Background())
-			a := r.submitCtx(ctx, "a") // the barrier of the election is still under way
+			a := r.submitCtx(ctx, "a") // the barrier of the election is still in flight
 			b := r.submit("b")
 			end(cancel)
 			r.answered(a, 0, event.ErrWriteTimeout)
@@ -698,7 +699,7 @@ func TestExpiredRequests(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.decider.room = 1
 			ctx, cancel := context.WithCancel(context.Background())
-			a, first := r.underWay("a")
+			a, first := r.inFlight("a")
 			b, c, d := r.submit("b"), r.submitCtx(ctx, "c"), r.submit("d")
 			end(cancel)
 			r.answered(c, 0, event.ErrWriteTimeout)

@@ -15,7 +15,7 @@ import (
 // recycles it: the pipeline an abandoned one, the caller an answered one.
 const (
 	queued    uint32 = iota // nothing was decided; may be withdrawn
-	decided                 // in the group being built or under way
+	decided                 // in the group being built or in flight
 	abandoned               // the caller has gone
 	answered                // the caller owns it again
 )
@@ -37,8 +37,8 @@ type request struct {
 	wrote   bool // the entry carries bytes of this request
 }
 
-// queue hands requests to the pipeline's goroutine. It bounds what is not yet
-// answered, by count and by bytes: what waits, what is decided, what is under way.
+// queue hands requests to the pipeline's goroutine. It bounds all requests that are not yet
+// answered, by count and by bytes: those that wait, are decided, or are in flight.
 type queue struct {
 	maxCount int
 	maxBytes int64
@@ -151,9 +151,9 @@ func (q *queue) depth() (count int, bytes int64) {
 	return q.count, q.bytes
 }
 
-// abandon is called when the caller will not wait any longer. It reports false
-// when the answer has been given meanwhile. A request that is still queued will
-// not be decided; one that is decided goes on without its caller.
+// abandon is called when the caller will not wait any longer. It reports false when the answer has
+// been given meanwhile. A request that is still queued will not be decided; one that is decided
+// continues without its caller.
 func (q *queue) abandon(r *request) bool {
 	for {
 		switch r.state.Load() {
@@ -224,12 +224,12 @@ func (q *queue) leave(r *request) {
 	q.callers = q.callers[:last]
 }
 
-// contextPace is how long a caller may wait behind the end of its context.
+// contextPace is how long a caller may wait after its context has ended.
 const contextPace = 50 * time.Millisecond
 
-// watchContexts wakes callers whose context is over, until nobody waits any more and all is done. A
-// timer for each write, and a goroutine that wakes for one of two reasons, would take 6 % of the
-// processor time of a write.
+// watchContexts wakes callers whose context is over, until no caller waits any more and all is
+// done. A timer for each write, and a goroutine that wakes for one of two reasons, would take 6 %
+// of the processor time of a write.
 func (q *queue) watchContexts(done <-chan struct{}) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()

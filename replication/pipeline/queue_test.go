@@ -35,7 +35,7 @@ func (r *rig) resolving() (stop func()) {
 		}
 	})
 	return func() {
-		time.Sleep(time.Second) // What nobody waits for is done as well.
+		time.Sleep(time.Second) // Requests that no caller waits for are done as well.
 		close(over)
 		raft.Wait()
 	}

@@ -18,9 +18,8 @@ import (
 // leader's sync took: raft.VerifyLeader must not be built on that.
 //
 // A leader that ends before it has stored an entry leaves it to followers: an entry of its term
-// that was not committed and nobody was told of, as if the leader had ended a moment later. It
-// cannot give that index to another entry in that term. It would have to lead again, in a later
-// one.
+// that was neither committed nor acknowledged, as if the leader had ended a moment later. It cannot
+// give that index to another entry in that term. It would have to lead again, in a later one.
 //
 // The message must be the one that follows what raft has sent on this pipeline. Where it is not,
 // because the follower lags, or raft was faster, nothing is sent, and raft sends all there is by
@@ -151,8 +150,8 @@ func (a *ahead) takeOver(args *raft.AppendEntriesRequest, resp *raft.AppendEntri
 		for _, e := range t.parts {
 			e.wantedBy = t
 		}
-		// The message does not go out, but the next one must say what is committed by it: of
-		// barriers, nobody else does.
+		// The message is not sent, but the next one must carry its commit index: for barriers, no
+		// other message does.
 		a.last.LeaderCommitIndex = max(a.last.LeaderCommitIndex, args.LeaderCommitIndex)
 		a.look(t)
 		return t

@@ -76,7 +76,7 @@ func (l *leading) gets(want string, success bool) {
 	}
 }
 
-// getsNothing is for a while: what is not sent never comes.
+// getsNothing waits for a while: a message that is not sent never comes.
 func (l *leading) getsNothing() {
 	l.t.Helper()
 	select {

@@ -130,8 +130,8 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 		}
 		p.conf = raft.DefaultConfig()
 		p.conf.LocalID = p.id
-		// Nobody is elected because time went by, nor deposed: a machine that stands
-		// still for a moment is not what is tested.
+		// No node is elected or deposed because time went by: this does not test a machine that
+		// stands still for a moment.
 		p.conf.HeartbeatTimeout, p.conf.ElectionTimeout, p.conf.LeaderLeaseTimeout = patience, patience, patience
 		p.conf.CommitTimeout = 5 * time.Millisecond
 		p.conf.BatchApplyCh = true

@@ -7,19 +7,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// commitPace is the least time between two commits that a follower is sent: behind
-// another one a commit waits for a message of raft that carries it. As long as writes follow each
-// other closely, we send nothing.
+// commitPace is the least time between two commits that a follower is sent: soon after another one,
+// a commit waits for a message of raft that carries it. As long as writes follow each other
+// closely, we send nothing.
 const commitPace = 5 * time.Millisecond
 
 // commits has followers learn of a commit at once. raft sends a commit along with
 // its next message, which on an idle cluster is due after 50 to 100 ms.
 //
-// What is sent is a message as raft could send it itself: an AppendEntries without
-// entries, of a leader of the term, behind the committed entry. A follower first
-// compares that entry (index and term) with its Raft log: where they are the same, all before is
-// the same too, and it is all committed. So the message does no harm
-// whenever it arrives, and whichever node leads by then: a follower of a later term refuses it.
+// The message is one that raft could send itself: an AppendEntries without entries, of a leader of
+// the term, after the committed entry. A follower first compares that entry (index and term) with
+// its Raft log: where they are the same, all entries before are the same too, and all are
+// committed. So the message does no harm whenever it arrives, and whichever node leads by then: a
+// follower of a later term refuses it.
 //
 // It goes only to followers that are known to have the entry: the others would refuse
 // it, and get the commit with the entries that raft is sending to them anyway.
@@ -120,7 +120,7 @@ func (c *commits) answered(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	}
 }
 
-// due reports whether a follower is to be told of the newest commit. c.mu is held.
+// due reports whether the newest commit should be sent to a follower. c.mu is held.
 func (c *commits) due(f *follower) bool {
 	return c.term == f.last.Term && c.index <= f.has && c.index > f.told
 }
@@ -136,8 +136,8 @@ func (c *commits) look(f *follower) {
 	}
 }
 
-// tell sends what one follower is to be told. At most one message is under way to it,
-// and none waits: the newest commit is all there is to say.
+// tell sends the newest commit to one follower. At most one message to it is in flight, and none
+// waits: only the newest commit matters.
 func (c *commits) tell(id raft.ServerID, f *follower) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()

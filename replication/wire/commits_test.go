@@ -104,7 +104,7 @@ func TestCommitIsTold(t *testing.T) {
 		{"raft carries it while it waits", func(t *testing.T, c *teller) {
 			c.stores(3, 10, 11, 10)
 			c.newest(11, 3)
-			synctest.Wait() // waits for its pace behind commit 10
+			synctest.Wait() // waits for its pace after commit 10
 			c.stores(3, 11, 12, 11)
 			c.wants(t)
 		}},

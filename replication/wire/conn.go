@@ -24,7 +24,7 @@ type conn struct {
 	traffic  *traffic // set when the port counts the connection, before it is used
 	proof    *proof   // by which this side's answer is sealed; nil: none was asked for
 	accepted bool
-	due      time.Time // to be made anew from here on
+	due      time.Time // to be renewed from here on
 
 	// hard says that the end of the read deadline is the end of the connection,
 	// not an error. Set before the connection is used.
@@ -108,9 +108,9 @@ func unwrap(c net.Conn) (*conn, bool) {
 	}
 }
 
-// Due reports whether a connection of a Port has reached the age at which it is to be made
-// anew. Those who use HTTPServer and HTTPTransport need not ask; others close
-// such a connection between two messages.
+// Due reports whether a connection of a Port has reached the age at which it must be renewed. Users
+// of HTTPServer and HTTPTransport need not ask; others close such a connection between two
+// messages.
 func Due(c net.Conn) bool {
 	ours, ok := unwrap(c)
 	return ok && ours.isDue()

@@ -133,7 +133,7 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 		return nil, fmt.Errorf("the other node speaks version %d of the protocol between nodes, this one %d", a.version, formatVersion)
 	}
 	// A node of the version before does not look at it itself.
-	if r := lineages(k, a.Identity, address, self); r != nil {
+	if r := sameIncarnation(k, a.Identity, address, self); r != nil {
 		return nil, &RefusedError{Address: address, Status: r.status, Reason: r.reason, Peer: a.Identity}
 	}
 	c := &conn{Conn: stream, raw: raw, port: p, kind: k, peer: a.Identity, id: event.ID(uuid.New()), due: time.Now().Add(jittered(p.opts.Renew))}

@@ -14,8 +14,8 @@
 //	 0  8  magic a9 "ANNALS" 0a     0  8  magic a9 "ANNALS" 0a
 //	 8  1  format version, 1        8  1  format version, 1
 //	 9  1  kind                     9  1  status, 0 = accepted
-//	10  4  lineage                 10  2  length of the reason, at most 512
-//	14  1  1: offers a proof       12  4  lineage
+//	10  4  incarnation             10  2  length of the reason, at most 512
+//	14  1  1: offers a proof       12  4  incarnation
 //	15  1  zero
 //	16 16  cluster id, zero: none  16 16  cluster id, zero: none
 //	32 16  node id                 32 16  node id
@@ -27,9 +27,10 @@
 // recognizes a peer that disagrees about TLS. A port that wants TLS answers a
 // plain request with a plain refusal, and a plain port a TLS hello.
 //
-// The lineage is the first four bytes of the id of the node's lineage: which of the histories of
-// the cluster it follows. It is zero for the first one, for a node that follows none yet, and for a
-// node of a version that knew of none. Nodes of different ones accept only services of each other.
+// The incarnation is the first four bytes of the id of the node's cluster incarnation: which of the
+// histories of the cluster it follows. It is zero for the first one, for a node that follows none
+// yet, and for a node of a version that knew of none. Nodes of different incarnations accept only
+// services of each other.
 //
 // # Proofs
 //
@@ -70,24 +71,23 @@
 //
 //	dialler                                  acceptor
 //	frame: raft.InstallSnapshotRequest
-//	                                         frame: {} go on, or {"error": ...}
+//	                                         frame: {} continue, or {"error": ...}
 //	request.Size bytes of the snapshot
 //	                                         frame: {"response": raft.InstallSnapshotResponse}
 //	                                                or {"error": ...}
 //
 // # Renewing connections
 //
-// Certificates change while a node runs, and a connection shows those of its
-// beginning. So a connection is made anew at the age of Options.Renew, plus at
-// most a tenth and what is under way then. No message is lost and no error logged:
+// Certificates change while a node runs, and a connection shows those of its beginning. So a
+// connection is renewed at the age of Options.Renew, plus at most a tenth and the messages in
+// flight. No message is lost and no error logged:
 //
 //   - Raft's plain messages: the side that dials exchanges its pool of
 //     connections for an empty one. Those that are idle are closed at once, those in
 //     use when the answer has come.
-//   - Raft's pipelines: the side that dials ends its direction after a whole
-//     message and reads the answers under way until the other side ends too.
-//     To raft the next message looks refused; it leaves the pipeline, sends that
-//     message again and opens a new pipeline.
+//   - Raft's pipelines: the side that dials ends its direction after a whole message and reads the
+//     answers in flight until the other side ends too. To raft the next message looks refused; it
+//     leaves the pipeline, sends that message again and opens a new pipeline.
 //   - HTTP: a server from HTTPServer answers the first request on a connection
 //     that is due with "Connection: close", so that the client, which alone
 //     knows whether it is about to send something, closes it. Idle connections

@@ -30,7 +30,7 @@ func (b *burst) Accept() (net.Conn, error) {
 // Connections that say nothing make room for those that come after them, also when
 // so many come at once that the handshake of none of them has begun yet.
 func TestFloodAtOnce(t *testing.T) {
-	// so that accepting goes on before any handshake
+	// so that accepting continues before any handshake
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

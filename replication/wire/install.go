@@ -216,9 +216,9 @@ func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
 	if req.Size < 0 || req.Size > r.opts.MaxManifest {
 		return nil, fmt.Errorf("snapshot of %d bytes: at most %d are taken", req.Size, r.opts.MaxManifest)
 	}
-	// A leader that was replaced may come to send what its successors left in its snapshots
-	// meanwhile. Raft would take it and stay in the old term, which a start then finds to be below
-	// that of its own manifest.
+	// A deposed leader may send a snapshot that a successor installed on it meanwhile. Raft would
+	// take it and stay in the old term, and the next start would find that term below that of its
+	// own snapshot.
 	if req.LastLogTerm > req.Term {
 		return nil, fmt.Errorf("snapshot of term %d from the leader of term %d, which was replaced", req.LastLogTerm, req.Term)
 	}
@@ -249,7 +249,7 @@ func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, e
 	if err := c.SetDeadline(time.Now().Add(r.scaled(size))); err != nil {
 		return nil, err
 	}
-	// Past the deadline reading ends at once; the deadline is set anew before the answer.
+	// Past the deadline reading ends at once; the deadline is set again before the answer.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
@@ -270,7 +270,7 @@ func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, e
 	return b.Bytes(), nil
 }
 
-// prepare calls Prepare, which has its time and goes on no longer than it matters.
+// prepare calls Prepare, with a time limit, and stops it when the result does not matter any more.
 func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, manifest []byte) error {
 	r.installs.preparing.Lock() // The one before was called off.
 	defer r.installs.preparing.Unlock()

@@ -197,7 +197,7 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hold is a Prepare that goes on until it is let go of or called off.
+// hold is a Prepare that runs until it is released or cancelled.
 type hold struct {
 	begun   chan uint64
 	let     chan error
@@ -363,7 +363,7 @@ func TestCloseCallsPrepareOff(t *testing.T) {
 	}
 }
 
-// A node that joins late gets a snapshot, once it is prepared for it, and goes on from there.
+// A node that joins late gets a snapshot, once it is prepared for it, and continues from there.
 func TestRaftInstallsSnapshot(t *testing.T) {
 	var tries atomic.Int32
 	c := newCluster(t, 3, 1, setup{transport: func(i int, o *RaftOptions) {

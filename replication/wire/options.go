@@ -25,7 +25,7 @@ const (
 	KindRelay   Kind = 3 // requests of clients; both nodes belong to the same cluster
 	kindInstall Kind = 4 // one raft snapshot; both nodes belong to the same cluster
 	KindGossip  Kind = 5 // a stream of gossip; open like services
-	KindPackets Kind = 6 // packets of gossip, each behind its length; open like services
+	KindPackets Kind = 6 // packets of gossip, each after its length; open like services
 )
 
 var kindNames = [...]string{
@@ -47,9 +47,9 @@ func (k Kind) open() bool { return k == KindService || k == KindGossip || k == K
 // consensus says whether the kind belongs to raft.
 func (k Kind) consensus() bool { return k == KindRaft || k == kindInstall }
 
-// Security gives the configurations of TLS. They are asked for anew for every
-// connection, so that certificates can be exchanged while the node runs. They are not
-// changed. Sessions are never resumed: each connection checks certificates.
+// Security gives the configurations of TLS. They are requested again for every connection, so that
+// certificates can be replaced while the node runs. They are not changed. Sessions are never
+// resumed: each connection checks certificates.
 type Security interface {
 	// Server returns the configuration for a connection from another node. It
 	// should require and verify the other node's certificate.
@@ -82,7 +82,7 @@ type Options struct {
 	// process is believed.
 	Secret *peersecret.Secret
 
-	Renew            time.Duration // age at which connections are made anew; default 10 min
+	Renew            time.Duration // age at which connections are renewed; default 10 min
 	DialTimeout      time.Duration // for TCP to connect; default 5 s
 	HandshakeTimeout time.Duration // for TLS and the preamble, on either side; default 5 s
 
@@ -90,7 +90,7 @@ type Options struct {
 	// default 1024. An eighth is kept for raft.
 	MaxConns int
 
-	Stats  *stats.Registry // default: metrics that nobody sees
+	Stats  *stats.Registry // default: metrics that are not published
 	Logger hclog.Logger    // default: no log
 }
 

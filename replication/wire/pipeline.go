@@ -55,10 +55,9 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 // Consumer returns the answers, in the order of the messages.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
-// hand hands answers to raft. Behind one that says no success, or names a later
-// term, raft takes none, but it may be sending then, and only looks up when it has
-// sent: the answers that come after must make room for each other, or it would
-// send to this node no more, and never stop either.
+// hand hands answers to raft. After an answer without success, or with a later term, raft takes no
+// more answers. But it may be sending at that moment, and notices only when it has sent: later
+// answers must make room for each other, or raft would block in sending for ever.
 func (p *pipeline) hand() {
 	taking := true
 	for {
@@ -75,7 +74,7 @@ func (p *pipeline) hand() {
 		case <-p.closing:
 			return
 		}
-		// What was sent ahead comes first: raft's own messages went out behind it.
+		// Answers to messages sent ahead come first: raft's own messages went out after them.
 		for t := p.ahead.next(); t != nil; t = p.ahead.next() {
 			if !p.give(t, &taking) {
 				return
@@ -87,7 +86,7 @@ func (p *pipeline) hand() {
 	}
 }
 
-// give hands an answer to raft, if it takes any. It reports whether the pipeline goes on.
+// give hands an answer to raft, if raft takes any. It reports whether the pipeline continues.
 func (p *pipeline) give(f raft.AppendFuture, taking *bool) bool {
 	if !*taking {
 		return true
@@ -103,10 +102,9 @@ func (p *pipeline) give(f raft.AppendFuture, taking *bool) bool {
 
 // AppendEntries sends entries. It may shorten args.Entries. raft calls it from one goroutine.
 //
-// When the connection is due, what is sent goes nowhere and the other side ends
-// the connection behind its last answer. The answer to this message then is an error,
-// with a response that says no success: raft leaves the pipeline without a word and
-// goes on behind the last entry that was confirmed.
+// When the connection is due, the message is not sent, and the other side ends the connection after
+// its last answer. The answer to this message is then an error, with a response without success:
+// raft leaves the pipeline without a log line and continues after the last confirmed entry.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.ahead.sending.Lock()
 	defer p.ahead.sending.Unlock()

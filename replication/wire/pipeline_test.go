@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raft reads no answer behind one that says no success, but may be sending then:
-// as many messages as are under way, and one more. It must never have to wait for
-// room among answers that nobody takes.
+// raft reads no answer after one without success, but may be sending at that moment: as many
+// messages as are in flight, and one more. It must never wait for room among answers that are not
+// read.
 func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
@@ -69,8 +69,8 @@ func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 	}
 }
 
-// raft names the newest commit, also behind the end of what a message brings: the
-// follower would apply what it has there, which may be what a deposed leader left.
+// raft names the newest commit, also beyond the last entry of a message: the follower would apply
+// the entries that it has there, which a deposed leader may have left.
 func TestCommitsEndWithTheMessage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

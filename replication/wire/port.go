@@ -72,8 +72,7 @@ type Port struct {
 	closeErr  error // valid after closeOnce
 }
 
-// Open listens at the address. Until somebody asks for a Listener, every
-// connection is refused.
+// Open listens at the address. Until a caller asks for a Listener, every connection is refused.
 func Open(o Options) (*Port, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -169,7 +168,7 @@ func (p *Port) accept() {
 		case p.slots <- struct{}{}:
 		default:
 			p.evict()
-			// The handshake that was ended gives its place free without waiting for anybody.
+			// The handshake that was ended frees its place without waiting.
 			select {
 			case p.slots <- struct{}{}:
 			case <-p.ctx.Done():
@@ -256,7 +255,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	switch {
 	case errors.Is(err, errClosing): // just now
 	case errors.Is(err, io.EOF):
-		// A port scan, or a load balancer that looks whether somebody is there.
+		// A port scan, or the check of a load balancer.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
 	case errors.Is(err, errEnded): // Its peer tries again.
 		p.logger.Info("dropped a connection", keyPeer, peer.String(), logkey.Reason, err)
@@ -267,8 +266,8 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	}
 }
 
-// handshake does TLS, the preamble and the proof. A connection that is returned counts as
-// accepted and must be closed; the other side has not been told yet.
+// handshake does TLS, the preamble and the proof. A returned connection counts as accepted and must
+// be closed; the other side does not know it yet.
 func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(raw, first); err != nil {
@@ -366,8 +365,7 @@ func (p *Port) deliver(ctx context.Context, c *conn, release func() bool) error 
 	if !release() {
 		return context.Cause(ctx) // closed already
 	}
-	// Nobody closes the connection any more when the time is over: it is handed
-	// over whole or not at all.
+	// The timeout does not close the connection any more: it is handed over whole or not at all.
 	select {
 	case l.queue <- c:
 		return nil

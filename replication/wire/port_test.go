@@ -165,8 +165,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A node of a version that knows no lineages takes everybody of its cluster: the one that dials
-// looks itself.
+// A node of a version without cluster incarnations accepts all nodes of its cluster: the dialling
+// node checks the incarnation itself.
 func TestOtherLineageOfTheVersionBefore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -376,7 +376,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// A flood of connections that say nothing holds up nobody, however long they might stay.
+// A flood of silent connections holds up no node, however long they might stay.
 func TestFlood(t *testing.T) {
 	to := open(t, Options{Node: node(1), HandshakeTimeout: time.Hour})
 	echo(t, to, KindService)
@@ -633,8 +633,8 @@ func testRateOfLines(t *testing.T) {
 	}
 }
 
-// A connection that nobody has accepted yet when its listener ends is dropped, and worth no
-// warning: a node that starts raft anew does that.
+// A connection that was not accepted yet when its listener ends is dropped without a warning: a
+// restart of raft causes this.
 func TestListenerEndsBeforeAccept(t *testing.T) {
 	var log lines
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})
@@ -650,7 +650,7 @@ func TestListenerEndsBeforeAccept(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection lives on")
 	}
-	// Behind it all that was to be logged is.
+	// After it everything is logged.
 	if err := errors.Join(c.Close(), to.Close()); err != nil {
 		t.Error(err)
 	}

@@ -34,7 +34,7 @@ const (
 	StatusOtherCluster Status = 2 // the nodes belong to different clusters
 	// a kind for members of a cluster, and one of the nodes is in none
 	StatusNoCluster    Status = 3
-	StatusNoListener   Status = 4  // nobody takes connections of the kind at the moment
+	StatusNoListener   Status = 4  // connections of the kind are not accepted at the moment
 	StatusSameNode     Status = 5  // both nodes have the same id
 	StatusBusy         Status = 6  // too many connections
 	StatusWantsTLS     Status = 7  // a plain connection to a port with TLS

@@ -107,8 +107,8 @@ func (p *Port) demand(ctx context.Context, stream net.Conn, self Identity, q *re
 	return ours, nil
 }
 
-// isAt says whether an address is this node's: where the connection arrived, or what others are
-// told.
+// isAt reports whether an address is this node's: the one where the connection arrived, or the
+// advertised one.
 func (p *Port) isAt(ctx context.Context, stream net.Conn, dialled netip.AddrPort) bool {
 	if addressOf(stream.LocalAddr()) == dialled {
 		return true

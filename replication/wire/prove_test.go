@@ -100,7 +100,7 @@ func TestProvedNodesConnect(t *testing.T) {
 	})
 }
 
-// middle passes connections on, as another process does that listens at somebody's address.
+// middle forwards connections, as another process could that listens at a node's address.
 type middle struct {
 	net.Listener
 	mu sync.Mutex

@@ -24,7 +24,7 @@ const (
 	// maxPool is how many idle connections are kept to each node: one for heartbeats, one
 	// for entries, one for votes.
 	maxPool = 3
-	// entryOverhead is what an entry takes on the wire beside its data, at most.
+	// entryOverhead is the most that an entry takes on the wire in addition to its data.
 	entryOverhead = 64
 )
 
@@ -58,12 +58,11 @@ type RaftOptions struct {
 	// says it is reached at. It must not block. Default: all may.
 	Candidate func(node, address string) error
 
-	// Prepare is called with every snapshot that another node wants to install,
-	// before raft is asked. The snapshot is handed to raft when it returns nil;
-	// else the other node gets the error and raft never hears of it. It must return when
-	// its context is over: when a newer snapshot came, the time is up, or Raft is
-	// closed. It is never called twice at a time, must not change the manifest,
-	// and holds up nothing else. Default: everything is handed to raft at once.
+	// Prepare is called with every snapshot that another node wants to install, before raft is
+	// asked. The snapshot is handed to raft when it returns nil; else the other node gets the error
+	// and raft never hears of it. It must return when its context is over: when a newer snapshot
+	// came, the time is up, or Raft is closed. It is never called twice at a time, must not change
+	// its bytes, and holds up nothing else. Default: everything is handed to raft at once.
 	Prepare        func(ctx context.Context, index, term uint64, manifest []byte) error
 	PrepareTimeout time.Duration // default 8 s
 	MaxManifest    int64         // in bytes; default 64 MiB
@@ -104,9 +103,9 @@ func (o *RaftOptions) EnsureDefaults() {
 
 // Raft is the transport of raft for one life of it.
 //
-// A message for a node goes to that node or to nobody: a connection on which
-// another node answers is not used. Otherwise a node that lost its votes and came back at
-// the same address under a new id would be taken for the one that voted.
+// A message for a node goes only to that node: a connection on which another node answers is not
+// used. Otherwise a node that lost its votes and came back at the same address under a new id would
+// be taken for the one that voted.
 //
 // Its messages are made and read by raft.NetworkTransport, of which it has one
 // for what comes in, one for what goes out, exchanged when connections are due,
@@ -280,9 +279,8 @@ type noAnswer struct{}
 
 func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no answer") }
 
-// renew exchanges the pool of connections when they are due. Messages under way
-// in the old one finish: raft.NetworkTransport then closes their connections,
-// because it is shut down.
+// renew exchanges the pool of connections when they are due. Messages in flight in the old one
+// finish: raft.NetworkTransport then closes their connections, because it is shut down.
 func (r *Raft) renew() {
 	for clock.Sleep(r.ctx, jittered(r.port.opts.Renew)) == nil {
 		old := r.out.Swap(r.network(newOutbound(r)))
@@ -312,12 +310,11 @@ func (r *Raft) Consumer() <-chan raft.RPC { return r.consumer }
 // LocalAddr is where other nodes reach this one.
 func (r *Raft) LocalAddr() raft.ServerAddress { return raft.ServerAddress(r.port.Advertised()) }
 
-// SetHeartbeatHandler has heartbeats handled without the Consumer, so that a disk
-// that is slow does not look like a leader that is gone: but only within the term in which
-// raft is. A heartbeat of another term may make a leader or a candidate a follower, and
-// raft does that without a lock: its own goroutine would go on for a moment, and give
-// an entry that it takes then the term in which another node leads
-// (issue 695 of hashicorp/raft). Such a heartbeat goes through the Consumer.
+// SetHeartbeatHandler has heartbeats handled without the Consumer, so that a disk that is slow does
+// not look like a leader that is gone: but only within the term in which raft is. A heartbeat of
+// another term may make a leader or a candidate a follower, and raft does that without a lock: its
+// own goroutine would continue for a moment, and give an entry that it takes then the term in which
+// another node leads (issue 695 of hashicorp/raft). Such a heartbeat goes through the Consumer.
 func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) {
 	r.in.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if err := r.opts.Silent(); err != nil {
@@ -346,13 +343,13 @@ func (r *Raft) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
 // DecodePeer returns what raft knows a sender by: its id, since byID.
 func (r *Raft) DecodePeer(address []byte) raft.ServerAddress { return raft.ServerAddress(address) }
 
-// cut shortens entries to what one message may hold, but to no less than one.
-// raft looks at the request again afterwards and goes on behind the last entry
-// that is in it: see replicateTo, pipelineSend and updateLastAppended there.
+// cut shortens entries to what one message may hold, but to no less than one. raft looks at the
+// request again afterwards and continues after the last entry in it: see replicateTo, pipelineSend
+// and updateLastAppended there.
 //
-// The message then says that all is committed up to its last entry at most. raft names what is
-// committed by now, which may lie behind that, and its follower takes what it has there for
-// committed, though nothing has compared it: it may be left from another leader.
+// The message then reports a commit up to its last entry at most. raft reports the newest commit,
+// which may be beyond that, and its follower takes the entries that it has there as committed,
+// although they were not compared: another leader may have left them.
 func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 	size := 0
 	for i, entry := range args.Entries {
@@ -425,9 +422,10 @@ func (r *Raft) ask(id raft.ServerID, send func(*raft.NetworkTransport) error) er
 	return err
 }
 
-// watch has a node lose its connections if what it answers at once takes longer than Patience. A
-// network that is cut loses packets, which TCP sends again ever more seldom: behind a cut, old
-// connections would come to life after up to as long again, and new ones do at once.
+// watch closes a node's connections if an answer that should come at once takes longer than
+// Patience. A network that is cut loses packets, and TCP resends them at growing intervals: after a
+// cut, old connections would recover only after up to the same time again, and new ones work at
+// once.
 func (r *Raft) watch(id raft.ServerID) *time.Timer {
 	return time.AfterFunc(r.opts.Patience, func() {
 		r.mu.Lock()
@@ -498,7 +496,7 @@ func (r *Raft) track(c *conn, group *sync.WaitGroup) error {
 	if !closing {
 		r.conns[c] = struct{}{}
 		if group != nil {
-			group.Add(1) // before closing is set, and so before anybody waits
+			group.Add(1) // before closing is set, and so before any goroutine waits
 		}
 		c.onClose = func() {
 			r.mu.Lock()
@@ -561,8 +559,8 @@ type outbound struct {
 
 func newOutbound(r *Raft) *outbound { return &outbound{raft: r, closed: make(chan struct{})} }
 
-// Dial connects to a target. It goes on working after Close: a message may have
-// chosen this transport just before it was replaced.
+// Dial connects to a target. It still works after Close: a message may have chosen this transport
+// just before it was replaced.
 func (s *outbound) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	c, err := s.raft.dial(KindRaft, target, timeout)
 	if err != nil {

@@ -76,8 +76,8 @@ func (p *spyPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.
 	return f, err
 }
 
-// Messages are shortened behind raft's back, which goes on behind what is left
-// in them: with pipelines and without, all entries arrive once and in order.
+// The transport shortens messages, and raft continues after the last entry left in them: with
+// pipelines and without, all entries arrive once and in order.
 func TestLargeEntriesAreCutIntoMessages(t *testing.T) {
 	const limit = 64 << 10
 	for name, inFlight := range map[string]int{"pipeline": 16, "one by one": 1} {
@@ -125,8 +125,8 @@ func TestLargeEntriesAreCutIntoMessages(t *testing.T) {
 	}
 }
 
-// Under load connections are renewed again and again: nothing is lost, nobody
-// else leads, and nobody complains.
+// Under load connections are renewed again and again: nothing is lost, the leader stays, and
+// nothing is logged.
 func TestConnectionsAreRenewed(t *testing.T) {
 	const renew = 150 * time.Millisecond
 	ca := newAuthority(t)
@@ -206,8 +206,8 @@ func TestOldConnectionsAreCutOff(t *testing.T) {
 	}
 }
 
-// A node that hears nobody does not raise its term, and so disturbs nobody
-// when it is heard again.
+// A node that hears no other node does not raise its term, and so disturbs none when it is heard
+// again.
 func TestPreVote(t *testing.T) {
 	var apart atomic.Pointer[raft.ServerID]
 	last := raft.ServerID(node(3).String())
@@ -346,7 +346,7 @@ func TestHeartbeats(t *testing.T) {
 	served.Wait()
 }
 
-// A message for a node that is no longer at its address reaches nobody.
+// A message for a node that is no longer at its address reaches no node.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
@@ -435,7 +435,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// Closing does not wait for a message that nobody answers.
+// Closing does not wait for a message that is not answered.
 func TestCloseEndsMessages(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})

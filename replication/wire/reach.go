@@ -11,12 +11,12 @@ import (
 // the latest, and may have ceased to lead, or removed the node, meanwhile.
 const maxDown = 30 * time.Second
 
-// reach has raft go on with a node as soon as that answers again.
+// reach has raft send entries to a node as soon as that node answers again.
 //
-// Behind a message of entries that failed, raft waits twice as long as the time before, up to 10 s.
-// A node that was down would lack entries for that time, in which the cluster cannot do without one
-// more. So such a message only fails when the next heartbeat is answered, which raft tries a few
-// times a second; how long the node was down then makes no difference.
+// After a failed message of entries, raft waits twice as long as the time before, up to 10 s. A
+// node that was down would lack entries for that time, and the cluster could not lose another node
+// meanwhile. So such a message fails only when the next heartbeat is answered, which raft tries a
+// few times a second; then it makes no difference how long the node was down.
 type reach struct {
 	done <-chan struct{}
 

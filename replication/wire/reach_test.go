@@ -11,7 +11,7 @@ import (
 )
 
 // Entries that failed are held back until the node answers a heartbeat, so that raft, which waits
-// longer with each failure, sends the next ones then. They hold up nobody who closes.
+// longer with each failure, sends the next ones then. They do not hold up Close.
 func TestEntriesFailWhenNodeAnswersAgain(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})

@@ -46,12 +46,12 @@ func (p *Port) judge(q *request, self Identity) *refusal {
 	case !q.kind.open() && q.Cluster.IsZero():
 		return &refusal{status: StatusNoCluster, reason: "the other node belongs to no cluster yet"}
 	}
-	return lineages(q.kind, self, p.opts.Advertise, q.Identity)
+	return sameIncarnation(q.kind, self, p.opts.Advertise, q.Identity)
 }
 
-// lineages refuses nodes of different histories of one cluster all kinds but those that are open to
-// all, which look at that themselves.
-func lineages(k Kind, self Identity, address string, other Identity) *refusal {
+// sameIncarnation refuses connections between nodes of different histories of one cluster. It
+// allows the kinds that are open to all, which check that themselves.
+func sameIncarnation(k Kind, self Identity, address string, other Identity) *refusal {
 	if k.open() || self.Lineage == other.Lineage {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A vote is given to a node and not to an address: two nodes that are reached at the same one, one
-// behind the other, do not both get it.
+// A vote is given to a node and not to an address: two nodes that have the same address, one after
+// the other, do not both get it.
 func TestVoteGoesToAnID(t *testing.T) {
 	c := newCluster(t, 3, 0, setup{})
 	c.leader()
@@ -113,7 +113,7 @@ func TestSendersAreKnownByID(t *testing.T) {
 	}
 }
 
-// A candidate that may not be one is told why, and raft does not hear of it.
+// A candidate that may not be one gets the reason, and raft does not hear of it.
 func TestCandidateThatMayNotBeOne(t *testing.T) {
 	here, there := open(t, Options{Node: node(1), Cluster: member(clusterA)}), open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	from := here.Raft(RaftOptions{})
