@@ -97,7 +97,7 @@ type answers struct {
 	begun time.Time
 	owned sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status map[int]int
 	worst  time.Duration
 	ended  time.Time

@@ -49,14 +49,14 @@ func clip(text string) string {
 	if cut := record.Clip(text, maxField); cut != text {
 		return cut + "..."
 	}
-	return strings.Clone(text) // Of the request nothing else is to stay in memory.
+	return strings.Clone(text) // The rest of the request must not stay in memory.
 }
 
-// secrets are parts of names of parameters whose values are not to be known. No request
-// of ours has such a parameter; one that a client adds does no harm then.
+// secrets are parts of names of parameters whose values must not be recorded. No request of ours
+// has such a parameter, but a client may add one.
 var secrets = []string{"pass", "pwd", "secret", "token", "auth", "credential", "signature", "key"}
 
-// mask stands for a value.
+// mask replaces a secret value.
 const mask = "***"
 
 // masked returns a query without the values of parameters that may be secrets.

@@ -33,7 +33,7 @@ const (
 	// maxAge is how long operations are kept, unless an operator changes that.
 	maxAge = 90 * 24 * time.Hour
 	// maxQueue is how many operations wait to be written, maxBatch how many one append takes.
-	// Refused ones have half of it: they never keep what was done waiting.
+	// Refused ones have half of it: they never make changes wait.
 	maxQueue   = 1000
 	maxRefused = maxQueue / 2
 	maxBatch   = 100
@@ -45,8 +45,8 @@ const (
 	endTime = 3 * time.Second
 )
 
-// Recorder records operations. One goroutine writes what waits; while it writes, the
-// next batch gathers.
+// Recorder records operations. One goroutine writes the waiting ones; while it writes, the next
+// batch gathers.
 type Recorder struct {
 	opts      Options
 	metrics   metrics
@@ -55,7 +55,7 @@ type Recorder struct {
 	leftOut   atomic.Int64 // since the last event that was written
 	full      atomic.Bool  // there was no room for a refused request, and the log says so
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	inFlight int        // changes that were begun and have not ended
 	ended    chan struct{}
 	closing  bool
@@ -94,9 +94,9 @@ func (r *Recorder) End() {
 	}
 }
 
-// Note has an operation recorded. What was done, or may have been done, always is: the call
-// waits while too much waits to be written. What was refused is left out and counted then,
-// and so is what goes beyond the bound of those without a login.
+// Note records an operation. A change that was made, or may have been made, is always recorded: the
+// call waits while the queue is full. A refused request is left out and counted when the queue is
+// full, or when it exceeds the bound for requests without a login.
 func (r *Recorder) Note(o Operation) {
 	if !o.refused() {
 		if o = o.bounded(); !r.queue.PutWait(o) {
@@ -139,8 +139,9 @@ func (r *Recorder) leaveOut(why *stats.Counter, operations ...Operation) {
 	}
 }
 
-// Close lets the changes that were begun end and what waits be written, for a few seconds each, as
-// long as the cluster takes it, and gives the rest up. It returns even if the store hangs.
+// Close waits a few seconds for changes that were begun, and a few more while waiting operations
+// are written, as long as the cluster takes them. It gives the rest up. It returns even if the
+// store hangs.
 func (r *Recorder) Close() {
 	r.mu.Lock()
 	if !r.closing {
@@ -158,7 +159,8 @@ func (r *Recorder) Close() {
 	r.queue.Close()
 }
 
-// work writes what waits until the Recorder is closed, and then what is left while that succeeds.
+// work writes waiting operations until the Recorder is closed, and then the rest as long as writes
+// succeed.
 func (r *Recorder) work(ctx context.Context) {
 	var s state
 	for batch := r.queue.Next(maxBatch); len(batch) > 0; batch = r.queue.Next(maxBatch) {
@@ -177,8 +179,8 @@ type state struct {
 	failing bool // the last write failed, and the log says so
 }
 
-// persist writes a batch, however long that takes, and reports whether it did. It gives up
-// what can never be written, and whatever fails once the Recorder is being closed.
+// persist writes a batch, however long that takes, and reports whether it did. It gives up a batch
+// that can never be written, and one that fails while the Recorder is being closed.
 func (r *Recorder) persist(ctx context.Context, batch []Operation, s *state) bool {
 	before := r.leftOut.Swap(0)
 	events := r.events(batch, before) // Once, since their ids keep them from being written twice.
@@ -203,7 +205,7 @@ func (r *Recorder) persist(ctx context.Context, batch []Operation, s *state) boo
 	}
 }
 
-// events are those of a batch, the first of which tells how many requests have none.
+// events returns the events of a batch. The first says how many requests have none.
 func (r *Recorder) events(batch []Operation, leftOut int64) []event.Proposed {
 	node := r.opts.Endpoint()
 	events := make([]event.Proposed, len(batch))

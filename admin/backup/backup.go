@@ -1,6 +1,5 @@
-// Package backup copies a node's database while it serves, keeps the copies in a
-// folder or in an object store, and makes a data folder of one again. DESIGN.md
-// tells how the parts fit together.
+// Package backup copies a node's database while it serves, keeps the copies in a folder or in an
+// object store, and restores a copy to a data folder. DESIGN.md says how the parts fit together.
 package backup
 
 import (
@@ -17,21 +16,21 @@ type File struct {
 	// `writer.chk`.
 	Name string `json:"name"`
 	Size int64  `json:"size"` // bytes
-	// Checksum is in hex. Where a file ends with its own checksum, as complete chunks and most
-	// files of the index do, it is that one: known without reading the file, and made of what was
-	// written, not of what a disk returns. Of the others it is the XXH3-128 of all bytes. Sum
-	// computes and checks either.
+	// Checksum is in hex. Complete chunks and most files of the index end with their own checksum,
+	// and it is that one: known without reading the file, and computed from the bytes that were
+	// written, not from those that a disk returns. For other files it is the XXH3-128 of all bytes.
+	// Sum computes and checks either.
 	Checksum string `json:"checksum"`
 	// Complete files keep their bytes as long as they have their name.
 	Complete bool `json:"complete"`
 }
 
-// Sum computes the file's checksum while its bytes pass by, each of which it
-// checks. What it says at the end is to be compared with Checksum.
+// Sum computes the file's checksum while its bytes pass by. The caller compares the result with
+// Checksum.
 func (f File) Sum() *eventlog.FileSum { return eventlog.NewFileSum(f.Name, f.Size, f.Complete) }
 
-// Session is what a source holds still for a backup: the files that make up the
-// database at one moment, in the order in which they are to be copied.
+// Session is the set of files that a source holds for a backup: those that make up the database at
+// one moment, in the order in which they are to be copied.
 type Session struct {
 	ID string `json:"backupId"`
 	// Position is the end of the log. Everything acknowledged before the session began is before

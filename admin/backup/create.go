@@ -21,8 +21,8 @@ import (
 const (
 	PhaseBegin  = "Beginning" // the files that make up the database are being found
 	PhaseCopy   = "Copying"
-	PhaseVerify = "Verifying" // what was written is read back
-	PhaseFinish = "Finishing" // what was written is made known and durable
+	PhaseVerify = "Verifying" // the written files are read back
+	PhaseFinish = "Finishing" // the backup is made durable and listed
 )
 
 // Progress is how far the making of a backup is.
@@ -35,9 +35,9 @@ type Progress struct {
 // can.
 type CreateOptions struct {
 	ID       string // default: a new one
-	Full     bool   // copy everything, whatever earlier backups have
-	Throttle int64  // bytes that are read in a second, 0: any number
-	Verify   bool   // read back what was written
+	Full     bool   // copy everything, even files that earlier backups have
+	Throttle int64  // bytes to read per second at most, 0: any number
+	Verify   bool   // read back the written files
 	Progress func(Progress)
 	Now      func() time.Time
 }
@@ -74,7 +74,8 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	}
 	session := m.Session.ID
 	defer func() {
-		// The source lets go by itself in the end: a backup that is made is made.
+		// A failure to end the session does not fail a finished backup: the session expires by
+		// itself.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
 		defer cancel()
 		if e := source.End(ending, session); err != nil && e != nil {
@@ -93,13 +94,13 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
 			defer cancel()
 			if e := w.Abort(ending); e != nil {
-				err = fmt.Errorf("%w; what was written is still there: %w", err, e)
+				err = fmt.Errorf("%w; the files written so far could not be removed: %w", err, e)
 			}
 		}
 	}()
 	// After Begin: a prune sees this backup, or this backup sees which ones were removed.
 	earlier, err := target.List(ctx)
-	if err != nil && !isDamaged(err) { // What cannot be read is not relied on.
+	if err != nil && !isDamaged(err) { // Damaged backups are not reused.
 		return m, err
 	}
 	limit := rate.Inf
@@ -127,7 +128,7 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 		if from := known[f.same()]; from != nil {
 			reused, err := w.Reuse(copying, from, f)
 			if err != nil {
-				return m, errors.Join(fmt.Errorf("take over %s of backup %s: %w", f.Name, from.ID, err), copies.Wait())
+				return m, errors.Join(fmt.Errorf("reuse %s of backup %s: %w", f.Name, from.ID, err), copies.Wait())
 			}
 			if reused {
 				m.Kind = KindIncremental
@@ -188,7 +189,7 @@ func (c *creation) copy(ctx context.Context, f *File) (err error) {
 	return nil
 }
 
-// verify reads back what was written.
+// verify reads back the written files.
 func (c *creation) verify(ctx context.Context, files []*File, total int64) error {
 	c.done, c.total = 0, total
 	for _, f := range files {
@@ -222,7 +223,7 @@ func readAll(ctx context.Context, r io.Reader, read func(int64)) error {
 	}
 }
 
-// paced reads no faster than is allowed, and tells how far it is.
+// paced limits the speed of reading, and reports progress.
 type paced struct {
 	ctx context.Context
 	r   io.Reader

@@ -42,8 +42,8 @@ func NewNotedSource(s Source, dir, node, to, id string) *NotedSource {
 	return &NotedSource{Source: s, dir: dir, note: backupNote{Node: node, To: to, ID: id}}
 }
 
-// EndLeftovers ends what creates to the same target that were killed have left: the session at this
-// node, and what they had written.
+// EndLeftovers cleans up after killed creates to the same target: it ends their session at this
+// node and removes the files that they wrote.
 func (n *NotedSource) EndLeftovers(ctx context.Context, target Target) error {
 	if n.dir == "" {
 		return nil
@@ -57,7 +57,7 @@ func (n *NotedSource) EndLeftovers(ctx context.Context, target Target) error {
 			continue
 		}
 		if err := n.endLeftover(ctx, target, filepath.Join(n.dir, name)); err != nil {
-			return fmt.Errorf("end what a killed backup has left (%s): %w", name, err)
+			return fmt.Errorf("clean up after a killed backup (%s): %w", name, err)
 		}
 	}
 	return nil

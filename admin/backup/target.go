@@ -31,16 +31,16 @@ type Target interface {
 
 // Writing is a backup that is being made.
 type Writing interface {
-	// Reuse takes over a file that an earlier backup has, if it is still there.
+	// Reuse uses a file of an earlier backup, if it is still there.
 	Reuse(ctx context.Context, from *Manifest, f *File) (bool, error)
 	// Put copies a file from r, which fails when the bytes are not those of f. It is durable by
 	// Finish. Several files are put at once.
 	Put(ctx context.Context, f *File, r io.Reader) error
-	// Open reads back what Put has written.
+	// Open reads back a file that Put has written.
 	Open(ctx context.Context, f *File) (io.ReadCloser, error)
 	// Finish makes everything durable and lists the backup.
 	Finish(ctx context.Context, m *Manifest) error
-	// Abort removes what was written. Nothing was or will be listed.
+	// Abort removes the written files. The backup was not listed and never will be.
 	Abort(ctx context.Context) error
 }
 
@@ -176,7 +176,7 @@ func (c *checked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Damaged says that bytes are not what was written.
+// Damaged says that bytes differ from those that were written.
 type Damaged struct{ Err error }
 
 func (e *Damaged) Error() string { return e.Err.Error() }

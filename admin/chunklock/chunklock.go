@@ -22,7 +22,7 @@ func (l *Lock) taken() chan struct{} {
 
 // Hold is one job's hold on a Lock.
 type Hold struct {
-	Unlock func() // lets go of the lock; it is idempotent
+	Unlock func() // releases the lock; it is idempotent
 }
 
 func newHold(taken chan struct{}) *Hold { return &Hold{sync.OnceFunc(func() { <-taken })} }

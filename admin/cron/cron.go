@@ -1,4 +1,4 @@
-// Package cron tells when what an operator wants at certain times is due.
+// Package cron computes the times at which scheduled work is due.
 package cron
 
 import (
@@ -14,7 +14,7 @@ import (
 // is a given day of the week comes every 28 years, or 40 around 2100.
 const searchYears = 40
 
-// Schedule tells when something is due. The zero value is never due.
+// Schedule says when work is due. The zero value is never due.
 type Schedule struct {
 	expression string
 	spec       *cron.SpecSchedule

@@ -1,6 +1,6 @@
-// Package doctor judges what is known of a node: is all as it should be, and if not,
-// what is to be done. It gathers nothing itself and its judgements are pure, so that
-// each can be tested with facts that no machine has at hand.
+// Package doctor judges the facts about a node: is all as it should be, and if not, what should an
+// operator do. It gathers nothing itself, and its judgements are pure functions, so each can be
+// tested with facts that are hard to produce on a machine.
 package doctor
 
 import "fmt"

@@ -2,12 +2,12 @@ package doctor
 
 import "time"
 
-// Facts are what is known of a node at one moment. What does not concern a node, or
-// is not known by it, is nil.
+// Facts are what is known of a node at one moment. Facts that do not concern a node, or that it
+// does not know, are nil.
 type Facts struct {
 	Now   time.Time
 	Ready bool   // the node serves requests
-	Doing string // what keeps it from that
+	Doing string // what it does instead
 
 	Members      []Member // of a cluster of several, this node included
 	Clock        *Clock   // nil: a node on its own
@@ -27,9 +27,9 @@ type Facts struct {
 	InMemory  bool     // the database is not on disk
 	Backup    *Backup  // nil: the node does not back itself up
 	Elsewhere *Backup  // what the cluster knows of the last one of another node; nil: of none
-	Damaged   []string // chunk files that are not what was written
+	Damaged   []string // chunk files with bytes that differ from those that were written
 	Alone     bool     // there is no other node to fetch them from
-	Index     string   // what of the index is not what was written; empty: nothing is known
+	Index     string   // the damaged part of the index; empty: no damage is known
 
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why
 	// that is not known.
@@ -39,7 +39,7 @@ type Facts struct {
 	Limits *Limits // nil: not known on this system
 }
 
-// Member is a node of the cluster as gossip tells of it.
+// Member is a node of the cluster as gossip describes it.
 type Member struct {
 	Address string // where other nodes reach it
 	Alive   bool

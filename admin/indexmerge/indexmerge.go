@@ -22,7 +22,7 @@ type Jobs struct {
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running bool
 	closed  bool
 }

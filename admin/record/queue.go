@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// Queue holds what waits to be written. One goroutine takes it out and writes it.
+// Queue holds items that wait to be written. One goroutine takes them out and writes them.
 type Queue[T any] struct {
 	Writer
-	Context context.Context // of everything that is asked of the store
+	Context context.Context // of all requests to the store
 	cancel  context.CancelFunc
 	// has one element for each item, and room for as many as there may be; nil: any number
 	room chan struct{}
 	wake chan struct{} // has room for one: something was put into an empty queue
 	done chan struct{} // closed when the goroutine has ended
 
-	mu    sync.Mutex // guards what follows, and the closing of closing
+	mu    sync.Mutex // guards the fields below, and the closing of closing
 	items []T
 }
 
-// New returns a Queue in which most items wait at most; 0: any number. It must be started and
-// closed.
+// New returns a Queue for at most most items; 0: any number. It must be started and closed.
 func New[T any](o Options, most int) *Queue[T] {
 	o.EnsureDefaults()
 	q := &Queue[T]{
@@ -35,7 +34,7 @@ func New[T any](o Options, most int) *Queue[T] {
 	return q
 }
 
-// Start has work take out and write what waits, until Next returns nothing.
+// Start runs work in a goroutine. work takes out and writes items until Next returns none.
 func (q *Queue[T]) Start(work func(ctx context.Context)) {
 	go func() {
 		defer close(q.done)
@@ -120,7 +119,7 @@ func (q *Queue[T]) Len() int {
 }
 
 const (
-	// flushTime is how long Close lets what waits be written.
+	// flushTime is how long Close lets waiting items be written.
 	flushTime = 3 * time.Second
 	// stopTime is how long it then waits for a store whose context has ended.
 	stopTime = time.Second

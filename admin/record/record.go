@@ -30,7 +30,7 @@ type Store interface {
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 }
 
-// Options say how records are written. What may be left out.
+// Options say how records are written. Store and What are required.
 type Options struct {
 	Store   Store
 	Logger  hclog.Logger
@@ -39,7 +39,7 @@ type Options struct {
 	Timeout time.Duration // of one try, default 5 seconds
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.MaxAge <= 0 {
@@ -50,14 +50,14 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Writer writes records, and tries again until its Queue is closed.
+// Writer writes records, and retries until its Queue is closed.
 type Writer struct {
 	opts    Options
-	closing chan struct{} // closed when nothing is to be tried again
+	closing chan struct{} // closed when nothing is retried any more
 }
 
-// pauses are those between the tries of a write. Even if every try fails at once
-// they last longer than an election of 30 seconds.
+// pauses are the pauses between the tries of a write. Even if every try fails at once they last
+// longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
 // Refused reports whether an error means that the cluster takes no writes at the moment, and that
@@ -66,10 +66,10 @@ func Refused(err error) bool {
 	return errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrDiskFull)
 }
 
-// Final reports whether trying again is of no use.
+// Final reports whether a retry cannot help.
 func Final(err error) bool {
 	if Refused(err) {
-		return false // Whatever else is the matter with the node.
+		return false // Even if the error has a second cause.
 	}
 	for _, e := range []error{event.ErrStreamDeleted, event.ErrStreamNotFound, event.ErrTooLarge, event.ErrNotAuthorized} {
 		if errors.Is(err, e) {
@@ -79,9 +79,8 @@ func Final(err error) bool {
 	return event.IsCorruption(err)
 }
 
-// Persist does something until it succeeds. What fails is tried again five
-// times, with growing pauses; as long as the cluster takes no writes it waits. A
-// Writer that is being closed does not try again.
+// Persist calls do until it succeeds. A failure is retried five times, with growing pauses; as long
+// as the cluster takes no writes, Persist waits. A Writer that is being closed does not retry.
 func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error) error {
 	failures, refusals := 0, 0
 	for {
@@ -124,8 +123,8 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// Append appends events to a stream, whatever its version: their ids keep them from
-// being written twice.
+// Append appends events to a stream with any version: their ids keep them from being written
+// twice.
 func (w *Writer) Append(ctx context.Context, stream string, events ...event.Proposed) (written event.Written, err error) {
 	err = w.Persist(ctx, func(ctx context.Context) (err error) {
 		written, err = w.opts.Store.WriteOwn(ctx, Append(stream, event.AnyVersion, events...))
@@ -137,8 +136,8 @@ func (w *Writer) Append(ctx context.Context, stream string, events ...event.Prop
 	return written, nil
 }
 
-// Describe makes the metadata of a stream what they are to be: they limit the age of
-// its events, let operators read them and leave everything else to administrators.
+// Describe sets the metadata of a stream: they limit the age of its events, let operators read them
+// and leave everything else to administrators.
 func (w *Writer) Describe(ctx context.Context, stream string) error {
 	return w.describe(ctx, stream, false)
 }
@@ -244,8 +243,8 @@ func Encode(payload any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Closing reports whether the Queue was closed: what waits is still written, if that succeeds at
-// once.
+// Closing reports whether the Queue was closed. Waiting items are then still written, if that
+// succeeds at once.
 func (w *Writer) Closing() bool {
 	select {
 	case <-w.closing:

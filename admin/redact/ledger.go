@@ -39,9 +39,10 @@ type Ledger struct {
 	fsys vfs.FS
 	path string
 
-	mu      sync.Mutex // guards what follows, and is held while the file is written: few want it
-	entries []entry    // by rising position
-	lost    bool       // there was no file
+	// guards the fields below; held while the file is written, as it is rarely contended
+	mu      sync.Mutex
+	entries []entry // by rising position
+	lost    bool    // there was no file
 }
 
 // OpenLedger reads the ledger of a data folder.

@@ -60,8 +60,8 @@ func (s *Service) pending() (*pending, error) {
 	return &p, nil
 }
 
-// begin makes it certain that the redaction will be made. The note of what is to be done comes
-// first: the ledger alone does not say that files still hold the data.
+// begin makes sure that the redaction will be made. It writes the note of the work first: the
+// ledger alone does not say that files still hold the data.
 func (s *Service) begin(p *pending) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *pending) entries() (all []entry) {
 	return all
 }
 
-// finishPending finishes what is left of an earlier redaction.
+// finishPending finishes an earlier redaction.
 func (s *Service) finishPending(l *eventlog.Log) error {
 	p, err := s.pending()
 	if err != nil || p == nil {
@@ -92,7 +92,7 @@ func (s *Service) finishPending(l *eventlog.Log) error {
 	return nil
 }
 
-// rewrite redacts in one copy of each chunk file all its events. It returns what was replaced. The
+// rewrite redacts in one copy of each chunk file all its events. It returns the replaced files. The
 // caller holds the chunk lock, or no one else can take it.
 func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
 	// An earlier process may have ended before the ledger was written.
@@ -172,7 +172,7 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 	ctx, cancel = context.WithTimeout(s.ctx, recordPatience)
 	defer cancel()
 	if err := s.record(ctx, p); err != nil {
-		s.retry() // The bytes are gone: who asked need not wait for a leader.
+		s.retry() // The bytes are gone: the caller need not wait for a leader.
 		s.opts.Logger.Warn("the record of a redaction could not be written yet, the node tries again", logkey.Error, err)
 		return nil
 	}
@@ -191,7 +191,7 @@ func (p *pending) named() string {
 	return text.String()
 }
 
-// settle removes the note of what was to be done.
+// settle removes the note of the work.
 func (s *Service) settle() error {
 	if err := s.opts.FS.Remove(s.pendingPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the note of a finished redaction: %w", err)
@@ -222,7 +222,7 @@ func (s *Service) retry() {
 	})
 }
 
-// tryAgain finishes what is left, if no redaction is running.
+// tryAgain finishes the pending redaction, if none is running.
 func (s *Service) tryAgain() error {
 	if err := s.take(s.ctx); err != nil {
 		return err

@@ -30,7 +30,8 @@ type recorded struct {
 	Time         time.Time      `json:"time"`
 }
 
-// record writes it. Its id makes sure that it stands there once, however often it is tried.
+// record writes the record. Its id makes sure that it is written only once, however often it is
+// tried.
 func (s *Service) record(ctx context.Context, p *pending) error {
 	metadata := record.Proposed(event.TypeMetadata, []byte(recordMetadata))
 	metadata.ID = event.ID(uuid.NewSHA1(uuid.Nil, []byte(Stream)))

@@ -1,5 +1,5 @@
 // Package redact blanks the data of single events in the files of one node while it serves.
-// DESIGN.md tells the order of the steps and why a crash between any two of them does no harm.
+// DESIGN.md has the order of the steps, and says why a crash between any two of them does no harm.
 package redact
 
 import (
@@ -15,7 +15,7 @@ import (
 // MaxEvents is how many events one request may name.
 const MaxEvents = 10_000
 
-// What keeps a redaction from being made. The texts are part of the interface.
+// Reasons to refuse a redaction. The texts are part of the interface.
 var (
 	ErrLocked   = errors.New("Failed to acquire lock for redaction.")             //lint:ignore ST1005 the text is that of the wire
 	ErrInMemory = errors.New("Redaction is not supported on in-memory databases") //lint:ignore ST1005 the text is that of the wire
@@ -42,7 +42,7 @@ func ParseEvent(text string) (Event, error) {
 	return Event{Stream: stream, Number: n}, nil
 }
 
-// clip keeps a text that a caller sent to the length of a line.
+// clip cuts a caller's text to the length of a line.
 func clip(text string) string {
 	if len(text) > 200 {
 		return text[:200] + "…"
@@ -55,7 +55,7 @@ func clip(text string) string {
 type Request struct {
 	Events []Event
 	Reason string
-	User   string // who asks, for the record
+	User   string // the caller's login, for the record
 	DryRun bool   // judge only
 }
 

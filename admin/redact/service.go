@@ -21,7 +21,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Options of a Service. Those without a default are needed.
+// Options of a Service. Those without a default are required.
 type Options struct {
 	Log      func() (*eventlog.Log, error) // event.ErrNotReady as long as it is not open
 	FS       vfs.FS
@@ -30,10 +30,10 @@ type Options struct {
 	Ledger   *Ledger
 	Lock     *chunklock.Lock // shared with other jobs that switch chunk files
 
-	// EndBackups ends what holds files of the database for a backup, and lets nothing
-	// hold them again until resume is called.
+	// EndBackups ends backup sessions, which hold files of the database, and lets none begin until
+	// resume is called.
 	EndBackups func() (resume func())
-	// Forget drops what is kept of events in memory to be handed out later.
+	// Forget drops events that are kept in memory to be handed out later.
 	Forget func()
 	// Erase removes entries up to a position from the Raft log of this node.
 	Erase func(ctx context.Context, position int64) error
@@ -47,7 +47,7 @@ type Options struct {
 	Logger      hclog.Logger     // default: none
 }
 
-// EnsureDefaults fills in what was left zero.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -71,13 +71,13 @@ type Service struct {
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
 
-	turn     chan struct{} // holds one token: who has it works on a redaction
-	mu       sync.Mutex    // guards what follows
+	turn     chan struct{} // holds one token: its holder works on a redaction
+	mu       sync.Mutex    // guards the fields below
 	retrying bool
 	closed   bool
 }
 
-// New returns a service. Resume and Close are the caller's business.
+// New returns a service. The caller calls Resume and Close.
 func New(o Options) *Service {
 	o.EnsureDefaults()
 	s := &Service{opts: o, turn: make(chan struct{}, 1)}
@@ -227,7 +227,7 @@ func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Ou
 	return found, outcomes, nil
 }
 
-// checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must
+// checkSpace refuses a redaction that would run out of space: the copy of the largest chunk must
 // fit.
 func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	chunks, err := l.Chunks.List()

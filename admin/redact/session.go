@@ -14,7 +14,7 @@ type Session interface {
 	// SwitchReason says why it was refused; a refusal changes nothing. After the switch the data
 	// are erased elsewhere, and the redaction is recorded as by Redact.
 	Switch(ctx context.Context, target, file string) error
-	// Close lets go of the lock. It is idempotent.
+	// Close releases the lock. It is idempotent.
 	Close()
 }
 

@@ -26,8 +26,8 @@ const (
 // paceBytes is how much of the log is read between looks at the throttle.
 const paceBytes = 1 << 20
 
-// accumulate reads each logical chunk that was not read before, up to the one
-// with the point, and notes what says what has to go: metadata, tombstones, and times.
+// accumulate reads each logical chunk that was not read before, up to the one with the point. It
+// notes the facts that decide which events go: metadata, tombstones, and times.
 func (r *run) accumulate(ctx context.Context, _ *checkpoint) error {
 	next := 0
 	var done int
@@ -138,7 +138,7 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 		n.tombstone = true
 		return nil
 	}
-	// Whatever stands in a metadata stream is metadata, and only the newest of it is kept.
+	// Every record in a metadata stream is metadata, and only the newest is kept.
 	if n.metadata {
 		n.replaced++
 	} else {
@@ -146,14 +146,14 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 	}
 	n.number, n.position = rec.Number, rec.Position
 	n.retention = event.Retention{}
-	// What is said about a metadata stream has no effect.
+	// Metadata of a metadata stream have no effect.
 	if !bytes.HasPrefix(name, []byte("$$")) {
 		n.retention = event.ParseRetention(rec.Data)
 	}
 	return nil
 }
 
-// flush tells the database what was noted.
+// flush stores the noted facts in the database.
 func (a *accumulator) flush(ctx context.Context) error {
 	void := int64(0) // records of this chunk that count no more
 	y := a.r.yielder()

@@ -16,8 +16,8 @@ import (
 // with a sync, for which appends to the Raft log have to wait.
 const calculateBatch = 8192
 
-// calculate decides, for each stream that may have changed, which of its events
-// go, and adds what they weigh to their chunks.
+// calculate decides, for each stream that may have changed, which of its events go, and adds their
+// weight to their chunks.
 func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 	chunks, err := r.db.Chunks()
 	if err != nil {
@@ -106,7 +106,7 @@ func (k *calculator) deleted(ctx context.Context, name string, s *state.Stream) 
 	return k.weigh(ctx, name, before, s.Discard, weightCertain)
 }
 
-// limited is for streams that metadata limit. The last event stays whatever they say.
+// limited is for streams that metadata limit. The last event always stays.
 func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) error {
 	last, err := k.r.log.Reads.LastBelow(name, k.r.point.Position)
 	if err != nil {
@@ -114,14 +114,14 @@ func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) 
 	}
 	s.Status = state.Spent
 	if s.MaxAge > 0 || s.MaxCount > 0 || s.TruncateBefore > last {
-		s.Status = state.Active // More of it goes when more is written, or time passes.
+		s.Status = state.Active // More events go when more are written, or time passes.
 	}
 	before := s.Discard
 	s.Maybe, s.Cutoff = 0, 0
 	if last < 0 {
 		return nil
 	}
-	// Never back: entries of the index are gone up to here, whatever metadata say now.
+	// Never back: the index has no entries up to here any more, even if the metadata have changed.
 	s.Discard = max(before, min(s.MinVisible(last), last))
 	if s.MaxAge > 0 {
 		if err := k.aged(name, s, last); err != nil {
@@ -131,7 +131,7 @@ func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) 
 	if err := k.weigh(ctx, name, before, s.Discard, weightCertain); err != nil {
 		return err
 	}
-	// Again in each run: what was too young for the last one may be old enough by now.
+	// Again in each run: events that were too young for the last run may be old enough by now.
 	return k.weigh(ctx, name, s.Discard, s.Maybe, weightMaybe)
 }
 
@@ -158,8 +158,8 @@ func (k *calculator) aged(name string, s *state.Stream, last int64) error {
 	return nil
 }
 
-// firstChunk returns where the first chunk begins for which is holds, or the end
-// of what this run is about.
+// firstChunk returns where the first chunk begins for which is holds, or the end of this run's part
+// of the log.
 func (k *calculator) firstChunk(is func(*state.Chunk) bool) int64 {
 	i := sort.Search(len(k.times), func(i int) bool { return is(&k.times[i]) })
 	if i == len(k.times) {

@@ -38,7 +38,7 @@ type eraser struct {
 	logger hclog.Logger
 	metric *stats.Gauge // 1 while something is left to erase
 
-	// guards what follows, and is held while the file changes: only a run and retry want it
+	// guards the fields below, and is held while the file changes: only a run and retry want it
 	mu      sync.Mutex
 	pending bool  // retry is at work
 	left    int64 // up to where it is to erase

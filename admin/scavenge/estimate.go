@@ -46,11 +46,11 @@ type estimator struct {
 	verdicts [1 << 16]*verdict // of recent streams, by the lowest bits of the hash
 }
 
-// verdict says what goes of one stream.
+// verdict says which events of one stream go.
 type verdict struct {
 	name   string
 	below  int64 // events with lower numbers go
-	last   int64 // with this number stays, whatever its age
+	last   int64 // the event with this number always stays
 	oldest int64 // events before this time go
 	why    string
 	info   event.StreamInfo
@@ -119,7 +119,7 @@ func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error
 	return out, nil
 }
 
-// verdict returns what goes of a stream as things are now.
+// verdict returns which events of a stream would go now.
 func (e *estimator) verdict(stream []byte) (*verdict, error) {
 	slot := &e.verdicts[chunkfile.HashStream(string(stream))%uint64(len(e.verdicts))]
 	if v := *slot; v != nil && v.name == string(stream) {

@@ -30,7 +30,7 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	// Stubs of events whose ids need not be known any more take place, too.
+	// Stubs of events whose ids are no longer needed take space, too.
 	for _, f := range files {
 		if f.End <= ids {
 			weights[f.First] += weightCertain * int64(f.Stubs)
@@ -51,7 +51,7 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 	return decisions.Err()
 }
 
-// filesBelowPoint lists the complete chunk files that a run is about.
+// filesBelowPoint lists the complete chunk files that begin below the point.
 func (r *run) filesBelowPoint() ([]eventlog.ChunkInfo, error) {
 	all, err := r.log.Chunks.List()
 	if err != nil {
@@ -73,7 +73,7 @@ func sizeOf(files []eventlog.ChunkInfo) (bytes int64) {
 	return bytes
 }
 
-// weights returns what each logical chunk weighs.
+// weights returns the weight of each logical chunk.
 func (r *run) weights() (map[int]int64, error) {
 	chunks, err := r.db.Chunks()
 	if err != nil {
@@ -86,8 +86,8 @@ func (r *run) weights() (map[int]int64, error) {
 	return weights, nil
 }
 
-// decided returns what has to go. It is written down once a run: between
-// calculation and cleaning nothing about streams changes.
+// decided returns the decisions about all streams. They are written once for each run: between
+// calculation and cleaning they do not change.
 func (r *run) decided(ctx context.Context) (_ *state.Decisions, err error) {
 	if r.decisions == nil {
 		r.decisions, err = r.db.Decisions(ctx)
@@ -95,7 +95,7 @@ func (r *run) decided(ctx context.Context) (_ *state.Decisions, err error) {
 	return r.decisions, err
 }
 
-// forget gives back what decided made.
+// forget closes the decisions.
 func (r *run) forget() error {
 	if r.decisions == nil {
 		return nil
@@ -110,7 +110,7 @@ type keeper struct {
 	point     int64
 	decisions *state.Decisions
 
-	// Events of one stream are often neighbours: what was decided about the last one.
+	// The decision about the last event's stream: events of one stream are often neighbours.
 	stream   []byte
 	decision state.Decision
 	some     bool // of it goes
@@ -172,12 +172,12 @@ type executor struct {
 	decisions *state.Decisions
 	units     [][]considered
 
-	mu   sync.Mutex // guards what follows, and the writing of checkpoints
+	mu   sync.Mutex // guards the fields below, and the writing of checkpoints
 	done []bool     // of units
 	at   checkpoint
 }
 
-// do has every file considered. The first error ends all threads.
+// do considers every file. The first error ends all threads.
 func (x *executor) do(ctx context.Context) error {
 	threads, each := errgroup.WithContext(ctx)
 	threads.SetLimit(x.r.request.Threads)
@@ -195,7 +195,7 @@ func (x *executor) do(ctx context.Context) error {
 	return nil
 }
 
-// consider executes what weighs enough in a unit, or leaves the unit as it is.
+// consider executes the files of a unit that weigh enough, and leaves the others as they are.
 func (x *executor) consider(ctx context.Context, i int) error {
 	for _, f := range x.units[i] {
 		args := []any{"file", f.File, "chunks", fmt.Sprintf("%d-%d", f.First, f.Last), "positions", fmt.Sprintf("%d-%d", f.Start, f.End)}
@@ -240,8 +240,8 @@ func executed(weight int64, threshold int) bool {
 	return threshold < 0 || weight >= max(int64(threshold), 1)
 }
 
-// execute makes one file of neighbours, as many as it takes, without what has to go from
-// those that are executed. It returns how many they were.
+// execute makes one file from neighbours, as many as fit, without the events that go from those
+// that are executed. It returns how many files it took.
 func (x *executor) execute(ctx context.Context, files []considered) (n int, err error) {
 	r, begun := x.r, time.Now()
 	defer x.decisions.Guard(&err)()

@@ -11,9 +11,8 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// scavengeIndex takes out of the index what was decided to go, also what is
-// still in chunks that were not executed: what a stream's metadata hid when it was
-// decided never comes back.
+// scavengeIndex removes the entries of all events that were decided to go, also of events in chunks
+// that were not executed: an event that was hidden at the decision never comes back.
 func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 	decisions, err := r.decided(ctx)
 	if err != nil {
@@ -51,7 +50,7 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 	if err := decisions.Err(); err != nil {
 		return err
 	}
-	// A name may be what had to be erased.
+	// The name of a stream may be what had to be erased.
 	return r.log.Names.Renew(ctx)
 }
 

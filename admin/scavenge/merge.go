@@ -14,11 +14,10 @@ import (
 // mergeBytes is how much data a merged file holds at most.
 const mergeBytes = chunkfile.ChunkSize
 
-// merge makes one chunk file out of neighbours that are small together, until
-// there are none.
+// merge makes one chunk file from neighbours that fit into one, until there are none.
 func (r *run) merge(ctx context.Context, _ *checkpoint) error {
 	if r.s.opts.DisableMerging {
-		r.logger.Info("chunk files are not merged: that is switched off")
+		r.logger.Info("chunk files are not merged: merging is switched off")
 		return nil
 	}
 	for pass := 1; ; pass++ {
@@ -76,7 +75,7 @@ func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error 
 	return nil
 }
 
-// merged tells that several files have become one.
+// merged reports that several files have become one.
 func (r *run) merged(done eventlog.Rewritten, saved int64, took time.Duration) {
 	n, first, last := len(done.Sources), done.Chunk.First, done.Chunk.Last
 	r.update(func(s *Status) {

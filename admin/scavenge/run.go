@@ -25,8 +25,8 @@ type run struct {
 	logger  hclog.Logger
 	id      event.ID
 	request Request
-	stop    context.CancelCauseFunc // with nil for a stop, else with why it fails
-	done    chan struct{}           // closed when it has ended and let go of everything
+	stop    context.CancelCauseFunc // with nil for a stop, else with the reason for the failure
+	done    chan struct{}           // closed when it has ended and released everything
 	history *history.Run
 	pace    pacer
 
@@ -78,7 +78,7 @@ const (
 	stepClean      step = "cleaning"
 )
 
-// checkpoint says how far a run has come that is not finished. It is stored as JSON.
+// checkpoint says how far an unfinished run has come. It is stored as JSON.
 type checkpoint struct {
 	Point  Point  `json:"point"`
 	Step   step   `json:"step"`
@@ -109,8 +109,8 @@ func (r *run) do(ctx context.Context) (err error) {
 	q := r.request
 	defer addProcessors(q.Threads)()
 	r.logger.Info("scavenge started", "threads", q.Threads, "threshold", q.Threshold, "throttle", q.ThrottlePercent, "syncOnly", q.SyncOnly)
-	// A log that finds its index lost forgets what was scavenged; one that never was
-	// on disk looks the same.
+	// A log that finds its index lost forgets earlier scavenges. An index that was never on disk
+	// looks like a lost one.
 	if r.log.Index().Checkpoint() == 0 {
 		if err := r.log.Index().Flush(); err != nil {
 			return err
@@ -296,7 +296,7 @@ func (r *run) did(n int64) {
 	})
 }
 
-// complete records that the point was scavenged, and has the Raft log forget what was removed.
+// complete records that the point was scavenged, and makes the Raft log forget the removed events.
 func (r *run) complete(ctx context.Context) error {
 	chain, ok, err := r.log.ChainAt(chunkEnd(r.point))
 	if err == nil && !ok {
@@ -318,8 +318,7 @@ func (r *run) complete(ctx context.Context) error {
 	})
 }
 
-// conclude notes how the run ended, and has it written to the history. It does not wait for
-// anything.
+// conclude notes how the run ended, and queues that for the history. It does not wait.
 func (r *run) conclude(err error, stopped bool) Status {
 	r.update(func(s *Status) {
 		s.Ended, s.Phase = time.Now(), PhaseIdle
@@ -341,7 +340,7 @@ func (r *run) conclude(err error, stopped bool) Status {
 	return now
 }
 
-// tell says how the run ended, to those who watch the node.
+// tell reports in the log and the metrics how the run ended.
 func (r *run) tell(now Status, err error) {
 	r.s.metrics.ended(now)
 	args := []any{"took", now.Ended.Sub(now.Started).Round(time.Millisecond), "saved", now.Saved, "removed", now.Removed,

@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Options of a Service. Log, Dir, Write and History are needed.
+// Options of a Service. Log, Dir, Write and History are required.
 type Options struct {
 	// Log returns the node's event log, event.ErrNotReady as long as it is not open.
 	Log func() (*eventlog.Log, error)
@@ -37,8 +37,8 @@ type Options struct {
 	// Erase removes entries up to a position from the Raft log of this node. Default: nothing to
 	// erase.
 	Erase func(ctx context.Context, position int64) error
-	// PendingDir is where a file tells the next process what is left to erase. Not in Dir, which
-	// goes when chunk files are replaced. Default: the folder around Dir.
+	// PendingDir is the folder of a file that says what the next process still has to erase. It is
+	// not Dir, which is removed when chunk files are replaced. Default: the parent of Dir.
 	PendingDir string
 
 	History *history.Writer
@@ -51,14 +51,15 @@ type Options struct {
 	DatabaseCacheBytes int64 // the same
 
 	Now func() time.Time // the clock by which ages are judged, default time.Now
-	// AwaitNow returns when Now can be relied on, or that takes too long. Default: it can be.
+	// AwaitNow returns when Now can be trusted, or when that takes too long. Default: Now is always
+	// trusted.
 	AwaitNow func(context.Context) error
 
 	Logger hclog.Logger
 	Stats  *stats.Registry
 }
 
-// EnsureDefaults fills in what was left zero.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Erase == nil {
@@ -87,7 +88,7 @@ type Service struct {
 
 	estimating sync.Mutex // tried, never waited for: held by the one estimate that is made
 
-	mu     sync.Mutex // guards what follows; taken before those of a run and of the history
+	mu     sync.Mutex // guards the fields below; taken before those of a run and of the history
 	run    *run       // that was started last, nil: none
 	closed bool
 }
@@ -107,7 +108,7 @@ func New(o Options) *Service {
 	return s
 }
 
-// Start begins a run and returns its id at once. Last reports what goes wrong later.
+// Start begins a run and returns its id at once. Last reports later failures.
 func (s *Service) Start(r Request) (event.ID, error) {
 	if s.opts.InMemory {
 		return event.ID{}, ErrInMemory
@@ -163,7 +164,7 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 	if !ok {
 		return
 	}
-	// The leader has it. What keeps it from being read here is for the reader to see.
+	// The leader has it. If it cannot be read here, the reader sees why.
 	for stream, number := range map[string]int64{history.StreamOf(id): 0, history.IndexStream: link} {
 		if err := run.log.Reads.WaitStream(ctx, stream, number-1); err != nil {
 			s.logger.Debug("the beginning of a scavenge cannot be read here yet", logkey.ID, id.String(), logkey.Error, err)
@@ -171,8 +172,7 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 	}
 }
 
-// finish makes a run that has ended the last one, and lets go of what it held. A
-// caller that sees the end can start the next one.
+// finish ends a run and releases its lock. A caller that sees the end can start the next run.
 func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) {
 	hold.Unlock()
 	s.mu.Lock() // No other run begins before the history has the end of this one.

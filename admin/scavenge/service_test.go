@@ -330,7 +330,7 @@ func TestEraseOutlivesTheProcess(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex // guards what follows
+				var mu sync.Mutex // guards the fields below
 				refuse, erased := true, []int64(nil)
 				h := newHouse(t, 1)
 				h.opts = func(o *scavenge.Options) {
@@ -522,7 +522,7 @@ func TestNobodyStoppedTheRun(t *testing.T) {
 // for it.
 func TestEraseIsAwaitedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the fields below
 		refuse, tries := true, []int64(nil)
 		h := newHouse(t, 1)
 		h.opts = func(o *scavenge.Options) {

@@ -17,7 +17,7 @@ const leastPause = time.Second
 type pacer struct {
 	percent int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	since  time.Time  // the run's start
 	paused time.Duration
 }

@@ -10,15 +10,15 @@ import (
 // Folder is the name of the folder of the scavenge database, in that of the index.
 const Folder = "scavenging"
 
-// What can keep a run from being started or stopped, beyond event.ErrNotReady
-// (the log is not open yet), event.ErrChunksLocked and event.ErrClosed.
+// Reasons why a run cannot be started or stopped, besides event.ErrNotReady (the log is not open
+// yet), event.ErrChunksLocked and event.ErrClosed.
 var (
 	ErrRunning   = errors.New("a scavenge is running")
 	ErrInMemory  = errors.New("a database in memory is not scavenged")
 	ErrNoSuchRun = errors.New("no scavenge with this id is running")
 )
 
-// MaxThreads is how many threads a run uses at most.
+// MaxThreads is the largest number of threads of a run.
 const MaxThreads = 4
 
 // Request says how to run. The zero value but for Threads and ThrottlePercent,

@@ -90,7 +90,7 @@ func (s *repairSource) Chunks() (files []eventlog.PinnedFile) {
 	return files
 }
 
-// Fetch copies a file. That it is what was written is verified by who takes it.
+// Fetch copies a file. The receiver verifies its bytes.
 func (s *repairSource) Fetch(ctx context.Context, name string, into io.WriterAt) (err error) {
 	body, err := s.from.Open(ctx, s.session.ID, name, 0)
 	if err != nil {

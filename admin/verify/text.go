@@ -21,7 +21,7 @@ func Line(f Finding) string {
 	return b.String()
 }
 
-// Text writes the end of a report for people: what was seen, and the verdict.
+// Text writes the end of a report for people: a summary and the verdict.
 func (r *Report) Text() string {
 	s := &r.Summary
 	took := time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)

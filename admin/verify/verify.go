@@ -28,7 +28,7 @@ type Options struct {
 	OnFinding func(Finding)
 }
 
-// EnsureDefaults fills in what was left zero.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	o.IndexDir = cmp.Or(o.IndexDir, filepath.Join(o.Dir, "index"))
 	if o.MaxFindings <= 0 {

@@ -115,7 +115,7 @@ type tab struct {
 	base string
 	acts int // clicks, and texts typed with Enter
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	troubles []string
 	loaded   map[string]float64 // bytes by address, of the first time that it was asked for
 	refused  map[int64]bool     // statuses that are part of the test

@@ -40,8 +40,8 @@ type (
 // maxWaiting bounds the events that wait for a cluster that takes no writes.
 const maxWaiting = 1000
 
-// eventIDs is the name space of ids of events: an event has the same id whichever process
-// writes it, so that it stands there once.
+// eventIDs is the name space of ids of events: an event has the same id no matter which process
+// writes it, so that it is written once.
 var eventIDs = uuid.MustParse("2b0f0c52-8d0f-4c5e-9a53-5d9a6f1a7c11")
 
 // history writes the events, one at a time and in their order. No run waits for it.

@@ -1,10 +1,8 @@
-// Package manager takes the backups that a node makes of itself: on demand and by
-// the clock, one at a time. It does not know how a backup is made, or which kind of
-// place it goes to.
-//
-// What runs and how the last run ended stands in a small file of the data
-// folder, made durable before a run begins. A process that finds there a run that
-// another one did not end begins it again, and records that the earlier one failed.
+// Package manager takes the backups that a node makes of itself: on demand and by the clock, one at
+// a time. It does not know how a backup is made, or which kind of place it goes to. A small file of
+// the data folder says what runs and how the last run ended. It is durable before a run begins. A
+// process that finds a run in it that another process did not end begins the run again, and records
+// that the earlier one failed.
 package manager
 
 import (
@@ -26,7 +24,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// What cannot be done.
+// Reasons to refuse a request.
 var (
 	ErrNotConfigured = errors.New("backup is not configured: BackupTo")
 	ErrRunning       = errors.New("a backup is running already")
@@ -63,7 +61,7 @@ type Status struct {
 
 	backup.Progress `json:"-"`
 
-	// Facts of the backup that came of it.
+	// Facts of the backup that the run made.
 	Kind        string    `json:"kind,omitempty"`
 	Position    int64     `json:"position"`
 	Time        time.Time `json:"time"`  // of the newest record
@@ -80,15 +78,14 @@ func (s *Status) Seconds(now time.Time) float64 {
 	return max(0, now.Sub(s.Started).Seconds())
 }
 
-// Create makes the backup of this node's database with an id. What it returned without error is
-// listed and durable; after an error nothing of it is listed. It ends soon when ctx does.
+// Create makes the backup of this node's database with an id. Without an error the backup is listed
+// and durable; after an error it is not listed. It ends soon after ctx does.
 type Create func(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error)
 
-// Options say what is done. The zero value is a manager that does nothing: backups are not
-// configured.
+// Options of a Manager. The zero value is a manager that does nothing: backups are not configured.
 type Options struct {
-	To       string        // where backups go, for people
-	Target   backup.Target // it; nil: backups are not configured
+	To       string        // where backups go, as text for people
+	Target   backup.Target // the place that To names; nil: backups are not configured
 	Create   Create        // makes them there
 	Schedule cron.Schedule // never due: only on demand
 	Keep     int           // backups that stay; 0: all
@@ -109,7 +106,7 @@ type Options struct {
 	Stats  *stats.Registry
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults sets the fields that are zero.
 func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Now == nil {
@@ -129,7 +126,7 @@ type Manager struct {
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup // runs
 
-	mu      sync.Mutex // guards what follows; held across no input or output
+	mu      sync.Mutex // guards the fields below; held across no input or output
 	closed  bool
 	current *run
 	last    Status

@@ -216,7 +216,7 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if r.at == r.f.Size {
 			return 0, io.EOF
 		}
-		if err := r.connect(); err != nil { // The library has tried again what can be.
+		if err := r.connect(); err != nil { // The library has already retried.
 			return 0, r.t.wrap("read "+r.f.Name, err)
 		}
 		n, err := r.o.Read(b)
@@ -375,7 +375,7 @@ func (w *whole) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Open reads back what was written.
+// Open reads back a written file.
 func (w *writing) Open(ctx context.Context, f *backup.File) (io.ReadCloser, error) {
 	return w.open(ctx, f)
 }
@@ -406,8 +406,8 @@ func (w *writing) Finish(ctx context.Context, m *backup.Manifest) error {
 	return w.remove(ctx, w.key(w.id, begunName))
 }
 
-// Abort removes what was written, but no object that a listed backup has, and none while
-// another backup is made, which may have it too: those wait for Remove.
+// Abort removes the written objects. It leaves objects that a listed backup has, and leaves all
+// while another backup is made, which may rely on them: those wait for Remove.
 func (w *writing) Abort(ctx context.Context) error {
 	// The manifest first: it may have arrived without an answer.
 	if err := w.remove(ctx, w.key(w.id, manifestName)); err != nil {

@@ -27,5 +27,5 @@ func (f *file) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close lets go of the file.
+// Close releases the file.
 func (f *file) Close() error { return f.r.Close() }

@@ -17,7 +17,7 @@ func (s *Service) watch(r *stats.Registry) {
 		func() float64 { return float64(s.PinnedBytes()) })
 }
 
-// PinnedBytes is what goes from the disk when all sessions end.
+// PinnedBytes is how many bytes leave the disk when all sessions end.
 func (s *Service) PinnedBytes() (bytes int64) {
 	s.mu.Lock()
 	open := slices.Collect(maps.Values(s.sessions))

@@ -30,18 +30,18 @@ const (
 	Idle = 10 * time.Minute
 	// patience is how long a session waits for what other nodes have.
 	patience = 3 * time.Second
-	// remembered is of how many sessions that the node ended it is known why.
+	// remembered is for how many sessions that the node ended it keeps the reason.
 	remembered = 64
 )
 
-// Options say what is backed up. Pin and NodeID are needed.
+// Options of a Service. Pin and NodeID are required.
 type Options struct {
 	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
 	Pin func() (*eventlog.Pin, error)
-	// Await returns when this node has what was acknowledged before by any other; nil: it always
-	// has.
+	// Await returns when this node has every write that any other node acknowledged before; nil: it
+	// always has.
 	Await    func(context.Context) error
-	NodeID   func() string // as sessions tell it
+	NodeID   func() string // for the description of sessions
 	InMemory bool          // there are no sessions
 
 	Logger hclog.Logger
@@ -52,11 +52,11 @@ type Options struct {
 type Service struct {
 	opts Options
 
-	mu        sync.Mutex // guards what follows; held across no input or output
+	mu        sync.Mutex // guards the fields below; held across no input or output
 	sessions  map[string]*session
 	beginning int     // sessions that are being begun
 	ended     []ended // that the node ended, the oldest first
-	suspended int     // reasons for which no session may be
+	suspended int     // how many callers keep sessions from beginning
 	closed    bool
 	begins    sync.WaitGroup // Begin in flight
 }
@@ -135,8 +135,8 @@ func (s *Service) reserve(ctx context.Context) error {
 	return nil
 }
 
-// await has the session lack nothing that any node has acknowledged. What a node has that cannot
-// know that, or lags far behind, can be backed up all the same: the session tells its position.
+// await makes sure that the session has every write that any node has acknowledged. A node that
+// cannot know this, or lags far, can still be backed up: the session states its position.
 func (s *Service) await(ctx context.Context) {
 	if s.opts.Await == nil {
 		return
@@ -243,7 +243,7 @@ func (s *Service) Open(_ context.Context, id, name string, offset int64) (io.Rea
 	}{io.NewSectionReader(f, offset, f.Size()-offset), f}, nil
 }
 
-// End ends a session and lets go of its files.
+// End ends a session and closes its files.
 func (s *Service) End(_ context.Context, id string) error {
 	if err := s.Stop(id); !errors.Is(err, backup.ErrSessionGone) {
 		return err

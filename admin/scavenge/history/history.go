@@ -49,7 +49,7 @@ type Writer struct {
 	metrics metrics
 	records *record.Queue[*item]
 
-	// guards what follows, and what runs say that it does; taken before that of the queue
+	// guards the fields below, and what runs say that it does; taken before that of the queue
 	mu      sync.Mutex
 	details int                   // items that wait and are not the first or the last of their run
 	live    map[event.ID]struct{} // runs begun whose last event was not dealt with yet

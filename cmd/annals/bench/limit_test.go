@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 type limitedNode struct {
 	*fakeNode
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	metadata map[string]string
 	deleted  map[string]bool // for good?
 }
