@@ -313,7 +313,7 @@ func TestImpostorsAreNotBelieved(t *testing.T) {
 			if _, err := readRequest(c, nil); err == nil {
 				_, _ = c.Write(accepted.encode())
 			}
-		}, "proves nothing"},
+		}, "offers no proof"},
 		{"names the file of a node, and does not know it", naming(real.ID(), real.File(), foreign), "does not know the secret"},
 		{"names one that everybody can read", naming(shared.ID(), shared.File(), shared), "can be read by others"},
 		{"names one of its own", naming(foreign.ID(), foreign.File(), foreign), "cannot be read"},
