@@ -56,8 +56,8 @@ func (d *damage) forget(err error) {
 	}
 }
 
-// trustChecksFor is how long lookups trust a block that was compared with its checksum. Lookups that
-// have to be certain compare again.
+// trustChecksFor is how long lookups trust a block that was compared with its checksum. Lookups
+// that have to be certain compare again.
 const trustChecksFor = 10 * time.Second
 
 // expireChecks makes readers compare blocks with their checksums again now and then, until the

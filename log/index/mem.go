@@ -39,10 +39,10 @@ func (e *memEntry) entry() Entry { return Entry{Hash: e.hash, Number: e.number, 
 
 type slab [slabSize]memEntry
 
-// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry
-// of one hash. It is at most three quarters full and only ever gains slots. A slot has the
-// reference in its lower half and 32 bits of the mixed hash in its upper half. With them a search
-// skips entries of other hashes, and a larger table places the slot.
+// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry of
+// one hash. It is at most three quarters full and only ever gains slots. The lower half of a slot
+// refers to the entry, the upper half is 32 bits of the mixed hash. With them a search skips entries
+// of other hashes, and a larger table places the slot.
 type slotTable struct {
 	slots []atomic.Uint64
 }
@@ -135,8 +135,7 @@ func (t *memTable) link(n *memEntry, head uint32) {
 	}
 }
 
-// find returns the slot of a hash and the reference in it, or the empty slot where the hash
-// belongs.
+// find returns the slot of a hash and its newest entry, or the empty slot where the hash belongs.
 func (t *memTable) find(slots *slotTable, hash uint64, tag uint32) (at int, head uint32) {
 	for at = slots.home(tag); ; at = slots.after(at) {
 		slot := slots.slots[at].Load()
