@@ -29,7 +29,7 @@ type Leases struct {
 	judging sync.Mutex // held while all are judged
 	all     []*Lease   // memory of that; guarded by judging
 
-	mu     sync.Mutex // guards what follows; may be taken with judging held
+	mu     sync.Mutex // guards the fields below; may be taken with judging held
 	held   map[*Lease]struct{}
 	timer  *time.Timer // nil: it is not set
 	closed bool
@@ -40,8 +40,8 @@ func NewLeases(callers Renewer) *Leases {
 	return &Leases{callers: callers, held: map[*Lease]struct{}{}}
 }
 
-// May says whether a caller may have what is held open: nil, event.ErrNotAuthorized, or what
-// kept it from finding out. nil: only the credentials count.
+// May says whether a caller may keep the answer open: nil, event.ErrNotAuthorized, or the error of
+// the check. nil: only the credentials count.
 type May func(ctx context.Context, who *access.Principal) error
 
 // Lease is one caller for whom something is held open. It must be closed.
@@ -135,7 +135,7 @@ func (l *Lease) Refused() error {
 	return nil
 }
 
-// Require sets what the caller must be allowed from now on.
+// Require sets the right that the caller must have from now on.
 func (l *Lease) Require(may May) {
 	l.mu.Lock()
 	l.may = may

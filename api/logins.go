@@ -22,7 +22,7 @@ const maxRefusedLogins = 10
 type RefusedLogins struct {
 	log hclog.Logger
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	second  time.Time  // when the current second began
 	logged  int        // in the current second
 	leftOut int        // since the last line
@@ -65,7 +65,7 @@ func (l *RefusedLogins) take(now time.Time) (leftOut int, ok bool) {
 	return leftOut, true
 }
 
-// maxPrintable bounds what clients can put into one field of a line of the log.
+// maxPrintable bounds how much clients can put into one field of a log line.
 const maxPrintable = 256
 
 // Printable returns a text of a client fit for a line of the log: not too long, and with

@@ -22,10 +22,10 @@ const (
 	patience   = 3 * time.Second // how long one waits
 )
 
-// Memory is what the bytes of all requests share: bodies that are being received, messages
-// that are unpacked, pages that are rendered and not taken by their client. A request that
-// wants more than is left waits for its turn, and is event.ErrNoRoom if that does not come
-// soon. Turns come in the order in which requests asked. The nil Memory has no bound.
+// Memory bounds the bytes of all requests together: bodies that are being received, messages that
+// are unpacked, pages that are rendered and not taken by their client. A request that wants more
+// than is left waits for its turn, and is event.ErrNoRoom if that does not come soon. Turns come in
+// the order in which requests asked. The nil Memory has no bound.
 //
 // A request need not ask for exactly what it needs: what matters is that no client makes the node
 // hold much that is not counted.
@@ -146,7 +146,7 @@ func (m *Memory) trySmall(n int64) bool {
 	return false
 }
 
-// Claim is what one request has of a Memory. Its methods may be called from any goroutine,
+// Claim is the part of a Memory that one request has. Its methods may be called from any goroutine,
 // but only one at a time may let it grow. It must be released.
 type Claim struct {
 	memory      *Memory
@@ -186,7 +186,7 @@ func (c *Claim) Try(bytes int64) bool {
 	return true
 }
 
-// growSmall claims what a small request takes.
+// growSmall claims the memory of a small request.
 func (c *Claim) growSmall(bytes int64) bool {
 	if c.small.Load()+bytes > SmallRequest || !c.memory.trySmall(bytes) {
 		return false
@@ -204,7 +204,7 @@ func (c *Claim) Add(bytes int64) {
 	}
 }
 
-// Settle waits until there is room for what was added, with the errors of Grow.
+// Settle waits until there is room for the added bytes, with the errors of Grow.
 func (c *Claim) Settle(ctx context.Context) error {
 	if c.memory == nil || c.held.Load() == 0 {
 		return nil
@@ -212,7 +212,7 @@ func (c *Claim) Settle(ctx context.Context) error {
 	return c.memory.take(ctx, 0)
 }
 
-// Shrink gives bytes back, of what was claimed last.
+// Shrink gives back bytes of the last claim.
 func (c *Claim) Shrink(bytes int64) {
 	if c.memory == nil || bytes <= 0 {
 		return
@@ -248,7 +248,7 @@ func RoomBytes(r *event.Room) int64 {
 // queryMemory is how many bytes a query takes for one of its text: it is kept, parsed and compiled.
 const queryMemory = 4
 
-// KeepQuery claims what a transient query takes, until the function that it returns is called,
+// KeepQuery claims the memory of a transient query, until the function that it returns is called,
 // which calls gone as well. When there is no room gone has been called.
 func (m *Memory) KeepQuery(ctx context.Context, text string, gone func()) (func(), error) {
 	c := new(Claim)

@@ -14,7 +14,7 @@ import (
 // Kind is what callers hold for a while, each of which costs the node something.
 type Kind uint8
 
-// What is shared. Calls that end by themselves are not.
+// The kinds of things that are shared. Calls that end by themselves are not.
 const (
 	Tail     Kind = iota // live tails, and subscriptions over gRPC
 	Scan                 // filters of live tails that look through old events
@@ -26,7 +26,7 @@ const (
 	kinds
 )
 
-// rule says how many of a kind there may be, and what a single caller may have of them.
+// rule says how many of a kind there may be, and how many of them a single caller may have.
 type rule struct {
 	name string // of the metric
 	text string // begins the text of a refusal
@@ -83,7 +83,7 @@ type pool struct {
 	most    int
 	refused *stats.Counter
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	size      int
 	users     map[string]int
 	addresses map[netip.Addr]int
@@ -233,7 +233,7 @@ func (p *pool) release(h holder) {
 	}
 }
 
-// awaited returns what is closed at the next release.
+// awaited returns a channel that is closed at the next release.
 func (p *pool) awaited() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -78,7 +78,7 @@ var changes = map[string]bool{
 	operations.Operations_RestartPersistentSubscriptions_FullMethodName: true,
 }
 
-// telling are the fields of requests that say what is changed.
+// telling are the fields of requests that name the changed object.
 var telling = map[protoreflect.Name]bool{
 	"name": true, "login_name": true, "stream_name": true, "group_name": true, "scavenge_id": true, "priority": true,
 }

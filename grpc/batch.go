@@ -41,7 +41,7 @@ type batch struct {
 	forwarding bool // the writes in flight were forwarded; used by the receiver only
 	forwards   forwards
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	parts     map[event.ID]*batchWrite
 	partBytes int64
 	underWay  []*batchWrite
@@ -72,7 +72,7 @@ type batchWrite struct {
 	ignored bool // it was answered before it was whole: the rest of it is ignored
 }
 
-// BatchAppend writes what comes and answers each write as it is decided.
+// BatchAppend does the writes that it receives and answers each when it is decided.
 func (v *streamsService) BatchAppend(stream grpc.BidiStreamingServer[streams.BatchAppendReq, streams.BatchAppendResp]) error {
 	release, err := v.s.take(stream.Context(), api.Batch)
 	if err != nil {
@@ -263,7 +263,7 @@ func (b *batch) begin(w *batchWrite) error {
 	}
 	for {
 		b.mu.Lock()
-		// What was forwarded and what this node decides could overtake each other.
+		// Forwarded writes and writes that this node decides could overtake each other.
 		if b.closed || b.writes == 0 || b.forwarding == forward && b.writes < maxBatchWrites && b.bytes+w.entry <= maxBatchBytes {
 			break
 		}

@@ -35,7 +35,7 @@ const keyStatus = "Grpc-Status"
 // unnamed is the name of a connection that its client gave none.
 const unnamed = "<unknown>"
 
-// call is what a method knows of its call besides the messages.
+// call has the facts about a call, besides the messages, that its method needs.
 type call struct {
 	first  access.Principal // the caller, as authenticated
 	lease  *api.Lease       // of a call with many messages; nil: the call has one answer
@@ -53,7 +53,7 @@ type call struct {
 	unread  atomic.Bool // no method was called yet
 }
 
-// who is the caller, as judged last.
+// who is the caller, as it was last authenticated.
 func (c *call) who() *access.Principal {
 	if c.lease != nil {
 		return c.lease.Who()
@@ -164,7 +164,7 @@ type heldWriter struct {
 	sent *stats.Counter
 	held atomic.Bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	writing bool       // and the client may not take it
 	hurried bool
 }
@@ -208,12 +208,12 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// hold says whether more follows what is sent next. What was held back goes out with the
+// hold says whether another message follows the next one. What was held back goes out with the
 // first message that nothing follows. grpc-go writes a message after Send has returned, so one may
 // see what was said of the next: it goes out with that then.
 func (w *heldWriter) hold(more bool) { w.held.Store(more) }
 
-// Flush sends what was written, unless more follows.
+// Flush sends the bytes written so far, unless more follow.
 func (w *heldWriter) Flush() {
 	if !w.held.Load() {
 		w.enter(true)

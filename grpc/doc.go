@@ -10,5 +10,5 @@
 // authenticated before. The messages of five services are those of EventStoreDB's Go client; users,
 // operations and monitoring have files of their own below proto.
 //
-// DESIGN.md says what was chosen and why.
+// DESIGN.md has the decisions and their reasons.
 package grpcapi

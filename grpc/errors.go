@@ -20,8 +20,8 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// problem is the end of a call that is not a success: a status, and trailers that tell clients
-// what it is. Clients branch on exception first, then on the code, a few on the text.
+// problem is the end of a call that is not a success: a status, and trailers by which clients
+// recognise the error. Clients branch on exception first, then on the code, a few on the text.
 type problem struct {
 	code      codes.Code
 	text      string

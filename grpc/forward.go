@@ -13,7 +13,7 @@ import (
 type forwards struct {
 	running sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	last map[string]*forwarded
 }
 

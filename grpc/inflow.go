@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Bounds of what a call has read of its client and its method has not received, in bytes.
+// Bounds, in bytes, of data that a call has read from its client and its method has not received.
 const (
 	maxAhead   = 256 << 10 // beyond one message
 	frameHead  = 5         // compressed (1) · length (4), before each message
@@ -22,15 +22,15 @@ const (
 // inflow is the body of a call. It is read only as far as the method receives, so that HTTP/2 slows
 // the client down: grpc-go above net/http reads whatever comes and keeps it.
 //
-// Messages are counted as their frames show them. What is read is claimed of the memory of
-// all requests, and so is what a compressed message will be, before grpc-go sees its end.
+// Messages are counted as their frames show them. The bytes that are read are claimed of the memory
+// of all requests. So is the unpacked size of a compressed message, before grpc-go sees its end.
 type inflow struct {
 	io.ReadCloser
 	more   chan struct{} // capacity 1: a message was received
 	closed chan struct{}
 	once   sync.Once
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	head     [frameHead]byte
 	headRead int
 	last     [zipSize]byte // of what was read of the frame
@@ -142,7 +142,7 @@ func (f *inflow) admits() bool {
 	return f.bytes+f.size < maxAhead
 }
 
-// note looks for the frames in what was read. It returns how many bytes the compressed ones
+// note looks for frames in the bytes that were read. It returns how many bytes the compressed ones
 // among those that are whole now will be.
 func (f *inflow) note(p []byte) (unpacked int64, refused error) {
 	f.mu.Lock()

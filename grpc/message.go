@@ -185,8 +185,8 @@ func (c *call) claimMessage(bytes int64) error {
 // maxNesting is how deep the parts of a message nest, and then some.
 const maxNesting = 8
 
-// countParts counts what makes a decoded message larger than its bytes. A message that is not well
-// formed is found when it is decoded.
+// countParts counts the parts that make a decoded message larger than its bytes. A message that is
+// not well formed is found when it is decoded.
 func countParts(d protoreflect.MessageDescriptor, message []byte, depth int) (parts int) {
 	fields := d.Fields()
 	for rest := message; len(rest) > 0; {

@@ -46,7 +46,7 @@ func (m *metrics) end(method string, code codes.Code) {
 	c.(*stats.Counter).Inc()
 }
 
-// countedBody counts what is read of a request.
+// countedBody counts the bytes that are read of a request.
 type countedBody struct {
 	io.ReadCloser
 	received *stats.Counter

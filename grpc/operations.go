@@ -14,7 +14,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Operations are what an operator does to this node alone. None of them waits.
+// Operations are the actions of an operator on this node alone. None of them waits.
 type Operations interface {
 	// Shutdown begins to stop the node. Requests in flight are answered first.
 	Shutdown()
@@ -33,7 +33,7 @@ type Scavenges interface {
 	// it held. It fails with scavenge.ErrNoSuchRun, and with the context's error when that ends
 	// first: the run stops nevertheless.
 	Stop(ctx context.Context, id event.ID) (event.ID, error)
-	// Last is what the last run since the process started was or is.
+	// Last describes the last run since the process started.
 	Last() scavenge.Status
 }
 

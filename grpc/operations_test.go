@@ -138,7 +138,7 @@ func TestOperationsOfNode(t *testing.T) {
 
 // recorder keeps operations.
 type recorder struct {
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	all []activity.Operation
 
 	closed bool // nothing more is recorded

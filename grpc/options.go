@@ -21,8 +21,8 @@ const (
 	MaxAppendBytes = 16 << 20
 )
 
-// Options says what a Server serves and how. Store, Cluster and Access must be set; the
-// zero value of everything else works.
+// Options configures a Server. Store, Cluster and Access must be set; the zero value of everything
+// else works.
 type Options struct {
 	Store   Store
 	Cluster Cluster
@@ -109,7 +109,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options are not valid.
 func (o *Options) Validate() error {
 	if o.Store == nil || o.Cluster == nil || o.Access == nil {
 		return errors.New("grpc: store, cluster and access must be set")

@@ -49,7 +49,7 @@ func (o *outgoing) claim(ctx context.Context, memory *api.Memory, bytes int64) (
 	return &claimedBuffer{of: o, claim: c}, nil
 }
 
-// release gives back what is left when a call has ended.
+// release gives back the rest when a call has ended.
 func (o *outgoing) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

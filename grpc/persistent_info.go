@@ -63,7 +63,7 @@ func (p *persistentService) List(ctx context.Context, r *persistent.ListReq) (*p
 	return answer, nil
 }
 
-// infoOf is what is known of a group, as the wire has it.
+// infoOf is the information about a group in its wire form.
 func infoOf(i *subscription.Info) *persistent.SubscriptionInfo {
 	position := func(n int64) string {
 		if n < 0 {

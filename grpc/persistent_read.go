@@ -63,12 +63,12 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 		err = context.Cause(ctx)
 	}
 	if callOf(ctx).client.Err() != nil {
-		<-answered // What was answered before the end is not handed out again.
+		<-answered // Messages that were answered before the end are not handed out again.
 	}
 	return c.why(err)
 }
 
-// connect begins to consume what the first message asks for.
+// connect begins to consume from the group that the first message names.
 func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (err error) {
 	if o == nil {
 		return invalid("the first message must have the options")
@@ -151,7 +151,7 @@ func (c *consumer) answer(r *persistent.ReadReq) error {
 	return nil
 }
 
-// actionOf reads what is to become of a message. What it does not know is to be tried again.
+// actionOf reads the action of a nack. An unknown action means retry.
 func actionOf(a persistent.ReadReq_Nack_Action) subscription.Action {
 	switch a {
 	case persistent.ReadReq_Nack_Park:

@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// createdGroup reads which group is to be made, and how. What is left out is 0. The key may
-// be known when there is an error.
+// createdGroup reads which group is to be made, and how. A missing field is 0. The key may be known
+// when there is an error.
 func createdGroup(o *persistent.CreateReq_Options) (k subscription.Key, s subscription.Settings, err error) {
 	in := o.GetSettings()
 	s = subscription.Settings{
@@ -117,7 +117,7 @@ func waitOf(milliseconds int32, ticks int64) (time.Duration, error) {
 	return time.Duration(all) * time.Millisecond, nil
 }
 
-// groupFilterOf reads what a group on the log gets of it; nil is everything.
+// groupFilterOf reads the filter of a group on the log; nil: it gets everything.
 func groupFilterOf(f *persistent.CreateReq_AllOptions_FilterOptions) (filter *subscription.Filter, err error) {
 	if f == nil {
 		return nil, nil

@@ -167,7 +167,7 @@ func (p *projectionsService) command(ctx context.Context, name string, c project
 	})
 }
 
-// Statistics sends what is known of one projection, or of those of a kind.
+// Statistics sends the statistics of one projection, or of those of a kind.
 func (p *projectionsService) Statistics(req *projections.StatisticsReq, stream grpc.ServerStreamingServer[projections.StatisticsResp]) error {
 	var list []projection.Statistics
 	name := req.GetOptions().GetName()

@@ -161,7 +161,7 @@ func nextAfter(page *event.StreamPage, from int64, count int) int64 {
 	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 
-// streamPage reads a page of the stream. What was sent before has gone out then.
+// streamPage reads a page of the stream. Earlier messages have gone out then.
 func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
 	if err := r.out.flush(); err != nil {
 		return event.StreamPage{}, err
@@ -209,8 +209,8 @@ func (r *reading) log(ctx context.Context) error {
 	return r.out.flush()
 }
 
-// logPage reads a page of the log, for which it looks at so many records at most. What was sent
-// before has gone out then.
+// logPage reads a page of the log, for which it looks at so many records at most. Earlier messages
+// have gone out then.
 func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
 	if err := r.out.flush(); err != nil {
 		return event.AllPage{}, err

@@ -33,7 +33,7 @@ func (r *reading) roomFor(ctx context.Context) (maxPayload int, err error) {
 	return sparePayload, nil
 }
 
-// hasRead claims what a page took, and no more.
+// hasRead claims the memory that a page took, and no more.
 func (r *reading) hasRead(claimed int) {
 	rest := int64(claimed) - api.RoomBytes(r.room)
 	r.claim.Shrink(rest)

@@ -75,7 +75,7 @@ func (s *sender) add(b mem.Buffer) error {
 	return nil
 }
 
-// flush sends what is kept, before the read waits or takes its time.
+// flush sends the messages that are held back, before the read waits or takes its time.
 func (s *sender) flush() error {
 	if s.next.buffer == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 // countWindow is the window of a filter that was given a count instead.
 const countWindow = 32
 
-// readRequest is what a read or a subscription was asked for with.
+// readRequest has the parameters of a read or a subscription.
 type readRequest struct {
 	stream    string // event.AllStream: the log, if all
 	all       bool
@@ -155,7 +155,7 @@ func (q *readRequest) filter(o *streams.ReadReq_Options_FilterOptions) error {
 	default:
 		return invalid("the filter has no window")
 	}
-	if q.subscribed { // What a read is given has no meaning.
+	if q.subscribed { // For a read it has no meaning.
 		if q.interval = window * uint64(o.GetCheckpointIntervalMultiplier()); q.interval == 0 {
 			return invalid("the interval between checkpoints is 0")
 		}

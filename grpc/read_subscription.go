@@ -28,7 +28,7 @@ type following struct {
 }
 
 // run sends until the client leaves, the node stops, the stream is hard-deleted, or the caller's
-// right is withdrawn. Who wants the leader is sent away when the term ends.
+// right is withdrawn. A client that wants the leader is sent away when the term ends.
 func (f *following) run(parent, term context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

@@ -27,8 +27,8 @@ const (
 	streamsPathBegin = "/event_store.client.streams.Streams/"
 )
 
-// Server answers calls. It starts no goroutine of its own: those of the http.Server and
-// of grpc-go run it, and Drain ends what does not end by itself.
+// Server answers calls. It starts no goroutine of its own: those of the http.Server and of grpc-go
+// run it, and Drain ends calls that do not end by themselves.
 type Server struct {
 	opts    Options
 	metrics *metrics

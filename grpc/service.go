@@ -42,8 +42,8 @@ type Store interface {
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 
-	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
-	// that was never written is not an error: its Last and MetaLast are -1.
+	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
+	// never written is not an error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 
 	// LogEnd returns the position where the next record will lie.
@@ -63,7 +63,8 @@ type Store interface {
 // Pending is a write that was begun. Its answer must be collected.
 type Pending interface {
 	// Done returns the answer of Write if it is there: ok is true once, and Done must not be called
-	// again then. With giveUp it is always true: what has no answer gets event.ErrWriteTimeout.
+	// again then. With giveUp it is always true: writes without an answer get
+	// event.ErrWriteTimeout.
 	Done(giveUp bool) (written event.Written, err error, ok bool)
 }
 

@@ -31,7 +31,7 @@ type appending struct {
 	one     [1]event.Proposed
 }
 
-// target sets what an append or a deletion is about.
+// target sets the stream of an append or a deletion.
 func (a *appending) target(stream *shared.StreamIdentifier, expected int64, err error) error {
 	name, nameErr := nameOf(stream)
 	if nameErr != nil {
@@ -116,7 +116,7 @@ func (s *Server) keep(c *call, a *appending, entry int64) error {
 // drop makes room for others when an append is done with.
 func (s *Server) drop(a *appending) { a.claim.Release() }
 
-// Names of problems with what is appended.
+// Names of problems with appended events.
 const (
 	exceptionLargeAppend = "maximum-append-size-exceeded"
 	exceptionLargeEvent  = "maximum-append-event-size-exceeded"
@@ -173,8 +173,8 @@ func (s *Server) write(ctx context.Context, w *event.Write) (written event.Writt
 	return written, onStream(w.Stream, err)
 }
 
-// received is the end of a call whose messages cannot be received any more. What cannot be
-// decoded is the caller's fault.
+// received is the end of a call whose messages cannot be received any more. A message that cannot
+// be decoded is the caller's fault.
 func received(ctx context.Context, err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

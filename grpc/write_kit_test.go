@@ -197,7 +197,7 @@ type writeStore struct {
 	grpcapi.Store
 	more chan struct{} // capacity 1: something happened
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	answer outcome
 	refuse error    // of Begin
 	writes []string // stream and data, as they were begun

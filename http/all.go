@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/internal/match"
 )
 
-// allRequest is what a page of the log was asked for with.
+// allRequest has the parameters of a request for a page of the log.
 type allRequest struct {
 	event.AllRead
 	fromHead bool
@@ -222,7 +222,7 @@ func (f *filter) takes(stream, eventType string) bool {
 	return f.sieve.Takes(eventType)
 }
 
-// failed returns why what was taken is not to be used, or nil.
+// failed returns why the result is not to be used, or nil.
 func (f *filter) failed() error {
 	if f == nil {
 		return nil

@@ -92,7 +92,7 @@ func sendBackupFile(x *exchange) error {
 	return nil
 }
 
-// leased is what is sent to a caller as long as the caller may have it.
+// leased sends an answer as long as the caller has the right to it.
 type leased struct {
 	io.ReadSeeker
 	x *exchange

@@ -72,8 +72,7 @@ func lastBackup(x *exchange) error {
 	return sendFields(x, "BackupGetLastResultDto", fields...)
 }
 
-// listBackups answers with what stands where the backups go, and with what is wrong
-// there: only operators ask.
+// listBackups answers with the backups at BackupTo, and with the errors there: only operators ask.
 func listBackups(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()

@@ -62,8 +62,8 @@ type bodyValue struct {
 	isJSON bool
 }
 
-// textValue is what a text is stored as: one that is a JSON object or array as
-// that JSON, any other as it is.
+// textValue is the stored form of a text: one that is a JSON object or array as that JSON, any
+// other as it is.
 func textValue(text []byte) bodyValue {
 	at := jsontext.Space(text, 0)
 	if at < len(text) && (text[at] == '{' || text[at] == '[') {
@@ -74,8 +74,8 @@ func textValue(text []byte) bodyValue {
 	return bodyValue{bytes: text}
 }
 
-// jsonValue is what a JSON value is stored as. A number or boolean is stored as
-// its JSON text, and so is JSON.
+// jsonValue is the stored form of a JSON value. A number or boolean is stored as its JSON text, and
+// so is JSON.
 func jsonValue(raw []byte, k jsontext.Kind) bodyValue {
 	switch k {
 	case jsontext.Null:
@@ -224,5 +224,5 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 	return end, true
 }
 
-// maxGuess bounds what the first event of a body makes us allocate; a larger batch grows on.
+// maxGuess bounds how much is allocated for the first event of a body; a larger batch grows.
 const maxGuess = 4096

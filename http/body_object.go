@@ -68,7 +68,7 @@ func nameIn(names []string, name string) string {
 	return ""
 }
 
-// mustBe says what a member must be that is something else.
+// mustBe is the error for a member of the wrong type.
 func (m *members) mustBe(name, what string) { m.wrong(badRequest(name + " must be " + what + ".")) }
 
 // text returns a text, empty for one that is missing or null.

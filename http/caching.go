@@ -81,8 +81,8 @@ func (x *exchange) open(n int64, m *event.Metadata) {
 	h[keyETag] = []string{string(append(tag, '"'))}
 }
 
-// openControl is the Cache-Control of what may change: the stream's metadata may
-// allow some age.
+// openControl is the Cache-Control of answers that may change: the stream's metadata may allow some
+// age.
 func openControl(x *exchange, m *event.Metadata) []string {
 	if m == nil || m.CacheControl <= 0 || x.s.opts.DisableHTTPCaching {
 		return cacheNever

@@ -34,8 +34,8 @@ func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 	return append(b, `"></head><body></body></html>`...)
 }
 
-// describeStream answers with the description document: what can be done with a
-// stream, which need not exist.
+// describeStream answers with the description document, which lists the operations of a stream. The
+// stream need not exist.
 func describeStream(x *exchange, ctx context.Context, stream string) error {
 	self := atom.AppendEscaped(append(slices.Clone(x.pathPrefix()), streamsPrefix...), stream)
 	b := fmt.Appendf(x.out[:0], `{"title":"Description document for '%s'",`+

@@ -17,8 +17,8 @@ func probe(path string, serve func(*exchange) error) row {
 
 var cacheProbe = []string{"no-cache"}
 
-// healthReady tells whether the node should be sent requests: it serves them, and what
-// it reads is as new as the leader's but for a moment.
+// healthReady tells whether the node should be sent requests: it serves them, and its data is at
+// most a moment older than the leader's.
 func healthReady(x *exchange) error {
 	x.w.Header()[keyCacheControl] = cacheProbe
 	if reason := x.s.Unready(); reason != "" {
@@ -92,7 +92,7 @@ func (s *Server) progress() Progress {
 // measured reports whether the percentage is known.
 func (p *Progress) measured() bool { return p.Percent >= 0 && !math.IsInf(p.Percent, 0) }
 
-// text says in a line what a node that has not started is doing.
+// text describes in a line the current step of a node that has not started.
 func (p *Progress) text() string {
 	text := "starting"
 	if p.Doing != "" {

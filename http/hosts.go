@@ -69,7 +69,7 @@ func isLocalName(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// localAddr is what the connection of a request was made to.
+// localAddr is the local address of a request's connection.
 func localAddr(r *http.Request) (netip.AddrPort, bool) {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
@@ -114,8 +114,7 @@ func (s *Server) vouches(r *http.Request) bool {
 	return ok && n == int64(local.Port())
 }
 
-// isForwarded reports whether a proxy, or a client that plays one, says what the node is
-// called.
+// isForwarded reports whether a proxy, or a client that acts as one, gives the node's name.
 func isForwarded(m http.Header) bool {
 	for _, key := range forwardedKeys {
 		if m[key] != nil {

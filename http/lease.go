@@ -26,8 +26,7 @@ func letGo(x *exchange) {
 	}
 }
 
-// judge returns event.ErrNotAuthorized when the caller may not do any more what the request
-// asks for.
+// judge returns event.ErrNotAuthorized when the caller has lost the right to the request.
 func judge(x *exchange) error { return judgedBy(x, (*api.Lease).Judge) }
 
 // check is judge, unless the caller was judged within the last second.

@@ -9,10 +9,10 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// A client that sends all of its request before it looks for an answer gets none
-// when the connection is closed on it, and takes a refusal for a broken node. So
-// what is left of a body after the answer is read and thrown away, within bounds.
-// Of HTTP/2 the same holds for the reset of a stream.
+// A client that sends all of its request before it looks for an answer gets none when the
+// connection is closed on it, and takes a refusal for a broken node. So the rest of a body is read
+// and thrown away after the answer, within bounds. Of HTTP/2 the same holds for the reset of a
+// stream.
 const (
 	// smallRest is what connections of HTTP/1 read by themselves: net/http does as much.
 	smallRest   = http1.MaxBody

@@ -193,7 +193,7 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 	return true, nil
 }
 
-// since returns what is read first so that nothing before a time is.
+// since returns where to start so that no event before a time is read.
 func (t *tail) since(ctx context.Context, when int64) (int64, error) {
 	if t.q.all {
 		return t.x.s.store.PositionAt(ctx, when)
@@ -239,7 +239,7 @@ func (t *tail) endOf(ctx context.Context, position int64) (int64, error) {
 	return page.Next, err
 }
 
-// run sends what there is and what comes, until the tail ends.
+// run sends old events and then new ones, until the tail ends.
 func (t *tail) run() error {
 	ctx := t.x.r.Context()
 	for {
@@ -301,7 +301,7 @@ func (t *tail) write(e *event.Resolved, at int64) error {
 	return t.flush()
 }
 
-// sentAlone gives back what was claimed for an event that was read alone.
+// sentAlone gives back the claim of an event that was read alone.
 func (t *tail) sentAlone() {
 	t.x.claim.Shrink(t.alone)
 	t.alone = 0
@@ -312,7 +312,7 @@ func (t *tail) say(what, data string) {
 	t.x.out = fmt.Appendf(t.x.out, "event: %s\ndata: %s\n\n", what, data)
 }
 
-// over ends the tail, with what is said last.
+// over ends the tail with its last message.
 func (t *tail) over(what, reason string) {
 	t.isOver = true
 	switch {

@@ -34,7 +34,7 @@ const (
 	placeTime
 )
 
-// liveQuery is what a live tail was asked for with.
+// liveQuery has the parameters of a live tail.
 type liveQuery struct {
 	all      bool // $all
 	from, to place

@@ -188,7 +188,7 @@ func (t *tail) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, e
 	return &full, err
 }
 
-// claimAlone claims what an event takes that is read alone, until it is sent or the next one is
+// claimAlone claims the memory of an event that is read alone, until it is sent or the next one is
 // read.
 func (t *tail) claimAlone(e *event.Resolved) error {
 	t.sentAlone()

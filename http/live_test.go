@@ -26,7 +26,7 @@ type tailed struct {
 	leave  context.CancelFunc
 	done   chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status int
 	text   bytes.Buffer
 	stuck  chan struct{} // when it is set, a Write waits for it

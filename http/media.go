@@ -111,8 +111,8 @@ func typeNamed(typ, sub string) *mediaType {
 	return nil
 }
 
-// offer is what a resource can answer with: the types in the order that ranges
-// choose from, and the type for requests that do not care.
+// offer lists the types of a resource's answers, in the order that ranges choose from, and the type
+// for requests that do not care.
 type offer struct {
 	order    []*mediaType
 	fallback *mediaType

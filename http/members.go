@@ -90,7 +90,7 @@ func removeMember(x *exchange) error {
 	return listMembers(x)
 }
 
-// listMembers answers with what an operator wants to know of each node.
+// listMembers answers with the facts about each node that operators need.
 func listMembers(x *exchange) error {
 	view := x.s.opts.Membership.View()
 	if x.media.form == formText {

@@ -10,10 +10,9 @@ import (
 	"github.com/annalsdb/annals/http/atom"
 )
 
-// What an exchange holds of bodies and pages is claimed from the memory that all requests
-// share. A body is claimed as it comes, and waits for its turn. A page never waits while it
-// can do with little: where there is no room for it as a whole, it is read without payloads
-// and goes out in pieces.
+// Bodies and pages of an exchange are claimed from the memory that all requests share. A body is
+// claimed as it comes, and waits for its turn. A page never waits while it can do with little:
+// where there is no room for it as a whole, it is read without payloads and goes out in pieces.
 const (
 	firstBody    = api.SmallRequest // is allocated before a byte of a body has come
 	bodyGrowth   = 4
@@ -25,7 +24,7 @@ const (
 	mostXML   = 40 << 20 // is what it can come to: xmljson bounds the elements
 )
 
-// pageClaim is what a page holds of the claim of its exchange.
+// pageClaim is the part of its exchange's claim that a page holds.
 type pageClaim struct {
 	payload, text, bare int64
 }
@@ -48,7 +47,7 @@ func readingPage(x *exchange, ctx context.Context, count int) (maxPayload int, e
 	return sparePayload, nil
 }
 
-// pageRead claims what a page took, and no more.
+// pageRead claims the memory that a page took, and no more.
 func pageRead(x *exchange) {
 	rest := x.page.payload - api.RoomBytes(&x.room)
 	x.claim.Shrink(rest)
@@ -72,7 +71,7 @@ func (p *pageSource) Part(b []byte) ([]byte, error) {
 	return p.send(b)
 }
 
-// ReadPayload reads what a page was read without.
+// ReadPayload reads the payload that a page left out.
 func (p *pageSource) ReadPayload(r *event.Record) error {
 	p.claim.Shrink(p.page.bare)
 	p.page.bare = 0
@@ -90,7 +89,7 @@ func (p *pageSource) ReadPayload(r *event.Record) error {
 	return p.s.store.ReadPayload(ctx, r)
 }
 
-// readEvent reads one event. What a large one takes is claimed before it is read.
+// readEvent reads one event. The memory of a large one is claimed before it is read.
 func readEvent(x *exchange, ctx context.Context, stream string, number int64, links event.LinkReader) (*event.Resolved, error) {
 	e, err := x.s.store.ReadEventUpTo(ctx, stream, number, eventPayload, links)
 	if err != nil {

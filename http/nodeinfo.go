@@ -24,7 +24,7 @@ func servePing(x *exchange) error {
 	return sendFields(x, "TextMessage", textField("text", pingText))
 }
 
-// infoDocument is what a node tells of itself. Its names are part of the wire: do not change.
+// infoDocument describes a node. Its names are part of the wire: do not change.
 type infoDocument struct {
 	Compatible      string `json:"esVersion"`
 	Version         string `json:"version"`
@@ -55,7 +55,8 @@ type infoDocument struct {
 	} `json:"authentication"`
 }
 
-// nodeInfo answers what the node is and can do. It is JSON, whichever types are accepted.
+// nodeInfo answers with the node's version, features and state. It is JSON, whichever types are
+// accepted.
 func nodeInfo(x *exchange) error {
 	d := infoDocument{Compatible: compatibleVersion, Version: x.s.opts.Version, ProjectionsMode: cmp.Or(x.s.opts.ProjectionsMode, "None")}
 	d.Authentication.Type = "internal"

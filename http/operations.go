@@ -26,7 +26,7 @@ func shutdownNode(x *exchange) error {
 	return nil
 }
 
-// reloadConfig reads the configuration again. What comes of it is in the log.
+// reloadConfig reads the configuration again. The result is in the log.
 func reloadConfig(x *exchange) error {
 	x.s.opts.Operations.Reload()
 	return sendAccepted(x)
@@ -64,8 +64,8 @@ func serveLogin(x *exchange) error {
 	return sendFreshJSON(x, &d)
 }
 
-// examine answers with what is wrong with this node and what to do about it. The request succeeds
-// even if something is wrong.
+// examine answers with the problems of this node and their remedies. The request succeeds even if
+// something is wrong.
 func examine(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.Release()

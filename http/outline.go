@@ -197,7 +197,7 @@ func (o *outline) leaves(fields ...field) {
 	}
 }
 
-// value writes what a field says.
+// value writes the value of a field.
 func (o *outline) value(f field) {
 	switch {
 	case o.isXML:

@@ -7,8 +7,7 @@ import (
 	"github.com/annalsdb/annals/http/atom"
 )
 
-// route is what the path of a request says. Placeholders are decoded, and not
-// yet checked.
+// route has the parts of a request's path. Placeholders are decoded, and not yet checked.
 type route struct {
 	stream   string // {stream}
 	group    string // {subscription}
@@ -79,9 +78,9 @@ func newRouter(rows []row) router {
 	return t
 }
 
-// match returns the first row of the table that the path of a URL fits, nil when
-// there is none, and what the path says. A placeholder stands for one segment that
-// is not empty, and holds any character, slashes included where the row lets it.
+// match returns the first row of the table that the path of a URL fits, nil when there is none, and
+// the parts of the path. A placeholder stands for one segment that is not empty, and holds any
+// character, slashes included where the row lets it.
 func (t router) match(u *url.URL) (*row, route) {
 	var seg [maxSegments]string
 	n := split(u, seg[:])

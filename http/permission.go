@@ -5,8 +5,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// requirement is what an operation asks of its caller. The zero value refuses every caller, so that
-// an operation without a requirement is noticed.
+// requirement is the permission that a caller of an operation needs. The zero value refuses every
+// caller, so that an operation without a requirement is noticed.
 type requirement struct {
 	rule  rule
 	level access.Level // of byLevel, byLevelOrSelf and byReader
@@ -20,11 +20,11 @@ type rule uint8
 const (
 	byNobody      rule = iota
 	byAnyone           // credentials are not even looked at
-	byLevel            // who reaches the level
-	byLevelOrSelf      // who reaches the level, and the user that the path names
+	byLevel            // callers that reach the level
+	byLevelOrSelf      // callers that reach the level, and the user that the path names
 	bySelf             // the user that the path names, and no other user
 	byStream           // who has the right to the stream that the path names
-	byReader           // who reaches the level and has the right
+	byReader           // callers that reach the level and has the right
 )
 
 // opening is a set of options that let in callers without credentials.
@@ -48,7 +48,7 @@ func (o *Options) openings() opening {
 	return open
 }
 
-// What the operations ask for. The rights to streams come from mayStream.
+// The requirements of the operations. The rights to streams come from mayStream.
 var (
 	mayAnyone      = requirement{rule: byAnyone}
 	mayEverybody   = requirement{rule: byLevel, level: access.Anon}

@@ -77,7 +77,7 @@ var (
 	problemLeaderAt       = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
 )
 
-// action is what an operation does, as far as texts of errors depend on it.
+// action is the kind of an operation, as far as texts of errors depend on it.
 type action uint8
 
 const (
@@ -133,7 +133,7 @@ var table = []struct {
 	{err: event.ErrClosed, problem: problemNotReady},
 }
 
-// spoken are the errors that say themselves what is answered.
+// spoken are the errors that carry the text of the answer themselves.
 var spoken = []func(error) *problem{
 	spokenBy(http.StatusServiceUnavailable, notListed),
 	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),

@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
-// commandMessage is what clients look for in the answer to a command. It means nothing.
+// commandMessage is the text that clients look for in the answer to a command. It means nothing.
 const commandMessage = 293
 
 // keyPosition is the header that says how far a projection has read.
@@ -82,7 +82,7 @@ func listOf(x *exchange, list []projection.Statistics) error {
 	return sendJSON(x, map[string]any{"projections": shown})
 }
 
-// oneProjection answers with what is known of the projection that the path names.
+// oneProjection answers with the details of the projection that the path names.
 func oneProjection(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
@@ -126,7 +126,7 @@ type outputOf struct {
 	ResultStreamName string `json:"resultStreamName"`
 }
 
-// projectionQuery answers with the text of a projection, or with what comes of it.
+// projectionQuery answers with the text of a projection, or with its outputs.
 func projectionQuery(x *exchange, _ context.Context) error {
 	q, err := x.s.opts.Projections.Query(x.route.argument)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // request round between them. A client that sets it asks for the same.
 const keyRelayed = "Annals-Relayed"
 
-// What the leader adds to its answer to a request that was relayed.
+// Headers that the leader adds to its answer to a relayed request.
 const (
 	// HeaderNotDone says that nothing was done, for want of a leader: another
 	// attempt does no harm.
@@ -36,11 +36,11 @@ const keyRepeatable = "Idempotency-Key"
 
 var once = []string{"1"}
 
-// passOn takes a write that this node cannot do to the leader, before its body
-// is read: a follower neither reads nor judges what it does not write. The
-// request was relayed and answered when done is true; otherwise the error is
-// *event.NotLeader, or event.ErrNotReady when the client insists on a leader and
-// none is known. Whether this node can write at all is for the store to say.
+// passOn takes a write that this node cannot do to the leader, before its body is read: a follower
+// neither reads nor judges a write that it does not do. The request was relayed and answered when
+// done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when the client
+// insists on a leader and none is known. Whether this node can write at all is for the store to
+// say.
 func passOn(x *exchange, w *write) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
 	if ok && !w.leader && x.s.opts.RelayWrites {
@@ -112,8 +112,7 @@ func noteNotDone(x *exchange, err error) {
 	}
 }
 
-// noteLogEnd tells a node that relayed the request how far its log must reach to
-// show what was done.
+// noteLogEnd tells a node that relayed the request how far its log must reach to show the write.
 func noteLogEnd(x *exchange) {
 	if x.r.Header[keyRelayed] != nil && !x.isRead() {
 		x.w.Header()[keyLogEnd] = []string{strconv.FormatInt(x.s.store.LogEnd(), 10)}

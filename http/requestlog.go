@@ -30,8 +30,8 @@ func (l *requestLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.next.ServeHTTP(logged, r)
 }
 
-// loggedWriter remembers what the log says of an answer. It is there only where
-// requests are logged.
+// loggedWriter remembers the parts of an answer that are logged. It is there only where requests
+// are logged.
 type loggedWriter struct {
 	http.ResponseWriter
 	status int // 0 until something was answered

@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/access"
 )
 
-// operation is what one method does on one form of path.
+// operation is one method on one form of path.
 type operation struct {
 	method string
 	action action
@@ -27,15 +27,14 @@ type operation struct {
 	serve   func(*exchange) error
 }
 
-// resource is what is at a path: operations, in the order in which the CORS header
-// lists their methods.
+// resource has the operations of a path, in the order in which the CORS header lists their methods.
 type resource struct {
 	operations []operation
 	methods    []string
 	open       bool // credentials are not even looked at
 }
 
-// row is a form of path with what is there.
+// row is a form of path with its resource.
 type row struct {
 	// path has a placeholder in braces for each segment. A placeholder whose name ends with dots
 	// stands for the rest of the path.
@@ -68,8 +67,7 @@ func methodsHeader(ops []operation) []string {
 	return []string{strings.Join(append(methods, http.MethodOptions), ", ")}
 }
 
-// operation returns what a method does, nil when it does nothing. HEAD is GET
-// without a body.
+// operation returns the operation of a method, nil when there is none. HEAD is GET without a body.
 func (r *resource) operation(method string) *operation {
 	if method == http.MethodHead {
 		method = http.MethodGet

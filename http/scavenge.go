@@ -14,7 +14,7 @@ import (
 
 const scavengePrefix = "/admin/scavenge/"
 
-// startScavenge starts a run, or finds out what one would do.
+// startScavenge starts a run, or estimates one.
 func startScavenge(x *exchange) error {
 	o, err := parseScavenge(x.r.URL.RawQuery)
 	if err != nil {
@@ -96,7 +96,7 @@ func scavengeIDField(id string) field { return textField("scavengeId", id) }
 
 func scavengeLinkField(link string) field { return textField("scavengeLink", link) }
 
-// progressFields say how far a run is and what it has done.
+// progressFields are the progress of a run and its results so far.
 func progressFields(s *scavenge.Status) []field {
 	return []field{
 		textField("phase", string(s.Phase)),

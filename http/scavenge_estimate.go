@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// estimateScavenge answers with what a run would do. It may read the whole
-// database: only the client's going and the end of the server limit it.
+// estimateScavenge answers with the estimate of a run. It may read the whole database: only the
+// client's going and the end of the server limit it.
 func estimateScavenge(x *exchange, o scavenge.EstimateOptions) error {
 	// net/http notices that a client goes away only when the body has been read.
 	if _, err := io.Copy(io.Discard, x.r.Body); err != nil {

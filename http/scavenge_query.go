@@ -16,7 +16,7 @@ const (
 	fullThrottle = 100 // percent
 )
 
-// scavengeOptions are what a scavenge is asked for with.
+// scavengeOptions reads the options of a scavenge from the query.
 type scavengeOptions struct {
 	scavenge.Request
 	dryRun bool

@@ -25,8 +25,8 @@ const (
 	DefaultRequestTimeout = 10 * time.Second
 )
 
-// Options says what a Server serves and how. Store, Waiter, Cluster and Access
-// must be set; the zero value of everything else works.
+// Options configures a Server. Store, Waiter, Cluster and Access must be set; the zero value of
+// everything else works.
 type Options struct {
 	Store   Store
 	Waiter  Waiter
@@ -73,8 +73,8 @@ type Options struct {
 	Startup Startup
 	// Subsystems names the parts of the node that run. Nil: none.
 	Subsystems func() []string
-	// ProjectionsMode is what projections the node runs: None, which is also what
-	// the empty text means, System or All.
+	// ProjectionsMode says which projections the node runs: None (also the empty text), System or
+	// All.
 	ProjectionsMode string
 
 	// WebDir holds a web interface that is served below /web. Nil: there is none.
@@ -140,7 +140,7 @@ type Options struct {
 	AllowAnonymousEndpointAccess             bool
 }
 
-// EnsureDefaults fills in what was left zero.
+// EnsureDefaults sets the fields that are zero to their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Leases == nil {
 		o.Leases = api.NewLeases(o.Access)
@@ -165,7 +165,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options are not valid.
 func (o *Options) Validate() error {
 	switch {
 	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
@@ -178,8 +178,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Server answers requests. It starts no goroutine of its own: those of the
-// http.Server run it, and Drain ends what they wait for.
+// Server answers requests. It starts no goroutine of its own: those of the http.Server run it, and
+// Drain ends their waits.
 type Server struct {
 	store   Store
 	waiter  Waiter
@@ -243,7 +243,7 @@ func (s *Server) Drain() {
 	s.drain()
 }
 
-// route finds what is at the path and lets it answer.
+// route finds the resource of the path and lets it answer.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	found, rt := s.routes.match(r.URL)
 	if found == nil {

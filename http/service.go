@@ -48,8 +48,8 @@ type Store interface {
 	// collected.
 	Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error)
 
-	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
-	// that was never written is not an error: its Last and MetaLast are -1.
+	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
+	// never written is not an error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 
 	// LogEnd returns the position where the next record will lie.
@@ -77,7 +77,7 @@ type Cluster interface {
 	Confirm(ctx context.Context) error
 	// Ready reports whether the node serves requests.
 	Ready() bool
-	// Unhealthy says what is wrong with the node itself; empty when nothing is.
+	// Unhealthy describes the problem of the node itself; empty when it has none.
 	Unhealthy() string
 }
 
@@ -86,7 +86,7 @@ type Membership interface {
 	// View is the cluster as this node knows it at the moment. It is prompt and
 	// never waits for the network.
 	View() event.ClusterView
-	// State is what this node is at the moment.
+	// State is the current state of this node.
 	State() event.NodeState
 	// SetPriority changes this node's priority in elections until it is restarted.
 	SetPriority(priority int) error
@@ -103,9 +103,9 @@ type Membership interface {
 
 // Relay passes requests on to the leader and its answers back.
 type Relay interface {
-	// Relay answers r with what the leader answers to it. It returns false when it
-	// sent nothing to the client, and what it sent to a leader may be done again,
-	// for example because no other node leads: the caller then answers itself.
+	// Relay answers r with the answer of the leader. It returns false when it sent nothing to the
+	// client, and what it sent to a leader may be done again, for example because no other node
+	// leads: the caller then answers itself.
 	//
 	// GetBody of r, for requests that change something, returns the body from its
 	// beginning for each attempt, and is called by one goroutine at a time; Body is then
@@ -121,10 +121,9 @@ type Relay interface {
 	// relaying node's own.
 	Relay(w http.ResponseWriter, r *http.Request) (done bool)
 
-	// RelayTo answers r with what a member of the cluster answers to it, and passes
-	// body and answer on as they come. All else is as with Relay, but there is one
-	// attempt: it returns false when the member got nothing, and nothing was sent to
-	// the client.
+	// RelayTo answers r with the answer of a member of the cluster, and passes body and answer on
+	// as they come. All else is as with Relay, but there is one attempt: it returns false when the
+	// member got nothing, and nothing was sent to the client.
 	RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member) (done bool)
 }
 

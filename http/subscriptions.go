@@ -169,7 +169,7 @@ func nackMessages(x *exchange) error {
 	})
 }
 
-// nackAction reads what is to become of a message. What it does not know is to be tried again.
+// nackAction reads the action of a nack. An unknown action means retry.
 func nackAction(word string) subscription.Action {
 	switch word = strings.TrimSpace(word); {
 	case strings.EqualFold(word, "park"):
@@ -245,9 +245,9 @@ func parkedForward(x *exchange) error {
 	return serveForward(x, groupKey(x).ParkedStream(), sendParked)
 }
 
-// sendParked answers with a page without what was settled at the desk. Until a message was settled
-// it is the page of the stream. It must not be cached, because more messages can be settled at any
-// time.
+// sendParked answers with a page without the messages that were settled at the desk. Until a
+// message was settled it is the page of the stream. It must not be cached, because more messages
+// can be settled at any time.
 func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
 	switch {

@@ -38,7 +38,7 @@ var settingNames = []string{
 	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
 }
 
-// readSettings reads the body of the request. What it leaves out has its default.
+// readSettings reads the body of the request. Members that it leaves out have their defaults.
 func readSettings(x *exchange) (s subscription.Settings, err error) {
 	body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
 	if err != nil {

@@ -77,7 +77,7 @@ func (s *Server) address(r *http.Request) (scheme, host, port string) {
 	return scheme, host, port
 }
 
-// requestHost is the Host header, or what the connection was made to.
+// requestHost is the Host header, or the local address of the connection.
 func requestHost(r *http.Request) string {
 	if isAuthority(r.Host) {
 		return r.Host

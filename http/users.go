@@ -17,8 +17,8 @@ const (
 	commandPath = "/command/"
 )
 
-// leading makes of a handler of users one that runs on the leader only. What is
-// answered is as new as the leader has it.
+// leading makes of a handler of users one that runs on the leader only. The answers are as new as
+// the leader's.
 func leading(serve func(*exchange, context.Context) error) func(*exchange) error {
 	return func(x *exchange) error {
 		err := x.lead(func(ctx context.Context) error {

@@ -72,7 +72,7 @@ func serveWebDir(x *exchange) error {
 
 const webPrefix = "/web/"
 
-// debuggerFiles are what the debugger of projections loads, below webPrefix.
+// debuggerFiles are the files that the debugger of projections loads, below webPrefix.
 var debuggerFiles = []string{
 	"es/js/projections/v8/Prelude/Modules.js",
 	"es/js/projections/v8/Prelude/Projections.js",

@@ -25,8 +25,8 @@ const (
 	assetsPlace = "@assets@"
 )
 
-// uiAnswer is what the files of our own interface carry. Nothing runs but its modules,
-// nothing is loaded from elsewhere, and no text becomes markup.
+// uiAnswer has the headers of the files of our own interface. Nothing runs but its modules, nothing
+// is loaded from elsewhere, and no text becomes markup.
 var uiAnswer = http1.NewFields(
 	"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "+
 		"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -52,7 +52,7 @@ type uiFile struct {
 // name is a hash of all of them, so that the files of two versions never mix.
 type uiTree map[string]*uiFile
 
-// builtInUI is what the binary carries. Every node of a process shares it.
+// builtInUI is the interface that the binary carries. Every node of a process shares it.
 var builtInUI = sync.OnceValues(func() (uiTree, error) {
 	files, err := fs.Sub(web.Static, "static")
 	if err != nil {

@@ -87,7 +87,7 @@ func (n *Node) serve() {
 	n.http.Serve(n.handler(), security)
 }
 
-// serveNodes answers what other nodes pass on.
+// serveNodes answers the requests that other nodes pass on.
 func (n *Node) serveNodes() {
 	if port := n.cluster.Port(); port != nil {
 		n.relayed = relay.Serve(port, n.handler(), n.logger.Named("relayed"))

@@ -78,7 +78,7 @@ func (n *Node) backupTarget() (backup.Target, error) {
 	return backup.NewFolder(n.fs, n.config.BackupTo), nil
 }
 
-// backUp does what is due, once this node has taken its part in the cluster.
+// backUp makes the backups that are due, once this node has taken its part in the cluster.
 func (n *Node) backUp(ctx context.Context) {
 	if n.scavenge.awaitStart(ctx) {
 		n.backupRuns.Run(ctx)

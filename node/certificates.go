@@ -37,8 +37,8 @@ func newCertificates(store *certs.Store, r *stats.Registry, logger hclog.Logger)
 	}
 }
 
-// reload puts what the files hold in force, or leaves everything as it is and
-// returns false. It says itself what came of it.
+// reload puts the certificates of the files in force, or changes nothing and returns false. It logs
+// the result itself.
 func (c *certificates) reload(files certs.Files) bool {
 	set, err := certs.Reload(files)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	eventlog "github.com/annalsdb/annals/log"
 )
 
-// checkpointEvery bounds how far what the log has made durable lags behind what was acknowledged.
-// The log syncs by amount and with every snapshot, which on a quiet node can be days apart; a
-// backup of the volume that is restored without the Raft log would lack all those days.
+// checkpointEvery bounds how far the durable part of the log lags behind acknowledged writes. The
+// log syncs by amount and with every snapshot, which on a quiet node can be days apart; a backup of
+// the volume that is restored without the Raft log would lack all those days.
 const checkpointEvery = time.Second
 
 // keepCheckpoints makes the log durable, and moves its checkpoints, soon after

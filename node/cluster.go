@@ -110,7 +110,7 @@ func Recover(o Options) error { return offline(o, replication.Recover) }
 type TakenOver = replication.TakenOver
 
 // TakeOver does the same on a node that survived when a majority of the cluster is lost for good.
-// Its consensus state is set aside, after what the Raft log has was added to the event log.
+// Its consensus state is set aside, after the entries of the Raft log were added to the event log.
 func TakeOver(o Options) (taken TakenOver, err error) {
 	err = offline(o, func(c replication.ClusterOptions) (err error) {
 		taken, err = replication.TakeOver(c)
@@ -120,7 +120,7 @@ func TakeOver(o Options) (taken TakenOver, err error) {
 }
 
 // AcceptLoss has a node on its own start without the entries of its Raft log that are damaged, and
-// returns a line that says what was done. The node must not run.
+// returns a line that describes the result. The node must not run.
 func AcceptLoss(o Options) (done string, err error) {
 	err = offline(o, func(c replication.ClusterOptions) (err error) {
 		done, err = replication.AcceptLoss(c)
@@ -138,7 +138,7 @@ func offline(o Options, do func(replication.ClusterOptions) error) (err error) {
 	if err := n.build(); err != nil {
 		return err
 	}
-	// Opening the log finishes what the node was about to do to it.
+	// Opening the log finishes an interrupted change of it.
 	defer func() { err = errors.Join(err, n.Close()) }()
 	if found, err := n.hasLog(); err != nil || !found {
 		return errors.Join(err, fmt.Errorf("%s holds no event log", c.Db))

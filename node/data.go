@@ -13,8 +13,8 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// data is the log as catching up, and replacing damaged chunks, see it. What comes from other nodes
-// goes through the state machine, so that it never meets an entry that is being applied.
+// data is the log as catching up, and replacing damaged chunks, see it. Data from other nodes goes
+// through the state machine, so that it never meets an entry that is being applied.
 type data struct {
 	log     *eventlog.Log
 	machine *fsm.Machine
@@ -65,7 +65,7 @@ func (d data) OpenTemp(name string) (replication.TempFile, error) {
 
 func (d data) DropTemp(name string) error { return d.log.Transfer.DropTemp(name) }
 
-// continuation translates what the log says of its files.
+// continuation translates the log's description of its files.
 type continuation struct{ *eventlog.Continuation }
 
 func (c continuation) File() (file replication.ChunkFile, ok bool) {

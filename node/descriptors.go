@@ -21,8 +21,8 @@ const (
 	logStarvationEvery = time.Minute
 )
 
-// maxConnections is the bound on connections of clients: what the operator says, or what is left
-// of the process's limit.
+// maxConnections is the bound on connections of clients: the operator's value, or the rest of the
+// process's limit.
 func maxConnections(option int) int {
 	var limit unix.Rlimit
 	if option > 0 {

@@ -20,11 +20,11 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// examination gathers what the doctor judges.
+// examination gathers the facts that the doctor judges.
 type examination struct {
 	n *Node
 
-	// guards what follows; held across the check of a password, of which there is one at a time
+	// guards the fields below; held across the check of a password, of which there is one at a time
 	mu sync.Mutex
 	// passwords are the versions of the users that were looked at, and whether
 	// their password was the default one: to find out takes long.
@@ -74,7 +74,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	return f
 }
 
-// cluster looks at the other nodes, and at what the leader runs.
+// cluster looks at the other nodes, and at the services of the leader.
 func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *doctor.Facts) {
 	metrics := e.metrics("annals_clock_offset_seconds", "annals_clock_behind_log_seconds", "eventstore_writer_flush_duration_max_seconds")
 	if !e.n.config.MemDb {

@@ -16,13 +16,13 @@ const (
 	maxForwardedBytes = 64 << 20
 )
 
-// arrival is how long the answer to a write waits at most for this node to hold what the leader
-// wrote. Followers hear of it within milliseconds.
+// arrival is how long the answer to a write waits at most for this node to hold the leader's write.
+// Followers hear of it within milliseconds.
 const arrival = time.Second
 
 // forwards counts the writes of clients that this node has the leader do.
 type forwards struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count int
 	bytes int
 }

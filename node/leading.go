@@ -21,7 +21,7 @@ type leading struct {
 	services []service
 	lost     func() // called when this node ceases to lead; may be nil
 
-	// guards what follows; held while services start and stop, so that they do so one after the
+	// guards the fields below; held while services start and stop, so that they do so one after the
 	// other
 	mu      sync.Mutex
 	wanted  uint64 // the term in which this node leads, 0: none
@@ -57,7 +57,7 @@ func (l *leading) rest(ctx context.Context) (again func()) {
 	return func() { l.set(ctx, func() { l.resting-- }) }
 }
 
-// set changes what is wanted, and makes it so.
+// set changes the wanted state, and applies it.
 func (l *leading) set(ctx context.Context, change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

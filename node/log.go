@@ -31,7 +31,7 @@ func (n *Node) hasLog() (bool, error) {
 	return false, nil
 }
 
-// materials opens the log and gives replication what stands on it.
+// materials opens the log and gives replication the parts that are built on it.
 func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 	log, err := n.openLog(cluster)
 	if err != nil {
@@ -72,7 +72,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		return nil, err
 	}
 	n.store.log.Store(log)
-	// Before any client can read what was to be blanked.
+	// Before a client can read data that is to be blanked.
 	if err := n.redact.service.Resume(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

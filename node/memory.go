@@ -32,11 +32,10 @@ func requestMemory(mib int) *api.Memory {
 	return api.NewMemory(bytes / collected)
 }
 
-// cgroupFiles are where Linux says what a process may take: version 2 and version 1.
+// cgroupFiles are the files with the memory limit of a process on Linux: version 2 and version 1.
 var cgroupFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// memoryThereIs returns the least of what the machine has, what a container may take, and
-// what GOMEMLIMIT says.
+// memoryThereIs returns the least of the machine's memory, the container's limit and GOMEMLIMIT.
 func memoryThereIs(cgroup []string) int64 {
 	least := debug.SetMemoryLimit(-1)
 	if m, err := mem.VirtualMemory(); err == nil {

@@ -280,9 +280,8 @@ func (n *Node) Unready() string { return n.api.Unready() }
 // Done is closed when the node has been asked to stop by one of its users.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Close stops the node: answers in flight finish, the log and its checkpoints
-// are flushed. It is idempotent. When a disk hangs it gives up with an error, and what
-// it waited for is left alone.
+// Close stops the node: answers in flight finish, the log and its checkpoints are flushed. It is
+// idempotent. When a disk hangs it gives up with an error, and leaves the hanging operation alone.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		go func() {
@@ -312,7 +311,7 @@ func (n *Node) close() (err error) {
 	n.api.Drain()
 	n.rpc.Drain()
 	n.backupRuns.Cancel()
-	// Who copies from here reads no further: the files must be closed before the log is.
+	// Nodes that copy from here must stop: the files must be closed before the log is.
 	n.backups.Close()
 	// While there is a leader to record it.
 	n.scavenge.close()

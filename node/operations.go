@@ -5,7 +5,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 )
 
-// operations are what an operator can have this node do.
+// operations are the actions that an operator can start on this node.
 type operations struct{ n *Node }
 
 var _ httpapi.Operations = operations{}

@@ -29,12 +29,12 @@ type Options struct {
 	Certificates *certs.Set
 	Stats        *stats.Registry // where metrics are registered; default: one of the node's own
 
-	// LinesDropped is how many lines of the log were dropped because what they are
-	// written to did not take them. Default: none ever.
+	// LinesDropped is how many log lines were dropped because their destination did not accept
+	// them. Default: none ever.
 	LinesDropped func() uint64
 
-	// Reload reads the configuration again when a client asks for it and takes over
-	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
+	// Reload reads the configuration again when a client asks for it and applies the options that
+	// may change while a node runs. It logs the result itself. Default: nothing is read.
 	Reload func()
 	// UIDir is a folder that the web interface is served from, as it is at each request.
 	// Default: what is built in.
@@ -58,7 +58,7 @@ type Options struct {
 	DiskReserve int64
 }
 
-// EnsureDefaults fills in what was left zero.
+// EnsureDefaults sets the fields that are zero to their defaults.
 func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.OnFatal == nil {

@@ -29,9 +29,9 @@ func newProjections(n *Node) *projection.Service {
 	})
 }
 
-// firstLoad is whether a node on its own has loaded its projections since it began
-// to serve. Until then it is not ready: who waits for it to be asks for projections
-// next. It does not wait for them for long, as it serves more than projections.
+// firstLoad is whether a node on its own has loaded its projections since it began to serve. Until
+// then it is not ready: a client that waits for readiness asks for projections next. It does not
+// wait for them for long, as it serves more than projections.
 type firstLoad struct {
 	queries *projection.Service // nil: it waits for none
 	since   atomic.Pointer[time.Time]
@@ -117,7 +117,7 @@ type correlations struct {
 	known       atomic.Pointer[correlation]
 }
 
-// correlation is what was found in a text of the projection.
+// correlation is the result of reading a text of the projection.
 type correlation struct{ text, member string }
 
 func (c *correlations) member() string {

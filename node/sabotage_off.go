@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// What a build with the tag sabotage breaks.
+// Switches that a build with the tag sabotage breaks.
 
 func sabotaged(m replication.Materials) replication.Materials { return m }
 

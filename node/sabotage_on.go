@@ -44,7 +44,7 @@ func sabotagedStore(s *store) httpapi.Store {
 // decided has a channel of event.Written for each *event.Write in flight.
 var decided sync.Map
 
-// earlyDecider tells what it decided.
+// earlyDecider reports its decisions.
 type earlyDecider struct{ pipeline.Decider }
 
 func (e earlyDecider) Decide(w *event.Write) event.Decision {

@@ -56,7 +56,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	return s, err
 }
 
-// start begins what is done without being asked.
+// start begins the work that runs without a request.
 func (s *scavenging) start() {
 	if !s.n.config.MemDb {
 		s.owned.Go(func() { s.run(s.running) })

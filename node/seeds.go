@@ -10,12 +10,13 @@ import (
 	"net/netip"
 )
 
-// maxGossip bounds what a seed answers.
+// maxGossip bounds the answer of a seed.
 const maxGossip = 1 << 20
 
 // askSeed asks the node that serves clients at an ip:port, found for a host, for the ports between
-// nodes of the members that it knows. It is asked as this node is: nodes are configured alike. What
-// it answers are addresses to look at, no more: who is there says so itself. They may be none yet.
+// nodes of the members that it knows. It is asked as this node is: nodes are configured alike. Its
+// answer is only a list of addresses to ask: each node there answers for itself. They may be none
+// yet.
 func (n *Node) askSeed(ctx context.Context, address, host string) (ports []string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	scheme := "http"

@@ -43,7 +43,7 @@ func (p part) serves() bool {
 	return err == nil && unsure == nil && diverged == nil && p.Cluster.Ready() && p.n.users.ready() == nil && log.Failed() == nil && p.n.load.done()
 }
 
-// Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.
+// Unhealthy describes a problem of this node's disk, data or clock; empty when there is none.
 func (p part) Unhealthy() string {
 	if !p.Started() {
 		return ""

@@ -27,7 +27,7 @@ func progress(what string, done, total int64) httpapi.Progress {
 	return p
 }
 
-// Starting says what the node does as long as it has never served.
+// Starting describes the current step of a node that has never served.
 func (p part) Starting() httpapi.Progress {
 	n := p.n
 	if n.startup.done.Load() {

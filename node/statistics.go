@@ -112,7 +112,7 @@ func (s *statistics) network() system.Network {
 	return t
 }
 
-// History is what the main statistics were in the last minutes.
+// History has the main statistics of the last minutes.
 func (s *statistics) History(minutes int64) history.Series {
 	return s.hour.Last(time.Duration(minutes) * time.Minute)
 }
@@ -131,7 +131,7 @@ func (s *statistics) Histogram(dst []byte, name string) ([]byte, bool) {
 // Answered counts the time that an answer took.
 func (s *statistics) Answered(took time.Duration) { s.latencies.Record(latency.HTTPSend, took) }
 
-// run does what the statistics have to do without being asked, until ctx ends.
+// run does the periodic work of the statistics, until ctx ends.
 func (s *statistics) run(ctx context.Context) {
 	var owned sync.WaitGroup
 	defer owned.Wait()

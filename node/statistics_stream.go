@@ -18,8 +18,8 @@ const (
 	statisticsMetadata = `{"$maxAge":864000}`
 )
 
-// write appends the metrics to the node's statistics stream, as one event a period, until ctx
-// ends. What cannot be written is left out: the next one comes soon.
+// write appends the metrics to the node's statistics stream, as one event a period, until ctx ends.
+// An event that cannot be written is left out: the next one comes soon.
 func (s *statistics) write(ctx context.Context) {
 	stream := statisticsPrefix + s.n.endpoint()
 	logger := s.n.logger.Named("stats")

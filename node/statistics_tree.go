@@ -10,8 +10,7 @@ import (
 	"github.com/annalsdb/annals/stats/tree"
 )
 
-// Statistics returns what is shown at /stats. Those of process and machine are at most a second
-// old.
+// Statistics returns the values of /stats. Those of process and machine are at most a second old.
 func (s *statistics) Statistics() tree.Statistics {
 	s.questions.Enter(1)
 	defer s.gathering.End(s.gathering.Begin(0), 1)
@@ -51,7 +50,7 @@ func checkStatistics(all tree.Statistics, p eventlog.CheckProgress, damaged int)
 	return es(all, int64(damaged), "chunkCheck", "damagedChunks")
 }
 
-// writerStatistics are those of what a write waits for: the Raft log.
+// writerStatistics are those of the Raft log, for which a write waits.
 func writerStatistics(all tree.Statistics, f *raftdisk.Flushes) tree.Statistics {
 	add := func(key, title string, value any) {
 		all = es(all, value, "writer", key)

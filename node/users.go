@@ -16,8 +16,8 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// users makes sure that the built-in users exist before any client is let in, and gives those who
-// authenticate and manage users what they need.
+// users makes sure that the built-in users exist before any client is let in, and gives the
+// authenticator and the user manager the parts that they need.
 type users struct {
 	store   *store
 	logger  hclog.Logger
@@ -53,7 +53,7 @@ func (u *users) LastEvent(ctx context.Context, stream string) (event.Record, err
 	return u.store.LastEvent(ctx, stream)
 }
 
-// StreamInfo tells the authenticator whether what it knows of a user still holds.
+// StreamInfo lets the authenticator check whether its copy of a user is still current.
 func (u *users) StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error) {
 	if err := u.ready(); err != nil {
 		return event.StreamInfo{}, err

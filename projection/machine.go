@@ -201,8 +201,8 @@ func (m *machine) answer(err error) []effect {
 	return []effect{{kind: doReply, ticket: t, err: err}}
 }
 
-// settle answers who waits for the projection to come to rest, or to run. Who
-// waits for a change that is being stored is answered once its effect is done.
+// settle answers who waits for the projection to come to rest, or to run. A caller that waits for a
+// change that is being stored is answered once its effect is done.
 func (m *machine) settle() []effect {
 	if m.storing != nil {
 		return nil

@@ -27,7 +27,7 @@ type projection struct {
 	gone     func()       // is called when it is no longer there; may be nil
 	accessed atomic.Int64 // time of the last request for it, nanoseconds since 1970
 
-	mu       sync.Mutex // guards what follows; not held while anything waits
+	mu       sync.Mutex // guards the fields below; not held while anything waits
 	m        machine
 	id       int64 // number of its creation; -1: it has none
 	last     int64 // number of the last event of its definition stream, -1: none

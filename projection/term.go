@@ -28,7 +28,7 @@ type term struct {
 	loaded    func()        // is called once it is
 	compiling chan struct{} // one element for each text that is being compiled
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex // guards the fields below
 	closed bool
 	byName map[string]*projection
 	all    []*projection // in the order of their creation

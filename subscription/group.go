@@ -46,7 +46,7 @@ type group struct {
 	space chan struct{} // one element: few replayed messages are left
 	desk  desk
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 
 	// Reading ahead.

@@ -74,7 +74,7 @@ func (s *messages) listOf(m *message) *list {
 	return &s.buffer
 }
 
-// takeBack takes a message that is outstanding away from who has it.
+// takeBack takes an outstanding message away from its consumer.
 func (s *messages) takeBack(m *message) {
 	s.out.remove(m)
 	if m.to != nil {

@@ -118,9 +118,8 @@ func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) er
 	return t.outcome(ctx, t.create(ctx, k, set, by))
 }
 
-// Update replaces all settings of a group but its filter, and loads it again from its
-// checkpoint: who is connected is dropped. Errors are those of Create, with
-// ErrNotFound in place of ErrExists.
+// Update replaces all settings of a group but its filter, and loads it again from its checkpoint:
+// its connections are dropped. Errors are those of Create, with ErrNotFound in place of ErrExists.
 func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) error {
 	if err := set.ValidateSizes(); err != nil {
 		return err

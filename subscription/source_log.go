@@ -97,7 +97,7 @@ type choice struct {
 	*definition
 	ctx           context.Context
 	taken, passed int
-	// of matching: the rest is taken unseen, for the page to end, and dropped by who reads it
+	// of matching: the rest is taken unseen, so that the page ends, and its reader drops it
 	err error
 }
 

@@ -20,8 +20,8 @@ type Store interface {
 	ReadPayload(ctx context.Context, r *event.Record) error
 	// ReadEvent reads one event; event.Head asks for the last visible one.
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
-	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
-	// that was never written is not an error.
+	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
+	// never written is not an error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// ReadAll reads a page of the log. A position that was never handed out is
 	// event.ErrBadPosition.

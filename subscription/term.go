@@ -32,7 +32,7 @@ type term struct {
 	stale    bool          // the stream may hold something else than definitions
 	dropAll  atomic.Bool   // load all groups again, also those that run
 
-	mu          sync.RWMutex // guards what follows
+	mu          sync.RWMutex // guards the fields below
 	closed      bool
 	definitions []*definition // in the order of creation
 	groups      map[Key]*group

@@ -45,7 +45,7 @@ type conn struct {
 	in                   mover
 	out                  writer
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   state
 	since   int64 // the tick at which it began
 	isTaken bool  // all of the request was read, and the rest is to be watched
@@ -211,7 +211,7 @@ func (c *conn) answer(r *http.Request) (again bool) {
 	return w.finish() == nil && !w.isLast
 }
 
-// look is what the server does with the connection at each tick.
+// look is called by the server at each tick.
 func (c *conn) look(tick int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +226,7 @@ func (c *conn) look(tick int64) {
 			_ = c.net.SetWriteDeadline(past)
 		}
 		if c.watch != nil && isLookedFor(age) && hasLeft(c.net) {
-			c.cancel() // What it sent for the next request hides that from wait.
+			c.cancel() // Bytes of its next request hide that from wait.
 		}
 		if age > 1 && c.isTaken && c.watch == nil {
 			c.isTaken, c.watch = false, make(chan struct{})
@@ -283,8 +283,8 @@ func (c *conn) endUnlessServing() {
 
 var past = time.Unix(1, 0)
 
-// wait reads while a request is served: it cancels the request when the client leaves. What
-// comes instead is the beginning of the next one.
+// wait reads while a request is served: it cancels the request when the client leaves. The next
+// bytes are the beginning of the next request.
 func (c *conn) wait(done chan struct{}, cancel context.CancelFunc) {
 	defer close(done)
 	if c.from == c.to {

@@ -7,5 +7,6 @@
 // see [SetReason], and goes out in one piece if it is of usual size. There are no interim
 // answers but 100 Continue, no trailers and no Hijack.
 //
-// DESIGN.md says what is plain, who owns what, and how it differs from net/http.
+// DESIGN.md defines plain requests, lists who owns which goroutine, and shows the differences to
+// net/http.
 package http1

@@ -20,7 +20,7 @@ func hasLeft(c net.Conn) bool {
 	}) && left
 }
 
-// untaken is how much of what was written the other side has not taken from the system.
+// untaken is how many of the written bytes the other side has not taken from the system.
 func untaken(c net.Conn) (bytes int) {
 	control(c, func(fd int) {
 		if n, err := unix.IoctlGetInt(fd, unix.TIOCOUTQ); err == nil {

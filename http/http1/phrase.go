@@ -49,9 +49,9 @@ func NewFields(pairs ...string) *Fields {
 	return f
 }
 
-// SetFields makes the answer to the request with the context have the fields, in the place of
-// any that were set before; a nil f takes those back. If net/http writes the answer they are
-// put into its header map h, where what was there before stays.
+// SetFields makes the answer to the request with the context have the fields, in the place of any
+// that were set before; a nil f takes those back. If net/http writes the answer they are put into
+// its header map h, whose other fields stay.
 func SetFields(ctx context.Context, h http.Header, f *Fields) {
 	if w, ok := ctx.Value(connKey{}).(*response); ok {
 		w.fixed = f
@@ -109,7 +109,7 @@ func (c *phraseConn) NetConn() net.Conn { return c.Conn }
 
 func (c *phraseConn) context() context.Context { return c.ctx }
 
-// Read reads what was read before, and then what comes.
+// Read returns the bytes that were read before, and then new ones.
 func (c *phraseConn) Read(p []byte) (int, error) {
 	if len(c.rest) > 0 {
 		n := copy(p, c.rest)

@@ -71,7 +71,7 @@ type writer struct {
 // by which it is seen whether the client moves.
 const cutTicks = 4
 
-// isDue reports whether what is written is to get a deadline at a tick.
+// isDue reports whether a write must get a deadline at a tick.
 func (m *writer) isDue(tick int64) bool {
 	if since := m.since.Load(); m.resume != nil && m.large.Load() {
 		return since != 0 && tick+1-since > cutTicks
@@ -116,7 +116,7 @@ type watched struct {
 	cancel  context.CancelFunc
 	taken   atomic.Bool // all of the body was read
 
-	mu   sync.Mutex // guards what follows; held while a deadline is set
+	mu   sync.Mutex // guards the fields below; held while a deadline is set
 	over bool
 }
 
@@ -146,7 +146,7 @@ func (x *watched) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // Flush is FlushError for those who do not ask.
 func (x *watched) Flush() { _ = x.FlushError() }
 
-// FlushError sends what was written so far.
+// FlushError sends the bytes written so far.
 func (x *watched) FlushError() error {
 	x.out.begin(x.tick.Load())
 	err := x.control.Flush()
@@ -162,7 +162,7 @@ func (x *watched) wants(tick int64) bool {
 	return x.out.isStalled(tick) || x.in.isStalled(tick) || x.conn != nil && x.taken.Load() && isLookedFor(tick-x.began)
 }
 
-// look ends what is stalled, and the request of a client that has left. net/http waits for that
+// look ends stalled connections, and the request of a client that has left. net/http waits for that
 // by reading, but for no more than a byte: the first of the next request hides it.
 func (x *watched) look(tick int64) {
 	x.mu.Lock()

@@ -159,7 +159,7 @@ type body struct {
 	closed bool
 }
 
-// Read reads what comes of the body.
+// Read reads from the body.
 func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +185,7 @@ func (b *body) read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the reading. What is left is read by the connection.
+// Close ends the reading. The connection reads the rest.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,8 +199,8 @@ func (b *body) isTaken() bool {
 	return b.left == 0
 }
 
-// drain throws away what is left, which is not much. A reader that continues must not take that for
-// the end.
+// drain throws away the rest, which is short. A reader that continues must not take that for the
+// end.
 func (b *body) drain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

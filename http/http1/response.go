@@ -191,7 +191,7 @@ func (w *response) hold(p []byte) {
 	*w.out = append(*w.out, p...)
 }
 
-// FlushError sends what was written so far.
+// FlushError sends the bytes written so far.
 func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -214,7 +214,7 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 	return w.c.net.SetWriteDeadline(t)
 }
 
-// finish sends what is left of the answer, and takes what is left of the request.
+// finish sends the rest of the answer, and reads the rest of the request.
 func (w *response) finish() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -229,8 +229,8 @@ func (w *response) finish() error {
 	return err
 }
 
-// send sends what is held back, the last of the answer or not. What comes next may tell the type of
-// the body.
+// send sends the part that is held back, the last of the answer or not. What comes next may tell
+// the type of the body.
 func (w *response) send(next []byte, last bool) error {
 	if w.err != nil {
 		return w.err
@@ -310,7 +310,7 @@ func appendSize(b []byte, n int) []byte {
 	return append(strconv.AppendInt(b, int64(n), 16), "\r\n"...)
 }
 
-// takeRest reads what the handler left of the request's body.
+// takeRest reads the part of the request's body that the handler did not read.
 func (w *response) takeRest() error {
 	b := w.body
 	if w.isTried || b.isTaken() {

@@ -31,7 +31,7 @@ type Server struct {
 	tick atomic.Int64           // how often it has looked
 	date atomic.Pointer[string] // the field, as of then
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	conns    map[*conn]struct{}
 	closing  chan struct{} // closed when it closes

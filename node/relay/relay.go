@@ -1,6 +1,6 @@
-// Package relay passes requests that need the leader on to it, and others to the node
-// that the client names, over the port between nodes, and answers there what other
-// nodes pass on.
+// Package relay passes requests that need the leader on to it, and others to the node that the
+// client names, over the port between nodes, and answers there the requests that other nodes pass
+// on.
 package relay
 
 import (
@@ -44,7 +44,7 @@ var _ httpapi.Relay = (*Relay)(nil)
 // work, and well before.
 const answerTimeout = 30 * time.Second
 
-// What a client gets in the place of the leader's answer.
+// Answers to a client in place of the leader's answer.
 const (
 	// failed: the request may have reached a leader, its outcome is not known.
 	failed = "Error while forwarding request"
@@ -55,8 +55,8 @@ const (
 // headerClient tells the other node whose request it is: the address of the client.
 const headerClient = "Annals-Client"
 
-// New returns the relay of a node. A request waits for another leader no longer than patience:
-// what a write may take.
+// New returns the relay of a node. A request waits for another leader no longer than patience,
+// which is how long a write may take.
 func New(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *Relay {
 	transport := func(timeout time.Duration) func() *http.Transport {
 		return sync.OnceValue(func() *http.Transport {

@@ -22,7 +22,7 @@ import (
 type crowd struct {
 	most int
 
-	// guards what follows, members included; nothing is called within it but used
+	// guards the fields below, members included; nothing is called within it but used
 	mu      sync.Mutex
 	sources map[netip.Addr]*crowdSource
 	order   sourceHeap

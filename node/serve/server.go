@@ -1,5 +1,5 @@
-// Package serve answers HTTP on one listener: handshakes of TLS are done before net/http sees
-// a connection, what goes over it is counted, and the end is in order.
+// Package serve answers HTTP on one listener: handshakes of TLS are done before net/http sees a
+// connection, its bytes are counted, and it is closed in order.
 package serve
 
 import (

@@ -15,8 +15,7 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// Traffic counts the connections of clients and what goes over them, TLS included, and bounds their
-// number.
+// Traffic counts the connections of clients and their bytes, TLS included, and bounds their number.
 type Traffic struct {
 	MaxConnections int // must not change once there is a listener; 0: no bound
 

@@ -54,7 +54,7 @@ type Checkpoints struct {
 	fresh   bool  // the stream has no metadata yet
 	meta    int64 // number of the last of its metadata
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	found bool       // there is a checkpoint at at
 	at    position.Position
 	// during Save: number of the last event of partitions' streams that the root's checkpoint

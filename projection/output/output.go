@@ -68,7 +68,7 @@ type Store interface {
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
 	ReadPayload(ctx context.Context, r *event.Record) error
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
-	// StreamInfo tells what is known of a stream without reading its events. It is cheap.
+	// StreamInfo describes a stream without reading its events. It is cheap.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// Write does w whole or not at all, on the leader only.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
@@ -129,7 +129,7 @@ type Output struct {
 	maxKnown int
 	build    builder // of Emit and Result alone
 
-	mu      sync.Mutex // guards what follows; held for moments only
+	mu      sync.Mutex // guards the fields below; held for moments only
 	err     error
 	closed  bool
 	known   map[string]*stream

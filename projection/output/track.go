@@ -11,7 +11,7 @@ import (
 type tracker struct {
 	o *Output
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	listed  map[uint64]struct{}
 	waiting *names // of the next write
 	writing bool

@@ -235,7 +235,8 @@ func (r *Run) code() (handler.Handler, error) {
 	if i, ok := h.(handler.Interrupter); ok {
 		r.cut.Store(&i)
 	}
-	if r.wanted.Err() != nil || r.reading.Err() != nil { // Perhaps too early for who interrupts it.
+	// It may be too early for the caller that interrupts it.
+	if r.wanted.Err() != nil || r.reading.Err() != nil {
 		return nil, handler.ErrInterrupted
 	}
 	if r.def.IsBiState {

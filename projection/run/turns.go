@@ -11,8 +11,8 @@ import (
 // maxTurns is more than any machine has use for.
 const maxTurns = 1024
 
-// Turns bounds how many projections handle events at the same time. Who waits
-// gets one in the order of asking.
+// Turns bounds how many projections handle events at the same time. Waiting runs get one in the
+// order of asking.
 type Turns struct {
 	free chan *turn // turns that are free
 }

@@ -17,8 +17,8 @@ const (
 	nameDeleted  = "$deleted"
 )
 
-// Names returns what has to be readable for who reads what a definition reads:
-// streams, or the log.
+// Names returns the names that a user must have the right to read to use a definition: streams, or
+// the log.
 func Names(d *handler.Definition) []string {
 	if d.AllStreams {
 		return []string{event.AllStream}

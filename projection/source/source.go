@@ -23,8 +23,8 @@ type Store interface {
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 	// ReadPayload reads data and metadata of a record that a page left bare.
 	ReadPayload(ctx context.Context, r *event.Record) error
-	// StreamInfo tells what is known of a stream without reading its events. It is cheap. A stream
-	// that was never written is not an error.
+	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
+	// never written is not an error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// WaitStreams returns nil when the last number of any of the streams is above
 	// what stands for it in after, or when any of them is hard-deleted.
