@@ -16,8 +16,8 @@ import (
 // orders is how often the long test starts clusters unless it is asked for more.
 const orders = 3
 
-// TestClusterBootstrap starts the nodes of a cluster in random order, with delays,
-// and kills one of them meanwhile: one cluster comes of it, whatever happens.
+// TestClusterBootstrap starts the nodes of a cluster in random order, with delays, and kills one of
+// them meanwhile: the result is always one cluster.
 func TestClusterBootstrap(t *testing.T) {
 	t.Parallel()
 	bootstrap(t, 1)

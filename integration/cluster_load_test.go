@@ -132,7 +132,7 @@ type clusterWriter struct {
 
 const (
 	writerPause = 3 * time.Millisecond  // between two writes: the machine is shared by all nodes
-	retryPause  = 20 * time.Millisecond // whatever went wrong may pass by itself
+	retryPause  = 20 * time.Millisecond // a failure may pass by itself
 )
 
 func (w *clusterWriter) run(ctx context.Context) {

@@ -118,8 +118,8 @@ func refusedOrWhole(t *testing.T, c *cluster, m *member) {
 	c.identical()
 }
 
-// TestLongClusterRestoreNode restores one node from an older copy of its files: it
-// fetches what it lacks, and not what it has.
+// TestLongClusterRestoreNode restores one node from an older copy of its files: it fetches the data
+// that it lacks, and no others.
 func TestLongClusterRestoreNode(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{links: true})

@@ -445,7 +445,8 @@ func (c *cluster) settleParkedWhileLost(stream string) {
 				if m.Number == replayed {
 					err = nil
 				} else if !slices.Contains(gone[2:], m.Number) {
-					// What was acknowledged may come again, if that was not stored.
+					// An acknowledged message may come again, if the acknowledgement was not
+					// stored.
 					t.Fatalf("%s is handed out, which was not replayed", m)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// ask sends a request that must be answered, whatever the answer is.
+// ask sends a request that must get an answer of any kind.
 func (m *member) ask(r testkit.Request) (testkit.Response, error) {
 	ctx, cancel := context.WithTimeout(m.cluster.t.Context(), settleLimit)
 	defer cancel()

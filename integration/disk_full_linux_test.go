@@ -54,7 +54,7 @@ func occupy(t *testing.T, dir string, leave int64) (path string) {
 	}
 	var size int64
 	for {
-		// The node takes space too: what was free a moment ago may not be now.
+		// The node takes space too: space that was free a moment ago may not be free now.
 		more := free(t, dir) - leave
 		if more <= 0 {
 			break

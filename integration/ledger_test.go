@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// A write is one append with what came of it.
+// A write is one append and its outcome.
 type write struct {
 	stream   string
 	expected int64

@@ -192,7 +192,7 @@ func observe(t *testing.T, node *testkit.Process) (o *observed, end func()) {
 // flood is a client that guesses the administrator's password.
 type flood struct {
 	*answers
-	unsent  atomic.Int64 // for want of a connection
+	unsent  atomic.Int64 // as there was no connection
 	tried   chan struct{}
 	guesser sync.WaitGroup
 	abandon context.CancelFunc

@@ -194,7 +194,7 @@ func checkMetrics(t *testing.T, scrapes map[*member]*scrape, leader *member) {
 		if got := s.value(t, "annals_replication_leading"); (got == 1) != (m == leader) {
 			t.Errorf("%s: leading is %v", m, got)
 		}
-		// What was done to every node.
+		// The operations on every node.
 		for _, name := range []string{
 			`eventstore_io_events{activity="written"}`, `eventstore_io_events{activity="read"}`, `eventstore_checkpoints{name="writer",read="non-flushed"}`,
 			`annals_access_logins_total{result="cached"}`, `annals_access_logins_total{result="verified"}`, `annals_access_logins_total{result="refused"}`,

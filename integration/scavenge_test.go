@@ -260,7 +260,7 @@ func TestScavengeRecord(t *testing.T) {
 	if got := s.numbers()["x-a"]; len(got) != 11 {
 		t.Errorf("below the threshold $all has %v", got)
 	}
-	s.describe("x-a", `{}`, 101) // What was decided is not taken back, and weighs two more.
+	s.describe("x-a", `{}`, 101) // A decision is not taken back, and weighs two more.
 	if got, err := s.ReadStream(t.Context(), "x-a", 0); err != nil || len(got) != 1 {
 		t.Errorf("metadata loosened: %v, %v", got, err)
 	}

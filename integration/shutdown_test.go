@@ -14,8 +14,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestShutdownUnderLoad: what was acknowledged before and while the node stops
-// is there afterwards, and the restart has nothing to repair.
+// TestShutdownUnderLoad: every write acknowledged before and while the node stops is there
+// afterwards, and the restart has nothing to repair.
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -108,7 +108,7 @@ func (b *browser) close() error {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// tab is a tab with what went wrong in it.
+// tab is a tab and the errors in it.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -232,7 +232,7 @@ func (p *tab) mayBreak() *tab {
 	return p
 }
 
-// check fails the test with what went wrong so far.
+// check fails the test with the errors so far.
 func (p *tab) check() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -309,7 +309,7 @@ func (p *tab) await(what string, try func() error) {
 	}
 }
 
-// all finds what has a role and an accessible name.
+// all finds the elements with a role and an accessible name.
 func (p *tab) all(role, name string) (found []*accessibility.Node) {
 	p.t.Helper()
 	root := send(p, dom.GetDocument, dom.GetDocumentParams{}).Root
@@ -321,7 +321,7 @@ func (p *tab) all(role, name string) (found []*accessibility.Node) {
 	return found
 }
 
-// find waits for what has a role and an accessible name.
+// find waits for an element with a role and an accessible name.
 func (p *tab) find(role, name string) (found *accessibility.Node) {
 	p.t.Helper()
 	p.await(fmt.Sprintf("find %s %q", role, name), func() error {
@@ -367,7 +367,7 @@ func (p *tab) call(n *accessibility.Node, function string, into any) error {
 	}))
 }
 
-// click presses the mouse on what has a role and a name, once it can be pressed.
+// click presses the mouse on the element with a role and a name, once it can be pressed.
 func (p *tab) click(role, name string) {
 	p.t.Helper()
 	p.acts++
@@ -403,7 +403,7 @@ func (p *tab) press(node cdp.BackendNodeID) error {
 	}))
 }
 
-// fill puts a text into what has a role and a name, in the place of what is there.
+// fill replaces the text of the field with a role and a name.
 func (p *tab) fill(role, name, text string) {
 	p.t.Helper()
 	p.await(fmt.Sprintf("fill %s %q", role, name), func() error {
@@ -450,7 +450,7 @@ func (p *tab) keys(keys string) {
 	}
 }
 
-// walk presses Tab until the focus is on what has a role and a name.
+// walk presses Tab until the focus is on the element with a role and a name.
 func (p *tab) walk(role, name string) {
 	p.t.Helper()
 	p.await(fmt.Sprintf("walk to %s %q", role, name), func() error {

@@ -86,8 +86,8 @@ func (b *bareServer) append(w http.ResponseWriter, r *http.Request, p httprouter
 	w.WriteHeader(http.StatusCreated)
 }
 
-// write answers with a body. What comes before the last part should be small, so that
-// it goes out with as few system calls as the library needs for a body in one piece.
+// write answers with a body. The part before the last should be small, so that it goes out with as
+// few system calls as the library needs for a body in one piece.
 func (b *bareServer) write(w http.ResponseWriter, contentType, top string, rest []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{contentType}

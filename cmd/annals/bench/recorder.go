@@ -30,7 +30,7 @@ const (
 	longestLatency = 18 * time.Minute
 )
 
-// tally is what was counted of one part.
+// tally holds the counts of one part.
 type tally struct {
 	events, bytes int64
 	latency       *hdrhistogram.Histogram // nanoseconds

@@ -218,8 +218,8 @@ func (p *responseReader) readChunks(resp *response, keep bool, budget *int) erro
 	}
 }
 
-// take uses up n bytes of the body. What is kept grows only by what may arrive at once, whatever
-// length was announced.
+// take uses up n bytes of the body. The buffer grows only by what may arrive at once, not by the
+// announced length.
 func (p *responseReader) take(resp *response, n int64, keep bool) (err error) {
 	if keep && n > maxBodyBytes-int64(len(resp.body)) {
 		return fmt.Errorf("%w: body above %d bytes", errMalformed, maxBodyBytes)

@@ -131,9 +131,8 @@ type phase struct {
 // sleep waits and reports whether the phase still runs.
 func (p *phase) sleep(d time.Duration) bool { return clock.Sleep(p.run, d) == nil }
 
-// runFor runs the operations until the time is over, the count is reached, every
-// operation is finished or ctx ends. It adds what was done to total and returns
-// how long it took.
+// runFor runs the operations until the time is over, the count is reached, every operation is
+// finished or ctx ends. It adds the results to total and returns how long it took.
 func (s *session) runFor(ctx context.Context, duration time.Duration, limit int64, total *recorder) (time.Duration, error) {
 	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

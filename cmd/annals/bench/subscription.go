@@ -150,8 +150,8 @@ func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
 	return outcome{part: partRead, bytes: r.resp.length}, nil
 }
 
-// acknowledge acknowledges what was read. An attempt that did not succeed is repeated
-// with the next operation: it does no harm when the first one did.
+// acknowledge acknowledges the messages that were read. A failed attempt is repeated with the next
+// operation: the repeat does no harm if the first attempt was executed.
 func (r *subscribeOp) acknowledge(ctx context.Context, c *sender) (outcome, error) {
 	if err := c.expect(ctx, &r.ack, &r.resp, 202, 200); err != nil {
 		return outcome{}, err

@@ -43,7 +43,7 @@ type databaseCopy struct {
 	dir, node string
 	position  int64
 	files     map[string]string // checksums of those that never change
-	// known is a moment: whatever was acknowledged before must be in the copy. -1: the node did not
+	// known is a time: every write acknowledged before it must be in the copy. -1: the node did not
 	// lead.
 	known int64
 }

@@ -43,9 +43,9 @@ type stream struct {
 
 // book is the order of events as readers saw it. The ordinal of an event is its place in the log,
 // counted from where the run began to read and without the events that a scavenge may remove. The
-// first that shows an ordinal defines it. What may be removed has its own book, and a place between
-// two ordinals. All methods may be called from anywhere. The locks of streams and findings nest
-// within mu.
+// first reader of an ordinal defines it. Events that may be removed have their own book, and a
+// place between two ordinals. Any goroutine may call all methods. The locks of streams and
+// findings nest within mu.
 type book struct {
 	ids    identity
 	find   *findings

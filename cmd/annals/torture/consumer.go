@@ -57,8 +57,8 @@ func (s *step) String() string {
 		seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
 }
 
-// consumer is a client that reads messages of one group and answers most of them.
-// Whatever it is given and whatever it says is kept for the check in the end.
+// consumer is a client that reads messages of one group and answers most of them. All its messages
+// and answers are kept for the check in the end.
 type consumer struct {
 	worker
 	number int
@@ -248,7 +248,7 @@ func ids(messages []message) []event.ID {
 	return list
 }
 
-// answerHeld acknowledges what was held back long enough.
+// answerHeld acknowledges messages that were held back long enough.
 func (c *consumer) answerHeld(ctx context.Context) {
 	kept := c.held[:0]
 	for _, h := range c.held {

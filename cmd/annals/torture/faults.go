@@ -28,9 +28,9 @@ type fault struct {
 	disk              bool
 	hangs             bool // a disk
 	ends              bool // stops or ends processes
-	// destroys says that what was on a disk is lost.
+	// destroys says that the data on a disk are lost.
 	destroys bool
-	// strike begins it and returns what ends it, nil if nothing does.
+	// strike begins the fault and returns its cure, nil if there is none.
 	strike func(ctx context.Context, n *nemesis) (what string, cure func(context.Context) error, err error)
 }
 
@@ -169,7 +169,7 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
 }
 
-// each does something with all of a list, whatever becomes of the others.
+// each calls do for all of a list, even after an error.
 func each[T any](list []T, do func(T) error) (err error) {
 	for _, one := range list {
 		err = errors.Join(err, do(one))

@@ -57,8 +57,8 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 	}
 }
 
-// log reads the log to its end, or to an event if that is not nil. It returns what was shown, and
-// how many events it has of those that stay.
+// log reads the log to its end, or to an event if that is not nil. It returns the shown events, and
+// how many of them cannot be removed.
 func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, _ error) {
 	at := r.book.start()
 	for ended := false; !ended; {
@@ -166,7 +166,7 @@ func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 	return logs
 }
 
-// missing reports a node whose log ends before what others showed.
+// missing reports a node whose log ends before that of others.
 func (b *book) missing(t target, end, known int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

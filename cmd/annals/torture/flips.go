@@ -34,7 +34,7 @@ const (
 	flipLook    = 8 // streams that are compared after each flip
 )
 
-// flipKinds tell files of a node apart by what they are. The first one that fits counts.
+// flipKinds are the kinds of files of a node. The first pattern that fits counts.
 var flipKinds = []struct{ kind, pattern string }{
 	{"chunk as written", "chunk-*.000000"},
 	{"rewritten chunk", "chunk-*"},
@@ -48,7 +48,7 @@ var flipKinds = []struct{ kind, pattern string }{
 	{"Raft log", "raft/segments/*"},
 	{"Raft log", "raft/log.db"},
 	{"stable store", "raft/*.db"},
-	{"manifest", "raft/snapshots/*"},
+	{"Raft snapshot", "raft/snapshots/*"},
 	{"other file of raft", "raft/*"},
 	{"other file", "*"},
 }
@@ -56,7 +56,8 @@ var flipKinds = []struct{ kind, pattern string }{
 // kindOfFile names the kind of a file by its path in the data folder.
 func kindOfFile(rel string) string {
 	for _, k := range flipKinds {
-		for path := rel; ; path = filepath.Dir(path) { // What lies deeper is of the folder's kind.
+		// Files in deeper folders have the folder's kind.
+		for path := rel; ; path = filepath.Dir(path) {
 			if ok, _ := filepath.Match(k.pattern, path); ok {
 				return k.kind
 			}
@@ -123,7 +124,7 @@ func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.W
 		if err := f.flip(ctx, n); err != nil || ctx.Err() != nil {
 			return f, errors.Join(err, ctx.Err())
 		}
-		if f.find.total() > 0 { // What comes after it may be of the same cause.
+		if f.find.total() > 0 { // Later findings may have the same cause.
 			break
 		}
 	}
@@ -470,7 +471,7 @@ func (f *flipper) some() []string {
 	return all[:min(len(all), flipLook)]
 }
 
-// compare holds what every node shows of streams against what was acknowledged. It returns the
+// compare compares the streams that every node shows with the acknowledged events. It returns the
 // first difference. Nodes that do not answer show none.
 func (f *flipper) compare(ctx context.Context, streams []string) string {
 	for _, stream := range streams {

@@ -17,7 +17,7 @@ func TestKindsOfFiles(t *testing.T) {
 		"index/stream-existence/streamExistenceFilter.chk": "existence filter",
 		"raft/segments/head":            "Raft log",
 		"raft/stable.db":                "stable store",
-		"raft/snapshots/1-2-3.manifest": "manifest",
+		"raft/snapshots/1-2-3.manifest": "Raft snapshot",
 		"raft/identity":                 "other file of raft",
 		"annals.format":                 "other file",
 	} {

@@ -21,8 +21,8 @@ type fluidFact struct {
 	ordinal int // of the event in the log that comes next, of those that stay
 	time    time.Time
 	by      place
-	// entry is what was shown, of the streams in which a server keeps the groups of this run. Some
-	// of them have limits.
+	// entry is the shown entry, only for the streams in which a server keeps the groups of this
+	// run. Some of them have limits.
 	entry *entry
 }
 
@@ -32,8 +32,8 @@ type seen struct {
 	time time.Time
 }
 
-// flow takes an event that may be removed, in front of an ordinal, and holds it against what others
-// showed. b.mu is held.
+// flow takes an event that may be removed, in front of an ordinal, and compares it with what other
+// readers saw. b.mu is held.
 func (b *book) flow(from place, ordinal int, one seen, e *entry) {
 	key := fluidKey{one.stream, one.number}
 	if known := b.fluids[key]; known != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// groupSettings are those of one group as the wire spells them. What is left out has its default.
+// groupSettings are those of one group as the wire spells them. Omitted settings have their
+// defaults.
 type groupSettings struct {
 	ResolveLinks  bool  `json:"resolveLinktos"`
 	StartFrom     int64 `json:"startFrom"`

@@ -63,7 +63,7 @@ func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	return finished
 }
 
-// drain empties one group. It returns what is left to do when the time is over.
+// drain empties one group. When the time is over it returns the work that is left.
 func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string {
 	begun := time.Now()
 	last := begun // delivery
@@ -93,7 +93,7 @@ func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string 
 	}
 }
 
-// unfinished asks the group and its stream what is left.
+// unfinished asks the group and its stream for the work that is left.
 func (c *consumer) unfinished(ctx context.Context) string {
 	last := int64(-1)
 	// Not resolved: the end of a stream of links is a link.

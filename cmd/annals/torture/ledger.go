@@ -68,8 +68,8 @@ func (l *ledger) number(r ref) (int64, bool) {
 	return 0, false
 }
 
-// outcomes: what was acknowledged is there where the answer said; what was refused
-// is not; what is indeterminate is there as a whole or not at all.
+// outcomes: acknowledged events are where the answer said; refused ones are not there; a write with
+// an unknown outcome is there as a whole or not at all.
 func (l *ledger) outcomes() {
 	l.hist.each(func(first ref, o *op) {
 		if o.kind != opAppend {

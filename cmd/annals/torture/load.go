@@ -54,8 +54,8 @@ type load struct {
 	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
 }
 
-// tally counts what was done in a round, by what it belongs to and what it is. The words are part
-// of the output. Its methods may be called from anywhere.
+// tally counts the operations of a round, by group and kind. The words are part of the output. Any
+// goroutine may call its methods.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]map[string]int64

@@ -30,9 +30,9 @@ type nemesis struct {
 	// changed is called when nodes come or go.
 	changed func()
 
-	// rebuilding is a node whose disk was destroyed and has not caught up yet, -1
-	// if there is none. Until it has, no other disk may be destroyed: what was
-	// acknowledged by a majority must survive on at least one disk.
+	// rebuilding is a node whose disk was destroyed and has not caught up yet, -1 if there is none.
+	// Until it has, no other disk may be destroyed: writes acknowledged by a majority must survive
+	// on at least one disk.
 	rebuilding int
 	// rot is what changed on a disk and is not healed yet, rotten all files that ever did.
 	rot    *rot

@@ -61,7 +61,7 @@ func (p *projector) checkLinks(want []string) {
 			return
 		}
 		if !p.isLinked(c.origin) {
-			continue // Of a link, of what may be removed, or not of this run.
+			continue // A link of a link, of an event that may be removed, or not of this run.
 		}
 		if !strings.HasSuffix(c.to, "@"+c.origin) {
 			p.find.add(kindProjected, "%s: link %d says that it is of %s, and leads to %s", byCategory, i, c.origin, c.to)

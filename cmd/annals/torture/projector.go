@@ -185,7 +185,7 @@ func (s *projectionStatus) unfinished() string {
 	return ""
 }
 
-// drain lets the projections handle everything, stops them, and reads what they wrote.
+// drain lets the projections handle all events, stops them, and reads their output.
 func (p *projector) drain(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, projectionsDrain)
 	defer cancel()
@@ -198,7 +198,7 @@ func (p *projector) drain(ctx context.Context) {
 			p.find.add(kindProjectionStuck, "%s has not handled everything %s after all was calm: %v", name, projectionsDrain, err)
 		}
 	}
-	// From here on nothing is written. What was counted is now what the checkpoint says.
+	// From here on nothing is written. The count is now that of the checkpoint.
 	limited, cancel = context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	for _, name := range p.names() {

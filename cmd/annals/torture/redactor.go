@@ -23,9 +23,9 @@ const (
 	searched = 55
 )
 
-// redactor is an administrator who has the data of events blanked, on one node or on all. It
-// redacts only events of contested streams: projections skip data that are not JSON, and consumers
-// check the data that they get.
+// redactor is an administrator who blanks the data of events, on one node or on all. It redacts
+// only events of contested streams: projections skip data that are not JSON, and consumers check
+// the data that they get.
 type redactor struct {
 	worker
 	done []redaction
@@ -99,8 +99,8 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 	}
 }
 
-// search looks for what was redacted in all files of the nodes where it was. Those whose
-// disk was destroyed since have data of others. The nodes have ended.
+// search looks for redacted data in all files of the nodes that redacted them. A node whose disk
+// was destroyed since has data of other nodes. The nodes have ended.
 func (r *redactor) search(c cluster, wiped map[int]int64) error {
 	byNode := map[int][]redaction{}
 	for _, one := range r.done {

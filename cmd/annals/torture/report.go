@@ -22,7 +22,7 @@ type summary struct {
 	Counts     map[string]int `json:"violationCounts"`
 	Kept       string         `json:"kept,omitempty"`
 
-	// What was done, as it was counted.
+	// Counts of operations.
 	Writes      map[string]int64 `json:"writes"`
 	Reads       map[string]int64 `json:"reads"`
 	Groups      map[string]int64 `json:"subscriptions,omitempty"`

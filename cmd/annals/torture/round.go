@@ -268,8 +268,8 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	return nil
 }
 
-// restart ends all nodes at once and starts them again: what is judged is then
-// what they find on their disks, not what was in memory.
+// restart ends all nodes at once and starts them again, so that the checks judge the contents of
+// their disks, not of their memory.
 func (r *round) restart(ctx context.Context, what string) error {
 	r.line.add(happenedPhase, "kill -9 of all nodes, to judge %s", what)
 	var err error

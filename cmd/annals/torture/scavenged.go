@@ -28,8 +28,8 @@ const (
 	questionsPerStream = 9
 )
 
-// scavengeAll scavenges every node up to one point, the leader first, whatever the weights. It
-// returns nil when that did not succeed, which it has reported, or is not possible.
+// scavengeAll scavenges every node up to one point, the leader first, with all chunks executed. It
+// returns nil when that failed, which it has then reported, or is not possible.
 func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *scavengePoint {
 	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
 	defer cancel()
@@ -263,8 +263,8 @@ func (r *round) lookAtLimited(ctx context.Context, t target) error {
 	return nil
 }
 
-// decisions asks every node, as the leader, what has only one right answer: what is
-// gone must be answered as if it were there.
+// decisions asks every node, as the leader, questions with only one right answer: a node must
+// decide about removed events as if they were there.
 func (r *round) decisions(ctx context.Context, nodes []target) error {
 	ctx, cancel := context.WithTimeout(ctx, askingLimit)
 	defer cancel()

@@ -17,7 +17,7 @@ const (
 	shedCount  shedStyle = iota // $maxCount that only falls
 	shedBefore                  // $tb that only rises
 	shedAge                     // one $maxAge
-	shedMonth                   // a $maxAge that nothing is old enough for, whatever a clock says
+	shedMonth                   // a $maxAge that no event reaches, even with a wrong clock
 	shedSoft                    // deleted and written to again
 	shedLoose                   // limits that change at will, also to none
 	shedHard                    // deleted for good in the end

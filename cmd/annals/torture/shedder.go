@@ -13,12 +13,13 @@ import (
 )
 
 // shedder is a client that limits and deletes its streams, so that a scavenge has something to
-// remove. As its streams are its own, it knows what each answer must be, and what may be gone.
+// remove. As only it writes to its streams, it knows what each answer must be, and which events may
+// be gone.
 //
 // It names the exact version with every append and deletion, also on deleted streams, where the
-// true last number is accepted. By that an attempt that was thought lost and arrives late does no
-// harm: an append is known by its ids, and a deletion of an earlier version is refused. Metadata is
-// written whatever the version; its id makes a late attempt harmless.
+// true last number is accepted. So an attempt that arrives late does no harm: an append is known by
+// its ids, and a deletion of an earlier version is refused. Metadata is written at any version; its
+// id makes a late attempt harmless.
 type shedder struct {
 	*writer
 	streams []shed
@@ -244,7 +245,7 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 	}
 }
 
-// questions returns what can be asked about a stream, with so many appends to be repeated.
+// questions returns the questions about a stream, with so many repeated appends among them.
 func (e *shedder) questions(s *shed, retries int) []question {
 	if s.unsure || s.last() < 0 {
 		return nil

@@ -198,7 +198,7 @@ type question struct {
 	number int64 // of the acknowledgement, or the current version that a refusal must name
 }
 
-// retry asks to write again what was written, to a stream that may be gone for good.
+// retry repeats an earlier write, to a stream that may be deleted for good.
 func (w *writer) retry(first ref, gone bool) question {
 	o := w.journal.ops[first.operation()]
 	expected, how := o.expected, "the version"
