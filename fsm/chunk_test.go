@@ -74,10 +74,10 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 		{"two fit exactly", 1500 + trailer, []int{1000, 500}, []int64{-1500 - trailer}, 0},
 		{"the second does not fit", 1499 + trailer, []int{1000, 500}, []int64{-1499 - trailer, 0}, 500 + trailer},
 		{"the third does not fit", 1000 + trailer, []int{400, 500, 200}, []int64{-1000 - trailer, 0}, 200 + trailer},
-		{"both behind the border", 500, []int{1000, 1000}, []int64{0}, 2000 + trailer},
+		{"both after the border", 500, []int{1000, 1000}, []int64{0}, 2000 + trailer},
 		{"the largest", 100, []int{fsm.MaxRecords}, []int64{0}, fsm.MaxRecords + trailer},
 		{"the largest fits exactly", fsm.MaxRecords + trailer, []int{fsm.MaxRecords}, []int64{-fsm.MaxRecords - trailer}, 0},
-		{"the largest behind a small one", 20 << 20, []int{100, fsm.MaxRecords}, []int64{-20 << 20, 100 + trailer - 20<<20}, 100 + fsm.MaxRecords + 2*trailer - 20<<20},
+		{"the largest after a small one", 20 << 20, []int{100, fsm.MaxRecords}, []int64{-20 << 20, 100 + trailer - 20<<20}, 100 + fsm.MaxRecords + 2*trailer - 20<<20},
 		{"small ones up to the limit", 20 << 20, []int{fsm.EntryLimit - 100, 100, 100}, []int64{-20 << 20, fsm.EntryLimit + trailer - 20<<20}, fsm.EntryLimit + 100 + 2*trailer - 20<<20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 				t.Helper()
 				e := sealed(t, d)
 				if e.End != end || e.Chain != chain || e.Completes || e.Applied != 2*chunkfile.ChunkSize-c.room {
-					t.Fatalf("entry %+v behind %d", fsm.Entry{End: e.End, Chain: e.Chain, Completes: e.Completes, Applied: e.Applied}, end)
+					t.Fatalf("entry %+v after %d", fsm.Entry{End: e.End, Chain: e.Chain, Completes: e.Completes, Applied: e.Applied}, end)
 				}
 				if size := int64(c.writes[done-1]); last.Position != e.First+int64(len(e.Records))-size {
 					t.Fatalf("write %d is at %d, of an entry at %d with %d bytes", done-1, last.Position, e.First, len(e.Records))
@@ -132,7 +132,7 @@ func TestScavengePointCompletesChunk(t *testing.T) {
 		deleting(event.SoftDelete, "s", -2), deleting(event.HardDelete, "s", -2),
 	} {
 		if d := l.d.Decide(w); !d.Full {
-			t.Fatalf("decided behind a scavenge point: %+v", d)
+			t.Fatalf("decided after a scavenge point: %+v", d)
 		}
 	}
 	// What needs no room is answered.
@@ -204,7 +204,7 @@ func TestChunkFillsUp(t *testing.T) {
 		}
 	}
 	if behind != 5 || len(records) != large+1+5+1 {
-		t.Fatalf("%d records, %d of them behind the border", len(records), behind)
+		t.Fatalf("%d records, %d of them after the border", len(records), behind)
 	}
 	if shown := numbers(l, "small"); !equal(shown, []int64{0, 1, 2, 3, 4}) {
 		t.Fatalf("shown %v", shown)
@@ -407,7 +407,7 @@ func TestScavengePointKeepsTheClock(t *testing.T) {
 		all := l.all()
 		all = all[len(all)-3:]
 		if point, beside, other := string(all[0].Metadata), string(all[1].Metadata), string(all[2].Metadata); point != c.want || beside != "" || other != "" {
-			t.Errorf("clock %d: metadata of the point %q, beside it %q, behind it %q; want %q and none", c.clock, point, beside, other, c.want)
+			t.Errorf("clock %d: metadata of the point %q, next to it %q, after it %q; want %q and none", c.clock, point, beside, other, c.want)
 		}
 		if w.Events[0].Metadata != nil {
 			t.Error("the write that was decided is changed")

@@ -275,7 +275,7 @@ func (m *model) verify(n *node) error {
 		}
 		if late := len(m.streams[r.Stream].late) > 0 && next[r.Stream] == int64(len(m.streams[r.Stream].events)); late {
 			if r.Number != r.Position {
-				return fmt.Errorf("record %d: number %d of %s at %d, behind the tombstone", i, r.Number, r.Stream, r.Position)
+				return fmt.Errorf("record %d: number %d of %s at %d, after the tombstone", i, r.Number, r.Stream, r.Position)
 			}
 		} else if r.Number != event.TombstoneNumber {
 			if r.Number != next[r.Stream] {

@@ -67,7 +67,7 @@ func TestRule02DecidedOnWhatWasApplied(t *testing.T) {
 func TestRule02EndIsTakenBeforeFacts(t *testing.T) {
 	for name, decided := range map[string]func(l *leader){
 		"after a reset": func(*leader) {},
-		"behind an entry in flight": func(l *leader) {
+		"after an entry in flight": func(l *leader) {
 			l.write(appending("s", 0, 7))
 			l.seal()
 		},

@@ -106,7 +106,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Tail != tail {
-		t.Fatalf("manifest of %+v, want %+v", m.Tail, tail)
+		t.Fatalf("snapshot of %+v, want %+v", m.Tail, tail)
 	}
 	if len(m.Chunks) != 1 || m.Chunks[0].First != 0 || m.Chunks[0].Last != 0 || m.Chunks[0].Checksum == "" {
 		t.Fatalf("chunks %+v", m.Chunks)

@@ -18,8 +18,8 @@ func TestJudgeClocks(t *testing.T) {
 		want   clockState
 		most   time.Duration
 	}{
-		{name: "nobody answers", want: clockRight},
-		{name: "nobody answers, and the log is ahead", behind: 90 * s, want: clockRight},
+		{name: "no node answers", want: clockRight},
+		{name: "no node answers, and the log is ahead", behind: 90 * s, want: clockRight},
 		{name: "all agree", ahead: []time.Duration{s, -s}, want: clockRight},
 		{name: "at the tolerance", ahead: []time.Duration{60 * s, 60 * s}, want: clockRight},
 		{name: "the others are ahead", ahead: []time.Duration{61 * s, 62 * s}, want: clockOdd, most: 62 * s},
@@ -69,7 +69,7 @@ func TestClockThatLeaps(t *testing.T) {
 	now := right
 	c := &Clock{now: func() time.Time { return now }, tolerance: time.Minute}
 	if age := right.Sub(c.Now()); age < 365*24*time.Hour {
-		t.Errorf("nobody has agreed yet, and ages are judged by the clock less %s", age)
+		t.Errorf("no clock has agreed yet, and ages are judged by the clock less %s", age)
 	}
 	c.agreed.Store(&agreed{clock: right, at: time.Now()})
 	for _, leap := range []time.Duration{0, 30 * time.Second, -30 * time.Second, -time.Hour} {

@@ -326,10 +326,10 @@ func TestRule12RestartAfterInstall(t *testing.T) {
 			h.settled()
 			h.writes("s", records, records+5)
 			newest := h.leader().raft().LastIndex()
-			eventually(t, "the entries behind the manifest are stored", func() bool { return n.raft().LastIndex() >= newest })
+			eventually(t, "the entries after the snapshot are stored", func() bool { return n.raft().LastIndex() >= newest })
 			h.alike()
 			if first, err := replication.FirstIndex(n.cluster.Load()); err != nil || first <= last {
-				t.Errorf("the Raft log begins at %d, %v: what a manifest replaced, up to %d, is still there", first, err, last)
+				t.Errorf("the Raft log begins at %d, %v: the entries that a snapshot replaced, up to %d, are still there", first, err, last)
 			}
 			n.kill(n.data.toy)
 			n.start()

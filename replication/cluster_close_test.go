@@ -80,7 +80,7 @@ func TestCloseWhileADiskHangs(t *testing.T) {
 		t.Error("Close does not return")
 	}
 	if err := <-written; !errors.Is(err, event.ErrOutcomeUnknown) {
-		t.Errorf("the write under way: %v", err)
+		t.Errorf("the write in flight: %v", err)
 	}
 	close(release)
 	eventually(t, "it ends after all", func() bool { return r.Close() == nil })

@@ -46,7 +46,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 		t.Errorf("the old leader is %s, ready %v", state, c.Ready())
 	}
 	if err := <-inFlight; !errors.Is(err, event.ErrWriteTimeout) && !errors.Is(err, event.ErrOutcomeUnknown) {
-		t.Errorf("the write under way: %v", err)
+		t.Errorf("the write in flight: %v", err)
 	}
 	eventually(t, "the old leader sends clients to the new one", func() bool {
 		var elsewhere *event.NotLeader
@@ -66,7 +66,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	h.alike()
 	old.holds("s", 25)
 	if got := old.data.count("t"); got > 1 {
-		t.Errorf("the write under way was done %d times", got)
+		t.Errorf("the write in flight was done %d times", got)
 	}
 }
 

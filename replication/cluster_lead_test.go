@@ -33,7 +33,7 @@ func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	old := h.leader()
 	h.isolate(old)
 	if err := confirm(old); err == nil { // it leads on for its lease
-		t.Error("a leader that hears nobody confirmed a read")
+		t.Error("a leader that hears no node confirmed a read")
 	}
 	eventually(t, "the others acknowledge a write", func() bool {
 		return slices.ContainsFunc(h.others(old), func(n *node) bool { return n.write("s", 3) == nil })
@@ -193,7 +193,7 @@ func (h *house) drainsFirst(records int64) (undisturbed bool) {
 		cancel()
 		lines := leader.lines.String()[said:]
 		if handOver.MatchString(lines) && leader.leads(term) {
-			h.t.Error("the leader begins to hand over with a write under way")
+			h.t.Error("the leader begins to hand over with a write in flight")
 			break
 		}
 		waited = strings.Contains(lines, "wait for the writes in flight")
@@ -395,7 +395,7 @@ func TestReadOnlyReplicaNeverVotes(t *testing.T) {
 	gone := h.others(replica)
 	gone[0].stop()
 	gone[1].stop()
-	eventually(t, "nobody leads", func() bool {
+	eventually(t, "no node leads", func() bool {
 		return replica.state() == event.StateReadOnlyLeaderless && gone[2].raft().State() != raft.Leader
 	})
 }

@@ -218,10 +218,10 @@ func TestRemoveAndAddMember(t *testing.T) {
 	remove := func(n *node, whom string) error { return n.cluster.Load().RemoveMember(t.Context(), whom) }
 	add := func(n *node, whom string) error { return n.cluster.Load().AddMember(t.Context(), whom) }
 	if err := h.atLeader(func(l *node) error { return remove(l, "nobody") }); !errors.As(err, &refused) {
-		t.Errorf("remove whom nobody knows: %v", err)
+		t.Errorf("remove an unknown node: %v", err)
 	}
 	if err := h.atLeader(func(l *node) error { return add(l, "nobody") }); !errors.As(err, &refused) {
-		t.Errorf("add whom nobody knows: %v", err)
+		t.Errorf("add an unknown node: %v", err)
 	}
 	for what, change := range map[string]func(n *node, whom string) error{"remove": remove, "add": add} {
 		eventually(t, "a follower says who is to "+what, func() bool {
@@ -278,7 +278,7 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 		_, err := leader.cluster.Load().Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
 		written <- err
 	}()
-	eventually(t, "the write is under way", func() bool { return r.LastIndex() > last || r.State() != raft.Leader })
+	eventually(t, "the write is in flight", func() bool { return r.LastIndex() > last || r.State() != raft.Leader })
 	// As when its directory was lost and it comes back as another node.
 	if err := r.RemoveServer(raft.ServerID(cut.id()), 0, patience).Error(); err != nil {
 		t.Logf("the leader was deposed before: %v", err)

@@ -41,7 +41,7 @@ func TestConnectionsOfTheLeader(t *testing.T) {
 	eventually(t, "the replica is admitted", func() bool { return replica.state() == event.StateReadOnlyReplica })
 	h.writes("s", 0, 20)
 	h.alike()
-	eventually(t, "the leader has a connection with each, and nobody lags", func() bool {
+	eventually(t, "the leader has a connection with each, and none lags", func() bool {
 		endpoints := make(map[event.ID]string)
 		for _, m := range replica.cluster.Load().View().Members {
 			endpoints[m.Node] = fmt.Sprintf("%s:%d", m.ReplicationHost, m.ReplicationPort)

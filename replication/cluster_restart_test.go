@@ -222,7 +222,7 @@ func TestRule16DataOfAnotherClusterIsRefused(t *testing.T) {
 	stranger.data.cluster = event.ID{7}
 	stranger.data.append([]byte{1, 'x'}, 5, 1)
 	stranger.start()
-	eventually(t, "somebody says that it is another cluster", func() bool {
+	eventually(t, "a node says that it is another cluster", func() bool {
 		for _, n := range h.nodes {
 			if strings.Contains(n.lines.String(), "belongs to cluster") {
 				return true
@@ -231,7 +231,7 @@ func TestRule16DataOfAnotherClusterIsRefused(t *testing.T) {
 		return false
 	})
 	if len(h.leader().servers()) != 3 || stranger.raft() != nil {
-		t.Error("the stranger was admitted")
+		t.Error("the foreign node was admitted")
 	}
 	stranger.stop()
 }

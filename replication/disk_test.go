@@ -25,7 +25,7 @@ func TestDiskThatHangs(t *testing.T) {
 		{"at work", nil, false, 0, 0},
 		{"hangs", &hang.Op{Doing: "store entries", File: "/data"}, true, 1, 1},
 		{"hangs on", &hang.Op{Doing: "store votes", File: "/data"}, true, 1, 1},
-		{"goes on", nil, false, 2, 1},
+		{"works again", nil, false, 2, 1},
 		{"hangs again", &hang.Op{Doing: "store votes", File: "/data"}, true, 3, 2},
 	} {
 		d.note(step.op, time.Second)

@@ -320,7 +320,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 		}
 		gone(t, "old leader", old.dir, "never")
 		if old.data.restored() > 0 {
-			t.Error("it got a manifest")
+			t.Error("it got a snapshot")
 		}
 	})
 }

@@ -64,8 +64,8 @@ func TestGuide(t *testing.T) {
 		want   byte // node; 0: none
 		wantIs error
 	}{
-		{name: "nobody was heard", wantIs: errNoLeader},
-		{name: "nobody leads", others: []Status{said(2, 0, event.StateFollower, 3)}, wantIs: errNoLeader},
+		{name: "no node was heard", wantIs: errNoLeader},
+		{name: "no node leads", others: []Status{said(2, 0, event.StateFollower, 3)}, wantIs: errNoLeader},
 		{name: "one leads", others: []Status{said(2, 0, event.StateLeader, 3), follower(3, 2, 0)}, want: 2},
 		{name: "one acknowledges, another one does not", others: []Status{said(2, 0, event.StatePreLeader, 9), said(4, 0, event.StateLeader, 3)}, want: 4},
 		{name: "two histories, one acknowledges", others: []Status{said(2, 5, event.StatePreLeader, 9), said(3, 0, event.StateLeader, 3)}, want: 3},

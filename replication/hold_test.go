@@ -82,7 +82,7 @@ func compactionWaits(t *testing.T) (undisturbed bool) {
 	}
 	n.holds("s", records)
 	if pulled, _ := n.data.pulls(); pulled > 0 || n.data.restored() > 0 {
-		t.Errorf("%d frames were fetched, %d manifests came", pulled, n.data.restored())
+		t.Errorf("%d frames were fetched, %d snapshots came", pulled, n.data.restored())
 	}
 	if !l.cutBehind(last) {
 		t.Error("nothing was erased")

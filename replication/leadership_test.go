@@ -27,7 +27,7 @@ func TestLeadershipIsPublished(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("nobody heard of it")
+		t.Error("no listener heard of it")
 	}
 	if now, _ := l.Current(); !now.Leading || now.Term != 3 {
 		t.Errorf("%+v", now)
@@ -49,7 +49,7 @@ func TestLeaderAsOthersSay(t *testing.T) {
 	}
 	l = leadershipOf(own, heardOf(own, follower(2, 3, 0)))
 	if at, ok := l.redirect(); ok {
-		t.Errorf("nobody leads, and clients are sent to %q", at)
+		t.Errorf("no node leads, and clients are sent to %q", at)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 		{name: "restored, and no member answers", end: 100, says: "annals cluster recover on the node with the newest copy"},
 		{name: "more than the cluster has", end: 100, others: []Status{said(2, 0, event.StateLeader, 3)}, why: &beyondError{"b:1", 90}, says: "the node at b:1 ends at 90"},
 		{name: "new", why: errors.New("no leader is known"), says: "waiting to join cluster 07000000-0000-0000-0000-000000000000: no leader is known"},
-		{name: "new, and nobody is a member", says: errNoSource.Error()},
+		{name: "new, and no node is a member", says: errNoSource.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)

@@ -236,7 +236,7 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 			records := int64(0)
 			for ; records < 80 || replication.SnapshotsWritten(r) < 2; records++ {
 				if write(t, r, "a", records-1, records); records > 100_000 {
-					t.Fatalf("%d manifests", replication.SnapshotsWritten(r))
+					t.Fatalf("%d snapshots", replication.SnapshotsWritten(r))
 				}
 			}
 			replication.StopSnapshots(r)
@@ -247,7 +247,7 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 			closeReplica(t, r)
 			found, err := filepath.Glob(filepath.Join(dir, "raft", "snapshots", "*"))
 			if err != nil || len(found) != 2 {
-				t.Errorf("manifests %v, %v", found, err)
+				t.Errorf("snapshots %v, %v", found, err)
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func TestRule10ManifestsFollowBytes(t *testing.T) {
 	for i := range int64(10) {
 		write(t, r, stream, i-1, i)
 	}
-	eventually(t, "a manifest for 2,000 bytes", func() bool { return replication.SnapshotsWritten(r) > 0 })
+	eventually(t, "a snapshot for 2,000 bytes", func() bool { return replication.SnapshotsWritten(r) > 0 })
 	closeReplica(t, r)
 }
 

@@ -17,15 +17,15 @@ func TestTrimAppend(t *testing.T) {
 		wantPrev, wantFirst  uint64
 		wantLast, wantCommit uint64
 	}{
-		{"behind the manifest", 10, 11, 13, 12, 9, 10, 11, 13, 12},
-		{"right behind it", 10, 11, 13, 12, 10, 10, 11, 13, 12},
+		{"after the snapshot", 10, 11, 13, 12, 9, 10, 11, 13, 12},
+		{"right after it", 10, 11, 13, 12, 10, 10, 11, 13, 12},
 		{"straddles it", 10, 11, 15, 12, 13, 13, 14, 15, 12},
 		{"straddles it, all of it committed", 10, 11, 15, 20, 13, 13, 14, 15, 15},
 		{"before it", 10, 11, 13, 20, 14, 14, 0, 0, 14},
 		{"the very first", 0, 1, 3, 3, 2, 2, 3, 3, 3},
 		{"without entries", 10, 0, 0, 20, 12, 12, 0, 0, 12},
 		{"heartbeat", 0, 0, 0, 0, 12, 0, 0, 0, 0},
-		{"no manifest", 0, 1, 3, 3, 0, 0, 1, 3, 3},
+		{"no snapshot", 0, 1, 3, 3, 0, 0, 1, 3, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &raft.AppendEntriesRequest{PrevLogEntry: c.prev, PrevLogTerm: 3, LeaderCommitIndex: c.commit}

@@ -66,7 +66,7 @@ func (l *lan) Call(_ context.Context, address string, r Request) (Answer, error)
 	n := l.nodes[address]
 	l.mu.Unlock()
 	if n == nil || n.engine == nil {
-		return Answer{}, errors.New("nobody there")
+		return Answer{}, errors.New("no node there")
 	}
 	return n.engine.Handle(r), nil
 }

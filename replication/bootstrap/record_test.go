@@ -69,16 +69,16 @@ func TestFileStoreAfterCrash(t *testing.T) {
 func TestFileStoreRefuses(t *testing.T) {
 	const one = `"01000000-0000-0000-0000-000000000000"`
 	for name, c := range map[string]struct{ data, want string }{
-		"empty":                     {"", "JSON"},
-		"torn":                      {`{"format":1,"node":` + one, "JSON"},
-		"another format":            {`{"format":2,"node":` + one + `}`, "format 2"},
-		"no node":                   {`{"format":1}`, "node id"},
-		"formed what":               {`{"format":1,"node":` + one + `,"formed":true}`, "without a proposal"},
-		"a proposal without a set":  {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `}}`, "0 members"},
-		"another node's proposal":   {`{"format":1,"node":"02000000-0000-0000-0000-000000000000","promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `]}}`, "no part"},
-		"what nobody would save":    {strings.Repeat(" ", maxRecordBytes+1), "more than"},
-		"an id that is none":        {`{"format":1,"node":"1"}`, "GUID"},
-		"a member that is repeated": {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `,` + one + `]}}`, "rising"},
+		"empty":                          {"", "JSON"},
+		"torn":                           {`{"format":1,"node":` + one, "JSON"},
+		"another format":                 {`{"format":2,"node":` + one + `}`, "format 2"},
+		"no node":                        {`{"format":1}`, "node id"},
+		"formed what":                    {`{"format":1,"node":` + one + `,"formed":true}`, "without a proposal"},
+		"a proposal without a set":       {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `}}`, "0 members"},
+		"another node's proposal":        {`{"format":1,"node":"02000000-0000-0000-0000-000000000000","promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `]}}`, "no part"},
+		"a record too large to be saved": {strings.Repeat(" ", maxRecordBytes+1), "more than"},
+		"an id that is none":             {`{"format":1,"node":"1"}`, "GUID"},
+		"a member that is repeated":      {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `,` + one + `]}}`, "rising"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "bootstrap")

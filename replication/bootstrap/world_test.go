@@ -422,7 +422,7 @@ func (w *world) crashes(n *simNode) bool {
 
 var (
 	errTimeout = errors.New("timeout")
-	errRefused = errors.New("nobody there")
+	errRefused = errors.New("no node there")
 )
 
 // send carries a call: the request and the answer may be lost or late, and the

@@ -19,7 +19,7 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		return c
 	}
-	t.Run("lets the entry under way resolve", func(t *testing.T) {
+	t.Run("lets the entry in flight resolve", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			a, f := r.inFlight("a")
 			b := r.submit("b")

@@ -27,7 +27,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 			r.answered(a, 0, nil) // and the decider has forgotten the other
 		})
 	})
-	t.Run("while it is under way", func(t *testing.T) {
+	t.Run("while it is in flight", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.quorumNow.Store(three)
 			a, f := r.inFlight("a")

@@ -25,7 +25,7 @@ func TestWriterQueueStatistics(t *testing.T) {
 		f := r.p.queue.lengths.Statistics()
 		// The one that went is decided already, and leaves with its group.
 		if f.Name != "StorageWriterQueue" || f.Group != "" || f.Length != 4 || f.LifetimePeakLength != 4 || f.Doing != "WritePrepares" || f.Items != 0 {
-			t.Errorf("while one is under way: %+v", f)
+			t.Errorf("while one is in flight: %+v", f)
 		}
 		entry.resolve(nil, nil)
 		next := r.next("b c d")

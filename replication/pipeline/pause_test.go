@@ -51,11 +51,11 @@ func TestRule23PauseDrains(t *testing.T) {
 				paused := r.pause(r.t.Context())
 				d := r.submit("c")
 				if err, ok := r.pausing(paused); ok {
-					r.t.Fatalf("paused with an entry under way: %v", err)
+					r.t.Fatalf("paused with an entry in flight: %v", err)
 				}
 				under.resolve(c.err, c.response)
 				if err, ok := r.pausing(paused); !ok || err != nil {
-					r.t.Fatalf("nothing is under way, and pausing: %v, %v", ok, err)
+					r.t.Fatalf("nothing is in flight, and pausing: %v, %v", ok, err)
 				}
 				time.Sleep(time.Minute)
 				r.nothing()

@@ -165,7 +165,7 @@ func (r *rig) emptyQueue() {
 	queue := r.p.queue.lengths
 	queue.Enter(1) // It would hide a negative length.
 	if f := queue.Statistics(); f.Length != 1 || f.Doing != "" {
-		r.t.Errorf("the queue shows %d requests too many, and %q under way", f.Length-1, f.Doing)
+		r.t.Errorf("the queue shows %d requests too many, and %q in flight", f.Length-1, f.Doing)
 	}
 	queue.Leave(1)
 }
@@ -485,7 +485,7 @@ func TestRefusedEntryIsDecidedAgainInOrder(t *testing.T) {
 			}
 			r.answered(a, 0, event.ErrOutcomeUnknown)
 			if len(r.fatal) != 1 {
-				t.Error("node goes on")
+				t.Error("the node continues")
 			}
 		})
 	})
@@ -548,7 +548,7 @@ func TestRule06Outcomes(t *testing.T) {
 						t.Errorf("%s: %v instead of %v", name, got.err, want)
 					}
 				}
-				check("under way", a, c.want)
+				check("in flight", a, c.want)
 				check("being built", b, c.building)
 				if c.building != nil {
 					return
@@ -695,7 +695,7 @@ func TestExpiredRequests(t *testing.T) {
 			r.answered(b, 0, nil)
 		})
 	})
-	t.Run("those behind a full entry are withdrawn", func(t *testing.T) {
+	t.Run("those after a full entry are withdrawn", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.decider.room = 1
 			ctx, cancel := context.WithCancel(context.Background())
@@ -714,7 +714,7 @@ func TestExpiredRequests(t *testing.T) {
 			}
 		})
 	})
-	t.Run("an entry under way goes on", func(t *testing.T) {
+	t.Run("an entry in flight continues", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			_, f := r.expired("a")
 			f.resolve(nil, nil)
@@ -727,7 +727,7 @@ func TestExpiredRequests(t *testing.T) {
 			}
 		})
 	})
-	t.Run("nobody decides again for them", func(t *testing.T) {
+	t.Run("they are not decided again", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			ctx, f := r.expired("a")
 			f.resolve(nil, event.ErrEntryRefused)

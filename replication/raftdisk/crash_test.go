@@ -120,7 +120,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 			}
 			newest, _ := s.Snapshots.Newest()
 			if newest < cut.covers {
-				t.Errorf("before %s: the newest manifest ends at %d, one that ends at %d was acknowledged", cut.op, newest, cut.covers)
+				t.Errorf("before %s: the newest snapshot ends at %d, one that ends at %d was acknowledged", cut.op, newest, cut.covers)
 			}
 			for index := max(newest+1, 2); index <= cut.last; index++ {
 				var entry raft.Log

@@ -58,12 +58,12 @@ func checkFresh(t *testing.T, s *State, o *Options) {
 	mustNot(t, err)
 	if tail.End == 0 {
 		if len(list) != 0 {
-			t.Error("a manifest of nothing")
+			t.Error("a snapshot of nothing")
 		}
 		return
 	}
 	if len(list) != 1 || list[0].Index != tail.Index || list[0].Term != tail.Term || list[0].ConfigurationIndex != 1 {
-		t.Errorf("manifests %+v", list)
+		t.Errorf("snapshots %+v", list)
 	}
 }
 

@@ -109,10 +109,10 @@ func TestPersist(t *testing.T) {
 				t.Errorf("fatal error %v", fatal)
 			}
 			if got := listed(t, snaps); (len(got) == 1) != (c.err == nil) {
-				t.Errorf("manifests %v", got)
+				t.Errorf("snapshots %v", got)
 			}
 			if !s.Dirty() {
-				t.Error("an entry behind the manifest counts as covered")
+				t.Error("an entry after the snapshot counts as covered")
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 			t.Errorf("returned %v", err)
 		}
 		if got := listed(t, reopenSnapshots(t, snaps.dir)); (len(got) == 1) != (failure == nil) {
-			t.Errorf("restore said %v, manifests %v", failure, got)
+			t.Errorf("restore said %v, snapshots %v", failure, got)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 		t.Errorf("error %v, fetching was asked for %d times", err, behind)
 	}
 	if got := listed(t, snaps); len(got) != 0 {
-		t.Errorf("manifests %v", got)
+		t.Errorf("snapshots %v", got)
 	}
 }
 
@@ -165,14 +165,14 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 		{"up to it", 1, 9, 2, false, false},
 		{"the same term there", 1, 12, 1, true, false},
 		{"another term there", 1, 12, 2, false, true},
-		{"cut behind it", 10, 12, 2, true, false},
+		{"cut after it", 10, 12, 2, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			snaps, anew := testSnapshots(t), false
 			logs := memoryRaftLog(&FailStop{})
 			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
 			if logs.Holds(9, c.term) != c.stale {
-				t.Error("whether the log holds what the manifest covers is answered wrongly")
+				t.Error("whether the log holds the entry of the snapshot is answered wrongly")
 			}
 			machine := NewMachine(&plainFSM{}, &State{Snapshots: snaps, Logs: logs}, &FailStop{}, new(stats.Counter), func() {}, func() { anew = true })
 			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)
@@ -184,10 +184,10 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			if stored := logs.StoreLogs(entries(c.last+1, c.last+1)); anew != c.anew || errors.Is(stored, errFrozen) != c.anew {
-				t.Errorf("started anew: %t; storing more: %v", anew, stored)
+				t.Errorf("restarted: %t; storing more: %v", anew, stored)
 			}
 			if got := listed(t, snaps); len(got) == 0 != c.stale {
-				t.Errorf("manifests %v", got)
+				t.Errorf("snapshots %v", got)
 			}
 		})
 	}

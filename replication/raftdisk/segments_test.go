@@ -313,7 +313,7 @@ func TestEntriesCutOffStayAway(t *testing.T) {
 	mustNot(t, s.DeleteRange(3, 5))
 	store(3, 3, 2)
 	if mustNot(t, s.Close()); s.page == nil || len(s.page) > 0 {
-		t.Fatalf("the log ends %d bytes behind the beginning of a page", len(s.page))
+		t.Fatalf("the log ends %d bytes after the beginning of a page", len(s.page))
 	}
 	s = openSmall(t, files, path)
 	if _, last, err := s.ends(); err != nil || last != 3 {

@@ -109,7 +109,7 @@ func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 		t.Errorf("listed %v after a failed restore and a start", got)
 	}
 	if _, _, err := s.Open(sink.ID()); err == nil {
-		t.Error("a manifest that was not restored stays")
+		t.Error("a snapshot that was not restored stays")
 	}
 	sink = take(t, s, 60, false, "received")
 	_, _, err = s.Open(sink.ID())
@@ -187,17 +187,17 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
 		{name: "no frame ends there", manifests: []manifest{{10, event.Tail{End: 150, Index: 10, Term: 2}}},
 			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
-		{name: "manifest above the Raft log", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "snapshot above the Raft log", manifests: []manifest{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 12, tail: tailAt(200, 20, 2), kept: []uint64{20}, empty: true},
-		{name: "gap up to the manifest", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "gap up to the snapshot", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 20}, tail: tailAt(300, 25, 2), kept: []uint64{20, 10}},
-		{name: "gap before the manifest", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "gap before the snapshot", manifests: []manifest{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 18}, tail: tailAt(200, 20, 2), kept: []uint64{20}},
-		{name: "gap beyond the manifest", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "gap beyond the snapshot", manifests: []manifest{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 21}, tail: tailAt(200, 20, 2), refused: "entry 21"},
-		{name: "gap behind the manifest", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
-		{name: "no manifest and a cut Raft log", first: 2, last: 9, tail: tailAt(100, 9, 2), refused: "begins at entry 2"},
-		{name: "neither manifest nor entry", refused: "neither"},
+		{name: "gap after the snapshot", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
+		{name: "no snapshot and a cut Raft log", first: 2, last: 9, tail: tailAt(100, 9, 2), refused: "begins at entry 2"},
+		{name: "neither snapshot nor entry", refused: "neither"},
 		{name: "Raft log older than the event log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 15, tail: tailAt(200, 20, 2), refused: "up to 15 only"},
 		{name: "other term of the last frame", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 1), refused: "of term 2"},
 		{name: "votes older than the log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 4), refused: "current term"},
@@ -232,13 +232,13 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 				if names(t, s.Snapshots.dir) != before {
-					t.Error("manifests were removed although the start was refused")
+					t.Error("snapshots were removed although the start was refused")
 				}
 				return
 			}
 			mustNot(t, err)
 			if got := listed(t, reopenSnapshots2(t, s)); !equal(got, c.kept...) {
-				t.Errorf("manifests %v are left, expected %v", got, c.kept)
+				t.Errorf("snapshots %v are left, expected %v", got, c.kept)
 			}
 			last, err := s.Logs.LastIndex()
 			mustNot(t, err)

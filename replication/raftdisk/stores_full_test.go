@@ -28,8 +28,8 @@ func TestFullDiskAndTheEnd(t *testing.T) {
 			{"the last one", 10, 10, 0, true},
 			{"the end, and more", 7, 12, 0, true},
 			{"all", 3, 10, 2, true},
-			{"all, for a manifest", 3, 10, 11, false},
-			{"all, for a manifest that ends there", 3, 10, 10, false},
+			{"all, for a snapshot", 3, 10, 11, false},
+			{"all, for a snapshot that ends there", 3, 10, 10, false},
 			{"the front", 3, 6, 8, false},
 			{"nothing", 11, 12, 0, false},
 		} {

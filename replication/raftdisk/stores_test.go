@@ -60,7 +60,7 @@ func TestRule20FailStop(t *testing.T) {
 		"DeleteRange": func(l *RaftLog, _ *StableStore, _ *Snapshots) error { return l.DeleteRange(1, 2) },
 		"Set":         func(_ *RaftLog, s *StableStore, _ *Snapshots) error { return s.Set([]byte("k"), []byte("v")) },
 		"SetUint64":   func(_ *RaftLog, s *StableStore, _ *Snapshots) error { return s.SetUint64([]byte("k"), 1) },
-		"manifest": func(_ *RaftLog, _ *StableStore, s *Snapshots) error {
+		"snapshot": func(_ *RaftLog, _ *StableStore, s *Snapshots) error {
 			sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 			if err != nil {
 				return err
@@ -84,7 +84,7 @@ func TestRule20FailStop(t *testing.T) {
 			if first == nil || len(fatal) != 1 || fatal[0] != first {
 				t.Fatalf("returned %v, reported %v", first, fatal)
 			}
-			if !errors.Is(first, disk) && name != "manifest" || !strings.Contains(first.Error(), "x/") && name != "manifest" {
+			if !errors.Is(first, disk) && name != "snapshot" || !strings.Contains(first.Error(), "x/") && name != "snapshot" {
 				t.Errorf("%v does not name file and cause", first)
 			}
 			calls := inner.calls

@@ -60,9 +60,9 @@ func TestVoteIsStoredWhole(t *testing.T) {
 		{"first, none", nil, 0, "", 0},
 		{"first, one write", nil, 1, "b", 7},
 		{"first, all", nil, 2, "b", 7},
-		{"behind an old one, none", func(s raft.StableStore) error { return give(s, "a", 5) }, 0, "a", 5},
-		{"behind an old one, one write", func(s raft.StableStore) error { return give(s, "a", 5) }, 1, "b", 7},
-		{"behind an old one, all", func(s raft.StableStore) error { return give(s, "a", 5) }, 2, "b", 7},
+		{"after an old one, none", func(s raft.StableStore) error { return give(s, "a", 5) }, 0, "a", 5},
+		{"after an old one, one write", func(s raft.StableStore) error { return give(s, "a", 5) }, 1, "b", 7},
+		{"after an old one, all", func(s raft.StableStore) error { return give(s, "a", 5) }, 2, "b", 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brittleVotes{votes: memoryLog{raft.NewInmemStore()}, left: 100}
@@ -91,7 +91,7 @@ func TestVoteIsStoredWhole(t *testing.T) {
 	mustNot(t, give(s, "b", 7))
 	mustNot(t, inner.SetUint64(keyVoteTerm, 9))
 	if candidate, err := s.Get(keyVoteCandidate); err != nil || candidate == nil || len(candidate) > 0 {
-		t.Errorf("candidate %q, %v: nobody may get a vote in that term", candidate, err)
+		t.Errorf("candidate %q, %v: no candidate may get a vote in that term", candidate, err)
 	}
 	if _, term := stored(s); term != 9 {
 		t.Errorf("term %d", term)

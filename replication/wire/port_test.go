@@ -59,7 +59,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 	plain, other := net.Pipe()
 	defer func() { _, _ = plain.Close(), other.Close() }()
 	if Due(plain) {
-		t.Error("a connection of somebody else is due")
+		t.Error("a connection of another owner is due")
 	}
 }
 
@@ -342,7 +342,7 @@ func TestSilentConnections(t *testing.T) {
 			}
 			return silent
 		}
-		t.Run(name+", hold up nobody", func(t *testing.T) {
+		t.Run(name+", hold up no node", func(t *testing.T) {
 			to := open(t, Options{Node: node(1), Security: s, HandshakeTimeout: time.Hour})
 			echo(t, to, KindService)
 			other := Options{Node: node(2)}
@@ -565,7 +565,7 @@ func TestListeners(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := again.Read(make([]byte, 1)); err == nil {
-		t.Error("the other side closed, and reading goes on")
+		t.Error("the other side closed, and reading continues")
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)

@@ -150,7 +150,7 @@ func TestConnectionsAreRenewed(t *testing.T) {
 					t.Fatalf("entry %d: %v", n, err)
 				}
 				if err := l.raft.VerifyLeader().Error(); err != nil { // with heartbeats
-					t.Fatalf("behind entry %d: %v", n, err)
+					t.Fatalf("after entry %d: %v", n, err)
 				}
 			}
 			c.converge(l, c.peers[0], c.peers[1], c.peers[2])
