@@ -45,7 +45,7 @@ func (t *term) compile(name string, d *definition) (handler.Handler, error) {
 	return t.opts.Compile(s)
 }
 
-// define compiles a definition to learn what it reads.
+// define compiles a definition to learn its sources.
 func (t *term) define(name string, d *definition) (*handler.Definition, error) {
 	h, err := t.compile(name, d)
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *term) define(name string, d *definition) (*handler.Definition, error) {
 	return &reads, nil
 }
 
-// examine notes in a definition what it reads, and returns that.
+// examine notes its sources in a definition, and returns them.
 func (t *term) examine(name string, d *definition) *handler.Definition {
 	reads, err := t.define(name, d)
 	if err != nil { // It is found again when the projection is prepared.

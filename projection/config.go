@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseConfig reads settings. Names match in any case, and what is absent is 0,
-// false or null. Errors are *BadInput.
+// ParseConfig reads settings. Names match in any case, and an absent member is 0, false or null.
+// Errors are *BadInput.
 func ParseConfig(data []byte) (c Config, err error) {
 	bad := &BadInput{"Failed to parse the projection config"}
 	var sent map[string]json.RawMessage
@@ -24,7 +24,7 @@ func ParseConfig(data []byte) (c Config, err error) {
 	return c, validate(&c)
 }
 
-// meant is what a text holds: some clients send texts of numbers and flags. The empty one is as
+// meant is the value in a text: some clients send texts of numbers and flags. The empty one is as
 // null.
 func meant(value json.RawMessage) json.RawMessage {
 	if value[0] != '"' {

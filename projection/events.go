@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-// eventsRequest is what the console's debugger asks for. Names match in any case.
+// eventsRequest is a request of the console's debugger. Names match in any case.
 type eventsRequest struct {
 	Query *struct {
 		handler.Definition
@@ -65,9 +65,9 @@ func parseEventsRequest(data []byte) (d *handler.Definition, from position.Posit
 	return d, at, count, nil
 }
 
-// ReadEvents reads what the definition selects that is asked for, without
-// running a projection. The request is the JSON that the console's debugger sends.
-// Errors are *BadInput, event.ErrNotAuthorized and those of reading.
+// ReadEvents reads the events that a definition selects, without running a projection. The request
+// is the JSON that the console's debugger sends. Errors are *BadInput, event.ErrNotAuthorized and
+// those of reading.
 func (s *Service) ReadEvents(ctx context.Context, request []byte, by Identity) (SourcePage, error) {
 	if _, err := s.running(); err != nil {
 		return SourcePage{}, err

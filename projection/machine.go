@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/projection/run"
 )
 
-// status is what the set of projections knows of one; its run knows more.
+// status is the state of a projection in the set; its run knows more.
 type status uint8
 
 const (
@@ -40,8 +40,7 @@ func (s status) ended() bool {
 // ticket stands for a caller that waits until a command is done; 0: none waits.
 type ticket int64
 
-// change is a command on its way: what the definition is to be, and what follows
-// once that is stored.
+// change is a command in progress: the new definition, and the effects once it is stored.
 type change struct {
 	kind   changeKind
 	ticket ticket
@@ -70,7 +69,7 @@ const (
 
 var changeNames = [...]string{"create", "enable", "disable", "reset", "abort", "update", "configure", "delete"}
 
-// next is what comes when the run has ended.
+// next says what to do when the run has ended.
 type next uint8
 
 const (
@@ -115,10 +114,9 @@ type effect struct {
 	err    error   // doReply
 }
 
-// machine is the life of one projection apart from all that it does: each
-// method is something that happened, and returns what is to be done about it, in
-// order. What is compiled, started and read answers with the number of its
-// generation, so that an answer that comes too late is known.
+// machine is the life of one projection without its effects: each method takes an event and returns
+// the effects to carry out, in order. Each compilation, start and read answers with the number of
+// its generation, so that a late answer is recognised.
 type machine struct {
 	def     definition // as it is stored
 	version int64      // number of the event that holds it, -1: none
@@ -280,7 +278,7 @@ func (m *machine) unqueue(out []effect) []effect {
 	return out
 }
 
-// perform does what follows a change that is stored.
+// perform does the effects of a change that is stored.
 func (m *machine) perform(c *change) []effect {
 	live := m.run == liveRun
 	switch c.kind {
@@ -334,7 +332,7 @@ func (m *machine) perform(c *change) []effect {
 		if !live {
 			return m.prepare(c)
 		}
-		how := doAbort // What it did is forgotten.
+		how := doAbort // Its results are forgotten.
 		if c.kind == setQuery && !c.forget {
 			how = doStop
 		}

@@ -10,7 +10,7 @@ import (
 // series is for how many projections there are metrics of their own.
 const series = 200
 
-// metrics are the series of single projections, and what is counted over all of them.
+// metrics are the series of single projections, and the counters over all of them.
 type metrics struct {
 	registry *stats.Registry
 	service  *Service

@@ -8,7 +8,7 @@ import (
 	"github.com/annalsdb/annals/projection/standard"
 )
 
-// Names of what is stored. Other versions read and write them: do not change.
+// Names of stored data. Other versions read and write them: do not change.
 const (
 	listStream = "$projections-$all"
 	listName   = "$all" // whose definitions would be in listStream

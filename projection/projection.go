@@ -16,10 +16,10 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-// projection is one of the set: its machine, and what does as the machine says.
+// projection is one of the set: its machine, and the code that carries out its effects.
 //
-// What happens is put into the inbox, and one goroutine, which lives only while there is something
-// in it, hands it to the machine and does the effects, one after the other. Work that takes time
+// Events are put into the inbox. One goroutine, which lives only while the inbox is not empty,
+// hands them to the machine and carries out the effects, one after the other. Work that takes time
 // runs in goroutines of its own, which put the result into the inbox.
 type projection struct {
 	t        *term
@@ -222,7 +222,7 @@ func (p *projection) do(e effect) {
 	}
 }
 
-// mayLook returns event.ErrNotAuthorized unless a user may see what comes of the projection.
+// mayLook returns event.ErrNotAuthorized unless a user may see the outputs of the projection.
 func (p *projection) mayLook(ctx context.Context, by Identity) error {
 	p.mu.Lock()
 	who, reads := p.m.def.RunAs, p.definition
@@ -230,7 +230,7 @@ func (p *projection) mayLook(ctx context.Context, by Identity) error {
 	switch {
 	case by.Operator || who.is(by):
 		return nil
-	case reads == nil: // It is not known what it read.
+	case reads == nil: // Its sources are not known.
 		return event.ErrNotAuthorized
 	}
 	for _, s := range source.Names(reads) {
@@ -334,7 +334,7 @@ func (p *projection) options() run.Options {
 	}
 }
 
-// version is what the projection writes with. The caller holds mu.
+// version is the version that the projection writes with. The caller holds mu.
 func (p *projection) version() position.Version {
 	return position.Version{Projection: p.id, Epoch: p.m.def.Epoch, Version: p.m.version}
 }
@@ -352,7 +352,7 @@ func (p *projection) start(gen int) {
 	p.t.work.Go(func() { p.watch(r, gen) })
 }
 
-// watch tells the machine of what a run does.
+// watch reports the steps of a run to the machine.
 func (p *projection) watch(r Run, gen int) {
 	select {
 	case <-r.Started():
@@ -393,7 +393,7 @@ func (p *projection) loadStopped(gen int, o run.Options) {
 	})
 }
 
-// remove deletes what is stored of the projection, however often it has to try.
+// remove deletes the stored data of the projection, however often it has to try.
 func (p *projection) remove() {
 	pause := pauses()
 	for {

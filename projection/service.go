@@ -120,9 +120,8 @@ func New(o Options) *Service {
 	return s
 }
 
-// Start begins to load the projections and run them, and returns at once. It does
-// nothing when the service is started. The end of ctx ends what was started, as
-// Stop does.
+// Start begins to load the projections and run them, and returns at once. It does nothing when the
+// service is started. The end of ctx ends all of it, as Stop does.
 func (s *Service) Start(ctx context.Context) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -346,7 +345,7 @@ func (s *Service) Delete(ctx context.Context, name string, o DeleteOptions, by I
 	})
 }
 
-// Statistics returns what is known of a projection.
+// Statistics describes a projection.
 func (s *Service) Statistics(name string) (Statistics, error) {
 	p, err := s.find(name)
 	if err != nil {
@@ -355,7 +354,7 @@ func (s *Service) Statistics(name string) (Statistics, error) {
 	return p.statistics(), nil
 }
 
-// List returns what is known of projections, in the order of their creation.
+// List describes projections, in the order of their creation.
 func (s *Service) List(k Kinds) ([]Statistics, error) {
 	t, err := s.running()
 	if err != nil {
@@ -394,7 +393,7 @@ func (s *Service) ask(ctx context.Context, name, partition string, by Identity) 
 	return p.ask(ctx, partition)
 }
 
-// Query returns the text of a projection and what comes of it.
+// Query returns the text of a projection and its definition.
 func (s *Service) Query(name string) (Query, error) {
 	p, err := s.find(name)
 	if err != nil {

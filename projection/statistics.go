@@ -24,7 +24,7 @@ func (p *projection) asStored() definition {
 	return p.m.def
 }
 
-// statisticsLocked returns what its run, or what stands for it, tells.
+// statisticsLocked returns the statistics of its run, or of the substitute for a run.
 func (p *projection) statisticsLocked() run.Statistics {
 	switch {
 	case p.m.run == storedRun:
@@ -42,8 +42,8 @@ func (p *projection) statisticsLocked() run.Statistics {
 	return p.run.Statistics()
 }
 
-// statistics returns what is known of the projection. One that runs and waits for
-// links which only a system projection writes says so.
+// statistics describes the projection. One that runs and waits for links which only a system
+// projection writes says so.
 func (p *projection) statistics() Statistics {
 	s, reads := p.known()
 	if reads != nil && s.StateReason == "" && strings.HasPrefix(s.Status, "Running") {
@@ -55,7 +55,8 @@ func (p *projection) statistics() Statistics {
 	return s
 }
 
-// known returns what the projection itself knows, and what it reads; nil: that is not known.
+// known returns the facts that the projection itself knows, and its sources; nil: they are not
+// known.
 func (p *projection) known() (Statistics, *handler.Definition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

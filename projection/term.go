@@ -34,7 +34,7 @@ type term struct {
 	all    []*projection // in the order of their creation
 }
 
-// Bounds of what is done at once while the projections are loaded.
+// Bounds of the work in parallel while the projections are loaded.
 const (
 	reading  = 32
 	pageSize = 500
@@ -116,8 +116,8 @@ type stored struct {
 	unread  error // the definition cannot be read
 }
 
-// load returns all projections that are stored, in the order of their creation. It
-// makes the system projections that are not there, and takes away what was created half.
+// load returns all projections that are stored, in the order of their creation. It makes the system
+// projections that are not there, and removes projections whose creation was interrupted.
 func (t *term) load() ([]*stored, error) {
 	all, err := t.readList()
 	if err != nil {

@@ -44,7 +44,7 @@ type Identity struct {
 	Operator bool
 }
 
-// Creation is what a projection is created from.
+// Creation has the properties of a new projection.
 type Creation struct {
 	Name                string // blank: a GUID is made up, but not for continuous ones
 	Mode                Mode
@@ -61,7 +61,7 @@ type Creation struct {
 	Gone func()
 }
 
-// Command is what a projection can be asked to do.
+// Command is an action on a projection.
 type Command uint8
 
 // The commands.
@@ -90,9 +90,8 @@ func DefaultConfig() Config {
 	return Config{CheckpointHandledThreshold: 4000, CheckpointUnhandledBytesThreshold: 10_000_000, PendingEventsThreshold: 5000, MaxWriteBatchLength: 500}
 }
 
-// Statistics are what is known of a projection at one moment. The addresses that are shown with
-// them are not here: they depend on how the server was reached. Names are part of the wire: do not
-// change.
+// Statistics describe a projection at one moment. The addresses that are shown with them are not
+// here: they depend on how the server was reached. Names are part of the wire: do not change.
 type Statistics struct {
 	Name          string `json:"name"`
 	EffectiveName string `json:"effectiveName"` // the same
@@ -126,7 +125,7 @@ type Content struct {
 	Position *position.Position // nil: it is not reported
 }
 
-// Query is the text of a projection and what comes of it.
+// Query is the text of a projection and its definition.
 type Query struct {
 	Name, Text          string
 	Mode                Mode
@@ -140,15 +139,14 @@ type Query struct {
 // SourceEvent is one event that a definition selects.
 type SourceEvent = source.PageEvent
 
-// SourcePage is a part of what a definition selects.
+// SourcePage is a page of the events that a definition selects.
 type SourcePage struct {
 	Events   []SourceEvent
 	Position position.Position // at which the next page begins
 }
 
-// What can keep a request from being done. event.ErrNotReady is returned while
-// this node does not lead or loads its projections, event.ErrNotAuthorized when
-// the projection is one that only operators may handle.
+// Errors of requests. event.ErrNotReady is returned while this node does not lead or loads its
+// projections, event.ErrNotAuthorized when the projection is one that only operators may handle.
 var (
 	ErrNotFound = errors.New("no such projection")
 	// ErrAborted is the answer to a command that another one came after, before it was done.
@@ -160,13 +158,13 @@ type Exists struct{ Name string }
 
 func (e *Exists) Error() string { return "Duplicate projection names : " + e.Name }
 
-// Refused says why a projection cannot do what was asked for as it is now. Its text is that of the
+// Refused says why a projection refuses a command in its current state. Its text is that of the
 // wire.
 type Refused struct{ Text string }
 
 func (e *Refused) Error() string { return e.Text }
 
-// BadInput says what is wrong with a request. Its text is that of the wire.
+// BadInput describes a request that is not valid. Its text is that of the wire.
 type BadInput struct{ Text string }
 
 func (e *BadInput) Error() string { return e.Text }

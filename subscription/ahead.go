@@ -49,7 +49,8 @@ func (g *group) run() {
 	}
 }
 
-// load reads how far the group got, what is being replayed, and what is still to be.
+// load reads how far the group got, the messages that are being replayed, and those that are still
+// to be replayed.
 func (g *group) load(ctx context.Context) error {
 	checkpoint, err := g.streams.checkpoint(ctx)
 	if err != nil {

@@ -59,7 +59,7 @@ func (g *group) writeCheckpoints() {
 		early := checkpointPace - g.now().Sub(g.checkpoint.written)
 		g.mu.Unlock()
 		if early > 0 {
-			// What is answered meanwhile is in it as well.
+			// It covers messages that are answered meanwhile as well.
 			if clock.Sleep(g.ctx, early) != nil {
 				return
 			}

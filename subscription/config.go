@@ -22,7 +22,7 @@ type definition struct {
 	// storedIn is the number of the event that stored that start. This event itself does not count
 	// as later than the start; -1: not known, or the group does not begin at the end.
 	storedIn int64
-	names    *match.Names // what the filter chooses by, nil: there is none
+	names    *match.Names // the compiled filter, nil: there is none
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
 	// encoded is the entry, made when it is stored for the first time.
@@ -39,8 +39,8 @@ func (d *definition) first() int64 {
 	return d.Settings.StartFrom
 }
 
-// document and entry are what is stored. Other versions read and write it: do
-// not change. The members of an entry that are zero, false or null are left out.
+// document and entry are the stored form. Other versions read and write it: do not change. The
+// members of an entry that are zero, false or null are left out.
 type document struct {
 	Version   string            `json:"version"`
 	Updated   string            `json:"updated"`
@@ -74,8 +74,8 @@ type entry struct {
 	ResolvedIn    *int64 `json:"resolvedIn,omitempty"` // likewise
 }
 
-// entry returns what is stored of the group. All entries are stored with each
-// change of one, so each is encoded once. The caller holds changing.
+// entry returns the stored form of the group. All entries are stored with each change of one, so
+// each is encoded once. The caller holds changing.
 func (d *definition) entry() (_ json.RawMessage, err error) {
 	switch {
 	case d.stored != nil:

@@ -30,7 +30,7 @@ type Connection struct {
 	arrived chan struct{} // one element: there may be something to receive
 	done    chan struct{} // closed when the connection ends
 
-	// What follows is guarded by the group's mutex.
+	// The group's mutex guards the fields below.
 	unread           []*message // pushed and not received yet
 	ended            error      // why the connection ended, nil: it did not
 	inFlight         int        // messages without an answer, unread ones included
@@ -44,10 +44,10 @@ type Connection struct {
 // updated, or all groups are. A new connection can be made.
 var ErrDropped = errors.New("connection dropped: the group is loaded again")
 
-// Receive waits for the next message. Besides the context's error it returns why the
-// connection has ended: event.ErrClosed by Close, ErrNotFound as the group was deleted,
-// ErrDropped as it is loaded again, and event.ErrNotReady as this node does not lead any more,
-// or ends. It also fails when what the consumer may see cannot be found out.
+// Receive waits for the next message. Besides the context's error it returns why the connection has
+// ended: event.ErrClosed by Close, ErrNotFound as the group was deleted, ErrDropped as it is loaded
+// again, and event.ErrNotReady as this node does not lead any more, or ends. It also fails when the
+// consumer's rights cannot be found out.
 func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	for {
 		c.g.mu.Lock()
@@ -82,7 +82,7 @@ func (c *Connection) TryReceive(ctx context.Context) (m Message, ok bool, err er
 	return m, ok, err
 }
 
-// show makes of a message what a consumer may see of it.
+// show returns the part of a message that a consumer may see.
 func (g *group) show(ctx context.Context, m *Message, links event.LinkReader) error {
 	shown, err := m.Event.For(links, func(stream string) (event.StreamInfo, error) { return g.store.StreamInfo(ctx, stream) })
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Connection) Nack(ids []event.ID, action Action, reason string) {
 	c.g.nack(ids, action, reason)
 }
 
-// Close ends the connection. What it has not answered is handed out again at once.
+// Close ends the connection. Messages that it has not answered are handed out again at once.
 func (c *Connection) Close() {
 	g := c.g
 	g.mu.Lock()
@@ -170,7 +170,7 @@ func (c *Connection) free() bool {
 	return c.ended == nil && c.inFlight < c.MaxInFlight && len(c.unread) < c.MaxInFlight
 }
 
-// took and returned count what the consumer has. The caller holds the group's mutex.
+// took and returned count the messages that the consumer has. The caller holds the group's mutex.
 func (c *Connection) took(m *message) {
 	c.inFlight++
 	c.g.strategy.handed(m)
@@ -195,7 +195,7 @@ func (c *Connection) info(now time.Time) ConnectionInfo {
 	return i
 }
 
-// dispatch pushes what can be pushed. The caller holds mu.
+// dispatch pushes the messages that can be pushed. The caller holds mu.
 func (g *group) dispatch() {
 	if len(g.connections) == 0 {
 		return

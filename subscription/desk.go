@@ -32,7 +32,7 @@ type ParkedMessage struct {
 	Note        *Note         // nil: none
 }
 
-// ParkedPage is some of what is parked.
+// ParkedPage is a page of parked messages.
 type ParkedPage struct {
 	Total    int64
 	Messages []ParkedMessage
@@ -84,8 +84,8 @@ func (d *desk) enter(ctx context.Context) (_ context.Context, leave func(), err 
 	}
 }
 
-// settled returns what was settled. What the stream says now counts: a write whose
-// outcome was not known may have come late.
+// settled returns the record of settled messages. The present content of the stream counts: a write
+// whose outcome was not known may have come late.
 func (d *desk) settled(ctx context.Context) (*settled, error) {
 	stream := d.g.DeskStream()
 	info, err := d.g.store.StreamInfo(ctx, stream)
@@ -109,7 +109,7 @@ func (d *desk) settled(ctx context.Context) (*settled, error) {
 	return known, err
 }
 
-// keep stores what is settled in place of what was.
+// keep replaces the stored record of settled messages.
 func (d *desk) keep(ctx context.Context, s *settled) error {
 	stream := d.g.DeskStream()
 	data, err := json.Marshal(s)
@@ -123,7 +123,7 @@ func (d *desk) keep(ctx context.Context, s *settled) error {
 		Events: []event.Proposed{{ID: newID(), Type: typeDesk, Flags: event.FlagJSON, Data: data}}})
 	var other *event.WrongExpectedVersion
 	switch {
-	case errors.As(err, &other): // What an earlier life of the group began came late.
+	case errors.As(err, &other): // A write of an earlier life of the group came late.
 		return fmt.Errorf("%w: stream %s changed: %v", event.ErrNotReady, stream, err)
 	case err != nil:
 		return fmt.Errorf("write to stream %s: %w", stream, err)
@@ -176,8 +176,8 @@ func (d *desk) count(ctx context.Context) (count, oldest int64) {
 	return b.end - b.from - s.count(b.from, b.end), s.next(b.from)
 }
 
-// act makes something else of what is settled; next gets what was, and the lowest number
-// that the parked stream shows. All the numbers, in order and each once, must be parked.
+// act changes the record of settled messages; next gets the old record, and the lowest number that
+// the parked stream shows. All the numbers, in order and each once, must be parked.
 func (d *desk) act(ctx context.Context, numbers []int64, next func(was *settled, low int64) *settled) error {
 	ctx, leave, err := d.enter(ctx)
 	if err != nil {
@@ -216,8 +216,8 @@ func (d *desk) act(ctx context.Context, numbers []int64, next func(was *settled,
 	return nil
 }
 
-// hide truncates the parked stream before the first message that is not settled, for the
-// bookkeeping to stay short: what comes next does it if this cannot.
+// hide truncates the parked stream before the first message that is not settled, so that the record
+// stays short. If this fails, a later call does it.
 func (d *desk) hide(ctx context.Context, s *settled, b bounds) {
 	before := min(s.next(b.low), b.end)
 	if len(s.Replaying) > 0 {
@@ -402,7 +402,7 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool, li
 	return p, nil
 }
 
-// message reads what a parked event says, and what it leads to if the reader may see that.
+// message reads a parked event, and the event that it links to if the reader may see that.
 func (d *desk) message(ctx context.Context, e *event.Record, room int, links event.LinkReader) (ParkedMessage, error) {
 	m := ParkedMessage{Number: e.Number, Stream: e.Stream, EventNumber: e.Number}
 	if err := d.g.streams.complete(ctx, e); err != nil {

@@ -26,7 +26,7 @@ const (
 	filterPrefix   = "prefix"
 )
 
-// compile returns what the filter chooses by, nil for no filter.
+// compile returns the compiled filter, nil for no filter.
 func (f *Filter) compile() (names *match.Names, err error) {
 	switch {
 	case f == nil:
@@ -42,7 +42,7 @@ func (f *Filter) compile() (names *match.Names, err error) {
 	return names, nil
 }
 
-// plain returns the filter without what has no effect, of its own memory.
+// plain returns a copy of the filter without the parts that have no effect.
 func (f *Filter) plain() *Filter {
 	if f == nil {
 		return nil

@@ -3,8 +3,8 @@ package subscription
 import "github.com/annalsdb/annals/event"
 
 // Forget drops the data and metadata of all events that groups hold in memory. Those who hand them
-// to a consumer read them again, as they are in the log by then: what was redacted before the call
-// is not handed out any more. Nothing else changes.
+// to a consumer read them again, as they are in the log by then: data that was redacted before the
+// call is not handed out any more. Nothing else changes.
 func (s *Service) Forget() {
 	t := s.term.Load()
 	if t == nil {
@@ -38,7 +38,7 @@ func (g *group) forgets() uint64 {
 }
 
 // withoutPayload returns an event bare. Links stay whole: they are never redacted, and the group
-// needs what they say.
+// needs their content.
 func withoutPayload(e *event.Resolved) *event.Resolved {
 	bare := *e
 	of := &bare.Record

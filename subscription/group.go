@@ -115,7 +115,7 @@ func (g *group) stop(why error) {
 	g.work.Wait()
 }
 
-// settle does what follows from a change of the state. The caller holds mu.
+// settle starts the work that follows from a change of the state. The caller holds mu.
 func (g *group) settle() {
 	if g.closed || !g.loaded {
 		return
@@ -263,8 +263,8 @@ func (g *group) read(ctx context.Context, count int) (got []Message) {
 		g.statistics.asked = g.now()
 		got = g.pull(got, count)
 		g.mu.Unlock()
-		// When the buffer holds too few, what was appended a moment ago or had no room in
-		// it shall not be missed for that reason: the stream is looked at here and now.
+		// When the buffer holds too few, the stream is read at once, so that the caller also gets
+		// events that were appended a moment ago or had no room in the buffer.
 		if len(got) == count || !g.refill(ctx) {
 			return got
 		}
@@ -295,7 +295,7 @@ func (g *group) pull(got []Message, count int) []Message {
 	return got
 }
 
-// ack answers messages as processed. Only what is outstanding can be answered.
+// ack answers messages as processed. Only outstanding messages can be answered.
 func (g *group) ack(ids []event.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -96,7 +96,7 @@ func (s *ownStreams) write(w *event.Write) (event.Written, error) {
 	return s.store.Write(ctx, w)
 }
 
-// complete reads what a page left out of a record that the group itself needs.
+// complete reads the payload that a page left out of a record that the group itself needs.
 func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
 	if !r.Bare {
 		return nil
@@ -107,13 +107,13 @@ func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
 	return nil
 }
 
-// replays is what was being replayed when a group was loaded the last time.
+// replays are the messages that were being replayed when a group was loaded the last time.
 type replays struct {
 	all       []replayed
 	from, end int64 // numbers of the first and after the last
 }
 
-// replays reads what was being replayed, and completes the move of pages that a crash
+// replays reads the messages that were being replayed, and completes the move of pages that a crash
 // may have cut short.
 func (s *ownStreams) replays(ctx context.Context) (r replays, err error) {
 	stream := s.replayingStream()

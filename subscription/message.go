@@ -38,7 +38,7 @@ type message struct {
 	links [2]link
 }
 
-// givenUp is what is stored of a message that is being parked.
+// givenUp is the stored form of a message that is being parked.
 type givenUp struct {
 	reason string
 	id     event.ID // of the event that parks it

@@ -31,8 +31,8 @@ func (s *messages) begin() {
 	s.unanswered.use, s.unansweredReplays.use, s.last = byNumber, byNumber, -1
 }
 
-// takeNext returns the message to be handed out next: what is tried again first,
-// oldest first, then what was replayed, then what is new.
+// takeNext returns the message to be handed out next: first retries, oldest first, then replayed
+// messages, then new ones.
 func (s *messages) takeNext() *message {
 	for _, l := range []*list{&s.retry, &s.replays, &s.buffer} {
 		if m := l.head; m != nil && (l != &s.buffer || s.mayHandOut()) {

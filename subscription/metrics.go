@@ -12,8 +12,8 @@ import (
 // groupSeries is for how many groups there are metrics of their own.
 const groupSeries = 200
 
-// metrics are what is counted over all groups, for as long as the node runs, and
-// the series of single groups.
+// metrics are the counters over all groups, for as long as the node runs, and the series of single
+// groups.
 type metrics struct {
 	registry *stats.Registry
 	service  *Service

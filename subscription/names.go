@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Names and shapes of what is stored. Other versions read and write them: do not change.
+// Names and shapes of stored data. Other versions read and write them: do not change.
 const (
 	configStream = "$persistentSubscriptionConfig"
 	typeConfig   = "$PersistentConfig"
@@ -26,7 +26,7 @@ const (
 	deskSuffix       = "-desk"      // likewise
 )
 
-// accessList is what the streams of a group are given.
+// accessList is the access list of a group's streams.
 const accessList = `{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}`
 
 // Position returns the number of an event as texts about the group have it: for one on
@@ -66,5 +66,6 @@ func (k Key) ParkedStream() string { return streamPrefix + k.String() + parkedSu
 // out again and are not answered yet.
 func (k Key) replayingStream() string { return streamPrefix + k.String() + replayingSuffix }
 
-// DeskStream returns the stream of what was settled of parked messages one by one, and of notes.
+// DeskStream returns the stream that records parked messages that were settled one by one, and
+// notes.
 func (k Key) DeskStream() string { return streamPrefix + k.String() + deskSuffix }

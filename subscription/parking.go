@@ -33,8 +33,8 @@ func (g *group) giveUp(m *message, reason string) {
 	g.parking.pushBack(m)
 }
 
-// park writes what is to be parked, in the order in which that was decided. Until
-// it is written a message holds the checkpoint back.
+// park writes the messages that are to be parked, in the order of these decisions. Until it is
+// written a message holds the checkpoint back.
 func (g *group) park() {
 	for {
 		g.mu.Lock()

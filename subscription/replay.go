@@ -173,8 +173,8 @@ func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) 
 }
 
 // move copies parked messages that read returns to the stream of replays, has hide take them out of
-// what is parked, and has them handed out. Each step is repeated by itself: after a truncation with
-// an unknown outcome the messages could not be read again, and would never be handed out. It
+// the parked stream, and has them handed out. Each step is repeated by itself: after a truncation
+// with an unknown outcome the messages could not be read again, and would never be handed out. It
 // returns false when the group ends first; tried is called when something did not succeed at once.
 // The caller has the token.
 func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved, error), hide func(ctx context.Context) error, tried func()) bool {

@@ -60,9 +60,8 @@ func New(o Options) *Service {
 	return s
 }
 
-// Start begins to load the groups and run them, and returns at once. It does
-// nothing when the service is started. The end of ctx ends what was started, as
-// Stop does.
+// Start begins to load the groups and run them, and returns at once. It does nothing when the
+// service is started. The end of ctx ends all of it, as Stop does.
 func (s *Service) Start(ctx context.Context) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -203,7 +202,7 @@ func (s *Service) ReplayParked(ctx context.Context, k Key, numbers []int64) erro
 	return s.parked(ctx, k, func(d *desk) error { return d.replaySome(ctx, inOrder(numbers)) })
 }
 
-// DropParked takes messages out of what is parked, with the errors of ReplayParked and ErrDeskFull.
+// DropParked drops parked messages, with the errors of ReplayParked and ErrDeskFull.
 func (s *Service) DropParked(ctx context.Context, k Key, numbers []int64) error {
 	return s.parked(ctx, k, func(d *desk) error { return d.drop(ctx, inOrder(numbers)) })
 }
@@ -245,7 +244,7 @@ func (s *Service) Trouble() error {
 	return nil
 }
 
-// Info returns what is known of a group. It also starts the statistics since the last call again.
+// Info describes a group. It also starts the statistics since the last call again.
 func (s *Service) Info(ctx context.Context, k Key) (Info, error) {
 	t, err := s.running()
 	if err != nil {

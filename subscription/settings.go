@@ -14,7 +14,7 @@ func (s Strategy) Known() bool {
 	return false
 }
 
-// Validate returns what is wrong with the settings, as a *SettingsError.
+// Validate returns a *SettingsError if the settings are not valid.
 func (s *Settings) Validate() error {
 	if err := s.ValidateSizes(); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (s *Settings) Validate() error {
 	return s.validateRest()
 }
 
-// ValidateSizes is the first part of Validate: what is judged before the other
-// properties of a request are read.
+// ValidateSizes is the first part of Validate: it is done before the other properties of a request
+// are read.
 func (s *Settings) ValidateSizes() error {
 	var text string
 	switch {
@@ -41,7 +41,7 @@ func (s *Settings) ValidateSizes() error {
 	return &SettingsError{Text: text, Plain: true}
 }
 
-// validateRest is what is judged once an update is known to have a group.
+// validateRest is the second part, done once an update is known to have a group.
 func (s *Settings) validateRest() error {
 	if !s.Strategy.Known() {
 		return &SettingsError{Text: fmt.Sprintf("Consumer strategy %s does not exist.", s.Strategy)}

@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// maxRecord bounds what is kept of settled messages and notes: each change writes all of it.
+// maxRecord bounds the record of settled messages and notes: each change writes all of it.
 const maxRecord = 512 << 10
 
 // ErrDeskFull says that so much was settled in between, or noted, that no more can be kept.
@@ -26,8 +26,8 @@ type Note struct {
 	At   time.Time `json:"at"`
 }
 
-// settled is what was settled of the parked messages of a group, and what was noted of
-// others. It never changes. Its names are stored: do not change.
+// settled lists the parked messages of a group that were settled, and has the notes of others. It
+// never changes. Its names are stored: do not change.
 type settled struct {
 	version int64 // number of the event that holds it, -1: none
 	// of numbers, in order, with gaps between them

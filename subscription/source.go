@@ -18,8 +18,8 @@ const (
 	groupPayload = 16 << 20
 )
 
-// source is what a group subscribes to. Its events have numbers that rise: those of
-// the stream, or their positions in the log. Only one caller at a time reads.
+// source is the stream or log that a group subscribes to. Its events have numbers that rise: those
+// of the stream, or their positions in the log. Only one caller at a time reads.
 type source interface {
 	// number returns the number of an event.
 	number(e *event.Record) int64
@@ -35,7 +35,7 @@ type source interface {
 	span(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// batch is what was read of a source.
+// batch is a part that was read of a source.
 type batch struct {
 	events   []event.Resolved
 	next     int64 // where the next read begins
@@ -65,7 +65,7 @@ func (s *ownStreams) links() event.LinkReader {
 	return nil
 }
 
-// payload is the share that a page has of what a group may hold.
+// payload is a page's share of the bytes that a group may hold.
 func (s *ownStreams) payload(count int) int {
 	return max(1, groupPayload/max(1, s.Settings.BufferSize)*min(count, s.Settings.batch()))
 }
@@ -116,8 +116,8 @@ func (s *streamSource) page(ctx context.Context, from int64, count int) (event.S
 	if !errors.Is(err, event.ErrStreamNotFound) {
 		return page, err
 	}
-	// All that is there while it is found deleted is gone for good. Its number must
-	// be known before that, or what is appended in between would be passed over.
+	// All that is there while it is found deleted is gone for good. Its number must be known before
+	// that, or events appended in between would be skipped.
 	info, err := s.store.StreamInfo(ctx, s.Stream)
 	if err != nil {
 		return page, err

@@ -19,7 +19,7 @@ const (
 	hiddenTail = 100
 )
 
-// logSource is the log, without what it hides, through the filter of the group.
+// logSource is the log, without hidden records, through the filter of the group.
 type logSource struct {
 	*ownStreams
 	passed int // records that the filter left out, below passWindow
@@ -29,8 +29,8 @@ type logSource struct {
 
 func (s *logSource) number(e *event.Record) int64 { return e.Position }
 
-// after finds the record after a position. That at the position may have been scavenged; then
-// reading from there begins with what follows.
+// after finds the record after a position. The record at the position may have been scavenged; then
+// reading from there begins with the next one.
 func (s *logSource) after(ctx context.Context, position int64) (int64, error) {
 	s.begun = position
 	page, err := s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
@@ -71,7 +71,7 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 		b.known = page.Events[n-1].Position
 	}
 	b.events = slices.DeleteFunc(b.events, s.isOwn)
-	if n < len(page.Events) { // What is left begins the next page.
+	if n < len(page.Events) { // The rest begins the next page.
 		b.next = page.Events[n].Position
 		b.end = b.next >= settled
 		if b.next == from {

@@ -147,7 +147,7 @@ func (g *group) status() string {
 	return strings.Join(flags, ", ")
 }
 
-// info returns what is known of the group, and begins a new measurement.
+// info describes the group, and begins a new measurement.
 func (g *group) info(ctx context.Context) Info {
 	oldestParked, parked := g.oldestParked(ctx)
 	_, newest, err := g.source.span(ctx)

@@ -49,7 +49,7 @@ func writeMetadata(ctx context.Context, s Store, stream string, expected int64, 
 }
 
 // bound sees to it that only the newest events of a stream are kept. It looks each time: an
-// operator may have deleted the stream, which an event brings back without what was said about it.
+// operator may have deleted the stream, which an event brings back without its metadata.
 func bound(ctx context.Context, s Store, stream, document string) error {
 	info, err := s.StreamInfo(ctx, stream)
 	if err != nil {

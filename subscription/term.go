@@ -309,7 +309,7 @@ func (t *term) change(ctx context.Context, by string, make func([]*definition) [
 	next := make(slices.Clone(t.definitions))
 	version, err := t.writeConfig(ctx, next, t.version, by)
 	if err != nil {
-		// What is stored now is not known, or not what it was thought to be.
+		// The stored configuration is not known, or differs from the one in memory.
 		t.stale = true
 		signal(t.kick)
 		var other *event.WrongExpectedVersion
@@ -361,8 +361,8 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	}
 	set.Filter = set.Filter.plain()
 	d := &definition{Key: k, Settings: set, startAt: -1, storedIn: -1, names: names}
-	// What an earlier group of that name left must not become this one's, also when
-	// its deletion was cut short.
+	// The streams of an earlier group of that name must not become this one's, also when its
+	// deletion was cut short.
 	if err := t.removeStreams(ctx, k); err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	return nil
 }
 
-// checkStart returns what is wrong with where a group is to start, as a *SettingsError.
+// checkStart returns a *SettingsError if a group cannot start where its settings say.
 func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
 	if k.Stream != event.AllStream {
 		if set.Filter != nil {
@@ -472,7 +472,7 @@ func (t *term) remove(ctx context.Context, k Key, by string) error {
 	if err != nil {
 		return err
 	}
-	t.drop(g) // It writes nothing any more: what follows is the last word.
+	t.drop(g) // It writes nothing any more, so the deletion that follows is final.
 	return t.removeStreams(ctx, k)
 }
 

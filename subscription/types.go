@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Strategy is how messages are spread over consumers that are pushed to. Readers
-// that pull take what comes next, with any strategy.
+// Strategy is how messages are spread over consumers that are pushed to. Readers that pull take the
+// next messages, with any strategy.
 type Strategy string
 
 // The strategies. Names are stored and compared by case: do not change.
@@ -27,8 +27,8 @@ const (
 type Settings struct {
 	ResolveLinks    bool
 	ExtraStatistics bool
-	// StartFrom is the first event number when there is no checkpoint, of a group on
-	// $all a position of the log; -1: what is appended after the creation.
+	// StartFrom is the first event number when there is no checkpoint, of a group on $all a
+	// position of the log; -1: events appended after the creation.
 	StartFrom          int64
 	MessageTimeout     time.Duration
 	MaxRetryCount      int
@@ -86,8 +86,8 @@ type Message struct {
 	Retries int             // 0 when it is handed out for the first time
 }
 
-// Info is what is known of a group at one moment. Numbers of events are positions
-// of the log where the group is on $all: Key.Position makes texts of them.
+// Info describes a group at one moment. Numbers of events are positions of the log where the group
+// is on $all: Key.Position makes texts of them.
 type Info struct {
 	Key
 	Settings Settings
@@ -126,14 +126,14 @@ type Latency struct {
 	Value float64
 }
 
-// What can keep a request from being done. event.ErrNotReady is returned while
-// this node does not lead or has not loaded its groups.
+// Errors of requests. event.ErrNotReady is returned while this node does not lead or has not loaded
+// its groups.
 var (
 	ErrExists   = errors.New("group exists")
 	ErrNotFound = errors.New("no such group")
 )
 
-// SettingsError says what is wrong with settings.
+// SettingsError describes settings that are not valid.
 type SettingsError struct {
 	Text string
 	// Plain is set for an answer that is a text rather than a result.

@@ -9,8 +9,8 @@ import "embed"
 //go:embed static
 var Static embed.FS
 
-// Debugger is what the projection debugger of the official web interface loads, by
-// path below /web/. It runs the handlers of a projection in the browser, event by event.
+// Debugger has the files that the projection debugger of the official web interface loads, by path
+// below /web/. It runs the handlers of a projection in the browser, event by event.
 //
 //go:embed es
 var Debugger embed.FS

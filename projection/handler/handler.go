@@ -1,6 +1,6 @@
-// Package handler is what the runner of a projection and the projection's own
-// code say to each other: the definition of its sources, events, states and what
-// it emits. Scripts and the system projections implement Handler.
+// Package handler is the interface between the runner of a projection and the projection's own
+// code: the definition of its sources, events, states and emissions. Scripts and the system
+// projections implement Handler.
 package handler
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Definition is what a projection reads and how it groups it. Its JSON is served and stored: do not
-// change.
+// Definition says which events a projection reads and how it groups them. Its JSON is served and
+// stored: do not change.
 type Definition struct {
 	AllEvents          bool   `json:"allEvents"`              // no named types
 	AllStreams         bool   `json:"allStreams"`             // fromAll
@@ -98,7 +98,7 @@ type Emission struct {
 	Mark bool
 }
 
-// Target is what a link names.
+// Target is the event that a link names.
 type Target struct {
 	Stream string
 	Number int64

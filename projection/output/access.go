@@ -43,7 +43,7 @@ func (a access) tries(ctx context.Context, f func() error) error {
 	}
 }
 
-// info tells what is known of a stream.
+// info describes a stream.
 func (a access) info(ctx context.Context, stream string) (info event.StreamInfo, err error) {
 	err = a.tries(ctx, func() (err error) {
 		info, err = a.store.StreamInfo(ctx, stream)
@@ -71,7 +71,7 @@ func (a access) read(ctx context.Context, stream string, number int64) (*event.R
 	return &e.Record, nil
 }
 
-// complete reads what a page left out of an event. The event may be gone.
+// complete reads the payload that a page left out of an event. The event may be gone.
 func (a access) complete(ctx context.Context, e *event.Record) (isThere bool, err error) {
 	if !e.Bare {
 		return true, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// builder makes events of emissions. What the emissions of one event have in common is made once.
+// builder makes events of emissions. The common parts of the emissions of one event are made once.
 type builder struct {
 	version position.Version
 	isBare  bool // the metadata do not name the version
@@ -29,7 +29,7 @@ type builder struct {
 
 const keyCausedBy, keyCorrelation = "$causedBy", "$correlationId"
 
-// begin says what the next emissions have in common.
+// begin sets the common parts of the next emissions.
 func (b *builder) begin(at position.Position, by *handler.Event) {
 	if b.begun && b.by == by && equal(b.at, at) {
 		return

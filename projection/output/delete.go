@@ -63,7 +63,7 @@ func DeleteStreams(ctx context.Context, of Deletion) error {
 	return d.remove(ctx, d.Streams.Checkpoint())
 }
 
-// emitted deletes what was emitted to. How far it came is kept, as there may be many.
+// emitted deletes the streams that were emitted to. How far it came is kept, as there may be many.
 func (d *deletion) emitted(ctx context.Context) error {
 	progress := d.Streams.EmittedProgress()
 	from := int64(0)
@@ -135,8 +135,8 @@ func (d *deletion) write(ctx context.Context, w *event.Write) error {
 	return nil
 }
 
-// isOurs reports whether this projection wrote an event, also before it was reset. What a query
-// wrote has no version.
+// isOurs reports whether this projection wrote an event, also before it was reset. Results of a
+// query have no version.
 func (d *deletion) isOurs(e *event.Record) bool {
 	_, v, err := position.ParseStored(e.Metadata)
 	return err == nil && v.Projection == d.Version.Projection || errors.Is(err, position.ErrNoVersion)

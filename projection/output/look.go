@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// accessList is what a stream is given that a projection writes to. It is part of the contract: do
-// not change.
+// accessList is the access list of a stream that a projection writes to. It is part of the
+// contract: do not change.
 func accessList(stream string) string {
 	if event.IsSystemStream(stream) {
 		return `{"$r":"$all","$mr":"$all"}`
@@ -20,13 +20,13 @@ func accessList(stream string) string {
 	return `{}`
 }
 
-// maxPage bounds what is read of a stream at a time.
+// maxPage bounds how much is read of a stream at a time.
 const (
 	pageEvents = 256
 	pageBytes  = 1 << 20
 )
 
-// look finds out what a stream holds before the first write to it, in the order of the contract.
+// look reads the end of a stream before the first write to it, in the order of the contract.
 func (o *Output) look(s *stream) error {
 	if err := o.mayWrite(s); err != nil {
 		return err

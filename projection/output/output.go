@@ -63,7 +63,7 @@ import (
 // again from its checkpoint, and then finds out which one.
 var ErrRestart = errors.New("a stream was written to from the outside")
 
-// Store is the database as what is written sees it. Errors are those of package event.
+// Store is the part of the database that the output needs. Errors are those of package event.
 type Store interface {
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
 	ReadPayload(ctx context.Context, r *event.Record) error
@@ -89,8 +89,8 @@ type Options struct {
 	// Passed is called with a description of an event from the outside that a reset hides. Nil: it
 	// is not called.
 	Passed func(what string)
-	// Volatile says that the projection is transient: what an earlier run wrote
-	// is replaced, and nothing is compared.
+	// Volatile says that the projection is transient: the results of an earlier run are replaced,
+	// and nothing is compared.
 	Volatile bool
 	// Streams names the streams of the projection.
 	Streams Streams
@@ -114,8 +114,8 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Output writes what one run of a projection emits. Emit and Result belong to the
-// goroutine of the run, the rest may be called from any.
+// Output writes the emissions of one run of a projection. Emit and Result belong to the goroutine
+// of the run, the rest may be called from any.
 type Output struct {
 	access
 	opts     Options
@@ -177,7 +177,7 @@ func (o *Output) Emit(at position.Position, by *handler.Event, es []handler.Emis
 	}
 }
 
-// arrive notes the position of what is emitted next.
+// arrive notes the position of the next emissions.
 func (o *Output) arrive(at *position.Position) {
 	if o.event > 0 && equal(*at, o.at) {
 		return
@@ -244,8 +244,9 @@ func (o *Output) hire() {
 	o.work.Go(w.run)
 }
 
-// forget makes room for one more stream. Those that may not be forgotten are few:
-// what the last event emitted to, what has something to write, or has yet to be emitted again.
+// forget makes room for one more stream. The streams that may not be forgotten are few: those to
+// which the last event emitted, and those that have something to write or have yet to be emitted
+// again.
 func (o *Output) forget() {
 	if o.opts.Volatile || o.at.Phase != 0 {
 		return

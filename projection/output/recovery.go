@@ -7,8 +7,8 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// recovery is what a stream holds that has yet to be emitted again. The events are
-// read as they are needed.
+// recovery has the events of a stream that have yet to be emitted again. The events are read as
+// they are needed.
 type recovery struct {
 	ahead []stored
 	next  int64 // where the next read begins
@@ -110,8 +110,8 @@ func (o *Output) peek(s *stream) (*stored, error) {
 	return &r.ahead[0], nil
 }
 
-// recover compares an emission with what is stored. It reports the number under which
-// it is stored, or that it is to be written.
+// recover compares an emission with the stored event. It reports the number under which it is
+// stored, or that it is to be written.
 func (o *Output) recover(s *stream, it *item) (number int64, isStored bool, err error) {
 	for {
 		old, err := o.peek(s)
@@ -134,7 +134,7 @@ func (o *Output) recover(s *stream, it *item) (number int64, isStored bool, err 
 			return number, true, nil
 		}
 		if old.name == event.TypeLink && ok && c < 0 {
-			// What it links to may have been removed since: its source is not read any more.
+			// Its target may have been removed since: its source is not read any more.
 			isGone, err := o.isLinkGone(s.name, old.number)
 			if err != nil {
 				return 0, false, err
@@ -165,7 +165,7 @@ func (r *recovery) drop() {
 // isOver reports whether everything was emitted again.
 func (r *recovery) isOver() bool { return len(r.ahead) == 0 && r.next > r.end }
 
-// isLinkGone reports whether what a stored link names is gone.
+// isLinkGone reports whether the target of a stored link is gone.
 func (o *Output) isLinkGone(stream string, number int64) (bool, error) {
 	link, err := o.read(o.ctx, stream, number)
 	if err != nil || link == nil {

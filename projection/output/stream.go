@@ -34,8 +34,8 @@ type place struct {
 // gone is the number of an event that was not written, as it is hidden already.
 const gone int64 = -1
 
-// stream is what is known of a stream that was emitted to. One worker at a time
-// has it; the output's mutex guards what a worker does not need.
+// stream is the state of a stream that was emitted to. One worker at a time has it; the output's
+// mutex guards the fields that a worker does not need.
 type stream struct {
 	name string
 	from *position.Position // where comparing begins

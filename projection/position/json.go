@@ -31,8 +31,8 @@ func (v Version) append(dst []byte) []byte {
 	return append(dst, subsystemVersion...)
 }
 
-// IsOurs reports whether what another version wrote is ours, now that we are
-// version v: the projection is the same, and was not reset since.
+// IsOurs reports whether the output of another version is ours, now that we are version v: the
+// projection is the same, and was not reset since.
 func (v Version) IsOurs(other Version) bool {
 	return other.Projection == v.Projection && other.Version >= v.Epoch
 }

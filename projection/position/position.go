@@ -34,7 +34,8 @@ type Position struct {
 	Commit, Prepare int64
 	Numbers         []Number // in the order in which the sources were named
 
-	// Phase is 1 for what a query writes once all is read; Completed says that it was written.
+	// Phase is 1 for the results that a query writes once all is read; Completed says that it was
+	// written.
 	Phase     int
 	Completed bool
 }
@@ -66,7 +67,7 @@ func OfLog(types ...string) Position {
 	return p
 }
 
-// Finished returns the position of what a query writes once all is read.
+// Finished returns the position of the results that a query writes once all is read.
 func Finished() Position { return Position{Phase: 1, Completed: true} }
 
 // IsZero reports whether a position is before everything.

@@ -9,10 +9,10 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-// Answer is what is known of a partition. Without a transformation its result is its state.
+// Answer has the state and result of a partition. Without a transformation its result is its state.
 type Answer struct {
 	State, Result []byte // JSON; nil: there is none
-	// Position is what the projection had processed by then; nil: it completed, or is being loaded.
+	// Position is how far the projection had got; nil: it completed, or is being loaded.
 	Position *position.Position
 }
 

@@ -103,7 +103,7 @@ func (c *cache) full() bool {
 	return !c.keepsAll && len(c.entries) > c.limit && c.idle.next == &c.idle
 }
 
-// trim drops what is beyond the limit, but not the entry in use.
+// trim drops the entries beyond the limit, but not the one in use.
 func (c *cache) trim(in *entry) {
 	for e := c.idle.prev; len(c.entries) > c.limit && e != &c.idle; {
 		before := e.prev

@@ -13,7 +13,7 @@ const (
 	checkpointWriting   = "Writing (1)"
 )
 
-// snapshot is what a checkpoint is going to say.
+// snapshot is the content of the next checkpoint.
 type snapshot struct {
 	root       output.Checkpoint
 	partitions []output.PartitionState
@@ -84,8 +84,8 @@ func (r *Run) save(s *snapshot) error {
 	return nil
 }
 
-// finish ends an attempt: unless nothing may be written any more, what was
-// emitted is written, and a checkpoint.
+// finish ends an attempt. It writes the emissions and a checkpoint, unless nothing may be written
+// any more.
 func (r *Run) finish(err error) error {
 	stopped := errors.Is(err, errStopped)
 	switch {
@@ -108,7 +108,7 @@ func (r *Run) finish(err error) error {
 func (r *Run) last() error {
 	failed := r.saver.wait()
 	switch {
-	case failed != nil: // Another one would lack what this one was to hold.
+	case failed != nil: // Another one would lack the states of this one.
 		return failed
 	case !r.opts.writesCheckpoints(), r.saved.Found && r.saved.At.Equal(r.at) && len(r.cache.changed) == 0:
 		return r.out.Flush(r.all)

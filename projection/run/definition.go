@@ -12,7 +12,7 @@ import (
 // linkedStream is the member of a link's metadata that names the stream that it stands for.
 const linkedStream = "$o"
 
-// definition is what a handler wants, as this run does it.
+// definition is the handler's definition in the form that this run uses.
 type definition struct {
 	*handler.Definition
 	opts *Options
@@ -90,7 +90,7 @@ func (d definition) tooLarge(where string, size int64) error {
 		d.opts.Name, where, size, d.opts.MaxStateSize)}
 }
 
-// stored returns what the checkpoint of a partition says.
+// stored returns the content of a partition's checkpoint.
 func (d definition) stored(ctx context.Context, from checkpoints, partition string) (*entry, error) {
 	p, known, err := from.LoadPartition(ctx, partition)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 
 const lineEnd = "\r\n"
 
-// faulted makes of a fault of the handler one that tells of the event, too. what is what it failed
-// to do. Clients know the text and expect nothing after the message, so the place in the script
-// follows the handler.
+// faulted adds the event to a fault of the handler. what is the action that failed. Clients know
+// the text and expect nothing after the message, so the place in the script follows the handler.
 func faulted(name string, at position.Position, err error, e *handler.Event, what string) error {
 	var f *handler.Fault
 	if !errors.As(err, &f) || f.Handler == "" { // Not of one of its functions.

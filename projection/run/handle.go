@@ -7,8 +7,8 @@ import (
 	"github.com/annalsdb/annals/projection/output"
 )
 
-// handle hands one event to the handler and takes in what comes of it. The
-// caller has a turn and the lock.
+// handle hands one event to the handler and takes in the outcome. The caller has a turn and the
+// lock.
 func (r *Run) handle(e *handler.Event) error {
 	h, err := r.code()
 	if err != nil {
@@ -49,8 +49,7 @@ func (r *Run) handle(e *handler.Event) error {
 	return r.takeIn(e, &o)
 }
 
-// takeIn makes the outcome of an event the run's state, and hands to the output what is to be
-// written.
+// takeIn makes the outcome of an event the run's state, and hands the emissions to the output.
 func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 	p := r.in
 	own := !same(o.State, p.state)

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// lock guards what the loop of a run works on. The loop holds it while it handles
-// events, and lets others have it between two events when they ask for it. It is
-// not a mutex since who waits for it may give up.
+// lock guards the data that the loop of a run works on. The loop holds it while it handles events,
+// and lets others have it between two events when they ask for it. It is not a mutex since who
+// waits for it may give up.
 type lock struct {
 	held  chan struct{}
 	asked atomic.Int32 // so many wait for it besides the loop

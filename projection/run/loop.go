@@ -18,7 +18,7 @@ const maxPendingBytes = 64 << 20
 // turnTime is how long a turn is used at most. Statistics are published at its end.
 const turnTime = 50 * time.Millisecond
 
-// step is what a turn ended for.
+// step is the reason why a turn ended.
 type step uint8
 
 const (
@@ -175,7 +175,7 @@ func (r *Run) fill() error {
 	}
 }
 
-// use handles what is buffered. The caller has a turn and the lock.
+// use handles the events in the buffer. The caller has a turn and the lock.
 func (r *Run) use() (step, error) {
 	r.clock = r.opts.Now()
 	began := r.clock

@@ -29,8 +29,8 @@ const (
 	Transient       // ends with its input, never emits, and has no checkpoints
 )
 
-// Config are the settings of a projection that can be changed while it is stopped.
-// Its JSON is what is stored, served and taken: do not change.
+// Config are the settings of a projection that can be changed while it is stopped. Its JSON is
+// stored, and is part of the API: do not change.
 type Config struct {
 	EmitEnabled         bool `json:"emitEnabled"`
 	TrackEmittedStreams bool `json:"trackEmittedStreams"`
@@ -61,7 +61,7 @@ type Options struct {
 	// Checkpoints says that a one-time projection writes checkpoints. It never reads
 	// them. Continuous ones always have them, transient ones never.
 	Checkpoints bool
-	// Definition is what the projection reads.
+	// Definition says which events the projection reads.
 	Definition *handler.Definition
 	// Compile makes the handler. It is called again when the run restarts from its checkpoint. The
 	// run closes it.

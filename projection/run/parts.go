@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-// reader is what a run needs of a source.Reader.
+// reader has the methods of a source.Reader that a run needs.
 type reader interface {
 	Fill(ctx context.Context) error
 	Next() (*handler.Event, bool)
@@ -21,7 +21,7 @@ type reader interface {
 	Close()
 }
 
-// writer is what a run needs of an output.Output.
+// writer has the methods of an output.Output that a run needs.
 type writer interface {
 	Emit(at position.Position, by *handler.Event, es []handler.Emission)
 	Result(at position.Position, by *handler.Event, partition string, result []byte, isNew bool)
@@ -35,14 +35,14 @@ type writer interface {
 	Close()
 }
 
-// checkpoints is what a run needs of output.Checkpoints.
+// checkpoints has the methods of output.Checkpoints that a run needs.
 type checkpoints interface {
 	Load(ctx context.Context) (output.Checkpoint, error)
 	LoadPartition(ctx context.Context, partition string) (p output.PartitionState, found bool, err error)
 	Save(ctx context.Context, changed []output.PartitionState, root output.Checkpoint) error
 }
 
-// parts make what a run is put together from.
+// parts make the components of a run.
 type parts struct {
 	read  func(context.Context, source.Options) (reader, error)
 	write func(output.Options) writer

@@ -22,8 +22,8 @@ const maxTries = 12
 // pause is how long is waited after so many failures.
 func pause(failures int) time.Duration { return min(10*time.Second, 100*time.Millisecond<<failures) }
 
-// retry does what may fail for a reason of the store that passes: again with
-// growing pauses, and then returns the error.
+// retry repeats an operation that fails because of a temporary problem of the store, with growing
+// pauses. In the end it returns the error.
 func retry(ctx context.Context, logger hclog.Logger, do func() error) error {
 	for try := 0; ; try++ {
 		err := do()

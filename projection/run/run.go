@@ -1,6 +1,5 @@
-// Package run is one projection at work: it takes events from a reader, hands
-// them to a handler, keeps the states of partitions, writes what comes of it, and
-// says how far it is.
+// Package run is one projection at work: it takes events from a reader, hands them to a handler,
+// keeps the states of partitions, writes the outputs, and reports its progress.
 package run
 
 import (
@@ -118,8 +117,8 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	return r
 }
 
-// Stop begins to end the run: what it emitted is written, then a checkpoint. An event
-// that takes long to be handled is given up, and is behind the checkpoint.
+// Stop begins to end the run: its emissions are written, then a checkpoint. An event that takes
+// long to be handled is given up, and is behind the checkpoint.
 func (r *Run) Stop() { r.halt(errStopped) }
 
 // Abort begins to end the run: it waits for writes in flight, and writes nothing more.
@@ -267,7 +266,7 @@ func (r *Run) again() error {
 	return nil
 }
 
-// letGo closes what an attempt used. The caller holds the lock.
+// letGo closes the parts that an attempt used. The caller holds the lock.
 func (r *Run) letGo() {
 	if r.reader != nil {
 		r.reader.Close()
@@ -283,7 +282,7 @@ func (r *Run) end(err error) {
 	r.lock.work()
 	r.letGo()
 	r.ending = r.endingOf(err)
-	if r.opts.resumes() { // What is asked for now comes from the checkpoint.
+	if r.opts.resumes() { // Answers come from the checkpoint from now on.
 		r.cache, r.in, r.shared = nil, nil, nil
 	}
 	r.publish()

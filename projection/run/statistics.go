@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// What the status of a run says. Texts are part of the contract: do not change.
+// Texts of a run's status. Texts are part of the contract: do not change.
 const (
 	statusInitial         = "Initial"
 	statusLoading         = "LoadStateRequested"
@@ -27,13 +27,13 @@ const (
 	resultsSuffix = "/Writing results"
 )
 
-// Statistics are what is known of a run. They may lag by a quarter of a second.
+// Statistics describe a run. They may lag by a quarter of a second.
 type Statistics struct {
 	// Status is the runner's part of the status: "Running/Paused",
 	// "Stopped/Writing results". Ending is how it ended.
 	Status string
 	Ending Ending
-	Reason string // why it is faulted, or what it passed over; empty: neither
+	Reason string // why it is faulted, or which event it skipped; empty: neither
 
 	// Position was processed last, Checkpoint is that of the last checkpoint; nil: there is none.
 	Position, Checkpoint *position.Position
@@ -66,7 +66,7 @@ type board struct {
 	changed         func() // reports that the status did
 }
 
-// Statistics returns what is known of the run. It does not wait for the handler.
+// Statistics describes the run. It does not wait for the handler.
 func (r *Run) Statistics() Statistics {
 	b := &r.board
 	b.mu.Lock()
@@ -111,7 +111,7 @@ func (r *Run) publish() {
 	}
 }
 
-// show says what the run does now.
+// show sets the status of the run.
 func (b *board) show(status string) {
 	b.update(func() { b.status = status })
 	b.changed()

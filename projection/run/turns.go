@@ -17,7 +17,7 @@ type Turns struct {
 	free chan *turn // turns that are free
 }
 
-// turn is the right to handle events, and counts what is done with it.
+// turn is the right to handle events, and counts its use.
 type turn struct {
 	queue *stats.Queue
 	work  *stats.Work

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxItems bounds the arrays that functions of the engine go through, and what they make.
+	// maxItems bounds the arrays that functions of the engine go through, and their results.
 	maxItems = 2 << 20
 	// maxUnits bounds the texts that they make, in UTF-16 units.
 	maxUnits = 8 << 20

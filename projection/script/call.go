@@ -92,7 +92,7 @@ func (e *engine) describe(err error) *handler.Fault {
 	return fault
 }
 
-// messageOf is the text of what was thrown: of an error its message, anything else as a text.
+// messageOf is the text of a thrown value: of an error its message, anything else as a text.
 func messageOf(v goja.Value) string {
 	if o, ok := v.(*goja.Object); ok {
 		if m := o.Get("message"); m != nil && !goja.IsUndefined(m) {

@@ -14,8 +14,8 @@ import (
 // sourceName is what stacks call the script.
 const sourceName = "projection"
 
-// Compile runs the text of a script and returns what it defines. Every error is a
-// *handler.Fault with Definition set.
+// Compile runs the text of a script and returns its handlers. Every error is a *handler.Fault with
+// Definition set.
 func Compile(source string, o Options) (*Handler, error) {
 	e := &engine{o: o}
 	c := &codec{e: e}

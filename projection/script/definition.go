@@ -44,7 +44,7 @@ const categoryStream = "$ce-"
 // A native is a function of ours that a script calls.
 type native = func(goja.FunctionCall) goja.Value
 
-// builder collects what the script defines.
+// builder collects the definitions of the script.
 type builder struct {
 	h       *Handler
 	globals map[string]goja.Value // the functions of the definition
@@ -94,7 +94,7 @@ func (b *builder) end() error {
 	return nil
 }
 
-// check returns what is wrong with a definition; empty: nothing.
+// check returns the error of a definition; empty: there is none.
 func check(d *handler.Definition) string {
 	streams, categories := len(d.Streams) > 0, len(d.Categories) > 0
 	switch {

@@ -24,7 +24,7 @@ const (
 	maxEmissionText = 64 << 20 // of all that one call emits
 )
 
-// emitter takes what a script emits and logs.
+// emitter takes the emissions and log lines of a script.
 type emitter struct {
 	e           *engine
 	codec       *codec
@@ -133,8 +133,8 @@ func isObject(v goja.Value) bool {
 	return ok && o.ClassName() != "Function"
 }
 
-// target is what a link to an event says and names. The number of an event of ours is
-// exact, also where numbers of the language are not.
+// target is the text of a link to an event, and the event that it names. The number of an event of
+// ours is exact, also where numbers of the language are not.
 func (m *emitter) target(v goja.Value) ([]byte, *handler.Target) {
 	o, ok := v.(*goja.Object)
 	if !ok {

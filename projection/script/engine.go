@@ -49,7 +49,7 @@ func (e *engine) prototype(class string) *goja.Object {
 
 func (e *engine) object(name string) *goja.Object { return e.rt.Get(name).(*goja.Object) }
 
-// hidden defines a function that only what was put into the script calls.
+// hidden defines a function that only inserted code calls.
 func (e *engine) hidden(name string, fn native) {
 	e.must(e.rt.GlobalObject().DefineDataProperty(name, e.rt.ToValue(fn), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 }
@@ -59,7 +59,7 @@ func (e *engine) index(o *goja.Object, i int64) goja.Value {
 	return o.Get(strconv.FormatInt(i, 10))
 }
 
-// must throws what a script caused.
+// must throws an error that a script caused.
 func (e *engine) must(err error) {
 	if err != nil {
 		panic(err)

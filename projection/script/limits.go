@@ -6,7 +6,7 @@ import (
 	"github.com/dop251/goja"
 )
 
-// helpers are functions in JavaScript for what the engine offers to no Go code.
+// helpers are functions in JavaScript for features that the engine does not offer to Go code.
 var helpers = sync.OnceValue(func() *goja.Program {
 	return goja.MustCompile("helpers", `(function() {
 	"use strict";
@@ -20,8 +20,8 @@ var helpers = sync.OnceValue(func() *goja.Program {
 })()`, true)
 })
 
-// restrict takes away what a script must not have, and bounds what could take time or
-// memory without end inside of one function of the engine, where no interrupt is seen.
+// restrict removes features that a script must not have. It also bounds functions of the engine
+// that could take time or memory without end, as no interrupt is seen inside them.
 func restrict(c *codec, source string, it *iterables) error {
 	setMatchTimeout()
 	e := c.e

@@ -130,7 +130,7 @@ func (h *Handler) Deleted(e *handler.Event) (handler.Outcome, error) {
 	return h.outcome()
 }
 
-// change runs f, which changes the states. What it did before it failed is forgotten.
+// change runs f, which changes the states. Its effects before it failed are forgotten.
 func (h *Handler) change(name string, f func() error) error {
 	err := h.e.run(name, f)
 	if err != nil {
@@ -198,7 +198,7 @@ func (h *Handler) argument() goja.Value {
 	return h.own.value
 }
 
-// replace takes what a handler returned as the state.
+// replace takes the value that a handler returned as the state.
 func (h *Handler) replace(v goja.Value) error {
 	o, isObject := v.(*goja.Object)
 	if _, promise := exported(o).(*goja.Promise); promise {

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// maxValues bounds what one JSON text may become in memory. Objects are the costliest:
+// maxValues bounds how many values one JSON text may become in memory. Objects are the costliest:
 // some 400 bytes each, with any text.
 const maxValues = 1 << 20
 

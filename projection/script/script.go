@@ -1,10 +1,9 @@
 // Package script runs the handlers of projections that are written in JavaScript.
 //
-// A Handler owns one engine. The text of the script runs once, when it is compiled,
-// and says what the projection reads; then its functions are called, one for each
-// event. A script sees nothing but the events that it is handed: it has no files,
-// no network, no modules and no timers. What one call may take of time, stack and
-// memory is bounded; a call that takes more ends in a fault.
+// A Handler owns one engine. The text of the script runs once, when it is compiled, and defines
+// what the projection reads; then its functions are called, one for each event. A script sees
+// nothing but the events that it is handed: it has no files, no network, no modules and no timers.
+// The time, stack and memory of one call are bounded; a call that takes more ends in a fault.
 //
 // States live as objects of the engine as long as events of one partition follow
 // each other, and as JSON text between them. JSON is read and written by this package
@@ -61,7 +60,7 @@ var (
 	_ handler.Interrupter = (*Handler)(nil)
 )
 
-// Definition is what the script reads and how it groups it.
+// Definition says which events the script reads and how it groups them.
 func (h *Handler) Definition() *handler.Definition { return &h.d }
 
 // Interrupt has calls end soon. It must have returned before Close is called.

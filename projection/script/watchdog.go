@@ -143,9 +143,8 @@ func (w *watchdog) interrupt(cause string) {
 	w.rt.Interrupt(cause)
 }
 
-// weigh compares the heap with what it was when the call was first seen. Others grow
-// the heap as well, mostly by garbage: in a long call only what a collection leaves
-// counts.
+// weigh compares the heap with its size when the call was first seen. Others grow the heap as well,
+// mostly by garbage: in a long call only what a collection leaves counts.
 func (w *watchdog) weigh(took time.Duration) {
 	heap := heapBytes()
 	if !w.seen {

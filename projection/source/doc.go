@@ -8,6 +8,6 @@
 // was read up to the end that it had when the log already ended after the event. The merge of
 // several streams is therefore the same whenever it is done, and needs no window of time.
 //
-// A reader owns no goroutine. At the end of the input Fill waits with one wait, for
-// the log or for any of its streams. What is buffered is bounded by count and by bytes.
+// A reader owns no goroutine. At the end of the input Fill waits with one wait, for the log or for
+// any of its streams. The buffer is bounded by count and by bytes.
 package source

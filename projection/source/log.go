@@ -69,7 +69,7 @@ func (in *logInput) fill(ctx context.Context) error {
 	}
 }
 
-// take puts what a page has into the buffer.
+// take puts the events of a page into the buffer.
 func (in *logInput) take(ctx context.Context, page *event.AllPage) error {
 	r := in.r
 	newest, next := page.Last, page.Next
@@ -84,7 +84,7 @@ func (in *logInput) take(ctx context.Context, page *event.AllPage) error {
 			continue
 		}
 		if rec.Bare {
-			if len(r.buffer) > 0 { // It begins the next page: what is buffered stays small.
+			if len(r.buffer) > 0 { // It begins the next page, so that the buffer stays small.
 				newest, next, page.More = -1, rec.Position, true
 				in.count = max(2*i, 1)
 				break

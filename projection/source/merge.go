@@ -199,7 +199,7 @@ func (in *streamsInput) positionOf(numbers []int64) position.Position {
 func (in *streamsInput) extent() (done, total int64, isAll bool) {
 	isAll = true
 	for i, s := range in.streams {
-		// What cannot be looked up now is as it was.
+		// A stream that cannot be looked up now counts as unchanged.
 		if info, err := in.r.Store.StreamInfo(context.Background(), s.name); err == nil {
 			s.known = max(s.known, info.Last)
 		}

@@ -17,8 +17,8 @@ import (
 const orderBytes = 1 << 20 // of one write
 
 // order keeps the order of several streams in a stream: a link to each event that is handed out,
-// with the position after it, written before the event is handed out. What was written and not
-// handed out before the start is taken from there first.
+// with the position after it, written before the event is handed out. Events that were written
+// there and not handed out before the start are taken first.
 type order struct {
 	Order
 	in       *streamsInput
@@ -28,8 +28,8 @@ type order struct {
 	places []place // to be taken first, in order
 	at     int     // of the next one
 
-	// What is to be written before the buffer is handed out. A write that failed is
-	// repeated with the same ids, as it may have been done.
+	// The places to write before the buffer is handed out. A write that failed is repeated with the
+	// same ids, as it may have been done.
 	held   []entry
 	events int
 	writes []event.Write
@@ -48,7 +48,8 @@ func (o *order) foreign() error {
 	return &handler.Fault{Message: fmt.Sprintf("Order stream `%s` has been written to from the outside", o.Stream)}
 }
 
-// resume does what comes before anything new is read. It is done when that filled the buffer.
+// resume hands out the recorded places before anything new is read. It is done when that filled the
+// buffer.
 func (o *order) resume(ctx context.Context) (done bool, err error) {
 	if !o.isLoaded {
 		if err := o.load(ctx); err != nil {
@@ -174,7 +175,7 @@ func (o *order) replay(ctx context.Context) error {
 	return nil
 }
 
-// write writes the places of what is buffered before it is handed out.
+// write writes the places of the buffered events before they are handed out.
 func (o *order) write(ctx context.Context) error {
 	r := o.in.r
 	if r.events == 0 {

@@ -51,7 +51,7 @@ func Page(ctx context.Context, o Options, maxEvents int) ([]PageEvent, position.
 	return events, r.Position(), nil
 }
 
-// systemStreams are what the system projections write, and which of them does.
+// systemStreams are the streams of the system projections, with the projection that writes each.
 var systemStreams = []struct{ prefix, projection string }{
 	{categoryPrefix, "$by_category"},
 	{"$et-", "$by_event_type"},

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// bounds of what a Fill reads. Tests choose small ones.
+// bounds of the read of a Fill. Tests choose small ones.
 type bounds struct {
 	events int // most that are read ahead
 	bytes  int // of their data and metadata; one event may be larger alone
@@ -35,7 +35,7 @@ type entry struct {
 	recorded int   // where the order has the position after it, 1 + an index; 0: it has not
 }
 
-// input is what is read: the log or streams.
+// input is the log or streams.
 type input interface {
 	// fill reads into the reader's buffer, which is empty.
 	fill(ctx context.Context) error
@@ -109,7 +109,7 @@ func (r *Reader) Fill(ctx context.Context) error {
 	if time.Since(r.judged) < judgeEvery {
 		return nil
 	}
-	return r.judge(ctx) // What was read is handed on after that.
+	return r.judge(ctx) // The events that were read are handed on after that.
 }
 
 // judgeEvery is how often the rights are looked at again.
@@ -214,7 +214,7 @@ func (r *Reader) Unread() int64 {
 	return max(0, total-done)
 }
 
-// Close lets go of what is buffered.
+// Close releases the buffer.
 func (r *Reader) Close() {
 	r.buffer, r.at, r.events = nil, 0, 0
 	r.in.close()

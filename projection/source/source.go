@@ -26,8 +26,8 @@ type Store interface {
 	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
 	// never written is not an error.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	// WaitStreams returns nil when the last number of any of the streams is above
-	// what stands for it in after, or when any of them is hard-deleted.
+	// WaitStreams returns nil when the last number of any of the streams is above its entry in
+	// after, or when any of them is hard-deleted.
 	WaitStreams(ctx context.Context, streams []string, after []int64) error
 	// WaitLog returns nil when the log's end is above a position.
 	WaitLog(ctx context.Context, position int64) error

@@ -73,7 +73,7 @@ func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) erro
 		case info.Last < s.next:
 			s.horizon = max(s.horizon, settled)
 			return nil
-		case !info.Exists(): // Soft-deleted: what it had stays hidden, even if it is written again.
+		case !info.Exists(): // Soft-deleted: its events stay hidden, even if it is written again.
 			s.next, s.horizon = info.Last+1, max(s.horizon, settled)
 			return nil
 		}
@@ -91,7 +91,7 @@ func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) erro
 	}
 }
 
-// take queues what a page has and moves past it. Numbers without an event are passed over.
+// take queues the events of a page and moves past it. Numbers without an event are passed over.
 func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamPage, settled int64, events int) error {
 	n, err := in.queuePage(ctx, s, page, settled)
 	if err != nil {
@@ -142,7 +142,7 @@ func (in *streamsInput) queuePage(ctx context.Context, s *stream, page *event.St
 			return n, nil
 		}
 		if res.IsBare() {
-			if !s.isEmpty() { // It begins the next page: what is queued stays small.
+			if !s.isEmpty() { // It begins the next page, so that the queue stays small.
 				return n, nil
 			}
 			if err := in.load(ctx, res); err != nil {

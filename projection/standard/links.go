@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// Names of what is written. They are part of the contract: do not change.
+// Names in the written events. They are part of the contract: do not change.
 const (
 	listOfStreams     = "$streams"
 	categoryPrefix    = "$category-"
@@ -27,7 +27,7 @@ const (
 
 var deleted = []byte("-1") // the value of keyDeleted
 
-// written holds one emission and what it points to, so that one allocation does for all.
+// written holds one emission and the values that it points to, so that one allocation is enough.
 type written struct {
 	emission [1]handler.Emission
 	metadata [2]handler.Field
@@ -53,7 +53,7 @@ func link(in string, number int64, stream string) *written {
 	return w
 }
 
-// sameLink makes an emission that links to what the link e names.
+// sameLink makes an emission that links to the target of the link e.
 func sameLink(in string, e *event.Record) *written {
 	w := &written{}
 	w.emission[0] = handler.Emission{Stream: in, Type: event.TypeLink, Data: append([]byte(nil), e.Data...)}

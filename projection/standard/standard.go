@@ -39,8 +39,8 @@ var All = []Projection{
 	{ByCorrelationID, namespace + nameCorrelations, `{"correlationIdProperty":"$correlationId"}`},
 }
 
-// New returns the handler of a native handler type with its configuration text. What
-// it would emit is a fault unless it may. Errors are *handler.Fault.
+// New returns the handler of a native handler type with its configuration text. An emission is a
+// fault unless emitting is allowed. Errors are *handler.Fault.
 func New(handlerType, source string, mayEmit bool) (handler.Handler, error) {
 	h, err := newHandler(handlerType, source)
 	if err == nil && !mayEmit {
