@@ -163,7 +163,7 @@ func allowed(w *event.Write) error {
 	return nil
 }
 
-// facts returns what is known of a stream. The caller may change them if it then touches them.
+// facts returns the facts of a stream. The caller may change them if it then touches them.
 func (d *Decider) facts(stream string) (*facts, error) {
 	f := d.over.streams[stream]
 	if f == nil {
@@ -227,8 +227,8 @@ func (d *Decider) append(w *event.Write, f *facts) event.Decision {
 
 func isScavengePoint(e event.Proposed) bool { return e.Type == event.TypeScavengePoint }
 
-// withClock notes the clock in scavenge points where the log's time runs ahead of it.
-// What is too old is judged by the clock: readers do the same.
+// withClock notes the clock in scavenge points where the log's time runs ahead of it. The clock
+// decides which events are too old: readers do the same.
 func (d *Decider) withClock(events []event.Proposed) []event.Proposed {
 	now := d.now()
 	if now.UnixNano() >= d.time {

@@ -85,9 +85,8 @@ func parseEntry(b []byte) (e entry, err error) {
 	return e, nil
 }
 
-// completesChunk reports whether a scavenge point is among the records: their
-// frame is the last of its chunk. It trusts nothing: that the records are whole
-// is for the log to find out.
+// completesChunk reports whether a scavenge point is among the records: their frame is the last of
+// its chunk. The log checks that the records are whole.
 func completesChunk(records []byte) bool {
 	for len(records) > chunkfile.RecordHead {
 		size, it := int(order.Uint32(records)), chunkfile.Item(records)

@@ -6,9 +6,8 @@ func wrongVersion(w *event.Write, f *facts) error {
 	return &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: f.Last}
 }
 
-// check holds an append against the expected version and against what was
-// written before. ok says that it is to be written; otherwise done tells where
-// it was written before, or err why it is refused.
+// check compares an append with the expected version and with earlier writes. ok says that it is to
+// be written; otherwise done says where it was written before, or err why it is refused.
 func (d *Decider) check(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
 	switch expected := w.ExpectedVersion; {
 	case expected == event.StreamExists:

@@ -171,7 +171,7 @@ func (m *Machine) turn(do func() error) error {
 	return err
 }
 
-// end makes an error final. Only whose turn it is may call it.
+// end makes an error final. Only the goroutine whose turn it is may call it.
 func (m *Machine) end(err error) { m.failed.Store(&err) }
 
 // stopped returns the error that ended the machine, nil while all is well.

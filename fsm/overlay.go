@@ -6,8 +6,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// facts are what a decision about a stream rests on: what is applied, and on
-// top of it what was decided since.
+// facts are the basis of a decision about a stream: the applied state, and the later decisions on
+// top of it.
 type facts struct {
 	event.StreamInfo
 	name string

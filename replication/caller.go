@@ -29,7 +29,7 @@ const (
 // errRequestSize says that no node takes a request of that size. It was not sent.
 var errRequestSize = errors.New("the request is larger than allowed")
 
-// callError is the answer of a node that did not do what it was asked.
+// callError is the answer of a node that refused a request.
 type callError struct {
 	Address string
 	Status  int

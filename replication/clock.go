@@ -15,13 +15,13 @@ import (
 // clockLooks is how many looks in a row must find the same before it counts.
 const clockLooks = 3
 
-// Clock is what is known of this node's clock. Readers of data go by the clock of
-// their node, and what a leader writes bears its time.
+// Clock judges this node's clock. Readers of data go by the clock of their node, and what a leader
+// writes bears its time.
 type Clock struct {
 	now       func() time.Time // what it says
 	tolerance time.Duration    // 0 or less: any clock is right
 	alone     bool             // this is the only node of its cluster
-	// what is known of the clocks of the other members that answered lately
+	// the clocks of the other members that answered lately
 	members func() []looked
 	newest  func() (int64, bool) // time of the log's newest event; false without a log
 	logger  hclog.Logger
@@ -149,7 +149,7 @@ func (k *Clock) judge() {
 	k.say(state, -most, behind, len(ahead)+1)
 }
 
-// say makes what was found of this node's clock known.
+// say logs and publishes the state of this node's clock.
 func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) {
 	var wrong error
 	switch state {

@@ -22,7 +22,7 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Materials are the event log and what stands on it, once that is open.
+// Materials are the open event log and the parts that use it.
 type Materials struct {
 	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
@@ -55,7 +55,8 @@ type ClusterOptions struct {
 	// one
 	Bind, Advertise string
 	Security        wire.Security
-	// by which nodes of one machine know each other without Security; nil: any process is believed
+	// by which nodes of one machine authenticate each other without Security; nil: any process is
+	// accepted
 	Secret *peersecret.Secret
 	// ports of other nodes, as host:port
 	Seeds func(ctx context.Context) ([]string, error)
@@ -88,7 +89,7 @@ type ClusterOptions struct {
 	AdviceEvery time.Duration
 }
 
-// EnsureDefaults fills in what is zero.
+// EnsureDefaults replaces zero values by defaults.
 func (o *ClusterOptions) EnsureDefaults() {
 	o.Replica.EnsureDefaults()
 	o.Size = cmp.Or(o.Size, 1)
@@ -376,8 +377,8 @@ func (c *Cluster) Heal() { c.heal.wake.ring() }
 // a channel that is closed when that changes.
 func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.Current() }
 
-// LeaderAddress is where the leader is reached by other nodes; ok is false when
-// this node leads or does not know who does.
+// LeaderAddress is the leader's address for other nodes; ok is false when this node leads or does
+// not know the leader.
 func (c *Cluster) LeaderAddress() (string, bool) {
 	if !c.Started() {
 		return "", false
@@ -385,8 +386,8 @@ func (c *Cluster) LeaderAddress() (string, bool) {
 	return c.lead.address()
 }
 
-// Redirect returns the leader's address for clients; ok is false when this node
-// leads or does not know who does.
+// Redirect returns the leader's address for clients; ok is false when this node leads or does not
+// know the leader.
 func (c *Cluster) Redirect() (address string, ok bool) {
 	if !c.Started() {
 		return "", false
@@ -518,11 +519,10 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 // leader is: here, or over the port between nodes. Errors are those of Submit, but for
 // *event.NotLeader. The names in it must be UTF-8.
 //
-// As long as there is no leader, and nothing was written, it tries again until
-// ctx is over; that is then event.ErrNotReady. A write whose outcome is not known
-// is sent again only if it is an append whose events all have ids, so that it cannot
-// be done twice; else, and when the time is over, the outcome stays unknown
-// (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
+// As long as there is no leader, and nothing was written, it tries again until ctx is over; that is
+// then event.ErrNotReady. A write with an unknown outcome is sent again only if it is an append and
+// all its events have ids, so that it cannot be done twice; else, and when the time is over, the
+// outcome stays unknown (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
 //
 // As with Submit, the write must not be changed before Write returns, and after
 // event.ErrWriteTimeout never.

@@ -38,8 +38,8 @@ type TempFile interface {
 	Close() error
 }
 
-// Continuation is what a node lacks of another's log: either whole frames, or a chunk file that was
-// rewritten, so that its frames have no borders any more.
+// Continuation is the part of another node's log that a node lacks: either whole frames, or a chunk
+// file that was rewritten, so that its frames have no borders any more.
 type Continuation interface {
 	// File describes the chunk file; ok is false when there are frames instead.
 	File() (file ChunkFile, ok bool)

@@ -26,8 +26,8 @@ const erasePace = 50 * time.Millisecond
 // little is not disturbed. A live node that is catching up is waited for, at most Options.HoldTime;
 // after that it must fetch data as if it had been away.
 //
-// The error is event.ErrNotReady as long as no Replica runs. When the context ends the call
-// returns at once; what it has begun is finished.
+// The error is event.ErrNotReady as long as no Replica runs. When the context ends the call returns
+// at once; the work that it has begun is finished all the same.
 func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
 	r := c.self.replica.Load()
 	if r == nil {
@@ -72,7 +72,7 @@ func (r *Replica) erase(ctx context.Context, upTo int64, others func(ctx context
 }
 
 func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(context.Context, uint64)) error {
-	// What was fetched from other nodes comes to the Raft log later: raft is waited for.
+	// Entries fetched from other nodes come to the Raft log later: it waits for raft.
 	var through uint64
 	for {
 		if tail := r.opts.Log.Tail(); through == 0 && tail.End >= upTo {

@@ -17,7 +17,7 @@ import (
 // Healer is the event log as far as its complete chunk files can be replaced by those of other
 // nodes.
 type Healer interface {
-	// Damaged lists the chunk files in use that are known not to be what was written.
+	// Damaged lists the chunk files in use that are known to be damaged.
 	Damaged() []DamagedChunk
 	// ChunkFiles describes the complete files that cover a range of chunks, in order; none when
 	// this node does not have all of the range, undamaged as far as it knows.
@@ -25,18 +25,18 @@ type Healer interface {
 	// OpenChunkFile gives one of them to read, once it was compared with its checksum.
 	// fs.ErrNotExist says that it was replaced.
 	OpenChunkFile(first int, checksum string) (ChunkReader, error)
-	// Heal puts what is in temporary files, which cover the range of a damaged file, in the
-	// place of that. The files are gone afterwards.
+	// Heal replaces a damaged file by temporary files that cover its range. The files are gone
+	// afterwards.
 	Heal(damaged DamagedChunk, names []string) error
-	// Mend begins to put a damaged file together again out of what is whole in it and on other
+	// Mend begins to put a damaged file together again from its whole parts and those of other
 	// nodes.
 	Mend(damaged DamagedChunk) (Mending, error)
-	// Salvage sends what this log has whole in ranges of positions. Each call of send says what
-	// there is within a span, all of it.
+	// Salvage sends the undamaged items of this log in ranges of positions. Each call of send says
+	// what there is within a span, all of it.
 	Salvage(wanted Wanted, send func(s Span, raw []byte) error) error
 }
 
-// DamagedChunk is a chunk file that is not what was written.
+// DamagedChunk is a damaged chunk file.
 type DamagedChunk struct {
 	File        string
 	First, Last int // logical chunk numbers, both included
@@ -87,8 +87,8 @@ func (h *healer) run(ctx context.Context) {
 	}
 }
 
-// attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is
-// left to do.
+// attempt heals damaged files, and returns how long to wait before the next attempt, 0 when nothing
+// is left to do.
 func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
 	m := h.self.materials.Load()
 	if m == nil {
@@ -119,7 +119,7 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 var errNoCopy = errors.New("no other node has it: stop this node and run annals verify --repair-from with a node restored from a backup, or restore this node")
 
 // heal fetches a damaged file from one node after the other until one has it whole. If none has, it
-// is put together of what is whole on each, this one included; from is empty then.
+// is put together from the whole parts of all nodes, this one included; from is empty then.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
 	if h.self.opts.Size == 1 {
 		// Parts outside the events can be made again.
@@ -171,7 +171,7 @@ func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, add
 		names = append(names, name)
 		query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
 		err = h.pull.receive(ctx, address, "/chunk-file?"+query.Encode(), file, f, 0, healVerify, func(int64) {})
-		// That it is what was written is for Heal to verify.
+		// Heal verifies its content.
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, add
 	return m.Healer.Heal(d, names)
 }
 
-// list asks a node for what it has of the range.
+// list asks a node for its files of the range.
 func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (files []ChunkFile, err error) {
 	asking, cancel := context.WithTimeout(ctx, stallAfter)
 	defer cancel()

@@ -22,7 +22,7 @@ type lineage struct {
 	fixed bool // it is in raft/; until then the node may still go with another one
 }
 
-// histories compares the history that this node follows, and what its log holds, with the others'.
+// histories compares this node's history, and the content of its log, with those of the others.
 type histories struct {
 	self  *self
 	peers *peers

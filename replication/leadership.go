@@ -18,7 +18,7 @@ import (
 	"github.com/annalsdb/annals/replication/pipeline"
 )
 
-// leadership is who leads, as this node knows it, and how this node comes to lead and hands over.
+// leadership knows which node leads, and has this node take the lead and hand over.
 type leadership struct {
 	self      *self
 	peers     *peers
@@ -217,8 +217,8 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	return list
 }
 
-// awaitLeader waits until this node knows who leads now, so that what waits in
-// the queue can be sent there. It gives up after an election timeout.
+// awaitLeader waits until this node knows the new leader, so that requests in the queue can be sent
+// there. It gives up after an election timeout.
 func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 	observed := make(chan raft.Observation, 4)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
@@ -246,8 +246,8 @@ func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 const stayPace = 10 * time.Second
 
 // leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock,
-// cannot decide writes, or refuses them for want of space and another does not. What failed is
-// tried again after a while: each try stops the writes for a moment.
+// cannot decide writes, or refuses them because its disk is full and another node has room. What
+// failed is tried again after a while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
 	undecided := l.self.unfit()
 	fit := undecided == nil && l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil

@@ -337,8 +337,8 @@ func (o *ClusterOptions) beginAlone(m *Materials) error {
 	return r.abandon()
 }
 
-// AcceptLoss has a node on its own start again whose Raft log is damaged where nothing else has
-// what it held: without those entries. It returns a line that says what was done and what is lost.
+// AcceptLoss has a node on its own start again without the damaged entries of its Raft log that
+// exist nowhere else. It returns a line that says what was done and what is lost.
 func AcceptLoss(o ClusterOptions) (string, error) {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{})

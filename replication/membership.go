@@ -19,7 +19,7 @@ import (
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
-// membership changes who belongs to the cluster, while this node leads.
+// membership changes the members of the cluster, while this node leads.
 type membership struct {
 	self      *self
 	peers     *peers

@@ -29,17 +29,17 @@ type Anchor struct {
 	Chain event.Chain `json:"chain"`
 }
 
-// Wanted is what a node with a damaged file asks another for. Its anchors tell whether both have
+// Wanted is what a node with a damaged file asks another for. Its anchors show whether both have
 // the same history.
 type Wanted struct {
 	Ranges  []Span   `json:"ranges"`
 	Anchors []Anchor `json:"anchors"`
 }
 
-// Mending is a damaged chunk file that is put together again of what is whole in it and what others
-// have.
+// Mending is a damaged chunk file that is being put together again from its whole parts and those
+// of other nodes.
 type Mending interface {
-	// Holes are the positions of which nothing whole is known yet, rising.
+	// Holes are the positions without a whole item so far, rising.
 	Holes() []Span
 	// Anchors are what others must have in common with this log.
 	Anchors() []Anchor
@@ -60,8 +60,8 @@ const spanHead = 20
 // maxWanted bounds how many holes are asked for at once.
 const maxWanted = 10_000
 
-// mend heals a damaged file of which no node has all: each gives what it has whole. What
-// remains is named by its positions.
+// mend heals a damaged file that no node has whole: each gives its whole parts. What remains is
+// named by its positions.
 func (h *healer) mend(ctx context.Context, m *Materials, d DamagedChunk, sources []source) (err error) {
 	begun := time.Now()
 	one, err := m.Healer.Mend(d)
@@ -95,7 +95,7 @@ func (h *healer) mend(ctx context.Context, m *Materials, d DamagedChunk, sources
 	return nil
 }
 
-// fill asks one node for what is wanted and takes what comes.
+// fill asks one node for the wanted positions and takes the items that it sends.
 func (h *healer) fill(ctx context.Context, address string, one Mending, wanted Wanted) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -36,8 +36,8 @@ type Options struct {
 	// it has a method Close.
 	Transport raft.Transport
 
-	// Priority biases who wins an election: a node that knows of a voter with a higher one
-	// stands before it. The function returns whether there is one; default: none.
+	// Priority biases elections: a node that knows of a voter with a higher one stands before it.
+	// The function returns whether there is one; default: none.
 	Outranked func() bool
 
 	// LeastVoters is how many voters there must be for anything to be answered: a majority
@@ -93,7 +93,7 @@ type Options struct {
 	HoldTime  time.Duration
 }
 
-// EnsureDefaults fills in what is zero.
+// EnsureDefaults replaces zero values by defaults.
 func (o *Options) EnsureDefaults() {
 	o.ElectionTimeout = cmp.Or(o.ElectionTimeout, time.Second)
 	o.LoneElectionTimeout = cmp.Or(o.LoneElectionTimeout, 50*time.Millisecond)

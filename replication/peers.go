@@ -26,7 +26,7 @@ type gossiping interface {
 	Update(change func(*gossip.Self)) error
 }
 
-// peers is who the other nodes are: those that gossip knows, and what they said of themselves last.
+// peers holds the other nodes: those that gossip knows, with their latest answers.
 type peers struct {
 	self    *self
 	caller  *caller

@@ -16,7 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// sender tells other nodes what this one is, and gives them what they lack of the event log.
+// sender sends this node's status to other nodes, and the parts of the event log that they lack.
 type sender struct {
 	self    *self
 	metrics *clusterMetrics
@@ -167,7 +167,7 @@ func (s *sender) chunkFile(w http.ResponseWriter, r *http.Request) {
 	s.copy(w, io.NewSectionReader(file, 0, file.Size()))
 }
 
-// copy sends a chunk file, or what is left of it.
+// copy sends a chunk file, or the rest of it.
 func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
 	w.Header().Set("Content-Length", strconv.FormatInt(from.Size(), 10))
 	n, err := io.Copy(w, from)

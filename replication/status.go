@@ -69,8 +69,7 @@ func (c *Cluster) status() Status {
 	return s
 }
 
-// watchPeers keeps what is known of the other nodes fresh, compares histories,
-// and does what follows from it.
+// watchPeers asks the other nodes for their status, compares histories, and acts on the result.
 func (c *Cluster) watchPeers(ctx context.Context) {
 	for {
 		c.peers.askAll(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
-// sight is all that a view of the cluster is made of: what this node is, gossip's members and what
-// they last said of themselves, and what raft here knows.
+// sight is all that a view of the cluster is made of: this node's status, gossip's members with
+// their latest answers, and the knowledge of this node's raft.
 type sight struct {
 	now     time.Time
 	opts    *ClusterOptions
@@ -87,7 +87,7 @@ func stateOf(g gossip.Member, said peer, heard bool) event.NodeState {
 	return event.StateUnknown
 }
 
-// follow corrects what another node last said of itself by who leads now.
+// follow corrects another node's latest answer by the current leader.
 func follow(m *event.Member, leader string, term uint64) {
 	switch {
 	case leader == "":

@@ -69,7 +69,7 @@ func (c *core) learn(r *result) {
 		return
 	}
 	p.calling = false
-	// Another node at that address speaks for itself, not for the one that was called.
+	// Another node at that address answers for itself, not for the node that was called.
 	if r.err != nil || r.answer.Validate() != nil || r.answer.Node != r.to {
 		p.failures++
 		return
@@ -170,8 +170,8 @@ func (c *core) advance() {
 	c.await(c.bond())
 }
 
-// search is what a node does that is bound to nothing: join what exists, propose
-// what is due, or ask around. It reports whether it proposed.
+// search is the step of a node that is not bound: it joins an existing cluster, makes a due
+// proposal, or asks the other nodes. It reports whether it proposed.
 func (c *core) search() bool {
 	switch seen := c.clusters(); {
 	case len(seen) == 1:

@@ -1,7 +1,6 @@
-// Package bootstrap decides how nodes without any state become one cluster:
-// who creates it, and who waits to join it. It never creates two from one set of
-// nodes, whatever messages are lost, which nodes crash when, and however wrong
-// the nodes see each other meanwhile.
+// Package bootstrap decides how nodes without any state become one cluster: which node creates it,
+// and which nodes wait to join it. It never creates two from one set of nodes, whatever messages
+// are lost, which nodes crash when, and however wrong the nodes see each other meanwhile.
 //
 // One node proposes a cluster to an exact set of nodes, each of these durably
 // promises itself to that one, and the proposer that holds all promises creates

@@ -13,8 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// ErrRan says that Run was called before: it ends once, and what comes after
-// needs another Engine.
+// ErrRan says that Run was called before: another search needs another Engine.
 var ErrRan = errors.New("the search for a cluster has been run already")
 
 // Engine finds or forms the cluster of one node.

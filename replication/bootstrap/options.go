@@ -65,7 +65,7 @@ const (
 	reportInterval = 30 * time.Second // between log lines of a node that waits
 )
 
-// EnsureDefaults fills in what is zero.
+// EnsureDefaults replaces zero values by defaults.
 func (o *Options) EnsureDefaults() {
 	o.GoneAfter = cmp.Or(o.GoneAfter, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())

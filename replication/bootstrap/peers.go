@@ -98,8 +98,8 @@ func (c *core) boundElsewhere(p *peer) *Proposal {
 	return p.heard.Promise
 }
 
-// judge notes which nodes cannot take part, and since when: those that do not
-// count, do not answer, or are bound to a proposer that is not there to let go of them.
+// judge notes which nodes cannot take part, and since when: those that do not count, do not answer,
+// or are bound to a proposer that is not there to release them.
 func (c *core) judge() {
 	for _, p := range c.peers {
 		hindered := p.failures > 0 || !c.fits(p)
@@ -139,8 +139,8 @@ func (c *core) candidates() []event.ID {
 	return ids
 }
 
-// clusters returns the different clusters whose members this node sees, by
-// gossip or by their word. Dead members count: their cluster exists.
+// clusters returns the different clusters whose members this node sees, by gossip or by their
+// answers. Dead members count: their cluster exists.
 func (c *core) clusters() []event.ID {
 	var ids []event.ID
 	add := func(id event.ID) {

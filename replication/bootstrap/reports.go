@@ -92,7 +92,7 @@ func (c *core) reportConflict(seen []event.ID) {
 	}})
 }
 
-// flaw says for an operator what is the matter with a node.
+// flaw says for an operator what is wrong with a node.
 func (c *core) flaw(p *peer) string {
 	bond := c.boundElsewhere(p)
 	switch {

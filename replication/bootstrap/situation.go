@@ -36,7 +36,7 @@ func (s *situation) bond() *Proposal {
 	return nil
 }
 
-// answer tells this node's situation to who sent a request.
+// answer returns this node's situation to the sender of a request.
 //
 // A proposal is recorded before any other node hears of it and leaves the record only when it is
 // given up. So if this node is asked about one of its own that it does not hold, it gave that up,

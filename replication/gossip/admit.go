@@ -23,7 +23,7 @@ func admissible(self, other *Self) error {
 	return nil
 }
 
-// gate is serf's question whom to let in.
+// gate decides for serf which nodes are admitted.
 type gate struct{ g *Gossip }
 
 // NotifyMerge is called with one member each time a node says that it is alive, and with all of
@@ -36,9 +36,9 @@ type gate struct{ g *Gossip }
 // Otherwise it is checked member by member, because a node that belongs to no cluster yet may know
 // several.
 //
-// A member that is in the list already is let in whatever it says now: only so
-// does memberlist learn the newest of it, in the right order. Who turned out
-// to belong elsewhere is left out of the view, see refresh.
+// A member that is in the list already is let in whatever it says now: only so does memberlist
+// learn the newest of it, in the right order. A node that turned out to belong elsewhere is left
+// out of the view, see refresh.
 func (gate gate) NotifyMerge(members []*serf.Member) error {
 	var refused error
 	for _, m := range members {

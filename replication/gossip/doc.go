@@ -1,11 +1,11 @@
-// Package gossip keeps the list of a cluster's nodes: which there are, alive or
-// dead, with which addresses and attributes. It decides nothing with it; forming
-// a cluster and choosing a leader are the work of those who read the list.
+// Package gossip keeps the list of a cluster's nodes: which there are, alive or dead, with which
+// addresses and attributes. It makes no decision with it: its users form a cluster and choose a
+// leader.
 //
-// Membership is serf's, over memberlist: nodes probe each other, pass on what
-// they learn, and exchange their whole lists now and then. What a node says of itself
-// travels in its tags. What is our own is the admission of members (admit.go), the
-// finding of lost ones (join.go) and the transport (transport.go).
+// Membership is serf's, over memberlist: nodes probe each other, pass on what they learn, and
+// exchange their whole lists now and then. A node's attributes travel in its tags. This package
+// adds the admission of members (admit.go), the search for lost ones (join.go) and the transport
+// (transport.go).
 //
 // All traffic uses the port between nodes (package wire), which authenticates nodes by certificates
 // and refuses those of another cluster. A stream of memberlist is a connection of wire.KindGossip.

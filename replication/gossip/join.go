@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxSeeds bounds what is made of the seeds' answer.
+	// maxSeeds bounds the addresses taken from the seeds.
 	maxSeeds = 64
 	// maxKnocking is how many addresses are tried at a time.
 	maxKnocking = 8
@@ -71,7 +71,7 @@ func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// round tries once everybody who is missing.
+// round tries each missing node once.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
 	seeds := j.resolve(ctx)
@@ -139,7 +139,7 @@ func (j *joiner) round(ctx context.Context) {
 			continue
 		}
 		if _, err := g.serf.Join([]string{node.String() + "/" + address.String()}, true); err != nil {
-			// Who does not belong to this cluster has been logged when it was refused.
+			// A node of another cluster was logged when it was refused.
 			g.logger.Debug("cannot join", logkey.Address, address, logkey.Error, err)
 		}
 	}

@@ -58,7 +58,7 @@ type timing struct {
 	seeds time.Duration
 }
 
-// EnsureDefaults replaces what is zero.
+// EnsureDefaults replaces zero values by defaults.
 func (o *Options) EnsureDefaults() {
 	o.Interval = cmp.Or(o.Interval, 2*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 2500*time.Millisecond)
@@ -78,8 +78,8 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// minPace is the least Interval, Timeout and DeadRemoval: what is derived from them stays above
-// zero.
+// minPace is the least Interval, Timeout and DeadRemoval: so the values derived from them stay
+// above zero.
 const minPace = 20 * time.Millisecond
 
 // Validate reports what cannot work.

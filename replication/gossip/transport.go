@@ -151,7 +151,7 @@ func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return t.advertise.Addr().AsSlice(), int(t.advertise.Port()), nil
 }
 
-// PacketCh and StreamCh are where memberlist takes what comes in.
+// PacketCh and StreamCh hand incoming packets and streams to memberlist.
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 
 // StreamCh is described at PacketCh.
@@ -203,7 +203,7 @@ func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 	return now, nil
 }
 
-// carry sends what comes to a lane until there was nothing for a while.
+// carry sends a lane's packets until none came for a while.
 func (t *transport) carry(l *lane, to netip.AddrPort) {
 	var c net.Conn
 	drop := func() {

@@ -94,8 +94,8 @@ func (g *Gossip) refresh() {
 	g.announcing.Unlock()
 }
 
-// report logs who came and went. That a member does not count as alive is worth a look: commands
-// for all nodes ask it themselves then.
+// report logs which nodes came and went. That a member does not count as alive is worth a look:
+// commands for all nodes ask it themselves then.
 func (g *Gossip) report(old, next *view) {
 	for i := range next.members {
 		m := &next.members[i]

@@ -2,9 +2,10 @@
 // one user of the operating system runs them.
 //
 // Each such node has a file with a secret that its user alone can read, and tells others where it
-// is. Who can read the file is that user, or root: the permissions of the file are the boundary, as
-// they are for all else in the data folder. The secret itself is never sent. Both sides of a
-// connection show that they know it by codes over numbers that either of them chose (package wire).
+// is. A process that can read the file runs as that user, or as root: the permissions of the file
+// are the boundary, as for everything else in the data folder. The secret itself is never sent.
+// Both sides of a connection show that they know it by codes over numbers that either of them chose
+// (package wire).
 //
 // Nodes that cannot read each other's file, since other users run them or other containers, prove
 // the same by having one secret: copies of one file.

@@ -3,6 +3,6 @@
 // a time.
 //
 // It sees raft through a few functions, so that it runs without it, and knows neither the event log
-// nor the rules of deciding: these are a Decider. What becomes of a write whose entry raft gives
-// back stands in outcome.go.
+// nor the rules of deciding: these are a Decider. outcome.go handles writes whose entry raft gives
+// back.
 package pipeline

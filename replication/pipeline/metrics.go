@@ -37,7 +37,7 @@ func newMetrics(r *stats.Registry) *metrics {
 	}
 }
 
-// watch registers what is read when it is asked for.
+// watch registers the metrics that are read on request.
 func (p *Pipeline) watch(registry *stats.Registry) {
 	registry.GaugeFunc("annals_replication_queue_requests", "Requests not yet answered.",
 		func() float64 { n, _ := p.Depth(); return float64(n) })

@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Options of a pipeline. What is zero gets a default.
+// Options of a pipeline. Zero values get defaults.
 type Options struct {
 	Logger hclog.Logger    // default: none
 	Stats  *stats.Registry // where the metrics are registered; default: nowhere

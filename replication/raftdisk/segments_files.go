@@ -122,8 +122,7 @@ func (s *segmentFiles) ready() bool {
 	return s.next > 0
 }
 
-// release lets go of the files of deleted segments. Which of them are still there after a crash is
-// open.
+// release frees the files of deleted segments. Which of them are still there after a crash is open.
 func (s *segmentFiles) release(numbers ...uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

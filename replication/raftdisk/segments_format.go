@@ -189,7 +189,7 @@ func scanSegment(f vfs.File, h segmentHead, most uint64) (found, error) {
 	return s, nil
 }
 
-// damagedSegment is the error for entries that were stored and are not what they were.
+// damagedSegment is the error for stored entries that are damaged.
 func damagedSegment(f vfs.File, at int64, index uint64) error {
 	return newRot(f, at, index, index)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// RotError says that entries of the Raft log which were stored are not what was written, or are
-// gone. A node that started without them would have forgotten what it acknowledged.
+// RotError says that stored entries of the Raft log are damaged or missing. A node that started
+// without them would have forgotten what it acknowledged.
 type RotError struct {
 	event.Corruption
 	First, Last uint64 // lost entries; later ones may be lost as well
@@ -32,8 +32,8 @@ func newRot(f vfs.File, at int64, first, last uint64) *RotError {
 	return &RotError{event.Corruption{File: f.Name(), Offset: at, Detail: fmt.Sprintf("entry %d of the Raft log is not what was written", first)}, first, max(first, last)}
 }
 
-// checkEnd tells the end of the log, at which nothing more fits, from damage to what was stored.
-// Neither what the mark has nor what was stored by a later write may be missing.
+// checkEnd decides whether the log ends where nothing more fits, or whether stored entries are
+// damaged there. Neither what the mark has nor what was stored by a later write may be missing.
 func (s *segmentLog) checkEnd(g *segmentFile) error {
 	last := uint64(0)
 	if s.mark.index > g.last {
@@ -164,9 +164,9 @@ func (e *RotError) Loss(tail event.Tail) string {
 	}
 }
 
-// AcceptLoss has a node start that is the only one of its cluster and whose Raft log is damaged. It
-// returns a line that says what was done. Nothing is removed: what is damaged is kept in a folder
-// of its own.
+// AcceptLoss lets the only node of a cluster start although its Raft log is damaged. It returns a
+// line that says what was done. Nothing is removed: the damaged part is kept in a folder of its
+// own.
 func AcceptLoss(files vfs.FS, dataDir string, tail event.Tail, logger hclog.Logger) (string, error) {
 	path := filepath.Join(dataDir, Dir, segmentKind.name)
 	if there, err := exists(files, path); err != nil || !there {
@@ -195,7 +195,7 @@ func AcceptLoss(files vfs.FS, dataDir string, tail event.Tail, logger hclog.Logg
 	return fmt.Sprintf("%s; the Raft log ends with entry %d now, and was copied to %s before", loss, rot.First-1, aside), s.Close()
 }
 
-// findRot reads a Raft log whole, and returns what is damaged, nil if nothing is.
+// findRot reads a whole Raft log, and returns the damage, nil if there is none.
 func findRot(files vfs.FS, path string, logger hclog.Logger) (rot *RotError, err error) {
 	s, err := openSegments(files, path, segmentSize, logger)
 	if err == nil {
@@ -235,7 +235,7 @@ func copySegments(files vfs.FS, from, to string) error {
 	return nil
 }
 
-// cutAtDamage ends the log before the first entry that is not what was written.
+// cutAtDamage ends the log before the first damaged entry.
 func (s *segmentLog) cutAtDamage() error {
 	for i, g := range s.segments[:max(len(s.segments)-1, 0)] {
 		next := s.segments[i+1].head

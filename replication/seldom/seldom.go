@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// most bounds what is remembered. Beyond it new lines are silent until old ones may be repeated: a
-// flood of different ones tells nothing more.
+// most bounds the number of remembered keys. Beyond it new lines are silent until old ones may be
+// repeated: a flood of different ones tells nothing more.
 const most = 512
 
-// Lines are what is logged once in a while, each with a key of its own.
+// Lines are log lines that are repeated only once in a while, each with a key of its own.
 type Lines[K comparable] struct {
 	Every time.Duration // between two lines with the same key
 

@@ -33,7 +33,7 @@ type commits struct {
 	followers   map[raft.ServerID]*follower
 }
 
-// follower is what is known of one node from raft's messages to it.
+// follower holds the state of one node, as raft's messages to it show.
 type follower struct {
 	wake chan struct{} // holds one
 

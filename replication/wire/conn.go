@@ -29,7 +29,7 @@ type conn struct {
 	// hard says that the end of the read deadline is the end of the connection,
 	// not an error. Set before the connection is used.
 	hard bool
-	// retired says that this direction has ended: what is still written is dropped.
+	// retired says that this direction has ended: later writes are dropped.
 	retired atomic.Bool
 
 	onClose   func() // set before the connection is used; may be nil

@@ -143,8 +143,8 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 	return c, nil
 }
 
-// hear reads the answer to a request. A node that is to prove who runs it is not believed before it
-// has.
+// hear reads the answer to a request. A node that must prove its user is not trusted before it has
+// done so.
 func (p *Port) hear(stream net.Conn, q *request) (answer, error) {
 	a, err := readAnswer(stream)
 	if err != nil {

@@ -5,10 +5,10 @@
 //
 // # The preamble
 //
-// A connection begins, after TLS if there is any, with a request of the side
-// that dialled and an answer of the other side. Nothing else is sent before
-// the answer was read. Numbers are big endian. Do not change: nodes of
-// different versions must be able to tell each other that they do not match.
+// A connection begins, after TLS if there is any, with a request of the side that dialled and an
+// answer of the other side. Nothing else is sent before the answer was read. Numbers are big
+// endian. Do not change: nodes of different versions must be able to refuse each other with a
+// reason.
 //
 //	request                        answer
 //	 0  8  magic a9 "ANNALS" 0a     0  8  magic a9 "ANNALS" 0a
@@ -55,9 +55,9 @@
 // request, the challenge, and what stands before it; that of the acceptor of "annals acceptor", the
 // same, and its answer. The dialler has the secret from the file, which must be of its own user and
 // readable by no other, or has a copy of it in its own. So either knows that the same user runs the
-// other, and a code is worth nothing for another connection. The address is there because another
-// process may listen where a node is missing, and pass on what it hears to one that is there: the
-// acceptor takes an address only that is its own. After that no other process of another user can
+// other, and a code is worth nothing for another connection. The address is included because
+// another process may listen at the address of a missing node, and forward what it hears to another
+// node: the acceptor takes only its own address. After that no other process of another user can
 // put itself between two ends of a loopback connection.
 //
 // A node without a Secret and one with it refuse each other, with status 11.

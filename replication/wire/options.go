@@ -41,7 +41,7 @@ func (k Kind) String() string {
 }
 
 // open says whether the kind is open to a node that has no cluster yet, or that follows another
-// history of this one: by them nodes find each other, and learn what they are.
+// history of this one: nodes use these kinds to find each other and exchange their status.
 func (k Kind) open() bool { return k == KindService || k == KindGossip || k == KindPackets }
 
 // consensus says whether the kind belongs to raft.
@@ -59,7 +59,7 @@ type Security interface {
 	Client(host string) *tls.Config
 }
 
-// Identity is who a node says it is.
+// Identity is what a node says of itself.
 type Identity struct {
 	Node    event.ID
 	Cluster event.ID // zero: the node belongs to no cluster yet
@@ -78,8 +78,8 @@ type Options struct {
 	// Security is how connections are secured; nil: plain TCP.
 	Security Security
 	// Secret, where there is no Security, has this port and others prove to each other that one
-	// user runs them on this machine: who does not is refused, in either direction. Nil: any
-	// process is believed.
+	// user runs them on this machine: a process without proof is refused, in either direction. Nil:
+	// any process is accepted.
 	Secret *peersecret.Secret
 
 	Renew            time.Duration // age at which connections are renewed; default 10 min

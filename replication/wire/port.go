@@ -410,7 +410,7 @@ func (p *Port) remove(c *conn) {
 	}
 }
 
-// peeked is a connection whose first bytes were read already.
+// peeked is a connection whose first bytes have already been read.
 type peeked struct {
 	net.Conn
 	first []byte

@@ -26,7 +26,7 @@ const (
 	byAcceptor = "annals acceptor"
 )
 
-// challenge is what follows an answer of StatusProve.
+// challenge follows an answer of StatusProve.
 type challenge struct {
 	nonce  [nonceSize]byte
 	secret peersecret.ID // of the acceptor
@@ -56,7 +56,7 @@ func readChallenge(r io.Reader) (c challenge, err error) {
 	return c, nil
 }
 
-// proof is what the two sides of one connection agree about before either believes the other.
+// proof is the exchange by which the two sides of a connection authenticate each other.
 type proof struct {
 	secret *peersecret.Secret
 	// all that was said before the codes: the request, the challenge, nonce and address of the

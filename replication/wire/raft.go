@@ -515,7 +515,7 @@ func (r *Raft) track(c *conn, group *sync.WaitGroup) error {
 	return nil
 }
 
-// inbound is the stream layer of what comes in.
+// inbound is the stream layer of incoming connections.
 type inbound struct {
 	net.Listener
 	raft *Raft
@@ -549,7 +549,7 @@ func (s *inbound) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// outbound is the stream layer of what goes out.
+// outbound is the stream layer of outgoing connections.
 type outbound struct {
 	raft    *Raft
 	dialled func(*conn) // may be nil

@@ -64,7 +64,7 @@ func sameIncarnation(k Kind, self Identity, address string, other Identity) *ref
 // logAgain is after how long the same is logged again.
 const logAgain = time.Minute
 
-// line is what is logged once in a while.
+// line identifies a log line that is repeated only once in a while.
 type line struct {
 	host   string
 	reason string // one of few: not the text, which may hold ports and ids
