@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -153,7 +154,7 @@ func (c *call) blame() {
 		return
 	}
 	// What grpc-go says of a message it says before the method hears of it: only its words tell.
-	if c.unread.Load() || strings.HasPrefix(h.Get("Grpc-Message"), "grpc: ") {
+	if text := h.Get("Grpc-Message"); c.unread.Load() || strings.HasPrefix(text, "grpc: ") || text == io.ErrUnexpectedEOF.Error() {
 		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
 	}
 }
