@@ -110,6 +110,10 @@ ui-vendor-check: ## fail if ui-vendor would change a byte (needs npm)
 pictures: ## make the pictures of the web interface, docs/pictures (needs chromium)
 	ANNALS_DOCS_PICTURES="$(CURDIR)/docs/pictures" $(GO) test -count=1 -run '^TestPictures$$' ./integration/ui
 
+.PHONY: metrics-page
+metrics-page: ## write docs/metrics.md from the metrics of a cluster
+	ANNALS_METRICS_PAGE=1 $(GO) test -count=1 -run '^TestLongClusterStatistics$$' ./integration
+
 .PHONY: tidy
 tidy: ## fail if go mod tidy would change a go.mod or go.sum
 	$(GO) mod tidy -diff

@@ -471,6 +471,7 @@ func TestLongClusterStatistics(t *testing.T) {
 		leader.openMetrics(t)
 	})
 	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, scrapes) })
+	t.Run("page", func(t *testing.T) { checkMetricsPage(t, scrapes) })
 	t.Run("shutdown one after the other", func(t *testing.T) {
 		c.in(t)
 		c.shutdownByRequest()
