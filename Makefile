@@ -6,6 +6,9 @@ BIN     ?= bin
 
 export CGO_ENABLED = 0
 
+# The packages of the module client, which ./... does not name.
+CLIENT = github.com/annalsdb/annals/client/...
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -21,7 +24,7 @@ build: ## build the static binary bin/annals
 .PHONY: test
 test: ## run the tests, with the costly checks of invariants
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
-	$(BIN)/gotest -p 4 -vet=off -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication ./...
+	$(BIN)/gotest -p 4 -vet=off -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication $(CLIENT) ./...
 
 .PHONY: test-long
 test-long: ## run the tests that take longest, which test leaves out
@@ -30,7 +33,7 @@ test-long: ## run the tests that take longest, which test leaves out
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built
-	$(GO) test ./...
+	$(GO) test ./... $(CLIENT)
 
 .PHONY: race
 race: export CGO_ENABLED = 1
@@ -39,7 +42,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 
 # The race detector slows everything down several times; what it cannot see
 # through (other processes) or cannot find (source rules) is left out.
-RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /integration -e /cmd/annals/torture -e /internal/lint)
+RACE_PACKAGES ?= $(shell $(GO) list ./... $(CLIENT) | grep -v -e /integration -e /cmd/annals/torture -e /internal/lint)
 
 .PHONY: format
 format: ## fail on files that gofmt -s would change
@@ -49,12 +52,13 @@ format: ## fail on files that gofmt -s would change
 .PHONY: vet
 vet: ## go vet, with and without the build tags
 	$(GO) vet ./...
+	$(GO) -C client vet ./...
 	$(GO) vet -tags invariants,sabotage ./...
 	$(GO) -C tools vet ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck at the version pinned in tools/go.mod
-	$$($(GO) -C tools tool -n staticcheck) -tags invariants ./...
+	$$($(GO) -C tools tool -n staticcheck) -tags invariants ./... $(CLIENT)
 
 .PHONY: rules
 rules: ## the house rules: imports, forbidden calls, file sizes
@@ -119,6 +123,7 @@ tidy: ## fail if go mod tidy would change a go.mod or go.sum
 	$(GO) mod tidy -diff
 	$(GO) -C tools mod tidy -diff
 	$(GO) -C tools/release mod tidy -diff
+	$(GO) -C client mod tidy -diff
 
 .PHONY: check
 check: lint tidy test test-long test-plain ## what a change must pass

@@ -33,8 +33,8 @@ func NewID() string {
 
 // Append writes events to a stream, all or none, and returns the number of the first. The stream
 // must have the expected version: the number of its last event, NoStream, AnyVersion or
-// StreamExists. A request that gets no answer is repeated with the same ids, and written once. When
-// that does not help, the same call with the same ids can be made later.
+// StreamExists; else the error is ErrWrongVersion. An append that gets no answer is repeated with the
+// same ids, and written once. When that does not help, make the same call with the same ids later.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -83,7 +83,7 @@ func AppendRequest(stream string, expected int64, events ...Event) (Request, err
 			switch {
 			case member.value == nil:
 			case !json.Valid(member.value):
-				return q, fmt.Errorf("event %d of %d: its %s are not JSON", i+1, len(events), member.name)
+				return q, fmt.Errorf("event %d of %d: its %s is not JSON", i+1, len(events), member.name)
 			default:
 				b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
 			}
@@ -119,20 +119,41 @@ func (a Response) FirstNumber(stream string) (int64, error) {
 	return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)
 }
 
-// Delete deletes a stream that has the expected version. The next append begins it again, unless
-// it is deleted for ever.
-func (c *Client) Delete(ctx context.Context, stream string, expected int64, forEver bool) error {
-	_, err := c.repeat(ctx, Request{Method: http.MethodDelete, Path: StreamPath(stream), Header: map[string]string{
-		HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderHardDelete: strconv.FormatBool(forEver),
-	}})
-	if err != nil {
+// Delete deletes a stream that has the expected version. Reads no longer find it. The next append
+// makes it again, and the numbers of its events continue. Tombstone deletes a stream for ever.
+func (c *Client) Delete(ctx context.Context, stream string, expected int64) error {
+	if err := c.finish(ctx, deletion(stream, expected, false), http.StatusNotFound); err != nil {
 		return fmt.Errorf("delete %s: %w", stream, err)
 	}
 	return nil
 }
 
+// Tombstone deletes a stream that has the expected version, for ever: what reads it or appends to it
+// later is ErrDeleted.
+func (c *Client) Tombstone(ctx context.Context, stream string, expected int64) error {
+	if err := c.finish(ctx, deletion(stream, expected, true), http.StatusGone); err != nil {
+		return fmt.Errorf("delete %s for ever: %w", stream, err)
+	}
+	return nil
+}
+
+func deletion(stream string, expected int64, forEver bool) Request {
+	return Request{Method: http.MethodDelete, Path: StreamPath(stream), Header: map[string]string{
+		HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderHardDelete: strconv.FormatBool(forEver),
+	}}
+}
+
+// Metadata reads the metadata of a stream into a value. It is ErrNotFound if there is no such
+// stream.
+func (c *Client) Metadata(ctx context.Context, stream string, metadata any) error {
+	if err := c.Call(ctx, http.MethodGet, StreamPath(stream, "metadata"), nil, metadata); err != nil {
+		return fmt.Errorf("read the metadata of %s: %w", stream, err)
+	}
+	return nil
+}
+
 // SetMetadata replaces the metadata of a stream by a value with the members $maxCount, $maxAge,
-// $tb, $cacheControl, $acl, or ones of your own. Call reads them at StreamPath(stream, "metadata").
+// $tb, $cacheControl, $acl, or ones of your own.
 func (c *Client) SetMetadata(ctx context.Context, stream string, expected int64, metadata any) error {
 	data, err := json.Marshal(metadata)
 	if err == nil {

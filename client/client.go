@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,7 +35,8 @@ type Options struct {
 	TLS *tls.Config
 	// Timeout is how long one node may take for one answer: by default 30 s, for ever if negative.
 	Timeout time.Duration
-	// RetryFor is how long appends and reads are repeated: by default 30 s, never if negative.
+	// RetryFor is how long a request is repeated that gets no answer, or that a node cannot serve
+	// now: by default 30 s, never if negative.
 	RetryFor time.Duration
 	// Transport carries requests in place of one of NewTransport.
 	Transport http.RoundTripper
@@ -52,7 +52,7 @@ type Client struct {
 	at    int // the node that is asked first
 }
 
-// New returns a client. It sends nothing yet.
+// New returns a client. It does not connect to a node yet.
 func New(o Options) (*Client, error) {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.RetryFor = cmp.Or(o.RetryFor, defaultRetryFor)
@@ -88,7 +88,8 @@ func NewTransport(config *tls.Config) *http.Transport {
 // Close ends the connections that are kept for later requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the address of a node as a prefix of paths. Without a scheme it is http.
+// Address returns the address of a node in the form that Options.Nodes has. An address without a
+// scheme is one of http.
 func Address(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -130,37 +131,45 @@ func (c *Client) leave(node string) int {
 	return len(c.nodes)
 }
 
-// repeat sends a request until it is answered or refused, or its time is over. The request may
-// be done twice.
+// repeat sends a request that may be done twice until a node answers or refuses, or the time for it
+// is over.
 func (c *Client) repeat(ctx context.Context, q Request) (Response, error) {
+	a, _, err := c.insist(ctx, q, mayPass)
+	return a, err
+}
+
+// finish sends a request that may be done twice, and that is refused with one of some statuses when
+// an earlier try has done it.
+func (c *Client) finish(ctx context.Context, q Request, done ...int) error {
+	return c.finishWhile(ctx, q, mayPass, done...)
+}
+
+func (c *Client) finishWhile(ctx context.Context, q Request, again func(error) bool, done ...int) error {
+	_, unsure, err := c.insist(ctx, q, again)
+	if unsure && HasStatus(err, done...) {
+		return nil
+	}
+	return err
+}
+
+// insist sends a request as long as its error is one to try again after, and the time for it is not
+// over. It is unsure whether an earlier try was done when one of them may have been.
+func (c *Client) insist(ctx context.Context, q Request, again func(error) bool) (a Response, unsure bool, err error) {
 	end := time.Now().Add(c.o.RetryFor)
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		node := c.Node()
-		a, err := c.Do(ctx, q)
-		if err == nil {
+		if a, err = c.Do(ctx, q); err == nil {
 			err = a.Err()
 		}
-		if err == nil || !mayPass(err) || time.Now().Add(pause).After(end) {
-			return a, err
+		if err == nil || !again(err) || time.Now().Add(pause).After(end) {
+			return a, unsure, err
 		}
+		unsure = unsure || !undone(err)
 		c.leave(node)
 		if wait(ctx, pause) != nil {
-			return a, err
+			return a, unsure, err
 		}
 	}
-}
-
-// mayPass says whether the same request can succeed later.
-func mayPass(err error) bool {
-	if _, ok := errors.AsType[*RedirectError](err); ok {
-		return true
-	}
-	if IsAway(err) {
-		return true
-	}
-	// A write that gets this answer may have been done. A read would get it again.
-	refused, ok := errors.AsType[*Error](err)
-	return ok && refused.Status == http.StatusInternalServerError && refused.Method != http.MethodGet
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +27,9 @@ func serve(t *testing.T, answer http.HandlerFunc) string {
 	return s.URL
 }
 
-// unused is an address at which nothing listens. A free port would not do: the next test server may
-// get it.
-const unused = "http://127.0.0.1:1"
+// absent is an address at which no server listens. A free port would not do: the next test server
+// may get it.
+const absent = "http://127.0.0.1:1"
 
 func open(t *testing.T, o client.Options) *client.Client {
 	t.Helper()
@@ -85,7 +85,7 @@ func TestAppendRepeats(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ids = nil
-			first := unused
+			first := absent
 			if c.first != nil {
 				first = serve(t, func(w http.ResponseWriter, r *http.Request) { take(r); c.first(w, r) })
 			}
@@ -105,34 +105,48 @@ func TestAppendRepeats(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	kinds := []error{
+		client.ErrNotFound, client.ErrDeleted, client.ErrExists, client.ErrAccessDenied, client.ErrWrongVersion, client.ErrNotLeader, client.ErrUnavailable,
+	}
 	for _, c := range []struct {
-		name   string
-		status int
-		header string
-		kind   error
+		name    string
+		status  int
+		current string
+		body    string
+		kind    error
+		says    string
 	}{
-		{"not there", 404, "", client.ErrNotFound},
-		{"deleted", 410, "", client.ErrDeleted},
-		{"no password", 401, "", client.ErrUnauthorized},
-		{"wrong version", 400, "4", client.ErrWrongVersion},
-		{"bad request", 400, "", nil},
+		{"not there", 404, "", "said\nso", client.ErrNotFound, "said so"},
+		{"deleted", 410, "", "Stream deleted", client.ErrDeleted, "Stream deleted"},
+		{"no password", 401, "", "", client.ErrAccessDenied, "Unauthorized"},
+		{"wrong version", 400, "4", "Wrong expected EventNumber", client.ErrWrongVersion, "Wrong expected EventNumber, the last event of the stream is 4"},
+		{"wrong version of none", 400, "-1", "Wrong expected EventNumber", client.ErrWrongVersion, "there is no such stream"},
+		{"bad request", 400, "", "Write request body invalid.", nil, "Write request body invalid."},
+		{"a group that is there", 409, "", `{"correlationId":"1","reason":"Group 'g' already exists.","result":"AlreadyExists"}`, client.ErrExists, ": Group 'g' already exists. ("},
+		{"a user that is there", 409, "", `{"loginName":"x","success":false,"error":"Conflict"}`, client.ErrExists, ": Conflict ("},
+		{"not ready", 503, "", "Server Is Not Ready", client.ErrUnavailable, "Server Is Not Ready"},
+		{"too late", 408, "", "", client.ErrUnavailable, "Request Timeout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked atomic.Int32
 			node := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)
-				if c.header != "" {
-					w.Header().Set(client.HeaderCurrentVersion, c.header)
+				if c.current != "" {
+					w.Header().Set(client.HeaderCurrentVersion, c.current)
 				}
 				w.WriteHeader(c.status)
-				_, _ = io.WriteString(w, "said\nso")
+				_, _ = io.WriteString(w, c.body)
 			})
-			_, err := open(t, client.Options{Nodes: []string{node}}).Append(t.Context(), "s", 0, client.Event{Type: "t", Data: []byte("1")})
-			var refused *client.Error
-			if !errors.As(err, &refused) || refused.Text != "said so" || !client.HasStatus(err, c.status) || asked.Load() != 1 {
+			o := client.Options{Nodes: []string{node}, RetryFor: -1}
+			_, err := open(t, o).Append(t.Context(), "s", 0, client.Event{Type: "t", Data: []byte("1")})
+			refused, ok := errors.AsType[*client.Error](err)
+			if !ok || !strings.Contains(err.Error(), c.says) || !client.HasStatus(err, c.status) || asked.Load() != 1 {
 				t.Fatalf("%v, asked %d times", err, asked.Load())
 			}
-			for _, kind := range []error{client.ErrNotFound, client.ErrDeleted, client.ErrUnauthorized, client.ErrWrongVersion} {
+			if current, ok := refused.CurrentVersion(); ok != (c.current != "") || ok && strconv.FormatInt(current, 10) != c.current {
+				t.Errorf("version %d, %t", current, ok)
+			}
+			for _, kind := range kinds {
 				if errors.Is(err, kind) != (kind == c.kind) {
 					t.Errorf("is %v: %t", kind, errors.Is(err, kind))
 				}
@@ -150,7 +164,7 @@ func TestSent(t *testing.T) {
 		sent bool
 		want string
 	}{
-		{"refused connection", unused, false, "no node listens there"},
+		{"refused connection", absent, false, "no node listens there"},
 		{"broken off", serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), true, "does not answer: EOF"},
 		{"cut body", serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5")
@@ -161,7 +175,7 @@ func TestSent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := open(t, client.Options{Nodes: []string{c.node}}).Do(t.Context(), client.Request{Path: "/", Body: []byte("x"), Timeout: 50 * time.Millisecond})
 			var failed *client.UnreachableError
-			if !errors.As(err, &failed) || failed.Sent != c.sent || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &failed) || failed.Sent != c.sent || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, %+v", err, failed)
 			}
 		})
@@ -200,7 +214,77 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-func TestDownloadGoesOn(t *testing.T) {
+// TestReplica: a write that a read-only replica refuses goes to the leader that it names.
+func TestReplica(t *testing.T) {
+	leader := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "http://"+r.Host+r.URL.Path+"/0")
+		w.WriteHeader(201)
+	})
+	replica := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", leader+r.URL.RequestURI())
+		http.Error(w, "Operation Not Supported on Read Only Replica", 500)
+	})
+	c := open(t, client.Options{Nodes: []string{replica}})
+	if n, err := c.Append(t.Context(), "s", client.NoStream, client.Event{Type: "t", Data: []byte("1")}); err != nil || n != 0 || c.Node() != leader {
+		t.Errorf("%d, %v, next %s", n, err, c.Node())
+	}
+	a, err := c.Do(t.Context(), client.Request{Method: "POST", Path: "/streams/s", Node: replica, Stay: true})
+	if err = errors.Join(err, a.Err()); !errors.Is(err, client.ErrNotLeader) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUnsure: a command whose answer was lost is sent again, and a refusal then says that it was
+// done. A command that must not be done twice is sent again only if no node got it.
+func TestUnsure(t *testing.T) {
+	const lost = 0
+	errRefused := errors.New("an error of no kind")
+	settings := client.GroupSettings{MaxRetryCount: 1}
+	for _, c := range []struct {
+		name    string
+		answers []int
+		do      func(c *client.Client) error
+		kind    error // of the error, if there is one
+	}{
+		{"create a group", []int{lost, 409}, func(c *client.Client) error { return c.Group("s", "g").Create(t.Context(), settings) }, nil},
+		{"create a group that is there", []int{503, 409}, func(c *client.Client) error { return c.Group("s", "g").Create(t.Context(), settings) }, client.ErrExists},
+		{"delete a group", []int{lost, 404}, func(c *client.Client) error { return c.Group("s", "g").Delete(t.Context()) }, nil},
+		{"delete no group", []int{404}, func(c *client.Client) error { return c.Group("s", "g").Delete(t.Context()) }, client.ErrNotFound},
+		{"delete", []int{500, 204}, func(c *client.Client) error { return c.Delete(t.Context(), "s", 3) }, nil},
+		{"tombstone", []int{lost, 410}, func(c *client.Client) error { return c.Tombstone(t.Context(), "s", 3) }, nil},
+		{"tombstone twice", []int{410}, func(c *client.Client) error { return c.Tombstone(t.Context(), "s", 3) }, client.ErrDeleted},
+		{"create a projection", []int{lost, 409}, func(c *client.Client) error {
+			return c.Projection("p").Create(t.Context(), "fromAll()", client.ProjectionOptions{})
+		}, nil},
+		{"delete a projection that runs", []int{500}, func(c *client.Client) error {
+			return c.Projection("p").Delete(t.Context(), client.DeleteProjection{})
+		}, errRefused},
+		{"reset", []int{lost}, func(c *client.Client) error { return c.Projection("p").Reset(t.Context()) }, client.ErrUnavailable},
+		{"reset later", []int{503, 200}, func(c *client.Client) error { return c.Projection("p").Reset(t.Context()) }, nil},
+		{"delete a user", []int{lost, 404}, func(c *client.Client) error { return c.User("u").Delete(t.Context()) }, nil},
+		{"change a password", []int{lost}, func(c *client.Client) error { return c.User("u").ChangePassword(t.Context(), "a", "b") }, client.ErrUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked atomic.Int32
+			node := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				n := int(asked.Add(1))
+				if n > len(c.answers) || c.answers[n-1] == lost {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(c.answers[n-1])
+			})
+			err := c.do(open(t, client.Options{Nodes: []string{node}}))
+			if c.kind == errRefused && client.HasStatus(err, 500) {
+				return
+			}
+			if (err == nil) != (c.kind == nil) || err != nil && !errors.Is(err, c.kind) || int(asked.Load()) != len(c.answers) {
+				t.Errorf("%v, asked %d times", err, asked.Load())
+			}
+		})
+	}
+}
+
+func TestDownloadResumes(t *testing.T) {
 	const text = "0123456789"
 	var ranges []string
 	var answers int
@@ -232,165 +316,5 @@ func TestDownloadGoesOn(t *testing.T) {
 	gone := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such file", 404) })
 	if _, err := open(t, client.Options{Nodes: []string{gone}}).Download(t.Context(), client.Request{Path: "/file"}, 0); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestReal reads what it has written from a real node, in each form and direction.
-func TestReal(t *testing.T) {
-	c := open(t, client.Options{Nodes: []string{address}, Login: url.UserPassword("admin", "changeit")})
-	ctx := t.Context()
-	if _, err := c.Event(ctx, "real", 0); !errors.Is(err, client.ErrNotFound) {
-		t.Fatal(err)
-	}
-	binary := client.Event{ID: client.NewID(), Type: "bytes", Data: []byte("\x00\xff"), Binary: true}
-	for i := range 2 { // The second time nothing is written.
-		n, err := c.Append(ctx, "real", client.NoStream, binary)
-		if err != nil || n != 0 {
-			t.Fatal(i, n, err)
-		}
-	}
-	if data, err := c.Data(ctx, "real", 0); err != nil || string(data) != "\x00\xff" {
-		t.Errorf("%q, %v", data, err)
-	}
-	var events []client.Event
-	for i := range 9 {
-		events = append(events, client.Event{Type: `"<é`, Data: fmt.Appendf(nil, `{"a": "<%d>"}`, i+1), Metadata: []byte(`{"m":1}`)})
-	}
-	if n, err := c.Append(ctx, "real", 0, events...); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
-	if e, err := c.Event(ctx, "real", -1); err != nil || e.Number != 9 || e.Type != `"<é` || e.Metadata != `{"m":1}` || e.Data != `{"a": "<9>"}` || e.Time.IsZero() {
-		t.Errorf("%+v, %v", e, err)
-	}
-	for _, r := range []struct {
-		name string
-		r    client.Reading
-		want []int64
-	}{
-		{"forward", client.Reading{Count: 4}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{"forward from", client.Reading{From: 7, Leader: true}, []int64{7, 8, 9}},
-		{"behind the end", client.Reading{From: 12}, nil},
-		{"backward", client.Reading{Backward: true, Count: 3, Links: true}, []int64{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
-		{"backward from", client.Reading{Backward: true, From: 1}, []int64{1, 0}},
-	} {
-		var got []int64
-		for e, err := range c.Events(ctx, "real", r.r) {
-			if err != nil {
-				t.Fatal(r.name, err)
-			}
-			got = append(got, e.Number)
-		}
-		if !slices.Equal(got, r.want) {
-			t.Errorf("%s: %v", r.name, got)
-		}
-	}
-	if err := c.SetMetadata(ctx, "real", client.AnyVersion, map[string]any{"$maxCount": 2}); err != nil {
-		t.Fatal(err)
-	}
-	var shown []int64
-	for e, err := range c.Events(ctx, "real", client.Reading{Count: 2}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown = append(shown, e.Number)
-	}
-	if !slices.Equal(shown, []int64{8, 9}) {
-		t.Errorf("of the two last events %v are read", shown)
-	}
-	members, err := c.Members(ctx)
-	if err != nil || len(members) != 1 || "http://"+members[0].Address() != address || c.Discover(ctx) != nil {
-		t.Errorf("%+v, %v", members, err)
-	}
-	if err := c.Delete(ctx, "real", 9, true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(ctx, "real", client.Reading{}); !errors.Is(err, client.ErrDeleted) {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestSubscribeWaits: a subscriber sees what is appended after it has come to the end, of a
-// stream that was not there and of all streams.
-func TestSubscribeWaits(t *testing.T) {
-	c := open(t, client.Options{Nodes: []string{address}, Login: url.UserPassword("admin", "changeit")})
-	for _, stream := range []string{"late", client.AllStream} {
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		seen := make(chan client.Recorded)
-		failed := make(chan error, 1)
-		go func() {
-			defer close(seen)
-			for e, err := range c.Subscribe(ctx, stream, client.Reading{Wait: 2 * time.Second}) {
-				if err != nil {
-					failed <- err
-					return
-				}
-				if e.Type == "late" {
-					seen <- e
-				}
-			}
-		}()
-		for range 3 {
-			if _, err := c.Append(ctx, "late", client.AnyVersion, client.Event{Type: "late", Data: []byte(`{}`)}); err != nil {
-				t.Fatal(err)
-			}
-			if e, ok := <-seen; !ok || e.Stream != "late" {
-				t.Fatalf("%+v, %v", e, <-failed)
-			}
-		}
-		stop()
-		for range seen {
-		}
-		if err := <-failed; !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
-func TestGroupParks(t *testing.T) {
-	c := open(t, client.Options{Nodes: []string{address}, Login: url.UserPassword("admin", "changeit")})
-	ctx := t.Context()
-	g := c.Group("work", "team")
-	if _, err := g.Read(ctx, 1); !errors.Is(err, client.ErrNotFound) {
-		t.Fatal(err)
-	}
-	if err := errors.Join(g.Create(ctx, nil), g.Update(ctx, map[string]any{"maxRetryCount": 2})); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Create(ctx, nil); !client.HasStatus(err, http.StatusConflict) {
-		t.Fatal(err)
-	}
-	if _, err := c.Append(ctx, "work", client.NoStream, client.Event{Type: "t", Data: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	take := func() (m []client.Message) {
-		for len(m) == 0 && ctx.Err() == nil {
-			var err error
-			if m, err = g.Read(ctx, 10); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return m
-	}
-	if err := g.Nack(ctx, "Park", take()...); err != nil {
-		t.Fatal(err)
-	}
-	var info struct {
-		Parked int64                       `json:"parkedMessageCount"`
-		Config struct{ MaxRetryCount int } `json:"config"`
-	}
-	for info.Parked == 0 && ctx.Err() == nil {
-		if err := g.Info(ctx, &info); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if info.Config.MaxRetryCount != 2 {
-		t.Errorf("%+v", info)
-	}
-	if err := g.ReplayParked(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if m := take(); m[0].Stream == "" || g.Ack(ctx, m...) != nil || g.Delete(ctx) != nil {
-		t.Errorf("%+v", m)
 	}
 }

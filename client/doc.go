@@ -1,16 +1,16 @@
-// Package client talks to the nodes of an Annals cluster over HTTP: it appends and reads
-// events, follows streams, works for persistent subscription groups, and calls
-// everything else a node serves.
+// Package client talks to the nodes of an Annals cluster over HTTP. It appends and reads events,
+// subscribes to streams, works for persistent subscription groups, manages projections and users,
+// and calls everything else that a node serves.
 //
-// A Client knows one or more nodes. It asks the one that answered last, goes to the
-// next when it cannot connect, and follows the redirect of a follower to the leader, with
-// the credentials. Append and the reads repeat a request that gets no answer for
-// Options.RetryFor. An append carries ids of its events. By them the cluster recognizes a
-// repetition, so that each event is written once.
+// A Client knows one or more nodes. It asks the node that answered last. It goes to the next node
+// when it gets no connection, and follows the redirect of a follower to the leader, with the
+// credentials. Options.RetryFor says how long appends, reads and commands are repeated. An append
+// carries the ids of its events, so the cluster recognizes a repetition and writes each event once.
 //
-// A refusal is an *Error with the status and text of the node; errors.Is compares it with
-// ErrNotFound, ErrDeleted, ErrWrongVersion and ErrUnauthorized. When a node gives no answer,
-// the error is an *UnreachableError: it says whether the node may have got the request.
+// A node that refuses is an *Error with the status and the sentence of the node. A node that gives
+// no answer is an *UnreachableError, which says whether the node may have got the request.
+// errors.Is finds the kinds of both: ErrWrongVersion, ErrNotFound, ErrDeleted, ErrExists,
+// ErrAccessDenied, ErrNotLeader and ErrUnavailable.
 package client
 
 // Media types and headers as the wire spells them.

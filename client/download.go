@@ -67,7 +67,7 @@ func (f *download) connect() error {
 	if err != nil {
 		return body.failed(err)
 	}
-	return &Error{Node: a.Host(), Method: a.Method, Path: a.Path, Status: a.Status, Text: a.Text(), Header: a.Header}
+	return a.refusal()
 }
 
 // broke reports whether an error is one of the way to the node.

@@ -2,6 +2,8 @@ package client
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,49 +14,85 @@ import (
 	"syscall"
 )
 
-// errors.Is compares an *Error with these.
+// The kinds of errors that errors.Is finds.
 var (
-	ErrNotFound     = errors.New("not found")
-	ErrDeleted      = errors.New("stream deleted for ever")
+	// ErrWrongVersion: the stream does not have the expected version. Error.CurrentVersion has the
+	// version that it has.
 	ErrWrongVersion = errors.New("wrong expected version")
-	ErrUnauthorized = errors.New("unauthorized")
+	// ErrNotFound: there is no such stream, event, group, projection or user.
+	ErrNotFound = errors.New("not found")
+	// ErrDeleted: the stream has a tombstone, and takes no events.
+	ErrDeleted = errors.New("stream deleted for ever")
+	// ErrExists: there is such a group, projection or user already.
+	ErrExists = errors.New("exists already")
+	// ErrAccessDenied: the credentials are missing or wrong, or the user may not do this.
+	ErrAccessDenied = errors.New("access denied")
+	// ErrNotLeader: the node does not lead, and the client could not get to the leader.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrUnavailable: no node answers, or none can serve now. The same request may succeed later.
+	ErrUnavailable = errors.New("unavailable")
 )
 
 // maxText is how much of a refusal is kept.
 const maxText = 4 << 10
 
-// Error is an answer whose status is not one of success.
+// Error is an answer that is not a success.
 type Error struct {
 	Node   string // host and port
 	Method string
 	Path   string
 	Status int
-	Text   string // what the node says, in one line
+	Reason string // follows the status in the answer
+	Text   string // the sentence of the node, in one line; empty if it says none
 	Header http.Header
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s refuses %s %s: %s (status %d)", e.Node, e.Method, e.Path, cmp.Or(e.Text, http.StatusText(e.Status)), e.Status)
+	text := cmp.Or(e.Text, e.Reason, http.StatusText(e.Status))
+	if current, ok := e.CurrentVersion(); ok && current < 0 {
+		text += ", there is no such stream"
+	} else if ok {
+		text += fmt.Sprintf(", the last event of the stream is %d", current)
+	}
+	return fmt.Sprintf("%s refuses %s %s: %s (status %d)", e.Node, e.Method, e.Path, text, e.Status)
 }
 
 // Is says whether the error is one of the kinds above.
 func (e *Error) Is(kind error) bool {
 	switch kind {
+	case ErrWrongVersion:
+		_, ok := e.CurrentVersion()
+		return ok
 	case ErrNotFound:
 		return e.Status == http.StatusNotFound
 	case ErrDeleted:
 		return e.Status == http.StatusGone
-	case ErrUnauthorized:
-		return e.Status == http.StatusUnauthorized
-	case ErrWrongVersion:
-		_, ok := e.CurrentVersion()
-		return ok
+	case ErrExists:
+		return e.Status == http.StatusConflict
+	case ErrAccessDenied:
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+	case ErrNotLeader:
+		return leadsElsewhere(e.Method, e.Status, e.Header)
+	case ErrUnavailable:
+		return isAway(e.Status)
 	}
 	return false
 }
 
-// CurrentVersion returns the number of the last event of a stream, after an append that expected
-// another version.
+// leadsElsewhere reports whether an answer names the leader: a redirect, or the refusal of a
+// read-only replica.
+func leadsElsewhere(method string, status int, h http.Header) bool {
+	switch status {
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	case http.StatusInternalServerError:
+		return method != http.MethodGet && h.Get("Location") != ""
+	}
+	return false
+}
+
+// CurrentVersion returns the number of the last event of a stream whose version was not the
+// expected one, NoStream if there is no such stream.
 func (e *Error) CurrentVersion() (int64, bool) {
 	n, err := strconv.ParseInt(e.Header.Get(HeaderCurrentVersion), 10, 64)
 	return n, err == nil && e.Status == http.StatusBadRequest
@@ -80,10 +118,17 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// RedirectError is a redirect that is not followed. Nothing was done.
+// Is says that the error is an ErrUnavailable, unless the caller ended the request.
+func (e *UnreachableError) Is(kind error) bool {
+	return kind == ErrUnavailable && !errors.Is(e.Err, context.Canceled)
+}
+
+// RedirectError is a redirect that is not followed. Nothing was done. It is an ErrNotLeader.
 type RedirectError struct{ Node, Text string }
 
 func (e *RedirectError) Error() string { return e.Node + " " + e.Text }
+
+func (e *RedirectError) Is(kind error) bool { return kind == ErrNotLeader }
 
 // HasStatus says whether a node answered with one of some status codes.
 func HasStatus(err error, codes ...int) bool {
@@ -96,7 +141,52 @@ func IsAway(err error) bool {
 	if _, ok := errors.AsType[*UnreachableError](err); ok {
 		return true
 	}
-	return HasStatus(err, http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout)
+	refused, ok := errors.AsType[*Error](err)
+	return ok && isAway(refused.Status)
+}
+
+func isAway(status int) bool {
+	switch status {
+	case http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// mayPass says whether the same request can succeed later.
+func mayPass(err error) bool {
+	if _, ok := errors.AsType[*RedirectError](err); ok {
+		return true
+	}
+	if IsAway(err) {
+		return true
+	}
+	// A write of which this is said may have been done. A read that meets it will meet it again.
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Status == http.StatusInternalServerError && refused.Method != http.MethodGet
+}
+
+// undone says whether it is sure that a node has done nothing.
+func undone(err error) bool {
+	if _, ok := errors.AsType[*RedirectError](err); ok {
+		return true
+	}
+	if failed, ok := errors.AsType[*UnreachableError](err); ok {
+		return !failed.Sent
+	}
+	return HasStatus(err, http.StatusServiceUnavailable)
+}
+
+// sentence is what the body of a refusal says: its text in one line, or the text that a JSON
+// object has for people.
+func sentence(body []byte) string {
+	var said struct{ Reason, Error string }
+	if len(body) > 0 && body[0] == '{' && json.Unmarshal(body, &said) == nil {
+		if text := cmp.Or(said.Reason, said.Error); text != "" {
+			return line([]byte(text))
+		}
+	}
+	return line(body)
 }
 
 // line returns the beginning of a text in one line.

@@ -38,8 +38,8 @@ func Example() {
 	// 1 OrderPaid {}
 }
 
-// A writer says which version of the stream it has seen. When another one was faster it
-// learns the version of now, reads what came, and decides again.
+// A writer says which version of the stream it has seen. When another one was faster, the error has
+// the version that the stream has now. The writer reads what came, and decides again.
 func ExampleClient_Append_expectedVersion() {
 	c := connect()
 	defer c.Close()
@@ -49,31 +49,31 @@ func ExampleClient_Append_expectedVersion() {
 		panic(err)
 	}
 	_, err := c.Append(ctx, "orders-2", client.NoStream, client.Event{Type: "OrderPlaced", Data: []byte(`{"total":30}`)})
-	if refused := new(client.Error); errors.Is(err, client.ErrWrongVersion) && errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrWrongVersion) {
 		current, _ := refused.CurrentVersion()
 		fmt.Println("the stream is at version", current)
 	}
 	// Output: the stream is at version 0
 }
 
-// Subscribe resumes where a subscriber stopped, and waits for new events.
+// Subscribe continues where a subscriber stopped, and waits for what comes.
 func ExampleClient_Subscribe() {
 	c := connect()
 	defer c.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
+	ctx := context.Background()
 	for n := range 3 {
 		data := fmt.Appendf(nil, `{"celsius":%d}`, 20+n)
 		if _, err := c.Append(ctx, "readings", client.AnyVersion, client.Event{Type: "Read", Data: data}); err != nil {
 			panic(err)
 		}
 	}
-	const seen = 0 // the last event that was handled
-	for e, err := range c.Subscribe(ctx, "readings", client.Reading{From: seen + 1}) {
+	seen := client.AtNumber(0) // Place of the last event that was dealt with; empty: none
+	for e, err := range c.Subscribe(ctx, "readings", client.TailOptions{After: seen}) {
 		if err != nil {
 			panic(err)
 		}
 		fmt.Println(e.Number, e.Data)
+		seen = e.Place // Keep it with what came of the event.
 		if e.Number == 2 {
 			break // Else it waits for the next one.
 		}
@@ -83,7 +83,7 @@ func ExampleClient_Subscribe() {
 	// 2 {"celsius":22}
 }
 
-// All events of the database come from one stream. The page says where to resume.
+// All events of the database come from one stream. The page says where the next reading starts.
 func ExampleClient_Pages() {
 	c := connect()
 	defer c.Close()
@@ -98,7 +98,7 @@ func ExampleClient_Pages() {
 				wanted++
 			}
 		}
-		next = page.Next // Keep it together with the results.
+		next = page.Next // Keep it with what came of the events.
 	}
 	fmt.Println(wanted >= 0, next != "")
 	// Output: true true
@@ -116,7 +116,7 @@ func ExampleGroup() {
 		}
 	}
 	labels := c.Group("shipments", "labels")
-	if err := labels.Create(ctx, map[string]any{"maxRetryCount": 3}); err != nil {
+	if err := labels.Create(ctx, client.GroupSettings{MaxRetryCount: 3}); err != nil {
 		panic(err)
 	}
 	for left := 2; left > 0; {
@@ -137,23 +137,30 @@ func ExampleGroup() {
 	// 1 Packed {"id":"b"}
 }
 
-// Call is for everything that has no method of its own.
-func ExampleClient_Call() {
+func ExampleUser() {
 	c := connect()
 	defer c.Close()
 	ctx := context.Background()
-	jane := map[string]any{"loginName": "jane", "fullName": "Jane Doe", "password": "correct horse", "groups": []string{}}
-	if err := c.Call(ctx, http.MethodPost, "/users/", jane, nil); err != nil {
+	jane := c.User("jane")
+	if err := jane.Create(ctx, client.NewUser{FullName: "Jane Doe", Password: "correct horse", Groups: []string{"billing"}}); err != nil {
 		panic(err)
 	}
-	var user struct {
-		Data struct {
-			FullName string `json:"fullName"`
-		} `json:"data"`
-	}
-	if err := c.Call(ctx, http.MethodGet, "/users/jane", nil, &user); err != nil {
+	info, err := jane.Info(ctx)
+	if err != nil {
 		panic(err)
 	}
-	fmt.Println(user.Data.FullName)
-	// Output: Jane Doe
+	fmt.Println(info.FullName, info.Groups)
+	// Output: Jane Doe [billing]
+}
+
+// Call does everything that has no method of its own.
+func ExampleClient_Call() {
+	c := connect()
+	defer c.Close()
+	var info struct{ State string }
+	if err := c.Call(context.Background(), http.MethodGet, "/info", nil, &info); err != nil {
+		panic(err)
+	}
+	fmt.Println(info.State)
+	// Output: leader
 }

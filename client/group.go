@@ -2,14 +2,37 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+)
+
+const (
+	// MessagesLimit is how many messages of a group one request takes or answers at most.
+	MessagesLimit = 100
+
+	// A reader that finds no message asks again after a pause, the longer the more often.
+	shortestIdle = 5 * time.Millisecond
+	longestIdle  = 250 * time.Millisecond
+)
+
+// Action says what becomes of a message that could not be processed.
+type Action string
+
+// What Nack can ask for.
+const (
+	Retry Action = "Retry" // hand it out again
+	Park  Action = "Park"  // set it aside, until ReplayParked
+	Skip  Action = "Skip"  // forget it
+	Stop  Action = "Stop"  // forget it, as Skip
 )
 
 // Group is a persistent subscription group: the cluster hands each event of a stream to one of
-// its readers, and again to another one until it is acknowledged.
+// its readers, and again to another one until a reader acknowledges it.
 type Group struct {
 	c    *Client
 	path string
@@ -26,44 +49,73 @@ type Message struct {
 	MessageID string // by which it is answered
 }
 
-// Create makes the group. Settings may be nil, or a map or struct with settings by their
-// names on the wire, such as maxRetryCount; the others have their defaults.
-func (g *Group) Create(ctx context.Context, settings any) error {
-	return g.call(ctx, http.MethodPut, "", settings)
-}
-
-// Update replaces all settings, those that are not named by their defaults.
-func (g *Group) Update(ctx context.Context, settings any) error {
-	return g.call(ctx, http.MethodPost, "", settings)
-}
-
-// Delete removes the group. Its stream stays.
-func (g *Group) Delete(ctx context.Context) error {
-	return g.call(ctx, http.MethodDelete, "", nil)
-}
-
-func (g *Group) call(ctx context.Context, method, below string, settings any) error {
-	if settings == nil {
-		settings = struct{}{}
+// Create makes the group. It is ErrExists if there is one.
+func (g *Group) Create(ctx context.Context, s GroupSettings) error {
+	q, err := jsonRequest(http.MethodPut, g.path, s)
+	if err != nil {
+		return err
 	}
-	return g.c.Call(ctx, method, g.path+below, settings, nil)
+	return g.c.finish(ctx, q, http.StatusConflict)
 }
 
-// Info reads settings and state of the group into a value.
-func (g *Group) Info(ctx context.Context, value any) error {
-	return g.c.Call(ctx, http.MethodGet, g.path+"/info", nil, value)
+// Update replaces all settings. Messages that were handed out and not acknowledged come again.
+func (g *Group) Update(ctx context.Context, s GroupSettings) error {
+	q, err := jsonRequest(http.MethodPost, g.path, s)
+	if err != nil {
+		return err
+	}
+	return g.c.finish(ctx, q)
 }
 
-// Read takes up to count messages, 100 at most, the one to process first at the front. It does not
-// wait.
+// Delete removes the group, with its parked messages. Its stream stays.
+func (g *Group) Delete(ctx context.Context) error {
+	return g.c.finish(ctx, Request{Method: http.MethodDelete, Path: g.path}, http.StatusNotFound)
+}
+
+// Info returns the settings and the state of the group.
+func (g *Group) Info(ctx context.Context) (GroupInfo, error) {
+	var i GroupInfo
+	err := g.c.Call(ctx, http.MethodGet, g.path+"/info", nil, &i)
+	return i, err
+}
+
+// Groups returns the groups of a stream, or of all streams if it is empty, without their settings.
+func (c *Client) Groups(ctx context.Context, stream string) ([]GroupInfo, error) {
+	path := "/subscriptions"
+	if stream != "" {
+		path += "/" + url.PathEscape(stream)
+	}
+	var list []GroupInfo
+	if err := c.Call(ctx, http.MethodGet, path, nil, &list); err != nil && !HasStatus(err, http.StatusNotFound) {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Read takes up to count messages, MessagesLimit at most, the one to process first at the front. It
+// waits until there is one. Messages are handed out again when they are not answered within the time
+// that the settings of the group say.
 func (g *Group) Read(ctx context.Context, count int) ([]Message, error) {
+	for pause := shortestIdle; ; pause = min(2*pause, longestIdle) {
+		messages, err := g.take(ctx, count)
+		if err != nil || len(messages) > 0 {
+			return messages, err
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take takes the messages that there are.
+func (g *Group) take(ctx context.Context, count int) ([]Message, error) {
 	a, err := g.c.repeat(ctx, Request{Path: g.path + "/" + strconv.Itoa(count) + "?embed=body", Header: map[string]string{"Accept": MediaMessages}})
 	if err != nil {
 		return nil, err
 	}
 	p, err := ParsePage(a.Body)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read messages of %s: %w", g.path, err)
 	}
 	messages := make([]Message, 0, len(p.Entries))
 	for _, e := range p.events(false) {
@@ -78,25 +130,34 @@ func (g *Group) Ack(ctx context.Context, messages ...Message) error {
 	return g.answer(ctx, "/ack", "", messages)
 }
 
-// Nack says that messages could not be processed, and what becomes of them: Park, Retry, Skip or
-// Stop.
-func (g *Group) Nack(ctx context.Context, action string, messages ...Message) error {
-	return g.answer(ctx, "/nack", "&action="+url.QueryEscape(action), messages)
+// Nack says that messages could not be processed, and what becomes of them.
+func (g *Group) Nack(ctx context.Context, do Action, messages ...Message) error {
+	return g.answer(ctx, "/nack", "&action="+url.QueryEscape(string(do)), messages)
 }
 
 func (g *Group) answer(ctx context.Context, how, action string, messages []Message) error {
-	if len(messages) == 0 {
-		return nil
+	for some := range slices.Chunk(messages, MessagesLimit) {
+		ids := make([]string, len(some))
+		for i := range some {
+			ids[i] = some[i].MessageID
+		}
+		q := Request{Method: http.MethodPost, Path: g.path + how + "?ids=" + strings.Join(ids, ",") + action}
+		if err := g.c.finish(ctx, q); err != nil {
+			return err
+		}
 	}
-	ids := make([]string, len(messages))
-	for i := range messages {
-		ids[i] = messages[i].MessageID
-	}
-	_, err := g.c.repeat(ctx, Request{Method: http.MethodPost, Path: g.path + how + "?ids=" + strings.Join(ids, ",") + action})
-	return err
+	return nil
 }
 
-// ReplayParked hands out the parked messages again.
-func (g *Group) ReplayParked(ctx context.Context) error {
-	return g.call(ctx, http.MethodPost, "/replayParked", nil)
+// ReplayParked hands out all parked messages again.
+func (g *Group) ReplayParked(ctx context.Context) error { return g.replay(ctx, "") }
+
+// ReplayParkedBefore hands out the parked messages again whose numbers in the stream of parked
+// messages are below one.
+func (g *Group) ReplayParkedBefore(ctx context.Context, number int64) error {
+	return g.replay(ctx, "?stopAt="+strconv.FormatInt(number, 10))
+}
+
+func (g *Group) replay(ctx context.Context, query string) error {
+	return g.c.finish(ctx, Request{Method: http.MethodPost, Path: g.path + "/replayParked" + query})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -18,14 +17,16 @@ const (
 	// PageLimit is the largest page.
 	PageLimit   = 4096
 	defaultPage = 500
-	// defaultWait is how long a node keeps back the answer to a reader at the end.
-	defaultWait = 10 * time.Second
-	// absentPause is how often a subscriber looks for a stream that does not exist.
-	absentPause = time.Second
 )
 
 // Recorded is an event as it is read. For a resolved link it is the event that the link names.
 type Recorded struct {
+	// Place is where the event stands in the stream that was subscribed to. A subscription that is
+	// to continue later has it as TailOptions.After. Reads do not set it.
+	Place Place `json:"-"`
+	// Position is the place of the event in AllStream. Subscriptions alone set it.
+	Position string `json:"position"`
+
 	ID       string    `json:"eventId"`
 	Type     string    `json:"eventType"`
 	Number   int64     `json:"eventNumber"`
@@ -42,8 +43,17 @@ type Recorded struct {
 	ReadNumber int64  `json:"positionEventNumber"`
 	ReadStream string `json:"positionStreamId"`
 
-	Retries int   `json:"retryCount"` // of a message of a group
-	Links   Links `json:"links"`
+	DataBytes int64 `json:"dataBytes"`  // how long the data is, where TailOptions.MaxData cut it
+	Retries   int   `json:"retryCount"` // of a message of a group
+	Links     Links `json:"links"`
+}
+
+// Decode reads the data, which is JSON, into a value.
+func (e *Recorded) Decode(value any) error {
+	if err := json.Unmarshal([]byte(e.Data), value); err != nil {
+		return fmt.Errorf("read the data of event %d of %s: %w", e.Number, e.Stream, err)
+	}
+	return nil
 }
 
 // Links are the addresses that a page or an event comes with.
@@ -89,17 +99,17 @@ func (p *Page) events(backward bool) iter.Seq2[int, Recorded] {
 	return slices.Backward(p.Entries)
 }
 
-// Reading says which part of a stream is read. The zero value reads it forward from its beginning
-// to its present end.
+// Reading says which part of a stream is read. The zero value reads it forward from its beginning to its
+// present end.
 type Reading struct {
 	From     int64  // number of the first event, in AllStream a position of the log
 	At       string // Page.Next of an earlier reading, in place of From
 	Backward bool   // to older events; from the end if From is 0
 	Count    int    // events of a page: by default 500, PageLimit at most
-	Links    bool   // show links to events, not the events that they lead to
-	Leader   bool   // read on the leader what is acknowledged at this moment
-	Follow   bool   // wait for new events at the end, and never end
-	Wait     time.Duration
+	// Resolve says whether links show the events that they lead to: by default true, in AllStream
+	// false.
+	Resolve *bool
+	Leader  bool // read on the leader what is acknowledged at this moment
 }
 
 // path is that of the first page.
@@ -128,12 +138,8 @@ func (c *Client) Read(ctx context.Context, stream string, r Reading) (*Page, err
 	if r.Leader {
 		q.Header[HeaderRequireLeader] = "True"
 	}
-	if r.Links {
-		q.Header[HeaderResolveLinks] = "False"
-	}
-	if r.Wait > 0 {
-		q.Header[HeaderLongPoll] = strconv.Itoa(int(max(1, r.Wait/time.Second)))
-		q.Timeout = c.o.Timeout + r.Wait
+	if r.Resolve != nil {
+		q.Header[HeaderResolveLinks] = strconv.FormatBool(*r.Resolve)
 	}
 	a, err := c.repeat(ctx, q)
 	if err != nil {
@@ -153,16 +159,11 @@ func (c *Client) Read(ctx context.Context, stream string, r Reading) (*Page, err
 	return p, nil
 }
 
-// Pages reads page by page. With Follow it waits at the end for events to come.
+// Pages reads page by page.
 func (c *Client) Pages(ctx context.Context, stream string, r Reading) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		for {
 			p, err := c.Read(ctx, stream, r)
-			if r.Follow && errors.Is(err, ErrNotFound) {
-				if err = wait(ctx, absentPause); err == nil {
-					continue
-				}
-			}
 			if err != nil {
 				yield(nil, err)
 				return
@@ -170,16 +171,10 @@ func (c *Client) Pages(ctx context.Context, stream string, r Reading) iter.Seq2[
 			if len(p.Entries) > 0 && !yield(p, nil) {
 				return
 			}
-			end := p.Next == "" || len(p.Entries) == 0 && (r.Backward || stream == AllStream) || p.HeadOfStream && !r.Backward
-			if end && (!r.Follow || r.Backward) {
+			if p.Next == "" || len(p.Entries) == 0 && (r.Backward || stream == AllStream) || p.HeadOfStream && !r.Backward {
 				return
 			}
-			if p.Next != "" {
-				r.At = p.Next
-			}
-			if end {
-				r.Wait = cmp.Or(r.Wait, defaultWait)
-			}
+			r.At = p.Next
 		}
 	}
 }
@@ -199,14 +194,6 @@ func (c *Client) Events(ctx context.Context, stream string, r Reading) iter.Seq2
 			}
 		}
 	}
-}
-
-// Subscribe gives every event of a stream from Reading.From on, and those that will be appended
-// until the context ends. The stream need not exist yet. To resume later keep the number of the
-// last event, or of AllStream Page.Next with Pages and Follow.
-func (c *Client) Subscribe(ctx context.Context, stream string, r Reading) iter.Seq2[Recorded, error] {
-	r.Follow = true
-	return c.Events(ctx, stream, r)
 }
 
 // Event reads one event; number -1 is the last one.

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxAnswer keeps another kind of server from filling the memory. The largest answer is the
-	// estimate of a scavenge, with some 200 bytes for each chunk file of 256 MiB.
+	// maxAnswer keeps a server of another kind from filling the memory. The largest answer of a node
+	// is the estimate of a scavenge, with some 200 bytes for each chunk file of 256 MiB.
 	maxAnswer = 1 << 30
 	// maxHops is how many nodes are asked until one does not redirect.
 	maxHops = 5
@@ -68,7 +68,13 @@ func (a Response) Err() error {
 	if a.Status/100 == 2 {
 		return nil
 	}
-	return &Error{Node: a.Host(), Method: a.Method, Path: a.Path, Status: a.Status, Text: a.Text(), Header: a.Header}
+	return a.refusal()
+}
+
+func (a Response) refusal() *Error {
+	return &Error{
+		Node: a.Host(), Method: a.Method, Path: a.Path, Status: a.Status, Reason: a.Reason, Text: sentence(a.Body), Header: a.Header,
+	}
 }
 
 // Decode reads the body, which is JSON.
@@ -79,8 +85,8 @@ func (a Response) Decode(value any) error {
 	return nil
 }
 
-// Do sends a request. It tries the next node as long as it cannot connect, and repeats nothing
-// that a node may have got. An error means that no whole answer came.
+// Do sends a request. It goes to the next node as long as it gets no connection, and repeats
+// nothing that a node may have got. An error means that no whole answer came.
 func (c *Client) Do(ctx context.Context, q Request) (Response, error) {
 	for n := 1; ; n++ {
 		node := cmp.Or(q.Node, c.Node())
@@ -92,29 +98,36 @@ func (c *Client) Do(ctx context.Context, q Request) (Response, error) {
 	}
 }
 
-// Call sends a request whose arguments and result are JSON. Both may be nil. A request that only
-// reads is repeated as Options.RetryFor says.
+// Call does something whose arguments and result are JSON. Both may be nil. A GET is repeated as
+// Options.RetryFor says, other methods only as long as no node has done anything.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
-	q := Request{Method: method, Path: path, Header: map[string]string{"Accept": MediaJSON}}
-	if in != nil {
-		var err error
-		if q.Body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("%s %s: %w", method, path, err)
-		}
-		q.Header["Content-Type"] = MediaJSON
+	q, err := jsonRequest(method, path, in)
+	if err != nil {
+		return err
 	}
-	send := c.Do
+	again := undone
 	if method == http.MethodGet {
-		send = c.repeat
+		again = mayPass
 	}
-	a, err := send(ctx, q)
-	if err == nil {
-		err = a.Err()
-	}
+	a, _, err := c.insist(ctx, q, again)
 	if err != nil || out == nil {
 		return err
 	}
 	return a.Decode(out)
+}
+
+// jsonRequest is a request with a value as its body, which may be nil.
+func jsonRequest(method, path string, in any) (Request, error) {
+	q := Request{Method: method, Path: path, Header: map[string]string{"Accept": MediaJSON}}
+	if in == nil {
+		return q, nil
+	}
+	var err error
+	if q.Body, err = json.Marshal(in); err != nil {
+		return q, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	q.Header["Content-Type"] = MediaJSON
+	return q, nil
 }
 
 // ask sends a request to one node and follows its redirects.
@@ -156,7 +169,7 @@ func (c *Client) open(ctx context.Context, q Request, node string, limit time.Du
 			return Response{}, nil, err
 		}
 		from := resp.Request.URL
-		if q.Stay || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+		if q.Stay || !leadsElsewhere(q.Method, resp.StatusCode, resp.Header) {
 			_, reason, _ := strings.Cut(resp.Status, " ")
 			if len(via) > 0 || node == "" {
 				node = from.Scheme + "://" + from.Host
@@ -232,7 +245,7 @@ type transfer struct {
 	cancel  context.CancelCauseFunc
 	limit   time.Duration
 	stalled *time.Timer // ends the exchange when the limit is over
-	moving  bool        // the limit begins again with every byte that comes
+	moving  bool        // the limit starts again with every byte that comes
 	sent    atomic.Bool
 	host    string
 	body    io.ReadCloser

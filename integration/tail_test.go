@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -54,21 +53,19 @@ func (f *tails) stop() {
 }
 
 func (f *tails) follow(ctx context.Context, t *client.Client, i int, seen map[string]string) {
-	last := ""
-	for m, err := range t.Tail(ctx, event.AllStream, "from=start&embed=rich") {
-		var e struct{ EventID, Position string }
-		if err == nil && m.Kind == "" {
-			err = json.Unmarshal(m.Data, &e)
+	last := client.Place("")
+	for e, err := range t.Subscribe(ctx, event.AllStream, client.TailOptions{NoData: true}) {
+		if ctx.Err() != nil {
+			return
 		}
 		f.mu.Lock()
 		switch {
 		case err != nil:
 			f.bad = append(f.bad, fmt.Sprintf("tail %d: %v", i, err))
-		case m.Kind != "":
-		case m.ID <= last || m.ID != e.Position:
-			f.bad = append(f.bad, fmt.Sprintf("tail %d: event %s at %s comes after %s", i, e.EventID, m.ID, last))
+		case e.Place <= last || string(e.Place) != e.Position:
+			f.bad = append(f.bad, fmt.Sprintf("tail %d: event %s at %s comes after %s", i, e.ID, e.Place, last))
 		default:
-			last, seen[e.EventID] = m.ID, m.ID
+			last, seen[e.ID] = e.Place, e.Position
 		}
 		f.mu.Unlock()
 		if i%4 == 3 && pause(ctx, time.Millisecond) != nil { // It reads slowly.

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/annalsdb/annals/client"
 )
@@ -22,7 +23,7 @@ A place (--from, --to) is start, end, an event number, of $all a position of 32 
 
 func tailCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
-	query := url.Values{}
+	var t tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail STREAM",
 		Short: "Print events as they are written",
@@ -33,42 +34,74 @@ func tailCommand(stdout io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.add(flags, "address of a node", "print an event as the node sends it, a JSON object")
-	named := map[string]string{
-		"from": "place to begin at (default end)", "to": "place of the last event; end stops when all that is there was printed",
-		"limit": "most events to print", "types": "event types to print: prefixes separated by commas, or an expression between slashes",
-		"streams": "the same for streams, of $all", "contains": "text within data or metadata", "id": "id of the event to print", "max-data": "bytes of data to print of an event",
-	}
-	for name, usage := range named {
-		flags.String(name, "", usage)
-	}
-	toggles := map[string]string{
-		"backward": "print the newest first, down to --to", "system": "print what begins with $ (default true)", "resolve": "print the events that links name (default true, of $all false)",
-	}
-	for name, usage := range toggles {
-		flags.Bool(name, name == "system", usage)
-		flags.Lookup(name).DefValue = "false" // The text says it.
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, set := range []map[string]string{named, toggles} {
-			for name := range set {
-				if flag := flags.Lookup(name); flag.Changed {
-					query.Set(strings.Replace(name, "max-data", "maxData", 1), flag.Value.String())
-				}
-			}
-		}
+	t.add(flags)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		o := t.options(flags)
 		return f.on(func(ctx context.Context, c *nodeClient) error {
-			return c.tail(ctx, stdout, args[0], query.Encode(), f.json)
+			return c.tail(ctx, stdout, args[0], o, f.json)
 		})
 	}
 	return cmd
 }
 
-func (c *nodeClient) tail(ctx context.Context, stdout io.Writer, stream, query string, asJSON bool) error {
+// tailFlags are what annals tail is asked for.
+type tailFlags struct {
+	from, to, types, streams, contains, id string
+	limit, maxData                         int
+	backward, system, resolve              bool
+}
+
+func (t *tailFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&t.from, "from", "", "place to begin at (default end)")
+	flags.StringVar(&t.to, "to", "", "place of the last event; end stops when all that is there was printed")
+	flags.IntVar(&t.limit, "limit", 0, "most events to print")
+	flags.StringVar(&t.types, "types", "", "event types to print: prefixes separated by commas, or an expression between slashes")
+	flags.StringVar(&t.streams, "streams", "", "the same for streams, of $all")
+	flags.StringVar(&t.contains, "contains", "", "text within data or metadata")
+	flags.StringVar(&t.id, "id", "", "id of the event to print")
+	flags.IntVar(&t.maxData, "max-data", 0, "bytes of data to print of an event")
+	flags.BoolVar(&t.backward, "backward", false, "print the newest first, down to --to")
+	flags.BoolVar(&t.system, "system", true, "print what begins with $ (default true)")
+	flags.BoolVar(&t.resolve, "resolve", false, "print the events that links name (default true, of $all false)")
+	flags.Lookup("system").DefValue = "false" // The text says it.
+}
+
+func (t *tailFlags) options(flags *pflag.FlagSet) client.TailOptions {
+	o := client.TailOptions{
+		From: client.Place(cmp.Or(t.from, string(client.End))), To: client.Place(t.to), Backward: t.backward, Limit: t.limit,
+		Contains: t.contains, EventID: t.id, NoSystem: !t.system, MaxData: t.maxData,
+	}
+	o.Types, o.TypesLike = namesFlag(t.types)
+	o.Streams, o.StreamsLike = namesFlag(t.streams)
+	if flags.Changed("resolve") {
+		o.Resolve = &t.resolve
+	}
+	if flags.Changed("max-data") && t.maxData == 0 {
+		o.MaxData = -1
+	}
+	return o
+}
+
+// namesFlag reads prefixes separated by commas, or an expression between slashes.
+func namesFlag(text string) (prefixes []string, like string) {
+	if len(text) > 2 && text[0] == '/' && text[len(text)-1] == '/' {
+		return nil, text[1 : len(text)-1]
+	}
+	if text == "" {
+		return nil, ""
+	}
+	for prefix := range strings.SplitSeq(text, ",") {
+		prefixes = append(prefixes, strings.TrimSpace(prefix))
+	}
+	return prefixes, ""
+}
+
+func (c *nodeClient) tail(ctx context.Context, stdout io.Writer, stream string, o client.TailOptions, asJSON bool) error {
 	// A node that is away for now is not needed: any other will do.
 	if err := c.Discover(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "annals: the other nodes are not known: %v\n", c.explain(err))
 	}
-	for m, err := range c.Tail(ctx, stream, query) {
+	for m, err := range c.Tail(ctx, stream, o) {
 		if err != nil {
 			return c.explain(err)
 		}
@@ -86,11 +119,11 @@ type tailed struct {
 
 func printMessage(w io.Writer, m client.TailMessage, isJSON bool) error {
 	switch {
-	case m.Kind == "gone" || m.Kind == "denied" || m.Kind == "deleted":
+	case m.Kind == client.KindGone || m.Kind == client.KindDenied || m.Kind == client.KindDeleted:
 		_, err := fmt.Fprintf(os.Stderr, "annals: %s\n", map[string]string{
-			"gone": "the stream was deleted for ever", "denied": "the right to read was withdrawn", "deleted": "the stream was deleted"}[m.Kind])
+			client.KindGone: "the stream was deleted for ever", client.KindDenied: "the right to read was withdrawn", client.KindDeleted: "the stream was deleted"}[m.Kind])
 		return err
-	case m.Kind != "":
+	case m.Kind != client.KindEvent:
 		return nil
 	case isJSON:
 		_, err := fmt.Fprintf(w, "%s\n", m.Data)

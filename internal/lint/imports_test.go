@@ -25,8 +25,9 @@ var imports = []row{
 	{"stats", nil},
 	{"config", []string{"internal/spelling"}},
 	{"web", nil},
-	// What Go programs import to use a cluster needs nothing of the server.
+	// What Go programs import to use a cluster needs nothing of the server, nor of others.
 	{"client", nil},
+	{"examples", []string{"client"}},
 	{"internal/testkit", []string{"node", "client", "config", "event", "internal/vfs"}},
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
@@ -148,6 +149,21 @@ func TestClientsOfOthers(t *testing.T) {
 	}
 }
 
+// TestClientStandsAlone: the module client requires no other one.
+func TestClientStandsAlone(t *testing.T) {
+	for _, f := range sources(t) {
+		if !within(f.folder(), "client") {
+			continue
+		}
+		for _, path := range f.imports() {
+			first, _, _ := strings.Cut(path, "/")
+			if strings.Contains(first, ".") && !within(path, modulePath+"/client") {
+				t.Errorf("%s imports %s: the client uses the standard library alone", f.name, path)
+			}
+		}
+	}
+}
+
 func TestArrow(t *testing.T) {
 	cases := []struct {
 		from, to string
@@ -187,6 +203,8 @@ func TestArrow(t *testing.T) {
 		{"cmd/annals", "admin/verify", false, true},
 		{"cmd/annals", "projection/script", false, true},
 		{"integration", "http", true, false},
+		{"examples/go", "client", false, true},
+		{"examples/go", "event", false, false},
 		{"integration", "event", true, true},
 		{"util", "event", false, false},
 	}

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,9 +51,9 @@ func (w *subscribing) parts() []string { return []string{"read", "read empty", "
 
 // setup creates the group. The stream is there.
 func (w *subscribing) setup(ctx context.Context, _ *session) error {
-	settings := json.RawMessage("{}")
+	var settings client.GroupSettings
 	if !w.o.defaultSettings {
-		settings = fmt.Appendf(nil, `{"bufferSize":%d,"readBatchSize":%d,"maxCheckPointCount":%d}`, w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint)
+		settings = client.GroupSettings{BufferSize: w.o.bufferSize, ReadBatchSize: w.o.readBatchSize, MaxCheckpointCount: w.o.maxCheckpoint}
 	}
 	if err := w.control(func(g *client.Group) error { return g.Create(ctx, settings) }); err != nil {
 		return fmt.Errorf("create the group %s (it takes an operator's --user and --password): %w", w.group, err)

@@ -9,6 +9,9 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
+// Projections makes a node run all projections.
+func Projections(c *config.Config) { c.RunProjections = config.ProjectionsAll }
+
 // Start starts a node that keeps everything in memory, with the users admin and ops, and returns
 // its address. Its configuration may be changed before.
 func Start(ctx context.Context, set ...func(*config.Config)) (address string, stop func() error, err error) {

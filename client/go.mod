@@ -1,0 +1,3 @@
+module github.com/annalsdb/annals/client
+
+go 1.26.0

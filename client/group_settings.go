@@ -1,0 +1,138 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Consumer strategies: which reader gets a message. They matter to readers over gRPC alone.
+const (
+	RoundRobin          = "RoundRobin"
+	DispatchToSingle    = "DispatchToSingle"
+	Pinned              = "Pinned"
+	PinnedByCorrelation = "PinnedByCorrelation"
+)
+
+// FromEnd is a GroupSettings.StartFrom: only events that are appended after the group was made.
+const FromEnd int64 = -1
+
+// GroupSettings are the settings of a group. A field that is zero has its default. Where zero is a
+// setting of its own, any negative value says so.
+type GroupSettings struct {
+	StartFrom       int64         // number of the first event, or FromEnd
+	ResolveLinks    bool          // hand out the events that links lead to
+	MessageTimeout  time.Duration // for an answer, until a message is handed out again: 10 s
+	MaxRetryCount   int           // times that a message is handed out again before it is parked: 10
+	ExtraStatistics bool          // measure how long readers over gRPC take
+
+	BufferSize     int // events that are read ahead: 500. It is larger than ReadBatchSize
+	LiveBufferSize int // newest events that are kept in memory: 500
+	ReadBatchSize  int // events that are read at once: 20
+
+	CheckpointAfter    time.Duration // least time between checkpoints: 1 s; negative: none by time
+	MinCheckpointCount int           // answered messages that are worth a checkpoint by time: 10
+	MaxCheckpointCount int           // answered messages after which a checkpoint is written: 500
+
+	MaxSubscribers int    // readers over gRPC: 10; negative: any number
+	Strategy       string // by default RoundRobin
+}
+
+// groupSettings are the settings as the wire has them.
+type groupSettings struct {
+	StartFrom          int64   `json:"startFrom"`
+	ResolveLinks       bool    `json:"resolveLinktos"`
+	MessageTimeout     *int64  `json:"messageTimeoutMilliseconds,omitempty"`
+	MaxRetryCount      *int64  `json:"maxRetryCount,omitempty"`
+	ExtraStatistics    bool    `json:"extraStatistics"`
+	BufferSize         *int64  `json:"bufferSize,omitempty"`
+	LiveBufferSize     *int64  `json:"liveBufferSize,omitempty"`
+	ReadBatchSize      *int64  `json:"readBatchSize,omitempty"`
+	CheckpointAfter    *int64  `json:"checkPointAfterMilliseconds,omitempty"`
+	MinCheckpointCount *int64  `json:"minCheckPointCount,omitempty"`
+	MaxCheckpointCount *int64  `json:"maxCheckPointCount,omitempty"`
+	MaxSubscribers     *int64  `json:"maxSubscriberCount,omitempty"`
+	Strategy           *string `json:"namedConsumerStrategy,omitempty"`
+}
+
+// MarshalJSON writes the settings as the cluster reads them.
+func (s GroupSettings) MarshalJSON() ([]byte, error) {
+	wire := func(n int64) *int64 {
+		if n == 0 {
+			return nil
+		}
+		return new(max(0, n))
+	}
+	w := groupSettings{
+		StartFrom: s.StartFrom, ResolveLinks: s.ResolveLinks, ExtraStatistics: s.ExtraStatistics,
+		MessageTimeout: wire(milliseconds(s.MessageTimeout)), CheckpointAfter: wire(milliseconds(s.CheckpointAfter)),
+		MaxRetryCount: wire(int64(s.MaxRetryCount)), MaxSubscribers: wire(int64(s.MaxSubscribers)),
+		BufferSize: wire(int64(s.BufferSize)), LiveBufferSize: wire(int64(s.LiveBufferSize)), ReadBatchSize: wire(int64(s.ReadBatchSize)),
+		MinCheckpointCount: wire(int64(s.MinCheckpointCount)), MaxCheckpointCount: wire(int64(s.MaxCheckpointCount)),
+	}
+	if s.Strategy != "" {
+		w.Strategy = &s.Strategy
+	}
+	return json.Marshal(w)
+}
+
+// milliseconds rounds away from zero, which is the default.
+func milliseconds(d time.Duration) int64 {
+	if d > 0 {
+		return int64((d + time.Millisecond - 1) / time.Millisecond)
+	}
+	return int64((d - time.Millisecond + 1) / time.Millisecond)
+}
+
+// UnmarshalJSON reads the settings as the cluster writes them.
+func (s *GroupSettings) UnmarshalJSON(b []byte) error {
+	var w groupSettings
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	number := func(n *int64) int64 {
+		switch {
+		case n == nil:
+			return 0
+		case *n == 0:
+			return -1
+		}
+		return *n
+	}
+	*s = GroupSettings{
+		StartFrom: w.StartFrom, ResolveLinks: w.ResolveLinks, ExtraStatistics: w.ExtraStatistics,
+		MessageTimeout: time.Duration(number(w.MessageTimeout)) * time.Millisecond, CheckpointAfter: time.Duration(number(w.CheckpointAfter)) * time.Millisecond,
+		MaxRetryCount: int(number(w.MaxRetryCount)), MaxSubscribers: int(number(w.MaxSubscribers)),
+		BufferSize: int(number(w.BufferSize)), LiveBufferSize: int(number(w.LiveBufferSize)), ReadBatchSize: int(number(w.ReadBatchSize)),
+		MinCheckpointCount: int(number(w.MinCheckpointCount)), MaxCheckpointCount: int(number(w.MaxCheckpointCount)),
+	}
+	if w.Strategy != nil {
+		s.Strategy = *w.Strategy
+	}
+	return nil
+}
+
+// GroupInfo is the state of a group.
+type GroupInfo struct {
+	Stream string `json:"eventStreamId"`
+	Name   string `json:"groupName"`
+	// Status is Live, Behind, and others, separated by commas.
+	Status   string        `json:"status"`
+	Settings GroupSettings `json:"config"`
+
+	Processed   int64   `json:"totalItemsProcessed"` // messages handed out since the group was loaded
+	PerSecond   float64 `json:"averageItemsPerSecond"`
+	Checkpoint  int64   `json:"lastProcessedEventNumber"` // number of an event, 0 if there is none
+	LastEvent   int64   `json:"lastKnownEventNumber"`     // of the stream, 0 if there is none
+	Parked      int64   `json:"parkedMessageCount"`
+	Unanswered  int     `json:"totalInFlightMessages"` // handed out
+	Retrying    int     `json:"retryBufferCount"`      // to be handed out again
+	ReadAhead   int     `json:"readBufferCount"`       // to be handed out
+	Connections []struct {
+		From      string  `json:"from"`
+		User      string  `json:"username"`
+		Name      string  `json:"connectionName"`
+		PerSecond float64 `json:"averageItemsPerSecond"`
+		Processed int64   `json:"totalItemsProcessed"`
+		InFlight  int     `json:"inFlightMessages"`
+	} `json:"connections"` // of readers over gRPC
+}

@@ -1,0 +1,106 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/client"
+)
+
+// wire answers requests without a network.
+type wire func(r *http.Request) (status int, body string)
+
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := w(r)
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}, nil
+}
+
+const oneMessage = `{"entries":[{"eventId":"1","eventNumber":4,"streamId":"s","links":[
+	{"relation":"ack","uri":"http://h/subscriptions/s/g/ack/the-id"}]}]}`
+
+// TestGroupReadWaits: a reader asks a group that has no message seldom, and gets one soon.
+func TestGroupReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, asked := time.Now(), 0
+		c := open(t, client.Options{Transport: wire(func(r *http.Request) (int, string) {
+			asked++
+			if r.URL.Path != "/subscriptions/s/g/10" || r.Header.Get("Accept") != client.MediaMessages {
+				t.Errorf("asked for %s, %v", r.URL, r.Header)
+			}
+			if time.Since(begun) < time.Minute {
+				return 200, `{"entries":[]}`
+			}
+			return 200, oneMessage
+		})})
+		m, err := c.Group("s", "g").Read(t.Context(), 10)
+		if err != nil || len(m) != 1 || m[0].MessageID != "the-id" || m[0].Number != 4 {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if took := time.Since(begun); took > time.Minute+time.Second/4 || asked > 250 {
+			t.Errorf("after %v, asked %d times", took, asked)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		begun = time.Now()
+		if _, err := c.Group("s", "g").Read(ctx, 10); err != nil {
+			t.Log("the first answer has a message:", err)
+		}
+		begun = time.Now().Add(time.Hour)
+		if _, err := c.Group("s", "g").Read(ctx, 10); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestAckMany: more messages than one request takes are answered by several.
+func TestAckMany(t *testing.T) {
+	var sizes []int
+	c := open(t, client.Options{Transport: wire(func(r *http.Request) (int, string) {
+		sizes = append(sizes, 1+strings.Count(r.URL.Query().Get("ids"), ","))
+		if r.URL.Path != "/subscriptions/s/g/nack" || r.URL.Query().Get("action") != "Park" {
+			t.Errorf("%s", r.URL)
+		}
+		return 202, ""
+	})})
+	if err := c.Group("s", "g").Nack(t.Context(), client.Park, make([]client.Message, 230)...); err != nil || !reflect.DeepEqual(sizes, []int{100, 100, 30}) {
+		t.Errorf("%v, %v", err, sizes)
+	}
+}
+
+func TestGroupSettings(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    client.GroupSettings
+		want string
+	}{
+		{"defaults", client.GroupSettings{}, `{"startFrom":0,"resolveLinktos":false,"extraStatistics":false}`},
+		{"zero and others", client.GroupSettings{
+			StartFrom: client.FromEnd, MaxRetryCount: -1, MessageTimeout: time.Minute, CheckpointAfter: -1, BufferSize: 9, Strategy: client.Pinned,
+		}, `{"startFrom":-1,"resolveLinktos":false,"messageTimeoutMilliseconds":60000,"maxRetryCount":0,"extraStatistics":false,` +
+			`"bufferSize":9,"checkPointAfterMilliseconds":0,"namedConsumerStrategy":"Pinned"}`},
+		{"less than the unit", client.GroupSettings{MessageTimeout: time.Nanosecond},
+			`{"startFrom":0,"resolveLinktos":false,"messageTimeoutMilliseconds":1,"extraStatistics":false}`},
+	} {
+		b, err := json.Marshal(c.s)
+		if err != nil || string(b) != c.want {
+			t.Errorf("%s: %s, %v", c.name, b, err)
+		}
+		var again client.GroupSettings
+		if err := json.Unmarshal(b, &again); err != nil {
+			t.Error(err)
+		}
+		if b, err = json.Marshal(again); err != nil || string(b) != c.want {
+			t.Errorf("%s, read and written: %s, %v", c.name, b, err)
+		}
+	}
+}
