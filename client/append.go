@@ -33,8 +33,9 @@ func NewID() string {
 
 // Append writes events to a stream, all or none, and returns the number of the first. The stream
 // must have the expected version: the number of its last event, NoStream, AnyVersion or
-// StreamExists; else the error is ErrWrongVersion. An append that gets no answer is repeated with the
-// same ids, and written once. When that does not help, make the same call with the same ids later.
+// StreamExists; else the error is ErrWrongVersion. An append that gets no answer is repeated with
+// the same ids, and written once. When that does not help, make the same call with the same ids
+// later.
 func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -128,8 +129,8 @@ func (c *Client) Delete(ctx context.Context, stream string, expected int64) erro
 	return nil
 }
 
-// Tombstone deletes a stream that has the expected version, for ever: what reads it or appends to it
-// later is ErrDeleted.
+// Tombstone deletes a stream that has the expected version, for ever: what reads it or appends to
+// it later is ErrDeleted.
 func (c *Client) Tombstone(ctx context.Context, stream string, expected int64) error {
 	if err := c.finish(ctx, deletion(stream, expected, true), http.StatusGone); err != nil {
 		return fmt.Errorf("delete %s for ever: %w", stream, err)

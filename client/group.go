@@ -93,8 +93,8 @@ func (c *Client) Groups(ctx context.Context, stream string) ([]GroupInfo, error)
 }
 
 // Read takes up to count messages, MessagesLimit at most, the one to process first at the front. It
-// waits until there is one. Messages are handed out again when they are not answered within the time
-// that the settings of the group say.
+// waits until there is one. Messages are handed out again when they are not answered within the
+// time that the settings of the group say.
 func (g *Group) Read(ctx context.Context, count int) ([]Message, error) {
 	for pause := shortestIdle; ; pause = min(2*pause, longestIdle) {
 		messages, err := g.take(ctx, count)

@@ -19,11 +19,12 @@ const FromEnd int64 = -1
 // GroupSettings are the settings of a group. A field that is zero has its default. Where zero is a
 // setting of its own, any negative value says so.
 type GroupSettings struct {
-	StartFrom       int64         // number of the first event, or FromEnd
-	ResolveLinks    bool          // hand out the events that links lead to
-	MessageTimeout  time.Duration // for an answer, until a message is handed out again: 10 s
-	MaxRetryCount   int           // times that a message is handed out again before it is parked: 10
-	ExtraStatistics bool          // measure how long readers over gRPC take
+	StartFrom      int64         // number of the first event, or FromEnd
+	ResolveLinks   bool          // hand out the events that links lead to
+	MessageTimeout time.Duration // for an answer, until a message is handed out again: 10 s
+	// times that a message is handed out again before it is parked: 10
+	MaxRetryCount   int
+	ExtraStatistics bool // measure how long readers over gRPC take
 
 	BufferSize     int // events that are read ahead: 500. It is larger than ReadBatchSize
 	LiveBufferSize int // newest events that are kept in memory: 500
@@ -115,11 +116,12 @@ func (s *GroupSettings) UnmarshalJSON(b []byte) error {
 type GroupInfo struct {
 	Stream string `json:"eventStreamId"`
 	Name   string `json:"groupName"`
-	// Status is Live, Behind, and others, separated by commas.
+	// Status is Live when the group has read its stream to the end, and others.
 	Status   string        `json:"status"`
 	Settings GroupSettings `json:"config"`
 
-	Processed   int64   `json:"totalItemsProcessed"` // messages handed out since the group was loaded
+	// messages handed out since the group was loaded
+	Processed   int64   `json:"totalItemsProcessed"`
 	PerSecond   float64 `json:"averageItemsPerSecond"`
 	Checkpoint  int64   `json:"lastProcessedEventNumber"` // number of an event, 0 if there is none
 	LastEvent   int64   `json:"lastKnownEventNumber"`     // of the stream, 0 if there is none

@@ -108,8 +108,8 @@ func (p *Projection) command(ctx context.Context, name string) error {
 	return p.send(ctx, Request{Method: http.MethodPost, Path: p.path("/command/" + name)})
 }
 
-// Reset makes the projection forget its state and start again from the beginning. It is not repeated
-// when it may have been done.
+// Reset makes the projection forget its state and start again from the beginning. It is not
+// repeated when it may have been done.
 func (p *Projection) Reset(ctx context.Context) error {
 	return p.c.Call(ctx, http.MethodPost, p.path("/command/reset"), nil, nil)
 }

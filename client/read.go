@@ -99,8 +99,8 @@ func (p *Page) events(backward bool) iter.Seq2[int, Recorded] {
 	return slices.Backward(p.Entries)
 }
 
-// Reading says which part of a stream is read. The zero value reads it forward from its beginning to its
-// present end.
+// Reading says which part of a stream is read. The zero value reads it forward from its beginning
+// to its present end.
 type Reading struct {
 	From     int64  // number of the first event, in AllStream a position of the log
 	At       string // Page.Next of an earlier reading, in place of From

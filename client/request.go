@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxAnswer keeps a server of another kind from filling the memory. The largest answer of a node
-	// is the estimate of a scavenge, with some 200 bytes for each chunk file of 256 MiB.
+	// maxAnswer keeps a server of another kind from filling the memory. The largest answer of a
+	// node is the estimate of a scavenge, with some 200 bytes for each chunk file of 256 MiB.
 	maxAnswer = 1 << 30
 	// maxHops is how many nodes are asked until one does not redirect.
 	maxHops = 5

@@ -16,7 +16,7 @@ import (
 )
 
 const tailHelp = `Print the events of a stream as they are written, one line each. The stream $all has those of all
-streams. It goes on after restarts of a node and changes of the leader, on any node of the cluster.
+streams. It continues after restarts of a node and changes of the leader, on any node of the cluster.
 
 A place (--from, --to) is start, end, an event number, of $all a position of 32 digits, or a time as in
 2026-01-31T12:00:00Z.`

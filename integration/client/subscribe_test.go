@@ -102,7 +102,7 @@ func (c *cut) Read(b []byte) (int, error) {
 }
 
 // TestSubscribeResumes: a subscriber whose connections break all the time gets each event once, and
-// another one continues where it was told to.
+// another one continues where the first one stopped.
 func TestSubscribeResumes(t *testing.T) {
 	network := client.NewTransport(nil)
 	t.Cleanup(network.CloseIdleConnections)
