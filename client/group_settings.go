@@ -40,11 +40,11 @@ type GroupSettings struct {
 
 // groupSettings are the settings as the wire has them.
 type groupSettings struct {
-	StartFrom          int64   `json:"startFrom"`
-	ResolveLinks       bool    `json:"resolveLinktos"`
+	StartFrom          int64   `json:"startFrom,omitempty"`
+	ResolveLinks       bool    `json:"resolveLinktos,omitempty"`
 	MessageTimeout     *int64  `json:"messageTimeoutMilliseconds,omitempty"`
 	MaxRetryCount      *int64  `json:"maxRetryCount,omitempty"`
-	ExtraStatistics    bool    `json:"extraStatistics"`
+	ExtraStatistics    bool    `json:"extraStatistics,omitempty"`
 	BufferSize         *int64  `json:"bufferSize,omitempty"`
 	LiveBufferSize     *int64  `json:"liveBufferSize,omitempty"`
 	ReadBatchSize      *int64  `json:"readBatchSize,omitempty"`

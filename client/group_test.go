@@ -83,13 +83,13 @@ func TestGroupSettings(t *testing.T) {
 		s    client.GroupSettings
 		want string
 	}{
-		{"defaults", client.GroupSettings{}, `{"startFrom":0,"resolveLinktos":false,"extraStatistics":false}`},
+		{"defaults", client.GroupSettings{}, `{}`},
 		{"zero and others", client.GroupSettings{
 			StartFrom: client.FromEnd, MaxRetryCount: -1, MessageTimeout: time.Minute, CheckpointAfter: -1, BufferSize: 9, Strategy: client.Pinned,
-		}, `{"startFrom":-1,"resolveLinktos":false,"messageTimeoutMilliseconds":60000,"maxRetryCount":0,"extraStatistics":false,` +
+		}, `{"startFrom":-1,"messageTimeoutMilliseconds":60000,"maxRetryCount":0,` +
 			`"bufferSize":9,"checkPointAfterMilliseconds":0,"namedConsumerStrategy":"Pinned"}`},
 		{"less than the unit", client.GroupSettings{MessageTimeout: time.Nanosecond},
-			`{"startFrom":0,"resolveLinktos":false,"messageTimeoutMilliseconds":1,"extraStatistics":false}`},
+			`{"messageTimeoutMilliseconds":1}`},
 	} {
 		b, err := json.Marshal(c.s)
 		if err != nil || string(b) != c.want {
