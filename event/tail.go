@@ -36,14 +36,14 @@ type Tail struct {
 	Time  int64  `json:"time"`  // time of the last frame, nanoseconds since 1970
 }
 
-// Manifest is what a Raft snapshot holds: no data, only which data the node has made durable.
-type Manifest struct {
+// Snapshot is what a Raft snapshot holds: no data, only which data the node has made durable.
+type Snapshot struct {
 	Tail   Tail            `json:"tail"`
-	Chunks []ManifestChunk `json:"chunks"` // complete chunks, in order
+	Chunks []SnapshotChunk `json:"chunks"` // complete chunks, in order
 }
 
-// ManifestChunk names one complete chunk file.
-type ManifestChunk struct {
+// SnapshotChunk names one complete chunk file.
+type SnapshotChunk struct {
 	First    int    `json:"first"` // logical chunk numbers, both included
 	Last     int    `json:"last"`
 	Version  int    `json:"version"`

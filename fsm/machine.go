@@ -194,7 +194,7 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	if err := m.stopped(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	manifest, err := m.log.Manifest()
+	manifest, err := m.log.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -210,7 +210,7 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	if err := m.stopped(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	var manifest event.Manifest
+	var manifest event.Snapshot
 	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
 		return fmt.Errorf("restore: read snapshot: %w", err)
 	}
@@ -232,7 +232,7 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 // snapshot holds no data: the log itself is the data.
 type snapshot struct {
 	log      *eventlog.Log
-	manifest event.Manifest
+	manifest event.Snapshot
 }
 
 // Persist makes the log durable up to the snapshot's end, and only then writes the snapshot.

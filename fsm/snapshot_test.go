@@ -101,7 +101,7 @@ func TestSnapshot(t *testing.T) {
 	if got := strings.Join(out.ends, " "); got != "closed" {
 		t.Fatalf("the sink was %s", got)
 	}
-	var m event.Manifest
+	var m event.Snapshot
 	if err := json.Unmarshal(out.Bytes(), &m); err != nil {
 		t.Fatal(err)
 	}

@@ -462,7 +462,7 @@ func followWhileWriting(t *testing.T, rng *rand.Rand, from, to *Log) {
 	}
 	for i := range 60 {
 		write(t, from, m.someFrames(1+rng.IntN(6), true)...)
-		mf, err := from.Manifest()
+		mf, err := from.Snapshot()
 		must(t, err)
 		if n := len(mf.Chunks); n > 1 && i%4 == 3 {
 			var names []string

@@ -86,17 +86,17 @@ func (v view) frameBefore(position int64) (_ *chunkfile.Trailer, end int64, err 
 	}
 }
 
-// Manifest describes what the log holds, for a snapshot. Call Sync before relying on it.
-func (l *Log) Manifest() (event.Manifest, error) {
+// Snapshot says what the log holds, for a Raft snapshot. Call Sync before relying on it.
+func (l *Log) Snapshot() (event.Snapshot, error) {
 	v, err := l.view()
 	if err != nil {
-		return event.Manifest{}, err
+		return event.Snapshot{}, err
 	}
 	defer v.release()
-	m := event.Manifest{Tail: v.tail}
+	m := event.Snapshot{Tail: v.tail}
 	for _, c := range v.set.chunks {
 		if c.Complete {
-			m.Chunks = append(m.Chunks, event.ManifestChunk{
+			m.Chunks = append(m.Chunks, event.SnapshotChunk{
 				First: c.Header.First, Last: c.Header.Last, Version: c.Version, Checksum: hex.EncodeToString(c.Footer.Checksum[:]),
 			})
 		}

@@ -189,7 +189,7 @@ func TestClosedLog(t *testing.T) {
 	_, all := l.Reads.ReadAll(event.AllRead{Count: 1})
 	_, stream := l.Reads.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
 	_, one := l.Reads.ReadEvent("unheard of", 1, event.EveryLink)
-	_, manifest := l.Manifest()
+	_, manifest := l.Snapshot()
 	for name, err := range map[string]error{
 		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.syncer.Sync(),
 		"all": all, "stream": stream, "event": one, "manifest": manifest, "switch": l.SwitchChunk("x"),
@@ -201,12 +201,12 @@ func TestClosedLog(t *testing.T) {
 	}
 }
 
-func TestManifest(t *testing.T) {
+func TestSnapshot(t *testing.T) {
 	m := newModel()
 	fsys := vfs.NewMem()
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(12, true)...)
-	got, err := l.Manifest()
+	got, err := l.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}

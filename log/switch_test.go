@@ -252,7 +252,7 @@ func TestSwitchBetweenAppends(t *testing.T) {
 		rewrite(t, fsys, "x.tmp", []string{chunkFiles(t, fsys)[0]}, keepAll)
 		must(t, l.SwitchChunk("x.tmp"))
 		verify(t, l, m.frames[:7], nil)
-		mf, err := l.Manifest()
+		mf, err := l.Snapshot()
 		if err != nil || mf.Tail.End != m.frames[6].tail.End {
 			t.Fatalf("%+v, %v", mf, err)
 		}

@@ -450,7 +450,7 @@ func (p *puller) alone(end int64, why error) error {
 // install is called before raft sees a snapshot that the leader sends: it
 // waits until the data are here, for as long as the leader waits for an answer.
 func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) error {
-	var m event.Manifest
+	var m event.Snapshot
 	if err := json.Unmarshal(manifest, &m); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}

@@ -166,7 +166,7 @@ func (y *toy) restored() int {
 
 // Restore accepts a snapshot whose data are here.
 func (y *toy) Restore(source io.ReadCloser) error {
-	var manifest event.Manifest
+	var manifest event.Snapshot
 	if err := errors.Join(json.NewDecoder(source).Decode(&manifest), source.Close()); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (s *toySnapshot) Persist(sink raft.SnapshotSink) error {
 	s.toy.mu.Lock()
 	s.toy.durable = s.frames
 	s.toy.mu.Unlock()
-	if err := json.NewEncoder(sink).Encode(event.Manifest{Tail: s.tail}); err != nil {
+	if err := json.NewEncoder(sink).Encode(event.Snapshot{Tail: s.tail}); err != nil {
 		return err
 	}
 	return sink.Close()

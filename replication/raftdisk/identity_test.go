@@ -221,7 +221,7 @@ func FuzzDecodeIdentity(f *testing.F) {
 // manifestOf makes a snapshot that ends where the tail says.
 func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
 	t.Helper()
-	data, err := json.Marshal(event.Manifest{Tail: tail})
+	data, err := json.Marshal(event.Snapshot{Tail: tail})
 	mustNot(t, err)
 	return &snapshot{data: data, meta: raft.SnapshotMeta{
 		Version: 1, ID: snapshotID(term, index), Index: index, Term: term, Size: int64(len(data)),

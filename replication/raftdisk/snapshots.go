@@ -93,7 +93,7 @@ func (s *snapshot) write(files vfs.FS, dir string, id Identity) error {
 }
 
 // content returns what the state machine wrote.
-func (s *snapshot) content() (m event.Manifest, err error) {
+func (s *snapshot) content() (m event.Snapshot, err error) {
 	if s.damaged != nil {
 		return m, s.damaged
 	}
@@ -114,7 +114,7 @@ func snapshotID(term, index uint64) string {
 
 // syntheticSnapshot stands for everything in a log that came without consensus state.
 func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, error) {
-	data, err := json.Marshal(event.Manifest{Tail: tail})
+	data, err := json.Marshal(event.Snapshot{Tail: tail})
 	if err != nil {
 		return nil, err
 	}
