@@ -39,10 +39,10 @@ func (e *memEntry) entry() Entry { return Entry{Hash: e.hash, Number: e.number, 
 
 type slab [slabSize]memEntry
 
-// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry of
-// one hash. It is at most three quarters full and only ever gains slots. The lower half of a slot
-// refers to the entry, the upper half is 32 bits of the mixed hash. With them a search skips entries
-// of other hashes, and a larger table places the slot.
+// slotTable is an open-addressing table with linear probing: each slot refers to the newest entry
+// of one hash. It is at most three quarters full and only ever gains slots. The lower half of a
+// slot refers to the entry, the upper half is 32 bits of the mixed hash. With them a search skips
+// entries of other hashes, and a larger table places the slot.
 type slotTable struct {
 	slots []atomic.Uint64
 }
