@@ -102,7 +102,7 @@ func (l *loader) load(args, environ []string, readFile func(string) ([]byte, err
 	l.apply()
 	if len(l.problems) == 0 {
 		for _, err := range l.c.validate() {
-			l.problem(fmt.Errorf("%w%s", err, l.c.settingsOf(err.Error())))
+			l.problem(l.c.Located(err))
 		}
 	}
 	if len(l.problems) > 0 {

@@ -23,7 +23,8 @@ Set options on the command line, in the environment or in a YAML file:
 
 - Case and the separators ` + "`-` and `_`" + ` do not matter. One dash is enough:
   ` + "`-ClusterSize=3`" + `.
-- Flags: ` + "`--mem-db`, `--mem-db+` and `--mem-db=true`" + ` mean true, ` + "`--mem-db-` and `--mem-db=false`" + ` mean false.
+- Flags: ` + "`--mem-db`, `--mem-db+` and `--mem-db=true`" + ` mean true. ` + "`--mem-db-`" + ` and
+  ` + "`--mem-db=false`" + ` mean false.
 - Separate the items of lists by commas. In the YAML file a list may be a sequence. A key that is
   null there counts as not set, and a key that occurs twice is an error. A variable without text
   counts as not set.

@@ -22,7 +22,9 @@ func fold(name string) string {
 	return strings.ToLower(separators.Replace(name))
 }
 
-// flagName spells an option for the command line: ClusterSize is cluster-size.
+// FlagName spells an option for the command line: ClusterSize is cluster-size.
+func FlagName(name string) string { return flagName(name) }
+
 func flagName(name string) string { return strings.ToLower(separate(name, '-')) }
 
 // envName spells an option for the environment: ClusterSize is STORE_CLUSTER_SIZE.

@@ -70,6 +70,14 @@ func (c *Config) validate() (problems []error) {
 // word finds the names of options in a sentence.
 var word = regexp.MustCompile(`[A-Za-z0-9]+`)
 
+// Located adds to an error where the options that it names were set.
+func (c *Config) Located(err error) error {
+	if places := c.settingsOf(err.Error()); places != "" {
+		return fmt.Errorf("%w%s", err, places)
+	}
+	return err
+}
+
 // settingsOf says where the options that a sentence names were set, unless that was the command
 // line: (NodeIp: /etc/annals/annals.conf line 3).
 func (c *Config) settingsOf(sentence string) string {

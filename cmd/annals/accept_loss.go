@@ -25,23 +25,28 @@ The options are those of annals node, as the node is started with. The node must
 
 // acceptLossCommand is annals cluster accept-loss.
 func acceptLossCommand(stdout, stderr io.Writer) *cobra.Command {
+	confirm := atTerminal(stderr)
+	confirm.refuseUnwanted = true
 	return &cobra.Command{
-		Use:                "accept-loss [options of annals node]",
+		Use:                "accept-loss [--yes] [options of annals node]",
 		Short:              "Start a node on its own without the damaged end of its Raft log",
 		Long:               acceptLossHelp,
 		DisableFlagParsing: true, // They are the node's.
+		ValidArgsFunction:  completeOptions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, arg := range args {
-				if arg == "--help" || arg == "-h" {
-					return cmd.Help()
-				}
+			if asksForHelp(args) {
+				return cmd.Help()
 			}
+			args, confirm.yes = without(args, "--yes")
 			c, err := config.Load(args, os.Environ(), os.ReadFile)
 			if err != nil {
 				return err
 			}
 			if c.ClusterSize != 1 {
 				return errors.New("a node of a cluster accepts no loss: start it, and it joins again with what the others have; with all of them lost see annals cluster recover")
+			}
+			if err := confirm.given("This gives up the entries after the damage in the Raft log of " + c.Db + ": acknowledged writes may be lost"); err != nil {
+				return err
 			}
 			logger := hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.Warn, Output: stderr})
 			fatal := func(err error) {

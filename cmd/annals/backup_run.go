@@ -78,7 +78,6 @@ func backupSubcommand(use, short, long string, run func(ctx context.Context) err
 			return err
 		},
 	}
-	strict(cmd)
 	return cmd
 }
 
@@ -376,6 +375,7 @@ such backup, or the folder is not empty.`, func(ctx context.Context, target back
 func backupPrune(stdout io.Writer) *cobra.Command {
 	var keep, days int
 	var dryRun bool
+	confirm := atTerminal(os.Stderr)
 	cmd := backupReader("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those older than some days; the newest always
 stays. No file that a backup which stays needs is removed. What killed backups have left
 goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
@@ -384,6 +384,11 @@ goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJ
 			return cannot(errors.New("one of --keep and --keep-days is needed"))
 		case keep == 0 || days == 0:
 			return cannot(errors.New("--keep and --keep-days must be 1 or above"))
+		}
+		if !dryRun {
+			if err := confirm.given("This removes older backups for ever"); err != nil {
+				return err
+			}
 		}
 		done, err := backup.Prune(ctx, target, max(keep, 0), time.Duration(max(days, 0))*24*time.Hour, time.Now(), dryRun)
 		if err != nil {
@@ -407,6 +412,7 @@ goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJ
 	flags.IntVar(&keep, "keep", -1, "how many stay")
 	flags.IntVar(&days, "keep-days", -1, "how many days backups stay")
 	flags.BoolVar(&dryRun, "dry-run", false, "say what would be removed")
+	confirm.add(flags)
 	return cmd
 }
 

@@ -78,7 +78,6 @@ func backupStatusCommand(stdout io.Writer) *cobra.Command {
 			return printBackupStatus(stdout, nodes, f.json, time.Now())
 		},
 	}
-	strict(cmd)
 	f.add(cmd.Flags(), "address of a node of the cluster", "print JSON in place of text")
 	return cmd
 }

@@ -119,12 +119,12 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 			for _, text := range ips {
 				ip, err := netip.ParseAddr(text)
 				if err != nil {
-					return fmt.Errorf("--ip: %q is not an IP address", text)
+					return cannot(fmt.Errorf("--ip: %q is not an IP address", text))
 				}
 				o.IPs = append(o.IPs, ip)
 			}
 			if len(o.DNSNames)+len(o.IPs) == 0 {
-				return errors.New("name at least one --dns or --ip by which others dial the node")
+				return cannot(errors.New("name at least one --dns or --ip by which others dial the node"))
 			}
 			authority, err := certs.LoadAuthority(ca)
 			if err != nil {
@@ -208,7 +208,6 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Certificate, "certificate-file", "", "certificate of the node: PKCS#12, or X.509 in PEM or DER form (required)")
 	flags.StringVar(&f.PrivateKey, "certificate-private-key-file", "", "private key of an X.509 certificate")

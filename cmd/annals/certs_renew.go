@@ -58,7 +58,6 @@ func certsRenewCommand(stdout io.Writer) *cobra.Command {
 			return r.run(stdout)
 		},
 	}
-	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&r.ca, "ca", "", "folder of the authority's ca.crt and ca.key (required)")
 	flags.StringVar(&r.certificate, "certificate-file", "", "present certificate of the node (required)")

@@ -44,6 +44,7 @@ type clusterFlags struct {
 
 func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f clusterFlags
+	confirm := atTerminal(stderr)
 	cluster := group("cluster", "Show and change the members of a cluster", clusterHelp)
 	f.add(cluster.PersistentFlags(), "address of a node of the cluster", "print the members as JSON")
 
@@ -54,11 +55,23 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 			node := ""
 			if len(args) > 0 {
 				if node = strings.TrimSpace(args[0]); node == "" {
-					return errors.New("the name of the node is empty")
+					return cannot(errors.New("the name of the node is empty"))
 				}
 			}
 			return f.run(ctx, stdout, method, path(node))
 		}
+	}
+	remove := &cobra.Command{
+		Use:   "remove NODE",
+		Short: "Make a node no member any more, and list the members",
+		Args:  cobra.ExactArgs(1),
+	}
+	confirm.add(remove.Flags())
+	remove.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := confirm.given(fmt.Sprintf("This removes %s from the cluster, which then has one copy of its data less", visible(args[0]))); err != nil {
+			return err
+		}
+		return run(http.MethodDelete, func(node string) string { return membersPath + "/" + url.PathEscape(node) })(cmd, args)
 	}
 	cluster.AddCommand(
 		recoverCommand(stdout, stderr),
@@ -75,12 +88,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 			Args:  cobra.ExactArgs(1),
 			RunE:  run(http.MethodPost, func(node string) string { return membersPath + "?node=" + url.QueryEscape(node) }),
 		},
-		&cobra.Command{
-			Use:   "remove NODE",
-			Short: "Make a node no member any more, and list the members",
-			Args:  cobra.ExactArgs(1),
-			RunE:  run(http.MethodDelete, func(node string) string { return membersPath + "/" + url.PathEscape(node) }),
-		},
+		remove,
 	)
 	return cluster
 }

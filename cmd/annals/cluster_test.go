@@ -121,11 +121,11 @@ func TestClusterArguments(t *testing.T) {
 		stderr string
 	}{
 		{"unknown command", []string{"join"}, `unknown command "join", see annals cluster --help`},
-		{"too much", []string{"list", "x"}, "unknown command"},
+		{"too much", []string{"list", "x"}, `unexpected argument "x", see annals cluster list --help`},
 		{"nobody", []string{"add"}, "accepts 1 arg(s)"},
 		{"two", []string{"remove", "a", "b"}, "accepts 1 arg(s)"},
 		{"nothing", []string{"add", " ", "--node", address}, "the name of the node is empty"},
-		{"unknown option", []string{"list", "--nodes", address}, "unknown flag"},
+		{"unknown option", []string{"list", "--nodes", address}, "unknown flag: --nodes, did you mean --node?"},
 		{"no host", []string{"list", "--node", "http://"}, "is not of the form"},
 		{"other scheme", []string{"list", "--node", "ftp://h"}, "is not of the form"},
 		{"credentials in the address", []string{"list", "--node", "http://u:secret@h"}, `"http://u:xxxxx@h" is not of the form`},
@@ -138,7 +138,7 @@ func TestClusterArguments(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := runCluster(c.args...)
-			if asked := n.asked(); code != 1 || stdout != "" || !strings.Contains(stderr, c.stderr) || asked != "" {
+			if asked := n.asked(); code != 2 || stdout != "" || !strings.Contains(stderr, c.stderr) || asked != "" {
 				t.Errorf("code %d, asked %q\nstdout: %s\nstderr: %s", code, asked, stdout, stderr)
 			}
 		})

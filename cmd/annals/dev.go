@@ -83,6 +83,7 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 		Long:  devHelp,
 		// As with node: the table of options has spellings that no flag library knows.
 		DisableFlagParsing: true,
+		ValidArgsFunction:  completeOptions,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes: 1, 3 or 5")
@@ -92,10 +93,10 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		own, rest := splitFlags(flags, args)
 		if err := flags.Parse(own); err != nil {
-			return err
+			return cannot(err)
 		}
 		if o.node, err = config.LoadRefusing(rest, os.Environ(), os.ReadFile, devRefused()); err != nil {
-			return err
+			return cannot(err)
 		}
 		switch {
 		case o.node.Help:
@@ -171,7 +172,7 @@ type devCluster struct {
 
 func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit func(int)) (err error) {
 	if err := o.validate(); err != nil {
-		return err
+		return cannot(err)
 	}
 	c := &devCluster{o: o, stderr: stderr, exit: exit}
 	if o.node.LogLevel == config.LogLevelDefault {

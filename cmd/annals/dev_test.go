@@ -14,7 +14,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// TestDevRefuses: what annals dev cannot do is one line with the reason, and the exit code is 1.
+// TestDevRefuses: options that annals dev cannot take give one line with the reason, and exit code 2.
 func TestDevRefuses(t *testing.T) {
 	type attempt struct {
 		name, args, env string
@@ -43,8 +43,8 @@ func TestDevRefuses(t *testing.T) {
 			stdout, stderr := &lockedBuffer{}, &lockedBuffer{}
 			code := run(append([]string{"dev"}, strings.Fields(c.args)...), stdout, stderr, nil)
 			line, rest, _ := strings.Cut(stderr.String(), "\n")
-			if code != 1 || stdout.String() != "" || rest != "" || !strings.HasPrefix(line, "annals: ") || !strings.Contains(line, c.want) {
-				t.Errorf("exit code %d, want 1 and: %s\n%s%s", code, c.want, stdout, stderr)
+			if code != 2 || stdout.String() != "" || rest != "" || !strings.HasPrefix(line, "annals: ") || !strings.Contains(line, c.want) {
+				t.Errorf("exit code %d, want 2 and: %s\n%s%s", code, c.want, stdout, stderr)
 			}
 		})
 	}

@@ -34,7 +34,6 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 			return f.doctor(ctx, stdout)
 		},
 	}
-	strict(cmd)
 	f.add(cmd.Flags(), "address of the node", "print JSON in place of text")
 	return cmd
 }

@@ -25,19 +25,28 @@ type nodeCommand func(args []string, stdout, stderr io.Writer) error
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer, start nodeCommand) int {
-	root := newRoot(stdout, stderr, start)
-	root.SetArgs(withCommand(args))
+	return execute(newRoot(stdout, stderr, start), withCommand(args), stderr)
+}
+
+// execute executes a command line of a tree of commands and returns the exit code.
+func execute(root *cobra.Command, args []string, stderr io.Writer) int {
+	begun := false
+	usage(root, &begun)
+	root.SetArgs(args)
 	err := root.Execute()
 	if err == nil {
 		return 0
+	}
+	if !begun {
+		err = cannot(err)
 	}
 	return exitCode(stderr, err)
 }
 
 // complain prints an error, each of its lines on one of ours. The process is about to
-// end, and a pipe that nobody reads must not keep it from that.
+// end. A pipe without a reader must not keep it from that.
 func complain(stderr io.Writer, err error) {
-	// Nobody is left to tell when standard error is closed.
+	// When standard error is closed, there is no other place to write to.
 	_ = briefly(func() (broken error) {
 		for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
 			_, e := fmt.Fprintf(stderr, "annals: %s\n", line)
@@ -47,8 +56,8 @@ func complain(stderr io.Writer, err error) {
 	})
 }
 
-// withCommand lets options without a command mean the command node, which is
-// how the reference's binary is started. Help alone is about all commands.
+// withCommand lets options without a command mean the command node: EventStoreDB is
+// started like that. Help alone is about all commands.
 func withCommand(args []string) []string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") || len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 		return args
@@ -58,10 +67,11 @@ func withCommand(args []string) []string {
 
 func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 	root := group("annals", "An event-sourcing database",
-		"Annals is an event-sourcing database: immutable events in named streams, served over HTTP as Atom feeds.\n\n"+
-			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.")
+		"Annals is an event-sourcing database: immutable events in named streams, over HTTP and gRPC.\n\n"+
+			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.\n\n"+
+			"Bad usage of a command is exit code 2. A node that refuses its options ends with exit code 1.")
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(
@@ -71,18 +81,15 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 			Long:  "Run a node. The list of its options is printed by: annals node --help",
 			// The table of options has spellings that no flag library knows.
 			DisableFlagParsing: true,
+			ValidArgsFunction:  completeOptions,
 			RunE: func(_ *cobra.Command, args []string) error {
 				return start(args, stdout, stderr)
 			},
 		},
-		&cobra.Command{
-			Use:   "version",
-			Short: "Print the version, and what the binary was built from",
-			Args:  cobra.NoArgs,
-			RunE: func(*cobra.Command, []string) error {
-				return printVersion(stdout)
-			},
-		},
+		versionCommand(stdout),
+		configCommand(stdout),
+		healthCommand(stdout),
+		docsCommand(),
 		redactCommand(stdout, stderr),
 		verifyCommand(stdout, stderr),
 		certsCommand(stdout),
@@ -100,14 +107,14 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 	return root
 }
 
-// group makes a command that has others below it and does nothing itself.
+// group makes a command that only has others below it.
 func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see %s --help", args[0], cmd.CommandPath())
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -116,8 +123,8 @@ func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// tortureCommand gives the outcomes of torture their exit codes: violations, of
-// which all is said, are distinguished from a run that did not come about.
+// tortureCommand gives the outcomes of torture their exit codes. Broken promises, which
+// torture itself prints, differ from a run that could not be made.
 func tortureCommand() *cobra.Command {
 	cmd := torture.Command()
 	torment := cmd.RunE
@@ -131,7 +138,23 @@ func tortureCommand() *cobra.Command {
 			return cannot(err)
 		}
 	}
-	strict(cmd)
+	return cmd
+}
+
+func versionCommand(stdout io.Writer) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the compiler of this binary",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return printJSON(stdout, versionOfBuild(buildVersion(), buildInfo()))
+			}
+			return printVersion(stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON in place of text")
 	return cmd
 }
 
@@ -141,4 +164,4 @@ func printVersion(w io.Writer) error {
 }
 
 // errForced says that a second signal ended the process.
-var errForced = errors.New("stopped by a second signal before everything was written out")
+var errForced = errors.New("a second signal stopped the node before it had written everything")

@@ -102,13 +102,21 @@ func (h *host) load(args []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cron.Parse(c.ScavengeSchedule); err != nil {
-		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
-	}
-	if _, err := cron.Parse(c.BackupSchedule); err != nil {
-		return nil, fmt.Errorf("option BackupSchedule: %w", err)
+	if err := checkSchedules(c); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// checkSchedules returns a line for each schedule that is wrong.
+func checkSchedules(c *config.Config) error {
+	var problems []error
+	for _, o := range []struct{ name, schedule string }{{"ScavengeSchedule", c.ScavengeSchedule}, {"BackupSchedule", c.BackupSchedule}} {
+		if _, err := cron.Parse(o.schedule); err != nil {
+			problems = append(problems, c.Located(fmt.Errorf("option %s: %w", o.name, err)))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // serve runs the node until it or a signal ends it.

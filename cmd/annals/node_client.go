@@ -32,7 +32,7 @@ type nodeClient struct {
 func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	address, err := client.Address(address)
 	if err != nil {
-		return nil, err
+		return nil, cannot(err)
 	}
 	// What is in the environment is not shown by --help, hence no default of the flag.
 	f.password = cmp.Or(f.password, os.Getenv(passwordVariable))
@@ -41,7 +41,7 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 		o.Login = url.UserPassword(f.user, f.password)
 	}
 	if o.TLS, err = f.tls(); err != nil {
-		return nil, err
+		return nil, cannot(err)
 	}
 	c, err := client.New(o)
 	return &nodeClient{Client: c, flags: f, address: address, host: client.Response{Node: address}.Host()}, err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,13 @@ transformBy and filterBy. Nothing is printed when there is none.`
 const projectionDeleteHelp = `Delete a projection. It must be stopped or have faulted, unless it is transient:
 disable it first. What it wrote stays unless it is asked for.`
 
-// exitFaulted says that what was asked for was done and the projection has faulted.
+// The values of --kind.
+var (
+	listedKinds = []string{"any", "all-non-transient", "continuous", "onetime", "transient"}
+	madeKinds   = []string{"continuous", "onetime", "transient"}
+)
+
+// exitFaulted says that the command was carried out and the projection has faulted.
 const exitFaulted = 3
 
 // projectionFlags are what the commands below projection have in common.
@@ -91,7 +98,7 @@ func (f *projectionFlags) named(use, short, long string, do func(ctx context.Con
 // onNamed runs what a command does with a projection.
 func (f *projectionFlags) onNamed(name string, do func(ctx context.Context, c *projectionClient, name string) error) error {
 	if strings.TrimSpace(name) == "" {
-		return errors.New("the name of the projection is empty")
+		return cannot(errors.New("the name of the projection is empty"))
 	}
 	return f.on(func(ctx context.Context, c *projectionClient) error { return do(ctx, c, name) })
 }
@@ -114,10 +121,8 @@ func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command 
 		Short: "List the projections",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			switch kind {
-			case "any", "all-non-transient", "continuous", "onetime", "transient":
-			default:
-				return fmt.Errorf("--kind %q is none of any, all-non-transient, continuous, onetime, transient", kind)
+			if err := oneOf("kind", kind, listedKinds...); err != nil {
+				return err
 			}
 			return f.on(func(ctx context.Context, c *projectionClient) error {
 				list, err := c.list(ctx, kind)
@@ -128,7 +133,8 @@ func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&kind, "kind", kind, "which are listed: any, all-non-transient, continuous, onetime, transient")
+	cmd.Flags().StringVar(&kind, "kind", kind, "which are listed: "+strings.Join(listedKinds, ", "))
+	values(cmd, "kind", listedKinds...)
 	return cmd
 }
 
@@ -160,18 +166,16 @@ func projectionCreateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := url.Values{}
-			switch kind {
-			case "continuous", "onetime", "transient":
-			default:
-				return fmt.Errorf("--kind %q is none of continuous, onetime, transient", kind)
+			if err := oneOf("kind", kind, madeKinds...); err != nil {
+				return err
 			}
 			if len(args) == 2 {
 				if strings.TrimSpace(args[0]) == "" {
-					return errors.New("the name of the projection is empty")
+					return cannot(errors.New("the name of the projection is empty"))
 				}
 				query.Set("name", args[0])
 			} else if kind == "continuous" {
-				return errors.New("a continuous projection needs a name: annals projection create NAME FILE")
+				return cannot(errors.New("a continuous projection needs a name: annals projection create NAME FILE"))
 			}
 			given(cmd, query, "type", "emit", "enabled", "checkpoints", "track-emitted-streams")
 			script, err := readScript(stdin, args[len(args)-1])
@@ -189,6 +193,7 @@ func projectionCreateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&kind, "kind", kind, "continuous, onetime or transient")
+	values(cmd, "kind", madeKinds...)
 	flags.String("type", "JS", "the language of the script, or native: and the name of a handler in Go")
 	flags.Bool("emit", false, "allow it to emit events")
 	flags.Bool("enabled", true, "let it run at once")
@@ -224,11 +229,11 @@ func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 			var err error
 			switch {
 			case len(args) == 1 && config == "":
-				return errors.New("nothing to replace: give the FILE of a script, or --config")
+				return cannot(errors.New("nothing to replace: give the FILE of a script, or --config"))
 			case len(args) == 1 && len(query) > 0:
-				return errors.New("--emit needs the FILE of a script")
+				return cannot(errors.New("--emit needs the FILE of a script"))
 			case len(args) == 2 && args[1] == "-" && config == "-":
-				return errors.New("the script and the configuration cannot both be read from standard input")
+				return cannot(errors.New("the script and the configuration cannot both be read from standard input"))
 			}
 			if config != "" {
 				if settings, err = readScript(stdin, config); err != nil {
@@ -262,7 +267,13 @@ func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 
 // projectionDeedCommand is a command that the node has under the same name.
 func projectionDeedCommand(f *projectionFlags, stdout io.Writer, deed, short, long string) *cobra.Command {
-	return f.named(deed, short, long, func(ctx context.Context, c *projectionClient, name string) error {
+	confirm := atTerminal(os.Stderr)
+	cmd := f.named(deed, short, long, func(ctx context.Context, c *projectionClient, name string) error {
+		if deed == "reset" {
+			if err := confirm.given(fmt.Sprintf("This forgets the state of the projection %s and truncates the streams that it emits to", visible(name))); err != nil {
+				return err
+			}
+		}
 		if _, err := c.of(ctx, http.MethodPost, name, "/command/"+deed, nil, nil); err != nil {
 			return err
 		}
@@ -275,11 +286,19 @@ func projectionDeedCommand(f *projectionFlags, stdout io.Writer, deed, short, lo
 		}
 		return p.printStatus(stdout, f.json)
 	})
+	if deed == "reset" {
+		confirm.add(cmd.Flags())
+	}
+	return cmd
 }
 
 func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
 	var flags *pflag.FlagSet
+	confirm := atTerminal(os.Stderr)
 	cmd := f.named("delete", "Delete a projection", projectionDeleteHelp, func(ctx context.Context, c *projectionClient, name string) error {
+		if err := confirm.given(fmt.Sprintf("This deletes the projection %s", visible(name))); err != nil {
+			return err
+		}
 		query := url.Values{}
 		for flag, parameter := range map[string]string{
 			"emitted-streams": "deleteEmittedStreams", "checkpoint-stream": "deleteCheckpointStream", "state-stream": "deleteStateStream",
@@ -301,6 +320,7 @@ func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Comman
 	flags.Bool("emitted-streams", false, "also delete the streams that it emitted to, if they were tracked")
 	flags.Bool("checkpoint-stream", false, "also delete its checkpoints")
 	flags.Bool("state-stream", false, "also delete its results")
+	confirm.add(flags)
 	return cmd
 }
 

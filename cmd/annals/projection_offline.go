@@ -72,7 +72,6 @@ func projectionTestCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Com
 	if err := cmd.MarkFlagRequired("events"); err != nil {
 		panic(err)
 	}
-	strict(cmd)
 	return cmd
 }
 

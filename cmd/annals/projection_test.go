@@ -87,10 +87,7 @@ func runProjection(stdin string, args ...string) (code int, stdout, stderr strin
 	cmd := group("annals", "", "", projectionCommand(strings.NewReader(stdin), &out, io.Discard))
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
-	cmd.SetArgs(append([]string{"projection"}, args...))
-	if err := cmd.Execute(); err != nil {
-		code = exitCode(&complaints, err)
-	}
+	code = execute(cmd, append([]string{"projection"}, args...), &complaints)
 	return code, port.ReplaceAllString(out.String(), "127.0.0.1:1"), port.ReplaceAllString(complaints.String(), "127.0.0.1:1")
 }
 
@@ -134,7 +131,7 @@ func TestProjectionCommands(t *testing.T) {
 			asked: "GET /projections/onetime", stdout: "[]\n",
 		},
 		{name: "list where none run", args: []string{"list"}, asked: "GET /projections/any", code: 1, stderr: "annals: 127.0.0.1:1 runs no projections: see RunProjections\n"},
-		{name: "list another kind", args: []string{"list", "--kind", "all"}, code: 1, stderr: "annals: --kind \"all\" is none of any, all-non-transient, continuous, onetime, transient\n"},
+		{name: "list another kind", args: []string{"list", "--kind", "all"}, code: 2, stderr: "annals: --kind \"all\" is none of any, all-non-transient, continuous, onetime, transient\n"},
 		{
 			name: "show", args: []string{"show", "orders"}, answers: map[string]string{get: runs}, asked: get,
 			stdout: "name              orders\nmode              Continuous\nstatus            Running\nprogress          99.5%\nposition          C:9/P:9\nlast checkpoint   C:5/P:5\n" +
@@ -149,7 +146,7 @@ func TestProjectionCommands(t *testing.T) {
 			asked: get + "/config", stdout: "{\n  \"emitEnabled\": true\n}\n",
 		},
 		{name: "show an unknown one", args: []string{"show", "orders"}, asked: get, code: 1, stderr: "annals: 127.0.0.1:1 knows no projection \"orders\", or runs none: see RunProjections\n"},
-		{name: "no name", args: []string{"show", " "}, code: 1, stderr: "annals: the name of the projection is empty\n"},
+		{name: "no name", args: []string{"show", " "}, code: 2, stderr: "annals: the name of the projection is empty\n"},
 		{
 			name: "create", args: []string{"create", "orders", file}, answers: map[string]string{"POST /projections/continuous": made, get: runs},
 			asked: "POST /projections/continuous?name=orders application/javascript " + script + "\n" + get, stdout: "orders  Running\n",
@@ -163,8 +160,8 @@ func TestProjectionCommands(t *testing.T) {
 			name: "create without a name", args: []string{"create", "-", "--kind", "transient"}, answers: map[string]string{"POST /projections/transient": made, get: runs},
 			asked: "POST /projections/transient application/javascript \n" + get, stdout: "orders  Running\n",
 		},
-		{name: "create a continuous one without a name", args: []string{"create", "-"}, code: 1, stderr: "annals: a continuous projection needs a name: annals projection create NAME FILE\n"},
-		{name: "create another kind", args: []string{"create", "a", "-", "--kind", "query"}, code: 1, stderr: "annals: --kind \"query\" is none of continuous, onetime, transient\n"},
+		{name: "create a continuous one without a name", args: []string{"create", "-"}, code: 2, stderr: "annals: a continuous projection needs a name: annals projection create NAME FILE\n"},
+		{name: "create another kind", args: []string{"create", "a", "-", "--kind", "query"}, code: 2, stderr: "annals: --kind \"query\" is none of continuous, onetime, transient\n"},
 		{
 			name: "create one that faults", args: []string{"create", "orders", "-"}, answers: map[string]string{"POST /projections/continuous": made, get: faulted},
 			asked: "POST /projections/continuous?name=orders application/javascript \n" + get, code: 3, stdout: "orders  Faulted (Enabled)\n", stderr: why,
@@ -181,9 +178,9 @@ func TestProjectionCommands(t *testing.T) {
 			name: "update the configuration", args: []string{"update", "orders", "--config", "-"}, stdin: "{}", answers: map[string]string{"PUT /projection/orders/config": reply, get: faulted},
 			asked: "PUT /projection/orders/config application/json {}\n" + get, code: 3, stdout: "orders  Faulted (Enabled)\n", stderr: why,
 		},
-		{name: "update nothing", args: []string{"update", "orders"}, code: 1, stderr: "annals: nothing to replace: give the FILE of a script, or --config\n"},
-		{name: "update emit alone", args: []string{"update", "orders", "--emit", "--config", "-"}, code: 1, stderr: "annals: --emit needs the FILE of a script\n"},
-		{name: "update both from standard input", args: []string{"update", "orders", "-", "--config", "-"}, code: 1, stderr: "annals: the script and the configuration cannot both be read from standard input\n"},
+		{name: "update nothing", args: []string{"update", "orders"}, code: 2, stderr: "annals: nothing to replace: give the FILE of a script, or --config\n"},
+		{name: "update emit alone", args: []string{"update", "orders", "--emit", "--config", "-"}, code: 2, stderr: "annals: --emit needs the FILE of a script\n"},
+		{name: "update both from standard input", args: []string{"update", "orders", "-", "--config", "-"}, code: 2, stderr: "annals: the script and the configuration cannot both be read from standard input\n"},
 		{
 			name: "enable", args: []string{"enable", "orders", "--json"}, answers: map[string]string{"POST /projection/orders/command/enable": reply, get: `{"name":"orders","status":"Running"}`},
 			asked: "POST /projection/orders/command/enable\n" + get, stdout: "{\n  \"name\": \"orders\",\n  \"status\": \"Running\"\n}\n",
@@ -236,7 +233,7 @@ func TestProjectionCommands(t *testing.T) {
 			name: "not ready", args: []string{"list"}, answers: map[string]string{"GET /projections/any": "503 "}, asked: "GET /projections/any", code: 1,
 			stderr: "annals: 127.0.0.1:1 is not ready: it may be starting or stopping\n",
 		},
-		{name: "unknown command", args: []string{"start", "orders"}, code: 1, stderr: "annals: unknown command \"start\", see annals projection --help\n"},
+		{name: "unknown command", args: []string{"start", "orders"}, code: 2, stderr: "annals: unknown command \"start\", did you mean annals projection state?\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, address := projector(t, c.answers)

@@ -60,28 +60,40 @@ func tellTakenOver(w io.Writer, c *config.Config, t *node.TakenOver) error {
 	return err
 }
 
+// without takes a flag out of arguments, and says whether it was there.
+func without(args []string, flag string) (rest []string, was bool) {
+	rest = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == flag })
+	return rest, len(rest) < len(args)
+}
+
 // recoverCommand is annals cluster recover.
 func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
+	confirm := atTerminal(stderr)
 	return &cobra.Command{
-		Use:                "recover [options of annals node]",
+		Use:                "recover [--yes] [options of annals node]",
 		Short:              "Begin a cluster anew from one node's files",
 		Long:               recoverHelp,
 		DisableFlagParsing: true, // They are the node's.
+		ValidArgsFunction:  completeOptions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lost := false
-			for _, arg := range args {
-				if arg == "--help" || arg == "-h" {
-					return cmd.Help()
-				}
-				lost = lost || arg == majorityLost
+			if asksForHelp(args) {
+				return cmd.Help()
 			}
-			args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == majorityLost })
+			args, lost := without(args, majorityLost)
+			args, confirm.yes = without(args, "--yes")
 			c, err := config.Load(args, os.Environ(), os.ReadFile)
 			if err != nil {
 				return err
 			}
 			if c.ClusterSize == 1 {
 				return errors.New("a cluster of one needs no recovery: start the node (or give the options that it is started with)")
+			}
+			what := "This makes the node in " + c.Db + " the only voter of its cluster"
+			if lost {
+				what += ", without the writes that only the lost nodes have"
+			}
+			if err := confirm.given(what); err != nil {
+				return err
 			}
 			logger := hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.Warn, Output: stderr})
 			fatal := func(err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,10 +53,11 @@ type redactFlags struct {
 	db, events, reason string
 	dryRun, allNodes   bool
 	stderr             io.Writer
+	confirm            confirmation
 }
 
 func redactCommand(stdout, stderr io.Writer) *cobra.Command {
-	f := redactFlags{stderr: stderr}
+	f := redactFlags{stderr: stderr, confirm: atTerminal(stderr)}
 	cmd := &cobra.Command{
 		Use:   "redact {--db folder | --node URL} --events n@stream,…",
 		Short: "Blank the data of events on one node",
@@ -67,7 +69,6 @@ func redactCommand(stdout, stderr io.Writer) *cobra.Command {
 			return f.run(ctx, stdout)
 		},
 	}
-	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.db, "db", "", "data folder of a running node on this machine")
 	flags.StringVar(&f.node, "node", "", "address of a node")
@@ -76,6 +77,7 @@ func redactCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be redacted, and redact nothing")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "redact on every node of the cluster of --node, followers first")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
+	f.confirm.add(flags)
 	f.addCredentials(flags)
 	return cmd
 }
@@ -94,6 +96,15 @@ func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
 		return cannot(errors.New("--db or --node is needed: which node is to redact"))
 	case f.db != "" && (f.node != "" || f.allNodes):
 		return cannot(errors.New("--db is one node on this machine: give it without --node and --all-nodes"))
+	}
+	if !f.dryRun {
+		where := cmp.Or(f.node, f.db)
+		if f.allNodes {
+			where = "every node of the cluster of " + where
+		}
+		if err := f.confirm.given(fmt.Sprintf("This blanks the data of %s on %s, for ever", visible(f.events), visible(where))); err != nil {
+			return err
+		}
 	}
 	var done []redactedNode
 	var err error

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"os/signal"
@@ -101,21 +100,21 @@ func (f *scavengeFlags) following(cmd *cobra.Command) {
 	flags.DurationVar(&f.interval, "interval", 500*time.Millisecond, "how often a node is asked how far it is")
 	flags.DurationVar(&f.retryFor, "retry-for", 2*time.Minute, "how long a node that does not answer any more is asked again")
 	flags.StringVar(&f.progress, "progress", "auto", "how progress is shown: bar, lines, none, or auto, which is a bar on a terminal")
+	values(cmd, "progress", progressKinds...)
 }
+
+// progressKinds are the values of --progress.
+var progressKinds = []string{"auto", "bar", "lines", "none"}
 
 // checkFollowing validates the flags of following.
 func (f *scavengeFlags) checkFollowing() error {
 	switch {
 	case f.interval <= 0:
-		return errors.New("--interval must be above 0")
+		return cannot(errors.New("--interval must be above 0"))
 	case f.retryFor < 0:
-		return errors.New("--retry-for must not be below 0")
+		return cannot(errors.New("--retry-for must not be below 0"))
 	}
-	switch f.progress {
-	case "auto", "bar", "lines", "none":
-		return nil
-	}
-	return fmt.Errorf("--progress %q is none of auto, bar, lines, none", f.progress)
+	return oneOf("progress", f.progress, progressKinds...)
 }
 
 // interruptible returns a context that Ctrl-C and SIGTERM end.
@@ -175,7 +174,7 @@ func scavengeStopCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 			id := "current"
 			if len(args) > 0 {
 				if id = strings.TrimSpace(args[0]); id == "" {
-					return errors.New("the id of the scavenge is empty")
+					return cannot(errors.New("the id of the scavenge is empty"))
 				}
 			}
 			return f.on(func(ctx context.Context, c *scavengeClient) error {
@@ -230,7 +229,7 @@ func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if top < 1 {
-				return errors.New("--top must be 1 or above")
+				return cannot(errors.New("--top must be 1 or above"))
 			}
 			query := url.Values{"dryRun": {"true"}, "threshold": {strconv.Itoa(int(threshold))}, "top": {strconv.Itoa(top)}}
 			if !cmd.Flags().Changed("timeout") {

@@ -30,13 +30,13 @@ type scavengeStart struct {
 func (s *scavengeStart) check() error {
 	switch {
 	case s.threads < 1:
-		return errors.New("--threads must be 1 or above")
+		return cannot(errors.New("--threads must be 1 or above"))
 	case s.throttle < 1 || s.throttle > 100:
-		return errors.New("--throttle must be between 1 and 100")
+		return cannot(errors.New("--throttle must be between 1 and 100"))
 	case s.throttle != 100 && s.threads > 1:
-		return errors.New("--throttle must be 100 with more than one thread")
+		return cannot(errors.New("--throttle must be 100 with more than one thread"))
 	case s.all && s.detach:
-		return errors.New("--all and --detach exclude each other: the next node begins when the one before has ended")
+		return cannot(errors.New("--all and --detach exclude each other: the next node begins when the one before has ended"))
 	}
 	return s.checkFollowing()
 }

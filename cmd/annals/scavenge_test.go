@@ -56,7 +56,7 @@ func TestScavengeArguments(t *testing.T) {
 		stderr string
 	}{
 		{"begin", `unknown command "begin", see annals scavenge --help`},
-		{"start now", `unknown command "now"`},
+		{"start now", `unexpected argument "now"`},
 		{"stop a b", "accepts at most 1 arg(s)"},
 		{"start --threads 0", "--threads must be 1 or above"},
 		{"start --throttle 0", "--throttle must be between 1 and 100"},
@@ -77,10 +77,10 @@ func TestScavengeArguments(t *testing.T) {
 			if !strings.Contains(c.args, "--node") {
 				args = append(args, "--node", address)
 			}
-			expect(t, args, 1, nil, []string{c.stderr})
+			expect(t, args, 2, nil, []string{c.stderr})
 		})
 	}
-	expect(t, []string{"stop", " ", "--node", address}, 1, nil, []string{"the id of the scavenge is empty"})
+	expect(t, []string{"stop", " ", "--node", address}, 2, nil, []string{"the id of the scavenge is empty"})
 	if asked := n.asked(); len(asked) > 0 {
 		t.Errorf("asked %q", asked)
 	}

@@ -301,12 +301,22 @@ func (c *userClient) passwd(ctx context.Context, stdout io.Writer, login string)
 }
 
 func userDeedCommand(f *userFlags, stdout io.Writer, use, short, method, command string) *cobra.Command {
-	return &cobra.Command{
+	confirm := atTerminal(os.Stderr)
+	cmd := &cobra.Command{
 		Use: use + " LOGIN", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if method == http.MethodDelete {
+				if err := confirm.given(fmt.Sprintf("This removes the user %s", visible(args[0]))); err != nil {
+					return err
+				}
+			}
 			return f.on(func(ctx context.Context, c *userClient) error {
 				return c.change(ctx, stdout, method, args[0], command, nil, "was "+strings.TrimSuffix(use, "e")+"ed")
 			})
 		},
 	}
+	if method == http.MethodDelete {
+		confirm.add(cmd.Flags())
+	}
+	return cmd
 }

@@ -26,10 +26,7 @@ func runUser(stdin string, typed []string, args ...string) (code int, stdout, st
 	cmd := group("annals", "", "", userCommand(ask, &out))
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
-	cmd.SetArgs(append([]string{"user"}, args...))
-	if err := cmd.Execute(); err != nil {
-		code = exitCode(&complaints, err)
-	}
+	code = execute(cmd, append([]string{"user"}, args...), &complaints)
 	return code, port.ReplaceAllString(out.String(), "127.0.0.1:1"), port.ReplaceAllString(complaints.String(), "127.0.0.1:1")
 }
 

@@ -75,20 +75,8 @@ func exitCode(stderr io.Writer, err error) int {
 	return code
 }
 
-// cannot gives an error the exit code of what could not be tried.
+// cannot gives an error the exit code of work that could not be tried, such as bad usage.
 func cannot(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
-
-// strict gives that exit code to wrong arguments and flags of a command.
-func strict(cmd *cobra.Command) {
-	args := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return cannot(err)
-		}
-		return nil
-	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
-}
 
 type verifyFlags struct {
 	verify.Options
@@ -116,7 +104,6 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Dir, "db", "./data", "data folder")
 	flags.StringVar(&f.IndexDir, "index", "", "folder of the index (default <db>/index)")

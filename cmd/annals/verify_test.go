@@ -73,7 +73,7 @@ func TestVerifyExitCodes(t *testing.T) {
 		{"no data folder", []string{"--db", t.TempDir()}, 2, "", "not a data folder"},
 		{"newer format", []string{"--db", newer}, 2, "", "newer than"},
 		{"unknown option", []string{"--dbb", clean}, 2, "", "unknown flag"},
-		{"too much", []string{"--db", clean, "x"}, 2, "", "unknown command"},
+		{"too much", []string{"--db", clean, "x"}, 2, "", "unexpected argument"},
 		{"help", []string{"--help"}, 0, "Exit codes", ""},
 	}
 	for _, c := range cases {

@@ -9,7 +9,7 @@ import (
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
 var version string
 
-// buildVersion returns what the linker or the Go tool knows about this binary.
+// buildVersion returns the version that the linker or the Go tool wrote into this binary.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -21,13 +21,41 @@ func buildVersion() string {
 	return versionOf(info)
 }
 
-// versionLine tells the version, what it was built from and with what.
-func versionLine() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = new(debug.BuildInfo)
+// versionLine has the version, the commit, and the compiler.
+func versionLine() string { return describe(buildVersion(), buildInfo()) }
+
+func buildInfo() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
 	}
-	return describe(buildVersion(), info)
+	return new(debug.BuildInfo)
+}
+
+// versionDocument is what annals version --json prints.
+type versionDocument struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`   // empty: unknown
+	Modified bool   `json:"modified"` // the sources differed from the commit
+	Built    string `json:"time"`     // of the commit; empty: unknown
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// versionOfBuild is the document about a binary of the given version.
+func versionOfBuild(version string, info *debug.BuildInfo) versionDocument {
+	d := versionDocument{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			d.Commit = s.Value
+		case "vcs.modified":
+			d.Modified = s.Value == "true"
+		case "vcs.time":
+			d.Built = s.Value
+		}
+	}
+	return d
 }
 
 // describe is the line about a binary of the given version.

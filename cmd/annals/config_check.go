@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/node"
+)
+
+const configCheckHelp = `Find every mistake for which a node would refuse to start: unknown options, wrong values,
+options that exclude each other, schedules, certificates and folders. Each mistake is a
+line with the file and line, or the variable, where it was set. Nothing is changed, and a
+node may run meanwhile.
+
+The options are those of annals node, as the node is started with. The command reads the
+same environment and the same configuration file. Only the start itself finds out that a
+port is taken, that another node has the data folder open, or that data are damaged.
+
+Exit codes: 0 a node would start, 2 it would refuse to.`
+
+func configCommand(stdout io.Writer) *cobra.Command {
+	return group("config", "Check the configuration of a node", "", configCheckCommand(stdout))
+}
+
+func configCheckCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [options of annals node]",
+		Short: "Find all mistakes for which a node would refuse to start",
+		Long:  configCheckHelp,
+		Example: `  annals config check
+  annals config check --config /etc/annals/annals.conf`,
+		DisableFlagParsing: true, // They are the node's.
+		ValidArgsFunction:  completeOptions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asksForHelp(args) {
+				return cmd.Help()
+			}
+			return checkConfig(args, os.Environ(), os.ReadFile, stdout)
+		},
+	}
+}
+
+// asksForHelp says whether the arguments of a command that takes a node's options ask for help.
+func asksForHelp(args []string) bool {
+	for _, arg := range args {
+		if arg == "--help" || arg == "-h" {
+			return true
+		}
+	}
+	return false
+}
+
+func checkConfig(args, environ []string, readFile func(string) ([]byte, error), stdout io.Writer) error {
+	c, err := config.Load(args, environ, readFile)
+	if err != nil {
+		return cannot(err)
+	}
+	if err := errors.Join(append(node.Check(c), checkSchedules(c))...); err != nil {
+		return cannot(err)
+	}
+	for _, line := range c.Warnings() {
+		if _, err := fmt.Fprintf(stdout, "warning: %s\n", line); err != nil {
+			return err
+		}
+	}
+	from := "no configuration file was read"
+	if c.File() != "" {
+		from = c.File() + " was read"
+	}
+	_, err = fmt.Fprintf(stdout, "the configuration is correct (%s)\n", from)
+	return err
+}
