@@ -56,7 +56,7 @@ var imports = []row{
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey"}},
+	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/spelling"}},
 	{"integration", []string{"event", "client", "internal/testkit", "internal/lab"}},
 }
 
