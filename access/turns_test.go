@@ -45,7 +45,7 @@ func inHall(t *testing.T, slots int, f func(h *hall)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.lines)+len(w.sources)+len(w.shared)+w.checks[known]+w.checks[unknown] != 0 {
-			t.Errorf("left behind: %d lines, %d sources, %d shared, %d checks", len(w.lines), len(w.sources), len(w.shared), w.checks)
+			t.Errorf("left: %d lines, %d sources, %d shared, %d checks", len(w.lines), len(w.sources), len(w.shared), w.checks)
 		}
 		if !w.hall.TryAcquire(int64(slots)) || !w.classes[unknown].TryAcquire(int64(slots)) || !w.classes[known].TryAcquire(int64(knownTurns*slots)) {
 			t.Error("a gate is held")
@@ -242,7 +242,7 @@ func TestFullHall(t *testing.T) {
 	}{
 		{name: "one address leaves as much as it takes", line: oneAddress, waiting: 501, newcomer: "192.0.2.2/x"},
 		{name: "and has no more", line: oneAddress, waiting: 501, newcomer: "192.0.2.1/new", want: "newcomer busy"},
-		{name: "but where somebody logged in", line: oneAddress, waiting: 501, known: "192.0.2.1/new", newcomer: "192.0.2.1/new"},
+		{name: "but where a login succeeded", line: oneAddress, waiting: 501, known: "192.0.2.1/new", newcomer: "192.0.2.1/new"},
 		{name: "five leave as much as each takes", line: fiveAddresses, waiting: 834, newcomer: "192.0.2.2/x"},
 		{name: "all alike", line: manyAddresses, waiting: 1000, newcomer: "192.0.2.2/x", want: "newcomer busy"},
 		{name: "all alike but known", line: manyAddresses, waiting: 1000, known: "192.0.2.2/x", newcomer: "192.0.2.2/x"},
@@ -319,7 +319,7 @@ func TestFailuresAreSlowed(t *testing.T) {
 			t.Errorf("after a minute: %v", p)
 		}
 		if p := pause("192.0.2.1/x", wasRight); p != 100*ms {
-			t.Errorf("the row goes on after a minute: %v", p)
+			t.Errorf("the row continues after a minute: %v", p)
 		}
 	})
 }

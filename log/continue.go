@@ -194,7 +194,7 @@ func (k *Continuation) block(c *chunkfile.Chunk, left int64, limit int) (b Block
 			return b, nil
 		}
 		if size == left || size > chunkfile.MaxFrameBytes+chunkfile.TrailerSize {
-			return Block{}, c.Corrupt(k.offset, "no frame ends in the %d bytes behind it", size)
+			return Block{}, c.Corrupt(k.offset, "no frame ends in the %d bytes after it", size)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (r *run) afterError(err error, op *vfs.Op, cause *atomic.Pointer[error]) er
 		if op.Kind == vfs.OpRemove || r.fatal.Load() == 1 || strings.HasPrefix(op.Name, testDir+"/index") {
 			return nil
 		}
-		return errors.New("nobody was told")
+		return errors.New("OnFatal was not called")
 	}
 	if !errors.Is(err, errInjected) && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "closed") {
 		return err
@@ -79,11 +79,11 @@ func (r *run) afterError(err error, op *vfs.Op, cause *atomic.Pointer[error]) er
 		return r.l.Close()
 	}
 	if n := r.fatal.Load(); n > 1 || n == 1 && !strings.Contains((*cause.Load()).Error(), op.Name) {
-		return errors.Join(errors.New("the owner was told wrongly, or more than once"), *cause.Load())
+		return errors.Join(errors.New("OnFatal got another error, or more than one"), *cause.Load())
 	}
 	if r.fatal.Load() == 1 && !r.l.gone.Load() {
 		if r.l.Failed() == nil || r.l.Append(Frame{}) == nil || r.l.Commit() == nil || r.l.syncer.Sync() == nil || r.l.SwitchChunk("x") == nil {
-			return errors.New("goes on after an error")
+			return errors.New("continues after an error")
 		}
 		if err := r.readable(); err != nil {
 			return err

@@ -76,11 +76,11 @@ func atOnce(f func() error) error { return f() }
 // TestHeal damages a file of one log and heals it from another whose files have other ranges.
 func TestHeal(t *testing.T) {
 	ranges := map[string][][2]int{
-		"as written":   nil,
-		"each":         {{0, 0}, {1, 1}, {2, 2}},
-		"merged":       {{0, 2}},
-		"first two":    {{0, 1}},
-		"behind first": {{1, 2}},
+		"as written":  nil,
+		"each":        {{0, 0}, {1, 1}, {2, 2}},
+		"merged":      {{0, 2}},
+		"first two":   {{0, 1}},
+		"after first": {{1, 2}},
 	}
 	bytes := map[string]int64{"header": 17, "header's end": 127, "data": 140, "last data": -300, "footer": -100, "checksum": -30, "last byte": -1}
 	for own, ownRanges := range ranges {

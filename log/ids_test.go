@@ -101,7 +101,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 					}
 				}
 				if ids > 0 && kept < recent {
-					t.Fatalf("%d events at or behind %d, %d are to be remembered", kept, ids, recent)
+					t.Fatalf("%d events at or after %d, %d are to be remembered", kept, ids, recent)
 				}
 				_, err = l.Chunks.Rewrite(background, Rewrite{First: first, Last: last, IDsFrom: ids, Keep: func(s *Stored) bool {
 					if m.last[string(s.Stream)] == s.Number || rng.IntN(4) == 0 {

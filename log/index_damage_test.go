@@ -132,7 +132,7 @@ func TestIndexLeadsAstray(t *testing.T) {
 	}{
 		{"the same number of another stream", func(_, other int64) int64 { return other }, "where there is another"},
 		{"inside of a record", func(right, _ int64) int64 { return right + 3 }, ""},
-		{"behind the log", func(right, _ int64) int64 { return right + 1<<50 }, "outside of the table"},
+		{"after the log", func(right, _ int64) int64 { return right + 1<<50 }, "outside of the table"},
 		{"before the log", func(int64, int64) int64 { return -1 << 63 }, "outside of the table"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestIndexIsChecked(t *testing.T) {
 			}
 			after(2)
 			if err := l.Health.Unhealthy(); !event.IsCorruption(err) || !strings.Contains(err.Error(), table) {
-				t.Errorf("behind a start %v: %v", behindStart, err)
+				t.Errorf("after a start %v: %v", behindStart, err)
 			}
 			closeLog(t, l)
 			l = mustOpen(t, o)

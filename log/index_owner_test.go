@@ -83,7 +83,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			closeLog(t, l)
 			l = mustOpen(t, o)
 			if l.index.Checkpoint() != m.tail.End {
-				t.Errorf("built anew, the index reaches up to %d, the log to %d", l.index.Checkpoint(), m.tail.End)
+				t.Errorf("rebuilt, the index reaches up to %d, the log to %d", l.index.Checkpoint(), m.tail.End)
 			}
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)

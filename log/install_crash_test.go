@@ -20,7 +20,7 @@ var installRuns = map[string]installRun{
 	"over nothing":          {0, 0, 0, 1, 0},
 	"over the active one":   {3, 2, 0, 0, 0},
 	"over whole chunks":     {12, 11, 0, 2, 0},
-	"behind a chunk":        {5, 5, 1, 2, 0},
+	"after a chunk":         {5, 5, 1, 2, 0},
 	"over the last two":     {9, 7, 0, 1, 0},
 	"into a merged one":     {12, 11, 1, 2, 2},
 	"into the last, merged": {10, 10, 1, 2, 2},

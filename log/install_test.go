@@ -56,7 +56,7 @@ func TestInstallChunk(t *testing.T) {
 		"into nothing":                            {0, 0, 1, []string{"chunk-000000.000001"}},
 		"over a part of the active chunk":         {3, 0, 0, []string{"chunk-000000.000001"}},
 		"over a whole chunk":                      {5, 0, 0, []string{"chunk-000000.000001"}},
-		"behind a whole chunk":                    {5, 1, 1, []string{"chunk-000000.000000", "chunk-000001.000001"}},
+		"after a whole chunk":                     {5, 1, 1, []string{"chunk-000000.000000", "chunk-000001.000001"}},
 		"over the second, active":                 {7, 1, 1, []string{"chunk-000000.000000", "chunk-000001.000001"}},
 		"merged over a whole and an active chunk": {8, 0, 1, []string{"chunk-000000.000001"}},
 		"merged over whole chunks":                {11, 0, 2, []string{"chunk-000000.000001"}},
@@ -275,7 +275,7 @@ func TestInstallChunkRefuses(t *testing.T) {
 			merge(t, to, 0, 1)
 			return chunkFrom(t, rewrittenSource(t, fork, 1, 2, keepAll), to, 1)
 		}, event.ErrOtherHistory},
-		"inside a file of ours, another history behind it": {11, func(t *testing.T, to *Log) string {
+		"inside a file of ours, another history after it": {11, func(t *testing.T, to *Log) string {
 			merge(t, to, 0, 1)
 			other := newModel() // The same up to there.
 			other.someFrames(10, true)

@@ -87,7 +87,7 @@ func TestAppendRefuses(t *testing.T) {
 	good := newModel()
 	first := good.frame(false, ev("s", "1"))
 	cases := map[string]func(f *Frame){
-		"position behind the end": func(f *Frame) { f.First += 64 },
+		"position after the end":  func(f *Frame) { f.First += 64 },
 		"position before the end": func(f *Frame) { f.First = 0 },
 		"no records":              func(f *Frame) { f.Records = nil },
 		"too many bytes":          func(f *Frame) { f.Records = make([]byte, chunkfile.MaxFrameBytes+1) },
@@ -118,7 +118,7 @@ func TestAppendRefuses(t *testing.T) {
 				t.Fatalf("after %v: %v", err, got)
 			}
 			if l.Commit() == nil || l.syncer.Sync() == nil || told.Load() != 1 {
-				t.Fatalf("goes on after an error; the owner was told %d times", told.Load())
+				t.Fatalf("continues after an error; OnFatal was called %d times", told.Load())
 			}
 			verify(t, l, []testFrame{first}, nil)
 		})
@@ -140,7 +140,7 @@ func TestChunkFull(t *testing.T) {
 		m.frames[len(m.frames)-1].Records = nil // Do not keep it all.
 	}
 	if m.frames[17].First != chunkfile.ChunkSize || m.frames[16].tail.End >= chunkfile.ChunkSize {
-		t.Fatalf("last frame at %d behind %d", m.frames[17].First, m.frames[16].tail.End)
+		t.Fatalf("last frame at %d after %d", m.frames[17].First, m.frames[16].tail.End)
 	}
 	if l.Tail() != m.tail {
 		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)

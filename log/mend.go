@@ -198,7 +198,7 @@ func (m *Mending) Finish(turn func(func() error) error) (err error) {
 	if err := tr.replace(m.old, &h, turn); err != nil {
 		return fmt.Errorf("mend %s: %w", name, err)
 	}
-	tr.logger.Info("a damaged chunk was put together again", logkey.File, name,
+	tr.logger.Info("a damaged chunk was repaired from its intact parts and those of other nodes", logkey.File, name,
 		logkey.Records, h.made.Footer.Records, "fetchedBytes", m.size, "returning", len(h.returning))
 	if tr.reads.ids.reload() {
 		tr.reads.loadRecentIDs(tr.lifetime)

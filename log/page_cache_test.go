@@ -231,7 +231,7 @@ func TestSyncThatFailedIsTheLast(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				if err := l.syncer.Sync(); !errors.Is(err, syscall.EIO) {
-					t.Errorf("a sync beside, or behind, one that failed: %v", err)
+					t.Errorf("a sync during, or after, one that failed: %v", err)
 				}
 			})
 		}

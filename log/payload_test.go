@@ -32,7 +32,7 @@ func payloadModel() *model {
 func TestPagesInARoom(t *testing.T) {
 	m := payloadModel()
 	large := ev("s", strings.Repeat("l", 20_000))
-	m.frame(false, large, ev("s", "behind it"))
+	m.frame(false, large, ev("s", "after it"))
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
 	var room event.Room

@@ -291,10 +291,10 @@ func TestFileSumFindsDamage(t *testing.T) {
 		short := NewFileSum(f.Name, f.Size, f.Complete)
 		_, _ = short.Write(damaged[1:]) // Less than all is reported at the end.
 		if _, err := short.Sum(); err == nil {
-			t.Errorf("a byte of %s is missing and nobody says so", f.Name)
+			t.Errorf("a byte of %s is missing and no error says so", f.Name)
 		}
 		if _, err := short.Write(damaged); err == nil {
-			t.Errorf("%s is too long and nobody says so", f.Name)
+			t.Errorf("%s is too long and no error says so", f.Name)
 		}
 	}
 }

@@ -33,10 +33,10 @@ func TestProgressOfOpen(t *testing.T) {
 	l := open(&second)
 	verify(t, l, m.frames, nil)
 	told := len(second)
-	l.progress.at("behind its back", 1, 2)
+	l.progress.at("in the background", 1, 2)
 	closeLog(t, l)
 	if len(second) != told {
-		t.Error("it is told when Open has returned")
+		t.Error("it reports when Open has returned")
 	}
 	if want := []string{doingRecover, doingRebuild}; !slices.Equal(second, want) {
 		t.Errorf("%q, expected %q", second, want)

@@ -359,7 +359,7 @@ func (r *recovery) scan(c *chunkfile.Chunk) (s scanned, err error) {
 
 // scanned is what was found valid in a chunk.
 type scanned struct {
-	tail          event.Tail // End is behind the last valid frame
+	tail          event.Tail // End is after the last valid frame
 	size          int64      // bytes of valid data
 	frames        int
 	records       int

@@ -287,8 +287,8 @@ func TestChunksBehindEnd(t *testing.T) {
 		},
 		"its header torn": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), 20) },
 		"its first frame": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), chunkfile.HeaderSize+80) },
-		"somebody's": func(t *testing.T, fsys *vfs.Mem) {
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(9, 0)), bytes.Repeat([]byte("somebody's file"), 50)))
+		"a user's": func(t *testing.T, fsys *vfs.Mem) {
+			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(9, 0)), bytes.Repeat([]byte("a user's file"), 50)))
 		},
 	}
 	for what, spoil := range chunks {
@@ -559,7 +559,7 @@ func TestTruncateCheckpoint(t *testing.T) {
 		"at a frame's end in the active chunk": {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
 		"inside a frame":                       {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
 		"at the start of a chunk":              {at: func(m *model) int64 { return 2 * chunkfile.ChunkSize }, frames: 12},
-		"in the void behind a complete chunk":  {at: func(m *model) int64 { return 2*chunkfile.ChunkSize - 1 }, frames: 12},
+		"in the void after a complete chunk":   {at: func(m *model) int64 { return 2*chunkfile.ChunkSize - 1 }, frames: 12},
 		"inside a complete chunk":              {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8},
 		"inside the first frame of a chunk":    {at: func(m *model) int64 { return chunkfile.ChunkSize + 3 }, frames: 5},
 		"inside the frame that began the term": {at: func(m *model) int64 { return m.frames[7].First + 5 }, frames: 7},
@@ -573,7 +573,7 @@ func TestTruncateCheckpoint(t *testing.T) {
 			writer: func(m *model) int64 { return m.frames[3].tail.End }},
 		"inside a scavenged chunk":                {at: func(m *model) int64 { return m.frames[8].tail.End }, prepare: scavenge, frames: 5},
 		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * chunkfile.ChunkSize }, prepare: scavenge, frames: 12},
-		"behind a scavenged chunk":                {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
+		"after a scavenged chunk":                 {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
 		"inside a scavenged chunk, no limit":      {at: func(m *model) int64 { return m.frames[5].tail.End }, prepare: scavenge, frames: 5, noLimits: true},
 		"at the start of the log's second chunk ": {at: func(m *model) int64 { return chunkfile.ChunkSize }, frames: 5, noLimits: true},
 	}
@@ -662,7 +662,7 @@ func TestChaserCheckpoint(t *testing.T) {
 	l = mustOpen(t, testOptions(ahead))
 	verify(t, l, m.frames[:1], nil)
 	if got := chaser(ahead); got != l.Tail().End {
-		t.Errorf("chaser.chk stands at %d behind the start, the log ends at %d", got, l.Tail().End)
+		t.Errorf("chaser.chk stands at %d after the start, the log ends at %d", got, l.Tail().End)
 	}
 	write(t, l, m.frames[1:]...)
 	verify(t, l, m.frames, nil)

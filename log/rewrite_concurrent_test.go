@@ -143,7 +143,7 @@ func readWhole(l *Log, stream string) error {
 	}
 	page, err := l.Reads.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 30, Backward: true})
 	if err != nil || int64(len(page.Events)) != min(30, page.Last+1) {
-		return fmt.Errorf("page of %s has %d events behind %d: %w", stream, len(page.Events), page.Last, err)
+		return fmt.Errorf("page of %s has %d events after %d: %w", stream, len(page.Events), page.Last, err)
 	}
 	for _, e := range page.Events {
 		if has, err := l.Reads.HasID(stream, e.Number, e.ID); err != nil || !has {
@@ -166,7 +166,7 @@ func scanSome(l *Log, rng *rand.Rand) error {
 	err := l.Chunks.Scan(background, 0, end, func(s *Stored) error {
 		name := string(s.Stream)
 		if s.Position <= at || s.Position >= end || s.Number > want[name] {
-			return fmt.Errorf("event %d of %s at %d behind %d, want %d", s.Number, name, s.Position, at, want[name])
+			return fmt.Errorf("event %d of %s at %d after %d, want %d", s.Number, name, s.Position, at, want[name])
 		}
 		if at = s.Position; s.Number == want[name] {
 			want[name] += 4

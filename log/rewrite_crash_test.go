@@ -327,7 +327,7 @@ func TestRewriteSyncsInParts(t *testing.T) {
 	_, err := l.Chunks.Rewrite(background, Rewrite{})
 	must(t, err)
 	if syncs < 3 || syncs > 5 {
-		t.Errorf("%d syncs while nobody uses the log", syncs)
+		t.Errorf("%d syncs while the log is unused", syncs)
 	}
 	syncs = 0
 	_, err = l.Chunks.Rewrite(background, Rewrite{Keep: func(*Stored) bool {
@@ -356,13 +356,13 @@ func TestYielder(t *testing.T) {
 		}
 		expect("at first", false)
 		write(t, l, m.frame(false, ev("s", "x")))
-		expect("right behind an append", true)
+		expect("right after an append", true)
 		expect("asked again", true)
 		<-time.After(2 * usedLately)
 		expect("later", false)
 		_, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", Count: 1})
 		must(t, err)
-		expect("right behind a read", true)
+		expect("right after a read", true)
 		<-time.After(2 * usedLately)
 		expect("later", false)
 		closeLog(t, l)

@@ -473,7 +473,7 @@ func TestStubsOnlyInRewrittenFiles(t *testing.T) {
 		t.Fatal("a frame with a stub was appended")
 	}
 	if fatal != 1 {
-		t.Fatalf("the owner was told %d times", fatal)
+		t.Fatalf("OnFatal was called %d times", fatal)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestRule08FrameThatDoesNotFollowIsNotAppended(t *testing.T) {
 			f := m.frames[2].Frame
 			change(&f)
 			if err := errors.Join(l.Append(f), l.Commit()); err == nil || l.Failed() == nil {
-				t.Errorf("a frame of index %d and term %d was appended behind %+v", f.Index, f.Term, l.Tail())
+				t.Errorf("a frame of index %d and term %d was appended after %+v", f.Index, f.Term, l.Tail())
 			}
 		})
 	}

@@ -96,7 +96,7 @@ func TestScavengedReads(t *testing.T) {
 			cancel()
 			for _, after := range []int64{-1, 18, 19, 20} {
 				err := l.Reads.WaitStream(ctx, name, after)
-				all = append(all, fmt.Sprintf("%s waits behind %d: %v", name, after, err))
+				all = append(all, fmt.Sprintf("%s waits after %d: %v", name, after, err))
 			}
 			if name == "dead" || name == "$$dead" {
 				continue // All that counts is that it is deleted.

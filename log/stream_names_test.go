@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 		m := newModel()
 		write(t, l, m.frame(false, ev("b-1", ""), ev("a", ""), ev("b-1", "")), m.frame(false, ev("b-2", ""), meta("b-1", `{"$maxCount":1}`)))
 		if there, err := names.Exists(o.FS, l.Names.dir()); err != nil || there {
-			t.Errorf("a list is there that nobody asked for, %v", err)
+			t.Errorf("a list is there without a request, %v", err)
 		}
 		checkNames(t, l, event.NamesRead{Count: 2}, "a 0", "b-1 1", "b-2 0")
 		checkNames(t, l, event.NamesRead{Count: 2, Created: true}, "b-2 0", "a 0", "b-1 1")

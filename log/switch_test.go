@@ -187,7 +187,7 @@ func TestSwitchChunkRefuses(t *testing.T) {
 		"the active one":  func(t *testing.T, fsys vfs.FS) { copyFile(t, fsys, chunkfile.FileName(3, 0), "x.tmp") },
 		"another cluster": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, event.ID{7}, 0) },
 		"another history": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 0) },
-		"behind the log":  func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 9) },
+		"after the log":   func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 9) },
 		"part of a merged file": func(t *testing.T, fsys vfs.FS) {
 			foreignChunk(t, fsys, testCluster, 2)
 		},

@@ -33,7 +33,7 @@ func TestQueueStatistics(t *testing.T) {
 		checkQueue(t, q, "within the first window", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3, IdlePercent: 100,
 			Idle: -1, Processing: 50 * ms, Doing: "Read"})
 		time.Sleep(50 * ms)
-		checkQueue(t, q, "under way", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3,
+		checkQueue(t, q, "running", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3,
 			Idle: -1, Processing: 100 * ms, Doing: "Read"})
 
 		// What was spent in one window is not counted in the next one again.

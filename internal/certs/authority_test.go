@@ -181,7 +181,7 @@ func TestNodeOptions(t *testing.T) {
 	}{
 		{"good", certs.NodeOptions{DNSNames: []string{"a", "a-b.c_d.example.com", "*.example.com", "xn--bcher-kva.example"}}, ""},
 		{"as long as the authority", certs.NodeOptions{DNSNames: localhost, Days: 100}, ""},
-		{"nobody", certs.NodeOptions{}, "needs at least one DNS name or IP address"},
+		{"no host", certs.NodeOptions{}, "needs at least one DNS name or IP address"},
 		{"address as name", certs.NodeOptions{DNSNames: []string{"10.0.0.1"}}, "10.0.0.1 is an IP address, not a DNS name"},
 		{"empty name", certs.NodeOptions{DNSNames: []string{""}}, `"" is not a DNS name`},
 		{"port", certs.NodeOptions{DNSNames: []string{"a:1"}}, `"a:1" is not a DNS name`},

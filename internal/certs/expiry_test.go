@@ -18,7 +18,7 @@ func TestReloadRefusesIsolation(t *testing.T) {
 		hosts []string
 		want  []string
 	}{
-		{"nobody dials it", root.node(t), nil, nil},
+		{"no node dials it", root.node(t), nil, nil},
 		{"named", root.node(t), []string{"localhost"}, nil},
 		{"named by address", root.node(t), []string{"127.0.0.1"}, nil},
 		{"named by the cluster's name", root.node(t, forHosts([]string{"db.example.com"})), []string{"10.0.0.1", "db.example.com"}, nil},

@@ -71,7 +71,7 @@ func TestFormats(t *testing.T) {
 		{name: "pem, pkcs8", node: ec, cert: pemOf(ec, between), key: pemKey(t, ec.key)},
 		{name: "pem, pkcs8 rsa", node: rsaNode, cert: pemOf(rsaNode, between), key: pemKey(t, rsaNode.key)},
 		{name: "pem, pkcs1", node: rsaNode, cert: pemOf(rsaNode, between), key: pemBlock("RSA PRIVATE KEY", pkcs1)},
-		{name: "pem, sec1 behind parameters", node: ec, cert: pemOf(ec, between),
+		{name: "pem, sec1 after parameters", node: ec, cert: pemOf(ec, between),
 			key: append(pemBlock("EC PARAMETERS", []byte{6, 0}), pemBlock("EC PRIVATE KEY", sec1)...)},
 		{name: "der key pkcs8", node: ec, cert: pemOf(ec, between), key: pkcs8Of(t, ec.key)},
 		{name: "der key pkcs1", node: rsaNode, cert: pemOf(rsaNode, between), key: pkcs1},

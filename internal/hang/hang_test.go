@@ -46,13 +46,13 @@ func TestMoreThanAreWatched(t *testing.T) {
 			begun = append(begun, w.Begin(op))
 		}
 		if got, _ := w.Overdue(0); got != op {
-			t.Error("none is under way")
+			t.Error("none is running")
 		}
 		for _, at := range begun {
 			w.End(at)
 		}
 		if got, _ := w.Overdue(0); got != nil {
-			t.Error("one is still under way")
+			t.Error("one is still running")
 		}
 	}
 	var none *hang.Watch

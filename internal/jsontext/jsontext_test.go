@@ -103,7 +103,7 @@ func TestMembers(t *testing.T) {
 		t.Errorf("End() = %d, %v", end, ok)
 	}
 	if m.Next() {
-		t.Error("Next goes on behind the end")
+		t.Error("Next continues after the end")
 	}
 }
 

@@ -321,7 +321,7 @@ func TestLeftoversOfTheDead(t *testing.T) {
 		return string(text)
 	}
 	if _, err := os.Stat(folder); err != nil {
-		t.Fatalf("nothing is left behind: %v", err)
+		t.Fatalf("nothing is left: %v", err)
 	}
 	openLab(t, lab.Options{Hosts: 1})
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) || strings.Contains(mounts(), folder) {

@@ -82,7 +82,7 @@ func TestCrashOutcomes(t *testing.T) {
 		{"grown", func(t *testing.T, m *vfs.Mem) {
 			edit(t, m, "a", func(f vfs.File) { ok(t, f.Truncate(2)) })
 		}, []string{"a=A b=B d/ e/", "a=A\x00 b=B d/ e/"}},
-		{"created anew", func(t *testing.T, m *vfs.Mem) {
+		{"created again", func(t *testing.T, m *vfs.Mem) {
 			put(t, m, "a", "X")
 		}, []string{"a=A b=B d/ e/", "a= b=B d/ e/", "a=\x00 b=B d/ e/", "a=X b=B d/ e/"}},
 		{"synced by another handle", func(t *testing.T, m *vfs.Mem) {

@@ -248,6 +248,6 @@ func TestWatched(t *testing.T) {
 		t.Errorf("seen %q, want %q", seen, want)
 	}
 	if op, _ := watch.Overdue(0); op != nil {
-		t.Errorf("%+v is still under way", op)
+		t.Errorf("%+v is still running", op)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	maxMemFile = 1 << 40
 )
 
-// block is a piece of a file. Bytes behind the end of buf are zero.
+// block is a piece of a file. Bytes after the end of buf are zero.
 type block struct {
 	mu  sync.RWMutex // guards buf
 	buf []byte       // at most blockSize

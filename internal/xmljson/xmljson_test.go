@@ -158,7 +158,7 @@ func TestParseRefuses(t *testing.T) {
 		"only space":          " ",
 		"only a declaration":  `<?xml version="1.0"?>`,
 		"text":                "hello",
-		"text behind":         "<a/>x",
+		"text after":          "<a/>x",
 		"two roots":           "<a/><b/>",
 		"not closed":          "<a><b></b>",
 		"closed wrongly":      "<a></b>",

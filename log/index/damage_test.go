@@ -175,7 +175,7 @@ func TestMissingFiles(t *testing.T) {
 				t.Fatalf("MayExist = %v", !c.lost)
 			}
 			if !c.lost && !exists(t, fsys, tables[1].File+".bloomfilter") {
-				t.Fatal("filter was not made anew")
+				t.Fatal("filter was not rebuilt")
 			}
 			must(t, x.Close())
 		})

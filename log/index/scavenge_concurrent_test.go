@@ -208,7 +208,7 @@ func TestMergeAndScavengeExcludeEachOther(t *testing.T) {
 		}
 	}
 	if !x.Scavenging() {
-		t.Error("no scavenge is under way")
+		t.Error("no scavenge is running")
 	}
 	done := make(chan error, 2)
 	go func() { done <- x.Merge(t.Context()) }()

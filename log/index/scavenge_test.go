@@ -64,13 +64,13 @@ func TestScavengeReportsEachTable(t *testing.T) {
 		Keep: keeping(keep),
 		Done: func(s index.ScavengedTable) {
 			if !x.Scavenging() || x.Merging() {
-				t.Error("a scavenge is under way and no merge")
+				t.Error("a scavenge is running and no merge")
 			}
 			done = append(done, s)
 		},
 	}))
 	if x.Scavenging() {
-		t.Error("no scavenge is under way")
+		t.Error("no scavenge is running")
 	}
 	var kept, dropped int64
 	places := []int{0, 3, 2, 1, 0} // Of each among those that are there.

@@ -163,7 +163,7 @@ func TestInspectDamage(t *testing.T) {
 			f.scavenge(func(chunkfile.Item) bool { return false }, chunkA)
 			f.write(chunkA, old)
 		}, []string{"notice leftover chunk-000000.000000"}},
-		{"merged file beside what it replaced", func(f *inspectFolder) {
+		{"merged file and what it replaced", func(f *inspectFolder) {
 			old := f.read(chunkB)
 			f.scavenge(func(chunkfile.Item) bool { return false }, chunkA, chunkB)
 			f.write(chunkB, old)
@@ -251,7 +251,7 @@ func TestInspectStreams(t *testing.T) {
 		{"gap", []inspectRecord{{"a", 0}, {"a", 1}, {"a", 3}, {"a", 4}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 3 follows event 1 at position 84`}},
 		{"written twice", []inspectRecord{{"a", 0}, {"a", 1}, {"a", 0}, {"a", 2}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 0 was written again, after event 1`}},
 		{"begins late", []inspectRecord{{"a", 2}, {"a", 3}}, []string{`error stream chunk-000000.000000 @128: stream "a": begins with event 2`}},
-		{"behind the tombstone", []inspectRecord{{"a", 0}, {"a", event.TombstoneNumber}, {"a", 1}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 1 follows the tombstone`}},
+		{"after the tombstone", []inspectRecord{{"a", 0}, {"a", event.TombstoneNumber}, {"a", 1}}, []string{`error stream chunk-000000.000000 @296: stream "a": event 1 follows the tombstone`}},
 		{"only a tombstone", []inspectRecord{{"a", event.TombstoneNumber}}, nil},
 		{"negative", []inspectRecord{{"a", -1}}, []string{`error stream chunk-000000.000000 @128: stream "a": impossible event number -1`}},
 	}
@@ -435,7 +435,7 @@ func TestInspectIndex(t *testing.T) {
 		f.must(err)
 		inspectCompare(t, findings, []string{"error index index/indexmap @-1: the log has 88 records that the index must know, the index has 87 entries: they differ"})
 	})
-	t.Run("made anew", func(t *testing.T) {
+	t.Run("rebuilt", func(t *testing.T) {
 		f := newInspectFolder(t, vfs.NewMem()).build()
 		f.reindex(func(es []index.Entry) []index.Entry { return es })
 		findings, _, err := f.inspect(false)

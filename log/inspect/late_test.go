@@ -16,7 +16,7 @@ func TestLateNumbers(t *testing.T) {
 		stream string
 		wrong  bool
 	}{
-		{"behind the tombstone", []inspectRecord{{"s", 0}, {"$$s", 0}, {"s", event.TombstoneNumber}}, "$$s", false},
+		{"after the tombstone", []inspectRecord{{"s", 0}, {"$$s", 0}, {"s", event.TombstoneNumber}}, "$$s", false},
 		{"the first", []inspectRecord{{"s", 0}, {"s", event.TombstoneNumber}}, "$$s", false},
 		{"of the metadata stream", []inspectRecord{{"$$s", 0}, {"$$$$s", 0}, {"s", event.TombstoneNumber}}, "$$$$s", false},
 		{"no tombstone", []inspectRecord{{"s", 0}, {"$$s", 0}}, "$$s", true},
