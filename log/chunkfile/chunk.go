@@ -301,7 +301,7 @@ func (c *Chunk) search(position int64) (int, error) {
 			break
 		}
 		guess := hi - 1
-		if position < above && below < above { // Else it is after all entries, or the map is damaged.
+		if position < above && below < above { // Else it is after all, or the map is damaged.
 			part := float64(max(position-below, 0)) / float64(above-below)
 			guess = min(lo+int(part*float64(hi-lo)), hi-1)
 		}
