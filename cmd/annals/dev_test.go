@@ -14,7 +14,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// TestDevRefuses: options that annals dev cannot take give one line with the reason, and exit code 2.
+// TestDevRefuses: options that annals dev cannot take give one line with the reason, and exit code
+// 2.
 func TestDevRefuses(t *testing.T) {
 	type attempt struct {
 		name, args, env string
