@@ -127,7 +127,7 @@ func (f *healthFlags) ownAddress(environ []string, readFile func(string) ([]byte
 	}
 	c, err := config.Load(args, environ, readFile)
 	if err != nil {
-		return "", errors.Join(errors.New("the configuration of the node of this machine is wrong; name the node with --node, or correct it:"), err)
+		return "", errors.Join(errors.New("the configuration of the node of this machine is wrong; name the node with --node, or correct it"), err)
 	}
 	ip := c.NodeIp
 	if ip.IsUnspecified() {
