@@ -303,6 +303,10 @@ func (a *appender) completeActive(byFrame bool) error {
 	if err := a.active.file.Sync(); err != nil {
 		return fmt.Errorf("sync chunk: %w", err)
 	}
+	// Its own name must be durable then, too.
+	if err := a.opts.FS.SyncDir(a.opts.Dir); err != nil {
+		return fmt.Errorf("sync folder of chunks: %w", err)
+	}
 	a.setMu.Lock()
 	old := a.files[len(a.files)-1] // Only the appender replaces the last one.
 	a.setMu.Unlock()

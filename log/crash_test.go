@@ -258,3 +258,18 @@ func TestIndexNeverAheadOfLog(t *testing.T) {
 		t.Fatalf("the index is durable up to %d, the log up to %d", got, want)
 	}
 }
+
+// TestPowerCutBetweenChunks: of chunks that follow each other without a sync in between, a power
+// cut never leaves one and takes the one before it.
+func TestPowerCutBetweenChunks(t *testing.T) {
+	for seed := range uint64(100) {
+		fsys, m := vfs.NewCrashMem(), newModel()
+		l := mustOpen(t, testOptions(fsys))
+		for range 4 {
+			write(t, l, m.frame(true, ev("s", "")))
+		}
+		after := fsys.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 5))})
+		closeLog(t, l)
+		closeLog(t, mustOpen(t, testOptions(after)))
+	}
+}
