@@ -33,13 +33,14 @@ func Check(c *config.Config) (problems []error) {
 		}
 	}
 	root, err := openWebDir(c.WebDir)
-	if err != nil {
-		problems = append(problems, c.Located(err))
-	} else if root != nil {
+	if err == nil && root != nil {
 		err = root.Close()
 	}
+	if err != nil {
+		problems = append(problems, c.Located(err))
+	}
 	if c.BackupTo != "" && !c.MemDb {
-		_, err = n.backupTarget()
+		_, err := n.backupTarget()
 		add("BackupTo", err)
 	}
 	if !c.MemDb {
