@@ -139,6 +139,7 @@ func TestCommandsThatConfirm(t *testing.T) {
 
 // TestCommandReference keeps docs/cli.md equal to the help texts.
 func TestCommandReference(t *testing.T) {
+	t.Setenv("TMPDIR", "") // A default names the folder of temporary files.
 	const file = "../../docs/cli.md"
 	got := commandReference(newRoot(io.Discard, io.Discard, nil))
 	if *update {
