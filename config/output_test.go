@@ -46,6 +46,11 @@ func TestDocumentation(t *testing.T) {
 	golden(t, "../docs/options.md", b.Bytes())
 }
 
+// TestPackagedFile keeps the file that packages install equal to the table.
+func TestPackagedFile(t *testing.T) {
+	golden(t, "../deploy/packages/annals.conf", config.ConfigurationFile())
+}
+
 func TestWhatIf(t *testing.T) {
 	c := mustLoad(t, input{
 		args:  []string{"--what-if", "--node-port", "0"},

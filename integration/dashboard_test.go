@@ -46,7 +46,7 @@ func readDashboard(t *testing.T) *dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "scripts", "grafana-dashboard.json"))
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "grafana-dashboard.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,14 +179,14 @@ func TestSelectors(t *testing.T) {
 
 var alertExpr = regexp.MustCompile(`(?m)^ +expr: (.*)$`)
 
-// alertRules are the expressions of the rules in the documents.
+// alertRules are the expressions of the rules for Prometheus.
 func alertRules(t *testing.T) (rules []string) {
 	t.Helper()
 	root, err := testkit.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "alerts.md"))
+	page, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func alertRules(t *testing.T) (rules []string) {
 		rules = append(rules, string(m[1]))
 	}
 	if len(rules) == 0 {
-		t.Error("docs/alerts.md has no rules")
+		t.Error("deploy/monitoring/alerts.yaml has no rules")
 	}
 	return rules
 }
@@ -253,7 +253,7 @@ func checkDashboard(t *testing.T, scrapes map[*member]*scrape) {
 		}
 	}
 	for _, expr := range alertRules(t) {
-		check("docs/alerts.md", expr, "")
+		check("deploy/monitoring/alerts.yaml", expr, "")
 	}
 	t.Logf("%d panels ask for metrics %d times", len(d.Panels), asked)
 }
