@@ -40,7 +40,8 @@ build() { # os/arch, file
 build "$("$GO" env GOOS)/$("$GO" env GOARCH)" "$work/annals"
 mkdir "$work/completion" "$work/man"
 for shell in bash zsh fish; do
-	"$work/annals" completion "$shell" >"$work/completion/annals.$shell"
+	# Earlier versions do not have this command.
+	"$work/annals" completion "$shell" >"$work/completion/annals.$shell" 2>/dev/null || rm "$work/completion/annals.$shell"
 done
 if [ -d scripts/manpages ]; then
 	"$GO" run ./scripts/manpages "$work/man"
@@ -54,7 +55,7 @@ archive() { # os/arch
 	build "$1" "$tree/annals$suffix"
 	cp LICENSE README.md CHANGELOG.md deploy/packages/annals.conf "$tree"
 	cp -r "$work/completion" "$work/man" "$tree"
-	rmdir "$tree/man" 2>/dev/null || true
+	rmdir "$tree/man" "$tree/completion" 2>/dev/null || true
 	[[ $1 == linux/* ]] && cp deploy/systemd/annals.service "$tree"
 	find "$tree" -exec touch -h -d "$stamp" {} +
 	if [[ $1 == windows/* ]]; then
@@ -70,15 +71,17 @@ archive() { # os/arch
 # packages makes the deb and the rpm of an archive that is there.
 packages() { # arch
 	local files=$work/packages-$1
-	mkdir -p "$files"/tree/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,doc/annals,lintian/overrides,man/man1}
+	mkdir -p "$files"/tree/{doc/annals,lintian/overrides,man/man1}
 	local share=$files/tree
 	cp "$work/annals-$version-linux-$1/annals" "$files"
 	# Packages name paths of their own distribution, and a man page as its source.
 	sed 's#^Documentation=#Documentation=man:annals(1) #' deploy/systemd/annals.service >"$files/annals.service"
 	[ -e "$work/man/annals.1" ] || cp deploy/systemd/annals.service "$files/annals.service"
-	cp "$work/completion/annals.bash" "$share/bash-completion/completions/annals"
-	cp "$work/completion/annals.zsh" "$share/zsh/vendor-completions/_annals"
-	cp "$work/completion/annals.fish" "$share/fish/vendor_completions.d/annals.fish"
+	if [ -e "$work/completion/annals.bash" ]; then
+		install -D "$work/completion/annals.bash" "$share/bash-completion/completions/annals"
+		install -D "$work/completion/annals.zsh" "$share/zsh/vendor-completions/_annals"
+		install -D "$work/completion/annals.fish" "$share/fish/vendor_completions.d/annals.fish"
+	fi
 	for page in "$work"/man/*.1; do
 		[ -e "$page" ] && gzip -9n <"$page" >"$share/man/man1/$(basename "$page").gz"
 	done
@@ -100,8 +103,9 @@ packages() { # arch
 	nfpm=$("$GO" -C tools/release tool -n nfpm)
 	for format in deb rpm; do
 		[ $format = rpm ] && units=/usr/lib/systemd/system
-		PACKAGE_ARCH=$1 PACKAGE_VERSION=${version#v} PACKAGE_FILES=$files PACKAGE_UNITS=$units \
-			"$nfpm" package --config deploy/packages/nfpm.yaml --packager $format --target "$out" >/dev/null
+		sed -e "s#\${PACKAGE_ARCH}#$1#; s#\${PACKAGE_VERSION}#${version#v}#; s#\${PACKAGE_FILES}#$files#; s#\${PACKAGE_UNITS}#$units#" \
+			deploy/packages/nfpm.yaml >"$work/nfpm.yaml"
+		"$nfpm" package --config "$work/nfpm.yaml" --packager $format --target "$out" >"$work/said" || { cat "$work/said"; exit 1; }
 	done
 }
 

@@ -71,7 +71,7 @@ func keyKinds() string {
 func certsAuthorityCommand(stdout io.Writer) *cobra.Command {
 	var o certs.AuthorityOptions
 	var out, key string
-	var force bool
+	var force, keep bool
 	cmd := &cobra.Command{
 		Use:     "ca --out folder",
 		Short:   "Make an authority",
@@ -85,7 +85,7 @@ func certsAuthorityCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			if err := authority.Write(out, force); err != nil {
-				return explainWrite(err)
+				return keepOrExplain(stdout, out, keep, err)
 			}
 			_, err = fmt.Fprintf(stdout, "%s  %s, until %s\n%s  its private key: keep it off the nodes, and keep it secret\n",
 				filepath.Join(out, certs.AuthorityCertificateFile), authority.Certificate.Subject, minute(authority.Certificate.NotAfter),
@@ -99,6 +99,8 @@ func certsAuthorityCommand(stdout io.Writer) *cobra.Command {
 	flags.IntVar(&o.Days, "days", 0, "days until it expires (default 1825)")
 	flags.StringVar(&key, "key", string(certs.RSA2048), "kind of key: "+keyKinds())
 	flags.BoolVar(&force, "force", false, "overwrite files")
+	flags.BoolVar(&keep, "keep", false, "succeed and change nothing if the files are there")
+	cmd.MarkFlagsMutuallyExclusive("force", "keep")
 	return required(cmd, "out")
 }
 
@@ -106,7 +108,7 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 	var o certs.NodeOptions
 	var ca, out, key string
 	var ips []string
-	var force bool
+	var force, keep bool
 	cmd := &cobra.Command{
 		Use:   "node --ca folder --out folder --dns names --ip addresses",
 		Short: "Make the certificate of a node",
@@ -135,7 +137,7 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			if err := issued.Write(out, force); err != nil {
-				return explainWrite(err)
+				return keepOrExplain(stdout, out, keep, err)
 			}
 			c := issued.Certificate
 			_, err = fmt.Fprintf(stdout, "%s  %s for %s, until %s\n%s  its private key: keep it secret\n",
@@ -153,6 +155,8 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 	flags.IntVar(&o.Days, "days", 0, "days until it expires (default 365, or as long as the authority)")
 	flags.StringVar(&key, "key", "", "kind of key: "+keyKinds()+" (default as the authority: rsa-2048 or ecdsa-p256)")
 	flags.BoolVar(&force, "force", false, "overwrite files")
+	flags.BoolVar(&keep, "keep", false, "succeed and change nothing if the files are there")
+	cmd.MarkFlagsMutuallyExclusive("force", "keep")
 	return required(cmd, "ca", "out")
 }
 
@@ -167,6 +171,15 @@ func required(cmd *cobra.Command, names ...string) *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// keepOrExplain says that files which are there stay, if that is what was asked for.
+func keepOrExplain(stdout io.Writer, out string, keep bool, err error) error {
+	if keep && errors.Is(err, fs.ErrExist) {
+		_, err = fmt.Fprintf(stdout, "%s has the files already: nothing was changed\n", out)
+		return err
+	}
+	return explainWrite(err)
 }
 
 // explainWrite adds what to do about a file that is there.

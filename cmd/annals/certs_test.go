@@ -172,3 +172,35 @@ func TestCertsCheckPasswords(t *testing.T) {
 		})
 	}
 }
+
+// TestCertsKeep: what a container runs at each start makes the files once.
+func TestCertsKeep(t *testing.T) {
+	dir := t.TempDir()
+	ca, node := filepath.Join(dir, "ca"), filepath.Join(dir, "node")
+	commands := [][]string{
+		{"certs", "ca", "--out", ca, "--key", "ecdsa-p256", "--keep"},
+		{"certs", "node", "--ca", ca, "--out", node, "--dns", "localhost", "--keep"},
+	}
+	made := map[string]string{}
+	for round := range 2 {
+		for _, args := range commands {
+			var out, said bytes.Buffer
+			if code := run(args, &out, &said, nil); code != 0 {
+				t.Fatalf("%v: %d %s", args, code, &said)
+			}
+			if kept := strings.Contains(out.String(), "nothing was changed"); kept != (round == 1) {
+				t.Errorf("%v, round %d: %s", args, round, &out)
+			}
+		}
+		for _, file := range []string{ca + "/ca.crt", ca + "/ca.key", node + "/node.crt", node + "/node.key"} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if round == 1 && made[file] != string(text) {
+				t.Errorf("%s changed", file)
+			}
+			made[file] = string(text)
+		}
+	}
+}
