@@ -1,6 +1,7 @@
 # Everything here works offline once the modules are there.
 
 GO      ?= go
+RELEASE ?= $(shell sed -n 's/^\#\# \(v[0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n1)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 BIN     ?= bin
 
@@ -117,6 +118,35 @@ pictures: ## make the pictures of the web interface, docs/pictures (needs chromi
 .PHONY: metrics-page
 metrics-page: ## write docs/metrics.md from the metrics of a cluster
 	ANNALS_METRICS_PAGE=1 $(GO) test -count=1 -run '^TestLongClusterStatistics$$' ./integration
+
+.PHONY: release
+release: ## build archives, packages, SBOM and sums of a release into bin/release
+	GO="$(GO)" scripts/release.sh $(RELEASE) $(BIN)/release
+
+.PHONY: release-version
+release-version: ## print the version that make release builds
+	@echo $(RELEASE)
+
+.PHONY: release-check
+release-check: ## build a release of the commit in two folders and compare the sums
+	GO="$(GO)" scripts/release-check.sh $(RELEASE)
+
+.PHONY: image
+image: ## build the image annals:latest with docker, podman or buildah
+	GO="$(GO)" scripts/image.sh $(RELEASE)
+
+.PHONY: deploy-check
+deploy-check: export RELEASE_PLATFORMS = linux/$(shell $(GO) env GOARCH)
+deploy-check: release ## check packages, unit, image and chart as far as this machine can (root)
+	GO="$(GO)" scripts/deploy-check.sh $(RELEASE) $(BIN)/release
+
+.PHONY: workflows
+workflows: ## check .github/workflows
+	$$($(GO) -C tools tool -n actionlint)
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what the server uses (needs a network)
+	GO="$(GO)" scripts/vuln.sh
 
 .PHONY: tidy
 tidy: ## fail if go mod tidy would change a go.mod or go.sum
