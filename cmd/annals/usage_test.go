@@ -264,7 +264,7 @@ func TestHealth(t *testing.T) {
 			_, _ = io.WriteString(w, "the leader is not known")
 		}
 	})
-	t.Setenv(passwordVariable, "")
+	t.Setenv(passwordVariable, "secret")
 	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secure.Close()
