@@ -63,7 +63,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	remove := &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Make a node no member any more, and list the members",
+		Short: "Remove a member, and list the members",
 		Args:  cobra.ExactArgs(1),
 	}
 	confirm.add(remove.Flags())
@@ -78,7 +78,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 		acceptLossCommand(stdout, stderr),
 		&cobra.Command{
 			Use:   "list",
-			Short: "List the members as the node that is asked knows them",
+			Short: "List the members, as one node knows them",
 			Args:  cobra.NoArgs,
 			RunE:  run(http.MethodGet, func(string) string { return membersPath }),
 		},
@@ -123,7 +123,7 @@ func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path s
 	switch {
 	case err != nil:
 		return f.explain(ctx, err)
-	case answer.Status == http.StatusUnauthorized:
+	case answer.Status == http.StatusUnauthorized || answer.Status == http.StatusBadRequest:
 		return c.explain(answer.Err())
 	case answer.Status != http.StatusOK:
 		return f.refused(answer)
@@ -138,13 +138,13 @@ func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path s
 	return err
 }
 
-// explain turns the end of the time that was allowed into words.
+// explain says what an interrupted or late request may have done.
 func (f *clusterFlags) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; whether anything was changed is shown by annals cluster list")
+		return errors.New("interrupted; annals cluster list shows whether the members changed")
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v: whether anything was changed is shown by annals cluster list: %w", f.timeout, err)
+		return fmt.Errorf("no answer within %v; annals cluster list shows whether the members changed: %w", f.timeout, err)
 	}
 	return err
 }
@@ -155,7 +155,7 @@ func (f *clusterFlags) refused(a client.Response) error {
 	case http.StatusNotFound:
 		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.Host(), membersPath)
 	case http.StatusRequestTimeout:
-		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", a.Host())
+		return fmt.Errorf("%s could not finish in time; annals cluster list shows whether the members changed", a.Host())
 	}
 	return fmt.Errorf("%s refuses: %s (status %d)", a.Host(), cmp.Or(a.Text(), http.StatusText(a.Status)), a.Status)
 }

@@ -67,7 +67,11 @@ func speaksTLS(ctx context.Context, host string) bool {
 func (c *nodeClient) explainUnauthorized(host string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	a, err := c.Do(ctx, client.Request{Method: http.MethodGet, Path: "/users/$current", Header: map[string]string{"Accept": client.MediaJSON}, Stay: true})
+	a, err := c.Do(ctx, client.Request{
+		Method: http.MethodGet, Path: "/users/$current", Header: map[string]string{"Accept": client.MediaJSON}, Stay: true,
+		// The client does not have a password that was typed.
+		Login: url.UserPassword(c.flags.user, c.flags.password),
+	})
 	switch {
 	case err == nil && a.Status == http.StatusOK:
 		return fmt.Sprintf("user %q may not do this on %s: ask as a user who has the right, with --user, or have an administrator give it", c.flags.user, host)

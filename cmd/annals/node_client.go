@@ -98,6 +98,9 @@ func (c *nodeClient) explain(err error) error {
 	text := visible(a.Text)
 	e := &refusedError{refusal: a}
 	switch {
+	case a.Status == http.StatusBadRequest && strings.Contains(a.Text, "HTTPS"):
+		// Some servers of HTTPS answer plain HTTP in words.
+		return c.explainUnanswered(fmt.Errorf("%s refuses: %s (status %d)", a.Node, text, a.Status))
 	case a.Status == http.StatusUnauthorized && c.flags.password == "":
 		e.message = fmt.Sprintf("%s asks for credentials: set %s to the password of %s, or see --user and --password", a.Node, passwordVariable, c.flags.user)
 	case a.Status == http.StatusUnauthorized:

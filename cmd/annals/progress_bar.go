@@ -29,7 +29,7 @@ type phaseBars struct {
 	bar  *bar        // nil: none is drawn
 	run  scavengeRun // as drawn last
 	rate rateMeter
-	open bool // the cursor is after a bar
+	open bool // the cursor stands after a bar
 }
 
 func (b *phaseBars) show(run *scavengeRun) {
@@ -48,7 +48,7 @@ func (b *phaseBars) show(run *scavengeRun) {
 		b.finish(true)
 		b.begin(&r)
 	case r.Total != b.run.Total || r.Done < b.run.Done:
-		// A phase may learn of more to do, or begin again. The bar cannot, once it is full.
+		// A phase may find more to do, or begin again. The bar cannot, once it is full.
 		b.begin(&r)
 	}
 	b.run = r
@@ -134,7 +134,7 @@ func (b *phaseBars) pause() {
 
 func (b *phaseBars) end(completed bool) { b.finish(completed) }
 
-// rateMeter measures the speed of something over the last ten to twenty seconds.
+// rateMeter measures a rate, over the last ten to twenty seconds.
 type rateMeter struct {
 	from, next rateSample
 }
