@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 GO=${GO:-go}
 version=$1
 out=$2
-platforms=${RELEASE_PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64 windows/amd64}
+platforms=${RELEASE_PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64}
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || { echo "$version is not a version like v0.9.0"; exit 1; }
 
 export CGO_ENABLED=0 TZ=UTC LC_ALL=C GOFLAGS=-trimpath
@@ -45,23 +45,17 @@ done
 "$work/annals" docs --man "$work/man"
 
 archive() { # os/arch
-	local name=annals-$version-${1/\//-} suffix=
-	[[ $1 == windows/* ]] && suffix=.exe
+	local name=annals-$version-${1/\//-}
 	local tree=$work/$name
 	mkdir "$tree"
-	build "$1" "$tree/annals$suffix"
+	build "$1" "$tree/annals"
 	cp LICENSE README.md CHANGELOG.md deploy/packages/annals.conf "$tree"
 	cp -r "$work/completion" "$work/man" "$tree"
 	[[ $1 == linux/* ]] && cp deploy/systemd/annals.service "$tree"
 	find "$tree" -exec touch -h -d "$stamp" {} +
-	if [[ $1 == windows/* ]]; then
-		(cd "$work" && find "$name" | sort | zip -q -X -@ "$name.zip")
-		mv "$work/$name.zip" "$out"
-	else
-		tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
-	fi
+	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	"$("$GO" -C tools/release tool -n cyclonedx-gomod)" bin -json -std -noserial -notimestamp -version "$version" \
-		-output "$PWD/$out/$name.cdx.json" "$tree/annals$suffix" 2>/dev/null
+		-output "$PWD/$out/$name.cdx.json" "$tree/annals" 2>/dev/null
 }
 
 # packages makes the deb and the rpm of an archive that is there.
