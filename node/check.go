@@ -12,9 +12,9 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 )
 
-// Check returns what a start by a configuration would refuse after it is loaded: certificates,
-// folders and the place of backups. It changes nothing. Only the start itself finds out that another
-// process has the data folder open, that a port is taken, or that data are damaged.
+// Check returns the mistakes in a loaded configuration for which a start would fail: certificates,
+// folders and the place of backups. It changes nothing. Only the start itself finds out that
+// another process has the data folder open, that a port is taken, or that data are damaged.
 func Check(c *config.Config) (problems []error) {
 	add := func(option string, err error) {
 		if err != nil {

@@ -37,7 +37,7 @@ func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if !begun {
+	if _, wrong := errors.AsType[*bench.UsageError](err); wrong || !begun {
 		err = cannot(err)
 	}
 	return exitCode(stderr, err)
