@@ -272,7 +272,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 	}
 	work, err := k.make(o)
 	if err != nil {
-		return err
+		return &UsageError{err}
 	}
 	return runSession(cmd, o, k.name, work, o.duration)
 }
