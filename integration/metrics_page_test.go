@@ -19,7 +19,8 @@ A test makes this page from the answers of ` + "`/metrics`" + ` in a cluster. Do
 
 A node serves its metrics at ` + "`/metrics`" + ` in the text format of Prometheus, to any user
 ([watching](watching.md)). Metrics that begin with ` + "`eventstore_`" + ` have the names and labels of
-EventStoreDB. Some metrics appear only with their first event, or only on the leader.
+EventStoreDB. With ` + "`KurrentMetrics=true`" + ` each of them is there as ` + "`kurrentdb_NAME`" + ` as well.
+Some metrics appear only with their first event, or only on the leader.
 [Alerts](alerts.md) has rules for the important ones.
 
 | name | kind | labels | meaning |

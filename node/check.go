@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 )
 
-// Check returns what a start by a configuration would refuse after it is loaded: certificates,
+// Check returns the mistakes in a loaded configuration for which a start would fail: certificates,
 // folders and the place of backups. It changes nothing. Only the start itself finds out that
 // another process has the data folder open, that a port is taken, or that data are damaged.
 func Check(c *config.Config) (problems []error) {

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 GO=${GO:-go}
 version=$1
 out=$2
-platforms=${RELEASE_PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64 windows/amd64}
+platforms=${RELEASE_PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64}
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || { echo "$version is not a version like v0.9.0"; exit 1; }
 
 export CGO_ENABLED=0 TZ=UTC LC_ALL=C GOFLAGS=-trimpath
@@ -40,52 +40,41 @@ build() { # os/arch, file
 build "$("$GO" env GOOS)/$("$GO" env GOARCH)" "$work/annals"
 mkdir "$work/completion" "$work/man"
 for shell in bash zsh fish; do
-	# Earlier versions do not have this command.
-	"$work/annals" completion "$shell" >"$work/completion/annals.$shell" 2>/dev/null || rm "$work/completion/annals.$shell"
+	"$work/annals" completion "$shell" >"$work/completion/annals.$shell"
 done
-if [ -d scripts/manpages ]; then
-	"$GO" run ./scripts/manpages "$work/man"
-fi
+"$work/annals" docs --man "$work/man"
 
 archive() { # os/arch
-	local name=annals-$version-${1/\//-} suffix=
-	[[ $1 == windows/* ]] && suffix=.exe
+	local name=annals-$version-${1/\//-}
 	local tree=$work/$name
 	mkdir "$tree"
-	build "$1" "$tree/annals$suffix"
+	build "$1" "$tree/annals"
 	cp LICENSE README.md CHANGELOG.md deploy/packages/annals.conf "$tree"
 	cp -r "$work/completion" "$work/man" "$tree"
-	rmdir "$tree/man" "$tree/completion" 2>/dev/null || true
 	[[ $1 == linux/* ]] && cp deploy/systemd/annals.service "$tree"
 	find "$tree" -exec touch -h -d "$stamp" {} +
-	if [[ $1 == windows/* ]]; then
-		(cd "$work" && find "$name" | sort | zip -q -X -@ "$name.zip")
-		mv "$work/$name.zip" "$out"
-	else
-		tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
-	fi
+	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	"$("$GO" -C tools/release tool -n cyclonedx-gomod)" bin -json -std -noserial -notimestamp -version "$version" \
-		-output "$PWD/$out/$name.cdx.json" "$tree/annals$suffix" 2>/dev/null
+		-output "$PWD/$out/$name.cdx.json" "$tree/annals" 2>/dev/null
 }
 
 # packages makes the deb and the rpm of an archive that is there.
 packages() { # arch
 	local files=$work/packages-$1
-	mkdir -p "$files"/tree/{doc/annals,lintian/overrides,man/man1}
+	mkdir -p "$files"/tree/{doc/annals,lintian/overrides}
 	local share=$files/tree
 	cp "$work/annals-$version-linux-$1/annals" "$files"
 	# Packages name paths of their own distribution, and a man page as its source.
 	sed 's#^Documentation=#Documentation=man:annals(1) #' deploy/systemd/annals.service >"$files/annals.service"
-	[ -e "$work/man/annals.1" ] || cp deploy/systemd/annals.service "$files/annals.service"
-	if [ -e "$work/completion/annals.bash" ]; then
-		install -D "$work/completion/annals.bash" "$share/bash-completion/completions/annals"
-		install -D "$work/completion/annals.zsh" "$share/zsh/vendor-completions/_annals"
-		install -D "$work/completion/annals.fish" "$share/fish/vendor_completions.d/annals.fish"
-	fi
-	for page in "$work"/man/*.1; do
-		[ -e "$page" ] && gzip -9n <"$page" >"$share/man/man1/$(basename "$page").gz"
+	install -D "$work/completion/annals.bash" "$share/bash-completion/completions/annals"
+	install -D "$work/completion/annals.zsh" "$share/zsh/vendor-completions/_annals"
+	install -D "$work/completion/annals.fish" "$share/fish/vendor_completions.d/annals.fish"
+	local page section
+	for page in "$work"/man/*.[1-8]; do
+		section=${page##*.}
+		mkdir -p "$share/man/man$section"
+		gzip -9n <"$page" >"$share/man/man$section/$(basename "$page").gz"
 	done
-	rmdir "$share/man/man1" "$share/man" 2>/dev/null || true
 	cp deploy/packages/copyright deploy/monitoring/* "$share/doc/annals"
 	gzip -9n <CHANGELOG.md >"$share/doc/annals/CHANGELOG.md.gz"
 	cp deploy/packages/lintian-overrides "$share/lintian/overrides/annals"

@@ -13,13 +13,13 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-const acceptLossHelp = `Have a node on its own start again although its Raft log is damaged.
+const acceptLossHelp = `Let a node on its own start again although its Raft log is damaged.
 
-A node whose Raft log has lost entries refuses to start: they were acknowledged, perhaps, and its event
-log may not hold them. In a cluster such a node sets its folder raft aside by itself and joins again. A
-node on its own has no other to ask. If there is a backup that has more, restore that. Else this
-command ends the Raft log before the damage, says what is lost, and keeps what was there in a folder
-raft.lost-TIME beside it.
+A node whose Raft log has lost entries refuses to start: the entries may be acknowledged
+writes, and its event log may not have them. In a cluster such a node sets its folder raft
+aside by itself and joins again. A node on its own has no other node to ask. If a backup
+has more data, restore that. Otherwise this command ends the Raft log before the damage,
+prints what is lost, and keeps the old files in a folder raft.lost-TIME next to it.
 
 The options are those of annals node, as the node is started with. The node must not run.`
 
@@ -43,7 +43,7 @@ func acceptLossCommand(stdout, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			if c.ClusterSize != 1 {
-				return errors.New("a node of a cluster accepts no loss: start it, and it joins again with what the others have; with all of them lost see annals cluster recover")
+				return errors.New("this is for a node on its own: start a node of a cluster, and it joins again with the data of the others; if all of them are lost, see annals cluster recover")
 			}
 			if err := confirm.given("This gives up the entries after the damage in the Raft log of " + c.Db + ": acknowledged writes may be lost"); err != nil {
 				return err

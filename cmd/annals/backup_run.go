@@ -35,15 +35,14 @@ func (p *backupPlace) add(flags *pflag.FlagSet, name string) {
 	flags.StringVar(&p.endpoint, "s3-endpoint", "", "URL of the object store (default that of Amazon in $AWS_REGION); keys: $AWS_ACCESS_KEY_ID, $AWS_SECRET_ACCESS_KEY")
 }
 
-// open returns the target. A folder that is not there is refused unless it is about to be written
-// to.
+// open returns the target. It refuses a missing folder, unless the command writes to it.
 func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
 	switch {
 	case p.destination == "":
 		return nil, fmt.Errorf("--%s is needed: where backups are kept", flag)
 	case s3.IsURL(p.destination):
 		t, err := s3.New(s3.Options{URL: p.destination, Endpoint: p.endpoint})
-		if err != nil { // A nil *s3.Target is no nil Target.
+		if err != nil { // A nil *s3.Target is not a nil Target.
 			return nil, err
 		}
 		return t, nil
@@ -56,12 +55,12 @@ func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
 	case err != nil:
 		return nil, fmt.Errorf("no backups can be there: %w", err)
 	case !info.IsDir():
-		return nil, fmt.Errorf("%s is no folder", p.destination)
+		return nil, fmt.Errorf("%s is not a folder", p.destination)
 	}
 	return backup.NewFolder(nil, p.destination), nil
 }
 
-// backupSubcommand makes a command whose own errors are those of what cannot be tried.
+// backupSubcommand makes a command with the exit code for work that could not be tried.
 func backupSubcommand(use, short, long string, run func(ctx context.Context) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
@@ -112,14 +111,14 @@ func backupCreate(stdout, stderr io.Writer) *cobra.Command {
 	var full, verify bool
 	throttle := defaultThrottle
 	cmd := backupSubcommand("create --to destination", "Back a node up, while it serves", `Copy the database of a node to a folder of this machine or to an object store. The node
-goes on; every event that it had acknowledged when the backup began is in it.
+keeps serving. The backup has every event that was acknowledged before it began.
 
-What an earlier backup there has already is not copied again: unchanged files are hard
-links, or the same objects. A backup is listed when all of it is durable and every byte
-has been compared with its checksum; whatever goes wrong before leaves nothing.
+Files that an earlier backup there already has are not copied again: they are hard links,
+or the same objects. A backup is listed when all of it is durable and every byte agrees
+with its checksum. A backup that fails leaves nothing.
 
-Exit codes: 0 done, 1 failed, and nothing is listed, 2 it could not be tried: arguments,
-no node, or not permitted.`, func(ctx context.Context) error {
+Exit codes: 0 success, 1 failed, and nothing is listed, 2 not tried: wrong arguments, no
+node, or no right.`, func(ctx context.Context) error {
 		if throttle < 0 {
 			return cannot(errors.New("--throttle-mib must be 0 or above"))
 		}
@@ -165,14 +164,14 @@ no node, or not permitted.`, func(ctx context.Context) error {
 	flags := cmd.Flags()
 	f.add(flags, "address of the node", "print the result as JSON")
 	p.add(flags, "to")
-	flags.BoolVar(&full, "full", false, "copy everything, whatever is there")
-	flags.BoolVar(&verify, "verify", false, "read back what was written")
-	flags.IntVar(&throttle, "throttle-mib", defaultThrottle, "MiB that are read in a second at most, 0: any number")
+	flags.BoolVar(&full, "full", false, "copy everything, even if an earlier backup has it")
+	flags.BoolVar(&verify, "verify", false, "read the backup after it is written, and compare it")
+	flags.IntVar(&throttle, "throttle-mib", defaultThrottle, "most MiB to read in a second; 0: no limit")
 	return cmd
 }
 
-// backupNotes is the folder of this user in which backups under way are noted, empty where users
-// have none.
+// backupNotes is the folder of this user that has a note for each running backup. It is empty where
+// users have no such folder.
 func backupNotes() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -181,7 +180,7 @@ func backupNotes() string {
 	return filepath.Join(dir, "annals", "backups")
 }
 
-// listedBackup is a backup as list tells of it.
+// listedBackup is a backup as list prints it.
 type listedBackup struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`
@@ -198,7 +197,7 @@ type listedBackup struct {
 
 func backupList(stdout io.Writer) *cobra.Command {
 	const short = "List backups, the oldest first"
-	const long = short + ". Damaged ones are named behind the others: exit code 1."
+	const long = short + ". Damaged ones follow the others: exit code 1."
 	return backupReader("list --from destination", short, long, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		all, damaged := target.List(ctx)
 		if _, ok := errors.AsType[*backup.Damaged](damaged); damaged != nil && !ok {
@@ -225,9 +224,9 @@ func backupList(stdout io.Writer) *cobra.Command {
 func backupVerify(stdout, stderr io.Writer) *cobra.Command {
 	var id string
 	var all bool
-	cmd := backupReader("verify --from destination", "Check a backup", `Compare every file of a backup with its checksum, the log with itself and the index with
-the log. One line a finding. One that is in an object store is restored into a temporary
-folder for that ($TMPDIR) and removed again.
+	cmd := backupReader("verify --from destination", "Check a backup", `Compare every file of a backup with its checksum, check the log, and compare the index
+with the log. Each finding is one line. A backup in an object store is restored into a
+temporary folder ($TMPDIR) for that, which is removed again.
 
 Without --id the newest backup is checked, with --all each one.
 
@@ -300,15 +299,16 @@ func backupRestore(stdout, stderr io.Writer) *cobra.Command {
 	var o backup.RestoreOptions
 	var at string
 	var position int64
-	cmd := backupReader("restore --from destination --db folder", "Make a data folder of a backup", `Make a data folder of a backup, the newest one unless told otherwise. The folder must be
-missing or empty; it gets its name when every checksum is right.
+	cmd := backupReader("restore --from destination --db folder", "Make a data folder from a backup", `Make a data folder from a backup, by default the newest one. The folder must be missing or
+empty. It gets its name when every checksum is right.
 
-With --at nothing that was written later is restored, with --to-position nothing that ends
-behind that position: the oldest backup that reaches there is taken and cut, exact to the
-write. Consensus state is in no backup: a restored node joins its cluster by its data.
+With --at the result has no write that was made later. With --to-position it has no write
+that ends after that position. The command takes the oldest backup that reaches there and
+cuts it, exact to the write. A backup has no consensus state: a restored node joins its
+cluster with its data.
 
-Exit codes: 0 done, 1 failed or damaged, and nothing is left, 2 it could not be tried: arguments, no
-such backup, or the folder is not empty.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
+Exit codes: 0 success, 1 failed or damaged, and nothing is left, 2 not tried: wrong
+arguments, no such backup, or the folder is not empty.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		given := 0
 		for _, is := range []bool{o.ID != "", at != "", position >= 0} {
 			if is {
@@ -332,7 +332,8 @@ such backup, or the folder is not empty.`, func(ctx context.Context, target back
 		if position >= 0 {
 			o.ToPosition = &position
 		}
-		for _, dir := range []*string{&o.Dir, &o.IndexDir} { // What is beside "." is not in it.
+		// The temporary folder must not be in ".".
+		for _, dir := range []*string{&o.Dir, &o.IndexDir} {
 			if *dir == "" {
 				continue
 			}
@@ -347,7 +348,7 @@ such backup, or the folder is not empty.`, func(ctx context.Context, target back
 		if err != nil {
 			return err
 		}
-		const next = "next: start the node. In a cluster that lives it fetches what it lacks; where no member is left, run annals cluster recover on the node with the newest data"
+		const next = "next: start the node. In a running cluster it fetches the data that it lacks; if no member is left, run annals cluster recover on the node with the newest data"
 		if asJSON {
 			return printJSON(stdout, struct {
 				backup.Restored
@@ -357,7 +358,7 @@ such backup, or the folder is not empty.`, func(ctx context.Context, target back
 		var b strings.Builder
 		fmt.Fprintf(&b, "restored backup %s to %s: up to position %d, written until %s, %s in %d files\n", r.ID, r.Dir, r.Position, r.Time.UTC().Format(time.RFC3339Nano), humanBytes(r.Bytes), r.Files)
 		if r.LeftOut > 0 {
-			fmt.Fprintf(&b, "left out: %s of the log behind position %d\n", humanBytes(r.LeftOut), r.Position)
+			fmt.Fprintf(&b, "left out: %s of the log after position %d\n", humanBytes(r.LeftOut), r.Position)
 		}
 		fmt.Fprintln(&b, next)
 		_, err = io.WriteString(stdout, b.String())
@@ -365,10 +366,10 @@ such backup, or the folder is not empty.`, func(ctx context.Context, target back
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.ID, "id", "", "which backup (default the newest)")
-	flags.StringVar(&at, "at", "", "restore what was written until then, an instant by RFC 3339")
+	flags.StringVar(&at, "at", "", "restore the writes until this time, as in 2026-01-31T12:00:00Z")
 	flags.Int64Var(&position, "to-position", -1, "restore the log up to a position")
-	flags.StringVar(&o.Dir, "db", "", "the data folder to be made")
-	flags.StringVar(&o.IndexDir, "index", "", "the folder of the index to be made (default in the data folder)")
+	flags.StringVar(&o.Dir, "db", "", "data folder to make")
+	flags.StringVar(&o.IndexDir, "index", "", "index folder to make (default in the data folder)")
 	return cmd
 }
 
@@ -376,9 +377,9 @@ func backupPrune(stdout io.Writer) *cobra.Command {
 	var keep, days int
 	var dryRun bool
 	confirm := atTerminal(os.Stderr)
-	cmd := backupReader("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those older than some days; the newest always
-stays. No file that a backup which stays needs is removed. What killed backups have left
-goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
+	cmd := backupReader("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those that are older than some days. The newest
+always stays, and so does every file that a remaining backup needs. Files of backups that
+were interrupted are removed when they are a day old.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		switch {
 		case (keep >= 0) == (days >= 0):
 			return cannot(errors.New("one of --keep and --keep-days is needed"))
@@ -409,7 +410,7 @@ goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJ
 		return err
 	})
 	flags := cmd.Flags()
-	flags.IntVar(&keep, "keep", -1, "how many stay")
+	flags.IntVar(&keep, "keep", -1, "how many backups stay")
 	flags.IntVar(&days, "keep-days", -1, "how many days backups stay")
 	flags.BoolVar(&dryRun, "dry-run", false, "say what would be removed")
 	confirm.add(flags)
@@ -419,7 +420,7 @@ goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJ
 // drawEvery bounds how often a bar is drawn.
 const drawEvery = 100 * time.Millisecond
 
-// bytesBar shows how far a copy is: a bar on a terminal, else a line now and then.
+// bytesBar shows the progress of a copy: a bar on a terminal, else a line now and then.
 type bytesBar struct {
 	w     io.Writer
 	bar   *bar // nil: lines
@@ -450,7 +451,7 @@ func (b *bytesBar) backup(p backup.Progress) {
 		return
 	}
 	b.told = time.Now()
-	// Nobody is left to tell.
+	// Standard error is closed.
 	_, _ = fmt.Fprintf(b.w, "%s: %s of %s\n", strings.ToLower(p.Phase), humanBytes(p.Done), humanBytes(p.Total))
 }
 

@@ -31,13 +31,13 @@ func (s *nodeSource) Begin(ctx context.Context) (session backup.Session, err err
 		return session, err
 	}
 	if err := json.Unmarshal(body, &session); err != nil {
-		return session, fmt.Errorf("%s answers %s with something else than a session: %w", s.host, sessionsPath, err)
+		return session, fmt.Errorf("%s answers %s with something other than a session: %w", s.host, sessionsPath, err)
 	}
 	s.begun = true
 	return session, nil
 }
 
-// Open reads a file from an offset on. A transfer that breaks goes on where it broke.
+// Open reads a file from an offset on. A transfer that breaks resumes where it broke.
 func (s *nodeSource) Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error) {
 	path := sessionsPath + "/" + url.PathEscape(session) + "/files/" + url.PathEscape(name)
 	body, err := s.Download(ctx, client.Request{Path: path}, offset)
@@ -61,7 +61,7 @@ func (b sourceBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lost says of an error whether the session has ended.
+// lost says whether an error means that the session has ended.
 func (s *nodeSource) lost(err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	switch {
@@ -73,7 +73,7 @@ func (s *nodeSource) lost(err error) error {
 	return s.explain(err)
 }
 
-// End lets go of a session.
+// End ends a session.
 func (s *nodeSource) End(ctx context.Context, session string) error {
 	answer, err := s.Do(ctx, client.Request{Method: http.MethodDelete, Path: sessionsPath + "/" + url.PathEscape(session), Stay: true})
 	if err == nil && answer.Status != http.StatusNotFound && answer.Status != http.StatusGone {

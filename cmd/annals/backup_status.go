@@ -16,24 +16,24 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-const backupStatusHelp = `Show for each member of a cluster how its last backup of itself ended, and how far
-one is that is under way. Nodes back themselves up when BackupTo is set, each for
-itself; what a command has copied they do not know.
+const backupStatusHelp = `Show for each member of a cluster how its last backup of itself ended, and the progress
+of one that runs. A node backs itself up when BackupTo is set. It knows nothing of backups
+that annals backup create made.
 
-Exit codes: 0 each member has answered and no last backup has failed, 1 one has
-failed or a member gives no answer, 2 the node that is asked gives no answer.`
+Exit codes: 0 each member has answered and no last backup has failed, 1 one has failed or
+a member gives no answer, 2 the node that is asked gives no answer.`
 
-// notConfigured is what a node says that has no BackupTo.
+// notConfigured is the answer of a node without BackupTo.
 const notConfigured = "Backup is not configured"
 
-// backupNode is what one member tells of its backups.
+// backupNode is what one member knows of its backups.
 type backupNode struct {
 	Node    string         `json:"node"`
 	Backs   bool           `json:"configured"` // the node backs itself up
 	State   string         `json:"state"`
-	Current *backupCurrent `json:"current"` // nil: none is under way
+	Current *backupCurrent `json:"current"` // nil: none runs
 	Last    *backupLast    `json:"last"`    // nil: there was none
-	Error   *string        `json:"error"`   // why nothing is known; nil: it is
+	Error   *string        `json:"error"`   // why nothing is known; nil: it is known
 }
 
 type backupCurrent struct {
@@ -119,7 +119,7 @@ func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
 	return all, nil
 }
 
-// backups asks one member. What keeps it from telling is part of the answer.
+// backups asks one member. The reason why it cannot say is part of the answer.
 func (c *nodeClient) backups(ctx context.Context) backupNode {
 	n := backupNode{Node: c.host, Backs: true}
 	get := func(which string, value any) error {
@@ -153,8 +153,8 @@ func (c *nodeClient) backups(ctx context.Context) backupNode {
 	return n
 }
 
-// printBackupStatus prints what is known, and returns an error when something is not as it should
-// be.
+// printBackupStatus prints what is known, and returns an error when a backup failed or a member
+// does not answer.
 func printBackupStatus(w io.Writer, nodes []backupNode, asJSON bool, now time.Time) error {
 	bad := false
 	for i := range nodes {

@@ -41,7 +41,7 @@ func TestBackupStatus(t *testing.T) {
 			c.answers[getGossip] = []string{fmt.Sprintf(`{"members":[{"state":"Leader","isAlive":true,"httpEndPointIp":%q,"httpEndPointPort":%s},`+
 				`{"state":"Follower","isAlive":false,"httpEndPointIp":"gone.example","httpEndPointPort":2113}]}`, u.Hostname(), u.Port())}
 			var out, complaints bytes.Buffer
-			// The other member is dead, which is always told.
+			// The other member is dead, and the output always says so.
 			if code := run([]string{"backup", "status", "--node", address}, &out, &complaints, nil); code != 1 {
 				t.Errorf("code %d: %s", code, complaints.String())
 			}

@@ -16,8 +16,8 @@ type bar struct {
 	full    bool // it has been drawn full, and its line has ended
 }
 
-// draw draws how much is done, and a text. A bar that is full ends its line. What a terminal
-// that is gone does not take is lost.
+// draw draws how much is done, and a text. A full bar ends its line. When the terminal is gone, the
+// drawing is lost.
 func (b *bar) draw(done int64, text string) {
 	if b.full {
 		return

@@ -25,7 +25,7 @@ import (
 
 const certsHelp = `Make, check and renew the certificates of a cluster.
 
-Nodes know each other by certificates of one authority. Where there is none:
+Nodes accept each other by certificates of one authority. If you have none:
 
   annals certs ca --out ca
   annals certs node --ca ca --out node1 --dns node1.example.com --ip 10.0.0.1
@@ -35,26 +35,27 @@ Then, on node1, with ca.crt alone in the folder roots:
   annals --certificate-file node.crt --certificate-private-key-file node.key \
     --trusted-root-certificates-path roots
 
-The file ca.key makes new nodes: keep it off the nodes, and keep it secret.`
+With the file ca.key anyone can make new nodes. Do not store it on the nodes, and keep it
+secret.`
 
-const certsAuthorityHelp = `Make an authority: ca.crt, which every node and client is to trust, and ca.key,
-which issues the certificates of nodes and is readable by its owner alone.
+const certsAuthorityHelp = `Make an authority: ca.crt, which every node and client must trust, and ca.key, which
+issues the certificates of nodes. Only its owner can read ca.key.
 
-Files that are there are not overwritten unless --force is given: an authority
-that is lost takes with it the trust in every certificate it issued.`
+The command overwrites existing files only with --force. If an authority is lost, all
+certificates that it issued lose their trust.`
 
-const certsNodeHelp = `Make the certificate of one node, node.crt, and its private key, node.key, which
-is readable by its owner alone. Both go to that node.
+const certsNodeHelp = `Make the certificate of one node, node.crt, and its private key, node.key, which only its
+owner can read. Copy both to that node.
 
-Name everything by which other nodes and clients dial the node. All nodes of a
-cluster share one common name: by it a node knows the others.`
+Name every host and address that other nodes and clients use for the node. All nodes of a
+cluster share one common name: by it a node recognizes the others.`
 
-const certsCheckHelp = `Check the files that a node would be started with, and print what the certificate
-is and everything that is wrong or doubtful. The options are those of the node.
-With --host the check is that of a reload, which refuses more than a start does.
+const certsCheckHelp = `Check the files that a node would start with. The command prints the certificate and every
+error and warning. The options are those of the node. With --host the check is that of a
+reload, which refuses more than a start does.
 
-Passwords are better given in the environment, where other users do not see
-them: STORE_CERTIFICATE_PASSWORD and STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD.
+Set passwords in the environment, where other users do not see them:
+STORE_CERTIFICATE_PASSWORD and STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD.
 
 Exit codes: 0 a node would start, 1 it would refuse to, 2 bad arguments.`
 
@@ -87,7 +88,7 @@ func certsAuthorityCommand(stdout io.Writer) *cobra.Command {
 			if err := authority.Write(out, force); err != nil {
 				return keepOrExplain(stdout, out, keep, err)
 			}
-			_, err = fmt.Fprintf(stdout, "%s  %s, until %s\n%s  its private key: keep it off the nodes, and keep it secret\n",
+			_, err = fmt.Fprintf(stdout, "%s  %s, until %s\n%s  its private key: do not store it on the nodes, and keep it secret\n",
 				filepath.Join(out, certs.AuthorityCertificateFile), authority.Certificate.Subject, minute(authority.Certificate.NotAfter),
 				filepath.Join(out, certs.AuthorityKeyFile))
 			return err
@@ -126,7 +127,7 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 				o.IPs = append(o.IPs, ip)
 			}
 			if len(o.DNSNames)+len(o.IPs) == 0 {
-				return cannot(errors.New("name at least one --dns or --ip by which others dial the node"))
+				return cannot(errors.New("name at least one --dns or --ip that others use for the node"))
 			}
 			authority, err := certs.LoadAuthority(ca)
 			if err != nil {
@@ -149,8 +150,8 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&ca, "ca", "", "folder of the authority's ca.crt and ca.key (required)")
 	flags.StringVar(&out, "out", "", "folder for node.crt and node.key (required)")
-	flags.StringSliceVar(&o.DNSNames, "dns", nil, "DNS names of the node, comma separated; *.example.com is any one name below example.com")
-	flags.StringSliceVar(&ips, "ip", nil, "IP addresses of the node, comma separated")
+	flags.StringSliceVar(&o.DNSNames, "dns", nil, "DNS names of the node, separated by commas; *.example.com is any one name under example.com")
+	flags.StringSliceVar(&ips, "ip", nil, "IP addresses of the node, separated by commas")
 	flags.StringVar(&o.CommonName, "common-name", certs.DefaultNodeCommonName, "name that all nodes of the cluster share")
 	flags.IntVar(&o.Days, "days", 0, "days until it expires (default 365, or as long as the authority)")
 	flags.StringVar(&key, "key", "", "kind of key: "+keyKinds()+" (default as the authority: rsa-2048 or ecdsa-p256)")
@@ -173,7 +174,7 @@ func required(cmd *cobra.Command, names ...string) *cobra.Command {
 	return cmd
 }
 
-// keepOrExplain says that files which are there stay, if that is what was asked for.
+// keepOrExplain says that existing files stay, if --keep is set.
 func keepOrExplain(stdout io.Writer, out string, keep bool, err error) error {
 	if keep && errors.Is(err, fs.ErrExist) {
 		_, err = fmt.Fprintf(stdout, "%s has the files already: nothing was changed\n", out)
@@ -182,7 +183,7 @@ func keepOrExplain(stdout io.Writer, out string, keep bool, err error) error {
 	return explainWrite(err)
 }
 
-// explainWrite adds what to do about a file that is there.
+// explainWrite adds what to do about an existing file.
 func explainWrite(err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w (choose another folder, or overwrite it with --force)", err)
@@ -228,8 +229,8 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&f.Password, "certificate-password", "", "password of a PKCS#12 bundle")
 	flags.StringVar(&f.KeyPassword, "certificate-private-key-password", "", "password of an encrypted key")
 	flags.StringVar(&f.ReservedCN, "certificate-reserved-node-common-name", "", "pattern that the common names of nodes match (default that of the certificate)")
-	flags.BoolVar(&f.ServerOnly, "allow-server-only-node-certificates", false, "whether certificates of nodes may lack client authentication")
-	flags.StringSliceVar(&f.Hosts, "host", nil, "host at which other nodes dial this one, or the name of the cluster; the certificate must name one of them")
+	flags.BoolVar(&f.ServerOnly, "allow-server-only-node-certificates", false, "accept certificates of nodes without client authentication")
+	flags.StringSliceVar(&f.Hosts, "host", nil, "host that other nodes use for this one, or the name of the cluster; the certificate must name one of them")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON document in place of text")
 	return cmd
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 )
 
-const certsRenewHelp = `Make the next certificate of a node: with the DNS names, IP addresses, common
-name, kind of key and term of the present one, and a new key.
+const certsRenewHelp = `Make the next certificate of a node. It has the DNS names, IP addresses, common name, kind
+of key and term of the present one, and a new key.
 
-With --out the two files go into another folder. With --replace they take the
-place of the present ones, with their owner and permissions, and those are kept
-beside as *.old-<time>. The node goes on with what it has until it is told to
-read the files: by SIGHUP or POST /admin/reloadconfig.
+With --out the two files go into another folder. With --replace they take the place of the
+present ones, with the same owner and permissions, and the old files stay as *.old-TIME.
+The node uses its old certificate until SIGHUP or POST /admin/reloadconfig has it read the
+files.
 
---common-name gives it another common name, and an authority other than that of
-the present certificate may issue it. Read the procedures in docs/operations.md
-for both: the nodes have to expect it.
+--common-name gives it another common name, and an authority other than that of the
+present certificate may issue it. Read the procedures in docs/operations.md for both: the
+other nodes must accept the new one first.
 
 Exit codes: 0 made, 1 not made, 2 bad arguments.`
 
-// renewal is what annals certs renew was told.
+// renewal is the flags of annals certs renew.
 type renewal struct {
 	ca, certificate, key, password string
 	out                            string
@@ -64,7 +64,7 @@ func certsRenewCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&r.key, "certificate-private-key-file", "", "its private key; needed to replace it")
 	flags.StringVar(&r.password, "certificate-password", "", "password of a PKCS#12 bundle")
 	flags.StringVar(&r.out, "out", "", "folder for the new node.crt and node.key")
-	flags.BoolVar(&r.replace, "replace", false, "put the new files in place of the present ones, which are kept")
+	flags.BoolVar(&r.replace, "replace", false, "put the new files in place of the present ones, which stay under other names")
 	flags.BoolVar(&r.force, "force", false, "overwrite files in the folder of --out")
 	flags.StringVar(&r.commonName, "common-name", "", "common name (default that of the present certificate)")
 	flags.IntVar(&r.days, "days", 0, "days until it expires (default the term of the present one, or as long as the authority)")
@@ -133,10 +133,10 @@ func (d *renewalDocument) write(w io.Writer, replaced bool) error {
 	fmt.Fprintf(&b, "%s  %s for %s, until %s\n%s  its private key: keep it secret\n",
 		d.CertificateFile, d.Certificate.Subject, strings.Join(d.Certificate.Names, ", "), minute(d.Certificate.NotAfter), d.PrivateKeyFile)
 	for _, name := range d.Kept {
-		fmt.Fprintf(&b, "%s  what was there before\n", name)
+		fmt.Fprintf(&b, "%s  the old file\n", name)
 	}
 	if replaced {
-		b.WriteString("the node takes it over with SIGHUP or POST /admin/reloadconfig\n")
+		b.WriteString("the node reads it at SIGHUP or POST /admin/reloadconfig\n")
 	}
 	if d.AuthorityExpiring {
 		fmt.Fprintf(&b, "warning: the authority %s ends on %s: make the next one\n", d.Authority.Subject, minute(d.Authority.NotAfter))

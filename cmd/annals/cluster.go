@@ -20,11 +20,10 @@ import (
 
 const clusterHelp = `Show and change which nodes belong to a cluster, by asking one of its nodes.
 
-A change is made by the leader: whichever node is asked, the request follows its
-redirect there. The caller must be an administrator or operator of the cluster
-unless the cluster runs without authentication. The password is better given in
-the environment variable ANNALS_PASSWORD than on the command line, which other
-users of the machine can read.
+The leader makes a change. You can ask any node: the request follows its redirect to
+the leader. You must be an administrator or operator of the cluster, unless it runs
+without authentication. Set the password in the environment variable ANNALS_PASSWORD:
+other users of the machine can read the command line.
 
 A NODE is the id of a node, as list shows it, or the host:port at which other
 nodes reach it for replication.`
@@ -34,11 +33,12 @@ const (
 	passwordVariable = "ANNALS_PASSWORD"
 )
 
-// clusterFlags are what all commands below cluster have in common.
+// clusterFlags are the flags that all commands under cluster have.
 type clusterFlags struct {
 	node, user, password string
 	ca                   string
 	skipVerify, json     bool
+	anonymous            bool // send no credentials
 	timeout              time.Duration
 }
 
@@ -63,7 +63,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	remove := &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Make a node no member any more, and list the members",
+		Short: "Remove a member, and list the members",
 		Args:  cobra.ExactArgs(1),
 	}
 	confirm.add(remove.Flags())
@@ -78,7 +78,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 		acceptLossCommand(stdout, stderr),
 		&cobra.Command{
 			Use:   "list",
-			Short: "List the members as the node that is asked knows them",
+			Short: "List the members, as one node knows them",
 			Args:  cobra.NoArgs,
 			RunE:  run(http.MethodGet, func(string) string { return membersPath }),
 		},
@@ -102,10 +102,10 @@ func (f *clusterFlags) add(flags *pflag.FlagSet, node, json string) {
 }
 
 func (f *clusterFlags) addCredentials(flags *pflag.FlagSet) {
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	flags.StringVar(&f.user, "user", "admin", "user to log in as, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); without one, no credentials are sent")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "accept any certificate")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of trusted authorities (default those of the system)")
 }
 
 // run sends one request and prints the members that it is answered with.
@@ -123,10 +123,12 @@ func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path s
 	switch {
 	case err != nil:
 		return f.explain(ctx, err)
+	case answer.Status == http.StatusUnauthorized || answer.Status == http.StatusBadRequest:
+		return c.explain(answer.Err())
 	case answer.Status != http.StatusOK:
 		return f.refused(answer)
 	case !strings.HasPrefix(answer.Header.Get("Content-Type"), accept):
-		return fmt.Errorf("%s answered something that is no list of members: is it a node of a cluster?", answer.Host())
+		return fmt.Errorf("%s answered something other than a list of members: is it a node of a cluster?", answer.Host())
 	}
 	body := answer.Body
 	if len(body) > 0 && body[len(body)-1] != '\n' {
@@ -136,29 +138,24 @@ func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path s
 	return err
 }
 
-// explain turns the end of the time that was allowed into words.
+// explain says what an interrupted or late request may have done.
 func (f *clusterFlags) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; whether anything was changed is shown by annals cluster list")
+		return errors.New("interrupted; annals cluster list shows whether the members changed")
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v: whether anything was changed is shown by annals cluster list: %w", f.timeout, err)
+		return fmt.Errorf("no answer within %v; annals cluster list shows whether the members changed: %w", f.timeout, err)
 	}
 	return err
 }
 
-// refused says why a node did not do what it was asked for.
+// refused says why a node refused a request.
 func (f *clusterFlags) refused(a client.Response) error {
 	switch a.Status {
-	case http.StatusUnauthorized:
-		if f.password == "" {
-			return fmt.Errorf("%s asks for credentials: see --user and --password, or set %s", a.Host(), passwordVariable)
-		}
-		return fmt.Errorf("%s does not accept user %q with this password, or the user may not operate the cluster", a.Host(), f.user)
 	case http.StatusNotFound:
 		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.Host(), membersPath)
 	case http.StatusRequestTimeout:
-		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", a.Host())
+		return fmt.Errorf("%s could not finish in time; annals cluster list shows whether the members changed", a.Host())
 	}
 	return fmt.Errorf("%s refuses: %s (status %d)", a.Host(), cmp.Or(a.Text(), http.StatusText(a.Status)), a.Status)
 }

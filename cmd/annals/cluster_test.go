@@ -167,15 +167,15 @@ func TestClusterRefusals(t *testing.T) {
 		password string
 		stderr   string
 	}{
-		{"no credentials", 401, "", "", "asks for credentials: see --user and --password, or set ANNALS_PASSWORD"},
+		{"no credentials", 401, "", "", "asks for credentials: set ANNALS_PASSWORD to the password of admin, or see --user and --password"},
 		{"wrong credentials", 401, "", "p", `does not accept user "admin" with this password`},
 		{"no cluster", 404, "", "", "does not serve /admin/cluster/members"},
 		{"a reason", 400, "The node is a member already.", "", "refuses: The node is a member already. (status 400)"},
 		{"no leader", 503, "Server Is Not Ready", "", "refuses: Server Is Not Ready (status 503)"},
 		{"out of time", 408, "", "", "could not finish in time"},
 		{"no text", 500, "", "", "refuses: Internal Server Error (status 500)"},
-		{"odd text", 400, "a\n\tb\x1b\xff", "", "refuses: a b"},
-		{"another server", 200, "<html>", "", "is no list of members"},
+		{"odd text", 400, "a\n\tb\x1b\xff", "", `refuses: "a b\x1b"`},
+		{"another server", 200, "<html>", "", "answered something other than a list of members"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, address := serve(t, refuse(c.status, c.text))

@@ -23,20 +23,20 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-const devHelp = `Run a cluster for development: several nodes in one process, on this machine
-only. When all of them are ready it prints where each serves clients. SIGINT or SIGTERM ends it.
+const devHelp = `Run a cluster for development: several nodes in one process, on this machine only. When
+all of them are ready, the command prints where each serves clients. SIGINT or SIGTERM
+ends it.
 
-Without --db the data are in a temporary folder that goes with the cluster.
-Between the nodes and to their clients all is plain, unless --tls makes
-certificates for this run; the authority's goes to a file that is printed. Users
-are as in any database: admin and ops with the password changeit, unless --insecure
-does without.
+Without --db the data are in a temporary folder, which is removed at the end. The nodes
+and their clients use plain HTTP. With --tls the command makes certificates for this run,
+and prints the file with the authority's certificate. Users are those of any new database:
+admin and ops with the password changeit. With --insecure there are no users.
 
-All nodes get the options of a node, from the command line, the environment and the
-file that --config names (no other is read), but for those that tell nodes apart. Only
-warnings are logged unless --log-level says more. annals dev --help lists the options.`
+All nodes take the options of annals node from the command line, the environment and the
+file of --config (no other file is read), except the options that tell nodes apart. The
+log has only warnings, unless --log-level says more. annals dev --help lists the options.`
 
-// devOptions are what annals dev is asked for.
+// devOptions are the flags of annals dev.
 type devOptions struct {
 	nodes int
 	port  int
@@ -48,7 +48,7 @@ type devOptions struct {
 // devRefused are the options of a node that annals dev decides, each with what it does instead.
 func devRefused() map[string]string {
 	refused := map[string]string{
-		"NodePort":    "clients are served at --port and those behind it",
+		"NodePort":    "clients are served at --port and the ports after it",
 		"ClusterSize": "see --nodes",
 		"Index":       "each node of annals dev has its index in its data folder",
 		"Dev":         "annals dev makes certificates for its nodes with --tls",
@@ -81,7 +81,7 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "dev",
 		Short: "Run a cluster for development in one process",
 		Long:  devHelp,
-		// As with node: the table of options has spellings that no flag library knows.
+		// As with node: the table of options has spellings that flag libraries do not know.
 		DisableFlagParsing: true,
 		ValidArgsFunction:  completeOptions,
 	}
@@ -89,7 +89,7 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes: 1, 3 or 5")
 	flags.IntVar(&o.port, "port", 2113, "port of the first node, the others follow; 0: free ones")
 	flags.BoolVar(&o.tls, "tls", false, "make certificates for this run and use TLS everywhere")
-	flags.StringVar(&o.ui, "ui-dir", "", "serve the web interface from this folder, as it is at each request: web/static of the sources")
+	flags.StringVar(&o.ui, "ui-dir", "", "serve the web interface from this folder, and read it at each request: web/static of the sources")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		own, rest := splitFlags(flags, args)
 		if err := flags.Parse(own); err != nil {
@@ -135,7 +135,7 @@ func (o *devOptions) validate() error {
 	case o.nodes != 1 && o.nodes != 3 && o.nodes != 5:
 		return fmt.Errorf("--nodes must be 1, 3 or 5, not %d", o.nodes)
 	case o.port < 0 || o.port+o.nodes > 65536:
-		return fmt.Errorf("--port %d: %d ports from there on are needed", o.port, o.nodes)
+		return fmt.Errorf("--port %d: the command needs %d ports from there on", o.port, o.nodes)
 	case o.tls && o.node.Insecure:
 		return errors.New("--tls and --insecure exclude each other")
 	}
@@ -327,7 +327,7 @@ func (c *devCluster) announce(w io.Writer, authority string) error {
 	return err
 }
 
-// close stops the nodes one after the other, the leader last: so nobody has to
+// close stops the nodes one after the other, the leader last: no other node has to
 // take over from it.
 func (c *devCluster) close() error {
 	var errs []error

@@ -23,17 +23,18 @@ func TestDevRefuses(t *testing.T) {
 	}
 	cases := []attempt{
 		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (STORE_CLUSTER_SIZE) cannot be set here: see --nodes"},
-		{"former name", "--nodes=2 --http-port 5", "", "--port and those behind it"},
+		{"former name", "--nodes=2 --http-port 5", "", "--port and the ports after it"},
 		{"beside options of its own", "--port 0 -nodes=2 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
 		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},
 		{"bad value", "--max-append-size many", "", "option max-append-size (Command Line)"},
 		{"checks of a node", "--nodes=2 --max-append-size 16767217", "", "MaxAppendSize must not exceed"},
 		{"even number of nodes", "--nodes 2", "", "--nodes must be 1, 3 or 5, not 2"},
-		{"too few ports", "--port=65535", "", "3 ports from there on are needed"},
+		{"too few ports", "--port=65535", "", "the command needs 3 ports from there on"},
 		{"TLS without users", "--tls", "STORE_INSECURE=true", "--tls and --insecure exclude each other"},
 		{"no number", "--nodes three", "", "--nodes"},
 	}
-	for name, why := range devRefused() { // What is taken by mistake ends by the number of nodes.
+	// An option that is taken by mistake fails by the number of nodes.
+	for name, why := range devRefused() {
 		cases = append(cases, attempt{name, "--nodes=2 --" + name + "=1", "", "option " + name + " (Command Line) cannot be set here: " + why})
 	}
 	for _, c := range cases {

@@ -15,13 +15,13 @@ import (
 	"github.com/annalsdb/annals/config"
 )
 
-// docsCommand writes the reference of the commands. Packages and the documentation have it from
-// here; users need it never.
+// docsCommand writes the documentation of the commands, for packages and for docs/cli.md. Users
+// never need it.
 func docsCommand() *cobra.Command {
 	var man, markdown string
 	cmd := &cobra.Command{
 		Use:    "docs (--man folder | --markdown file)",
-		Short:  "Write man pages, or the reference of the commands as Markdown",
+		Short:  "Write man pages, or a page of all commands as Markdown",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +40,7 @@ func docsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&man, "man", "", "folder for the man pages, which is made if it is missing")
-	cmd.Flags().StringVar(&markdown, "markdown", "", "file for the reference")
+	cmd.Flags().StringVar(&markdown, "markdown", "", "file for the page of all commands")
 	return cmd
 }
 

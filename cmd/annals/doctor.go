@@ -12,13 +12,13 @@ import (
 
 const doctorPath = "/admin/doctor"
 
-const doctorHelp = `Examine a running node: clock, disk, certificates, replication, subscription groups,
-projections, backups, damaged chunks, passwords and limits of the system.
+const doctorHelp = `Have a running node examine itself: clock, disk, certificates, replication, subscription
+groups, projections, backups, damaged chunks, passwords and limits of the system.
 
-Each check is one line: it is ok, or says what is wrong and what to do about it. A
-node examines itself; ask each node of a cluster, for groups and projections the leader.
+Each check is one line: ok, or what is wrong and what to do about it. Ask each node of a
+cluster. For groups and projections, ask the leader.
 
-Exit codes: 0 all is fine, 1 something is wrong, 2 the node could not be asked.`
+Exit codes: 0 all is well, 1 something is wrong, 2 the node could not be asked.`
 
 func doctorCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
@@ -65,7 +65,7 @@ func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
 	}
 	var d diagnosis
 	if err := json.Unmarshal(body, &d); err != nil || len(d.Checks) == 0 {
-		return cannot(fmt.Errorf("%s answers with no findings at all: is it a node of this version?", c.host))
+		return cannot(fmt.Errorf("%s answers without any check: is it a node of this version?", c.host))
 	}
 	if f.json {
 		err = printJSON(stdout, d)

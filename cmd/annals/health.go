@@ -80,6 +80,7 @@ func (f *healthFlags) run(ctx context.Context, stdout io.Writer) error {
 		}
 		f.skipVerify = f.skipVerify || f.ca == ""
 	}
+	f.anonymous = true
 	path, state := "/health/ready", "ready"
 	if f.live {
 		path, state = "/health/live", "live"

@@ -51,8 +51,8 @@ func openAppend(name string) (appendFile, error) {
 	return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
-// logFile is a log that is cut into files by size and time. Whatever happens to
-// the files, it keeps nobody waiting and goes on when it can.
+// logFile is a log that is cut into files by size and time. A file that cannot be
+// written makes no caller wait: the log resumes when it can.
 type logFile struct {
 	options logFileOptions
 
@@ -65,8 +65,8 @@ type logFile struct {
 	lost     int  // lines since then
 }
 
-// openLogFile returns a log file also with an error of opening it: that is then
-// tried again with every line.
+// openLogFile returns a log file also with an error of opening it: each line then
+// tries again.
 func openLogFile(o logFileOptions) (*logFile, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -78,7 +78,7 @@ func openLogFile(o logFileOptions) (*logFile, error) {
 	return f, f.open()
 }
 
-// open goes on with the current file or makes one.
+// open opens the current file, or makes one.
 func (f *logFile) open() error {
 	if err := os.MkdirAll(f.options.Dir, 0o755); err != nil {
 		return err

@@ -178,7 +178,7 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestLogFileThatCannotBeRotated: lines go on in the file that is there.
+// TestLogFileThatCannotBeRotated: lines still go to the present file.
 func TestLogFileThatCannotBeRotated(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 1000}
 	f, err := openLogFile(disk.options(dir))

@@ -13,14 +13,14 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// processLog is where the process's events go.
+// processLog is the log of the process.
 type processLog struct {
 	// Logger writes to standard error and, if there is one, to the log file. A
 	// change of its level reaches the loggers that were made of it before.
 	hclog.Logger
 
-	// fileOnly is for what is said on standard error in another form: the cause of
-	// an end. Whatever the level, it writes that.
+	// fileOnly is for the cause of an end, which standard error has in another form. It
+	// writes at every level.
 	fileOnly hclog.Logger
 	// console complains about the log file.
 	console hclog.Logger
@@ -28,8 +28,8 @@ type processLog struct {
 	sinks   []*sink  // what is written to, each by itself
 }
 
-// newLogger makes the process's log. A log file that cannot be written for want
-// of space is no reason not to start.
+// newLogger makes the process's log. The node starts even if the disk is too full
+// for a log file.
 func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 	format := func(w io.Writer, level hclog.Level) hclog.Logger {
 		json := c.LogConsoleFormat == config.LogFormatJSON
@@ -45,7 +45,7 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 	behind := func(out io.Writer) *sink {
 		own := format(out, hclog.Warn)
 		s := newSink(out, func(dropped int) {
-			own.Warn("lines of the log were dropped: what they are written to did not take them", "lines", dropped)
+			own.Warn("lines of the log were dropped: their reader or disk was too slow", "lines", dropped)
 		})
 		l.sinks = append(l.sinks, s)
 		return s
@@ -59,11 +59,11 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 			Size:     c.LogFileSize,
 			Interval: c.LogFileInterval,
 			Keep:     c.LogFileRetentionCount,
-			// Only standard error can be told about it, and not by the logger that is writing.
+			// Only standard error can have this line, and not by the logger that is writing.
 			Trouble: func(err error) {
-				l.console.Warn("trouble with the log file, the node goes on without it where need be", logkey.Error, err)
+				l.console.Warn("the log file cannot be written; the node keeps serving without it", logkey.Error, err)
 			},
-			Recovered: func(lost int) { l.console.Warn("the log file is as it should be again", "linesLost", lost) },
+			Recovered: func(lost int) { l.console.Warn("the log file can be written again", "linesLost", lost) },
 		})
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
 			l.close()
@@ -97,7 +97,7 @@ func (l *processLog) flush() {
 	}
 }
 
-// dropped is how many lines were dropped because nobody took them.
+// dropped is how many lines were dropped because no reader took them.
 func (l *processLog) dropped() (n uint64) {
 	for _, s := range l.sinks {
 		n += s.droppedLines()
@@ -115,8 +115,8 @@ func (t tee) Write(line []byte) (int, error) {
 	return len(line), errors.Join(err, other)
 }
 
-// hclogLevel translates the level. There is no fatal one: the cause of an end is
-// told apart from the log, so that with Fatal the log is silent.
+// hclogLevel translates the level. There is no fatal one: standard error has the cause
+// of an end without the log, so that with Fatal the log is silent.
 func hclogLevel(l config.LogLevel) hclog.Level {
 	switch l {
 	case config.LogLevelVerbose:

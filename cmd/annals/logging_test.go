@@ -77,7 +77,7 @@ func TestOneLinePerEvent(t *testing.T) {
 	cases := []struct {
 		name  string
 		log   func(hclog.Logger)
-		plain string // behind the time
+		plain string // after the time
 	}{
 		{"line break in a value", func(l hclog.Logger) { l.Info("append", "stream", "a\n"+forged, "events", 1) },
 			`[INFO]  annals: append: stream="a\n` + forged + `" events=1`},
@@ -163,7 +163,7 @@ func TestFatalIsSilent(t *testing.T) {
 	}
 }
 
-// brokenPipe is a standard error that nobody reads any more.
+// brokenPipe is a standard error without a reader.
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
@@ -183,7 +183,7 @@ func TestFileIsWrittenWithoutStandardError(t *testing.T) {
 	}
 }
 
-// TestFullLogDisk: the node goes on, and standard error says so once.
+// TestFullLogDisk: the node keeps serving, and standard error says so once.
 func TestFullLogDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full here")
@@ -198,7 +198,7 @@ func TestFullLogDisk(t *testing.T) {
 		l.Info("line")
 	}
 	l.close()
-	if got := stderr.String(); strings.Count(got, "\n") != 6 || strings.Count(got, "trouble with the log file") != 1 || !strings.Contains(got, "no space left on device") {
+	if got := stderr.String(); strings.Count(got, "\n") != 6 || strings.Count(got, "the log file cannot be written") != 1 || !strings.Contains(got, "no space left on device") {
 		t.Errorf("stderr: %s", got)
 	}
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // Marks of the plain form of hclog: a value of several lines begins on a line of
-// its own, behind its key, with a bar before each of them.
+// its own, after its key, with a bar before each of them.
 var (
 	keyBefore   = []byte("=")
 	lineOfValue = []byte("  | ")
 )
 
 // lineWriter makes one line of every event. hclog spreads values that hold line
-// breaks over several lines and writes messages as they are, so that who
+// breaks over several lines and writes messages as they are, so that a client that
 // chooses a stream's name could forge a line of the log. The logger calls Write
 // once for each event.
 type lineWriter struct{ w io.Writer }
@@ -32,13 +32,13 @@ func (l lineWriter) Write(event []byte) (int, error) {
 	return len(event), err
 }
 
-// joinLines puts values of several lines behind their keys again, in quotes as
-// other values are, and escapes all other control characters.
+// joinLines puts values of several lines after their keys again, in quotes as other
+// values are, and escapes all other control characters.
 func joinLines(text []byte) []byte {
 	const (
 		outside = iota
-		opened  // behind the key of a value
-		inside  // behind a line of it
+		opened  // after the key of a value
+		inside  // after a line of it
 	)
 	state := outside
 	lines := bytes.Split(text, []byte("\n"))

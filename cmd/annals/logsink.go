@@ -15,9 +15,9 @@ const (
 	sinkPatience = time.Second
 )
 
-// sink writes lines to one place, behind the back of those who log. They hold locks, and
-// raft's goroutine is one of them: a full pipe that nobody reads must not stop a node. What
-// finds no room is dropped, counted, and reported as soon as there is room.
+// sink writes lines to one place, in a goroutine of its own. Goroutines that log hold locks,
+// that of Raft too: a full pipe without a reader must not stop a node. A line for which there
+// is no room is dropped, counted, and reported as soon as there is room.
 type sink struct {
 	out     io.Writer
 	tell    func(dropped int) // writes to out that lines were dropped
@@ -68,7 +68,7 @@ func (s *sink) run() {
 		s.lines, s.flushed, s.bytes, s.dropped = nil, nil, 0, 0
 		s.mu.Unlock()
 		for _, line := range lines {
-			_, _ = s.out.Write(line) // Where could that be told?
+			_, _ = s.out.Write(line) // There is no other place for the error.
 		}
 		if dropped > 0 {
 			s.tell(dropped)
@@ -114,11 +114,11 @@ func (s *sink) droppedLines() uint64 {
 	return s.total
 }
 
-// errUnread says that a pipe is full and nobody reads it.
-var errUnread = errors.New("nobody reads what is written")
+// errUnread says that a pipe is full and has no reader.
+var errUnread = errors.New("the pipe is full and has no reader")
 
-// briefly does what may block for ever, such as a write to a pipe that nobody reads, and leaves it
-// alone after a moment.
+// briefly calls a function that may block for ever, such as a write to a pipe without a reader, and
+// leaves it alone after a moment.
 func briefly(write func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- write() }()

@@ -23,8 +23,8 @@ func (s *stuck) Write(line []byte) (int, error) {
 	return s.lockedBuffer.Write(line)
 }
 
-// TestSinkThatTakesNothing: nobody waits for it, what finds no room is counted and reported
-// in its place, and what came before is written in order.
+// TestSinkThatTakesNothing: no caller waits for it. Lines without room are counted and reported
+// in their place, and earlier lines are written in order.
 func TestSinkThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{release: make(chan struct{})}
@@ -62,7 +62,7 @@ func TestSinkThatTakesNothing(t *testing.T) {
 }
 
 // TestLogIntoAFullPipe: with both places of the log stuck, logging and the end of the process
-// keep nobody waiting.
+// make no caller wait.
 func TestLogIntoAFullPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

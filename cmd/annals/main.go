@@ -37,7 +37,7 @@ func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if !begun {
+	if _, wrong := errors.AsType[*bench.UsageError](err); wrong || !begun {
 		err = cannot(err)
 	}
 	return exitCode(stderr, err)
@@ -79,7 +79,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 			Use:   "node [options]",
 			Short: "Run a node; annals node --help lists the options",
 			Long:  "Run a node. The list of its options is printed by: annals node --help",
-			// The table of options has spellings that no flag library knows.
+			// The table of options has spellings that flag libraries do not know.
 			DisableFlagParsing: true,
 			ValidArgsFunction:  completeOptions,
 			RunE: func(_ *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// runNode is the command node in the real world.
+// runNode is the command node of a process.
 func runNode(args []string, stdout, stderr io.Writer) error {
 	relaxTimers()
 	signals := make(chan os.Signal, 4)
@@ -95,8 +95,7 @@ func (h *host) run(args []string) error {
 	return nil
 }
 
-// load reads the options and makes every check of them that needs no disk. Only
-// what reads schedules can tell whether one is right.
+// load reads the options and makes every check that needs no disk.
 func (h *host) load(args []string) (*config.Config, error) {
 	c, err := config.Load(args, h.environ, h.readFile)
 	if err != nil {
@@ -128,7 +127,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.Warn(line)
 	}
 	if c.Insecure {
-		logger.Warn("this node is INSECURE: no authentication, no authorisation, no TLS; everybody who reaches it may do everything")
+		logger.Warn("this node is INSECURE: no authentication, no authorisation, no TLS; everyone who reaches it may do everything")
 	}
 
 	stopping, stop := context.WithCancel(context.Background())
@@ -161,8 +160,8 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		Reload:   reload.run,
 		Settings: reload.settings,
 		OnFatal: func(err error) {
-			// What was acknowledged is on disk. After a failed write nothing more
-			// may be, so the process ends here without closing anything.
+			// Acknowledged writes are on disk. After a failed write nothing more may be
+			// written, so the process ends here without closing anything.
 			logger.flush()
 			complain(h.stderr, err)
 			logger.fileOnly.Error("the node ends at once", logkey.Error, err)
@@ -199,10 +198,10 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	return nil
 }
 
-// announce tells where the node is and how to write the first event.
+// announce prints the address of the node and how to write the first event.
 func announce(w io.Writer, url string) error {
 	_, err := fmt.Fprintf(w, "annals listens on %s\n", url)
-	// With TLS, which authority to trust is for the reader to know.
+	// With TLS, only the reader knows which authority to trust.
 	if addr, plain := strings.CutPrefix(url, "http://"); plain && err == nil {
 		_, err = fmt.Fprintf(w, "write a first event: %s\n", firstAppend(addr))
 	}
@@ -231,7 +230,7 @@ func (h *host) watchSignals(stop, reload, exit func(), logger hclog.Logger) (end
 			case s := <-h.signals:
 				switch {
 				case s == syscall.SIGHUP:
-					wg.Go(reload) // Beside us: the next signal may be one that ends the process.
+					wg.Go(reload) // Meanwhile the next signal may end the process.
 				case stopping:
 					complain(h.stderr, errForced)
 					exit()

@@ -15,18 +15,22 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/annalsdb/annals/client"
 )
 
-// nodeClient asks one node, once.
+// nodeClient asks one node, without repeating a request.
 type nodeClient struct {
 	*client.Client
 	flags   *clusterFlags
-	address string // a prefix of what is asked for
+	address string // a prefix of all paths
 	host    string // for people
 }
+
+// handshakeTimeout is how long a node may take for the handshake of TLS.
+const handshakeTimeout = 10 * time.Second
 
 // connect returns a client of the node at an address.
 func (f *clusterFlags) connect(address string) (*nodeClient, error) {
@@ -34,8 +38,10 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	if err != nil {
 		return nil, cannot(err)
 	}
-	// What is in the environment is not shown by --help, hence no default of the flag.
-	f.password = cmp.Or(f.password, os.Getenv(passwordVariable))
+	// The variable is not the default of the flag: --help would print the password.
+	if !f.anonymous {
+		f.password = cmp.Or(f.password, os.Getenv(passwordVariable))
+	}
 	o := client.Options{Nodes: []string{address}, Timeout: cmp.Or(f.timeout, -1), RetryFor: -1}
 	if f.password != "" {
 		o.Login = url.UserPassword(f.user, f.password)
@@ -43,6 +49,9 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	if o.TLS, err = f.tls(); err != nil {
 		return nil, cannot(err)
 	}
+	transport := client.NewTransport(o.TLS)
+	transport.TLSHandshakeTimeout = handshakeTimeout // A port of plain HTTP never answers one.
+	o.Transport = transport
 	c, err := client.New(o)
 	return &nodeClient{Client: c, flags: f, address: address, host: client.Response{Node: address}.Host()}, err
 }
@@ -74,8 +83,11 @@ func (c *nodeClient) send(ctx context.Context, q client.Request) (client.Respons
 	return a, c.explain(err)
 }
 
-// explain says of an error why a node did not do what it was asked for.
+// explain turns an error into a sentence that says what to do.
 func (c *nodeClient) explain(err error) error {
+	if _, unanswered := errors.AsType[*client.UnreachableError](err); unanswered {
+		return c.explainUnanswered(err)
+	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w; see --ca", err)
 	}
@@ -86,22 +98,25 @@ func (c *nodeClient) explain(err error) error {
 	text := visible(a.Text)
 	e := &refusedError{refusal: a}
 	switch {
+	case a.Status == http.StatusBadRequest && strings.Contains(a.Text, "HTTPS"):
+		// Some servers of HTTPS answer plain HTTP in words.
+		return c.explainUnanswered(fmt.Errorf("%s refuses: %s (status %d)", a.Node, text, a.Status))
 	case a.Status == http.StatusUnauthorized && c.flags.password == "":
 		e.message = fmt.Sprintf("%s asks for credentials: set %s to the password of %s, or see --user and --password", a.Node, passwordVariable, c.flags.user)
 	case a.Status == http.StatusUnauthorized:
-		e.message = fmt.Sprintf("%s does not accept user %q with this password (of --password or %s), or the user may not do this", a.Node, c.flags.user, passwordVariable)
+		e.message = c.explainUnauthorized(a.Node)
 	case a.Status == http.StatusServiceUnavailable:
 		e.message = fmt.Sprintf("%s is not ready: %s", a.Node, cmp.Or(text, "it may be starting or stopping"))
 	case a.Status == http.StatusNotFound && text == "":
 		path, _, _ := strings.Cut(a.Path, "?")
-		e.message = fmt.Sprintf("%s does not serve %s: it is no node, or DisableAdminUi is set", a.Node, path)
+		e.message = fmt.Sprintf("%s does not serve %s: it is not a node of this version, or DisableAdminUi is set", a.Node, path)
 	default:
 		e.message = fmt.Sprintf("%s refuses: %s (status %d)", a.Node, cmp.Or(text, http.StatusText(a.Status)), a.Status)
 	}
 	return e
 }
 
-// nodeFlag is how commands that are proposed name this node.
+// nodeFlag is how proposed commands name this node.
 func (c *nodeClient) nodeFlag() string { return " --node " + c.address }
 
 // visible returns a text as it is if all of it can be shown, else quoted.
@@ -142,8 +157,8 @@ func printJSON(w io.Writer, value any) error {
 	return err
 }
 
-// ask sends one request and returns the body of the answer, which is JSON. A node
-// does what it is asked for itself and redirects nowhere.
+// ask sends one request and returns the body of the answer, which is JSON. The node does
+// the work itself and redirects nowhere.
 func (c *nodeClient) ask(ctx context.Context, method, path, accept string) ([]byte, error) {
 	answer, err := c.Do(ctx, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": accept}, Stay: true})
 	if err == nil {
@@ -153,7 +168,7 @@ func (c *nodeClient) ask(ctx context.Context, method, path, accept string) ([]by
 	case err != nil:
 		return nil, c.explain(err)
 	case !json.Valid(answer.Body):
-		return nil, fmt.Errorf("%s answers something that is no JSON: is it a node?", c.host)
+		return nil, fmt.Errorf("%s answers something other than JSON: is it a node?", c.host)
 	}
 	return answer.Body, nil
 }
@@ -170,9 +185,9 @@ func (c *nodeClient) member(m *client.Member) (*nodeClient, error) {
 	return c.flags.connect(scheme + "://" + m.Address())
 }
 
-// allAnswer fails, naming the member, when one of a cluster does not count as alive and does not
-// answer itself either. That one node does not hear another for a while is no reason to give up:
-// such members are asked, and those that answer are told of.
+// allAnswer fails, naming the member, when a member does not count as alive and does not answer
+// either. A node may miss another one for a while: such a member is asked itself, and one that
+// answers is named on standard error.
 func (c *nodeClient) allAnswer(ctx context.Context, view []client.Member, stderr io.Writer) error {
 	for i := range view {
 		m := &view[i]
@@ -187,7 +202,7 @@ func (c *nodeClient) allAnswer(ctx context.Context, view []client.Member, stderr
 		if err != nil {
 			return fmt.Errorf("%s is not alive as %s sees it, and does not answer: %w", m.Address(), c.host, err)
 		}
-		complain(stderr, fmt.Errorf("%s is not alive as %s sees it, but answers: going on with it", m.Address(), c.host))
+		complain(stderr, fmt.Errorf("%s is not alive as %s sees it, but answers: the command continues with it", m.Address(), c.host))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type fakeNode struct {
 	unready string
 
 	mu       sync.Mutex
-	reloaded []string // certificate files that it was told to take over
+	reloaded []string // certificate files that it was asked to take over
 	refuses  bool     // to take them over
 }
 
@@ -250,7 +250,7 @@ func TestTextsInsteadOfANode(t *testing.T) {
 	}
 }
 
-// TestWhatIfRefusesWhatAStartWould: who asks first and starts then meets no surprise.
+// TestWhatIfRefusesWhatAStartWould: a start after it has no surprise.
 func TestWhatIfRefusesWhatAStartWould(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--cluster-size=0":             "ClusterSize must be greater than zero",

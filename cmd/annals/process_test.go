@@ -55,7 +55,7 @@ func end(t *testing.T, command *exec.Cmd) {
 }
 
 // TestNobodyReadsTheLog: a process whose standard error is a pipe that was closed
-// at the other end goes on, and ends in order.
+// at the other end keeps serving, and ends in order.
 func TestNobodyReadsTheLog(t *testing.T) {
 	command, stderr := startNode(t)
 	if err := stderr.Close(); err != nil {

@@ -15,7 +15,7 @@ const (
 
 	barWidth    = 24
 	leastBar    = 6
-	aroundBar   = len(" 100% []  ") + 2 // and the cursor behind a space
+	aroundBar   = len(" 100% []  ") + 2 // and the cursor after a space
 	rateOver    = 10 * time.Second
 	usualScreen = 80
 )
@@ -29,7 +29,7 @@ type phaseBars struct {
 	bar  *bar        // nil: none is drawn
 	run  scavengeRun // as drawn last
 	rate rateMeter
-	open bool // the cursor stands behind a bar
+	open bool // the cursor stands after a bar
 }
 
 func (b *phaseBars) show(run *scavengeRun) {
@@ -48,7 +48,7 @@ func (b *phaseBars) show(run *scavengeRun) {
 		b.finish(true)
 		b.begin(&r)
 	case r.Total != b.run.Total || r.Done < b.run.Done:
-		// A phase may learn of more to do, or begin anew. The bar cannot, once it is full.
+		// A phase may find more to do, or begin again. The bar cannot, once it is full.
 		b.begin(&r)
 	}
 	b.run = r
@@ -79,7 +79,7 @@ func (b *phaseBars) begin(run *scavengeRun) {
 	b.rate.begin(b.clock(), run.Done)
 }
 
-// description is what stands behind the bar: as much as there is room for.
+// description is the text after the bar: as much as there is room for.
 func (b *phaseBars) description(rate float64, underWay bool) string {
 	r := &b.run
 	text := visible(phaseName(r.Phase))
@@ -134,7 +134,7 @@ func (b *phaseBars) pause() {
 
 func (b *phaseBars) end(completed bool) { b.finish(completed) }
 
-// rateMeter measures how fast something goes on, over the last ten to twenty seconds.
+// rateMeter measures a rate, over the last ten to twenty seconds.
 type rateMeter struct {
 	from, next rateSample
 }

@@ -14,44 +14,44 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const projectionHelp = `Show, make and change projections: scripts that read events, keep a state and emit
-events.
+const projectionHelp = `Show, make and change projections: scripts that read events, keep a state and emit events.
 
-Projections run on the leader: whichever node is asked, a request follows its
-redirect there. Nodes run them only with the option RunProjections. Who asks needs
-credentials unless the cluster runs without authentication, and most changes need an
-operator or administrator. The password is better given in the environment variable
-ANNALS_PASSWORD than on the command line, which other users of the machine can read.`
+Projections run on the leader. You can ask any node: the request follows its redirect to
+the leader. Nodes run projections only with the option RunProjections. You need
+credentials, unless the cluster runs without authentication, and most changes need an
+operator or administrator. Set the password in the environment variable ANNALS_PASSWORD:
+other users of the machine can read the command line.`
 
 const projectionCreateHelp = `Make a projection from the script in a FILE; - reads standard input.
 
-A continuous projection runs for ever, survives restarts and needs a NAME. One of
-the kind onetime ends with its input, one of the kind transient as well, and is gone
-when nobody has asked for it in a while.
+A continuous projection runs for ever, survives restarts and needs a NAME. A projection of
+the kind onetime or transient ends with its input. A transient one is removed when no
+client has asked for it for a while.
 
-The command ends when the projection runs, or has faulted. A script in Go is chosen
-by --type native:NAME; its FILE holds its configuration.
+The command ends when the projection runs, or has faulted. --type native:NAME chooses a
+handler in Go; its FILE is its configuration.
 
-Exit codes: 0 success, 1 it was not made, 3 it was made and has faulted.`
+Exit codes: 0 success, 1 it was not made, 2 bad arguments, 3 it was made and has faulted.`
 
-const projectionUpdateHelp = `Replace the script of a projection, its configuration, or both. - in place of the
-FILE reads standard input.
+const projectionUpdateHelp = `Replace the script of a projection, its configuration, or both. - in place of the FILE
+reads standard input.
 
-A projection that runs goes on with the new script from where it is, with the state
-that it has: reset it to handle all events again. A configuration is a JSON object as
-show --config prints it. It replaces the whole one, what is left out becomes zero, and
-the projection must be stopped or have faulted.
+A running projection continues with the new script from its position, with its state:
+reset it to handle all events again. A configuration is a JSON object as show --config
+prints it. It replaces the whole configuration, and a member that is left out becomes
+zero. The projection must be stopped or have faulted.
 
-Exit codes: 0 success, 1 nothing was changed, 3 it was changed and has faulted.`
+Exit codes: 0 success, 1 nothing was changed, 2 bad arguments, 3 it was changed and has
+faulted.`
 
-const projectionStateHelp = `Print the state of a projection as JSON, or that of a partition. Nothing is printed
-when there is none, as before the first event.`
+const projectionStateHelp = `Print the state of a projection or of a partition as JSON. Without a state, as before the
+first event, it prints nothing.`
 
-const projectionResultHelp = `Print the result of a projection as JSON, or that of a partition: the state after
-transformBy and filterBy. Nothing is printed when there is none.`
+const projectionResultHelp = `Print the result of a projection or of a partition as JSON: the state after transformBy
+and filterBy. Without a result it prints nothing.`
 
-const projectionDeleteHelp = `Delete a projection. It must be stopped or have faulted, unless it is transient:
-disable it first. What it wrote stays unless it is asked for.`
+const projectionDeleteHelp = `Delete a projection. It must be stopped or have faulted, unless it is transient: disable it
+first. Its streams stay, unless flags say otherwise.`
 
 // The values of --kind.
 var (
@@ -74,10 +74,10 @@ func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command
 		projectionShowCommand(&f, stdout),
 		projectionCreateCommand(&f, stdin, stdout),
 		projectionUpdateCommand(&f, stdin, stdout),
-		projectionDeedCommand(&f, stdout, "enable", "Let a projection run", "Let a projection run from where it was stopped, and wait until it does.\n\nExit codes: 0 success, 1 it was not enabled, 3 it has faulted."),
-		projectionDeedCommand(&f, stdout, "disable", "Stop a projection with a checkpoint", "Write what a projection has emitted and a checkpoint, stop it, and wait until it has stopped."),
-		projectionDeedCommand(&f, stdout, "reset", "Forget the state of a projection and begin again", "Forget the state and the position of a projection. One that runs begins again at the\nstart of its input; the streams that it emits to are truncated when it does.\n\nExit codes: 0 success, 1 it was not reset, 3 it has faulted."),
-		projectionDeedCommand(&f, stdout, "abort", "Stop a projection at once, without a checkpoint", "Stop a projection at once. No checkpoint is written: what it did since the last one is\ndone again when it is enabled."),
+		projectionDeedCommand(&f, stdout, "enable", "Let a projection run", "Let a projection run from where it was stopped, and wait until it runs.\n\nExit codes: 0 success, 1 it was not enabled, 3 it has faulted."),
+		projectionDeedCommand(&f, stdout, "disable", "Stop a projection with a checkpoint", "Write the emitted events of a projection and a checkpoint, stop it, and wait until it has\nstopped."),
+		projectionDeedCommand(&f, stdout, "reset", "Forget the state of a projection and begin again", "Forget the state and the position of a projection. A running one begins again at the start\nof its input, and truncates the streams that it emits to.\n\nExit codes: 0 success, 1 it was not reset, 3 it has faulted."),
+		projectionDeedCommand(&f, stdout, "abort", "Stop a projection at once, without a checkpoint", "Stop a projection at once, without a checkpoint. When it is enabled, it handles the events\nsince its last checkpoint again."),
 		projectionDeleteCommand(&f, stdout),
 		projectionReadCommand(&f, stdout, "state", "Print the state of a projection", projectionStateHelp),
 		projectionReadCommand(&f, stdout, "result", "Print the result of a projection", projectionResultHelp),
@@ -108,7 +108,7 @@ func (f *projectionFlags) on(do func(ctx context.Context, c *projectionClient) e
 	return f.clusterFlags.on(func(ctx context.Context, node *nodeClient) error {
 		err := do(ctx, &projectionClient{node})
 		if err != nil && ctx.Err() != nil {
-			return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
+			return &codedError{code: exitDetached, err: errors.New("interrupted; see what was done with annals projection list" + node.nodeFlag())}
 		}
 		return err
 	})
@@ -140,7 +140,7 @@ func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command 
 
 func projectionShowCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
 	var config bool
-	cmd := f.named("show", "Show how a projection is, or its configuration", "", func(ctx context.Context, c *projectionClient, name string) error {
+	cmd := f.named("show", "Show the state of a projection, or its configuration", "", func(ctx context.Context, c *projectionClient, name string) error {
 		if config {
 			return c.printOf(ctx, stdout, name, "/config", nil)
 		}
@@ -197,13 +197,13 @@ func projectionCreateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 	flags.String("type", "JS", "the language of the script, or native: and the name of a handler in Go")
 	flags.Bool("emit", false, "allow it to emit events")
 	flags.Bool("enabled", true, "let it run at once")
-	flags.Bool("checkpoints", false, "write checkpoints, which onetime needs to emit")
+	flags.Bool("checkpoints", false, "write checkpoints; a onetime projection needs them to emit")
 	flags.Bool("track-emitted-streams", false, "keep a list of the streams that it emits to, so that they can be deleted with it")
 	return cmd
 }
 
-// given takes the flags that are given as the parameters of the route: what is not
-// given is left to the node.
+// given makes parameters of the route from the flags that are set. For the others the
+// node has defaults.
 func given(cmd *cobra.Command, query url.Values, names ...string) {
 	for _, name := range names {
 		if flag := cmd.Flags().Lookup(name); flag.Changed {
@@ -260,7 +260,7 @@ func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 			})
 		},
 	}
-	cmd.Flags().Bool("emit", false, "allow it to emit events, or not (default as it is)")
+	cmd.Flags().Bool("emit", false, "allow it to emit events, or not (default as before)")
 	cmd.Flags().StringVar(&config, "config", "", "file with the configuration, as JSON; - reads standard input")
 	return cmd
 }
@@ -326,7 +326,7 @@ func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Comman
 
 func projectionReadCommand(f *projectionFlags, stdout io.Writer, what, short, long string) *cobra.Command {
 	var partition string
-	long += "\n\nWith --json it is one member of an object beside the position that it is of."
+	long += "\n\nWith --json it is one member of an object. Another one is its position."
 	cmd := f.named(what, short, long, func(ctx context.Context, c *projectionClient, name string) error {
 		query := url.Values{}
 		if partition != "" {
@@ -346,7 +346,7 @@ func projectionReadCommand(f *projectionFlags, stdout io.Writer, what, short, lo
 }
 
 func projectionQueryCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
-	long := "Print the script of a projection as it was given, byte for byte. With --json an\nobject that has the definition that came of it as well."
+	long := "Print the script of a projection as it was given, byte for byte. With --json print an\nobject that also has the definition."
 	return f.named("query", "Print the script of a projection", long, func(ctx context.Context, c *projectionClient, name string) error {
 		if f.json {
 			return c.printOf(ctx, stdout, name, "/query", url.Values{"config": {"yes"}})

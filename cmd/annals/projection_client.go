@@ -41,7 +41,7 @@ func (c *projectionClient) ask(ctx context.Context, method, path string, query u
 		err = answer.Err()
 	}
 	if _, broken := errors.AsType[*client.UnreachableError](err); broken && method != http.MethodGet {
-		err = fmt.Errorf("%w; whether it was done is shown by annals projection list%s", err, c.nodeFlag())
+		err = fmt.Errorf("%w; see whether it was done with annals projection list%s", err, c.nodeFlag())
 	}
 	return answer, c.explain(err)
 }
@@ -50,12 +50,12 @@ func (c *projectionClient) ask(ctx context.Context, method, path string, query u
 func (c *projectionClient) of(ctx context.Context, method, name, path string, query url.Values, body *content) (client.Response, error) {
 	answer, err := c.ask(ctx, method, "/projection/"+url.PathEscape(name)+path, query, body)
 	if client.HasStatus(err, http.StatusNotFound) {
-		return answer, fmt.Errorf("%s knows no projection %q, or runs none: see RunProjections", c.host, name)
+		return answer, fmt.Errorf("%s has no projection %q, or runs none: see RunProjections", c.host, name)
 	}
 	return answer, err
 }
 
-// printOf prints what a node says of a projection, a JSON document.
+// printOf prints the JSON document of a node about a projection.
 func (c *projectionClient) printOf(ctx context.Context, stdout io.Writer, name, path string, query url.Values) error {
 	answer, err := c.of(ctx, http.MethodGet, name, path, query, nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *projectionClient) list(ctx context.Context, kind string) (projectionLis
 	return list.Projections, nil
 }
 
-// statistics returns how a projection is.
+// statistics returns the statistics of a projection.
 func (c *projectionClient) statistics(ctx context.Context, name string) (*projectionStatistics, error) {
 	answer, err := c.of(ctx, http.MethodGet, name, "", nil, nil)
 	if err != nil {
@@ -162,7 +162,7 @@ type projectionStatistics struct {
 	whole json.RawMessage
 }
 
-// UnmarshalJSON keeps all that the node said beside what is read of it.
+// UnmarshalJSON keeps the whole answer of the node besides the members.
 func (p *projectionStatistics) UnmarshalJSON(data []byte) error {
 	type plain projectionStatistics
 	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
@@ -212,8 +212,8 @@ func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 		{"states in memory", p.States},
 		{"events buffered", p.Buffered},
 		{"writes pending", p.WritesPending + p.WritesBehind},
-		{"reads under way", p.Reads},
-		{"writes under way", p.Writes},
+		{"reads in flight", p.Reads},
+		{"writes in flight", p.Writes},
 		{"result stream", p.ResultStreamURL},
 		{"version", p.Version},
 		{"epoch", p.Epoch},

@@ -15,24 +15,24 @@ import (
 	"github.com/annalsdb/annals/projection/script"
 )
 
-const projectionTestHelp = `Run the script in a FILE over events, without a node, and print what comes out as
-JSON: the states and results of all partitions, what would be emitted, and the fault
-if there is one. It is how a projection is tested.
+const projectionTestHelp = `Run the script in a FILE over events, without a node, and print the result as JSON: the
+states and results of all partitions, the events that it would emit, and the fault if
+there is one. Use it to test a projection.
 
 The events are lines of JSON, each an object in the form of an entry of a feed:
 
   {"streamId": "cart-1", "eventType": "ItemAdded", "data": {"sku": "A-1"}}
 
-streamId and eventType must be there. eventNumber is the next one of its stream if it
-is left out, eventId one that follows from the line. With isJson, as feeds have it, data
-and metaData are texts; without, they are values. metadata is metaData. An event that
-was reached through a link has positionStreamId, positionEventNumber and
-linkMetaData. The script sees the events that it selects, in the order of the lines.
+streamId and eventType are required. Without eventNumber, the event gets the next number
+of its stream; without eventId, an id that follows from the line. With isJson, as in feeds,
+data and metaData are texts; without it, they are values. metadata is metaData. An event
+that was reached through a link has positionStreamId, positionEventNumber and
+linkMetaData. The script gets the events that it selects, in the order of the lines.
 
-With --golden the output is compared with a file, which --update writes.
+With --golden the command compares the output with a file. --update writes that file.
 
-Exit codes: 0 success, 1 the script faulted or its output is another than that of the
-golden file, 2 the test cannot be run.`
+Exit codes: 0 success, 1 the script faulted or its output differs from the golden file, 2
+the test cannot be run.`
 
 type projectionTestFlags struct {
 	events, golden        string
@@ -75,7 +75,7 @@ func projectionTestCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Com
 	return cmd
 }
 
-// readEventLines reads the events of a file; empty lines are passed over.
+// readEventLines reads the events of a file, and skips empty lines.
 func readEventLines(stdin io.Reader, name string) ([]*handler.Event, error) {
 	in := stdin
 	if name != "-" {
@@ -109,7 +109,7 @@ func readEventLines(stdin io.Reader, name string) ([]*handler.Event, error) {
 	return events, nil
 }
 
-// maxEventLine bounds one line: an event of 16 MiB, its text in a text.
+// maxEventLine bounds one line: an event of 16 MiB, as a text within a text.
 const maxEventLine = 64 << 20
 
 // run prints or compares what a script makes of events.

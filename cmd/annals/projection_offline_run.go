@@ -28,7 +28,7 @@ type eventLine struct {
 	PositionNumber int64           `json:"positionEventNumber"`
 }
 
-// parseEventLine makes an event of line n. The numbers of events of streams go on in next.
+// parseEventLine makes an event of line n. next counts the events of streams.
 func parseEventLine(line []byte, n int, next map[string]int64) (*handler.Event, error) {
 	var l eventLine
 	if err := json.Unmarshal(line, &l); err != nil {
@@ -70,7 +70,7 @@ func valueOrText(raw json.RawMessage, asText bool) []byte {
 	return raw
 }
 
-// offlineRun is what a script made of events, in the form in which it is printed.
+// offlineRun is the result of a script, in the form in which it is printed.
 type offlineRun struct {
 	Partitions []offlinePartition `json:"partitions"`
 	Shared     json.RawMessage    `json:"shared,omitempty"`
@@ -190,7 +190,7 @@ func (r *offlineRun) handle(h *script.Handler, d *handler.Definition, e *handler
 	return nil
 }
 
-// shown is an emission as it is printed: texts that are no JSON as texts.
+// shown is an emission as it is printed. Data that are not JSON are texts.
 func shown(m handler.Emission, by string) offlineEmission {
 	o := offlineEmission{Stream: m.Stream, Type: m.Type, Data: string(m.Data), By: by}
 	if m.JSON {

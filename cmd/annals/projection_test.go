@@ -135,7 +135,7 @@ func TestProjectionCommands(t *testing.T) {
 		{
 			name: "show", args: []string{"show", "orders"}, answers: map[string]string{get: runs}, asked: get,
 			stdout: "name              orders\nmode              Continuous\nstatus            Running\nprogress          99.5%\nposition          C:9/P:9\nlast checkpoint   C:5/P:5\n" +
-				"events handled    1234\ntime in handlers  17 ms\nstates in memory  2\nevents buffered   0\nwrites pending    3\nreads under way   1\nwrites under way  0\nversion           3\nepoch             -1\n",
+				"events handled    1234\ntime in handlers  17 ms\nstates in memory  2\nevents buffered   0\nwrites pending    3\nreads in flight   1\nwrites in flight  0\nversion           3\nepoch             -1\n",
 		},
 		{
 			name: "show as JSON", args: []string{"show", "a/b c", "--json"}, answers: map[string]string{"GET /projection/a%2Fb%20c": `{"name":"a/b c","x":9007199254740993}`},
@@ -145,7 +145,7 @@ func TestProjectionCommands(t *testing.T) {
 			name: "show the configuration", args: []string{"show", "orders", "--config"}, answers: map[string]string{get + "/config": `{"emitEnabled":true}`},
 			asked: get + "/config", stdout: "{\n  \"emitEnabled\": true\n}\n",
 		},
-		{name: "show an unknown one", args: []string{"show", "orders"}, asked: get, code: 1, stderr: "annals: 127.0.0.1:1 knows no projection \"orders\", or runs none: see RunProjections\n"},
+		{name: "show an unknown one", args: []string{"show", "orders"}, asked: get, code: 1, stderr: "annals: 127.0.0.1:1 has no projection \"orders\", or runs none: see RunProjections\n"},
 		{name: "no name", args: []string{"show", " "}, code: 2, stderr: "annals: the name of the projection is empty\n"},
 		{
 			name: "create", args: []string{"create", "orders", file}, answers: map[string]string{"POST /projections/continuous": made, get: runs},
@@ -277,7 +277,7 @@ func TestProjectionBrokenOff(t *testing.T) {
 	t.Setenv(passwordVariable, "")
 	_, address := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	code, _, stderr := runProjection("", "reset", "orders", "--node", address)
-	if want := "annals: 127.0.0.1:1 does not answer: EOF; whether it was done is shown by annals projection list --node http://127.0.0.1:1\n"; code != 1 || stderr != want {
+	if want := "annals: 127.0.0.1:1 does not answer: EOF; see whether it was done with annals projection list --node http://127.0.0.1:1\n"; code != 1 || stderr != want {
 		t.Errorf("code %d, %s", code, stderr)
 	}
 }

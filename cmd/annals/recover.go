@@ -17,45 +17,47 @@ import (
 
 const recoverHelp = `Make the node of a data folder the only voter of the cluster of its data.
 
-This is for restoring a whole cluster from copies of its files, which hold no
-consensus state. Restore a copy on every node, with the newest on one of them; run
-this command on that one, and on no other; then start all nodes. The others join it:
-each keeps what it has, is checked against the first by the chain over its log, and
-fetches the rest. Done on two nodes, it makes two clusters.
+Use it to restore a whole cluster from copies of its files, which have no consensus state.
+Restore a copy on every node, the newest on one of them. Run this command on that one, and
+on no other. Then start all nodes. The others join it: each keeps its data, the first node
+checks them by the chain over the log, and each fetches the rest. If you run the command on
+two nodes, you get two clusters.
 
-What begins here is another history than the one that the copies were taken from: a node that
-still has its folder raft from before takes no part in it, and is named in the log. To have it
-join with its data, stop it, rename that folder, and start it.
+The new cluster has another history than the one of the copies. A node that still has its
+folder raft from before takes no part in it, and the log names it. To have it join with
+its data, stop it, rename that folder, and start it.
 
-With --majority-lost it is for a node that survived when a majority of its cluster is lost
-for good. What its Raft log has behind its chunks is taken over first: that may be writes which
-were acknowledged, and writes which never were. Its folder raft is then moved aside, under a
-name with the time. What the lost nodes had acknowledged beyond that is lost. Where several
-nodes survived, take the one of which /gossip, or the log, told the highest position last. The
-other survivors join when their folders raft are out of the way.
+With --majority-lost the command is for a node that survived when a majority of its
+cluster is lost for good. It first takes over the entries that its Raft log has after its
+chunks: these may be acknowledged writes, and writes that never were. Then it moves the
+folder raft aside, under a name with the time. Later acknowledged writes of the lost nodes
+are lost. If several nodes survived, take the one with the highest position in the last
+answer of /gossip, or in the log. The other survivors join when their folders raft are
+moved away.
 
-The options are those of annals node, as the node is started with: the command needs
-the data folder and the address of the port between nodes. The node must not run.`
+The options are those of annals node, as the node is started with: the command needs the
+data folder and the address of the port between nodes. The node must not run.`
 
-// majorityLost has a survivor begin alone.
+// majorityLost lets a survivor begin alone.
 const majorityLost = "--majority-lost"
 
-// tellTakenOver says what the node has, what of it is in doubt, and what may be lost.
+// tellTakenOver says what the node has, what may never have been acknowledged, and what may be
+// lost.
 func tellTakenOver(w io.Writer, c *config.Config, t *node.TakenOver) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "applied before: up to position %d\n", t.Before.End)
 	if t.Aside != "" {
 		fmt.Fprintf(&b, "taken over from the Raft log: %d entries, up to position %d (last entry: term %d, index %d)\n", t.Entries, t.After.End, t.Term, t.Index)
 		if t.Entries > 0 {
-			fmt.Fprintf(&b, "in doubt: what lies from position %d on may never have been acknowledged; whoever was told of a failure or of nothing finds it written\n", t.Before.End)
+			fmt.Fprintf(&b, "uncertain: writes from position %d on may never have been acknowledged; a client that got an error or no answer may find its write\n", t.Before.End)
 		}
-		fmt.Fprintf(&b, "moved aside: %s, remove it when all is well\n", t.Aside)
+		fmt.Fprintf(&b, "moved aside: %s; remove it when all is well\n", t.Aside)
 	}
-	fmt.Fprintf(&b, "may be lost: what a majority without this node had acknowledged beyond position %d", t.After.End)
+	fmt.Fprintf(&b, "may be lost: writes after position %d that a majority without this node acknowledged", t.After.End)
 	if len(t.Voters) > 0 {
 		fmt.Fprintf(&b, " (the voters were %s)", strings.Join(t.Voters, ", "))
 	}
-	fmt.Fprintf(&b, "\nthe node in %s is the only voter of its cluster now: start it, then the others, with their folders raft moved away, or with empty data folders\n", c.Db)
+	fmt.Fprintf(&b, "\nthe node in %s is now the only voter of its cluster: start it, then the others, with their folders raft moved away, or with empty data folders\n", c.Db)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -71,7 +73,7 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 	confirm := atTerminal(stderr)
 	return &cobra.Command{
 		Use:                "recover [--yes] [options of annals node]",
-		Short:              "Begin a cluster anew from one node's files",
+		Short:              "Begin a cluster again from the files of one node",
 		Long:               recoverHelp,
 		DisableFlagParsing: true, // They are the node's.
 		ValidArgsFunction:  completeOptions,
@@ -86,7 +88,7 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			if c.ClusterSize == 1 {
-				return errors.New("a cluster of one needs no recovery: start the node (or give the options that it is started with)")
+				return errors.New("a cluster of one node needs no recovery: start the node (or give the options that it is started with)")
 			}
 			what := "This makes the node in " + c.Db + " the only voter of its cluster"
 			if lost {
@@ -110,7 +112,7 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err := node.Recover(node.Options{Config: c, Logger: logger, OnFatal: fatal}); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(stdout, "the node in %s is the only voter of its cluster now: start it, then the others\n", c.Db)
+			_, err = fmt.Fprintf(stdout, "the node in %s is now the only voter of its cluster: start it, then the others\n", c.Db)
 			return err
 		},
 	}

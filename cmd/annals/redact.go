@@ -26,15 +26,15 @@ import (
 
 const redactHelp = `Blank the data of single events on one node, while it serves. It cannot be undone.
 
-Positions, numbers, ids, types, metadata and sizes stay; of the data nothing is left on
-the disk of the node: neither in its chunk files nor in its Raft log. Events whose chunk
-is still being written, links, metadata and what the server itself reads are refused, and
-then nothing is redacted at all.
+Positions, numbers, ids, types, metadata and sizes stay. The disk of the node keeps
+nothing of the data: neither its chunk files nor its Raft log. The node refuses events
+whose chunk is still being written, links, metadata and events that the server itself
+reads. Then it redacts nothing at all.
 
-With --db the node that has this data folder open is asked over its local socket, which
-the option EnableUnixSocket offers; only its user and root may. With --node it is asked
-over HTTP, by an administrator. With --all-nodes every node of the cluster is, the
-followers first and the leader last: nodes redact for themselves alone.
+With --db the command asks the node that has this data folder open over its local socket,
+which the option EnableUnixSocket offers. Only its user and root may. With --node it asks
+over HTTP, as an administrator. With --all-nodes it asks every node of the cluster, the
+followers first and the leader last: each node redacts only its own files.
 
 Events are number@stream, separated by commas.
 
@@ -42,12 +42,12 @@ Exit codes: 0 all events are redacted and their data are gone from the node, 1 a
 one was refused, or the work is not finished, 2 nothing could be tried.`
 
 // socketPatience bounds a redaction over the local socket: the node answers within a minute and a
-// half behind the copies.
+// half after it has copied the files.
 const socketPatience = time.Hour
 
 const redactPath = "/admin/redact"
 
-// redactCommandFlags are what annals redact is given.
+// redactFlags are the flags of annals redact.
 type redactFlags struct {
 	clusterFlags
 	db, events, reason string
@@ -73,7 +73,7 @@ func redactCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&f.db, "db", "", "data folder of a running node on this machine")
 	flags.StringVar(&f.node, "node", "", "address of a node")
 	flags.StringVar(&f.events, "events", "", "the events, as number@stream, separated by commas")
-	flags.StringVar(&f.reason, "reason", "", "why, for the record in the stream $redactions")
+	flags.StringVar(&f.reason, "reason", "", "reason, for the record in the stream $redactions")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be redacted, and redact nothing")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "redact on every node of the cluster of --node, followers first")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
@@ -91,9 +91,9 @@ type redactedNode struct {
 func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
 	switch {
 	case f.events == "":
-		return cannot(errors.New("--events is needed: which events are to be redacted, as number@stream"))
+		return cannot(errors.New("--events is missing: the events to redact, as number@stream"))
 	case f.db == "" && f.node == "":
-		return cannot(errors.New("--db or --node is needed: which node is to redact"))
+		return cannot(errors.New("--db or --node is missing: the node that redacts"))
 	case f.db != "" && (f.node != "" || f.allNodes):
 		return cannot(errors.New("--db is one node on this machine: give it without --node and --all-nodes"))
 	}
@@ -119,7 +119,7 @@ func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// print shows what was done, on all nodes that were asked with success.
+// print shows what each node did, up to the first that failed.
 func (f *redactFlags) print(w io.Writer, done []redactedNode) error {
 	if len(done) == 0 {
 		return nil
@@ -143,7 +143,7 @@ func (f *redactFlags) print(w io.Writer, done []redactedNode) error {
 		}
 	}
 	if !f.dryRun {
-		fmt.Fprintln(&b, "Backups made before still hold the data: redact, then back up, then remove the older ones.")
+		fmt.Fprintln(&b, "Older backups still have the data: make a new backup, then remove the older ones.")
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -171,13 +171,13 @@ func (f *redactFlags) overSocket(ctx context.Context) ([]redactedNode, error) {
 	}
 	switch {
 	case ok && away.Sent:
-		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, what is redacted stays so", path, err)
+		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, redacted events stay redacted", path, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, cannot(fmt.Errorf("%s has no socket %s: start the node on it with EnableUnixSocket, or ask it with --node", f.db, node.SocketFile))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, cannot(fmt.Errorf("no node runs on %s: the socket there is of one that has ended", f.db))
+		return nil, cannot(fmt.Errorf("no node runs on %s: the socket there is left over", f.db))
 	case errors.Is(err, fs.ErrPermission):
-		return nil, cannot(fmt.Errorf("%s may be used by the user of the node and by root alone", path))
+		return nil, cannot(fmt.Errorf("only the user of the node and root may use %s", path))
 	case err != nil:
 		return nil, cannot(fmt.Errorf("ask the node at %s: %w", path, err))
 	case a.Status != http.StatusOK:
@@ -190,9 +190,9 @@ func (f *redactFlags) overSocket(ctx context.Context) ([]redactedNode, error) {
 	return []redactedNode{n}, nil
 }
 
-// request asks a node itself, wherever the leader is.
+// request is for the node that gets it, leader or not.
 func (f *redactFlags) request(dryRun bool) client.Request {
-	// Nothing fails that makes JSON of texts.
+	// JSON of texts never fails.
 	body, _ := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": dryRun})
 	return client.Request{
 		Method: http.MethodPost, Path: redactPath, Body: body, Stay: true,
@@ -212,7 +212,7 @@ func (f *redactFlags) overHTTP(ctx context.Context) ([]redactedNode, error) {
 		if addresses, err = followersFirst(ctx, c, f.stderr); err != nil {
 			return nil, cannot(err)
 		}
-		// What one refuses all should be spared: every node judges before the first one redacts.
+		// If one node refuses, none should redact: every node judges before the first one redacts.
 		if !f.dryRun {
 			for _, address := range addresses {
 				if _, err := f.ask(ctx, address, true); err != nil {
@@ -293,7 +293,7 @@ func redactionRefused(a client.Response, err error) error {
 func decodeRedaction(host string, body []byte) (redactedNode, error) {
 	n := redactedNode{Node: host}
 	if err := json.Unmarshal(body, &n); err != nil {
-		return n, fmt.Errorf("%s answers something that is no result of a redaction: is it a node?", host)
+		return n, fmt.Errorf("%s answers something other than a result of a redaction: is it a node?", host)
 	}
 	return n, nil
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // reloader reads the configuration again while the node runs. The file may have
-// changed; command line and environment are those of the start and keep winning
-// over it.
+// changed. The command line and the environment are those of the start and still
+// override it.
 type reloader struct {
 	load   func() (*config.Config, error)
 	logger hclog.Logger
-	// latest is the configuration of the start with what was taken over since.
+	// latest is the configuration of the start with the options that were taken over since.
 	latest atomic.Pointer[config.Config]
 
 	underWay sync.Mutex // guards what follows, for as long as a reload takes
@@ -34,12 +34,12 @@ func newReloader(c *config.Config, load func() (*config.Config, error), logger h
 // settings returns the options in force.
 func (r *reloader) settings() []config.Value { return r.latest.Load().Values() }
 
-// run takes over what may change while a node runs: the level of the log, unless
-// it says Default, and the certificates. A configuration that a node would not start with
-// changes nothing. The outcome is in the log alone. A call while another one runs is ignored.
+// run takes over the options that may change while a node runs: the level of the log,
+// unless it is Default, and the certificates. A configuration that a start would refuse
+// changes nothing. Only the log has the outcome. A call while another one runs is ignored.
 func (r *reloader) run() {
 	if !r.underWay.TryLock() {
-		r.logger.Warn("the configuration is being reloaded already, another request for it is ignored")
+		r.logger.Warn("a reload of the configuration is running, so another request for it is ignored")
 		return
 	}
 	defer r.underWay.Unlock()

@@ -145,7 +145,7 @@ func TestHangupReloads(t *testing.T) {
 	testkit.Eventually(t, eventually, func() error { return w.logged("another request for it is ignored") })
 	// As by a client: it returns at once, because it is ignored as well.
 	o.Reload()
-	testkit.Eventually(t, eventually, func() error { // The log is written behind us.
+	testkit.Eventually(t, eventually, func() error { // Another goroutine writes the log.
 		if got := strings.Count(w.err.String(), "another request for it is ignored"); got != 2 {
 			return fmt.Errorf("%d requests were ignored, want 2", got)
 		}

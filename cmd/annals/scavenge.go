@@ -16,55 +16,52 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 )
 
-const scavengeHelp = `Remove for good, while a node serves, what deletion and metadata hide: events
+const scavengeHelp = `Remove for good, while a node serves, the events that deletion and metadata hide: events
 beyond $maxCount, $maxAge and $tb, deleted streams, replaced metadata.
 
-A scavenge is the work of one node on its own files: every node of a cluster needs
-one, and what is asked for is done by the node that is asked, leader or not. What
-was removed cannot be brought back.
+A scavenge works on the files of one node. Every node of a cluster needs one. The node that
+is asked does the work, leader or not. Removed events cannot be brought back.
 
-The caller must be an administrator or operator of the cluster unless the cluster
-runs without authentication. The password is better given in the environment
-variable ANNALS_PASSWORD than on the command line, which other users of the machine
-can read.`
+You must be an administrator or operator of the cluster, unless it runs without
+authentication. Set the password in the environment variable ANNALS_PASSWORD: other users
+of the machine can read the command line.`
 
 const scavengeStartHelp = `Start a scavenge on a node and follow it to its end.
 
-A run that was stopped, or was interrupted by a restart, is gone on with: it keeps
-the threshold that it began with.
+A run that was stopped, or that a restart interrupted, resumes: it keeps the threshold
+that it began with.
 
-The progress goes to standard error: on a terminal as a bar for each phase, else as
-lines. How the run ended goes to standard output. Ctrl-C ends the following, not the
-scavenge. A node that goes away meanwhile is asked again for as long as --retry-for.
+Standard error has the progress: on a terminal a bar for each phase, else lines. Standard
+output has the result. Ctrl-C ends the following, not the scavenge. When the node does not
+answer, the command asks again for as long as --retry-for.
 
-With --all the nodes of the cluster are scavenged one after the other, the followers
-first and the leader last. The first that does not succeed ends it.
+With --all the nodes of the cluster scavenge one after the other, the followers first and
+the leader last. The first failure ends it.
 
-Exit codes: 0 success, 1 the run failed or could not be started or followed, 3 the
-run was stopped, 130 Ctrl-C ended the following.`
+Exit codes: 0 success, 1 the run failed or could not be started or followed, 2 bad
+arguments, 3 the run was stopped, 130 Ctrl-C ended the following.`
 
 const scavengeStopHelp = `Stop the scavenge that runs on a node, wait until it has stopped, and print its id.
 
-With an ID only that run is stopped. What a run has done stays done; the next start
-goes on where it was stopped. Exit code 1 says that no such run was there to stop.`
+With an ID only that run is stopped. The work of the run stays done, and the next start
+resumes where it stopped. Exit code 1 means that no such run was there to stop.`
 
-const scavengeStatusHelp = `Show how far the scavenge of a node is, or how the last one ended.
+const scavengeStatusHelp = `Show the progress of the scavenge of a node, or how the last one ended.
 
-A node remembers the last run since its start; all earlier ones are in the stream
-$scavenges. The exit code is 0 whenever the node has answered, also when no run is
-known. With --watch a run is followed to its end, and the exit code is that of
-annals scavenge start: 0 success, 1 failure, 3 stopped, 130 Ctrl-C.`
+A node remembers the last run since its start. All earlier ones are in the stream
+$scavenges. The exit code is 0 when the node has answered, even if it knows of no run.
+With --watch the command follows a run to its end, with the exit codes of annals scavenge
+start: 0 success, 1 failure, 3 stopped, 130 Ctrl-C.`
 
-const scavengeDryRunHelp = `Estimate what a scavenge that is started now would remove on a node. Nothing is
-changed.
+const scavengeDryRunHelp = `Estimate what a scavenge that starts now would remove on a node. Nothing is changed.
 
-Three tables show the chunk files from which something would go, the streams with
-most to gain and why, and the largest streams of which nothing would go and why not.
-Bytes are estimates. A run rewrites only chunk files whose weight reaches the
-threshold: what would go from others stays until a later run.
+Three tables show the chunk files that would lose events, the streams that would lose
+most, and why, and the largest streams that would lose nothing, and why not. Bytes are
+estimates. A run rewrites only chunk files whose weight reaches the threshold. Events in
+other files stay until a later run.
 
-The node reads what no run has read before, which takes long where there is much of
-it: without --timeout the answer is waited for without limit.`
+The node reads everything that no run has read before. This takes long if there is much of
+it: without --timeout the command waits for the answer without limit.`
 
 // Exit codes of scavenge start and scavenge status --watch beyond 0 and 1.
 const (
@@ -97,8 +94,8 @@ func scavengeCommand(stdout, stderr io.Writer) *cobra.Command {
 // following adds the flags of commands that follow a run.
 func (f *scavengeFlags) following(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.interval, "interval", 500*time.Millisecond, "how often a node is asked how far it is")
-	flags.DurationVar(&f.retryFor, "retry-for", 2*time.Minute, "how long a node that does not answer any more is asked again")
+	flags.DurationVar(&f.interval, "interval", 500*time.Millisecond, "time from one question about the progress to the next")
+	flags.DurationVar(&f.retryFor, "retry-for", 2*time.Minute, "how long to ask again when the node does not answer")
 	flags.StringVar(&f.progress, "progress", "auto", "how progress is shown: bar, lines, none, or auto, which is a bar on a terminal")
 	values(cmd, "progress", progressKinds...)
 }
@@ -140,7 +137,7 @@ func scavengeStartCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Com
 			for _, flag := range []struct{ name, parameter string }{
 				{"threads", "threads"}, {"threshold", "threshold"}, {"throttle", "throttlePercent"}, {"sync-only", "syncOnly"},
 			} {
-				// What is not given is left to the node, which may know better.
+				// For a flag that is not set the node has a default.
 				if given := cmd.Flags().Lookup(flag.name); given.Changed {
 					s.query.Set(flag.parameter, given.Value.String())
 				}
@@ -152,10 +149,10 @@ func scavengeStartCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Com
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&s.threads, "threads", 1, "how many chunk files are rewritten at a time; more than "+strconv.Itoa(scavenge.MaxThreads)+" count as "+strconv.Itoa(scavenge.MaxThreads))
-	flags.Int32Var(&s.threshold, "threshold", 0, "weight from which on a chunk file is rewritten; 0: above 0, below 0: always")
+	flags.IntVar(&s.threads, "threads", 1, "how many chunk files to rewrite at a time; at most "+strconv.Itoa(scavenge.MaxThreads))
+	flags.Int32Var(&s.threshold, "threshold", 0, "least weight of the chunk files to rewrite; 0: above 0, below 0: all")
 	flags.IntVar(&s.throttle, "throttle", 100, "percent of the time that the run may be active; below 100 only with one thread")
-	flags.BoolVar(&s.syncOnly, "sync-only", false, "only do what other nodes of the cluster have done: make no scavenge point")
+	flags.BoolVar(&s.syncOnly, "sync-only", false, "only do what other nodes of the cluster have done, without a new scavenge point")
 	flags.BoolVar(&s.all, "all", false, "scavenge all nodes of the cluster, one after the other, the leader last")
 	flags.BoolVar(&wait, "wait", true, "follow the run to its end")
 	flags.BoolVar(&detach, "detach", false, "print the id of the run, and do not follow it")
@@ -180,7 +177,7 @@ func scavengeStopCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 			return f.on(func(ctx context.Context, c *scavengeClient) error {
 				stopped, err := c.stop(ctx, id)
 				if err != nil {
-					return c.doubt(ctx, err, "whether it was stopped")
+					return c.uncertain(ctx, err, "whether it was stopped")
 				}
 				return namedScavenge{Node: c.host, ID: stopped}.print(stdout, f.json)
 			})
@@ -192,7 +189,7 @@ func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Co
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far a scavenge is, or how the last one ended",
+		Short: "Show the progress of a scavenge, or how the last one ended",
 		Long:  scavengeStatusHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -202,16 +199,16 @@ func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Co
 			return f.on(func(ctx context.Context, c *scavengeClient) error { return c.status(ctx, stdout, stderr, watch) })
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "follow the run that is under way to its end")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the current run to its end")
 	f.following(cmd)
 	return cmd
 }
 
-// status prints what is known of the current run or the last one.
+// status prints the current run or the last one.
 func (c *scavengeClient) status(ctx context.Context, stdout, stderr io.Writer, watch bool) error {
 	run, err := c.newest(ctx)
 	if err != nil {
-		return c.doubt(ctx, err, "")
+		return c.uncertain(ctx, err, "")
 	}
 	if !watch || run.Result != scavenge.ResultInProgress {
 		return run.print(stdout, c.flags.json, time.Now())
@@ -239,7 +236,7 @@ func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int32Var(&threshold, "threshold", 0, "weight from which on a chunk file would be rewritten; 0: above 0, below 0: always")
-	flags.IntVar(&top, "top", 10, "how many streams are listed, of those that lose events and of those that do not; at most 1000")
+	flags.Int32Var(&threshold, "threshold", 0, "least weight of the chunk files to rewrite; 0: above 0, below 0: all")
+	flags.IntVar(&top, "top", 10, "how many streams to list in each table; at most 1000")
 	return cmd
 }

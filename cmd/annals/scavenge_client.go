@@ -18,7 +18,7 @@ import (
 const (
 	scavengePath = "/admin/scavenge"
 
-	// noSuchScavenge is what a node says when the run to stop is not running.
+	// noSuchScavenge is the answer of a node when the run to stop is not running.
 	noSuchScavenge = "Scavenge Id does not exist"
 )
 
@@ -33,8 +33,8 @@ func (f *scavengeFlags) on(do func(ctx context.Context, c *scavengeClient) error
 	return f.clusterFlags.on(func(ctx context.Context, c *nodeClient) error { return do(ctx, &scavengeClient{c, f}) })
 }
 
-// doubt explains an error of a request that may have been acted on.
-func (c *scavengeClient) doubt(ctx context.Context, err error, what string) error {
+// uncertain explains an error of a request that the node may have carried out.
+func (c *scavengeClient) uncertain(ctx context.Context, err error, what string) error {
 	if what != "" {
 		what = "; " + what + " is shown by annals scavenge status" + c.nodeFlag()
 	}
@@ -62,7 +62,7 @@ func (c *scavengeClient) get(ctx context.Context, which string) (scavengeRun, er
 	return run, nil
 }
 
-// current returns the run that is under way; its id is empty when there is none.
+// current returns the run in progress; its id is empty when there is none.
 func (c *scavengeClient) current(ctx context.Context) (scavengeRun, error) {
 	run, err := c.get(ctx, "current")
 	if run.ID != "" {
@@ -72,7 +72,7 @@ func (c *scavengeClient) current(ctx context.Context) (scavengeRun, error) {
 }
 
 // last returns the last run since the node has started; its id is empty when there
-// is none, and with nodes that do not tell.
+// is none, and with nodes that do not say.
 func (c *scavengeClient) last(ctx context.Context) (scavengeRun, error) {
 	run, err := c.get(ctx, "last")
 	if client.HasStatus(err, http.StatusNotFound, http.StatusMethodNotAllowed) {
@@ -84,7 +84,7 @@ func (c *scavengeClient) last(ctx context.Context) (scavengeRun, error) {
 	return run, err
 }
 
-// newest returns the run that is under way, else the last one.
+// newest returns the run in progress, else the last one.
 func (c *scavengeClient) newest(ctx context.Context) (scavengeRun, error) {
 	run, err := c.current(ctx)
 	if err != nil || run.ID != "" {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// scavengeEstimate is what a run would do, as a node tells it.
+// scavengeEstimate is what a run would do, as a node estimates it.
 type scavengeEstimate struct {
 	Node      string             `json:"node"`
 	End       int64              `json:"end"`
@@ -47,7 +47,7 @@ type streamStatistics struct {
 func (c *scavengeClient) dryRun(ctx context.Context, stdout io.Writer, query url.Values) error {
 	body, err := c.ask(ctx, http.MethodPost, scavengePath+"?"+query.Encode(), "application/json")
 	if err != nil {
-		return c.doubt(ctx, err, "")
+		return c.uncertain(ctx, err, "")
 	}
 	var started namedScavenge
 	if err := json.Unmarshal(body, &started); err == nil && started.ID != "" {
@@ -58,7 +58,7 @@ func (c *scavengeClient) dryRun(ctx context.Context, stdout io.Writer, query url
 		return fmt.Errorf("read the answer of %s: %w", c.host, err)
 	}
 	if e.Chunks == nil {
-		return errors.New(c.host + " answers something that is no estimate")
+		return errors.New(c.host + " answers something other than an estimate")
 	}
 	e.Node = c.host
 	if c.flags.json {
@@ -67,11 +67,11 @@ func (c *scavengeClient) dryRun(ctx context.Context, stdout io.Writer, query url
 	return e.print(stdout)
 }
 
-// takeBack stops a scavenge that a node has started when it was asked for an
-// estimate: one of another make does not know what that is.
+// takeBack stops a scavenge that a node has started in place of an estimate: servers
+// of other products do not know estimates.
 func (c *scavengeClient) takeBack(ctx context.Context, id string) error {
 	if _, err := c.stop(context.WithoutCancel(ctx), id); err != nil {
-		return fmt.Errorf("%s knows no estimates and has started scavenge %s in place of one; to stop it did not succeed: %w", c.host, visible(id), err)
+		return fmt.Errorf("%s knows no estimates and has started scavenge %s in place of one, which could not be stopped: %w", c.host, visible(id), err)
 	}
 	return fmt.Errorf("%s knows no estimates and had started scavenge %s in place of one; it was stopped", c.host, visible(id))
 }
@@ -79,7 +79,7 @@ func (c *scavengeClient) takeBack(ctx context.Context, id string) error {
 // print prints the estimate as a summary with tables.
 func (e *scavengeEstimate) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	// What the writer cannot write shows when it is flushed.
+	// An error of the writer shows when it is flushed.
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) }
 
 	var executed, left int
@@ -100,8 +100,8 @@ func (e *scavengeEstimate) print(w io.Writer) error {
 	}
 	line("Estimated in %v.", (time.Duration(e.TookMs) * time.Millisecond).String())
 	e.printChunks(line)
-	printStreams(line, "Streams with most to gain", e.Streams)
-	printStreams(line, "Largest streams of which nothing would go", e.Kept)
+	printStreams(line, "Streams that would lose most", e.Streams)
+	printStreams(line, "Largest streams that would lose nothing", e.Kept)
 	return t.Flush()
 }
 

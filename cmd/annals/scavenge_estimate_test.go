@@ -49,12 +49,12 @@ func TestScavengeDryRun(t *testing.T) {
 
 func TestScavengeDryRunOfNothing(t *testing.T) {
 	_, address := scavenger(t, map[string][]string{postEstimate: {`{"chunks":[],"streams":null,"kept":[]}`}})
-	expect(t, []string{"dry-run", "--node", address}, 0, []string{"would remove 0 events, 0 B.\n", "Chunk files to gain from\nnone\n", "Streams with most to gain\nnone\n"}, nil)
+	expect(t, []string{"dry-run", "--node", address}, 0, []string{"would remove 0 events, 0 B.\n", "Chunk files to gain from\nnone\n", "Streams that would lose most\nnone\n"}, nil)
 }
 
 func TestScavengeDryRunRefused(t *testing.T) {
 	for answer, stderr := range map[string]string{
-		"{}":                               "answers something that is no estimate",
+		"{}":                               "answers something other than an estimate",
 		"[]":                               "read the answer",
 		"503 The log is not open yet.":     "is not ready: The log is not open yet.",
 		"400 threshold must be an integer": "refuses: threshold must be an integer (status 400)",

@@ -39,7 +39,7 @@ func (f *scavengeFollower) toEnd(ctx context.Context, stdout io.Writer, id strin
 	return run.conclude(stdout, f.client.flags.json)
 }
 
-// follow shows how a run goes on until it has ended.
+// follow shows the progress of a run until it has ended.
 func (f *scavengeFollower) follow(ctx context.Context, id string) (scavengeRun, error) {
 	ticker := time.NewTicker(f.client.flags.interval)
 	defer ticker.Stop()
@@ -106,7 +106,7 @@ func (f *scavengeFollower) away(err error, id string) error {
 	case time.Since(f.awaySince) < patience:
 		return nil
 	}
-	return fmt.Errorf("%w; scavenge %s may go on there: annals scavenge status --watch%s", err, visible(id), f.client.nodeFlag())
+	return fmt.Errorf("%w; scavenge %s may continue there: see annals scavenge status --watch%s", err, visible(id), f.client.nodeFlag())
 }
 
 // back notes that the node answers.
@@ -117,7 +117,7 @@ func (f *scavengeFollower) back() {
 	}
 }
 
-// lost tolerates for a while that nobody tells how the run ended.
+// lost tolerates for a while that no node knows how the run ended.
 func (f *scavengeFollower) lost(id string) error {
 	if f.lostSince.IsZero() {
 		f.lostSince = time.Now()
@@ -126,12 +126,12 @@ func (f *scavengeFollower) lost(id string) error {
 		return nil
 	}
 	if f.restarted {
-		return fmt.Errorf("%s was restarted and did not go on with scavenge %s: annals scavenge start%s goes on with it", f.client.host, visible(id), f.client.nodeFlag())
+		return fmt.Errorf("%s was restarted and did not resume scavenge %s: annals scavenge start%s resumes it", f.client.host, visible(id), f.client.nodeFlag())
 	}
-	return fmt.Errorf("%s has begun another scavenge since; how scavenge %s ended is in the stream $scavenges-%[2]s", f.client.host, visible(id))
+	return fmt.Errorf("%s has begun another scavenge since; the stream $scavenges-%[2]s says how scavenge %[2]s ended", f.client.host, visible(id))
 }
 
-// detached says what becomes of a run that is not followed any more.
+// detached says how to follow a run again that is not followed any more.
 func (f *scavengeFollower) detached(id string) error {
 	node := f.client.nodeFlag()
 	f.say("scavenge %s continues on %s", visible(id), f.client.host)

@@ -11,15 +11,15 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 )
 
-// scavengeProgress shows people how far a run is. What it cannot write is no reason
-// to stop following.
+// scavengeProgress shows the progress of a run. An error of writing does not stop the
+// following.
 type scavengeProgress interface {
 	show(run *scavengeRun)
 	pause()             // something else is about to be printed
 	end(completed bool) // the run has ended, or is not followed any more
 }
 
-// newProgress returns the way of showing progress that was asked for.
+// newProgress returns the chosen way of showing progress.
 func (f *scavengeFlags) newProgress(c *scavengeClient, stderr io.Writer) scavengeProgress {
 	columns := func() int { return terminalColumns(stderr) }
 	kind := f.progress
@@ -55,7 +55,7 @@ func terminalColumns(w io.Writer) int {
 // progressPlainEvery is how often a line says how far a phase is.
 const progressPlainEvery = 5 * time.Second
 
-// phaseLines prints a line when a phase begins, and now and then within it.
+// phaseLines prints a line when a phase begins, and more lines during it.
 type phaseLines struct {
 	w     io.Writer
 	host  string

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 )
 
-// scavengeRun is a run as a node tells of it. A node of another make may leave out
+// scavengeRun is a run as a node describes it. Servers of other products may leave out
 // all but the id and the result.
 type scavengeRun struct {
 	Node      string          `json:"node"`
@@ -120,7 +120,7 @@ func (r *scavengeRun) print(w io.Writer, asJSON bool, now time.Time) error {
 	if known {
 		resumed := ""
 		if r.Resumed {
-			resumed = ", goes on with a run that was stopped"
+			resumed = ", resumes a run that was stopped"
 		}
 		row("started", "%s%s", second(started), resumed)
 	}
@@ -152,7 +152,7 @@ func (r *scavengeRun) conclude(w io.Writer, asJSON bool) error {
 	case scavenge.ResultSuccess:
 		return nil
 	case scavenge.ResultStopped:
-		return &codedError{code: exitStopped, err: fmt.Errorf("scavenge %s on %s was stopped; the next start goes on where it was", visible(r.ID), r.Node)}
+		return &codedError{code: exitStopped, err: fmt.Errorf("scavenge %s on %s was stopped; the next start resumes it", visible(r.ID), r.Node)}
 	}
 	return errors.New(visible(fmt.Sprintf("scavenge %s on %s failed: %s", r.ID, r.Node, cmp.Or(r.Error, string(r.Result)))))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// alreadyScavenging is what a node says when it is asked to start a second run.
+// alreadyScavenging is the answer of a node to the start of a second run.
 const alreadyScavenging = "Scavenge is already running"
 
 // scavengeStart is annals scavenge start.
@@ -26,7 +26,7 @@ type scavengeStart struct {
 	query                 url.Values // what of these was given
 }
 
-// check finds what a node would refuse, before the first of several is asked.
+// check finds mistakes that a node would refuse, before the first of several is asked.
 func (s *scavengeStart) check() error {
 	switch {
 	case s.threads < 1:
@@ -55,7 +55,7 @@ func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
 		return fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
 	}
 	if err != nil {
-		return c.doubt(ctx, err, "whether one was started")
+		return c.uncertain(ctx, err, "whether one was started")
 	}
 	if s.detach {
 		return namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
@@ -65,14 +65,14 @@ func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
 	return follower.toEnd(ctx, s.stdout, id)
 }
 
-// runAll scavenges the nodes of a cluster, one after the other. Who leads is asked
-// before each: leadership may have moved in the hours that a node takes.
+// runAll scavenges the nodes of a cluster, one after the other. It asks
+// for the leader before each: leadership may have moved in the hours that a node takes.
 func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 	view, err := c.nodes(ctx)
 	if err != nil {
-		return c.doubt(ctx, err, "")
+		return c.uncertain(ctx, err, "")
 	}
-	// Half of a cluster is not what was asked for: better nothing is begun.
+	// Rather than scavenge half of a cluster, nothing is begun.
 	if err := c.allAnswer(ctx, view, s.stderr); err != nil {
 		return fmt.Errorf("%w; nothing was started", err)
 	}
@@ -92,7 +92,7 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 		if err != nil {
 			return s.unfinished(err, left-1)
 		}
-		// A node that does not answer now was asked before: that view will do.
+		// If the node does not answer now, its earlier view is good enough.
 		if newer, err := c.nodes(ctx); err == nil {
 			view = newer
 		}

@@ -139,7 +139,7 @@ func TestScavengeEnds(t *testing.T) {
 		},
 		{
 			name: "stopped", current: []string{half, noRun}, last: []string{ended(testRun, "Stopped", "")}, code: 3,
-			stdout: []string{"result       Stopped\n"}, stderr: []string{"was stopped; the next start goes on where it was"},
+			stdout: []string{"result       Stopped\n"}, stderr: []string{"was stopped; the next start resumes it"},
 		},
 		{
 			name: "errored", current: []string{half, noRun}, last: []string{ended(testRun, "Errored", "disk\tfull")}, code: 1,
@@ -160,11 +160,11 @@ func TestScavengeEnds(t *testing.T) {
 		},
 		{
 			name: "interrupted, history is silent", current: []string{half, noRun}, last: []string{never}, head: `{"eventType":"$scavengeStarted","data":{}}`, code: 1,
-			stderr: []string{"was restarted and did not go on with scavenge " + testRun + ": annals scavenge start --node http://127.0.0.1:1 goes on with it"},
+			stderr: []string{"was restarted and did not resume scavenge " + testRun + ": annals scavenge start --node http://127.0.0.1:1 resumes it"},
 		},
 		{
 			name: "followed by another", current: []string{half, strings.ReplaceAll(half, testRun, otherRun)}, last: []string{ended(otherRun, "InProgress", "")}, code: 1,
-			stderr: []string{"has begun another scavenge since; how scavenge " + testRun + " ended is in the stream $scavenges-" + testRun},
+			stderr: []string{"has begun another scavenge since; the stream $scavenges-" + testRun + " says how scavenge " + testRun + " ended"},
 		},
 		{
 			name: "followed by another, history tells", current: []string{half, strings.ReplaceAll(half, testRun, otherRun)}, last: []string{ended(otherRun, "InProgress", "")},
@@ -180,14 +180,14 @@ func TestScavengeEnds(t *testing.T) {
 		},
 		{
 			name: "gone for good", current: []string{half, unheard}, last: []string{never}, code: 1,
-			stderr: []string{"EOF; scavenge " + testRun + " may go on there: annals scavenge status --watch --node http://127.0.0.1:1\n"},
+			stderr: []string{"EOF; scavenge " + testRun + " may continue there: see annals scavenge status --watch --node http://127.0.0.1:1\n"},
 		},
 		{
 			name: "no more permitted", current: []string{half, "401 "}, last: []string{never}, code: 1,
 			stderr: []string{"asks for credentials: set ANNALS_PASSWORD"},
 		},
 		{
-			name: "no JSON", current: []string{half, "<html>"}, last: []string{never}, code: 1, stderr: []string{"is no JSON"},
+			name: "no JSON", current: []string{half, "<html>"}, last: []string{never}, code: 1, stderr: []string{"something other than JSON"},
 		},
 		{
 			name: "an answer of another kind", current: []string{half, "[]"}, last: []string{never}, code: 1, stderr: []string{"read the answer of 127.0.0.1:1"},
@@ -222,8 +222,8 @@ func TestScavengeStartRefused(t *testing.T) {
 		{"not ready", "503 The log is not open yet.", "", "127.0.0.1:1 is not ready: The log is not open yet."},
 		{"not ready, no text", "503 ", "", "is not ready: it may be starting or stopping"},
 		{"no credentials", "401 ", "", "asks for credentials: set ANNALS_PASSWORD to the password of admin"},
-		{"wrong credentials", "401 ", "p", `does not accept user "admin" with this password (of --password or ANNALS_PASSWORD)`},
-		{"no admin", "404 ", "", "does not serve /admin/scavenge: it is no node, or DisableAdminUi is set"},
+		{"wrong credentials", "401 ", "p", `does not accept user "admin" with this password (ANNALS_PASSWORD or --password)`},
+		{"no admin", "404 ", "", "does not serve /admin/scavenge: it is not a node of this version, or DisableAdminUi is set"},
 		{"redirect", "307 ", "", "refuses: Temporary Redirect (status 307)"},
 		{"odd text", "500 a\x1bb", "", `refuses: "a\x1bb" (status 500)`},
 		{"no id", "{}", "", "does not say which scavenge it started"},
@@ -233,8 +233,14 @@ func TestScavengeStartRefused(t *testing.T) {
 			t.Setenv(passwordVariable, c.password)
 			n, address := scavenger(t, map[string][]string{postRun: {c.answer}})
 			expect(t, []string{"start", "--node", address}, 1, nil, []string{c.stderr})
-			if asked := n.asked(); len(asked) != 1 {
-				t.Errorf("asked %q", asked)
+			want := []string{c.password + " " + postRun}
+			if c.password != "" { // It asks why it was refused.
+				want = append(want, c.password+" GET /users/$current")
+			} else {
+				want[0] = strings.TrimSpace(want[0])
+			}
+			if asked := n.asked(); !slices.Equal(asked, want) {
+				t.Errorf("asked %q, want %q", asked, want)
 			}
 		})
 	}
@@ -331,7 +337,7 @@ func TestScavengeStatus(t *testing.T) {
 	}{
 		{"running", half, never, []string{
 			"scavenge     " + testRun + "\n", "state        running: index execution, 1.0 MiB of 4.0 MiB (25.0 %)\n",
-			"started      2026-01-02 03:04:05 UTC, goes on with a run that was stopped\n", "time taken   ",
+			"started      2026-01-02 03:04:05 UTC, resumes a run that was stopped\n", "time taken   ",
 			"point        4@$scavengePoints at position 1000, of 2026-01-02 03:04:04 UTC, threshold 5\n", "threads      2, active 100 % of the time\n",
 		}},
 		{"starting", running("Idle", 0, 0, ""), never, []string{"state        running: starting\n"}},
@@ -363,7 +369,8 @@ func TestScavengeWatch(t *testing.T) {
 	_, address := scavenger(t, map[string][]string{getCurrent: {half, half, noRun}, getLast: {ended(testRun, "Stopped", "")}})
 	args := []string{"status", "--watch", "--node", address, "--interval", "2ms"}
 	expect(t, args, 3, []string{"Stopped"}, []string{"chunk merging, 1 of 3 chunks (33.3 %)", "was stopped"})
-	// Nothing to follow any more: that it was stopped before is no failure of this command.
+	// The run was stopped before there was something to follow, which is not a failure of this
+	// command.
 	expect(t, args, 0, []string{"Stopped"}, nil)
 	_, address = scavenger(t, map[string][]string{getCurrent: {half, noRun}, getLast: {ended(testRun, "Success", "")}})
 	expect(t, []string{"status", "--watch", "--node", address, "--interval", "2ms", "--json", "--progress", "none"}, 0, []string{`"scavengeResult": "Success"`}, nil)

@@ -16,10 +16,11 @@ import (
 )
 
 const tailHelp = `Print the events of a stream as they are written, one line each. The stream $all has those of all
-streams. It continues after restarts of a node and changes of the leader, on any node of the cluster.
+streams. The command keeps printing after restarts of a node and changes of the leader, from any
+node of the cluster.
 
-A place (--from, --to) is start, end, an event number, of $all a position of 32 digits, or a time as in
-2026-01-31T12:00:00Z.`
+A place (--from, --to) is start, end, an event number, of $all a position of 32 digits, or a time
+as in 2026-01-31T12:00:00Z.`
 
 func tailCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
@@ -44,7 +45,7 @@ func tailCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// tailFlags are what annals tail is asked for.
+// tailFlags are the flags of annals tail.
 type tailFlags struct {
 	from, to, types, streams, contains, id string
 	limit, maxData                         int
@@ -53,7 +54,7 @@ type tailFlags struct {
 
 func (t *tailFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&t.from, "from", "", "place to begin at (default end)")
-	flags.StringVar(&t.to, "to", "", "place of the last event; end stops when all that is there was printed")
+	flags.StringVar(&t.to, "to", "", "place of the last event; end stops at the present end of the stream")
 	flags.IntVar(&t.limit, "limit", 0, "most events to print")
 	flags.StringVar(&t.types, "types", "", "event types to print: prefixes separated by commas, or an expression between slashes")
 	flags.StringVar(&t.streams, "streams", "", "the same for streams, of $all")
@@ -61,7 +62,7 @@ func (t *tailFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&t.id, "id", "", "id of the event to print")
 	flags.IntVar(&t.maxData, "max-data", 0, "bytes of data to print of an event")
 	flags.BoolVar(&t.backward, "backward", false, "print the newest first, down to --to")
-	flags.BoolVar(&t.system, "system", true, "print what begins with $ (default true)")
+	flags.BoolVar(&t.system, "system", true, "print events whose type or stream begins with $ (default true)")
 	flags.BoolVar(&t.resolve, "resolve", false, "print the events that links name (default true, of $all false)")
 	flags.Lookup("system").DefValue = "false" // The text says it.
 }
@@ -97,7 +98,7 @@ func namesFlag(text string) (prefixes []string, like string) {
 }
 
 func (c *nodeClient) tail(ctx context.Context, stdout io.Writer, stream string, o client.TailOptions, asJSON bool) error {
-	// A node that is away for now is not needed: any other will do.
+	// A node that does not answer now is not needed: any other will do.
 	if err := c.Discover(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "annals: the other nodes are not known: %v\n", c.explain(err))
 	}

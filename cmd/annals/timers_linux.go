@@ -17,13 +17,13 @@ import (
 // of all processor time of a cluster under load. No timer of a node is that exact.
 const timerSlack = 200 * time.Microsecond
 
-// relaxed is set for the program that was begun anew: it does not begin again, whatever the system
-// did with the slack.
+// relaxed is set for the program that was started again: it does not start once more, even if the
+// system did not take the slack.
 const relaxed = "ANNALS_TIMERS_RELAXED"
 
-// relaxTimers begins the program anew, as the same process, with that slack. A thread has the slack
-// of the one that made it, and the runtime makes its own before main. Where the system refuses
-// nothing is lost but time.
+// relaxTimers starts the program again, as the same process, with that slack. A thread has the
+// slack of the one that made it, and the runtime makes its own before main. Where the system
+// refuses nothing is lost but time.
 func relaxTimers() {
 	if os.Getenv(relaxed) != "" {
 		_ = os.Unsetenv(relaxed)

@@ -66,6 +66,7 @@ func TestNearestNames(t *testing.T) {
 		"doctor --nod x":             "unknown flag: --nod, did you mean --node?",
 		"help scavenge strat":        `unknown command "strat", did you mean annals scavenge start?`,
 		"projection list --kind=ony": `--kind "ony" is none of any, all-non-transient, continuous, onetime, transient, did you mean any?`,
+		"bench append --rate=-1":     "--rate -1 is not between 0 and a billion",
 		"projection test x":          `required flag(s) "events" not set`,
 	} {
 		if code, _, stderr := runLine(strings.Fields(line)...); code != 2 || stderr != "annals: "+want+"\n" {
@@ -265,7 +266,7 @@ func TestHealth(t *testing.T) {
 			_, _ = io.WriteString(w, "the leader is not known")
 		}
 	})
-	t.Setenv(passwordVariable, "")
+	t.Setenv(passwordVariable, "secret")
 	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secure.Close()

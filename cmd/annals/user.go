@@ -22,23 +22,23 @@ import (
 
 const userHelp = `List users, add and remove them, and change their passwords.
 
-Any node can be asked: a request follows its redirect to the leader. Only an
-administrator may do this, but everyone may change the own password. Passwords are asked
-for at the terminal. Without one, the password of who asks is taken from the environment
-variable ANNALS_PASSWORD, and a new password is the first line of standard input.`
+You can ask any node: the request follows its redirect to the leader. Only administrators
+may do this, but every user may change the own password. The command asks for passwords at
+the terminal. Without a terminal it takes your password from the environment variable
+ANNALS_PASSWORD, and a new password from the first line of standard input.`
 
-const userAddHelp = `Add a user. The password is asked for twice at the terminal; without a terminal it is
-the first line of standard input.
+const userAddHelp = `Add a user. The command asks for the password twice at the terminal. Without a terminal the
+password is the first line of standard input.
 
-A user who exists with the same password stays as it is.`
+A user who exists with the same password stays unchanged.`
 
-const userPasswdHelp = `Change a password: that of the user who asks (--user, by default admin), or as an
-administrator that of another LOGIN. The new password is asked for twice at the terminal;
-without a terminal it is the first line of standard input.
+const userPasswdHelp = `Change your own password (that of --user, by default admin), or as an administrator that
+of another LOGIN. The command asks for the new password twice at the terminal. Without a
+terminal it is the first line of standard input.
 
-It counts at once on the node that changes it, and on the others within a second or so.`
+The node that changes the password uses it at once, the others within about a second.`
 
-// userFlags are what the commands below user have in common.
+// userFlags are the flags that all commands under user have.
 type userFlags struct {
 	clusterFlags
 	secrets secrets
@@ -63,7 +63,7 @@ func terminalSecrets(stdin *os.File, stderr io.Writer) secrets {
 			return "", err
 		}
 		line, err := term.ReadPassword(fd)
-		_, end := fmt.Fprintln(stderr) // What was typed ended no line.
+		_, end := fmt.Fprintln(stderr) // The typed text did not end the line.
 		return string(line), errors.Join(err, end)
 	}
 	return s
@@ -106,8 +106,8 @@ func userCommand(ask secrets, stdout io.Writer) *cobra.Command {
 		userListCommand(&f, stdout),
 		userAddCommand(&f, stdout),
 		userPasswdCommand(&f, stdout),
-		userDeedCommand(&f, stdout, "disable", "Refuse a user until enabled again", http.MethodPost, "/command/disable"),
-		userDeedCommand(&f, stdout, "enable", "Let in a user that was disabled", http.MethodPost, "/command/enable"),
+		userDeedCommand(&f, stdout, "disable", "Refuse a user until it is enabled again", http.MethodPost, "/command/disable"),
+		userDeedCommand(&f, stdout, "enable", "Accept a disabled user again", http.MethodPost, "/command/enable"),
 		userDeedCommand(&f, stdout, "remove", "Remove a user", http.MethodDelete, ""),
 	)
 	return root
@@ -127,7 +127,7 @@ func (f *userFlags) on(do func(ctx context.Context, c *userClient) error) error 
 	})
 }
 
-// current returns the password of who asks, which it asks for if it is not given.
+// current returns the password of the user who asks. It prompts for it if it is not given.
 func (c *userClient) current() (string, error) {
 	if c.flags.password == "" && c.secrets.hidden != nil {
 		password, err := c.secrets.hidden("Password of " + c.flags.user + ": ")
@@ -164,7 +164,7 @@ func (c *userClient) call(ctx context.Context, method, path string, in map[strin
 		err = answer.Err()
 	}
 	if _, broken := errors.AsType[*client.UnreachableError](err); broken && method != http.MethodGet {
-		err = fmt.Errorf("%w; whether it was done is shown by annals user list%s", err, c.nodeFlag())
+		err = fmt.Errorf("%w; see whether it was done with annals user list%s", err, c.nodeFlag())
 	}
 	return answer, c.explain(err)
 }
@@ -254,7 +254,7 @@ func userAddCommand(f *userFlags, stdout io.Writer) *cobra.Command {
 				answer, err := c.call(ctx, http.MethodPost, "/users/", in)
 				switch {
 				case client.HasStatus(err, http.StatusConflict):
-					return fmt.Errorf("there is a user %q with another password; see annals user passwd", args[0])
+					return fmt.Errorf("the user %q exists with another password: see annals user passwd", args[0])
 				case err != nil:
 					return err
 				case f.json && len(answer.Body) > 0:
@@ -279,7 +279,7 @@ func userPasswdCommand(f *userFlags, stdout io.Writer) *cobra.Command {
 	}
 }
 
-// passwd changes the password of a user: with the current one if that is who asks.
+// passwd changes the password of a user. Users need the current one to change their own.
 func (c *userClient) passwd(ctx context.Context, stdout io.Writer, login string) error {
 	in, command := map[string]any{}, "/command/reset-password"
 	if login == c.flags.user {
@@ -288,7 +288,7 @@ func (c *userClient) passwd(ctx context.Context, stdout io.Writer, login string)
 			return err
 		}
 		if current == "" {
-			return fmt.Errorf("changing the own password takes the current one: set %s, or see --password", passwordVariable)
+			return fmt.Errorf("your current password is needed to change it: set %s, or see --password", passwordVariable)
 		}
 		in["currentPassword"], command = current, "/command/change-password"
 	}

@@ -54,9 +54,9 @@ func TestUserCommands(t *testing.T) {
 		{
 			name: "list asks for the password", args: []string{"list", "--user", "ops"}, typed: []string{"secret"},
 			answers: map[string]string{"GET /users/": "401 "},
-			asked:   "GET /users/\nops:secret GET /users/", code: 1,
+			asked:   "GET /users/\nops:secret GET /users/\nops:secret GET /users/$current", code: 1,
 			stdout: "Password of ops: \n",
-			stderr: "annals: 127.0.0.1:1 does not accept user \"ops\" with this password (of --password or ANNALS_PASSWORD), or the user may not do this\n",
+			stderr: "annals: 127.0.0.1:1 does not accept user \"ops\" with this password (ANNALS_PASSWORD or --password), or the user may not do this\n",
 		},
 		{
 			name: "list without a terminal", args: []string{"list"}, answers: map[string]string{"GET /users/": "401 "},
@@ -73,7 +73,7 @@ func TestUserCommands(t *testing.T) {
 			name: "add without a terminal", args: []string{"add", "jane"}, password: "p", stdin: "new \r\nmore",
 			answers: map[string]string{"POST /users/": "409 {}"},
 			asked:   `admin:p POST /users/ application/json {"fullName":"","groups":[],"loginName":"jane","password":"new "}`, code: 1,
-			stderr: "annals: there is a user \"jane\" with another password; see annals user passwd\n",
+			stderr: "annals: the user \"jane\" exists with another password: see annals user passwd\n",
 		},
 		{
 			name: "add without a password", args: []string{"add", "jane"}, password: "p", code: 1,
@@ -93,7 +93,7 @@ func TestUserCommands(t *testing.T) {
 		},
 		{
 			name: "passwd of oneself, current unknown", args: []string{"passwd"}, stdin: "new\n", code: 1,
-			stderr: "annals: changing the own password takes the current one: set ANNALS_PASSWORD, or see --password\n",
+			stderr: "annals: your current password is needed to change it: set ANNALS_PASSWORD, or see --password\n",
 		},
 		{
 			name: "passwd of another", args: []string{"passwd", "j/ne"}, password: "p", typed: []string{"new", "new"},

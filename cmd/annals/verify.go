@@ -14,29 +14,29 @@ import (
 	"github.com/annalsdb/annals/admin/verify"
 )
 
-const verifyHelp = `Check the data folder of a node that is not running: every checksum of the log
-and the index, the order of frames, the chain over the whole log, the event
-numbers of every stream, and that log and index name the same events. Nothing is
-changed, not even on a read-only volume; the folder raft is not looked at.
+const verifyHelp = `Check the data folder of a node that is not running: every checksum of the log and the
+index, the order of frames, the chain over the whole log, the event numbers of every
+stream, and that log and index name the same events. Nothing is changed, even on a
+read-only volume. The folder raft is not checked.
 
 Every finding is one line on standard output, in the order of the log:
 
   error checksum data/chunk-000002.000000 offset 4711 position 536875415: ...
 
-An error means that something is not what was written. A notice is what the next
-start takes care of, such as a torn tail behind the last valid frame.
+An error means that the files differ from what the node wrote. A notice is something that
+the next start repairs, such as an incomplete frame after the last valid one.
 
-With --repair-from complete chunks that are damaged or missing are first fetched
-from a node that runs, by its backup sessions: they must end as the damaged ones
-do, what this node redacted is blanked in them, and the next start builds the
-index anew where records came back. The active chunk is left to the leader. Each
-file is one line, before those of the check:
+With --repair-from the command first fetches complete chunks that are damaged or missing
+from a running node, by its backup sessions. Each must end as the damaged one does. Events
+that this node redacted are blanked in it. If records came back, the next start builds the
+index again. The active chunk is left to the leader. Each file is one line, before those of
+the check:
 
   repaired chunk-000002.000000 as chunk-000002.000001: ...
 
-Exit codes: 0 no errors, 1 errors found, 2 the folder cannot be verified: bad
-arguments, no such folder, a newer format, a node has it open, or the node to
-repair from does not answer or does not permit it.`
+Exit codes: 0 no errors, 1 errors found, 2 the folder cannot be verified: bad arguments, no
+such folder, a newer format, a node has it open, or the node to repair from does not answer
+or does not permit it.`
 
 // Exit codes of verify.
 const (
@@ -47,7 +47,7 @@ const (
 const progressLineEvery = 2 * time.Second
 
 // codedError ends the program with an exit code of its own. Without an error
-// inside, all was said before.
+// inside, everything was printed before.
 type codedError struct {
 	code int
 	err  error
@@ -62,7 +62,7 @@ func (e *codedError) Error() string {
 
 func (e *codedError) Unwrap() error { return e.err }
 
-// exitCode complains about an error, unless that was done, and returns the exit code it asks for.
+// exitCode prints an error, unless it was printed before, and returns its exit code.
 func exitCode(stderr io.Writer, err error) int {
 	code := 1
 	if coded, ok := errors.AsType[*codedError](err); ok {
@@ -108,8 +108,8 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&f.Dir, "db", "./data", "data folder")
 	flags.StringVar(&f.IndexDir, "index", "", "folder of the index (default <db>/index)")
 	flags.BoolVar(&f.json, "json", false, "print one JSON document at the end in place of lines")
-	flags.BoolVar(&f.Quick, "quick", false, "when log and index differ, say only that, not where")
-	flags.BoolVar(&f.force, "force", false, "go on although a node has the folder open: what it writes meanwhile is reported as damage")
+	flags.BoolVar(&f.Quick, "quick", false, "when log and index differ, do not say where")
+	flags.BoolVar(&f.force, "force", false, "verify even if a node has the folder open: its writes meanwhile are reported as damage")
 	f.repair.add(flags)
 	return cmd
 }
@@ -142,7 +142,7 @@ func (f *verifyFlags) run(ctx context.Context, stdout, stderr io.Writer) (clean 
 		}
 		return false, err
 	default:
-		complain(stderr, fmt.Errorf("verifying all the same: %w", err))
+		complain(stderr, fmt.Errorf("verifying anyway: %w", err))
 	}
 
 	var printErr error
@@ -190,7 +190,7 @@ func progressLines(stderr io.Writer, clock func() time.Time) func(verify.Progres
 		if p.Total > 0 {
 			percent = 100 * float64(p.Done) / float64(p.Total)
 		}
-		// A progress line that nobody sees is no reason to stop.
+		// An error of a progress line does not stop the command.
 		_, _ = fmt.Fprintf(stderr, "annals: verifying the %s: %.1f %%, %d records\n", p.Phase, percent, p.Records)
 	}
 }

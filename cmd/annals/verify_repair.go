@@ -11,20 +11,19 @@ import (
 	"github.com/annalsdb/annals/admin/verify"
 )
 
-// repairFlags say from which node the log of a stopped one is repaired. It is asked as clusterFlags
-// say.
+// repairFlags name the node from which the log of a stopped one is repaired, and how to ask it.
 type repairFlags struct {
 	clusterFlags
 	from string
 }
 
 func (f *repairFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.from, "repair-from", "", "address of a running node of the cluster: damaged and missing complete chunks are fetched from it first")
-	flags.StringVar(&f.user, "user", "admin", "who asks that node, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password for that node (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate of that node")
+	flags.StringVar(&f.from, "repair-from", "", "address of a running node of the cluster: fetch damaged and missing complete chunks from it first")
+	flags.StringVar(&f.user, "user", "admin", "user to log in as on that node, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password for that node (default $"+passwordVariable+"); without one, no credentials are sent")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "accept any certificate of that node")
 	f.timeout = 2 * time.Minute // A session begins with a sync.
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of trusted authorities (default those of the system)")
 }
 
 // repaired replaces what is damaged and prints a line for each file.

@@ -91,7 +91,7 @@ func allowedIn(name, said string) bool {
 // TestWordsInCode: comments and texts of the program are in plain words.
 func TestWordsInCode(t *testing.T) {
 	for _, f := range sources(t) {
-		if generated(f.text) || f.name == "internal/lint/words_test.go" || f.folder() == "cmd/annals" {
+		if generated(f.text) || f.name == "internal/lint/words_test.go" {
 			continue
 		}
 		for _, group := range f.file.Comments {
@@ -163,7 +163,7 @@ func unbreakable(line string) bool {
 // TestDocuments: documents are in plain words, and their prose fits into a window.
 func TestDocuments(t *testing.T) {
 	walk(t, func(name string, read func() []byte) {
-		if path.Ext(name) != ".md" || strings.Contains(name, "testdata/") || strings.HasPrefix(name, "web/") || name == "docs/cli.md" {
+		if path.Ext(name) != ".md" || strings.Contains(name, "testdata/") || strings.HasPrefix(name, "web/") {
 			return
 		}
 		for n, line := range prose(string(read())) {

@@ -185,7 +185,7 @@ ceiling of any node built on that library. It prints the address it listens on.`
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
-				return err
+				return &UsageError{err}
 			}
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()

@@ -216,7 +216,7 @@ bare server. Every run takes --warmup and --duration.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := byName[name]
 			if k == nil {
-				return fmt.Errorf("--workload %q is none of %s", name, strings.Join(names, ", "))
+				return &UsageError{fmt.Errorf("--workload %q is none of %s", name, strings.Join(names, ", "))}
 			}
 			k.setDefaults(cmd.Flags())
 			o.bare = true
@@ -257,7 +257,7 @@ func untilInterrupt(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 
 func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err := o.validate(); err != nil {
-		return err
+		return &UsageError{err}
 	}
 	if o.bare {
 		ctx, stop := untilInterrupt(cmd)
@@ -272,7 +272,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 	}
 	work, err := k.make(o)
 	if err != nil {
-		return err
+		return &UsageError{err}
 	}
 	return runSession(cmd, o, k.name, work, o.duration)
 }
@@ -280,7 +280,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 func runFill(cmd *cobra.Command, o *options) error {
 	o.warmup, o.eventsPerStream = 0, 1
 	if err := o.validate(); err != nil {
-		return err
+		return &UsageError{err}
 	}
 	o.workers = min(o.workers, o.streams)
 	work := &filling{o: o, l: layout{prefix: o.prefix, streams: o.streams, events: o.events}}

@@ -29,15 +29,15 @@ removed before a scavenge.`,
 func runLimit(cmd *cobra.Command, o *options) error {
 	o.warmup, o.eventsPerStream = 0, 1
 	if err := o.validate(); err != nil {
-		return err
+		return &UsageError{err}
 	}
 	switch {
 	case o.events < int64(o.streams):
-		return fmt.Errorf("--events %d is less than one for each of --streams %d", o.events, o.streams)
+		return &UsageError{fmt.Errorf("--events %d is less than one for each of --streams %d", o.events, o.streams)}
 	case o.limited < 0 || o.limited > o.streams:
-		return fmt.Errorf("--limited-streams %d is not between 0 and --streams %d", o.limited, o.streams)
+		return &UsageError{fmt.Errorf("--limited-streams %d is not between 0 and --streams %d", o.limited, o.streams)}
 	case o.deleted < 0 || o.deleted > 99:
-		return fmt.Errorf("--deleted %d is not between 0 and 99", o.deleted)
+		return &UsageError{fmt.Errorf("--deleted %d is not between 0 and 99", o.deleted)}
 	}
 	if o.limited == 0 {
 		o.limited = o.streams

@@ -60,6 +60,12 @@ type options struct {
 	rounds   int
 }
 
+// UsageError is a wrong value of a flag.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
 func (o *options) validate() error {
 	between := func(what string, n, low, high int64) error {
 		if n < low || n > high {

@@ -67,16 +67,16 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 		o.streamEvents = max(1, int64(eventsPerSecond*(o.warmup+o.duration).Seconds()))
 	}
 	if err := o.validate(); err != nil {
-		return err
+		return &UsageError{err}
 	}
 	if o.page > maxMessages {
-		return fmt.Errorf("--page %d is more than the %d messages that one read may bring", o.page, maxMessages)
+		return &UsageError{fmt.Errorf("--page %d is more than the %d messages that one read may bring", o.page, maxMessages)}
 	}
 	if o.streamEvents > maxStreamEvents {
-		return fmt.Errorf("--stream-events %d is more than %d", o.streamEvents, maxStreamEvents)
+		return &UsageError{fmt.Errorf("--stream-events %d is more than %d", o.streamEvents, maxStreamEvents)}
 	}
 	if !o.defaultSettings && (o.readBatchSize < 1 || o.bufferSize <= o.readBatchSize) {
-		return fmt.Errorf("--buffer-size %d is not more than --read-batch-size %d, or that is not positive", o.bufferSize, o.readBatchSize)
+		return &UsageError{fmt.Errorf("--buffer-size %d is not more than --read-batch-size %d, or that is not positive", o.bufferSize, o.readBatchSize)}
 	}
 	ctx, stop := untilInterrupt(cmd)
 	defer stop()
