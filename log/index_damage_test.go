@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // TestDamagedIndex: nothing that needs a damaged block of the index is answered as if events were
@@ -113,6 +114,17 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 			if _, err := fsys.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("what is known of scavenging: %v", err)
 			}
+
+			// Later damage waits no longer than the first.
+			after(2 * time.Minute)
+			rot(t, fsys, path.Join("index", l.index.Tables()[0].File), 200)
+			_ = index.Check(l.index, func(int64) error { return nil })
+			if err := l.index.Damage(); !event.IsCorruption(err) {
+				t.Fatal(err)
+			}
+			after(2 * time.Second)
+			must(t, l.index.Damage())
+			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 			l = mustOpen(t, o)
 			must(t, l.Health.Unhealthy())

@@ -12,18 +12,23 @@ import (
 // How long a damaged index waits for being built again, which reads the whole log.
 const (
 	mendIndexAfter = time.Second // a leader hands over first
-	mendIndexAgain = time.Minute // what it could not be built from may be mended meanwhile
+	mendIndexAgain = time.Minute // from attempt to attempt: what stood in the way may be mended
 )
 
 // mendIndex rebuilds the index whenever a table is found to be damaged. The node keeps serving.
 func (h *Health) mendIndex(ctx context.Context) {
-	for wait := mendIndexAfter; ; wait = mendIndexAgain {
+	var tried time.Time
+	for {
 		for h.index.Damage() == nil {
 			select {
 			case <-ctx.Done():
 				return
 			case <-h.damages.mend:
 			}
+		}
+		wait := mendIndexAfter
+		if !tried.IsZero() {
+			wait = max(wait, mendIndexAgain-time.Since(tried))
 		}
 		begin := time.NewTimer(wait)
 		select {
@@ -32,7 +37,9 @@ func (h *Health) mendIndex(ctx context.Context) {
 			return
 		case <-begin.C:
 		}
-		if err := h.rebuildIndex(ctx); err != nil && ctx.Err() == nil {
+		err := h.rebuildIndex(ctx)
+		tried = time.Now()
+		if err != nil && ctx.Err() == nil {
 			h.logger.Error("the damaged index could not be built again yet", logkey.Error, err)
 		}
 	}
@@ -41,11 +48,12 @@ func (h *Health) mendIndex(ctx context.Context) {
 func (h *Health) rebuildIndex(ctx context.Context) error {
 	h.bringing.Lock()
 	defer h.bringing.Unlock()
-	// Entries that a scavenge took out come back with the records that are still there.
-	if err := h.removeScavengeState(); err != nil {
-		return err
-	}
 	return index.Rebuild(ctx, h.index, func(upTo int64, add func([]index.Entry) error) error {
+		// No scavenge writes its state now, and entries that earlier ones took out come back with
+		// the records that are still there.
+		if err := h.removeScavengeState(); err != nil {
+			return err
+		}
 		return h.entries(0, upTo, func(batch []index.Entry, _ int64, _ event.Chain) error {
 			if err := ctx.Err(); err != nil {
 				return err
