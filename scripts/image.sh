@@ -10,10 +10,15 @@ cd "$(dirname "$0")/.."
 GO=${GO:-go}
 version=$1
 platform=${2:-linux/$("$GO" env GOARCH)}
-for command in ${CONTAINER:-docker podman buildah}; do
-	command -v "${command%% *}" >/dev/null && break
-done
-command=${CONTAINER:-$command}
+if [ -n "${CONTAINER:-}" ]; then
+	command=$CONTAINER
+elif docker info >/dev/null 2>&1; then # There may be a client without its daemon.
+	command=docker
+elif command -v podman >/dev/null; then
+	command=podman
+else
+	command=buildah
+fi
 
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
