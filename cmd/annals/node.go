@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -209,8 +210,11 @@ func announce(w io.Writer, url string) error {
 }
 
 // firstAppend is the first command of the README. Its event id is fixed, so running it twice writes
-// once.
+// once. A node that listens on all addresses is reached on this machine.
 func firstAppend(addr string) string {
+	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().IsUnspecified() {
+		addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String()
+	}
 	return "curl -i http://" + addr + "/streams/orders-1" +
 		" -H 'Content-Type: application/vnd.eventstore.events+json'" +
 		` -d '[{"eventId": "fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4", "eventType": "OrderPlaced", "data": {"total": 12}}]'`

@@ -134,6 +134,14 @@ func TestSignalStopsTheNode(t *testing.T) {
 	}
 }
 
+func TestFirstAppend(t *testing.T) {
+	for addr, want := range map[string]string{"0.0.0.0:2113": "127.0.0.1:2113", "[::]:99": "127.0.0.1:99", "[::1]:2113": "[::1]:2113", "db:2113": "db:2113"} {
+		if got := firstAppend(addr); !strings.HasPrefix(got, "curl -i http://"+want+"/streams/") {
+			t.Errorf("%s: %s", addr, got)
+		}
+	}
+}
+
 func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	n := newFakeNode()
 	n.closing = make(chan struct{})
