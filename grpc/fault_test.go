@@ -2,11 +2,13 @@ package grpcapi_test
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,6 +37,37 @@ func TestUndecodable(t *testing.T) {
 		if code := status.Code(err); code != codes.InvalidArgument {
 			t.Errorf("%s: %v", method, err)
 		}
+	}
+}
+
+// TestClientsFaultsAreNotLogged: what a client does wrong, or no longer waits for, is no error of
+// the node.
+func TestClientsFaultsAreNotLogged(t *testing.T) {
+	var lines strings.Builder
+	o := grpcapi.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
+	conn, _, ended := writeConn(t, newWriteStore(written(0)), o)
+	for _, method := range []string{streams.Streams_Read_FullMethodName, streams.Streams_Append_FullMethodName, streams.Streams_BatchAppend_FullMethodName, streams.Streams_Delete_FullMethodName} {
+		for _, leaves := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(rawCodec{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if leaves {
+				cancel()
+			} else if err := stream.SendMsg([]byte("\xff")); err != nil {
+				t.Fatal(err)
+			}
+			err = stream.RecvMsg(nil)
+			if want := map[bool]codes.Code{false: codes.InvalidArgument, true: codes.Canceled}[leaves]; status.Code(err) != want {
+				t.Errorf("%s, the client leaves %v: %v", method, leaves, err)
+			}
+			cancel()
+			<-ended
+		}
+	}
+	if lines.Len() > 0 {
+		t.Errorf("logged:\n%s", &lines)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -126,10 +127,24 @@ func (r *receiver) RecvMsg(m any) error {
 	switch {
 	case err == nil:
 		c.in.received()
+		return nil
 	case c.in.refusal() != nil:
 		return c.in.refusal()
+	case err == io.EOF:
+		return err
 	}
-	return err
+	return unreceived(err)
+}
+
+// unreceived is the error of a message that was not received, as grpc-go has it: the client left,
+// took too long, or sent bytes that are not such a message. None is a fault of the node.
+func unreceived(err error) error {
+	s := status.Convert(err)
+	switch code := s.Code(); code {
+	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
+		return plain(code, s.Message())
+	}
+	return plain(codes.InvalidArgument, s.Message())
 }
 
 // incoming is a message that is decoded for a call.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -401,6 +402,13 @@ func writeClient(t testing.TB, s *writeStore, o grpcapi.Options) streams.Streams
 // call that has ended.
 func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams.StreamsClient, server *grpcapi.Server, ended chan struct{}) {
 	t.Helper()
+	conn, server, ended := writeConn(t, s, o)
+	return streams.NewStreamsClient(conn), server, ended
+}
+
+// writeConn is writeServer for those who make calls of other kinds.
+func writeConn(t testing.TB, s *writeStore, o grpcapi.Options) (conn *grpc.ClientConn, server *grpcapi.Server, ended chan struct{}) {
+	t.Helper()
 	o.Store, o.Access = s, writeAccess{}
 	if o.Cluster == nil {
 		o.Cluster = &writeCluster{}
@@ -418,5 +426,5 @@ func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams
 		server.Close()
 		h.Close()
 	})
-	return streams.NewStreamsClient(dial(t, h.URL)), server, ended
+	return dial(t, h.URL), server, ended
 }
