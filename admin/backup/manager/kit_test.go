@@ -28,7 +28,10 @@ type place struct {
 	takes   time.Duration
 	fails   []error // of the next runs, nil: success
 	pruning error
+	closed  int
 }
+
+func (p *place) Close() { p.closed++ }
 
 func (p *place) Create(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error) {
 	p.mu.Lock()

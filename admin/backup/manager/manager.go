@@ -299,4 +299,7 @@ func (m *Manager) Close() {
 	if m.history != nil {
 		m.history.Close()
 	}
+	if t, ok := m.opts.Target.(interface{ Close() }); ok { // It keeps connections.
+		t.Close()
+	}
 }

@@ -297,6 +297,7 @@ func TestPlaceHangs(t *testing.T) {
 		began := time.Now()
 		n.close()
 		equal(t, "waited", time.Since(began), 40*time.Second)
+		equal(t, "times the place was closed", hangs.closed, 1)
 		close(hangs.released)
 		synctest.Wait()
 	})

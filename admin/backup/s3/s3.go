@@ -7,14 +7,12 @@ package s3
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"path"
@@ -23,10 +21,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/s3/bucket"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -40,15 +36,9 @@ const (
 	partSize    = 16 << 20
 	maxManifest = 64 << 20
 
-	// With pauses that grow to retryCap, and are half of that on average, a store that is away for
-	// a minute is waited for. More retries would overflow the library's computation of a pause.
-	retries  = 34
-	retryCap = 4 * time.Second
+	// endPatience bounds how long an upload that failed may take to be ended.
+	endPatience = 5 * time.Second
 )
-
-// growPauses lets the pauses of the library, a second at most by default, grow to retryCap. It has
-// no option for that.
-var growPauses = sync.OnceFunc(func() { minio.DefaultRetryCap = retryCap })
 
 // IsURL reports whether a destination is in an object store.
 func IsURL(destination string) bool { return strings.HasPrefix(destination, scheme) }
@@ -63,8 +53,8 @@ type Options struct {
 
 // Target is a place in an object store.
 type Target struct {
-	client         *minio.Client
-	bucket, prefix string
+	bucket *bucket.Client
+	prefix string
 }
 
 // New returns the target that a URL names. The keys come from the environment alone:
@@ -73,7 +63,6 @@ func New(o Options) (*Target, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	o.Retries = cmp.Or(o.Retries, retries)
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme+"://" != scheme || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("%q is not of the form s3://bucket/prefix", o.URL)
@@ -92,16 +81,15 @@ func New(o Options) (*Target, error) {
 			return nil, fmt.Errorf("the endpoint of the object store %q is not of the form https://host:port", o.Endpoint)
 		}
 	}
-	growPauses()
-	client, err := minio.New(endpoint.Host, &minio.Options{
-		Creds:  credentials.NewStaticV4(key, secret, o.Getenv("AWS_SESSION_TOKEN")),
-		Secure: endpoint.Scheme == "https", Region: region, BucketLookup: minio.BucketLookupPath, MaxRetries: o.Retries,
+	client := bucket.New(bucket.Options{
+		Endpoint: endpoint, Region: region, Name: u.Host, Retries: o.Retries,
+		Key: key, Secret: secret, Token: o.Getenv("AWS_SESSION_TOKEN"),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("object store: %w", err)
-	}
-	return &Target{client: client, bucket: u.Host, prefix: strings.Trim(u.Path, "/")}, nil
+	return &Target{bucket: client, prefix: strings.Trim(u.Path, "/")}, nil
 }
+
+// Close ends the connections that no call uses.
+func (t *Target) Close() { t.bucket.Close() }
 
 func (t *Target) key(parts ...string) string {
 	return path.Join(append([]string{t.prefix}, parts...)...)
@@ -120,43 +108,32 @@ func (t *Target) objects(of []backup.Manifest) map[string]bool {
 	return keys
 }
 
-// missing reports whether an error says that there is no such object.
-func missing(err error) bool {
-	r, ok := errors.AsType[minio.ErrorResponse](err) // ToErrorResponse looks into no wrapped error.
-	return ok && (r.Code == minio.NoSuchKey || r.Code == minio.NoSuchUpload || r.StatusCode == http.StatusNotFound && r.Code != minio.NoSuchBucket)
-}
-
 func (t *Target) wrap(what string, err error) error {
 	return fmt.Errorf("%s in the object store: %w", what, err)
 }
 
 // list calls f for what stands below a prefix of keys, by the rest of its key; folders, if it is
 // not recursive, end with a slash.
-func (t *Target) list(ctx context.Context, below string, recursive bool, f func(minio.ObjectInfo) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // Ends the listing when f did.
+func (t *Target) list(ctx context.Context, below string, recursive bool, f func(bucket.Object)) error {
 	if below != "" {
 		below += "/"
 	}
-	for o := range t.client.ListObjects(ctx, t.bucket, minio.ListObjectsOptions{Prefix: below, Recursive: recursive}) {
-		if o.Err != nil {
-			return t.wrap("list", o.Err)
-		}
+	err := t.bucket.List(ctx, below, recursive, func(o bucket.Object) {
 		o.Key = strings.TrimPrefix(o.Key, below)
-		if err := f(o); err != nil {
-			return err
-		}
+		f(o)
+	})
+	if err != nil {
+		return t.wrap("list", err)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // ids lists all backups, listed or not.
 func (t *Target) ids(ctx context.Context) (ids []string, err error) {
-	err = t.list(ctx, t.key(), false, func(o minio.ObjectInfo) error {
+	err = t.list(ctx, t.key(), false, func(o bucket.Object) {
 		if id := strings.TrimSuffix(o.Key, "/"); id != o.Key && backup.ValidID(id) {
 			ids = append(ids, id)
 		}
-		return nil
 	})
 	slices.Sort(ids)
 	return ids, err
@@ -169,24 +146,15 @@ func (t *Target) List(ctx context.Context) ([]backup.Manifest, error) {
 		return nil, err
 	}
 	return backup.ReadManifests(ctx, ids, func(id string) ([]byte, error) {
-		text, err := t.read(ctx, t.key(id, manifestName))
+		text, err := t.bucket.Read(ctx, t.key(id, manifestName), maxManifest)
 		switch {
-		case missing(err):
+		case bucket.Missing(err):
 			return nil, fs.ErrNotExist
 		case err != nil:
 			return nil, t.wrap("read the manifest of "+id, err)
 		}
 		return text, nil
 	})
-}
-
-func (t *Target) read(ctx context.Context, key string) (text []byte, err error) {
-	o, err := t.client.GetObject(ctx, t.bucket, key, minio.GetObjectOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, o.Close()) }()
-	return io.ReadAll(io.LimitReader(o, maxManifest))
 }
 
 // Open reads a file of a listed backup.
@@ -216,7 +184,7 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if r.at == r.f.Size {
 			return 0, io.EOF
 		}
-		if err := r.connect(); err != nil { // The library has already retried.
+		if err := r.connect(); err != nil { // Open has already retried.
 			return 0, r.t.wrap("read "+r.f.Name, err)
 		}
 		n, err := r.o.Read(b)
@@ -252,11 +220,7 @@ func (r *resumed) connect() error {
 	if r.o != nil {
 		return nil
 	}
-	var o minio.GetObjectOptions
-	if err := o.SetRange(r.at, r.f.Size-1); err != nil {
-		return err
-	}
-	body, _, _, err := minio.Core{Client: r.t.client}.GetObject(r.ctx, r.t.bucket, r.t.object(r.f), o)
+	body, err := r.t.bucket.Open(r.ctx, r.t.object(r.f), r.at, r.f.Size)
 	if err != nil {
 		return err
 	}
@@ -276,20 +240,15 @@ func (r *resumed) Close() error {
 // Begin begins a backup.
 func (t *Target) Begin(ctx context.Context, id string) (backup.Writing, error) {
 	w := &writing{Target: t, id: id}
-	if err := t.put(ctx, t.key(id, begunName), nil); err != nil {
+	if err := t.bucket.Put(ctx, t.key(id, begunName), nil); err != nil {
 		return nil, t.wrap("begin a backup", err)
 	}
 	return w, nil
 }
 
-func (t *Target) put(ctx context.Context, key string, data []byte) error {
-	_, err := t.client.PutObject(ctx, t.bucket, key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true})
-	return err
-}
-
 func (t *Target) remove(ctx context.Context, key string) error {
-	err := t.client.RemoveObject(ctx, t.bucket, key, minio.RemoveObjectOptions{})
-	if err != nil && !missing(err) {
+	err := t.bucket.Remove(ctx, key)
+	if err != nil && !bucket.Missing(err) {
 		return t.wrap("remove "+key, err)
 	}
 	return nil
@@ -305,14 +264,14 @@ type writing struct {
 
 // there reports whether the object of a file is there, whole.
 func (w *writing) there(ctx context.Context, f *backup.File) (bool, error) {
-	info, err := w.client.StatObject(ctx, w.bucket, w.object(f), minio.StatObjectOptions{})
-	if missing(err) {
+	size, err := w.bucket.Size(ctx, w.object(f))
+	if bucket.Missing(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, w.wrap("look for "+f.Name, err)
 	}
-	return info.Size == f.Size, nil
+	return size == f.Size, nil
 }
 
 // Reuse takes over a file that an earlier backup has: the object is the same.
@@ -322,26 +281,13 @@ func (w *writing) Reuse(ctx context.Context, _ *backup.Manifest, f *backup.File)
 
 // Put sends a file. An object gets its name when all of it is there.
 func (w *writing) Put(ctx context.Context, f *backup.File, r io.Reader) error {
+	put := w.putParts
+	if f.Size <= partSize {
+		put = w.putWhole
+	}
 	key := w.object(f)
-	if f.Size <= partSize { // Whole in memory, so that it can be sent again.
-		data, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		if err := w.put(ctx, key, data); err != nil {
-			return w.wrap("write "+f.Name, err)
-		}
-	} else {
-		// The library takes what it needs and does not read on to the end; r's last word is whether
-		// it was the file.
-		all := &whole{r: r, left: f.Size}
-		_, err := w.client.PutObject(ctx, w.bucket, key, all, f.Size, minio.PutObjectOptions{ContentType: "application/octet-stream", PartSize: partSize, NumThreads: 1})
-		if all.err != nil {
-			return all.err
-		}
-		if err != nil {
-			return w.wrap("write "+f.Name, err)
-		}
+	if err := put(ctx, key, f, r); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	w.made = append(w.made, key)
@@ -349,30 +295,65 @@ func (w *writing) Put(ctx context.Context, f *backup.File, r io.Reader) error {
 	return nil
 }
 
-// whole hands out the last bytes of a reader only when that has ended well.
-type whole struct {
-	r    io.Reader
-	left int64
-	err  error // of the reader
+func (w *writing) putWhole(ctx context.Context, key string, f *backup.File, r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if err := w.bucket.Put(ctx, key, data); err != nil {
+		return w.wrap("write "+f.Name, err)
+	}
+	return nil
 }
 
-func (w *whole) Read(b []byte) (int, error) {
-	if w.left == 0 {
-		return 0, io.EOF
+func (w *writing) putParts(ctx context.Context, key string, f *backup.File, r io.Reader) (err error) {
+	upload, err := w.bucket.Begin(ctx, key)
+	if err != nil {
+		return w.wrap("write "+f.Name, err)
 	}
-	n, err := w.r.Read(b[:min(int64(len(b)), w.left)])
-	w.left -= int64(n)
-	if w.left == 0 && err == nil {
-		var more [1]byte
-		if _, err = io.ReadFull(w.r, more[:]); err == nil {
-			err = errors.New("the file has more bytes than it should")
+	defer func() {
+		if err != nil {
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+			defer cancel()
+			_ = upload.Abort(ending) // Remove ends what is left.
+		}
+	}()
+	// A store takes so many parts at most.
+	buffer := make([]byte, max(partSize, (f.Size+bucket.MaxParts-1)/bucket.MaxParts))
+	for left := f.Size; left > 0; {
+		part := buffer[:min(int64(len(buffer)), left)]
+		if _, err := io.ReadFull(r, part); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = errors.New("the file has fewer bytes than it should")
+			}
+			return err
+		}
+		if left -= int64(len(part)); left == 0 {
+			if err := ended(r); err != nil {
+				return err
+			}
+		}
+		if err := upload.Part(ctx, part); err != nil {
+			return w.wrap("write "+f.Name, err)
 		}
 	}
-	if err != nil && err != io.EOF {
-		w.err = err
-		return 0, err
+	if err := upload.Complete(ctx); err != nil {
+		return w.wrap("write "+f.Name, err)
 	}
-	return n, nil
+	return nil
+}
+
+// ended asks a reader for its last word, which is whether it was the file.
+func ended(r io.Reader) error {
+	var more [1]byte
+	switch _, err := io.ReadFull(r, more[:]); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errors.New("the file has more bytes than it should")
+	default:
+		return err
+	}
 }
 
 // Open reads back a written file.
@@ -383,9 +364,8 @@ func (w *writing) Open(ctx context.Context, f *backup.File) (io.ReadCloser, erro
 // Finish lists the backup, if all of its objects are there.
 func (w *writing) Finish(ctx context.Context, m *backup.Manifest) error {
 	sizes := map[string]int64{}
-	err := w.list(ctx, w.key(objectsDir), true, func(o minio.ObjectInfo) error {
-		sizes[w.key(objectsDir, o.Key)] = o.Size
-		return nil
+	err := w.list(ctx, w.key(objectsDir), true, func(o bucket.Object) {
+		sizes[w.key(objectsDir)+"/"+o.Key] = o.Size
 	})
 	if err != nil {
 		return err
@@ -400,7 +380,7 @@ func (w *writing) Finish(ctx context.Context, m *backup.Manifest) error {
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, w.key(w.id, manifestName), append(text, '\n')); err != nil {
+	if err := w.bucket.Put(ctx, w.key(w.id, manifestName), append(text, '\n')); err != nil {
 		return w.wrap("list the backup", err)
 	}
 	return w.remove(ctx, w.key(w.id, begunName))
@@ -471,14 +451,11 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 		}
 	}
 	var unneeded []string
-	err = t.list(ctx, t.key(objectsDir), true, func(o minio.ObjectInfo) error {
-		key := t.key(objectsDir, o.Key)
-		if needed[key] {
-			return nil
+	err = t.list(ctx, t.key(objectsDir), true, func(o bucket.Object) {
+		if key := t.key(objectsDir) + "/" + o.Key; !needed[key] {
+			freed += o.Size
+			unneeded = append(unneeded, key)
 		}
-		freed += o.Size
-		unneeded = append(unneeded, key)
-		return nil
 	})
 	if err != nil || dryRun {
 		return freed, err
@@ -499,20 +476,16 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 // removeParts removes what killed backups have sent of objects that never got their names: no list
 // of objects shows it, and it takes its space all the same. No backup may be being made.
 func (t *Target) removeParts(ctx context.Context) error {
-	core := minio.Core{Client: t.client}
-	for key, upload := "", ""; ; {
-		page, err := core.ListMultipartUploads(ctx, t.bucket, t.key(objectsDir)+"/", key, upload, "", 1000)
-		if err != nil {
-			return t.wrap("list uploads that were broken off", err)
-		}
-		for i := range page.Uploads {
-			if err := core.AbortMultipartUpload(ctx, t.bucket, page.Uploads[i].Key, page.Uploads[i].UploadID); err != nil && !missing(err) {
-				return t.wrap("remove an upload that was broken off", err)
-			}
-		}
-		if !page.IsTruncated {
-			return nil
-		}
-		key, upload = page.NextKeyMarker, page.NextUploadIDMarker
+	type upload struct{ key, id string }
+	var left []upload
+	err := t.bucket.Uploads(ctx, t.key(objectsDir)+"/", func(key, id string) { left = append(left, upload{key, id}) })
+	if err != nil {
+		return t.wrap("list uploads that were broken off", err)
 	}
+	for _, u := range left {
+		if err := t.bucket.Abort(ctx, u.key, u.id); err != nil && !bucket.Missing(err) {
+			return t.wrap("remove an upload that was broken off", err)
+		}
+	}
+	return nil
 }

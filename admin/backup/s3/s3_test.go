@@ -1,6 +1,7 @@
 package s3_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,13 +10,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/s3"
 	"github.com/annalsdb/annals/internal/testkit"
 	eventlog "github.com/annalsdb/annals/log"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // source has two files of fixed bytes; one of them can fail.
 type source struct {
@@ -50,11 +56,12 @@ func (source) End(context.Context, string) error { return nil }
 
 func setup(t *testing.T) (*testkit.ObjectStore, *s3.Target, source) {
 	s := testkit.StartObjectStore(t)
-	env := map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+	env := map[string]string{"AWS_ACCESS_KEY_ID": testkit.ObjectStoreKey, "AWS_SECRET_ACCESS_KEY": testkit.ObjectStoreSecret}
 	target, err := s3.New(s3.Options{URL: s.Bucket + "p", Endpoint: s.URL, Getenv: func(k string) string { return env[k] }, Retries: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(target.Close)
 	return s, target, source{files: map[string]string{"a": strings.Repeat("a", 100), "b": strings.Repeat("b", 100)}, order: []string{"a", "b"}}
 }
 
@@ -123,12 +130,8 @@ func TestPruneParts(t *testing.T) {
 	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.Post(s.URL+"/bucket/p/objects/x?uploads", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := answer.Body.Close(); err != nil || len(s.Uploads()) != 1 {
-		t.Fatal(s.Uploads(), err)
+	if s.BeginUpload("p/objects/x"); len(s.Uploads()) != 1 {
+		t.Fatal(s.Uploads())
 	}
 	if _, err := backup.Prune(t.Context(), target, 1, 0, time.Now(), false); err != nil || len(s.Uploads()) != 0 {
 		t.Errorf("left: %v, %v", s.Uploads(), err)
@@ -211,6 +214,77 @@ func TestTroubles(t *testing.T) {
 	}
 	s.Refuse(nil)
 	check(t, s, target)
+}
+
+// TestLargeFile: a file in parts is stored if it is whole, and leaves no parts if it is not.
+func TestLargeFile(t *testing.T) {
+	s, target, _ := setup(t)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20+1) // a part and sixteen bytes
+	f := &backup.File{Name: "large", Size: int64(len(data)), Checksum: "c"}
+	const key = "p/objects/c-large"
+	bad := errors.New("these are other bytes")
+	reader := func(n int, last error) io.Reader {
+		return io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(last))
+	}
+	w, err := target.Begin(t.Context(), backup.NewID(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		from   io.Reader
+		refuse func(*http.Request) bool
+		want   string
+	}{
+		{"fails at the end", reader(len(data), bad), nil, bad.Error()},
+		{"fails early", reader(100, bad), nil, bad.Error()},
+		{"fails between parts", reader(16<<20, bad), nil, bad.Error()},
+		{"ends early", reader(16<<20, io.EOF), nil, "the file has fewer bytes than it should"},
+		{"ends in a part", reader(16<<20+1, io.EOF), nil, "the file has fewer bytes than it should"},
+		{"is longer", io.MultiReader(bytes.NewReader(data), strings.NewReader("x")), nil, "the file has more bytes than it should"},
+		{"refused part", bytes.NewReader(data), func(r *http.Request) bool { return r.URL.Query().Get("partNumber") == "2" }, "write large in the object store: status 403 Forbidden"},
+		{"refused end", bytes.NewReader(data), func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }, "write large in the object store: status 403 Forbidden"},
+	} {
+		s.Refuse(func(r *http.Request) int {
+			if c.refuse != nil && c.refuse(r) {
+				return http.StatusForbidden
+			}
+			return 0
+		})
+		err := w.Put(t.Context(), f, c.from)
+		if err == nil || err.Error() != c.want || s.Has(key) || len(s.Uploads()) != 0 {
+			t.Errorf("%s: %v; there: %v, parts: %v", c.name, err, s.Has(key), s.Uploads())
+		}
+	}
+	// A run that is stopped leaves no parts either.
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Refuse(func(r *http.Request) int {
+		if r.URL.Query().Get("partNumber") == "2" {
+			cancel()
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	if err := w.Put(ctx, f, bytes.NewReader(data)); !errors.Is(err, context.Canceled) || len(s.Uploads()) != 0 {
+		t.Errorf("%v; parts: %v", err, s.Uploads())
+	}
+	s.Refuse(nil)
+	if err := w.Put(t.Context(), f, bytes.NewReader(data)); err != nil || !bytes.Equal(s.Object(key), data) {
+		t.Errorf("%d bytes, %v", len(s.Object(key)), err)
+	}
+	if ok, err := w.Reuse(t.Context(), nil, f); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	r, err := w.Open(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	s.Cut(func(string) bool { n++; return n < 5 })
+	got, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, data) || n < 2 {
+		t.Errorf("%d bytes in %d answers, %v", len(got), n, err)
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -1,0 +1,179 @@
+// Package bucket is a client of one bucket in an object store that speaks the S3 protocol. It has
+// what backups use: objects as a whole and in parts, ranges, listings. It addresses the bucket by
+// path, signs the hash of each body, and sends no request to a host other than the endpoint.
+package bucket
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// silence is how long a store may take to accept or to send the next bytes of a body, or to
+	// answer.
+	silence = time.Minute
+	// idleTimeout is shorter than that of stores and of proxies in front of them.
+	idleTimeout = 30 * time.Second
+	idleConns   = 16
+)
+
+// Options say which bucket it is.
+type Options struct {
+	Endpoint *url.URL // scheme and host of the store
+	Region   string
+	Name     string
+
+	Key, Secret string
+	Token       string // of a session; may be empty
+
+	// Retries is how often a request is sent again. Default: for about a minute, with pauses that
+	// grow to four seconds.
+	Retries int
+	Now     func() time.Time // default time.Now
+
+	// Dial makes connections. Default: those of the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// EnsureDefaults fills in the fields that are not set.
+func (o *Options) EnsureDefaults() {
+	if o.Retries == 0 {
+		o.Retries = retries
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+}
+
+// Client works with a bucket. Its methods may be called at the same time.
+type Client struct {
+	scheme, host string
+	path         string // of the bucket, with a slash at either end
+	signer       signer
+	retries      int
+	now          func() time.Time
+	http         *http.Client
+}
+
+// New returns the client of a bucket. It asks the store nothing.
+func New(o Options) *Client {
+	o.EnsureDefaults()
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := o.Dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return moving{c}, nil
+	}
+	return &Client{
+		scheme: o.Endpoint.Scheme, host: plainHost(o.Endpoint), path: "/" + o.Name + "/",
+		signer:  signer{o.Key, o.Secret, o.Token, o.Region, "s3"},
+		retries: o.Retries, now: o.Now,
+		http: &http.Client{
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, DialContext: dial,
+				TLSHandshakeTimeout: 2 * dialTimeout, IdleConnTimeout: idleTimeout,
+				MaxIdleConnsPerHost: idleConns, MaxResponseHeaderBytes: 1 << 16,
+				DisableCompression: true, // A range is one of the stored bytes.
+			},
+			// A signature is for one host, and must not reach another.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// plainHost is what stores sign: they leave out the port that the scheme implies.
+func plainHost(u *url.URL) string {
+	if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return strings.TrimSuffix(u.Host, ":"+port)
+	}
+	return u.Host
+}
+
+// Close ends the connections that no call uses.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Put makes an object of bytes, which the store compares with two checksums.
+func (c *Client) Put(ctx context.Context, key string, data []byte) error {
+	return c.do(ctx, request{method: http.MethodPut, key: key, header: bodyHeader(data), body: data}, nil)
+}
+
+// bodyHeader is for stored bytes. All stores check the MD5, some do not check the signed hash.
+func bodyHeader(data []byte) map[string]string {
+	sum := md5.Sum(data)
+	return map[string]string{
+		"Content-Type": "application/octet-stream", "Content-Md5": base64.StdEncoding.EncodeToString(sum[:]),
+	}
+}
+
+// Read returns an object, or its first bytes if it has more than most.
+func (c *Client) Read(ctx context.Context, key string, most int64) (data []byte, err error) {
+	err = c.do(ctx, request{method: http.MethodGet, key: key}, func(a *http.Response) (err error) {
+		data, err = io.ReadAll(io.LimitReader(a.Body, most))
+		return err
+	})
+	return data, err
+}
+
+// Open reads the bytes of an object from one place up to another, which is at least one byte. A
+// body that breaks off is the caller's to resume.
+func (c *Client) Open(ctx context.Context, key string, from, to int64) (body io.ReadCloser, err error) {
+	asked := fmt.Sprintf("bytes=%d-%d", from, to-1)
+	q := request{method: http.MethodGet, key: key, header: map[string]string{"Range": asked}}
+	err = c.do(ctx, q, func(a *http.Response) error {
+		got, partial := a.Header.Get("Content-Range"), a.StatusCode == http.StatusPartialContent
+		if partial && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", from)) || !partial && from > 0 {
+			return &malformed{fmt.Errorf("asked for %s, the store answered %s with %q", asked, a.Status, got)}
+		}
+		body, a.Body = a.Body, http.NoBody
+		return nil
+	})
+	return body, err
+}
+
+// Size returns that of an object.
+func (c *Client) Size(ctx context.Context, key string) (size int64, err error) {
+	err = c.do(ctx, request{method: http.MethodHead, key: key}, func(a *http.Response) error {
+		if size = a.ContentLength; size < 0 {
+			return &malformed{fmt.Errorf("the store does not say how large %s is", key)}
+		}
+		return nil
+	})
+	return size, err
+}
+
+// Remove removes an object. For most stores it is not an error that there is none.
+func (c *Client) Remove(ctx context.Context, key string) error {
+	return c.do(ctx, request{method: http.MethodDelete, key: key}, nil)
+}
+
+// moving is a connection that fails when no byte moves in either direction for a while.
+type moving struct{ net.Conn }
+
+func (m moving) Read(b []byte) (int, error) {
+	if err := m.SetDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return m.Conn.Read(b)
+}
+
+// Write also gives the Read that waits for the answer more time. Bodies come in small pieces, so a
+// slow one does not fail.
+func (m moving) Write(b []byte) (int, error) {
+	if err := m.SetDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return m.Conn.Write(b)
+}

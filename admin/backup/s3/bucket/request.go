@@ -1,0 +1,139 @@
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
+)
+
+const (
+	// With pauses that grow to mostPause, and are half of that on average, a store that is away for
+	// a minute is waited for. Pauses that the store asks for, and timeouts, count too.
+	retries    = 34
+	leastPause = 200 * time.Millisecond
+	mostPause  = 4 * time.Second
+	patience   = time.Minute
+	// leastTries are made however long the store is silent.
+	leastTries = 3
+
+	// maxAnswer is above 1000 keys of 1024 bytes, each written as three, with all that stores say
+	// of an object.
+	maxAnswer = 8 << 20
+)
+
+// request is sent until it is answered: each can be repeated.
+type request struct {
+	method, key string
+	query       url.Values
+	header      map[string]string // signed
+	body        []byte
+}
+
+// malformed is an answer that is not one of the protocol.
+type malformed struct{ error }
+
+func (m *malformed) Unwrap() error { return m.error }
+
+// do sends a request, again and again if that can help, and gives accept the good answer. If accept
+// keeps the body it puts an empty one there.
+func (c *Client) do(ctx context.Context, q request, accept func(*http.Response) error) error {
+	payload := hash(q.body)
+	var waited time.Duration
+	for try := 1; ; try++ {
+		begun := time.Now()
+		err := c.send(ctx, &q, payload, accept)
+		if err == nil || ctx.Err() != nil || !passing(err) {
+			return err
+		}
+		if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
+			waited += time.Since(begun)
+		}
+		if try > c.retries || try >= leastTries && waited >= patience {
+			return err
+		}
+		d := min(mostPause, leastPause<<min(try-1, 10))
+		d -= rand.N(d)
+		if e, ok := errors.AsType[*Error](err); ok {
+			d = max(d, min(e.retryAfter, patience-waited))
+		}
+		waited += d
+		if ended := clock.Sleep(ctx, d); ended != nil {
+			return fmt.Errorf("%w; before that: %w", ended, err)
+		}
+	}
+}
+
+// passing reports whether the same request may succeed later.
+func passing(err error) bool {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.passing()
+	}
+	if _, ok := errors.AsType[*malformed](err); ok {
+		return errors.Is(err, io.EOF) // The answer is empty.
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return false
+	}
+	return !errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// send sends a request once. Each time it is signed with the time of then.
+func (c *Client) send(ctx context.Context, q *request, payload string, accept func(*http.Response) error) error {
+	u := &url.URL{
+		Scheme: c.scheme, Host: c.host, Path: c.path + q.key, RawPath: escape(c.path+q.key, true),
+		RawQuery: canonicalQuery(q.query),
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, u.String(), bytes.NewReader(q.body))
+	if err != nil {
+		return err
+	}
+	for name, value := range q.header {
+		r.Header.Set(name, value)
+	}
+	r.Header.Set("X-Amz-Content-Sha256", payload)
+	c.signer.sign(r, payload, c.now())
+	r.Header.Set("User-Agent", "annals") // Not signed: proxies change it.
+	a, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	// What was read of it counts: a body that breaks off fails the read.
+	defer func() { _ = a.Body.Close() }()
+	if a.StatusCode < 200 || a.StatusCode > 299 {
+		return c.refusal(a)
+	}
+	if accept == nil {
+		return nil
+	}
+	return accept(a)
+}
+
+// decode understands an answer in XML. It can be an error, although its status says otherwise: the
+// store had to begin it before the work was done.
+func (c *Client) decode(a *http.Response, into any) error {
+	text, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxAnswer {
+		return &malformed{fmt.Errorf("the answer of the store has more than %d bytes", maxAnswer)}
+	}
+	if e := c.parseError(a, text); e.Code != "" {
+		return e
+	}
+	if err := xml.Unmarshal(text, into); err != nil {
+		return &malformed{fmt.Errorf("understand the answer of the store: %w", err)}
+	}
+	return nil
+}
