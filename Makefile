@@ -20,21 +20,32 @@ help: ## list the targets
 build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
+# The module of the tests in a browser.
+UI = integration/ui
+
 # Tests of clusters wait more than they compute: of four packages at once two work. After
-# some small packages, which show at once that it runs, the longest are begun first. lint vets.
+# some small packages, which show at once that it runs, the longest are begun first, and next to
+# them those in a browser, whose module go test cannot name here. lint vets.
+GOTEST = $(abspath $(BIN))/gotest -vet=off -timeout 20m -tags invariants
+
 .PHONY: test
 test: ## run the tests, with the costly checks of invariants
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
-	$(BIN)/gotest -p 4 -vet=off -timeout 20m -tags invariants -skip '^TestLong' ./event ./config ./integration ./integration/ui ./log ./replication $(CLIENT) ./...
+	@(cd $(UI) && exec $(GOTEST) -skip '^TestLong' .) & ui=$$!; \
+	$(GOTEST) -p 3 -skip '^TestLong' ./event ./config ./integration ./log ./replication $(CLIENT) ./...; code=$$?; \
+	wait $$ui && exit $$code
 
 .PHONY: test-long
 test-long: ## run the tests that take longest, which test leaves out
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
-	$(BIN)/gotest -p 2 -vet=off -timeout 20m -tags invariants -run '^TestLong' ./integration ./integration/ui
+	@(cd $(UI) && exec $(GOTEST) -run '^TestLong' .) & ui=$$!; \
+	$(GOTEST) -run '^TestLong' ./integration; code=$$?; \
+	wait $$ui && exit $$code
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built
 	$(GO) test ./... $(CLIENT)
+	$(GO) -C $(UI) test ./...
 
 .PHONY: race
 race: export CGO_ENABLED = 1
@@ -55,11 +66,13 @@ vet: ## go vet, with and without the build tags
 	$(GO) vet ./...
 	$(GO) -C client vet ./...
 	$(GO) vet -tags invariants,sabotage ./...
+	$(GO) -C $(UI) vet -tags invariants ./...
 	$(GO) -C tools vet ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck at the version pinned in tools/go.mod
 	$$($(GO) -C tools tool -n staticcheck) -tags invariants ./... $(CLIENT)
+	tool=$$($(GO) -C tools tool -n staticcheck) && cd $(UI) && $$tool -tags invariants ./...
 
 .PHONY: rules
 rules: ## the house rules: imports, forbidden calls, file sizes
@@ -94,6 +107,7 @@ fuzz-short: ## run every fuzz target on some inputs (FUZZTIME=10000x)
 .PHONY: integration
 integration: ## run the black-box tests against the real binary
 	$(GO) test -count=1 -timeout 15m ./integration/...
+	$(GO) -C $(UI) test -count=1 -timeout 15m ./...
 
 .PHONY: bench
 bench: build ## measure a node: make bench ARGS="append --help"
@@ -113,7 +127,7 @@ ui-vendor-check: ## fail if ui-vendor would change a byte (needs npm)
 
 .PHONY: pictures
 pictures: ## make the pictures of the web interface, docs/pictures (needs chromium)
-	ANNALS_DOCS_PICTURES="$(CURDIR)/docs/pictures" $(GO) test -count=1 -run '^TestPictures$$' ./integration/ui
+	ANNALS_DOCS_PICTURES="$(CURDIR)/docs/pictures" $(GO) -C $(UI) test -count=1 -run '^TestPictures$$' .
 
 .PHONY: metrics-page
 metrics-page: ## write docs/metrics.md from the metrics of a cluster
@@ -154,6 +168,7 @@ tidy: ## fail if go mod tidy would change a go.mod or go.sum
 	$(GO) -C tools mod tidy -diff
 	$(GO) -C tools/release mod tidy -diff
 	$(GO) -C client mod tidy -diff
+	$(GO) -C $(UI) mod tidy -diff
 
 .PHONY: check
 check: lint tidy test test-long test-plain ## what a change must pass

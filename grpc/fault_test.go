@@ -40,8 +40,8 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// TestClientsFaultsAreNotLogged: what a client does wrong, or no longer waits for, is no error of
-// the node.
+// TestClientsFaultsAreNotLogged: a call that its client does wrong, or leaves, does not log an
+// error.
 func TestClientsFaultsAreNotLogged(t *testing.T) {
 	var lines strings.Builder
 	o := grpcapi.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}

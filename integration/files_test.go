@@ -48,6 +48,13 @@ func writeText(t *testing.T, dir, name, text string) string {
 	return path
 }
 
+func makeFolder(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // flipByte damages one byte.
 func flipByte(t *testing.T, path string, at int64) {
 	t.Helper()

@@ -87,6 +87,16 @@ func TestStartRefused(t *testing.T) {
 			remove(t, filepath.Join(dir, "raft", "identity"))
 			return nil
 		}, []string{"identity is missing", "raft away"}},
+		{"Raft log of a development version", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			makeFolder(t, filepath.Join(dir, "raft", "wal"))
+			return nil
+		}, []string{"raft/wal", "development version", "RaftLogStore=BoltDB"}},
+		{"Raft log of a development version, of a node of a cluster", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			makeFolder(t, filepath.Join(dir, "raft", "wal"))
+			return []string{"--cluster-size=3", "--gossip-seed=127.0.0.1:1,127.0.0.1:2", "--discover-via-dns=false"}
+		}, []string{"raft/wal", "development version", "RaftLogStore=BoltDB"}},
 		{"consensus state copied with its folder", func(t *testing.T, dir string) []string {
 			other := t.TempDir()
 			filled(t, other, nil)

@@ -1,15 +1,13 @@
 package node
 
 import (
-	"math"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
-	"github.com/shirou/gopsutil/v4/mem"
-
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/stats/system"
 )
 
 // What requests may take of the memory there is, unless the operator says.
@@ -38,8 +36,8 @@ var cgroupFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/m
 // memoryThereIs returns the least of the machine's memory, the container's limit and GOMEMLIMIT.
 func memoryThereIs(cgroup []string) int64 {
 	least := debug.SetMemoryLimit(-1)
-	if m, err := mem.VirtualMemory(); err == nil {
-		least = min(least, int64(min(m.Total, math.MaxInt64)))
+	if total := system.TotalMemory(); total > 0 {
+		least = min(least, total)
 	}
 	for _, file := range cgroup {
 		text, err := os.ReadFile(file)

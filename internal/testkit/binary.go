@@ -90,19 +90,20 @@ func buildBinary() (err error) {
 // Go returns the Go tool. go test puts its own first into the path.
 func Go() string { return "go" }
 
-// Root returns the folder of go.mod above the working directory.
+// Root returns the folder of the module that has the binary, above the working directory. Tests of
+// another module may lie in between.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "annals")); err == nil {
 			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no go.mod above the working directory")
+			return "", errors.New("no cmd/annals above the working directory")
 		}
 		dir = parent
 	}

@@ -194,6 +194,9 @@ func Asides(o *Options) (found []string, err error) {
 }
 
 func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (_ *State, err error) {
+	if err := refuseUnreadable(o.Files, dir); err != nil {
+		return nil, err
+	}
 	id, err := ReadIdentity(o.Files, dir)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 
 	"github.com/annalsdb/annals/event"
@@ -42,10 +40,28 @@ type logKind struct {
 var (
 	boltKind    = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
 	segmentKind = &logKind{name: "segments", open: openSegmentLog, create: createSegmentLog}
-	walKind     = &logKind{name: "wal", open: openWalLog} // of earlier releases, never made
 	memKind     = &logKind{name: "memory", deleteSlice: math.MaxUint64}
-	allKinds    = []*logKind{boltKind, segmentKind, walKind}
+	allKinds    = []*logKind{boltKind, segmentKind}
 )
+
+// unreadable is the folder of a Raft log that only development versions before v0.9.0 wrote.
+const unreadable = "wal"
+
+// refuseUnreadable fails if there is a Raft log that no release reads, however an exchange of it
+// ended. Another log next to it may lack its entries. A node that set its consensus state aside
+// would lose them too, so this is not ErrStateLost.
+func refuseUnreadable(files vfs.FS, dir string) error {
+	for _, suffix := range []string{"", newSuffix, oldSuffix} {
+		path := filepath.Join(dir, unreadable+suffix)
+		if found, err := exists(files, path); err != nil {
+			return err
+		} else if found {
+			return fmt.Errorf("%s is a Raft log of a development version before v0.9.0, and this version cannot read its entries: "+
+				"start that version once with RaftLogStore=BoltDB, which takes them over into raft/%s, then this one", path, boltKind.name)
+		}
+	}
+	return nil
+}
 
 func kindOf(s LogStore) *logKind {
 	if s == Wal {
@@ -123,40 +139,6 @@ func createBoltLog(files vfs.FS, path string) error {
 	}
 	return store.Close()
 }
-
-// walLog is a Raft log of earlier releases, kept by raft-wal. A start converts it.
-type walLog struct {
-	*wal.WAL
-	meta *metadb.BoltMetaDB
-}
-
-func openWalLog(_ vfs.FS, path string, logger hclog.Logger) (Backing, error) {
-	if _, err := os.Stat(filepath.Join(path, metadb.FileName)); err != nil {
-		return nil, err // raft-wal would begin an empty one.
-	}
-	meta := &metadb.BoltMetaDB{}
-	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithLogger(logger))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), meta.Close())
-	}
-	return &walLog{w, meta}, nil
-}
-
-// GetLog reads one entry that was not deleted. raft-wal itself still reads those that were cut off
-// the front of its last segment.
-func (w *walLog) GetLog(index uint64, log *raft.Log) error {
-	first, err := w.FirstIndex()
-	if err != nil {
-		return err
-	}
-	if index < first {
-		return raft.ErrLogNotFound
-	}
-	return w.WAL.GetLog(index, log)
-}
-
-// Close closes the file of metadata too, which raft-wal leaves open and locked.
-func (w *walLog) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
 // memoryLog is the Raft log of a database in memory, and holds its votes as well.
 type memoryLog struct{ *raft.InmemStore }

@@ -12,9 +12,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -297,7 +296,7 @@ func names(t *testing.T, dir string) string {
 // log overwrites what it deletes, and erased data would linger.
 func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 	t.Parallel()
-	for _, kind := range madeKinds {
+	for _, kind := range allKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
@@ -335,7 +334,7 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 // freed and shared pages of bbolt, and the end of the log cut and written again.
 func TestRule21RewriteOfLargeLogs(t *testing.T) {
 	t.Parallel()
-	for _, kind := range madeKinds {
+	for _, kind := range allKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
@@ -383,7 +382,7 @@ func TestRule21RewriteOfLargeLogs(t *testing.T) {
 // What is cut off the front ends before what another node needs.
 func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 	t.Parallel()
-	for _, kind := range madeKinds {
+	for _, kind := range allKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			s := openTestLog(t, t.TempDir(), kind)
 			defer closeLog(t, s)
@@ -441,28 +440,6 @@ func TestConversion(t *testing.T) {
 		defer closeLog(t, s)
 		checkEntries(t, s, 97, 99)
 	})
-	t.Run("of an earlier release", func(t *testing.T) {
-		for _, want := range madeKinds {
-			dir := t.TempDir()
-			fillWal(t, filepath.Join(dir, walKind.name), 1, 300, 99)
-			s := openTestLog(t, dir, want)
-			checkEntries(t, s, 100, 300)
-			closeLog(t, s)
-			if got := names(t, dir); got != want.name {
-				t.Errorf("folder holds %s", got)
-			}
-			// A crash came before the old one went, and the option was changed.
-			fillWal(t, filepath.Join(dir, walKind.name), 1, 300, 0)
-			for _, want := range madeKinds {
-				s := openTestLog(t, dir, want)
-				checkEntries(t, s, 100, 300)
-				closeLog(t, s)
-				if got := names(t, dir); got != want.name {
-					t.Errorf("folder holds %s", got)
-				}
-			}
-		}
-	})
 	t.Run("of an empty log", func(t *testing.T) {
 		dir := t.TempDir()
 		closeLog(t, openTestLog(t, dir, boltKind))
@@ -473,24 +450,39 @@ func TestConversion(t *testing.T) {
 	})
 }
 
-// madeKinds are the kinds of Raft log that are made; others are converted.
-var madeKinds = []*logKind{boltKind, segmentKind}
-
-// fillWal makes a Raft log as earlier releases did, with the entries up to one deleted.
-func fillWal(t *testing.T, path string, from, to, deleted uint64) {
-	t.Helper()
-	mustNot(t, os.Mkdir(path, 0o700))
-	meta := &metadb.BoltMetaDB{}
-	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentSize(32<<10))
-	mustNot(t, err)
-	mustNot(t, w.Set(keyCreation, testID))
-	for _, e := range entries(from, to) {
-		mustNot(t, w.StoreLog(e))
+// The entries of a Raft log that no release reads are missing in any other: the start ends, and a
+// node of a cluster does not take its consensus state for lost.
+func TestRaftLogOfADevelopmentVersion(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"", newSuffix, oldSuffix} {
+		for _, both := range []bool{true, false} {
+			o := testOptions(t.TempDir(), event.Tail{})
+			makeState(t, o)
+			dir := filepath.Join(o.Dir, Dir)
+			if !both {
+				mustNot(t, os.Remove(filepath.Join(dir, boltKind.name)))
+			}
+			old := filepath.Join(dir, unreadable+suffix)
+			mustNot(t, os.Mkdir(old, 0o700))
+			mustNot(t, os.WriteFile(filepath.Join(old, "wal-meta.db"), nil, 0o600))
+			before := names(t, dir)
+			_, err := openTestState(t, o)
+			if err == nil || errors.Is(err, ErrStateLost) {
+				t.Fatalf("%s, with another log: %t: %v", old, both, err)
+			}
+			for _, part := range []string{old, "development version", "RaftLogStore=BoltDB"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is missing in: %v", part, err)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
+			}
+			if after := names(t, dir); after != before || names(t, old) != "wal-meta.db" {
+				t.Errorf("the folder held %s, and holds %s", before, after)
+			}
+		}
 	}
-	if deleted > 0 {
-		mustNot(t, w.DeleteRange(from, deleted))
-	}
-	mustNot(t, (&walLog{w, meta}).Close())
 }
 
 func TestExchangeThatACrashInterrupted(t *testing.T) {
@@ -522,7 +514,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 			mustNot(t, os.Rename(path+newSuffix, path))
 		}},
 	} {
-		for _, kind := range madeKinds {
+		for _, kind := range allKinds {
 			t.Run(c.name+" "+kind.name, func(t *testing.T) {
 				dir := t.TempDir()
 				s := openTestLog(t, dir, kind)
@@ -539,7 +531,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		}
 	}
 	t.Run("conversion before the old one went", func(t *testing.T) {
-		for _, started := range madeKinds {
+		for _, started := range allKinds {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, boltKind)
 			mustNot(t, s.StoreLogs(entries(5, 30)))

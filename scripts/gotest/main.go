@@ -1,9 +1,13 @@
+//go:build linux
+
 // Package main is gotest, which runs go test with its arguments. It prints the result of each
 // package as the package ends, where go test waits for those named before it, and a run that a
 // signal ends leaves no process, mount or folder.
 //
 // Everything that tests make lies in one folder, which has the same name in each run
 // of a checkout: go test would not take results from its cache if TMPDIR changed.
+//
+// It finds processes and mounts in /proc, so it is for Linux only.
 package main
 
 import (

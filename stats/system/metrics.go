@@ -30,9 +30,11 @@ func (s *Sampler) register(r *stats.Registry) {
 	counter("eventstore_proc_contention_count", "Milliseconds that goroutines waited for locks.",
 		func(n *Sample) float64 { return 1000 * n.runtime.lockWait })
 	counter("eventstore_proc_exception_count", "Exceptions thrown: there are none in Go.", func(*Sample) float64 { return 0 })
-	const memory = "Memory of the process in bytes."
-	gauge("eventstore_proc_mem_bytes", memory, func(n *Sample) float64 { return float64(n.memory) }, label("kind", "working-set"))
-	gauge("eventstore_proc_mem_bytes", memory, func(n *Sample) float64 { return float64(n.virtual) }, label("kind", "virtual-bytes"))
+	if first.memory > 0 {
+		const memory = "Memory of the process in bytes."
+		gauge("eventstore_proc_mem_bytes", memory, func(n *Sample) float64 { return float64(n.memory) }, label("kind", "working-set"))
+		gauge("eventstore_proc_mem_bytes", memory, func(n *Sample) float64 { return float64(n.virtual) }, label("kind", "virtual-bytes"))
+	}
 
 	gauge("eventstore_gc_heap_size_bytes", "Bytes of objects on the heap.", func(n *Sample) float64 { return float64(n.runtime.objects) })
 	counter("eventstore_gc_total_allocated", "Bytes allocated on the heap.", func(n *Sample) float64 { return float64(n.runtime.allocated) })
@@ -46,10 +48,10 @@ func (s *Sampler) register(r *stats.Registry) {
 	if first.io != nil {
 		const bytes, operations = "Bytes that the process had the disk read and write.", "Calls by which the process read and wrote."
 		read, written := label("activity", "read"), label("activity", "written")
-		counter("eventstore_disk_io_bytes", bytes, func(n *Sample) float64 { return float64(n.io.DiskReadBytes) }, read)
-		counter("eventstore_disk_io_bytes", bytes, func(n *Sample) float64 { return float64(n.io.DiskWriteBytes) }, written)
-		counter("eventstore_disk_io_operations", operations, func(n *Sample) float64 { return float64(n.io.ReadCount) }, read)
-		counter("eventstore_disk_io_operations", operations, func(n *Sample) float64 { return float64(n.io.WriteCount) }, written)
+		counter("eventstore_disk_io_bytes", bytes, func(n *Sample) float64 { return float64(n.io.ReadBytes) }, read)
+		counter("eventstore_disk_io_bytes", bytes, func(n *Sample) float64 { return float64(n.io.WriteBytes) }, written)
+		counter("eventstore_disk_io_operations", operations, func(n *Sample) float64 { return float64(n.io.SyscR) }, read)
+		counter("eventstore_disk_io_operations", operations, func(n *Sample) float64 { return float64(n.io.SyscW) }, written)
 	}
 	if first.load != nil {
 		const help = "Average number of runnable threads of the machine."
@@ -58,8 +60,12 @@ func (s *Sampler) register(r *stats.Registry) {
 		gauge("eventstore_sys_load_avg", help, func(n *Sample) float64 { return n.load.Load15 }, label("period", "15m"))
 	}
 	const machine, space = "Memory of the machine in bytes.", "Space of the volume of the database in bytes."
-	gauge("eventstore_sys_mem_bytes", machine, func(n *Sample) float64 { return float64(n.freeMemory) }, label("kind", "free"))
-	gauge("eventstore_sys_mem_bytes", machine, func(n *Sample) float64 { return float64(n.totalMemory) }, label("kind", "total"))
+	if first.freeMemory > 0 {
+		gauge("eventstore_sys_mem_bytes", machine, func(n *Sample) float64 { return float64(n.freeMemory) }, label("kind", "free"))
+	}
+	if first.totalMemory > 0 {
+		gauge("eventstore_sys_mem_bytes", machine, func(n *Sample) float64 { return float64(n.totalMemory) }, label("kind", "total"))
+	}
 	if mount := s.drive.mount; mount != "" {
 		gauge("eventstore_sys_disk_bytes", space, func(n *Sample) float64 { return float64(n.drive.used) }, label("disk", mount), label("kind", "used"))
 		gauge("eventstore_sys_disk_bytes", space, func(n *Sample) float64 { return float64(n.drive.total) }, label("disk", mount), label("kind", "total"))

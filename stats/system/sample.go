@@ -2,15 +2,11 @@ package system
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/load"
-	"github.com/shirou/gopsutil/v4/mem"
-	"github.com/shirou/gopsutil/v4/process"
+	"github.com/prometheus/procfs"
 )
 
 // Sample holds the statistics of one moment. Those that could not be read are as in
@@ -28,7 +24,7 @@ type Sample struct {
 	allocating      float64 // bytes per second
 	waiting         float64 // milliseconds per second that goroutines waited for locks
 	longestPause    time.Duration
-	io              *process.IOCountersStat
+	io              *procfs.ProcIO
 
 	network                      Network
 	receivedSince, sentSince     uint64
@@ -37,7 +33,7 @@ type Sample struct {
 	machineBusy, machineTotal float64 // seconds of all processors since the machine began
 	machineCPU                float64 // percent of all processors, -1 when unknown
 	freeMemory, totalMemory   uint64
-	load                      *load.AvgStat
+	load                      *procfs.LoadAvg
 	mount                     string
 	drive                     drive
 }
@@ -49,14 +45,14 @@ func (s *Sample) taken() bool { return s.pid != 0 }
 func (s *Sampler) take(now time.Time, last *Sample) Sample {
 	n := *last
 	n.at, n.elapsed, n.pid = now, now.Sub(last.at), int64(os.Getpid())
-	if times, err := s.process.Times(); err == nil {
-		n.cpuSeconds = times.User + times.System
+	if used, err := processorTime(); err == nil {
+		n.cpuSeconds = used
 		n.cpu = 100 * n.rate(n.cpuSeconds-last.cpuSeconds)
 	}
-	if m, err := s.process.MemoryInfo(); err == nil {
-		n.memory, n.virtual = m.RSS, m.VMS
+	if resident, virtual, ok := s.machine.memory(); ok {
+		n.memory, n.virtual = resident, virtual
 	}
-	if io, err := s.process.IOCounters(); err == nil {
+	if io := s.machine.io(); io != nil {
 		n.io = io
 	}
 
@@ -74,22 +70,17 @@ func (s *Sampler) take(now time.Time, last *Sample) Sample {
 	n.sentSince = since(n.network.Sent, last.network.Sent)
 	n.receivingSpeed, n.sendingSpeed = n.rate(float64(n.receivedSince)), n.rate(float64(n.sentSince))
 
-	if times, err := cpu.Times(false); err == nil && len(times) == 1 {
-		t := times[0]
-		n.machineBusy = t.User + t.System + t.Nice + t.Irq + t.Softirq + t.Steal
-		n.machineTotal = n.machineBusy + t.Idle + t.Iowait
-		if total := n.machineTotal - last.machineTotal; last.machineTotal > 0 && total > 0 {
-			n.machineCPU = min(100, max(0, 100*(n.machineBusy-last.machineBusy)/total))
+	if busy, total, ok := s.machine.processors(); ok {
+		n.machineBusy, n.machineTotal = busy, total
+		if since := total - last.machineTotal; last.machineTotal > 0 && since > 0 {
+			n.machineCPU = min(100, max(0, 100*(busy-last.machineBusy)/since))
 		}
 	}
-	if m, err := mem.VirtualMemory(); err == nil {
-		n.freeMemory, n.totalMemory = m.Available, m.Total
+	if free, total := ram(s.machine.overall); total > 0 {
+		n.freeMemory, n.totalMemory = free, total
 	}
-	// Windows has no such number, and emulating it would leak a goroutine.
-	if runtime.GOOS != "windows" {
-		if l, err := load.Avg(); err == nil {
-			n.load = l
-		}
+	if load := s.machine.load(); load != nil {
+		n.load = load
 	}
 	n.drive = s.drive.read()
 	return n

@@ -45,10 +45,10 @@ func (s Sample) Statistics() tree.Statistics {
 
 	if s.io != nil {
 		io := group("proc", "diskIo")
-		io("readBytes", int64(s.io.DiskReadBytes))
-		io("writtenBytes", int64(s.io.DiskWriteBytes))
-		io("readOps", int64(s.io.ReadCount))
-		io("writeOps", int64(s.io.WriteCount))
+		io("readBytes", int64(s.io.ReadBytes))
+		io("writtenBytes", int64(s.io.WriteBytes))
+		io("readOps", int64(s.io.SyscR))
+		io("writeOps", int64(s.io.SyscW))
 	}
 
 	tcp := group("proc", "tcp")

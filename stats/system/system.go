@@ -2,12 +2,9 @@
 package system
 
 import (
-	"os"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
-
-	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/annalsdb/annals/stats"
 )
@@ -34,7 +31,7 @@ type Network struct {
 // Sampler takes samples on request.
 type Sampler struct {
 	options Options
-	process *process.Process
+	machine machine
 	drive   volume
 
 	current atomic.Pointer[reading]
@@ -62,14 +59,13 @@ func New(o Options) *Sampler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Sampler{options: o, runtime: newRuntimeStatistics(), drive: volume{mount: mountPoint(o.DataDir)}}
+	s := &Sampler{options: o, machine: newMachine(), runtime: newRuntimeStatistics(), drive: volume{mount: mountPoint(o.DataDir)}}
 	// As much as the runtime remembers and needs to tell it.
 	s.gc.Pause = make([]time.Duration, 0, 2*256+3)
 	// What cannot be read stays 0: no reason to keep a database from starting.
-	s.process = &process.Process{Pid: int32(os.Getpid())}
 	began := o.Now()
-	if ms, err := s.process.CreateTime(); err == nil && time.UnixMilli(ms).Before(began) {
-		began = time.UnixMilli(ms)
+	if at := s.machine.began(); !at.IsZero() && at.Before(began) {
+		began = at
 	}
 	first := &reading{done: make(chan struct{}), sample: Sample{at: began, began: began, mount: s.drive.mount, machineCPU: -1}}
 	close(first.done)

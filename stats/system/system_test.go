@@ -202,6 +202,62 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// In a container HOST_PROC may name the /proc of the machine. The process is still the own one.
+func TestStatisticsOfTheMachineBehindAContainer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("stat", "cpu 100 0 0 100 0 0 0 0 0 0\ncpu0 1\n")
+	write("meminfo", "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 700 kB\n")
+	write("loadavg", "1.25 2.50 3.75 1/100 4711\n")
+	t.Setenv("HOST_PROC", dir)
+	c := newClock()
+	s := system.New(system.Options{Now: c.now})
+	first := shown(s.Sample().Statistics())
+	write("stat", "cpu 175 0 0 125 0 0 0 0 0 0\ncpu0 1\n")
+	c.move(time.Second)
+	got := shown(s.Sample().Statistics())
+	for key, want := range map[string]any{
+		"sys-cpu": 75.0, "sys-freeMem": int64(700 << 10), "sys-totalMem": int64(1000 << 10),
+		"sys-loadavg-1m": 1.25, "sys-loadavg-5m": 2.5, "sys-loadavg-15m": 3.75,
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %v", key, got[key], want)
+		}
+	}
+	if first["sys-cpu"] != -1.0 || got["proc-mem"].(int64) <= 0 || got["proc-diskIo-readOps"].(int64) <= 0 {
+		t.Errorf("the processors were busy to %v, the process has %v bytes and read %v times",
+			first["sys-cpu"], got["proc-mem"], got["proc-diskIo-readOps"])
+	}
+}
+
+// Figures that the system does not tell are 0 or left out, and nothing else changes.
+func TestSystemThatTellsNothing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("HOST_PROC does not matter there")
+	}
+	t.Setenv("HOST_PROC", filepath.Join(t.TempDir(), "missing"))
+	r := new(stats.Registry)
+	got := shown(system.New(system.Options{Registry: r}).Sample().Statistics())
+	if got["sys-cpu"] != -1.0 || got["sys-freeMem"] != int64(0) || got["sys-totalMem"] != int64(0) || system.TotalMemory() != 0 {
+		t.Errorf("got %v", got)
+	}
+	if _, there := got["sys-loadavg-1m"]; there {
+		t.Error("there is a load")
+	}
+	r.Each(func(m stats.Sample) {
+		if strings.HasPrefix(m.Name, "eventstore_sys_load") || strings.HasPrefix(m.Name, "eventstore_sys_mem") {
+			t.Errorf("there is %s", m.Name)
+		}
+	})
+}
+
 func TestPausesAreSeen(t *testing.T) {
 	runtime.GC()
 	r := new(stats.Registry)

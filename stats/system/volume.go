@@ -1,14 +1,12 @@
 package system
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/common"
-	"github.com/shirou/gopsutil/v4/disk"
+	"golang.org/x/sys/unix"
 )
 
 // drivePatience is how long a sample waits for the drive. A volume on a network
@@ -51,11 +49,16 @@ func (v *volume) read() drive {
 }
 
 func space(mount string) drive {
-	u, err := disk.Usage(mount)
-	if err != nil {
+	var v unix.Statfs_t
+	if err := unix.Statfs(mount, &v); err != nil {
 		return drive{}
 	}
-	return drive{total: u.Total, available: u.Free, used: u.Used, percent: u.UsedPercent}
+	block := uint64(v.Bsize)
+	d := drive{total: v.Blocks * block, available: v.Bavail * block, used: (v.Blocks - v.Bfree) * block}
+	if all := d.used + d.available; all > 0 {
+		d.percent = 100 * float64(d.used) / float64(all)
+	}
+	return d
 }
 
 // mountPoint returns where the volume that holds dir is mounted: of all mount
@@ -68,16 +71,10 @@ func mountPoint(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	// What this process sees counts, and not what the first one of the machine does.
-	own := context.WithValue(context.Background(), common.EnvKey, common.EnvMap{common.HostProcMountinfo: "/proc/self"})
-	mounts, err := disk.PartitionsWithContext(own, true)
-	if err != nil {
-		mounts = nil
-	}
 	found := ""
-	for _, m := range mounts {
-		if len(m.Mountpoint) > len(found) && liesIn(dir, m.Mountpoint) {
-			found = m.Mountpoint
+	for _, mount := range mountPoints() {
+		if len(mount) > len(found) && liesIn(dir, mount) {
+			found = mount
 		}
 	}
 	if found == "" {

@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,11 +19,28 @@ func ownCPU() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), nil
 }
 
-// processCPU returns the processor time another process has used, user and system.
+// processCPU returns the processor time another process has used, user and system. It needs /proc,
+// of the machine if this process runs in a container that has it.
 func processCPU(pid int) (time.Duration, error) {
-	used, err := (&process.Process{Pid: int32(pid)}).Times()
+	used, err := secondsUsed(pid)
 	if err != nil {
 		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 	}
-	return time.Duration((used.User + used.System) * float64(time.Second)), nil
+	return time.Duration(used * float64(time.Second)), nil
+}
+
+func secondsUsed(pid int) (float64, error) {
+	proc, err := procfs.NewFS(cmp.Or(os.Getenv("HOST_PROC"), procfs.DefaultMountPoint))
+	if err != nil {
+		return 0, err
+	}
+	process, err := proc.Proc(pid)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return stat.CPUTime(), nil
 }
