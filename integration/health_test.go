@@ -33,7 +33,7 @@ const slowStartEvents = 600_000
 func TestHealthFromTheFirstMoment(t *testing.T) {
 	dir := t.TempDir()
 	node := testkit.StartNode(t, dir, "--raft-log-store", "Wal")
-	if p, code := testkit.Run(t, testkit.Command{Args: []string{"bench", "fill", "--base", node.URL(), "--quiet",
+	if p, code := testkit.Run(t, testkit.Command{Args: []string{"bench", "fill", "--node", node.URL(), "--quiet",
 		"--events", fmt.Sprint(slowStartEvents), "--streams", "40", "--size", "16", "--batch", "3000", "--workers", "2"}}); code != 0 {
 		t.Fatalf("fill: exit code %d\n%s", code, p.Output())
 	}

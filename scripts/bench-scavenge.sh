@@ -42,10 +42,10 @@ read -r -t 60 line <&3 || {
 	exit 1
 }
 base=${line#annals listens on }
-"$annals" bench fill --base "$base" "${what[@]}" >"$folder/fill.txt"
-"$annals" bench limit --base "$base" "${what[@]}" >"$folder/fill.txt"
+"$annals" bench fill --node "$base" "${what[@]}" >"$folder/fill.txt"
+"$annals" bench limit --node "$base" "${what[@]}" >"$folder/fill.txt"
 
-append() { exec "$annals" bench append --base "$base" --workers "${WORKERS:-32}" --quiet "$@"; }
+append() { exec "$annals" bench append --node "$base" --workers "${WORKERS:-32}" --quiet "$@"; }
 row() { awk -v what="$1" '$1 == "append" && $2 + 0 > 0 { printf "%s: %s appends a second, p99 %s ms, %s errors\n", what, $3, $8, $11 }' "$2"; }
 
 (append --duration "${DURATION:-10s}" >"$folder/alone.txt")

@@ -107,7 +107,7 @@ row() { # what
 }
 
 fill() { # events, streams, prefix
-	timeout "$limit" "$annals" bench fill --base "$base" --events "$1" --streams "$2" --prefix "$3" \
+	timeout "$limit" "$annals" bench fill --node "$base" --events "$1" --streams "$2" --prefix "$3" \
 		--size "$size" --batch "$batch" --workers "$workers" --quiet || fail "filling did not succeed"
 }
 

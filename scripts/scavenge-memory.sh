@@ -92,7 +92,7 @@ pause() { read -r -t "$1" _ <&3 || true; }
 memory() { awk '$1 == "RssAnon:" { print int($2 / 1024) }' "/proc/$pid/status"; }
 
 fill() { # command and further flags of annals bench
-	timeout "$limit" "$annals" bench "$@" --base "$base" --events "$streams" --streams "$streams" --workers "$workers" --quiet |
+	timeout "$limit" "$annals" bench "$@" --node "$base" --events "$streams" --streams "$streams" --workers "$workers" --quiet |
 		tee -a "$folder/fill.txt" >/dev/null || fail "filling did not succeed"
 }
 

@@ -77,7 +77,7 @@ func BenchmarkProfile(b *testing.B) {
 			result := filepath.Join(dir, "result.json")
 			load := func(duration string) {
 				args := append([]string{"bench"}, strings.Fields(c.args)...)
-				args = append(args, "--base", base, "--warmup", "0s", "--duration", duration, "--quiet", "--json", result)
+				args = append(args, "--node", base, "--warmup", "0s", "--duration", duration, "--quiet", "--json", result)
 				if code := run(args, io.Discard, os.Stderr, nil); code != 0 {
 					b.Fatalf("annals %s: exit code %d", strings.Join(args, " "), code)
 				}

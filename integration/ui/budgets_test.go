@@ -131,7 +131,7 @@ func TestBudgets(t *testing.T) {
 	n := testkit.StartNode(t, t.TempDir())
 	bench := func(args ...string) {
 		t.Helper()
-		p, code := testkit.Run(t, testkit.Command{Args: append([]string{"bench", args[0], "--base", n.URL(), "--user", "admin", "--password", "changeit", "--quiet"}, args[1:]...)})
+		p, code := testkit.Run(t, testkit.Command{Args: append([]string{"bench", args[0], "--node", n.URL(), "--user", "admin", "--password", "changeit", "--quiet"}, args[1:]...)})
 		if code != 0 {
 			t.Fatal(p.Output())
 		}

@@ -38,14 +38,14 @@ func parseBase(text string) (endpoint, string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return endpoint{}, "", fmt.Errorf("base: %w", err)
+		return endpoint{}, "", fmt.Errorf("--node: %w", err)
 	}
 	e, err := endpointOf(u)
 	if err != nil {
-		return endpoint{}, "", fmt.Errorf("base %q: %w", text, err)
+		return endpoint{}, "", fmt.Errorf("--node %q: %w", text, err)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return endpoint{}, "", fmt.Errorf("base %q: a query or fragment is not possible", text)
+		return endpoint{}, "", fmt.Errorf("--node %q: a query or fragment is not possible", text)
 	}
 	return e, strings.TrimRight(u.EscapedPath(), "/"), nil
 }

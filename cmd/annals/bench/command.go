@@ -42,7 +42,7 @@ with the driver; so the bare server, "bare" and "compare", is the ceiling to
 hold results against, not the metrics of another machine.
 
 visible alone has other times: p50 ms .. max ms are those from the answer to an append
-until an event can be read at every node that --base names. Appends of the further
+until an event can be read at every node that --node names. Appends of the further
 workers have a row of their own.
 
 Redirects (307, 308) are followed with method, headers and body. A worker that was
@@ -57,10 +57,23 @@ write a new stream with each run.`
 // kind is a workload as the command line knows it.
 type kind struct {
 	name, short string
+	long        string            // what it writes, if that needs saying
 	flags       string            // names, out of workloadFlags
 	usages      map[string]string // of flags that mean something else here
 	defaults    map[string]string // of flags that have others elsewhere
 	make        func(o *options) (workload, error)
+}
+
+// writesTo says what an appending workload leaves in the node.
+func writesTo(streams string) string {
+	return fmt.Sprintf(`It writes as many events as the node takes until --duration is over, or --count of them,
+into the streams <prefix>-%[1]s-000001 to <prefix>-%[1]s-<streams> of that node: with the
+defaults %[2]d streams, from bench-%[1]s-000001 on. The events stay there.
+
+With --server-pid, the id of the node's process on this machine, the results also say how much
+processor time the node took, for each operation and each event.
+
+`, streams, defaultOptions().streams)
 }
 
 func kinds() []*kind {
@@ -72,10 +85,12 @@ func kinds() []*kind {
 	return []*kind{
 		{
 			name: "append", short: "Append single events", flags: "streams size expected-version-checked",
+			long: writesTo("append"),
 			make: func(o *options) (workload, error) { return &appending{o: o}, nil },
 		},
 		{
 			name: "append-batch", short: "Append several events with each request", flags: "streams size expected-version-checked batch",
+			long: writesTo("batch"),
 			make: func(o *options) (workload, error) { return &appending{o: o, batch: o.batch}, nil },
 		},
 		{name: "read-event", short: "Read single events, chosen at random", flags: layout, usages: sizes, make: read(readEvent)},
@@ -92,7 +107,7 @@ func kinds() []*kind {
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
-			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append meanwhile",
+			name: "visible", short: "Append an event and wait until every node of --node shows it; further workers append meanwhile",
 			flags:    "streams size pause",
 			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
@@ -124,7 +139,13 @@ func workloadFlags(o *options) *pflag.FlagSet {
 
 // commonFlags are those of everything that runs against a node.
 func commonFlags(f *pflag.FlagSet, o *options) {
-	f.StringSliceVar(&o.bases, "base", o.bases, "URL of a node; repeat it or separate by commas, workers take them in turn")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "base" {
+			name = "node" // as it was called once
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.StringSliceVar(&o.bases, "node", o.bases, "URL of a node; repeat it or separate by commas, workers take them in turn")
 	f.StringVar(&o.user, "user", "", "user name for Basic authentication")
 	f.StringVar(&o.password, "password", "", "password for Basic authentication")
 	f.StringVar(&o.tlsCA, "tls-ca", "", "file with certificates of authorities to trust")
@@ -171,7 +192,7 @@ func workloadCommand(k *kind) *cobra.Command {
 	o := defaultOptions()
 	cmd := &cobra.Command{
 		Use: k.name, Short: k.short, Args: cobra.NoArgs,
-		Long: k.short + ".\n\nThe help of the command above explains the output and the names of streams.",
+		Long: k.short + ".\n\n" + k.long + "The help of the command above explains the output and the names of streams.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, k, &o) },
 	}
 	runFlags(cmd.Flags(), &o)

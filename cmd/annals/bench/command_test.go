@@ -67,7 +67,7 @@ func execute(t *testing.T, ctx context.Context, args ...string) (stdout, stderr 
 // measure runs the command against the node and returns its JSON.
 func measure(t *testing.T, base string, args ...string) document {
 	t.Helper()
-	args = append(args, "--base", base, "--json", "-")
+	args = append(args, "--node", base, "--json", "-")
 	stdout, stderr, err := execute(t, context.Background(), args...)
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, stderr)
@@ -238,7 +238,7 @@ func TestErrorsAreCounted(t *testing.T) {
 		t.Errorf("operations %d, errors %v", doc.Operations, doc.Errors)
 	}
 	n.user = "ann"
-	_, _, err := execute(t, context.Background(), "append", "--base", base, "--count", "5", "--warmup", "0")
+	_, _, err := execute(t, context.Background(), "append", "--node", base, "--count", "5", "--warmup", "0")
 	if err == nil || !strings.Contains(err.Error(), "status 401") {
 		t.Errorf("without credentials: %v", err)
 	}
@@ -264,7 +264,7 @@ func TestConflictOfForeignWriter(t *testing.T) {
 }
 
 func TestMissingDataIsSaid(t *testing.T) {
-	_, _, err := execute(t, context.Background(), "read-event", "--base", serve(t, newFakeNode()))
+	_, _, err := execute(t, context.Background(), "read-event", "--node", serve(t, newFakeNode()))
 	if err == nil || !strings.Contains(err.Error(), "--prepare") {
 		t.Errorf("got %v", err)
 	}
@@ -274,7 +274,7 @@ func TestNobodyListens(t *testing.T) {
 	server := httptest.NewServer(newFakeNode())
 	base := server.URL
 	server.Close()
-	_, _, err := execute(t, context.Background(), "append", "--base", base, "--duration", "50ms", "--warmup", "0")
+	_, _, err := execute(t, context.Background(), "append", "--node", base, "--duration", "50ms", "--warmup", "0")
 	if err == nil || !strings.Contains(err.Error(), "connect") {
 		t.Errorf("got %v", err)
 	}
@@ -291,7 +291,7 @@ func TestInterruptGivesResultsSoFar(t *testing.T) {
 	}
 	base := serve(t, n)
 	path := filepath.Join(t.TempDir(), "result.json")
-	stdout, _, err := execute(t, ctx, "append", "--base", base, "--warmup", "0", "--json", path)
+	stdout, _, err := execute(t, ctx, "append", "--node", base, "--warmup", "0", "--json", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestSilentServerIsCutOff(t *testing.T) {
 	server := httptest.NewServer(silent(release))
 	defer server.Close()
 	defer close(release)
-	_, _, err := execute(t, context.Background(), "append", "--base", server.URL, "--duration", "10ms", "--warmup", "0", "--workers", "3")
+	_, _, err := execute(t, context.Background(), "append", "--node", server.URL, "--duration", "10ms", "--warmup", "0", "--workers", "3")
 	if err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("got %v", err)
 	}
@@ -341,7 +341,7 @@ func TestCompare(t *testing.T) {
 				}
 				Ratio float64
 			}
-			args := append(args, "--base", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
+			args := append(args, "--node", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
 			stdout, stderr, err := execute(t, context.Background(), args...)
 			if err != nil {
 				t.Fatal(err)
@@ -364,12 +364,30 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// The node has the name that it has in other commands, and the one that it had before.
+func TestFormerNameOfTheNode(t *testing.T) {
+	node := newFakeNode()
+	_, stderr, err := execute(t, context.Background(), "append", "--base", serve(t, node), "--count", "3", "--warmup", "0", "--quiet")
+	if err != nil {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	help, _, err := execute(t, context.Background(), "append", "--help")
+	if err != nil || strings.Contains(help, "--base") || !strings.Contains(help, "--node strings") {
+		t.Errorf("%v\n%s", err, help)
+	}
+	for _, want := range []string{"bench-append-000001", "10000 streams", "With --server-pid"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help lacks %q:\n%s", want, help)
+		}
+	}
+}
+
 func TestWrongFlags(t *testing.T) {
 	for name, args := range map[string]string{
 		"no worker":         "append --workers 0",
-		"no base":           "append --base=",
-		"scheme":            "append --base ftp://h",
-		"query":             "append --base http://h/?a",
+		"no node":           "append --node=",
+		"scheme":            "append --node ftp://h",
+		"query":             "append --node http://h/?a",
 		"tiny event":        "append --size 1",
 		"page":              "read-page --page 5000",
 		"negative duration": "append --duration -1s",

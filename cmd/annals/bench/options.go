@@ -81,7 +81,7 @@ func (o *options) validate() error {
 		}
 	}
 	if len(o.bases) == 0 {
-		return errors.New("--base names no node")
+		return errors.New("--node names no node")
 	}
 	if o.duration <= 0 || o.duration > 7*24*time.Hour {
 		return fmt.Errorf("--duration %s is not between zero and a week", o.duration)

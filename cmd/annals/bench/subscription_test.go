@@ -21,7 +21,7 @@ type groupDocument struct {
 
 func subscribe(t *testing.T, ctx context.Context, base string, args ...string) (groupDocument, error) {
 	t.Helper()
-	args = append([]string{"subscription", "--base", base, "--json", "-", "--quiet", "--warmup", "0"}, args...)
+	args = append([]string{"subscription", "--node", base, "--json", "-", "--quiet", "--warmup", "0"}, args...)
 	stdout, stderr, err := execute(t, ctx, args...)
 	var doc groupDocument
 	if stdout != "" {
@@ -127,7 +127,7 @@ func TestSubscriptionConsumedByWarmup(t *testing.T) {
 func TestSubscriptionCompared(t *testing.T) {
 	n := newFakeNode()
 	base := serve(t, n)
-	stdout, stderr, err := execute(t, context.Background(), "subscription", "--compare", "--base", base, "--json", "-", "--quiet",
+	stdout, stderr, err := execute(t, context.Background(), "subscription", "--compare", "--node", base, "--json", "-", "--quiet",
 		"--rounds", "3", "--duration", "60ms", "--warmup", "1ms", "--stream-events", "20050")
 	if err != nil {
 		t.Fatal(err)

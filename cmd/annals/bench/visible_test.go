@@ -67,7 +67,7 @@ func TestNeverVisible(t *testing.T) {
 	leader := newFakeNode()
 	server := httptest.NewServer(&lagging{node: leader, lag: 1 << 30, asked: map[string]int{}})
 	defer server.Close()
-	_, _, err := execute(t, t.Context(), "visible", "--base", serve(t, leader)+","+server.URL, "--count", "1", "--warmup", "0", "--timeout", "3s", "--quiet")
+	_, _, err := execute(t, t.Context(), "visible", "--node", serve(t, leader)+","+server.URL, "--count", "1", "--warmup", "0", "--timeout", "3s", "--quiet")
 	if err == nil || !strings.Contains(err.Error(), "acknowledged, but not visible at "+strings.TrimPrefix(server.URL, "http://")) {
 		t.Error(err)
 	}
