@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -59,8 +60,8 @@ and the separators - and _ do not matter. --flag and --flag+ mean true, --flag- 
 		}
 		b.WriteString("\n")
 		doc := o.description()
-		if o.def != "" {
-			doc += " Default: " + o.def + "."
+		if def := cmp.Or(o.unset, o.def); def != "" {
+			doc += " Default: " + def + "."
 		}
 		if o.environmentOnly {
 			doc += " Only in the environment: " + envName(o.name) + "."

@@ -287,7 +287,7 @@ func (l *loader) reportUnknown() {
 	for _, s := range l.unknown {
 		line := fmt.Sprintf("unknown option %q (%s)", s.name, s.at)
 		if near := nearest(s.name, l.table); near != "" {
-			line += fmt.Sprintf(", did you mean %s?", near)
+			line += fmt.Sprintf(", did you mean %s?", s.source.spelling(near))
 		}
 		if l.c.AllowUnknownOptions {
 			l.warnOnce(line)

@@ -161,14 +161,15 @@ func TestLoadRefuses(t *testing.T) {
 		in   input
 		want []string // one line each
 	}{
-		{"unknown argument with a near name", input{args: []string{"--cluster-sise", "1"}}, []string{`unknown option "cluster-sise" (Command Line), did you mean ClusterSize?`}},
-		{"unknown argument five edits away", input{args: []string{"--xxxxxhttpport=1"}}, []string{`unknown option "xxxxxhttpport" (Command Line), did you mean NodePort?`}},
+		{"unknown argument with a near name", input{args: []string{"--cluster-sise", "1"}}, []string{`unknown option "cluster-sise" (Command Line), did you mean --cluster-size?`}},
+		{"unknown letter", input{args: []string{"-v"}}, []string{`unknown option "v" (Command Line)`}},
+		{"unknown argument five edits away", input{args: []string{"--xxxxxhttpport=1"}}, []string{`unknown option "xxxxxhttpport" (Command Line), did you mean --node-port?`}},
 		{"unknown argument far away", input{args: []string{"--completely-different-thing"}}, []string{`unknown option "completely-different-thing" (Command Line)`}},
-		{"unknown variable", input{env: []string{"STORE_NODE_PROT=1"}}, []string{`unknown option "NODE_PROT" (STORE_NODE_PROT), did you mean NodePort?`}},
+		{"unknown variable", input{env: []string{"STORE_NODE_PROT=1"}}, []string{`unknown option "NODE_PROT" (STORE_NODE_PROT), did you mean STORE_NODE_PORT?`}},
 		{"unknown key", input{files: yamlFile("NodePortt: 1")}, []string{`unknown option "NodePortt" (/etc/annals/annals.conf line 1), did you mean NodePort?`}},
 		{"unknown everywhere, a line each", input{args: []string{"--nodeporta=1"}, env: []string{"EVENTSTORE_NODEPORTB=1"}, files: yamlFile("NodePortC: 1")}, []string{
-			`unknown option "nodeporta" (Command Line), did you mean NodePort?`,
-			`unknown option "NODEPORTB" (EVENTSTORE_NODEPORTB), did you mean NodePort?`,
+			`unknown option "nodeporta" (Command Line), did you mean --node-port?`,
+			`unknown option "NODEPORTB" (EVENTSTORE_NODEPORTB), did you mean EVENTSTORE_NODE_PORT?`,
 			`unknown option "NodePortC" (/etc/annals/annals.conf line 1), did you mean NodePort?`}},
 		{"stray word", input{args: []string{"start"}}, []string{`unexpected argument "start"`}},
 		{"stray word after a flag", input{args: []string{"--mem-db", "yes"}}, []string{`unexpected argument "yes"`}},
@@ -176,7 +177,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no name", input{args: []string{"--=1"}}, []string{`unexpected argument "--=1"`}},
 		{"no value", input{args: []string{"--db"}}, []string{`option db (Command Line) needs a value`}},
 		{"option in place of a value", input{args: []string{"--db", "--mem-db"}}, []string{`option db (Command Line) needs a value`}},
-		{"sign on what is no flag", input{args: []string{"--db+=x"}}, []string{`unknown option "db+" (Command Line), did you mean Db?`}},
+		{"sign on what is no flag", input{args: []string{"--db+=x"}}, []string{`unknown option "db+" (Command Line), did you mean --db?`}},
 		{"not a number", input{args: []string{"--node-port", "x"}}, []string{`option node-port (Command Line): "x" is not a whole number`}},
 		{"out of range", input{env: []string{"STORE_NODE_PORT=65536"}}, []string{`option NODE_PORT (STORE_NODE_PORT): 65536 is not between 0 and 65535`}},
 		{"not a flag value", input{files: yamlFile("MemDb: yes")}, []string{`option MemDb (/etc/annals/annals.conf line 1): "yes" is neither true nor false`}},
@@ -381,9 +382,9 @@ func TestWarnings(t *testing.T) {
 		{"nothing refused and nothing said", input{args: []string{"--run-projections=none", "--enable-unix-socket=false"}}, nil},
 		{"synonym in a weaker source too", input{args: []string{"--node-port=1"}, files: yamlFile("ExtIp: 127.0.0.1")}, []string{"option ExtIp (/etc/annals/annals.conf line 1) is deprecated, use NodeIp"}},
 		{"unknown but allowed", input{args: []string{"--allow-unknown-options", "--nodeprt", "5", "--foo-bar-baz-qux"}}, []string{
-			`unknown option "nodeprt" (Command Line), did you mean NodePort?`, `unknown option "foo-bar-baz-qux" (Command Line)`}},
+			`unknown option "nodeprt" (Command Line), did you mean --node-port?`, `unknown option "foo-bar-baz-qux" (Command Line)`}},
 		{"unknown, allowed by the file", input{args: []string{"--nodeprt=5"}, files: yamlFile("AllowUnknownOptions: true")}, []string{
-			`unknown option "nodeprt" (Command Line), did you mean NodePort?`}},
+			`unknown option "nodeprt" (Command Line), did you mean --node-port?`}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -98,7 +99,7 @@ func WriteMarkdown(w io.Writer) error {
 		if len(o.target.possible) > 0 {
 			doc += " One of " + strings.Join(o.target.possible, ", ") + "."
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", o.spellings(), code(o.defaultText()), cell(doc), strings.Join(o.synonyms, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", o.spellings(), cmp.Or(o.unset, code(o.defaultText())), cell(doc), strings.Join(o.synonyms, ", "))
 	}
 
 	b.WriteString(markdownWithout)

@@ -28,7 +28,22 @@ func FlagName(name string) string { return flagName(name) }
 func flagName(name string) string { return strings.ToLower(separate(name, '-')) }
 
 // envName spells an option for the environment: ClusterSize is STORE_CLUSTER_SIZE.
-func envName(name string) string { return EnvPrefix + strings.ToUpper(separate(name, '_')) }
+func envName(name string) string { return EnvPrefix + envWords(name) }
+
+func envWords(name string) string { return strings.ToUpper(separate(name, '_')) }
+
+// spelling is how an option is written in a source.
+func (s source) spelling(name string) string {
+	if s == sourceCommandLine {
+		return "--" + flagName(name)
+	}
+	for _, p := range envPrefixes {
+		if s == p.source {
+			return p.prefix + envWords(name)
+		}
+	}
+	return name
+}
 
 func separate(name string, with rune) string {
 	var b strings.Builder
@@ -56,11 +71,11 @@ func meant(wrong string, possible []string) string {
 }
 
 // nearest returns the option whose name, present or former, has the fewest edits
-// to an unknown one, or nothing if all are too far away. Of equally near ones the
-// first of the table wins.
+// to an unknown one, or nothing if all are too far away or share no letter with it. Of equally near
+// ones the first of the table wins.
 func nearest(unknown string, table []option) string {
 	unknown = fold(unknown)
-	best, distance := "", suggestionDistance+1
+	best, distance := "", min(suggestionDistance+1, len(unknown))
 	for _, o := range table {
 		for _, name := range append([]string{o.name}, o.synonyms...) {
 			if d := spelling.Distance(unknown, fold(name), distance); d < distance {

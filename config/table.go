@@ -33,9 +33,11 @@ var namesCertificates = []string{
 
 // option is one row of the table.
 type option struct {
-	name   string
-	group  string
-	def    string // a boolean's is written True or False
+	name  string
+	group string
+	def   string // a boolean's is written True or False
+	// unset says what holds while the option is not set, where that is not its default.
+	unset  string
 	doc    string
 	target target
 	// synonyms are former names: accepted, and warned about once.
@@ -132,7 +134,8 @@ func (c *Config) applicationOptions() []option {
 		{name: "LogFailedAuthenticationAttempts", group: g, def: "False", target: boolField(&c.LogFailedAuthenticationAttempts),
 			doc: "Log requests with wrong credentials."},
 		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),
-			doc: "The largest append in bytes, all its events together. At most 16 MiB less 10000 bytes. Unless it is set, an event may have 4 MiB and an append 16 MiB."},
+			doc:   "The largest append in bytes, all its events together. At most 16 MiB less 10000 bytes. /info/options shows 1048576, as EventStoreDB does, while no limit is set.",
+			unset: "none: 4 MiB for an event and 16 MiB for an append"},
 		{name: "Insecure", group: g, def: "False", target: boolField(&c.Insecure),
 			doc: "Switch TLS, authentication and authorisation off. Everyone who reaches the node may do everything. Only pages of other sites in a browser cannot change or read anything: see HostNames."},
 		{name: "DisableHttps", group: g, def: "False", target: boolField(&c.DisableHttps),

@@ -101,7 +101,7 @@ func TestFindings(t *testing.T) {
 		{"damaged chunk", func(f *Facts) { f.Damaged = []string{"chunk-000003.000000"} }, "chunks", "chunk-000003.000000 is damaged", "fetches the file again"},
 		{"damaged chunk, alone", func(f *Facts) { f.Damaged, f.Alone = []string{"chunk-000003.000000"}, true }, "chunks", "is damaged", "--repair-from"},
 		{"damaged index", func(f *Facts) { f.Index = "index/5f0c3b at 32: wrong checksum" }, "index", "at 32: wrong checksum", "builds the index again"},
-		{"default password", func(f *Facts) { f.DefaultPasswords = []string{"admin", "ops"} }, "passwords", "lets in admin and ops", "change-password"},
+		{"default password", func(f *Facts) { f.DefaultPasswords = []string{"admin", "ops"} }, "passwords", "lets in admin and ops", "annals user passwd admin and annals user passwd ops"},
 		{"passwords not known", func(f *Facts) { f.Unchecked = "too busy" }, "passwords", "too busy", "ask again"},
 		{"few files", func(f *Facts) { f.Limits.MaxOpenFiles = 1024 }, "limits", "may open 1024 files", "LimitNOFILE"},
 		{"many files open", func(f *Facts) { f.Limits.OpenFiles = 60000 }, "limits", "60000 of 65536", "LimitNOFILE"},

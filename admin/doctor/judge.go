@@ -239,7 +239,11 @@ func judgePasswords(f *Facts, r *report) {
 	case f.Unchecked != "":
 		r.wrong("ask again when the node has a leader and less to do", "whether default passwords are in use is not known: %s", f.Unchecked)
 	case len(f.DefaultPasswords) > 0:
-		r.wrong("change it in the UI, or by POST /users/NAME/command/change-password", "the default password still lets in %s", strings.Join(f.DefaultPasswords, " and "))
+		var commands []string
+		for _, login := range f.DefaultPasswords {
+			commands = append(commands, "annals user passwd "+login)
+		}
+		r.wrong(Remedy("change it: "+strings.Join(commands, " and ")), "the default password still lets in %s", strings.Join(f.DefaultPasswords, " and "))
 	}
 }
 

@@ -25,7 +25,7 @@ func TestDevRefuses(t *testing.T) {
 		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (STORE_CLUSTER_SIZE) cannot be set here: see --nodes"},
 		{"former name", "--nodes=2 --http-port 5", "", "--port and the ports after it"},
 		{"beside options of its own", "--port 0 -nodes=2 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
-		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},
+		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean --mem-db?`},
 		{"bad value", "--max-append-size many", "", "option max-append-size (Command Line)"},
 		{"checks of a node", "--nodes=2 --max-append-size 16767217", "", "MaxAppendSize must not exceed"},
 		{"even number of nodes", "--nodes 2", "", "--nodes must be 1, 3 or 5, not 2"},

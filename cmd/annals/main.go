@@ -57,8 +57,11 @@ func complain(stderr io.Writer, err error) {
 }
 
 // withCommand lets options without a command mean the command node: EventStoreDB is
-// started like that. Help alone is about all commands.
+// started like that. Help alone is about all commands, and -v alone asks for the version.
 func withCommand(args []string) []string {
+	if len(args) == 1 && args[0] == "-v" {
+		return []string{"version"}
+	}
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") || len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 		return args
 	}
@@ -71,14 +74,18 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.\n\n"+
 			"Bad usage of a command is exit code 2. A node that refuses its options ends with exit code 1.")
 	root.SilenceUsage, root.SilenceErrors = true, true
+	// The options of a command that does not exist are unknown, too: it is the command that is wrong.
+	root.FParseErrWhitelist.UnknownFlags = true
 	root.SetHelpCommand(helpCommand())
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(
 		&cobra.Command{
-			Use:   "node [options]",
-			Short: "Run a node; annals node --help lists the options",
-			Long:  "Run a node. The list of its options is printed by: annals node --help",
+			Use: "node [options]",
+			// What others call it.
+			SuggestFor: []string{"start", "serve", "server", "run"},
+			Short:      "Run a node; annals node --help lists the options",
+			Long:       "Run a node. The list of its options is printed by: annals node --help",
 			// The table of options has spellings that flag libraries do not know.
 			DisableFlagParsing: true,
 			ValidArgsFunction:  completeOptions,

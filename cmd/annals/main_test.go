@@ -34,6 +34,7 @@ func TestCommands(t *testing.T) {
 		{name: "options alone", args: []string{"--db", "x"}, node: []string{"--db", "x"}},
 		{name: "one dash", args: []string{"-Db=x"}, node: []string{"-Db=x"}},
 		{name: "version as option", args: []string{"--version"}, node: []string{"--version"}},
+		{name: "version as a letter", args: []string{"-v"}, stdout: "annals "},
 		{name: "unknown command", args: []string{"nodes"}, stderr: "annals: unknown command \"nodes\", did you mean annals node?\n", code: 2},
 		{name: "too much", args: []string{"version", "x"}, stderr: "annals: unexpected argument \"x\", see annals version --help\n", code: 2},
 	}

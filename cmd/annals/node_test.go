@@ -213,7 +213,7 @@ func TestStartThatFails(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"option", []string{"--clutser-size=1"}, `unknown option "clutser-size" (Command Line), did you mean ClusterSize?`},
+		{"option", []string{"--clutser-size=1"}, `unknown option "clutser-size" (Command Line), did you mean --cluster-size?`},
 		{"check", []string{"--cluster-size=0"}, "ClusterSize must be greater than zero"},
 		{"node", nil, "listen on 127.0.0.1:2113: address already in use"},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,9 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	for _, below := range cmd.Commands() {
 		if below.IsAvailableCommand() {
 			known = append(known, below.Name())
+			if slices.Contains(below.SuggestFor, word) {
+				return cannot(fmt.Errorf("unknown command %q, did you mean %s?", word, below.CommandPath()))
+			}
 		}
 	}
 	if near := nearest(word, known); near != "" {

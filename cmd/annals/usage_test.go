@@ -60,6 +60,12 @@ func TestBadUsage(t *testing.T) {
 func TestNearestNames(t *testing.T) {
 	for line, want := range map[string]string{
 		"scavange":                   `unknown command "scavange", did you mean annals scavenge?`,
+		"start":                      `unknown command "start", did you mean annals node?`,
+		"serve --db x":               `unknown command "serve", did you mean annals node?`,
+		"run":                        `unknown command "run", did you mean annals node?`,
+		"server":                     `unknown command "server", did you mean annals node?`,
+		"help server":                `unknown command "server", did you mean annals node?`,
+		"bench append --bas x":       "unknown flag: --bas, see annals bench append --help",
 		"backup verfy":               `unknown command "verfy", did you mean annals backup verify?`,
 		"no-such-thing":              `unknown command "no-such-thing", see annals --help`,
 		"verify --dbb x":             "unknown flag: --dbb, did you mean --db?",
