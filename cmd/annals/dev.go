@@ -246,7 +246,7 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, explainPort(err, g.NodePort, "--port"))
 	}
 	c.nodes = append(c.nodes, n)
 	c.mu.Lock()

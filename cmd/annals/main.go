@@ -104,7 +104,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		scavengeCommand(stdout, stderr),
 		backupCommand(stdout, stderr),
 		doctorCommand(stdout),
-		tailCommand(stdout),
+		tailCommand(stdout, stderr),
 		projectionCommand(os.Stdin, stdout, stderr),
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
 		devCommand(stdout, stderr),

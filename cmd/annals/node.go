@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -175,7 +176,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.Info("stopped while starting")
 		return nil
 	case err != nil:
-		return err
+		return explainPort(err, c.NodePort, "--node-port")
 	}
 	reload.attach(n)
 	if !c.Insecure && c.AllowAnonymousStreamAccess && !c.NodeIp.IsLoopback() {
@@ -197,6 +198,18 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// explainPort says what to do when another process has the port of clients.
+func explainPort(err error, port int, flag string) error {
+	taken, ok := errors.AsType[*net.OpError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	if addr, ok := taken.Addr.(*net.TCPAddr); !ok || addr.Port != port {
+		flag = "--replication-port"
+	}
+	return fmt.Errorf("%w: is a node running there already? %s chooses another port", err, flag)
 }
 
 // announce prints the address of the node and how to write the first event.

@@ -36,7 +36,7 @@ func TestStartUpFailures(t *testing.T) {
 		return path
 	}
 	inUse := filepath.Join(dir, "in-use")
-	openNode(t, inUse)
+	openNode(t, inUse, false)
 
 	cases := []struct {
 		name string
@@ -44,7 +44,7 @@ func TestStartUpFailures(t *testing.T) {
 		want []string // all within the first line
 		also string   // in the second line, if there is one
 	}{
-		{"port in use", []string{"--node-port", busyPort}, []string{"127.0.0.1:" + busyPort, "address already in use"}, ""},
+		{"port in use", []string{"--node-port", busyPort}, []string{"127.0.0.1:" + busyPort, "address already in use: is a node running there already? --node-port chooses another port"}, ""},
 		{"data folder within a file", []string{"--db", filepath.Join(file("flat", ""), "db")}, []string{"flat", "not a directory"}, ""},
 		{"data folder that cannot be made", []string{"--db", "/proc/annals"}, []string{"/proc/annals"}, ""},
 		{"data folder of another node", []string{"--db", inUse}, []string{"in-use", "another process"}, ""},
@@ -53,7 +53,7 @@ func TestStartUpFailures(t *testing.T) {
 		{"unknown option in the file", []string{"--config", file("unknown.yaml", "NodePrt: 5")}, []string{"NodePrt", "NodePort"}, ""},
 		{"unreadable file", []string{"--config", dir}, []string{"configuration file", "is a directory"}, ""},
 		{"missing file", []string{"--config", filepath.Join(dir, "none.yaml")}, []string{"configuration file", "none.yaml", "no such file"}, ""},
-		{"unknown option", []string{"--clutser-size", "3"}, []string{"clutser-size", "ClusterSize"}, ""},
+		{"unknown option", []string{"--clutser-size", "3"}, []string{"clutser-size", "--cluster-size"}, ""},
 		{"bad value", []string{"--node-port", "many"}, []string{"node-port", "many"}, ""},
 		{"bad schedule", []string{"--scavenge-schedule", "61 * * * *"}, []string{"ScavengeSchedule", "61 * * * *"}, ""},
 		{"bad schedule of backups", []string{"--backup-to", "/backups", "--backup-schedule", "61 * * * *"}, []string{"BackupSchedule", "61 * * * *"}, ""},
@@ -84,11 +84,11 @@ func TestStartUpFailures(t *testing.T) {
 	}
 }
 
-// openNode runs a node of its own in a folder until the test ends.
-func openNode(t *testing.T, dir string) {
+// openNode runs a node of its own in a folder until the test ends, and returns its address.
+func openNode(t *testing.T, dir string, insecure bool) string {
 	t.Helper()
 	c := config.Default()
-	c.Db, c.Index, c.NodePort = dir, filepath.Join(dir, "index"), 0
+	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, insecure
 	n, err := node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -98,4 +98,5 @@ func openNode(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	})
+	return n.URL()
 }

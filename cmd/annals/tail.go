@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,10 +20,14 @@ const tailHelp = `Print the events of a stream as they are written, one line eac
 streams. The command keeps printing after restarts of a node and changes of the leader, from any
 node of the cluster.
 
+If the stream does not exist or is deleted, a line on standard error says so. Without --to the
+command then waits for the next event; with --to the exit code is 0. A stream that is deleted for
+ever is exit code 1.
+
 A place (--from, --to) is start, end, an event number, of $all a position of 32 digits, or a time
 as in 2026-01-31T12:00:00Z.`
 
-func tailCommand(stdout io.Writer) *cobra.Command {
+func tailCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f clusterFlags
 	var t tailFlags
 	cmd := &cobra.Command{
@@ -39,7 +44,7 @@ func tailCommand(stdout io.Writer) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		o := t.options(flags)
 		return f.on(func(ctx context.Context, c *nodeClient) error {
-			return c.tail(ctx, stdout, args[0], o, f.json)
+			return c.tail(ctx, stdout, stderr, args[0], o, f.json)
 		})
 	}
 	return cmd
@@ -97,20 +102,56 @@ func namesFlag(text string) (prefixes []string, like string) {
 	return prefixes, ""
 }
 
-func (c *nodeClient) tail(ctx context.Context, stdout io.Writer, stream string, o client.TailOptions, asJSON bool) error {
+func (c *nodeClient) tail(ctx context.Context, stdout, stderr io.Writer, stream string, o client.TailOptions, asJSON bool) error {
 	// A node that does not answer now is not needed: any other will do.
-	if err := c.Discover(ctx); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "annals: the other nodes are not known: %v\n", c.explain(err))
-	}
+	unknown := c.Discover(ctx)
+	looked := false // for what was deleted or is missing
 	for m, err := range c.Tail(ctx, stream, o) {
-		if err != nil {
-			return c.explain(err)
+		if errors.Is(err, client.ErrDeleted) {
+			return fmt.Errorf("the stream %q is deleted for ever", stream)
 		}
-		if err := printMessage(stdout, m, asJSON); err != nil {
+		if err != nil {
+			return c.explain(err) // That of unknown is the same one, or matters less.
+		}
+		if unknown != nil {
+			complain(stderr, fmt.Errorf("the other nodes are not known: %w", c.explain(unknown)))
+			unknown = nil
+		}
+		if !looked && m.Kind == client.KindLive {
+			c.tellMissing(ctx, stderr, stream)
+		}
+		looked = looked || m.Kind != client.KindProgress && m.Kind != client.KindEnd
+		if err := printMessage(stdout, stderr, m, asJSON); err != nil {
 			return err
 		}
 	}
+	if !looked && ctx.Err() == nil {
+		c.tellMissing(ctx, stderr, stream)
+	}
 	return nil
+}
+
+// softDeleted is the $tb of a stream that was deleted, not for ever.
+const softDeleted = math.MaxInt64
+
+// tellMissing says so if there is no such stream, which is no error: a tail may wait for one.
+func (c *nodeClient) tellMissing(ctx context.Context, stderr io.Writer, stream string) {
+	if stream == client.AllStream {
+		return
+	}
+	_, err := c.Read(ctx, stream, client.Reading{Backward: true, Count: 1})
+	if !errors.Is(err, client.ErrNotFound) {
+		return
+	}
+	var metadata struct {
+		Before int64 `json:"$tb"`
+	}
+	state := "does not exist"
+	// Without the right to read the metadata, it does not exist as far as the user sees.
+	if err := c.Metadata(ctx, stream, &metadata); err == nil && metadata.Before == softDeleted {
+		state = "is deleted"
+	}
+	complain(stderr, fmt.Errorf("the stream %q %s", stream, state))
 }
 
 // tailed is what a line shows of an event.
@@ -118,10 +159,10 @@ type tailed struct {
 	Title, Updated, Summary, Data string
 }
 
-func printMessage(w io.Writer, m client.TailMessage, isJSON bool) error {
+func printMessage(w, stderr io.Writer, m client.TailMessage, isJSON bool) error {
 	switch {
 	case m.Kind == client.KindGone || m.Kind == client.KindDenied || m.Kind == client.KindDeleted:
-		_, err := fmt.Fprintf(os.Stderr, "annals: %s\n", map[string]string{
+		_, err := fmt.Fprintf(stderr, "annals: %s\n", map[string]string{
 			client.KindGone: "the stream was deleted for ever", client.KindDenied: "the right to read was withdrawn", client.KindDeleted: "the stream was deleted"}[m.Kind])
 		return err
 	case m.Kind != client.KindEvent:
