@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"not there", 404, "", "said\nso", client.ErrNotFound, "said so"},
 		{"deleted", 410, "", "Stream deleted", client.ErrDeleted, "Stream deleted"},
-		{"no password", 401, "", "", client.ErrAccessDenied, "Unauthorized"},
+		{"no password", 401, "", "", client.ErrAccessDenied, "Unauthorized, no user is given ("},
 		{"wrong version", 400, "4", "Wrong expected EventNumber", client.ErrWrongVersion, "Wrong expected EventNumber, the last event of the stream is 4"},
 		{"wrong version of none", 400, "-1", "Wrong expected EventNumber", client.ErrWrongVersion, "there is no such stream"},
 		{"bad request", 400, "", "Write request body invalid.", nil, "Write request body invalid."},
@@ -152,6 +152,50 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRefusedUser: the refusal of a user names it, and not its password.
+func TestRefusedUser(t *testing.T) {
+	node := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	c := open(t, client.Options{Nodes: []string{node}, RetryFor: -1, Login: url.UserPassword("ops", "secret")})
+	_, err := c.Read(t.Context(), "s", client.Reading{})
+	const want = `Unauthorized, user "ops" has another password, or may not do this (status 401)`
+	if err == nil || !errors.Is(err, client.ErrAccessDenied) || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+	// The user of a request comes before that of the client.
+	a, err := c.Do(t.Context(), client.Request{Path: "/info", Login: url.UserPassword("jane", "secret")})
+	if err != nil || !strings.Contains(a.Err().Error(), `user "jane"`) {
+		t.Errorf("%v, %v", err, a.Err())
+	}
+}
+
+// TestNoProjections: a node without projections has none of their paths.
+func TestNoProjections(t *testing.T) {
+	node := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "Not Found", http.StatusNotFound) })
+	const none, unknown = ": the node runs no projections: see its option RunProjections (", ": there is no such projection, or the node runs none: see its option RunProjections ("
+	for _, prefix := range []string{"", "/proxy"} {
+		c := open(t, client.Options{Nodes: []string{node + prefix}, RetryFor: -1})
+		p := c.Projection("orders")
+		_, list := c.Projections(t.Context())
+		_, state := p.State(t.Context(), "")
+		_, statistics := p.Statistics(t.Context())
+		_, script := p.Script(t.Context())
+		_, read := c.Read(t.Context(), "projections", client.Reading{})
+		for name, e := range map[string]struct {
+			err  error
+			says string
+		}{
+			"create": {p.Create(t.Context(), "fromAll()", client.ProjectionOptions{}), none}, "list": {list, none},
+			"state": {state, unknown}, "statistics": {statistics, unknown}, "script": {script, unknown}, "update": {p.Update(t.Context(), "fromAll()"), unknown},
+			"enable": {p.Enable(t.Context()), unknown}, "reset": {p.Reset(t.Context()), unknown},
+			"read": {read, ": Not Found ("},
+		} {
+			if e.err == nil || !strings.Contains(e.err.Error(), e.says) || !errors.Is(e.err, client.ErrNotFound) || errors.Is(e.err, client.ErrNoProjections) != (e.says == none) {
+				t.Errorf("%s at %q: %v", name, prefix, e.err)
+			}
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrDeleted: the stream has a tombstone, and takes no events.
 	ErrDeleted = errors.New("stream deleted for ever")
+	// ErrNoProjections: the node runs no projections: see its option RunProjections. It is an
+	// ErrNotFound as well.
+	ErrNoProjections = errors.New("no projections run")
 	// ErrExists: there is such a group, projection or user already.
 	ErrExists = errors.New("exists already")
 	// ErrAccessDenied: the credentials are missing or wrong, or the user may not do this.
@@ -45,10 +48,23 @@ type Error struct {
 	Reason string // follows the status in the answer
 	Text   string // the sentence of the node, in one line; empty if it says none
 	Header http.Header
+	User   string // who asked; empty if no credentials were sent
+
+	below string // Path without the prefix that the address of the node has
 }
 
 func (e *Error) Error() string {
 	text := cmp.Or(e.Text, e.Reason, http.StatusText(e.Status))
+	switch {
+	case e.Status == http.StatusUnauthorized && e.User == "":
+		text += ", no user is given"
+	case e.Status == http.StatusUnauthorized:
+		text += fmt.Sprintf(", user %q has another password, or may not do this", e.User)
+	case e.Is(ErrNoProjections):
+		text = "the node runs no projections: see its option RunProjections"
+	case e.Status == http.StatusNotFound && strings.HasPrefix(e.below, "/projection/"):
+		text = "there is no such projection, or the node runs none: see its option RunProjections"
+	}
 	if current, ok := e.CurrentVersion(); ok && current < 0 {
 		text += ", there is no such stream"
 	} else if ok {
@@ -65,6 +81,9 @@ func (e *Error) Is(kind error) bool {
 		return ok
 	case ErrNotFound:
 		return e.Status == http.StatusNotFound
+	case ErrNoProjections:
+		// A node that runs some answers these paths, whatever it has.
+		return e.Status == http.StatusNotFound && strings.HasPrefix(e.below, "/projections/")
 	case ErrDeleted:
 		return e.Status == http.StatusGone
 	case ErrExists:

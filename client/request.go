@@ -49,6 +49,9 @@ type Response struct {
 	Reason string // follows the status
 	Header http.Header
 	Body   []byte
+
+	user   string // who asked
+	prefix string // of the paths of the node
 }
 
 func (a Response) String() string { return fmt.Sprintf("%d %s %.500q", a.Status, a.Reason, a.Body) }
@@ -74,6 +77,7 @@ func (a Response) Err() error {
 func (a Response) refusal() *Error {
 	return &Error{
 		Node: a.Host(), Method: a.Method, Path: a.Path, Status: a.Status, Reason: a.Reason, Text: sentence(a.Body), Header: a.Header,
+		User: a.user, below: strings.TrimPrefix(a.Path, a.prefix),
 	}
 }
 
@@ -157,9 +161,12 @@ func (c *Client) open(ctx context.Context, q Request, node string, limit time.Du
 			q.Method = http.MethodPost
 		}
 	}
-	address := q.Path
+	address, prefix := q.Path, ""
 	if strings.HasPrefix(address, "/") {
 		address = node + q.Path
+		if base, err := url.Parse(node); err == nil {
+			prefix = base.EscapedPath()
+		}
 	}
 	var via []string
 	for range maxHops {
@@ -174,7 +181,11 @@ func (c *Client) open(ctx context.Context, q Request, node string, limit time.Du
 			if len(via) > 0 || node == "" {
 				node = from.Scheme + "://" + from.Host
 			}
-			return Response{Node: node, Via: via, Method: q.Method, Path: from.RequestURI(), Status: resp.StatusCode, Reason: reason, Header: resp.Header}, t, nil
+			a := Response{Node: node, Via: via, Method: q.Method, Path: from.RequestURI(), Status: resp.StatusCode, Reason: reason, Header: resp.Header, prefix: prefix}
+			if login := cmp.Or(q.Login, c.o.Login); login != nil {
+				a.user = login.Username()
+			}
+			return a, t, nil
 		}
 		_, _ = io.CopyN(io.Discard, t, maxText) // The connection serves again when all was read.
 		// The redirect counts, however its body ended.

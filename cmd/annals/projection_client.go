@@ -40,6 +40,9 @@ func (c *projectionClient) ask(ctx context.Context, method, path string, query u
 	if answer, err = c.Do(ctx, q); err == nil {
 		err = answer.Err()
 	}
+	if errors.Is(err, client.ErrNoProjections) {
+		return answer, fmt.Errorf("%s runs no projections: see RunProjections", c.host)
+	}
 	if _, broken := errors.AsType[*client.UnreachableError](err); broken && method != http.MethodGet {
 		err = fmt.Errorf("%w; see whether it was done with annals projection list%s", err, c.nodeFlag())
 	}
@@ -67,9 +70,6 @@ func (c *projectionClient) printOf(ctx context.Context, stdout io.Writer, name, 
 // list returns the projections of a kind.
 func (c *projectionClient) list(ctx context.Context, kind string) (projectionList, error) {
 	answer, err := c.ask(ctx, http.MethodGet, "/projections/"+kind, nil, nil)
-	if client.HasStatus(err, http.StatusNotFound) {
-		return nil, fmt.Errorf("%s runs no projections: see RunProjections", c.host)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -160,6 +160,10 @@ func TestProjectionCommands(t *testing.T) {
 			name: "create without a name", args: []string{"create", "-", "--kind", "transient"}, answers: map[string]string{"POST /projections/transient": made, get: runs},
 			asked: "POST /projections/transient application/javascript \n" + get, stdout: "orders  Running\n",
 		},
+		{
+			name: "create where none run", args: []string{"create", "orders", file}, asked: "POST /projections/continuous?name=orders application/javascript " + script, code: 1,
+			stderr: "annals: 127.0.0.1:1 runs no projections: see RunProjections\n",
+		},
 		{name: "create a continuous one without a name", args: []string{"create", "-"}, code: 2, stderr: "annals: a continuous projection needs a name: annals projection create NAME FILE\n"},
 		{name: "create another kind", args: []string{"create", "a", "-", "--kind", "query"}, code: 2, stderr: "annals: --kind \"query\" is none of continuous, onetime, transient\n"},
 		{
