@@ -74,7 +74,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.\n\n"+
 			"Bad usage of a command is exit code 2. A node that refuses its options ends with exit code 1.")
 	root.SilenceUsage, root.SilenceErrors = true, true
-	// The options of a command that does not exist are unknown, too: it is the command that is wrong.
+	// The options of a command that does not exist are unknown, too: the error names the command.
 	root.FParseErrWhitelist.UnknownFlags = true
 	root.SetHelpCommand(helpCommand())
 	root.SetOut(stdout)

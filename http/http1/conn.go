@@ -118,6 +118,10 @@ func (c *conn) readHeader() (end int, err error) {
 		searched = max(0, c.to-len("\r\n\r"))
 		n, err := c.net.Read(c.buf[c.to:])
 		c.to += n
+		if !c.isUsed && c.tls == nil && c.server.TLSClient != nil && isHello(c.buf[:c.to]) {
+			c.refuseTLS()
+			return 0, errEnding
+		}
 		if err == io.EOF && (skipped+c.to > 3 || c.to > 0 && !c.isUsed) {
 			break // net/http says what is missing.
 		}
@@ -129,6 +133,37 @@ func (c *conn) readHeader() (end int, err error) {
 		return 0, errEnding
 	}
 	return end, nil
+}
+
+// isHello says whether a connection begins as one of TLS does: with a record of a handshake. No
+// request does.
+func isHello(begin []byte) bool { return len(begin) >= 2 && begin[0] == 22 && begin[1] == 3 }
+
+const (
+	// notTLS is what clients of TLS take for what it is: they name the protocol in their errors.
+	notTLS = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" +
+		"400 Bad Request: client sent a TLS handshake to a port without TLS"
+	// refusalTime is how long a client may take to read a refusal.
+	refusalTime = time.Second
+)
+
+// refuseTLS answers a handshake in words. What is unread of it is read, or else closing the
+// connection would take the answer back.
+func (c *conn) refuseTLS() {
+	c.server.TLSClient(c.net.RemoteAddr())
+	c.mu.Lock()
+	if c.state != isEnding {
+		_ = c.net.SetDeadline(time.Now().Add(refusalTime)) // It fails where writing fails, too.
+	}
+	c.mu.Unlock()
+	if _, err := io.WriteString(c.net, notTLS); err != nil {
+		return
+	}
+	half, ok := c.net.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.net, 64<<10) // The end of the client, or of the time.
 }
 
 // enter changes the state, unless the connection is ending.

@@ -25,8 +25,14 @@ type Server struct {
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
 	handed                 handed
-	requests               requests       // of others
-	owned                  sync.WaitGroup // of what Serve starts, but for connections
+	requests               requests // of others
+
+	// TLSClient hears of each client that speaks TLS on a connection without it. The server then
+	// answers 400 and closes the connection. It must not change once the server serves. Nil:
+	// net/http, which waits for the end of a line, gets the connection.
+	TLSClient func(remote net.Addr)
+
+	owned sync.WaitGroup // of what Serve starts, but for connections
 
 	tick atomic.Int64           // how often it has looked
 	date atomic.Pointer[string] // the field, as of then

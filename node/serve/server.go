@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // Bounds of one connection. A body may take its time, as long as it comes.
@@ -39,6 +40,7 @@ type Server struct {
 	idle     time.Duration // after which a connection is closed
 	logger   hclog.Logger
 	owned    sync.WaitGroup
+	tlsLines seldom.Lines[struct{}]
 
 	// PingAfter and PingTimeout are when a client of HTTP/2 that is silent is pinged, and when
 	// it counts as gone without an answer. 0: it is not pinged.
@@ -59,7 +61,7 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 
 // New returns a server of a listener, which it closes.
 func New(l net.Listener, logger hclog.Logger) *Server {
-	return &Server{listener: l, logger: logger, idle: idleTimeout}
+	return &Server{listener: l, logger: logger, idle: idleTimeout, tlsLines: seldom.Lines[struct{}]{Every: time.Minute}}
 }
 
 // Serve answers requests, with TLS if there are certificates for it.
@@ -87,11 +89,20 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	}
 	h.ConnState = s.silent.note
 	s.server = http1.New(h)
+	s.server.TLSClient = s.refusedTLS
 	s.owned.Go(func() {
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.logger.Error("HTTP is no longer served", logkey.Error, err)
 		}
 	})
+}
+
+// refusedTLS logs that a client speaks TLS to this port, which does not.
+func (s *Server) refusedTLS(remote net.Addr) {
+	if skipped, due := s.tlsLines.Due(struct{}{}); due {
+		s.logger.Warn("a client speaks TLS to a port without TLS: give it http:// or ?tls=false, or the node certificates",
+			logkey.Remote, remote.String(), "times", skipped+1)
+	}
 }
 
 // Addr is where it listens.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -81,6 +82,7 @@ func (t *tlsListener) handshake(c net.Conn, place *member) {
 		if errors.Is(err, certs.ErrChain) {
 			t.logger.Warn("a client presented a certificate that is not trusted", logkey.Remote, c.RemoteAddr().String(), logkey.Error, err)
 		}
+		refuseHTTP(err)
 		_ = c.Close() // The error is that of the handshake.
 		return
 	}
@@ -93,6 +95,28 @@ func (t *tlsListener) handshake(c net.Conn, place *member) {
 	case <-t.ctx.Done():
 		_ = c.Close()
 	}
+}
+
+// refuseHTTP answers a client that speaks HTTP without TLS, as net/http does. The error is that of
+// its handshake.
+func refuseHTTP(err error) {
+	wrong, ok := errors.AsType[tls.RecordHeaderError](err)
+	if !ok || wrong.Conn == nil || !isHTTP(wrong.RecordHeader) {
+		return
+	}
+	if wrong.Conn.SetWriteDeadline(time.Now().Add(time.Second)) == nil {
+		_, _ = io.WriteString(wrong.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
+			"Client sent an HTTP request to an HTTPS server.\n")
+	}
+}
+
+// isHTTP says whether a request of HTTP/1.1 begins like this.
+func isHTTP(begin [5]byte) bool {
+	switch string(begin[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "DELET", "OPTIO", "PATCH":
+		return true
+	}
+	return false
 }
 
 // connContext marks the connections of nodes: their callers are the system.
