@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
@@ -26,6 +27,9 @@ import (
 const devHelp = `Run a cluster for development: several nodes in one process, on this machine only. When
 all of them are ready, the command prints where each serves clients. SIGINT or SIGTERM
 ends it.
+
+At a terminal the command takes lines: stop 2 stops the second node, start 2 starts it again, and
+list prints the state of each, so that you can watch the others elect a leader. See --interactive.
 
 Without --db the data are in a temporary folder, which is removed at the end. The nodes
 and their clients use plain HTTP. With --tls the command makes certificates for this run,
@@ -42,6 +46,7 @@ type devOptions struct {
 	port  int
 	tls   bool
 	ui    string
+	stdin io.Reader      // what commands come from; nil: from nowhere
 	node  *config.Config // what all nodes share
 }
 
@@ -75,8 +80,9 @@ func devRefused() map[string]string {
 	return refused
 }
 
-func devCommand(stdout, stderr io.Writer) *cobra.Command {
+func devCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
 	var o devOptions
+	var interactive bool
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a cluster for development in one process",
@@ -89,6 +95,7 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes: 1, 3 or 5")
 	flags.IntVar(&o.port, "port", 2113, "port of the first node, the others follow; 0: free ones")
 	flags.BoolVar(&o.tls, "tls", false, "make certificates for this run and use TLS everywhere")
+	flags.BoolVar(&interactive, "interactive", false, "take commands from standard input also if it is not a terminal")
 	flags.StringVar(&o.ui, "ui-dir", "", "serve the web interface from this folder, and read it at each request: web/static of the sources")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		own, rest := splitFlags(flags, args)
@@ -104,6 +111,9 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 			return errors.Join(err, config.WriteHelp(stdout, devRefused()))
 		case o.node.Version:
 			return printVersion(stdout)
+		}
+		if interactive || term.IsTerminal(int(stdin.Fd())) {
+			o.stdin = stdin
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
@@ -164,17 +174,21 @@ type devCluster struct {
 	stderr io.Writer
 	exit   func(int)
 	set    *certs.Set
-	nodes  []devNode
+	nodes  []devNode // nil for one that is stopped
+	places []devPlace
 
 	mu    sync.Mutex // guards seeds
-	seeds []string
+	seeds []string   // by node; empty for one that does not run
 }
 
 func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit func(int)) (err error) {
 	if err := o.validate(); err != nil {
 		return cannot(err)
 	}
-	c := &devCluster{o: o, stderr: stderr, exit: exit}
+	c := &devCluster{
+		o: o, stderr: stderr, exit: exit,
+		nodes: make([]devNode, o.nodes), places: make([]devPlace, o.nodes), seeds: make([]string, o.nodes),
+	}
 	if o.node.LogLevel == config.LogLevelDefault {
 		o.node.LogLevel = config.LogLevelWarning
 	}
@@ -209,6 +223,9 @@ func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit fu
 	if err := c.announce(stdout, authority); err != nil {
 		return err
 	}
+	if o.stdin != nil {
+		c.control(ctx, o.stdin, stdout)
+	}
 	<-ctx.Done()
 	return nil
 }
@@ -237,6 +254,9 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 	if c.o.port != 0 {
 		g.NodePort = c.o.port + i
 	}
+	if at := c.places[i]; at.node != 0 {
+		g.NodePort, g.ReplicationPort = at.node, at.replication // It was there before.
+	}
 	n, err := node.Open(ctx, node.Options{
 		Config: &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped, UIDir: c.o.ui,
 		OnFatal: func(err error) {
@@ -248,18 +268,31 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, explainPort(err, g.NodePort, "--port"))
 	}
-	c.nodes = append(c.nodes, n)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seeds = append(c.seeds, n.PeerAddr())
+	if c.places[i], err = placeOf(n.URL(), n.PeerAddr()); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", name, err), n.Close())
+	}
+	c.nodes[i] = n
+	c.setSeed(i, n.PeerAddr())
 	return nil
 }
 
-// known are the ports between nodes of those opened so far.
-func (c *devCluster) known(context.Context) ([]string, error) {
+// setSeed notes where a node is found, nowhere if it does not run.
+func (c *devCluster) setSeed(i int, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]string(nil), c.seeds...), nil
+	c.seeds[i] = address
+}
+
+// known are the ports between nodes of those that run.
+func (c *devCluster) known(context.Context) (seeds []string, _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seed := range c.seeds {
+		if seed != "" {
+			seeds = append(seeds, seed)
+		}
+	}
+	return seeds, nil
 }
 
 // devProgressEvery is how often the log says what a cluster waits for.
@@ -292,6 +325,9 @@ func (c *devCluster) awaitReady(ctx context.Context) bool {
 func (c *devCluster) unready() string {
 	leaders := 0
 	for i, n := range c.nodes {
+		if n == nil {
+			continue
+		}
 		why, state := n.Unready(), n.State()
 		switch {
 		case why != "":
@@ -309,10 +345,8 @@ func (c *devCluster) unready() string {
 }
 
 func (c *devCluster) announce(w io.Writer, authority string) error {
-	for i, n := range c.nodes {
-		if _, err := fmt.Fprintf(w, "node%d serves %s  %s\n", i+1, n.URL(), n.State()); err != nil {
-			return err
-		}
+	if err := c.list(w); err != nil {
+		return err
 	}
 	if authority != "" {
 		if _, err := fmt.Fprintf(w, "certificates are of the authority in %s: curl --cacert %s …\n", authority, authority); err != nil {
@@ -328,11 +362,17 @@ func (c *devCluster) announce(w io.Writer, authority string) error {
 }
 
 // close stops the nodes one after the other, the leader last: no other node has to
-// take over from it.
+// take over from it. None looks for one that has stopped.
 func (c *devCluster) close() error {
+	for i := range c.seeds {
+		c.setSeed(i, "")
+	}
 	var errs []error
 	var leaders []devNode
 	for _, n := range c.nodes {
+		if n == nil {
+			continue
+		}
 		if n.State() == event.StateLeader {
 			leaders = append(leaders, n)
 			continue

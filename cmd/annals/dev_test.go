@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // TestDevRefuses: options that annals dev cannot take give one line with the reason, and exit code
@@ -114,4 +118,76 @@ func TestDevAwaitsReadiness(t *testing.T) {
 			t.Error("the end of the process makes a cluster ready")
 		}
 	})
+}
+
+// closing is a node that notes which others a node would look for while it stops.
+type closing struct {
+	devFake
+	close func()
+}
+
+func (c *closing) Close() error { c.close(); return nil }
+
+// TestDevStopsInOrder: while the nodes stop, none of them looks for one that has.
+func TestDevStopsInOrder(t *testing.T) {
+	c := &devCluster{seeds: []string{"127.0.0.1:1", "127.0.0.1:2"}}
+	closed := 0
+	for _, state := range []event.NodeState{event.StateLeader, event.StateFollower} {
+		c.nodes = append(c.nodes, &closing{devFake{state: state}, func() {
+			closed++
+			if seeds, err := c.known(t.Context()); len(seeds) != 0 || err != nil {
+				t.Errorf("%q, %v", seeds, err)
+			}
+		}})
+	}
+	if err := c.close(); err != nil || closed != 2 {
+		t.Errorf("%d closed, %v", closed, err)
+	}
+}
+
+// TestDevObeys: a node that is stopped by a line starts again by another at the same place, and the
+// others keep serving.
+func TestDevObeys(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	stdin, typed := io.Pipe()
+	stdout, stderr := &lockedBuffer{}, &lockedBuffer{}
+	g := config.Default()
+	g.Db, g.Insecure = t.TempDir(), true
+	done := make(chan error, 1)
+	go func() { done <- runDev(ctx, devOptions{nodes: 3, node: g, stdin: stdin}, stdout, stderr, nil) }()
+	defer func() {
+		cancel()
+		_ = typed.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	await := func(text string) {
+		t.Helper()
+		testkit.Eventually(t, time.Minute, func() error {
+			if all := stdout.String() + stderr.String(); !strings.Contains(all, text) {
+				return fmt.Errorf("no %q in\n%s", text, all)
+			}
+			return nil
+		})
+	}
+	await("data are in ")
+	served := regexp.MustCompile(`(?m)^node2 serves (\S+)`).FindStringSubmatch(stdout.String())[1]
+	for _, step := range []struct{ line, says string }{
+		{"stop 4", `annals: "stop 4" is not a command: write list, stop N or start N, N from 1 to 3`},
+		{"start 2", "annals: node2 runs already"},
+		{"stop 2", "node2 is stopped\n"},
+		{"stop node2", "annals: node2 is stopped already"},
+		{"start 2", "node2 starts\n"},
+		{"list", "node2 starts\nnode1 serves "},
+	} {
+		if _, err := io.WriteString(typed, step.line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		await(step.says)
+	}
+	await("node3 serves")
+	if last := strings.LastIndex(stdout.String(), "node2 serves "+served); last < strings.Index(stdout.String(), "node2 starts") {
+		t.Errorf("%s", stdout)
+	}
 }

@@ -107,7 +107,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		tailCommand(stdout, stderr),
 		projectionCommand(os.Stdin, stdout, stderr),
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
-		devCommand(stdout, stderr),
+		devCommand(os.Stdin, stdout, stderr),
 		bench.Command(),
 		tortureCommand(),
 	)
