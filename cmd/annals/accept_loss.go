@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/config"
@@ -48,12 +47,11 @@ func acceptLossCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err := confirm.given("This gives up the entries after the damage in the Raft log of " + c.Db + ": acknowledged writes may be lost"); err != nil {
 				return err
 			}
-			logger := hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.Warn, Output: stderr})
-			fatal := func(err error) {
-				complain(stderr, err)
-				os.Exit(1)
-			}
-			done, err := node.AcceptLoss(node.Options{Config: c, Logger: logger, OnFatal: fatal})
+			var done string
+			err = atRest(stderr, c, func(o node.Options) (err error) {
+				done, err = node.AcceptLoss(o)
+				return err
+			})
 			if err != nil {
 				return err
 			}

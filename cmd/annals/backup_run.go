@@ -343,7 +343,11 @@ arguments, no such backup, or the folder is not empty.`, func(ctx context.Contex
 		}
 		bar := newBytesBar(stderr)
 		o.Progress = bar.backup
-		r, err := backup.Restore(ctx, target, o)
+		var r backup.Restored
+		err = asOwner(func() (err error) {
+			r, err = backup.Restore(ctx, target, o)
+			return err
+		}, o.Dir, o.IndexDir)
 		bar.close()
 		if err != nil {
 			return err

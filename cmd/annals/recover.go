@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/config"
@@ -97,19 +96,18 @@ func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err := confirm.given(what); err != nil {
 				return err
 			}
-			logger := hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.Warn, Output: stderr})
-			fatal := func(err error) {
-				complain(stderr, err)
-				os.Exit(1)
-			}
 			if lost {
-				taken, err := node.TakeOver(node.Options{Config: c, Logger: logger, OnFatal: fatal})
+				var taken node.TakenOver
+				err := atRest(stderr, c, func(o node.Options) (err error) {
+					taken, err = node.TakeOver(o)
+					return err
+				})
 				if err != nil {
 					return err
 				}
 				return tellTakenOver(stdout, c, &taken)
 			}
-			if err := node.Recover(node.Options{Config: c, Logger: logger, OnFatal: fatal}); err != nil {
+			if err := atRest(stderr, c, node.Recover); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(stdout, "the node in %s is now the only voter of its cluster: start it, then the others\n", c.Db)

@@ -33,7 +33,10 @@ func (f *verifyFlags) repaired(ctx context.Context, stdout io.Writer) (list []ve
 		return nil, err
 	}
 	defer c.Close()
-	list, err = verify.Repair(ctx, verify.RepairOptions{Dir: f.Dir, IndexDir: f.IndexDir, Source: &nodeSource{nodeClient: c}})
+	err = asOwner(func() (err error) {
+		list, err = verify.Repair(ctx, verify.RepairOptions{Dir: f.Dir, IndexDir: f.IndexDir, Source: &nodeSource{nodeClient: c}})
+		return err
+	}, f.Dir, f.IndexDir)
 	for _, one := range list {
 		if f.json {
 			break

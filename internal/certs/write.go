@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/annalsdb/annals/internal/owner"
 )
 
 // The permissions of what is written. Keys are for their owner alone.
@@ -66,7 +68,7 @@ func writeFile(dir string, f newFile) error {
 	}
 	_, err = temp.Write(f.data)
 	if err == nil && f.like != nil {
-		err = give(temp, f.like)
+		err = owner.Like(temp, f.like)
 	}
 	if err == nil {
 		err = temp.Chmod(f.permission)

@@ -15,7 +15,7 @@ type row struct {
 // tools are the folders below internal that every package with a row of imports may use: they have
 // no domain meaning and start nothing. internal/vfs is not among them: only the packages that own
 // files get it.
-var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/spelling", "internal/xmljson"}
+var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/match", "internal/owner", "internal/spelling", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -33,6 +33,7 @@ var imports = []row{
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.
 	{"internal/vfs", []string{"internal/hang", "internal/clock"}},
+	{"internal/certs", []string{"internal/owner"}},
 	{"internal/lab", []string{"internal/logkey"}},
 	{"internal/localsocket", []string{"internal/logkey"}},
 	{"internal", nil},
@@ -56,7 +57,7 @@ var imports = []row{
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/spelling"}},
+	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey", "internal/owner", "internal/spelling"}},
 	{"integration", []string{"event", "client", "internal/testkit", "internal/lab"}},
 }
 

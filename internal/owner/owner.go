@@ -1,0 +1,117 @@
+// Package owner keeps files of a node with the user of that node: an operator works as root, and
+// the service must read and write what the operator's commands made.
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Keeper gives the owner of a folder what a command makes in it.
+type Keeper struct{ folders []kept }
+
+// kept is one folder, with the owner that it had, and whose the files in it were.
+type kept struct {
+	base   string // exists
+	from   string // what is visited in base: ".", or the first folder that did not exist
+	owner  ID
+	before map[fileKey]ID
+}
+
+// ID is a user and a group.
+type ID struct{ User, Group int }
+
+// Keep looks at folders before a command writes into them. A folder that does not exist yet gets
+// the owner of the nearest one above it. An empty name is none.
+func Keep(dirs ...string) (*Keeper, error) {
+	k := &Keeper{}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		f := kept{from: ".", before: map[fileKey]ID{}}
+		var err error
+		if f.base, err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+		like, err := os.Stat(f.base)
+		for errors.Is(err, fs.ErrNotExist) && filepath.Dir(f.base) != f.base {
+			f.base, f.from = filepath.Dir(f.base), filepath.Base(f.base)
+			like, err = os.Stat(f.base)
+		}
+		if err != nil {
+			return nil, err
+		}
+		var known bool
+		if f.owner, known = Of(like); !known {
+			continue
+		}
+		err = f.walk(func(_ *os.Root, _ string, info fs.FileInfo) error {
+			f.before[keyOf(info)], _ = Of(info)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		k.folders = append(k.folders, f)
+	}
+	return k, nil
+}
+
+// Give gives the files and folders that were made since Keep their owner. It follows no link out of
+// the folder, and leaves alone a file with a second name, which may be anywhere. Only root can give
+// files away; the files that another user makes stay that user's.
+func (k *Keeper) Give() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var all error
+	for _, f := range k.folders {
+		all = errors.Join(all, f.walk(func(root *os.Root, name string, info fs.FileInfo) error {
+			id, _ := Of(info)
+			// The number of a removed file may be that of a new one.
+			if was, there := f.before[keyOf(info)]; id == f.owner || there && was == id || shared(info) {
+				return nil
+			}
+			return root.Lchown(name, f.owner.User, f.owner.Group)
+		}))
+	}
+	if all != nil {
+		return fmt.Errorf("give what was made the owner of its folder: %w", all)
+	}
+	return nil
+}
+
+// walk visits a folder and everything below it. A folder that does not exist has nothing.
+func (f *kept) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) (err error) {
+	root, err := os.OpenRoot(f.base)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if _, err := root.Lstat(f.from); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fs.WalkDir(root.FS(), f.from, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := root.Lstat(name)
+		if err != nil {
+			return err
+		}
+		return visit(root, name, info)
+	})
+}
+
+// Like gives an open file the owner of another one.
+func Like(f *os.File, like fs.FileInfo) error {
+	id, known := Of(like)
+	if !known {
+		return nil
+	}
+	return f.Chown(id.User, id.Group)
+}
