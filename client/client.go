@@ -88,15 +88,22 @@ func NewTransport(config *tls.Config) *http.Transport {
 // Close ends the connections that are kept for later requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// defaultPort is where a node serves clients unless NodePort says otherwise.
+const defaultPort = "2113"
+
 // Address returns the address of a node in the form that Options.Nodes has. An address without a
-// scheme is one of http.
+// scheme is one of http, and if it has no port either, the port is 2113.
 func Address(text string) (string, error) {
-	if !strings.Contains(text, "://") {
+	bare := !strings.Contains(text, "://")
+	if bare {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return "", fmt.Errorf("address of the node: %w", err)
+	}
+	if bare && u.Port() == "" && u.Hostname() != "" {
+		u.Host = strings.TrimSuffix(u.Host, ":") + ":" + defaultPort
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return "", fmt.Errorf("address of the node %q is not of the form http://host:port or https://host:port", u.Redacted())

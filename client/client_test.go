@@ -43,7 +43,7 @@ func open(t *testing.T, o client.Options) *client.Client {
 
 func TestAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"h:1": "http://h:1", "https://h/": "https://h", "http://h/proxy/": "http://h/proxy", "http://[::1]:2113": "http://[::1]:2113",
+		"h:1": "http://h:1", "h": "http://h:2113", "[::1]": "http://[::1]:2113", "h/proxy": "http://h:2113/proxy", "http://h": "http://h", "https://h/": "https://h", "http://h/proxy/": "http://h/proxy", "http://[::1]:2113": "http://[::1]:2113",
 		"": "", "http://": "", "ftp://h": "", "http://u:secret@h": "", "http://h?a=b": "", "http://h:x": "", "http://h#f": "",
 	} {
 		if got, err := client.Address(text); got != want || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), "secret") {

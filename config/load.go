@@ -241,7 +241,7 @@ func (l *loader) apply() {
 			continue
 		}
 		if o.environmentOnly && s.value == "" {
-			l.problem(fmt.Errorf("%s must not be empty", s.name))
+			l.problem(fmt.Errorf("%s must not be empty", s.at))
 			continue
 		}
 		if err := o.target.set(s.value); err != nil {

@@ -197,7 +197,9 @@ func TestLoadRefuses(t *testing.T) {
 		{"password in the file", input{files: yamlFile("DefaultOpsPassword: x")}, []string{`DefaultOpsPassword can only be set by the environment variable STORE_DEFAULT_OPS_PASSWORD`}},
 		{"password in a file beside one in the environment", input{env: []string{"STORE_DEFAULT_OPS_PASSWORD=y"}, files: yamlFile("DefaultOpsPassword: x")},
 			[]string{`DefaultOpsPassword can only be set by the environment variable STORE_DEFAULT_OPS_PASSWORD`}},
-		{"empty password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD="}}, []string{`DEFAULT_ADMIN_PASSWORD must not be empty`}},
+		{"empty password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD="}}, []string{`STORE_DEFAULT_ADMIN_PASSWORD must not be empty`}},
+		{"empty password of EventStoreDB", input{env: []string{"EVENTSTORE_DEFAULT_OPS_PASSWORD="}}, []string{`EVENTSTORE_DEFAULT_OPS_PASSWORD must not be empty`}},
+		{"empty password of KurrentDB", input{env: []string{"KURRENTDB_DEFAULT_OPS_PASSWORD="}}, []string{`KURRENTDB_DEFAULT_OPS_PASSWORD must not be empty`}},
 		{"file that names a file", input{files: yamlFile("Config: x")}, []string{`Config cannot be set in the configuration file (/etc/annals/annals.conf line 1)`}},
 
 		{"named file missing", input{args: []string{"--config=no.yaml"}}, []string{`configuration file: open no.yaml: file does not exist`}},
@@ -206,7 +208,10 @@ func TestLoadRefuses(t *testing.T) {
 		{"nested mapping", input{files: yamlFile("NodePort:", "  a: 1")}, []string{`configuration file /etc/annals/annals.conf: line 1: option NodePort: neither a plain value nor a sequence of such`}},
 		{"nested sequence", input{files: yamlFile("GossipSeed: [[a]]")}, []string{`configuration file /etc/annals/annals.conf: line 1: option GossipSeed: an item of the sequence is not a plain value`}},
 		{"item with a comma", input{files: yamlFile("GossipSeed: ['a:1,b:2']")}, []string{`configuration file /etc/annals/annals.conf: line 1: option GossipSeed: the item "a:1,b:2" holds a comma`}},
-		{"not a mapping", input{files: yamlFile("- NodePort")}, []string{`configuration file /etc/annals/annals.conf: line 1: not a mapping from options to values`}},
+		{"= for :", input{files: yamlFile("Db: /x", "LogLevel=Debug")}, []string{`configuration file /etc/annals/annals.conf: line 2: write Name: value`}},
+		{"= for : alone", input{files: yamlFile("LogLevel=Debug")}, []string{`configuration file /etc/annals/annals.conf: line 1: write Name: value`}},
+		{"= for : first", input{files: yamlFile("LogLevel=Debug", "Db: /x")}, []string{`configuration file /etc/annals/annals.conf: line 1: write Name: value`}},
+		{"not a mapping", input{files: yamlFile("- NodePort")}, []string{`configuration file /etc/annals/annals.conf: line 1: write Name: value`}},
 		{"two documents", input{files: yamlFile("NodePort: 1", "---", "NodePort: 2")}, []string{`configuration file /etc/annals/annals.conf: more than one YAML document`}},
 	}
 	for _, c := range cases {

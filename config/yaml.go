@@ -24,7 +24,11 @@ func (l *loader) parseYAML(content []byte, name string) (found []setting, err er
 	if err != nil {
 		var syntax yaml.Error
 		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("line %d: %s", syntax.GetToken().Position.Line, syntax.GetMessage())
+			at, message := syntax.GetToken().Position.Line, syntax.GetMessage()
+			if message == "non-map value is specified" || message == "unexpected key name" {
+				message = "write Name: value"
+			}
+			return nil, fmt.Errorf("line %d: %s", at, message)
 		}
 		return nil, fmt.Errorf("not YAML: %q", err.Error())
 	}
@@ -39,7 +43,7 @@ func (l *loader) parseYAML(content []byte, name string) (found []setting, err er
 		case *ast.MappingValueNode:
 			pairs = []*ast.MappingValueNode{body}
 		default:
-			return nil, fmt.Errorf("line %d: not a mapping from options to values", line(body))
+			return nil, fmt.Errorf("line %d: write Name: value", line(body))
 		}
 		if documents++; documents > 1 {
 			return nil, errors.New("more than one YAML document")

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/annalsdb/annals/config"
@@ -100,6 +104,51 @@ func TestAtRestOwner(t *testing.T) {
 			}
 			command("backup", "restore", "--from", place, "--db", restored)
 			foreign(restored)
+		})
+	}
+}
+
+// TestForeignFiles starts a node as another user than the one of its files: the error says what to
+// do.
+func TestForeignFiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs a node as another user")
+	}
+	const service = 65534
+	above := t.TempDir()
+	for dir := above; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil { // of the test, which other users may not enter
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ name, foreign, mine, chown string }{
+		{"data folder", "db", "", "db"},
+		{"in the data folder", "db/raft", "db", "db"},
+		{"log folder", "log", "db", "log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			home := filepath.Join(above, strings.ReplaceAll(c.name, " ", "-"))
+			for dir, id := range map[string]int{"": service, c.mine: service, c.foreign: 0} {
+				if err := errors.Join(os.MkdirAll(filepath.Join(home, dir), 0o700), os.Chown(filepath.Join(home, dir), id, id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			binary := filepath.Join(above, "annals.test")
+			text, err := os.ReadFile(os.Args[0])
+			if err == nil {
+				err = os.WriteFile(binary, text, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := exec.Command(binary, "node", "--db", filepath.Join(home, "db"), "--log", filepath.Join(home, "log"), "--node-port=0")
+			command.Dir, command.Env = home, append(os.Environ(), asProcess+"=1")
+			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: service, Gid: service}}
+			out, err := command.CombinedOutput()
+			want := fmt.Sprintf("%s belongs to root, and this process runs as %s: as root, chown -R %s: %s", filepath.Join(home, c.foreign), owner.UserName(service), owner.UserName(service), filepath.Join(home, c.chown))
+			if err == nil || !strings.Contains(string(out), "permission denied") || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %q is missing in:\n%s", err, want, out)
+			}
 		})
 	}
 }

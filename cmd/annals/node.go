@@ -17,8 +17,10 @@ import (
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/owner"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -72,7 +74,7 @@ type host struct {
 func (h *host) run(args []string) error {
 	c, err := h.load(args)
 	if err != nil {
-		return err
+		return h.misconfigured(owner.Explain(err))
 	}
 	switch {
 	case c.Help:
@@ -87,14 +89,27 @@ func (h *host) run(args []string) error {
 	}
 	logger, err := newLogger(c, h.stderr)
 	if err != nil {
-		return err
+		return owner.Explain(err, c.Log)
 	}
 	defer logger.close()
-	if err := h.serve(args, c, logger); err != nil {
+	if err := owner.Explain(h.serve(args, c, logger), c.Db, c.Index); err != nil {
 		logger.fileOnly.Error("the node ends", logkey.Error, err)
 		return err
 	}
 	return nil
+}
+
+// exitMisconfigured tells systemd that options or certificates are wrong, so that another start
+// would end the same way: EX_CONFIG of sysexits.h. Go ends with 2 after a panic, so 2 cannot say it.
+const exitMisconfigured = 78
+
+// misconfigured gives wrong options and certificates the exit code that the unit of systemd names.
+// Without a supervisor it is 1, as EventStoreDB has it.
+func (h *host) misconfigured(err error) error {
+	if supervised(h.environ) {
+		return &codedError{code: exitMisconfigured, err: err}
+	}
+	return err
 }
 
 // load reads the options and makes every check that needs no disk.
@@ -176,6 +191,9 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.Info("stopped while starting")
 		return nil
 	case err != nil:
+		if _, refused := errors.AsType[*certs.LoadError](err); refused {
+			return h.misconfigured(err)
+		}
 		return explainPort(err, c.NodePort, "--node-port")
 	}
 	reload.attach(n)

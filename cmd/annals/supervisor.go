@@ -18,14 +18,23 @@ type supervisor struct {
 	silent time.Duration // 0: it does not watch
 }
 
-// findSupervisor reads the environment.
-func findSupervisor(environ []string) (*supervisor, error) {
+// variables are those of an environment in the form of os.Environ.
+func variables(environ []string) map[string]string {
 	values := map[string]string{}
 	for _, v := range environ {
 		if name, value, ok := strings.Cut(v, "="); ok {
 			values[name] = value
 		}
 	}
+	return values
+}
+
+// supervised says whether systemd waits for this process to say that it serves.
+func supervised(environ []string) bool { return variables(environ)["NOTIFY_SOCKET"] != "" }
+
+// findSupervisor reads the environment.
+func findSupervisor(environ []string) (*supervisor, error) {
+	values := variables(environ)
 	address := values["NOTIFY_SOCKET"]
 	if address == "" {
 		return nil, nil

@@ -97,3 +97,33 @@ func TestSupervisorThatDoesNotWatch(t *testing.T) {
 		t.Error("a socket that is not there is no error")
 	}
 }
+
+// TestMisconfigured: a node that another start would not help says so to systemd, and to others
+// what EventStoreDB says.
+func TestMisconfigured(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		args []string
+		code int // under systemd
+	}{
+		{"unknown option", []string{"--no-such-option"}, exitMisconfigured},
+		{"wrong value", []string{"--node-port", "many"}, exitMisconfigured},
+		{"configuration file", []string{"--config", filepath.Join(dir, "none.conf")}, exitMisconfigured},
+		{"schedule", []string{"--scavenge-schedule", "never"}, exitMisconfigured},
+		{"certificate", []string{"--certificate-file", filepath.Join(dir, "none.crt"), "--certificate-private-key-file", filepath.Join(dir, "none.key")}, exitMisconfigured},
+		{"data folder", []string{"--db", "/proc/annals"}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			address, _ := listen(t)
+			for socket, want := range map[string]int{"": 1, address: c.code} {
+				t.Setenv("NOTIFY_SOCKET", socket)
+				var out, complaints lockedBuffer
+				args := append([]string{"node", "--db", filepath.Join(dir, "db"), "--node-port", "0"}, c.args...)
+				if code := run(args, &out, &complaints, runNode); code != want || complaints.String() == "" {
+					t.Errorf("NOTIFY_SOCKET=%s: exit code %d, want %d\n%s", socket, code, want, complaints.String())
+				}
+			}
+		})
+	}
+}

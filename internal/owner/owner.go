@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 )
 
 // Keeper gives the owner of a folder what a command makes in it.
@@ -114,4 +116,59 @@ func Like(f *os.File, like fs.FileInfo) error {
 		return nil
 	}
 	return f.Chown(id.User, id.Group)
+}
+
+// Explain adds to an error about a missing permission whose the file is, as whom this process runs,
+// and the command that helps. The command is for that one of the folders in which the file is.
+func Explain(err error, dirs ...string) error {
+	path, known := denied(err)
+	if !known {
+		return err
+	}
+	info, statErr := os.Lstat(path)
+	for statErr != nil && filepath.Dir(path) != path {
+		path = filepath.Dir(path)
+		info, statErr = os.Lstat(path)
+	}
+	if statErr != nil {
+		return err
+	}
+	id, known := Of(info)
+	me := ID{os.Geteuid(), os.Getegid()}
+	if !known {
+		return err
+	}
+	if id.User == me.User {
+		return fmt.Errorf("%w (%s belongs to %s, as whom this process runs, and has mode %04o)", err, path, UserName(id.User), info.Mode().Perm())
+	}
+	what := path
+	for _, dir := range dirs {
+		if rest, e := filepath.Rel(dir, path); e == nil && filepath.IsLocal(rest) {
+			what = dir
+		}
+	}
+	return fmt.Errorf("%w (%s belongs to %s, and this process runs as %s: as root, chown -R %s: %s)", err, path, UserName(id.User), UserName(me.User), UserName(me.User), what)
+}
+
+// denied returns the file of an error about a missing permission.
+func denied(err error) (path string, ok bool) {
+	if !errors.Is(err, fs.ErrPermission) {
+		return "", false
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		path = e.Path
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		path = e.New
+	}
+	abs, err := filepath.Abs(path)
+	return abs, path != "" && err == nil
+}
+
+// UserName is the name of a user, or the number of one that has none.
+func UserName(id int) string {
+	number := strconv.Itoa(id)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
 }
