@@ -80,17 +80,32 @@ and the separators - and _ do not matter. --flag and --flag+ mean true, --flag- 
 // WriteWhatIf writes the effective options. Those that were set come first.
 func (c *Config) WriteWhatIf(w io.Writer) error {
 	var modified, byDefault []Value
+	idle := map[string]bool{}
+	for _, o := range c.table() {
+		idle[o.name] = !o.hasEffect()
+	}
+	if c.ClusterSize == 1 || !c.ViaDNS() { // The seeds are used, not the name.
+		idle["DiscoverViaDns"], idle["ClusterDns"], idle["ClusterGossipPort"] = true, true, true
+	}
+	left := 0
 	for _, v := range c.Values() {
-		if v.Source == sourceDefault.String() {
-			byDefault = append(byDefault, v)
-		} else {
+		switch {
+		case v.Source != sourceDefault.String():
+			if idle[v.Name] {
+				v.Source += ", without effect"
+			}
 			modified = append(modified, v)
+		case idle[v.Name]:
+			left++
+		default:
+			byDefault = append(byDefault, v)
 		}
 	}
 	var b bytes.Buffer
 	writeValues(&b, "Modified options", modified)
 	b.WriteString("\n")
 	writeValues(&b, "Default options", byDefault)
+	fmt.Fprintf(&b, "\n%d more options have no effect here and are not set: see docs/options.md\n", left)
 	_, err := w.Write(b.Bytes())
 	return err
 }

@@ -176,6 +176,9 @@ func (l *loader) resolve(settings []setting) {
 		had, ok := l.c.given[o.name]
 		weaker := ok && had.source > s.source
 		synonymAfterName := ok && had.source == s.source && fold(had.name) == fold(o.name) && fold(s.name) != fold(o.name)
+		if weaker && o.name == "Db" && had.source == sourceCommandLine && s.source == sourceYaml && had.value != s.value {
+			l.warnOnce(fmt.Sprintf("the data folder is %s, of the command line, and not %s (%s): all other options of that file are in force, unless --config names another one", had.value, s.value, s.at))
+		}
 		if !weaker && !synonymAfterName {
 			l.c.given[o.name] = s
 		}

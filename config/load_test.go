@@ -380,6 +380,8 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		{"none", input{args: []string{"--node-port=0"}}, nil},
+		{"another data folder than that of the file", input{args: []string{"--db=/scratch"}, files: yamlFile("NodePort: 1", "Db: /srv/db")}, []string{"the data folder is /scratch, of the command line, and not /srv/db (/etc/annals/annals.conf line 2): all other options of that file are in force, unless --config names another one"}},
+		{"the data folder of the file", input{args: []string{"--db=/srv/db"}, files: yamlFile("Db: /srv/db")}, nil},
 		{"synonym, once", input{args: []string{"--http-port=1", "--http-port=2"}}, []string{"option http-port (Command Line) is deprecated, use NodePort"}},
 		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"set, but without effect here: ReaderThreadsCount (/etc/annals/annals.conf line 1)"}},
 		{"deprecated without effect", input{env: []string{"STORE_ALWAYS_KEEP_SCAVENGED=true"}}, []string{"AlwaysKeepScavenged is deprecated and has no effect."}},

@@ -9,6 +9,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/s3"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/cron"
+	"github.com/annalsdb/annals/config"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -69,6 +70,15 @@ func newBackupManager(n *Node) (*manager.Manager, error) {
 		}
 	}
 	return manager.New(o)
+}
+
+// BackupFolder is the folder into which a node with this configuration backs itself up. It is empty
+// if there is none: no backups are made, or an object store keeps them.
+func BackupFolder(c *config.Config) string {
+	if c.MemDb || s3.IsURL(c.BackupTo) {
+		return ""
+	}
+	return c.BackupTo
 }
 
 func (n *Node) backupTarget() (backup.Target, error) {

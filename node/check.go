@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -26,7 +27,7 @@ func Check(c *config.Config) (problems []error) {
 		_, err := certs.Load(n.certificateFiles(c))
 		if refused, ok := errors.AsType[*certs.LoadError](err); ok {
 			for _, f := range refused.Findings {
-				add("CertificateFile", errors.New(f.String()))
+				add(certificateOption(c, f.File), errors.New(f.String()))
 			}
 		} else {
 			add("CertificateFile", err)
@@ -53,6 +54,18 @@ func Check(c *config.Config) (problems []error) {
 		add("Log", folderOrNothing(c.Log))
 	}
 	return problems
+}
+
+// certificateOption is the option that names a file, or the folder in which it is.
+func certificateOption(c *config.Config, file string) string {
+	switch roots := c.TrustedRootCertificatesPath; {
+	case file == "" || file == c.CertificateFile:
+	case file == c.CertificatePrivateKeyFile:
+		return "CertificatePrivateKeyFile"
+	case roots != "" && (file == roots || filepath.Dir(file) == filepath.Clean(roots)):
+		return "TrustedRootCertificatesPath"
+	}
+	return "CertificateFile"
 }
 
 // folderOrNothing refuses a path at which there is another thing than a folder.

@@ -14,8 +14,11 @@ import (
 
 const configCheckHelp = `Find every mistake for which a node would refuse to start: unknown options, wrong values,
 options that exclude each other, schedules, certificates and folders. Each mistake is a
-line with the file and line, or the variable, where it was set. Nothing is changed, and a
-node may run meanwhile.
+line with the file and line, or the variable, where it was set. A node may run meanwhile.
+Nothing is changed: in the folder of BackupTo a file is made and removed again.
+
+A warning keeps no node from starting. As root, the command also warns of files that the
+owner of the data folder may not read or write: the service runs as that user.
 
 The options are those of annals node, as the node is started with. The command reads the
 same environment and the same configuration file. Only the start itself finds out that a
@@ -63,7 +66,11 @@ func checkConfig(args, environ []string, readFile func(string) ([]byte, error), 
 	if err := errors.Join(append(node.Check(c), checkSchedules(c))...); err != nil {
 		return cannot(err)
 	}
-	for _, line := range c.Warnings() {
+	warnings := append(c.Warnings(), serviceDoubts(c)...)
+	if err := tryBackups(c); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	for _, line := range warnings {
 		if _, err := fmt.Fprintf(stdout, "warning: %s\n", line); err != nil {
 			return err
 		}

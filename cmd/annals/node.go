@@ -100,7 +100,7 @@ func (h *host) run(args []string) error {
 }
 
 // exitMisconfigured tells systemd that options or certificates are wrong, so that another start
-// would end the same way: EX_CONFIG of sysexits.h. Go ends with 2 after a panic, so 2 cannot say it.
+// would end the same way: EX_CONFIG of sysexits.h. It is not 2: Go ends with that after a panic.
 const exitMisconfigured = 78
 
 // misconfigured gives wrong options and certificates the exit code that the unit of systemd names.
@@ -142,6 +142,10 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	}
 	for _, line := range c.Warnings() {
 		logger.Warn(line)
+	}
+	// A file system that hangs does not keep the node from starting.
+	if err := briefly(func() error { return tryBackups(c) }); err != nil && !errors.Is(err, errUnread) {
+		logger.Warn(err.Error())
 	}
 	if c.Insecure {
 		logger.Warn("this node is INSECURE: no authentication, no authorisation, no TLS; everyone who reaches it may do everything")

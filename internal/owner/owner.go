@@ -35,17 +35,16 @@ func Keep(dirs ...string) (*Keeper, error) {
 			continue
 		}
 		f := kept{from: ".", before: map[fileKey]ID{}}
-		var err error
-		if f.base, err = filepath.Abs(dir); err != nil {
-			return nil, err
-		}
-		like, err := os.Stat(f.base)
-		for errors.Is(err, fs.ErrNotExist) && filepath.Dir(f.base) != f.base {
-			f.base, f.from = filepath.Dir(f.base), filepath.Base(f.base)
-			like, err = os.Stat(f.base)
-		}
+		dir, err := filepath.Abs(dir)
 		if err != nil {
 			return nil, err
+		}
+		var like fs.FileInfo
+		if f.base, like, err = Above(dir); err != nil {
+			return nil, err
+		}
+		for ; dir != f.base; dir = filepath.Dir(dir) {
+			f.from = filepath.Base(dir)
 		}
 		var known bool
 		if f.owner, known = Of(like); !known {
