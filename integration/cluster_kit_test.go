@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -212,7 +213,12 @@ func (m *member) fill(stream string, count int) {
 func (m *member) run(args ...string) *lab.Process {
 	t := m.cluster.t
 	t.Helper()
-	p, err := m.host.Start(t.Context(), lab.Command{Path: testkit.Binary(t), Args: args})
+	// As the unit does with its file of the environment.
+	text, err := os.ReadFile(machine(m.host, "etc", "environment"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	p, err := m.host.Start(t.Context(), lab.Command{Path: testkit.Binary(t), Args: args, Env: strings.Fields(string(text))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ var remoteCommands = map[string]string{
 command=$*
 home=$(readlink "$OPERATOR_MACHINES/$machine")
 command=${command//\/etc\/annals/$home/machine/etc}
-command=${command//\/usr\/local\/bin/$home/machine/bin}
+command=${command//\/etc\/systemd/$home/machine/systemd}
+command=${command//\/usr\/bin\/annals/$home/machine/bin/annals}
 command=${command//\/var\/lib\/annals/$home/db}
 cd "$home" && OPERATOR_MACHINE=$machine PATH="$home/machine/bin:$PATH" exec bash -c "$command"`,
 	"scp": `paths=()
@@ -62,7 +63,7 @@ for p in "$@"; do
       home=$(readlink "$OPERATOR_MACHINES/${p%%:*}")
       p=${p#*:}
       p=${p/#\/etc\/annals/$home/machine/etc}
-      p=${p/#\/usr\/local\/bin/$home/machine/bin}
+      p=${p/#\/usr\/bin\/annals/$home/machine/bin/annals}
       ;;
   esac
   paths+=("$p")
@@ -71,7 +72,17 @@ exec cp "${paths[@]}"`,
 	"curl":       `PATH=$OPERATOR_PATH exec curl $OPERATOR_NAMES "$@"`,
 	"systemctl":  `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/$1"`,
 	"journalctl": `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/log"`,
-	"chown":      `:`, // the users of a machine are not there
+	// The users of a machine are not there.
+	"chown": `:`,
+	"install": `args=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | -g) shift ;;
+    *) args+=("$1") ;;
+  esac
+  shift
+done
+PATH=$OPERATOR_PATH exec install "${args[@]}"`,
 }
 
 // newOperator makes the machines of a cluster: nodes that are not started yet, with
@@ -213,6 +224,7 @@ func (o *operator) do(j job) string {
 		if o.reloaded != nil {
 			o.reloaded(o.reloads)
 		}
+	case "daemon-reload":
 	default:
 		return "what is " + j.verb + "?\n"
 	}

@@ -63,7 +63,7 @@ func TestLongOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, procedure := range []string{
-		"Back up", "Restore one node", "Restore the whole cluster", "A majority lost for good", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
+		"Back up", "Restore one node", "Restore the whole cluster", "A majority lost for good", "Look into a backup", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
 	} {
 		begun := time.Now()
 		o.follow(procedure)

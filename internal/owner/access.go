@@ -17,8 +17,8 @@ const (
 	Read
 )
 
-// Refused says why a user lacks rights to a file that root has, by owners and modes alone: which file
-// or folder above it refuses. It is empty if nothing refuses, or if the file does
+// Refused says why a user lacks rights to a file that root has, by owners and modes alone: which
+// file or folder above it refuses. It is empty if nothing refuses, or if the file does
 // not exist.
 func Refused(path string, as ID, rights fs.FileMode) string {
 	path, err := filepath.Abs(path)
