@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,6 +29,8 @@ type users struct {
 	hasher  *access.Hasher
 	refused *api.RefusedLogins // nil: they are not logged
 
+	defaults atomic.Int64 // users with the default password, as watchDefaults saw it last
+
 	done chan struct{} // closed when the built-in users exist
 }
 
@@ -41,6 +44,8 @@ func newUsers(n *Node) *users {
 	if o.Config.LogFailedAuthenticationAttempts {
 		u.refused = api.NewRefusedLogins(o.Logger.Named("access"))
 	}
+	o.Stats.GaugeFunc("annals_access_default_passwords", "Built-in users that still have the default password; 0 on a node that only its own machine reaches.",
+		func() float64 { return float64(u.defaults.Load()) })
 	u.hasher, u.manager = hasher, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
 	return u
 }
@@ -154,8 +159,8 @@ func (u *users) create(ctx context.Context) error {
 }
 
 const (
-	defaultsEvery = 24 * time.Hour  // between two looks for default passwords
-	defaultsAgain = 5 * time.Minute // after one that could not be taken
+	defaultsEvery = 24 * time.Hour  // between two looks for default passwords, and between warnings
+	defaultsAgain = 5 * time.Minute // after a look that found one, or could not be taken
 )
 
 // watchDefaults warns at the start, and every day, while a built-in user still has the password
@@ -164,6 +169,7 @@ func (u *users) watchDefaults(ctx context.Context) {
 	if u.wait(ctx) != nil {
 		return
 	}
+	silent := 0 // looks until the next warning
 	for {
 		pause := defaultsEvery
 		logins, err := u.manager.DefaultsInForce(ctx)
@@ -174,8 +180,18 @@ func (u *users) watchDefaults(ctx context.Context) {
 			u.logger.Debug("default passwords cannot be checked yet", logkey.Error, err)
 			pause = defaultsAgain
 		case len(logins) > 0:
-			u.logger.Warn("the default password is still in force and other machines can reach this node: change it",
-				logkey.Login, strings.Join(logins, ", "), logkey.Address, u.opts.Config.ListenAddr())
+			pause = defaultsAgain
+			if silent == 0 {
+				silent = int(defaultsEvery / defaultsAgain)
+				u.logger.Warn("the default password is still in force and other machines can reach this node: change it",
+					logkey.Login, strings.Join(logins, ", "), logkey.Address, u.opts.Config.ListenAddr())
+			}
+			silent--
+		default:
+			silent = 0
+		}
+		if err == nil {
+			u.defaults.Store(int64(len(logins)))
 		}
 		if clock.Sleep(ctx, pause) != nil {
 			return

@@ -70,6 +70,9 @@ func TestDefaultPasswordsAreWarnedOf(t *testing.T) {
 				t.Errorf("%s: %d lines of %s expected:\n%s", when, n, logins, got)
 			}
 			lines.Reset()
+			if got := u.defaults.Load(); got != int64(len(strings.FieldsFunc(logins, func(r rune) bool { return r == ',' }))) {
+				t.Errorf("%s: the metric is %d", when, got)
+			}
 		}
 		said("no users yet", 0, "")
 		close(u.done)
@@ -78,7 +81,9 @@ func TestDefaultPasswordsAreWarnedOf(t *testing.T) {
 		time.Sleep(defaultsAgain)
 		said("at the start", 1, `"admin, ops"`)
 		time.Sleep(defaultsEvery - time.Second)
-		said("within a day", 0, "")
+		if synctest.Wait(); lines.Len() > 0 || u.defaults.Load() != 2 {
+			t.Errorf("within a day: %d, %s", u.defaults.Load(), lines.String())
+		}
 		s.users.Store(&map[string]string{"$user-admin": "better", "$user-ops": "changeit"})
 		time.Sleep(3 * defaultsEvery)
 		said("three days with one", 3, "ops")
