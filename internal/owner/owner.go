@@ -27,9 +27,13 @@ type kept struct {
 type ID struct{ User, Group int }
 
 // Keep looks at folders before a command writes into them. A folder that does not exist yet gets
-// the owner of the nearest one above it. An empty name is none.
+// the owner of the nearest one above it. An empty name is none. Only root can give files away: for
+// another user, who may not even be able to look at all of them, the Keeper is empty.
 func Keep(dirs ...string) (*Keeper, error) {
 	k := &Keeper{}
+	if os.Geteuid() != 0 {
+		return k, nil
+	}
 	for _, dir := range dirs {
 		if dir == "" {
 			continue
@@ -63,12 +67,8 @@ func Keep(dirs ...string) (*Keeper, error) {
 }
 
 // Give gives the files and folders that were made since Keep their owner. It follows no link out of
-// the folder, and leaves alone a file with a second name, which may be anywhere. Only root can give
-// files away; the files that another user makes stay that user's.
+// the folder, and leaves alone a file with a second name, which may be anywhere.
 func (k *Keeper) Give() error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
 	var all error
 	for _, f := range k.folders {
 		all = errors.Join(all, f.walk(func(root *os.Root, name string, info fs.FileInfo) error {
