@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/owner"
@@ -25,6 +26,9 @@ func tryBackups(c *config.Config) error {
 		if f, err = os.CreateTemp(above, ".annals-*.tmp"); err == nil {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))
 		}
+	}
+	if errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%w (under systemd, add ReadWritePaths=%s by systemctl edit annals)", err, dir)
 	}
 	if err != nil {
 		err = c.Located(fmt.Errorf("option BackupTo: no backup can be written: %w", owner.Explain(err, dir)))
