@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -72,12 +73,12 @@ exec cp "${paths[@]}"`,
 	"curl":       `PATH=$OPERATOR_PATH exec curl $OPERATOR_NAMES "$@"`,
 	"systemctl":  `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/$1"`,
 	"journalctl": `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/log"`,
-	// The users of a machine are not there.
+	// The user annals of a machine is not there.
 	"chown": `:`,
 	"install": `args=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -o | -g) shift ;;
+    -o | -g) [ $EUID = 0 ] && args+=("$1" "$OPERATOR_SERVICE"); shift ;;
     *) args+=("$1") ;;
   esac
   shift
@@ -154,7 +155,7 @@ func newMachines(t *testing.T, options clusterOptions) *operator {
 	control := httptest.NewServer(http.HandlerFunc(o.control))
 	t.Cleanup(control.Close)
 	for k, v := range map[string]string{
-		"OPERATOR_MACHINES": machines, "OPERATOR_CONTROL": control.URL, "OPERATOR_PATH": o.path, "OPERATOR_NAMES": strings.Join(names, " "),
+		"OPERATOR_SERVICE": fmt.Sprint(serviceUser), "OPERATOR_MACHINES": machines, "OPERATOR_CONTROL": control.URL, "OPERATOR_PATH": o.path, "OPERATOR_NAMES": strings.Join(names, " "),
 	} {
 		t.Setenv(k, v)
 	}
@@ -212,8 +213,10 @@ func (o *operator) do(j job) string {
 	case "stop":
 		if m.process != nil {
 			m.stop()
+			o.giveToService(m)
 		}
 	case "start", "enable":
+		o.ownedByService(m)
 		m.start()
 	case "restart":
 		m.stop()
@@ -229,6 +232,52 @@ func (o *operator) do(j job) string {
 		return "what is " + j.verb + "?\n"
 	}
 	return ""
+}
+
+// serviceUser stands for the user annals of a machine. The nodes of a test run as its own user.
+const serviceUser = 65534
+
+// giveToService makes the data of a stopped node belong to the service, as if that had written
+// them. A test that is not run as root has no other users.
+func (o *operator) giveToService(m *member) {
+	o.t.Helper()
+	o.data(m, func(path string, _ fs.FileInfo) error { return os.Lchown(path, serviceUser, serviceUser) })
+}
+
+// ownedByService demands that the service could read and write the data of a node: the operator's
+// commands run as root.
+func (o *operator) ownedByService(m *member) {
+	o.t.Helper()
+	o.data(m, func(path string, info fs.FileInfo) error {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != serviceUser {
+			o.t.Errorf("%s belongs to user %d when the service is started", path, s.Uid)
+		}
+		return nil
+	})
+}
+
+// data visits the data folder of a node and all that is in it.
+func (o *operator) data(m *member, visit func(path string, info fs.FileInfo) error) {
+	o.t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	err := filepath.WalkDir(m.db(), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path == m.db() {
+			return nil // The service makes it.
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return visit(path, info)
+	})
+	if err != nil {
+		o.t.Error(err)
+	}
 }
 
 // reload has a node read its files, by signal or by request in turn, and waits until it has.
