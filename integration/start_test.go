@@ -19,7 +19,7 @@ func TestStartRefused(t *testing.T) {
 		prepare func(t *testing.T, dir string) []string
 		want    []string // all within the line
 	}{
-		{"unknown option", options("--clutser-size=1"), []string{"clutser-size", "ClusterSize"}},
+		{"unknown option", options("--clutser-size=1"), []string{"clutser-size", "--cluster-size"}},
 		{"value that is no number", options("--node-port=abc"), []string{"node-port", "abc"}},
 		{"cluster whose nodes cannot find each other", options("--cluster-size=3", "--discover-via-dns=false"), []string{"GossipSeed", "ClusterDns"}},
 		{"cluster in the open", options("--cluster-size=3", "--gossip-seed=10.0.0.2:1114", "--discover-via-dns=false", "--replication-ip=10.0.0.1"),

@@ -35,14 +35,20 @@ func newFolder() (folder, error) {
 	}
 	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		path, err := os.MkdirTemp("", "annals-test-")
+		if err == nil {
+			err = os.Chmod(path, enter)
+		}
 		return folder{path: path}, errors.Join(err, lock.Close())
 	}
 	f := folder{path: path, lock: lock}
-	if err := errors.Join(f.empty(), os.Mkdir(path, 0o700)); err != nil {
+	if err := errors.Join(f.empty(), os.Mkdir(path, 0o700), os.Chmod(path, enter)); err != nil {
 		return folder{}, errors.Join(err, lock.Close())
 	}
 	return f, nil
 }
+
+// enter lets other users into the folder, as whom some tests run commands, and not see what is in it.
+const enter = 0o711
 
 // empty removes the folder with what is mounted in it.
 func (f folder) empty() error {
