@@ -47,7 +47,7 @@ func newFolder() (folder, error) {
 	return f, nil
 }
 
-// enter lets other users into the folder, as whom some tests run commands, and not see what is in it.
+// enter lets other users, as whom some tests run commands, into the folder. They cannot list it.
 const enter = 0o711
 
 // empty removes the folder with what is mounted in it.
