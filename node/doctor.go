@@ -47,6 +47,9 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	f := &doctor.Facts{
 		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
+	if e := n.cluster.NoLeader(); e != nil && part.Serves() {
+		f.NoLeader, f.Missing = e.Error(), e.Missing
+	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)
 	} else {

@@ -132,6 +132,7 @@ type Cluster struct {
 	membership *membership
 	join       *joiner
 	histories  *histories
+	leaderless *leaderless
 	life       *life
 	writes     *ownWrites
 
@@ -177,6 +178,8 @@ func NewCluster(o ClusterOptions) *Cluster {
 		said: seldom.Lines[refusal]{Every: o.AdviceEvery},
 	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
+	c.lead.removed = c.join.removed.Load
+	c.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
@@ -509,7 +512,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Silent:  c.disk.hanging,
 		// TLS takes its time on a busy machine
 		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second),
-		Logger:   quiet{c.self.opts.Replica.Logger},
+		Logger:   quiet{c.self.opts.Replica.Logger, r.naming},
 
 		Candidate: c.twins.candidate,
 	})

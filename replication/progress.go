@@ -34,6 +34,8 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		done, total = min(own+c.pull.partly.Load(), wanted), wanted
 	}
 	switch {
+	case c.join.removed.Load():
+		return c.Removed().Error(), 0, 0
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
 	case state == event.StatePreLeader && c.lead.few.Load() && c.histories.apart.Load() > 0:
@@ -44,6 +46,9 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "taking the lead"
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
+		if e := c.NoLeader(); e != nil {
+			return doing + ": " + e.Error(), 0, 0
+		}
 	case hindered != nil:
 		return hindered.Error(), 0, 0
 	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:

@@ -8,6 +8,10 @@ type Facts struct {
 	Now   time.Time
 	Ready bool   // the node serves requests
 	Doing string // what it does instead
+	// why there is no leader on a node that serves reads all the same; empty: there is one, or the
+	// node serves nothing
+	NoLeader string
+	Missing  []string // addresses of the voting nodes that cannot be reached, as far as NoLeader counts them
 
 	Members      []Member // of a cluster of several, this node included
 	Clock        *Clock   // nil: a node on its own

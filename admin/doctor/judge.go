@@ -22,8 +22,18 @@ const (
 	mapsLeast    = 65530 // the default of Linux
 )
 
+// majorityLost is what is left to do without the nodes that would elect a leader.
+const majorityLost = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
+
 func judgeStart(f *Facts, r *report) {
-	if !f.Ready {
+	switch {
+	case !f.Ready && f.NoLeader != "":
+		remedy := "see that the nodes reach each other at their replication addresses, and read their logs"
+		if len(f.Missing) > 0 {
+			remedy = "start " + strings.Join(f.Missing, " and ") + ", or see that the network lets them through; if most nodes are gone for good: " + majorityLost
+		}
+		r.wrong(Remedy(remedy), "the node serves reads, but there is no leader: %s; writes are refused", f.NoLeader)
+	case !f.Ready:
 		r.wrong("wait, and follow /health/startup and the log of the node; in a cluster see that most members run and reach each other",
 			"the node does not serve requests yet: %s", cmp.Or(f.Doing, "it starts"))
 	}
@@ -42,7 +52,7 @@ func judgeMembers(f *Facts, r *report) {
 		case m.Alive:
 			continue
 		case 2*alive <= len(f.Members): // Without a majority no node could remove it.
-			gone = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
+			gone = majorityLost
 		}
 		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: "+gone), "%s is not alive", m.Address)
 	}
