@@ -52,11 +52,15 @@ func (p part) Serves() bool {
 
 // Leaderless says which nodes are missing for a leader, and what keeps them away.
 func (p part) Leaderless() string {
+	why := p.Distrust()
 	e := p.NoLeader()
-	if e == nil {
-		return ""
+	switch {
+	case e == nil:
+		return why
+	case why == "":
+		return e.Error()
 	}
-	return e.Error()
+	return e.Error() + "; " + why
 }
 
 // Unhealthy describes a problem of this node's disk, data or clock; empty when there is none.

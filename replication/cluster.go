@@ -179,7 +179,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.lead.removed = c.join.removed.Load
-	c.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead}
+	c.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead, distrust: c.Distrust}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}

@@ -18,6 +18,8 @@ type leaderless struct {
 	self  *self
 	peers *peers
 	lead  *leadership
+	// a certificate that was refused between this node and another one; empty: none
+	distrust func() string
 
 	since time.Time // this node knows of no leader; zero: it knows one. Belongs to the goroutine that looks
 	said  time.Time // in the log, last
@@ -57,6 +59,9 @@ func (l *leaderless) look(now time.Time) {
 	var more []any
 	if len(trouble.Missing) > 0 {
 		more = []any{"missing", strings.Join(trouble.Missing, ",")}
+	}
+	if d := l.distrust(); d != "" {
+		more = append(more, logkey.Reason, d)
 	}
 	l.self.logger.Error("this cluster has no leader: "+trouble.Error()+"; writes are refused", more...)
 }
@@ -102,6 +107,15 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 	}
 	slices.Sort(e.Missing)
 	return e
+}
+
+// Distrust says which certificate was refused of late between this node and another one, empty when
+// none was.
+func (c *Cluster) Distrust() string {
+	if port := c.Port(); port != nil {
+		return port.Distrust()
+	}
+	return ""
 }
 
 // NoLeader returns which nodes are missing when this node has known no leader for longer than an

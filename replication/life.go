@@ -255,7 +255,7 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 		l.state.Store(l.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica))
 	}
 	o := l.options(m)
-	o.Joining = !form
+	o.Joining, o.Others = !form, l.self.opts.Size-1
 	o.Address = raft.ServerAddress(l.self.opts.Advertise)
 	r, err := prepare(o)
 	if err == nil {

@@ -22,7 +22,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateInitializing:
 		return "starting", 0, 0
 	case event.StateDiscoverLeader:
-		return "looking for the other nodes", 0, 0
+		return c.withDistrust("looking for the other nodes"), 0, 0
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
@@ -47,8 +47,10 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
 		if e := c.NoLeader(); e != nil {
-			return doing + ": " + e.Error(), 0, 0
+			doing += ": " + e.Error()
+			done, total = 0, 0
 		}
+		doing = c.withDistrust(doing)
 	case hindered != nil:
 		return hindered.Error(), 0, 0
 	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:
@@ -61,6 +63,14 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "catching up"
 	}
 	return doing, done, total
+}
+
+// withDistrust adds which certificate was refused, if one was: that keeps nodes apart.
+func (c *Cluster) withDistrust(doing string) string {
+	if d := c.Distrust(); d != "" {
+		return doing + "; " + d
+	}
+	return doing
 }
 
 // CaughtUp reports whether this node has what the cluster has. A leader does once it may

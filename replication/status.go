@@ -199,6 +199,12 @@ func (c *Cluster) Removed() error {
 	return errors.New("this node was removed from the cluster: stop it, or admit it again with: annals cluster add " + c.self.name)
 }
 
+// Outside reports whether a node that gossip knows is no member, as far as this node knows.
+func (c *Cluster) Outside(node event.ID) bool {
+	members := c.self.members()
+	return len(members) > 0 && !members[node.String()]
+}
+
 // Serves reports whether this node answers requests for what it has, whether or not there is a
 // leader: its raft runs, it is a member, and its disk works.
 func (c *Cluster) Serves() bool {

@@ -14,6 +14,7 @@ type Facts struct {
 	Missing  []string // addresses of the voting nodes that cannot be reached, as far as NoLeader counts them
 
 	Members      []Member // of a cluster of several, this node included
+	Asking       string   // the flags by which commands ask this node, with a space before each
 	Clock        *Clock   // nil: a node on its own
 	Sync         *Sync    // nil: a database in memory
 	Volumes      []Volume
@@ -47,6 +48,7 @@ type Facts struct {
 type Member struct {
 	Address string // where other nodes reach it
 	Alive   bool
+	Removed bool // from the cluster; gossip shows it for a while
 }
 
 // Clock is how the node's clock compares with those of others.

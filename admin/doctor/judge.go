@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -41,22 +42,23 @@ func judgeStart(f *Facts, r *report) {
 
 func judgeMembers(f *Facts, r *report) {
 	alive := 0
-	for _, m := range f.Members {
+	members := slices.DeleteFunc(slices.Clone(f.Members), func(m Member) bool { return m.Removed && !m.Alive })
+	for _, m := range members {
 		if m.Alive {
 			alive++
 		}
 	}
-	for _, m := range f.Members {
-		gone := "annals cluster remove " + m.Address
+	for _, m := range members {
+		gone := "annals cluster remove " + m.Address + f.Asking
 		switch {
 		case m.Alive:
 			continue
-		case 2*alive <= len(f.Members): // Without a majority no node could remove it.
+		case 2*alive <= len(members): // Without a majority no node could remove it.
 			gone = majorityLost
 		}
 		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: "+gone), "%s is not alive", m.Address)
 	}
-	if alive == len(f.Members) && alive > 1 {
+	if alive == len(members) && alive > 1 {
 		r.fine("all %d are alive", alive)
 	}
 }
