@@ -47,7 +47,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	f := &doctor.Facts{
 		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
-	if e := n.cluster.NoLeader(); e != nil && part.Serves() {
+	if e := n.cluster.Standing.NoLeader(); e != nil && part.Serves() {
 		f.NoLeader, f.Missing = e.Error(), e.Missing
 	}
 	if n.cluster.Started() {
@@ -96,7 +96,7 @@ func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *do
 		for i := range view.Members {
 			m := &view.Members[i]
 			address := endpoint(m.ReplicationHost, m.ReplicationPort)
-			f.Members = append(f.Members, doctor.Member{Address: address, Alive: m.Alive, Removed: c.Outside(m.Node)})
+			f.Members = append(f.Members, doctor.Member{Address: address, Alive: m.Alive, Removed: !c.Standing.Member(m.Node)})
 			if m.State == event.StateLeader && m.Alive {
 				lag.Leader, lag.Behind = address, m.Writer-e.n.store.LogEnd()
 			}

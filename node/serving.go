@@ -47,13 +47,13 @@ func (p part) serves() bool {
 func (p part) Serves() bool {
 	log, err := p.n.store.Log()
 	unsure, diverged := p.Healthy()
-	return err == nil && unsure == nil && diverged == nil && p.Cluster.Serves() && p.n.users.ready() == nil && log.Failed() == nil && log.Health.Unhealthy() == nil && p.n.load.done()
+	return err == nil && unsure == nil && diverged == nil && p.Standing.Serves() && p.n.users.ready() == nil && log.Failed() == nil && log.Health.Unhealthy() == nil && p.n.load.done()
 }
 
 // Leaderless says which nodes are missing for a leader, and what keeps them away.
 func (p part) Leaderless() string {
-	why := p.Distrust()
-	e := p.NoLeader()
+	why := p.Standing.Distrust()
+	e := p.Standing.NoLeader()
 	switch {
 	case e == nil:
 		return why
@@ -73,7 +73,7 @@ func (p part) Unhealthy() string {
 	if log, err := p.n.store.Log(); err == nil {
 		damaged = log.Health.Unhealthy()
 	}
-	if err := cmp.Or(p.Hangs(), p.Removed(), diverged, unsure, p.Clock.Wrong(), damaged, p.full(), p.n.groups.Trouble()); err != nil {
+	if err := cmp.Or(p.Hangs(), p.Standing.Removed(), diverged, unsure, p.Clock.Wrong(), damaged, p.full(), p.n.groups.Trouble()); err != nil {
 		return err.Error()
 	}
 	return ""

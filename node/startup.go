@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/internal/clock"
-
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,8 @@ type leaderless struct {
 	// a certificate that was refused between this node and another one; empty: none
 	distrust func() string
 
-	since time.Time // this node knows of no leader; zero: it knows one. Belongs to the goroutine that looks
+	// These belong to the goroutine that looks.
+	since time.Time // this node knows of no leader; zero: it knows one
 	said  time.Time // in the log, last
 
 	why reason // nil: there is a leader, or the search for one is young
@@ -106,22 +106,6 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 		e.Missing = append(e.Missing, l.peers.place(string(server.ID)))
 	}
 	slices.Sort(e.Missing)
-	return e
-}
-
-// Distrust says which certificate was refused of late between this node and another one, empty when
-// none was.
-func (c *Cluster) Distrust() string {
-	if port := c.Port(); port != nil {
-		return port.Distrust()
-	}
-	return ""
-}
-
-// NoLeader returns which nodes are missing when this node has known no leader for longer than an
-// election takes; nil otherwise.
-func (c *Cluster) NoLeader() *NoLeaderError {
-	e, _ := errors.AsType[*NoLeaderError](c.leaderless.why.get())
 	return e
 }
 

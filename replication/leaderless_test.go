@@ -26,8 +26,8 @@ func TestNoLeaderLine(t *testing.T) {
 			t.Errorf("missing are %s, and %s is at %s", missing, n.name, n.link.address())
 		}
 	}
-	if c := last.cluster.Load(); c.NoLeader() == nil || c.Ready() || !c.Serves() {
-		t.Errorf("no leader: %v, ready %t, serves %t", c.NoLeader(), c.Ready(), c.Serves())
+	if c := last.cluster.Load(); c.Standing.NoLeader() == nil || c.Ready() || !c.Standing.Serves() {
+		t.Errorf("no leader: %v, ready %t, serves %t", c.Standing.NoLeader(), c.Ready(), c.Standing.Serves())
 	}
 	for _, noise := range []string{"Election timeout", "candidate state", "pre-vote"} {
 		if strings.Contains(said, noise) {
@@ -38,5 +38,5 @@ func TestNoLeaderLine(t *testing.T) {
 		t.Errorf("the majority misses a leader:\n%s", old.lines.String())
 	}
 	h.rejoin(last)
-	eventually(t, "the trouble is over", func() bool { return last.cluster.Load().NoLeader() == nil })
+	eventually(t, "the trouble is over", func() bool { return last.cluster.Load().Standing.NoLeader() == nil })
 }

@@ -22,7 +22,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateInitializing:
 		return "starting", 0, 0
 	case event.StateDiscoverLeader:
-		return c.withDistrust("looking for the other nodes"), 0, 0
+		return c.Standing.explain("looking for the other nodes"), 0, 0
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
@@ -35,7 +35,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	}
 	switch {
 	case c.join.removed.Load():
-		return c.Removed().Error(), 0, 0
+		return c.Standing.Removed().Error(), 0, 0
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
 	case state == event.StatePreLeader && c.lead.few.Load() && c.histories.apart.Load() > 0:
@@ -46,11 +46,11 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "taking the lead"
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
-		if e := c.NoLeader(); e != nil {
+		if e := c.Standing.NoLeader(); e != nil {
 			doing += ": " + e.Error()
 			done, total = 0, 0
 		}
-		doing = c.withDistrust(doing)
+		doing = c.Standing.explain(doing)
 	case hindered != nil:
 		return hindered.Error(), 0, 0
 	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:
@@ -63,14 +63,6 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "catching up"
 	}
 	return doing, done, total
-}
-
-// withDistrust adds which certificate was refused, if one was: that keeps nodes apart.
-func (c *Cluster) withDistrust(doing string) string {
-	if d := c.Distrust(); d != "" {
-		return doing + "; " + d
-	}
-	return doing
 }
 
 // CaughtUp reports whether this node has what the cluster has. A leader does once it may

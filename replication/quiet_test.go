@@ -78,7 +78,7 @@ func TestQuietWords(t *testing.T) {
 	}
 }
 
-// TestQuietContact: a node that is late under load is no news before another one would stand for
+// TestQuietContact: a node that is late under load tells nothing before another one would stand for
 // election, and one that is silent is said once a minute.
 func TestQuietContact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -78,7 +77,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.histories.judge()
 		c.Clock.judge()
 		c.join.noteRemoval()
-		c.leaderless.look(time.Now())
+		c.Standing.leaderless.look(time.Now())
 		if r := c.self.replica.Load(); r != nil {
 			c.self.warn("see who is to lead", r.Rank())
 			l, _ := c.lead.note(r)
@@ -189,29 +188,6 @@ func (c *Cluster) Ready() bool {
 	}
 	_, leader := r.raft.LeaderWithID()
 	return leader != "" && string(leader) != c.self.name
-}
-
-// Removed says that the cluster runs without this node, nil when it does not.
-func (c *Cluster) Removed() error {
-	if !c.join.removed.Load() {
-		return nil
-	}
-	return errors.New("this node was removed from the cluster: stop it, or admit it again with: annals cluster add " + c.self.name)
-}
-
-// Outside reports whether a node that gossip knows is no member, as far as this node knows.
-func (c *Cluster) Outside(node event.ID) bool {
-	members := c.self.members()
-	return len(members) > 0 && !members[node.String()]
-}
-
-// Serves reports whether this node answers requests for what it has, whether or not there is a
-// leader: its raft runs, it is a member, and its disk works.
-func (c *Cluster) Serves() bool {
-	if c.self.opts.Size == 1 {
-		return c.Ready()
-	}
-	return c.self.replica.Load() != nil && !c.self.stopping.Load() && !c.join.removed.Load() && c.disk.hanging() == nil
 }
 
 // Connection is what the leader knows of its connections with one of the others.

@@ -11,7 +11,7 @@ type Facts struct {
 	// why there is no leader on a node that serves reads all the same; empty: there is one, or the
 	// node serves nothing
 	NoLeader string
-	Missing  []string // addresses of the voting nodes that cannot be reached, as far as NoLeader counts them
+	Missing  []string // addresses of the voting nodes that cannot be reached
 
 	Members      []Member // of a cluster of several, this node included
 	Asking       string   // the flags by which commands ask this node, with a space before each

@@ -50,10 +50,8 @@ type distrust struct {
 // distrustFor is how long a refusal counts: nodes that miss each other try again sooner.
 const distrustFor = 3 * time.Minute
 
-// Who refuses whom, and what to do about it.
+// What to do about it.
 const (
-	refusesPeer   = "this node refuses the certificate of another node"
-	refusesOurs   = "another node refuses the certificate of this node"
 	remedyForPeer = "annals certs check on both: the authority of that node's CertificateFile must be in this node's TrustedRootCertificatesPath"
 	remedyForOurs = "annals certs check on both: the authority of this node's CertificateFile must be in that node's TrustedRootCertificatesPath"
 )
@@ -61,7 +59,6 @@ const (
 // distrusted says whether a connection failed because one side refuses the other's certificate. It
 // notes that and logs it, at most once a minute for each host.
 func (p *Port) distrusted(peer net.Addr, err error) bool {
-	text, remedy := refusesPeer, remedyForPeer
 	_, ours := errors.AsType[*distrustError](err)
 	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ours && !verification {
@@ -69,10 +66,12 @@ func (p *Port) distrusted(peer net.Addr, err error) bool {
 		if !ok || alert.Op != "remote error" || !strings.Contains(alert.Err.Error(), "certificate") {
 			return false
 		}
-		text, remedy = refusesOurs, remedyForOurs
+		p.distrust.Store(&distrust{hostOf(peer), "the node at " + peer.String() + " refuses the certificate of this node: " + err.Error(), time.Now()})
+		p.say(hclog.Warn, peer, "ours", "another node refuses the certificate of this node", logkey.Reason, err, "remedy", remedyForOurs)
+		return true
 	}
-	p.distrust.Store(&distrust{host: hostOf(peer), text: text + ", at " + peer.String() + ": " + err.Error(), at: time.Now()})
-	p.say(hclog.Warn, peer, text, text, logkey.Reason, err, "remedy", remedy)
+	p.distrust.Store(&distrust{hostOf(peer), "this node refuses the certificate of the node at " + peer.String() + ": " + err.Error(), time.Now()})
+	p.say(hclog.Warn, peer, "theirs", "this node refuses the certificate of another node", logkey.Reason, err, "remedy", remedyForPeer)
 	return true
 }
 
