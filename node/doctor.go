@@ -48,7 +48,10 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
 	if e := n.cluster.Standing.NoLeader(); e != nil && part.Serves() {
-		f.NoLeader, f.Missing = e.Error(), e.Missing
+		f.NoLeader, f.Missing = "there is no leader: "+e.Error(), e.Missing
+		if e.Leader != "" {
+			f.NoLeader = e.Error()
+		}
 	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)

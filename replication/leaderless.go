@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -23,6 +24,7 @@ type leaderless struct {
 	// These belong to the goroutine that looks.
 	since time.Time // this node knows of no leader; zero: it knows one
 	said  time.Time // in the log, last
+	deaf  bool      // what was said last: that there is a leader which does not reach this node
 
 	why reason // nil: there is a leader, or the search for one is young
 }
@@ -34,13 +36,17 @@ const (
 	reachedFor = 2 * peerTimeout
 )
 
-// NoLeaderError says that a cluster has no leader.
+// NoLeaderError says that this node follows no leader.
 type NoLeaderError struct {
+	Leader          string   // address of a node that says it leads; empty: none does
 	Reached, Voters int      // this node included, if it votes
 	Missing         []string // addresses of the other voters
 }
 
 func (e *NoLeaderError) Error() string {
+	if e.Leader != "" {
+		return "the leader " + e.Leader + " answers this node, but does not reach it"
+	}
 	return fmt.Sprintf("%d of %d voting nodes can be reached, %d are needed", e.Reached, e.Voters, e.Voters/2+1)
 }
 
@@ -52,6 +58,9 @@ func (l *leaderless) look(now time.Time) {
 		return
 	}
 	l.why.set(trouble)
+	if deaf := trouble.Leader != ""; deaf != l.deaf {
+		l.deaf, l.said = deaf, time.Time{}
+	}
 	if now.Sub(l.said) < sayEvery {
 		return
 	}
@@ -62,6 +71,10 @@ func (l *leaderless) look(now time.Time) {
 	}
 	if d := l.distrust(); d != "" {
 		more = append(more, logkey.Reason, d)
+	}
+	if trouble.Leader != "" {
+		l.self.logger.Error("this node gets no more writes: "+trouble.Error(), more...)
+		return
 	}
 	l.self.logger.Error("this cluster has no leader: "+trouble.Error()+"; writes are refused", more...)
 }
@@ -97,7 +110,13 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 		}
 		answered := false
 		for id, p := range said {
-			answered = answered || id.String() == string(server.ID) && now.Sub(p.at) < reachedFor
+			if id.String() != string(server.ID) || now.Sub(p.at) >= reachedFor {
+				continue
+			}
+			answered = true
+			if p.status.State == event.StateLeader {
+				e.Leader = l.peers.place(string(server.ID))
+			}
 		}
 		if answered {
 			e.Reached++

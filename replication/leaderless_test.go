@@ -3,6 +3,9 @@ package replication_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // TestNoLeaderLine: a node that is left alone says in one plain line that there is no leader and
@@ -37,6 +40,13 @@ func TestNoLeaderLine(t *testing.T) {
 	if strings.Contains(old.lines.String(), "has no leader") {
 		t.Errorf("the majority misses a leader:\n%s", old.lines.String())
 	}
+	// Its questions are answered again, and nothing else reaches it.
+	id := last.cluster.Load().Node()
+	h.cut("raft", func(from event.ID, to *node, kind wire.Kind) bool {
+		return kind == wire.KindRaft && (from == id || to == last)
+	})
 	h.rejoin(last)
+	last.says("[ERROR] cluster: this node gets no more writes: the leader ")
+	h.lift("raft")
 	eventually(t, "the trouble is over", func() bool { return last.cluster.Load().Standing.NoLeader() == nil })
 }

@@ -55,9 +55,11 @@ func TestFindings(t *testing.T) {
 	}{
 		{"starting", func(f *Facts) { f.Ready, f.Doing = false, "reading the log" }, "start", "reading the log", "/health/startup"},
 		{"no leader to be had", func(f *Facts) {
-			f.Ready, f.NoLeader, f.Missing = false, "1 of 3 voting nodes can be reached, 2 are needed", []string{"b:1112", "c:1112"}
+			f.Ready, f.NoLeader, f.Missing = false, "there is no leader: 1 of 3 voting nodes can be reached, 2 are needed", []string{"b:1112", "c:1112"}
 		}, "start", "the node serves reads, but there is no leader: 1 of 3 voting nodes can be reached, 2 are needed; writes are refused", "start b:1112 and c:1112, or"},
-		{"no leader, no one missing", func(f *Facts) { f.Ready, f.NoLeader = false, "3 of 3 voting nodes can be reached, 2 are needed" }, "start", "serves reads", "reach each other"},
+		{"no leader, no one missing", func(f *Facts) {
+			f.Ready, f.NoLeader = false, "there is no leader: 3 of 3 voting nodes can be reached, 2 are needed"
+		}, "start", "serves reads", "reach each other"},
 		{"a dead member", func(f *Facts) { f.Members[1].Alive = false }, "members", "b:2113 is not alive", "annals cluster remove b:2113"},
 		{"a dead member of a secured cluster", func(f *Facts) {
 			f.Members[1].Alive, f.Asking = false, " --node https://a:2113 --ca /etc/annals/ca"

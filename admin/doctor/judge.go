@@ -33,7 +33,7 @@ func judgeStart(f *Facts, r *report) {
 		if len(f.Missing) > 0 {
 			remedy = "start " + strings.Join(f.Missing, " and ") + ", or see that the network lets them through; if most nodes are gone for good: " + majorityLost
 		}
-		r.wrong(Remedy(remedy), "the node serves reads, but there is no leader: %s; writes are refused", f.NoLeader)
+		r.wrong(Remedy(remedy), "the node serves reads, but %s; writes are refused", f.NoLeader)
 	case !f.Ready:
 		r.wrong("wait, and follow /health/startup and the log of the node; in a cluster see that most members run and reach each other",
 			"the node does not serve requests yet: %s", cmp.Or(f.Doing, "it starts"))
