@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -211,6 +212,22 @@ func (c *Config) Reloaded(next *Config, certificates bool) *Config {
 		}
 	}
 	return &r
+}
+
+// AwaitRestart are the names of the options that differ in next, and that a node which runs by c
+// takes over only when it is restarted.
+func (c *Config) AwaitRestart(next *Config) (names []string) {
+	old, changed := c.table(), next.table()
+	for i := range old {
+		o := &old[i]
+		if o.name == nameLogLevel || slices.Contains(namesCertificates, o.name) || !o.hasEffect() {
+			continue
+		}
+		if c.current(o) != next.current(&changed[i]) {
+			names = append(names, o.name)
+		}
+	}
+	return names
 }
 
 // File names the YAML file that was read; it is empty if there was none.

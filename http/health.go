@@ -36,13 +36,16 @@ func (s *Server) Unready() string {
 	switch {
 	case s.drained.Load():
 		return "shutting down"
-	case !progress.Started:
-		return progress.text()
 	case trouble != "":
 		return trouble
+	case !progress.Started:
+		return progress.text()
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
 	case !s.knowsLeader():
+		if why := s.cluster.Leaderless(); why != "" {
+			return "no leader is known: " + why
+		}
 		return "no leader is known"
 	case !serving:
 		return "not serving requests"

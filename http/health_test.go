@@ -23,6 +23,9 @@ func TestReady(t *testing.T) {
 			n.cluster.role, n.cluster.leader, n.startup.caughtUp = "catchingup", "http://other", false
 		}, "catching up with the leader"},
 		{"without a leader", func(n *operator) { n.cluster.role, n.cluster.unready = "unknown", true }, "no leader is known"},
+		{"without a majority", func(n *operator) {
+			n.cluster.role, n.cluster.unready, n.cluster.leaderless = "unknown", true, "1 of 3 voting nodes can be reached, 2 are needed"
+		}, "no leader is known: 1 of 3 voting nodes can be reached, 2 are needed"},
 		{"caught up with nobody", func(n *operator) { n.cluster.role, n.startup.caughtUp = "unknown", false }, "no leader is known"},
 		{"a leader that does not serve", func(n *operator) { n.cluster.unready = true }, "not serving requests"},
 		{"a follower that does not serve", func(n *operator) {
@@ -31,6 +34,9 @@ func TestReady(t *testing.T) {
 		{"unhealthy", func(n *operator) {
 			n.cluster.role, n.cluster.unready, n.cluster.trouble = "unknown", true, "the disk hangs"
 		}, "the disk hangs"},
+		{"removed before it started", func(n *operator) {
+			n.cluster.unready, n.startup.progress, n.cluster.trouble = true, httpapi.Progress{Doing: "waiting for a leader", Percent: 97}, "this node was removed from the cluster"
+		}, "this node was removed from the cluster"},
 		{"starting", func(n *operator) { n.startup.progress = httpapi.Progress{Percent: -1}; n.cluster.unready = true }, "starting"},
 		{"reading", func(n *operator) { n.startup.progress = httpapi.Progress{Doing: "reading the log", Percent: -1} }, "starting: reading the log"},
 		{"rebuilding", func(n *operator) { n.startup.progress = httpapi.Progress{Doing: "rebuilding the index", Percent: 42.4} }, "starting: rebuilding the index 42 %"},

@@ -49,6 +49,21 @@ type memCluster struct {
 	confirm error
 	unready bool
 	trouble string
+
+	reads      bool // although it is not ready
+	leaderless string
+}
+
+func (c *memCluster) Serves() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unready || c.reads
+}
+
+func (c *memCluster) Leaderless() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaderless
 }
 
 func (c *memCluster) Role() string {

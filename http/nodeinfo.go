@@ -80,9 +80,9 @@ func nodeInfo(x *exchange) error {
 	return sendPlainJSON(x, &d)
 }
 
-// healthLive tells whether the node serves requests.
+// healthLive tells whether the node serves requests, be it reads alone.
 func healthLive(x *exchange) error {
-	if x.s.drained.Load() || !x.s.cluster.Ready() {
+	if x.s.drained.Load() || !x.s.cluster.Serves() {
 		return problemNotReady
 	}
 	x.send(http.StatusNoContent, nil)

@@ -77,6 +77,10 @@ type Cluster interface {
 	Confirm(ctx context.Context) error
 	// Ready reports whether the node serves requests.
 	Ready() bool
+	// Serves reports whether the node answers requests for what it has, also without a leader.
+	Serves() bool
+	// Leaderless says why the node knows of no leader; empty when it knows one, or not why.
+	Leaderless() string
 	// Unhealthy describes the problem of the node itself; empty when it has none.
 	Unhealthy() string
 }

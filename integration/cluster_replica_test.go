@@ -130,10 +130,33 @@ func TestClusterMembers(t *testing.T) {
 
 	dead.kill()
 	c.settled(leader, other)
-	command(0, "remove", id)
+	// The remedy of doctor works as it is pasted, and is not repeated when it was done.
+	doctor := func(node *member) string {
+		p, _ := testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"doctor", "--node", node.URL()}})
+		return p.Output()
+	}
+	var remedy string
+	testkit.Eventually(t, settleLimit, func() error {
+		out := doctor(other)
+		_, after, _ := strings.Cut(out, "annals cluster remove "+dead.replication())
+		if remedy, _, _ = strings.Cut(after, "\n"); remedy == "" {
+			return fmt.Errorf("doctor says\n%s", out)
+		}
+		return nil
+	})
+	p, code := testkit.Run(t, testkit.Command{Quiet: true, Args: append([]string{"cluster", "remove", "--yes", dead.replication()}, strings.Fields(remedy)...)})
+	if out := p.Output(); code != 0 || !strings.Contains(out, "Once it is stopped it stays in the list for") {
+		t.Errorf("remove%s: code %d\n%s", remedy, code, out)
+	}
 	if voters, err := leader.voters(); err != nil || len(voters) != 2 {
 		t.Errorf("the voters are %v, %v", voters, err)
 	}
+	testkit.Eventually(t, settleLimit, func() error {
+		if out := doctor(other); strings.Contains(out, dead.replication()+" is not alive") || !strings.Contains(out, "ok    members: all 2 are alive") {
+			return fmt.Errorf("doctor says\n%s", out)
+		}
+		return nil
+	})
 	fourth.start()
 	c.settled()
 	c.identical()
@@ -144,6 +167,12 @@ func TestClusterMembers(t *testing.T) {
 	t.Log(line)
 	if answer, err := dead.ask(testkit.Request{Path: "/health/live"}); err != nil || answer.Status != http.StatusServiceUnavailable {
 		t.Errorf("the removed node is healthy: %s, %v", answer, err)
+	}
+	if answer, err := dead.ask(testkit.Request{Path: "/health/ready"}); err != nil || !strings.HasPrefix(string(answer.Body), "this node was removed from the cluster: ") {
+		t.Errorf("/health/ready of the removed node: %s, %v", answer, err)
+	}
+	if out := doctor(dead); !strings.Contains(out, "this node was removed from the cluster: ") {
+		t.Errorf("doctor on the removed node:\n%s", out)
 	}
 	if voters, err := leader.voters(); err != nil || len(voters) != 3 {
 		t.Errorf("the voters are %v, %v", voters, err)

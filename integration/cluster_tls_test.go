@@ -156,7 +156,15 @@ func TestLongClusterTLS(t *testing.T) {
 			t.Log(stranger.awaitAny(nil, fmt.Sprintf("seed=%s ", m.host.Addr())))
 		}
 		for _, m := range c.members[:3] {
-			m.awaitLine("remote error: tls: bad certificate\" peer=" + stranger.host.Addr() + ":")
+			testkit.Eventually(t, settleLimit, func() error {
+				if lineWith(m.process, "[WARN]", "another node refuses the certificate of this node: ", "remote error: tls: bad certificate", "peer="+stranger.host.Addr()+":") == "" {
+					return fmt.Errorf("%s does not say that the stranger refuses it", m)
+				}
+				return nil
+			})
+			if lineWith(stranger.process, "[WARN]", "this node refuses the certificate of another node: ", "peer="+m.host.Addr()+":") == "" {
+				t.Errorf("the stranger does not say that it refuses %s", m)
+			}
 		}
 		for _, m := range c.members[:3] {
 			view, err := m.gossip()
@@ -168,6 +176,10 @@ func TestLongClusterTLS(t *testing.T) {
 					t.Errorf("%s knows the stranger: %+v", m, g)
 				}
 			}
+		}
+		if answer, err := stranger.ask(testkit.Request{Path: "/health/ready"}); err != nil || answer.Status != http.StatusServiceUnavailable ||
+			!strings.Contains(string(answer.Body), "this node refuses the certificate of the node at ") {
+			t.Errorf("/health/ready of the stranger: %s, %v", answer, err)
 		}
 		if state, err := stranger.state(); err == nil && (state == "leader" || state == "follower") {
 			t.Errorf("the stranger is %s", state)

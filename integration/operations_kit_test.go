@@ -283,7 +283,7 @@ func (o *operator) data(m *member, visit func(path string, info fs.FileInfo) err
 // reload has a node read its files, by signal or by request in turn, and waits until it has.
 func (o *operator) reload(m *member) {
 	o.t.Helper()
-	const done = "configuration reloaded: "
+	const done = "configuration reloaded" // also when the certificates were refused
 	before := strings.Count(m.process.Output(), done)
 	if o.reloads%2 == 1 {
 		m.order("/admin/reloadconfig")

@@ -83,15 +83,16 @@ func (c *certificates) watch(ctx context.Context, now func() time.Time) {
 }
 
 // ReloadCertificates has the node take the certificates over that a configuration names.
-// It returns whether it has, and says itself what came of it. Everything else of
+// It returns whether it has, and whether they are refused, and says itself why. Everything else of
 // the configuration is ignored. Nothing happens to a node that makes its own
 // certificate, or runs without: that takes a restart.
-func (n *Node) ReloadCertificates(c *config.Config) bool {
+func (n *Node) ReloadCertificates(c *config.Config) (taken, refused bool) {
 	switch {
 	case n.security != nil && n.opts.Certificates == nil && n.config.CertificateFile != "":
-		return n.security.reload(n.certificateFiles(c))
+		taken = n.security.reload(n.certificateFiles(c))
+		return taken, !taken
 	case c.CertificateFile != "" && !n.config.Insecure:
 		n.logger.Warn("this node was started without a certificate, restart it to use the one that is configured now", logkey.File, c.CertificateFile)
 	}
-	return false
+	return false, false
 }

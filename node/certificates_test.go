@@ -128,7 +128,7 @@ func TestReloadCertificates(t *testing.T) {
 			next := k.config()
 			c.change(next)
 			before := n.security.Current()
-			ok := n.ReloadCertificates(next)
+			ok, _ := n.ReloadCertificates(next)
 			got := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")
 			accepted := strings.Contains(got[0], "certificates reloaded: ")
 			if ok != accepted || ok == (n.security.Current() == before) || len(got) != len(c.want) {
@@ -193,7 +193,7 @@ func TestNothingToReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := n.security
-			if n.ReloadCertificates(k.config()) || n.security != before || !strings.Contains(lines.String(), c.line) || c.line == "" && lines.Len() > 0 {
+			if taken, refused := n.ReloadCertificates(k.config()); taken || refused || n.security != before || !strings.Contains(lines.String(), c.line) || c.line == "" && lines.Len() > 0 {
 				t.Errorf("it was changed, or said:\n%s", &lines)
 			}
 		})
@@ -233,7 +233,7 @@ func TestExpiryWarnings(t *testing.T) {
 			}
 		}
 		k.issue(certs.NodeOptions{DNSNames: []string{"localhost"}})
-		if !n.ReloadCertificates(k.config()) {
+		if taken, _ := n.ReloadCertificates(k.config()); !taken {
 			t.Fatalf("not reloaded\n%s", &lines)
 		}
 		if warnings, errors := count(10); warnings+errors > 0 {

@@ -47,6 +47,12 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	f := &doctor.Facts{
 		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
+	if e := n.cluster.Standing.NoLeader(); e != nil && part.Serves() {
+		f.NoLeader, f.Missing = "there is no leader: "+e.Error(), e.Missing
+		if e.Leader != "" {
+			f.NoLeader = e.Error()
+		}
+	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)
 	} else {
@@ -88,11 +94,12 @@ func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *do
 			f.Clock.Wrong = err.Error()
 		}
 		view := c.View()
+		f.Asking = e.asking(view.ServerHost, view.ServerPort)
 		var lag doctor.Lag
 		for i := range view.Members {
 			m := &view.Members[i]
 			address := endpoint(m.ReplicationHost, m.ReplicationPort)
-			f.Members = append(f.Members, doctor.Member{Address: address, Alive: m.Alive})
+			f.Members = append(f.Members, doctor.Member{Address: address, Alive: m.Alive, Removed: !c.Standing.Member(m.Node)})
 			if m.State == event.StateLeader && m.Alive {
 				lag.Leader, lag.Behind = address, m.Writer-e.n.store.LogEnd()
 			}
@@ -107,6 +114,18 @@ func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *do
 	if f.Leading {
 		e.led(ctx, f)
 	}
+}
+
+// asking are the flags by which a command asks this node, as it is reached and secured.
+func (e *examination) asking(host string, port int) string {
+	scheme, flags := "http", ""
+	if e.n.https() {
+		scheme = "https"
+		if ca := e.n.config.TrustedRootCertificatesPath; ca != "" {
+			flags = " --ca " + ca
+		}
+	}
+	return " --node " + scheme + "://" + endpoint(host, port) + flags
 }
 
 // led looks at what runs on the leader alone.

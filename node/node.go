@@ -213,6 +213,7 @@ func (n *Node) start(ctx context.Context) error {
 		n.owned.Go(func() { n.users.watchDefaults(n.running) })
 	}
 	n.owned.Go(func() { n.leading.follow(n.running, n.cluster) })
+	n.owned.Go(func() { n.sayReady(n.running) })
 	n.owned.Go(func() { n.metrics.run(n.running) })
 	if n.security != nil {
 		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })

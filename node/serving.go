@@ -43,6 +43,26 @@ func (p part) serves() bool {
 	return err == nil && unsure == nil && diverged == nil && p.Cluster.Ready() && p.n.users.ready() == nil && log.Failed() == nil && p.n.load.done()
 }
 
+// Serves reports whether this node serves reads, be there a leader or not.
+func (p part) Serves() bool {
+	log, err := p.n.store.Log()
+	unsure, diverged := p.Healthy()
+	return err == nil && unsure == nil && diverged == nil && p.Standing.Serves() && p.n.users.ready() == nil && log.Failed() == nil && log.Health.Unhealthy() == nil && p.n.load.done()
+}
+
+// Leaderless says which nodes are missing for a leader, and what keeps them away.
+func (p part) Leaderless() string {
+	why := p.Standing.Distrust()
+	e := p.Standing.NoLeader()
+	switch {
+	case e == nil:
+		return why
+	case why == "":
+		return e.Error()
+	}
+	return e.Error() + "; " + why
+}
+
 // Unhealthy describes a problem of this node's disk, data or clock; empty when there is none.
 func (p part) Unhealthy() string {
 	if !p.Started() {
@@ -53,7 +73,7 @@ func (p part) Unhealthy() string {
 	if log, err := p.n.store.Log(); err == nil {
 		damaged = log.Health.Unhealthy()
 	}
-	if err := cmp.Or(p.Hangs(), diverged, unsure, p.Clock.Wrong(), damaged, p.full(), p.n.groups.Trouble()); err != nil {
+	if err := cmp.Or(p.Hangs(), p.Standing.Removed(), diverged, unsure, p.Clock.Wrong(), damaged, p.full(), p.n.groups.Trouble()); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -1,9 +1,13 @@
 package node
 
 import (
+	"context"
 	"sync/atomic"
+	"time"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // startup is how far the start of a node is.
@@ -25,6 +29,19 @@ func progress(what string, done, total int64) httpapi.Progress {
 		p.Percent = min(100, 100*float64(done)/float64(total))
 	}
 	return p
+}
+
+// readyPace is how often a node that starts looks whether it is ready.
+const readyPace = 100 * time.Millisecond
+
+// sayReady logs once that the node is ready: that /health/ready answers 204.
+func (n *Node) sayReady(ctx context.Context) {
+	for n.Unready() != "" {
+		if clock.Sleep(ctx, readyPace) != nil {
+			return
+		}
+	}
+	n.logger.Info("this node is ready", logkey.Took, time.Since(n.started).Round(time.Millisecond))
 }
 
 // Starting describes the current step of a node that has never served.

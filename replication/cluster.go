@@ -113,7 +113,8 @@ func (o *ClusterOptions) majority() int { return o.Size/2 + 1 }
 // with them, keeps the Replica running, and fetches data that this node lacks. In a cluster of one
 // a node talks to no other.
 type Cluster struct {
-	Clock *Clock // this node's
+	Clock    *Clock    // this node's
+	Standing *Standing // this node's
 
 	self *self
 
@@ -177,6 +178,9 @@ func NewCluster(o ClusterOptions) *Cluster {
 		said: seldom.Lines[refusal]{Every: o.AdviceEvery},
 	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
+	c.lead.removed = c.join.removed.Load
+	c.Standing = &Standing{self: c.self, join: c.join, disk: c.disk, ready: c.Ready, port: c.Port}
+	c.Standing.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead, distrust: c.Standing.Distrust}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
@@ -509,7 +513,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Silent:  c.disk.hanging,
 		// TLS takes its time on a busy machine
 		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second),
-		Logger:   quiet{c.self.opts.Replica.Logger},
+		Logger:   quiet{c.self.opts.Replica.Logger, r.naming},
 
 		Candidate: c.twins.candidate,
 	})

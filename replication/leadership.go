@@ -25,6 +25,7 @@ type leadership struct {
 	histories *histories
 	disk      *disk
 	clock     *Clock
+	removed   func() bool // the cluster runs without this node
 
 	priority  atomic.Int64
 	resigning atomic.Bool
@@ -176,13 +177,13 @@ func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
 			if r.raft.State() == raft.Leader {
-				l.self.logger.Warn("leadership was not handed over", logkey.Node, s.Node.String(), logkey.Error, err)
+				l.self.logger.Warn("leadership was not handed over", logkey.To, l.peers.place(s.Node.String()), logkey.Error, err)
 				continue
 			}
 			// It took longer than raft waits, and came to pass.
 		}
 		l.awaitLeader(ctx, r)
-		l.self.logger.Info("leadership was handed over", logkey.Node, s.Node.String(), logkey.Took, time.Since(begun).Round(time.Millisecond))
+		l.self.logger.Info("leadership was handed over", logkey.To, l.peers.place(s.Node.String()), logkey.Took, time.Since(begun).Round(time.Millisecond))
 		return nil
 	}
 	return last

@@ -66,6 +66,7 @@ func (l *life) options(m *Materials) Options {
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, l.self.node
 	o.LeaderAddress = l.peers.clientAddress
+	o.NodeAddress, o.Stopping = l.peers.address, l.self.stopping.Load
 	o.Outranked = l.lead.outranked
 	o.LeastVoters = l.self.opts.majority()
 	o.Awaited = l.peers.awaited
@@ -254,7 +255,7 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 		l.state.Store(l.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica))
 	}
 	o := l.options(m)
-	o.Joining = !form
+	o.Joining, o.Others = !form, l.self.opts.Size-1
 	o.Address = raft.ServerAddress(l.self.opts.Advertise)
 	r, err := prepare(o)
 	if err == nil {
@@ -272,6 +273,9 @@ func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	l.self.replica.Store(r)
 	l.self.warn("see who is to lead", r.Rank())
 	done := make(chan struct{})
+	if l.self.opts.Size > 1 {
+		l.owned.Go(func() { l.sayLeaders(ctx, r) })
+	}
 	l.owned.Go(func() {
 		defer close(done)
 		for {

@@ -55,6 +55,12 @@ type Options struct {
 	// leader with the given node id; empty when not known.
 	LeaderAddress func(node string) string
 
+	// NodeAddress returns where other nodes reach the node with the given id; empty when not known.
+	// Lines of the log name nodes by it.
+	NodeAddress func(node string) string
+	// Stopping reports that the node is about to end: its log is quieter then.
+	Stopping func() bool
+
 	// OnFatal is called with the first error after which the node must stop: a failed write or sync
 	// of consensus state, or a state machine that failed. The error names the file. It is called on
 	// the goroutine that met the error, before that returns anything, and should end the process.
@@ -121,6 +127,12 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.LeaderAddress == nil {
 		o.LeaderAddress = func(string) string { return "" }
+	}
+	if o.NodeAddress == nil {
+		o.NodeAddress = func(string) string { return "" }
+	}
+	if o.Stopping == nil {
+		o.Stopping = func() bool { return false }
 	}
 	trailing := 16384
 	if o.LogStore == raftdisk.BoltDB {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -283,6 +284,23 @@ func (p *peers) where(node string) string {
 	m, _ := p.member(node)
 	return fmt.Sprintf("node %s at %s", node, m.ReplicationAddress)
 }
+
+// address is where other nodes reach a node, empty when not known. A node that gossip has forgotten
+// may still be a member.
+func (p *peers) address(node string) string {
+	if m, ok := p.member(node); ok {
+		return m.ReplicationAddress
+	}
+	for _, server := range p.self.configuration().Servers {
+		if string(server.ID) == node {
+			return string(server.Address)
+		}
+	}
+	return ""
+}
+
+// place names a node for an operator: by its address, or by its id if that is not known.
+func (p *peers) place(node string) string { return cmp.Or(p.address(node), node) }
 
 // clientAddress is where clients reach a node, scheme://host:port, empty when not known.
 func (p *peers) clientAddress(node string) string {

@@ -22,7 +22,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateInitializing:
 		return "starting", 0, 0
 	case event.StateDiscoverLeader:
-		return "looking for the other nodes", 0, 0
+		return c.Standing.explain("looking for the other nodes"), 0, 0
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
@@ -34,6 +34,8 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		done, total = min(own+c.pull.partly.Load(), wanted), wanted
 	}
 	switch {
+	case c.join.removed.Load():
+		return c.Standing.Removed().Error(), 0, 0
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
 	case state == event.StatePreLeader && c.lead.few.Load() && c.histories.apart.Load() > 0:
@@ -44,6 +46,11 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "taking the lead"
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
+		if e := c.Standing.NoLeader(); e != nil {
+			doing += ": " + e.Error()
+			done, total = 0, 0
+		}
+		doing = c.Standing.explain(doing)
 	case hindered != nil:
 		return hindered.Error(), 0, 0
 	case c.pull.active.Load(), c.self.replica.Load() == nil && done < total:

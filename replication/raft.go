@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
+	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // Entries of one batch to apply, and of one message to a follower.
@@ -34,6 +35,7 @@ type Replica struct {
 	silence  *silence
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
+	naming   *naming
 
 	configMu sync.Mutex         // guards exchanging raft's configuration of itself
 	running  context.Context    // until it is closed
@@ -79,6 +81,7 @@ func prepare(o Options) (*Replica, error) {
 		ended: make(chan struct{}), closed: make(chan struct{}),
 		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
+	r.naming = &naming{address: o.NodeAddress, stopping: o.Stopping, late: o.ElectionTimeout, silent: seldom.Lines[string]{Every: sayEvery}}
 	var err error
 	if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
 		return nil, err
@@ -114,6 +117,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.Logs, r.state.Stable, r.state.Snapshots, trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
+	r.naming.raft.Store(r.raft)
 	r.pipeline = pipeline.New(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{
 		Logger: r.logger, Stats: r.opts.Stats, QueueRequests: r.opts.QueueRequests, QueueBytes: r.opts.QueueBytes, DrainTimeout: r.opts.DrainTimeout,
 	})
@@ -129,7 +133,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(r.state.ID.Node.String())
-	c.Logger = quiet{r.opts.Logger.Named("raft")}
+	c.Logger = quiet{r.opts.Logger.Named("raft"), r.naming}
 	c.HeartbeatTimeout = r.patience()
 	c.LeaderLeaseTimeout = r.opts.ElectionTimeout * 45 / 100
 	if r.opts.Transport == nil && lone(configuration, c.LocalID) {

@@ -77,6 +77,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.histories.judge()
 		c.Clock.judge()
 		c.join.noteRemoval()
+		c.Standing.leaderless.look(time.Now())
 		if r := c.self.replica.Load(); r != nil {
 			c.self.warn("see who is to lead", r.Rank())
 			l, _ := c.lead.note(r)

@@ -13,7 +13,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func healthy() *Facts {
 	return &Facts{
 		Now: noon, Ready: true, Leading: true,
-		Members:      []Member{{"a:2113", true}, {"b:2113", true}, {"c:2113", true}},
+		Members:      []Member{{Address: "a:2113", Alive: true}, {Address: "b:2113", Alive: true}, {Address: "c:2113", Alive: true}},
 		Clock:        &Clock{Ahead: 3 * time.Millisecond, BehindLog: -time.Minute},
 		Sync:         &Sync{Longest: 8 * time.Millisecond, Mean: time.Millisecond},
 		Volumes:      []Volume{{Option: "Db", Folder: "/db", Free: 50 << 30, Reserve: 128 << 20}},
@@ -54,7 +54,17 @@ func TestFindings(t *testing.T) {
 		remedy string // a part of it
 	}{
 		{"starting", func(f *Facts) { f.Ready, f.Doing = false, "reading the log" }, "start", "reading the log", "/health/startup"},
+		{"no leader to be had", func(f *Facts) {
+			f.Ready, f.NoLeader, f.Missing = false, "there is no leader: 1 of 3 voting nodes can be reached, 2 are needed", []string{"b:1112", "c:1112"}
+		}, "start", "the node serves reads, but there is no leader: 1 of 3 voting nodes can be reached, 2 are needed; writes are refused", "start b:1112 and c:1112, or"},
+		{"no leader, no one missing", func(f *Facts) {
+			f.Ready, f.NoLeader = false, "there is no leader: 3 of 3 voting nodes can be reached, 2 are needed"
+		}, "start", "serves reads", "reach each other"},
 		{"a dead member", func(f *Facts) { f.Members[1].Alive = false }, "members", "b:2113 is not alive", "annals cluster remove b:2113"},
+		{"a dead member of a secured cluster", func(f *Facts) {
+			f.Members[1].Alive, f.Asking = false, " --node https://a:2113 --ca /etc/annals/ca"
+		}, "members", "b:2113 is not alive", "annals cluster remove b:2113 --node https://a:2113 --ca /etc/annals/ca"},
+		{"a member that was removed", func(f *Facts) { f.Members[1] = Member{Address: "b:2113", Removed: true} }, "members", "", ""},
 		{"no majority", func(f *Facts) {
 			for i := range f.Members[1:] {
 				f.Members[1+i].Alive = false

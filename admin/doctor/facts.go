@@ -8,8 +8,13 @@ type Facts struct {
 	Now   time.Time
 	Ready bool   // the node serves requests
 	Doing string // what it does instead
+	// why there is no leader on a node that serves reads all the same; empty: there is one, or the
+	// node serves nothing
+	NoLeader string
+	Missing  []string // addresses of the voting nodes that cannot be reached
 
 	Members      []Member // of a cluster of several, this node included
+	Asking       string   // the flags by which commands ask this node, with a space before each
 	Clock        *Clock   // nil: a node on its own
 	Sync         *Sync    // nil: a database in memory
 	Volumes      []Volume
@@ -43,6 +48,7 @@ type Facts struct {
 type Member struct {
 	Address string // where other nodes reach it
 	Alive   bool
+	Removed bool // from the cluster; gossip shows it for a while
 }
 
 // Clock is how the node's clock compares with those of others.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,8 +23,18 @@ const (
 	mapsLeast    = 65530 // the default of Linux
 )
 
+// majorityLost is what is left to do without the nodes that would elect a leader.
+const majorityLost = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
+
 func judgeStart(f *Facts, r *report) {
-	if !f.Ready {
+	switch {
+	case !f.Ready && f.NoLeader != "":
+		remedy := "see that the nodes reach each other at their replication addresses, and read their logs"
+		if len(f.Missing) > 0 {
+			remedy = "start " + strings.Join(f.Missing, " and ") + ", or see that the network lets them through; if most nodes are gone for good: " + majorityLost
+		}
+		r.wrong(Remedy(remedy), "the node serves reads, but %s; writes are refused", f.NoLeader)
+	case !f.Ready:
 		r.wrong("wait, and follow /health/startup and the log of the node; in a cluster see that most members run and reach each other",
 			"the node does not serve requests yet: %s", cmp.Or(f.Doing, "it starts"))
 	}
@@ -31,22 +42,23 @@ func judgeStart(f *Facts, r *report) {
 
 func judgeMembers(f *Facts, r *report) {
 	alive := 0
-	for _, m := range f.Members {
+	members := slices.DeleteFunc(slices.Clone(f.Members), func(m Member) bool { return m.Removed && !m.Alive })
+	for _, m := range members {
 		if m.Alive {
 			alive++
 		}
 	}
-	for _, m := range f.Members {
-		gone := "annals cluster remove " + m.Address
+	for _, m := range members {
+		gone := "annals cluster remove " + m.Address + f.Asking
 		switch {
 		case m.Alive:
 			continue
-		case 2*alive <= len(f.Members): // Without a majority no node could remove it.
-			gone = "annals cluster recover --majority-lost on one node that is left (docs/operations.md, A majority lost for good)"
+		case 2*alive <= len(members): // Without a majority no node could remove it.
+			gone = majorityLost
 		}
 		r.wrong(Remedy("start the node, or see that the network lets it through; if it is gone for good: "+gone), "%s is not alive", m.Address)
 	}
-	if alive == len(f.Members) && alive > 1 {
+	if alive == len(members) && alive > 1 {
 		r.fine("all %d are alive", alive)
 	}
 }

@@ -71,7 +71,12 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 		if err := confirm.given(fmt.Sprintf("This removes %s from the cluster, which then has one copy of its data less", visible(args[0]))); err != nil {
 			return err
 		}
-		return run(http.MethodDelete, func(node string) string { return membersPath + "/" + url.PathEscape(node) })(cmd, args)
+		if err := run(http.MethodDelete, func(node string) string { return membersPath + "/" + url.PathEscape(node) })(cmd, args); err != nil || f.json {
+			return err
+		}
+		_, err := fmt.Fprintf(stdout, "%s is removed. Once it is stopped it stays in the list for DeadMemberRemovalPeriodSec, "+
+			"half an hour by default, and nothing more is to be done.\n", visible(strings.TrimSpace(args[0])))
+		return err
 	}
 	cluster.AddCommand(
 		recoverCommand(stdout, stderr),

@@ -18,7 +18,9 @@ import (
 
 const (
 	memberText = "NodeId  State\n1       Leader\n"
-	memberJSON = "[\n  {\n    \"nodeId\": \"1\"\n  }\n]"
+
+	removedText = " is removed. Once it is stopped it stays in the list for DeadMemberRemovalPeriodSec, half an hour by default, and nothing more is to be done.\n"
+	memberJSON  = "[\n  {\n    \"nodeId\": \"1\"\n  }\n]"
 )
 
 // fakeMember answers as a node does and remembers what it was asked for.
@@ -94,8 +96,9 @@ func TestClusterCommands(t *testing.T) {
 		{"both passwords", []string{"list", "--node", address, "--password", "p"}, "e", "admin:p GET /admin/cluster/members", memberText},
 		{"add", []string{"add", "10.0.0.2:1112", "--node", address}, "", "POST /admin/cluster/members?node=10.0.0.2%3A1112", memberText},
 		{"add as JSON", []string{"add", "a&b=c", "--node", address, "--json"}, "", "POST /admin/cluster/members?node=a%26b%3Dc", memberJSON + "\n"},
-		{"remove", []string{"remove", "[::1]:1112", "--node", address}, "", "DELETE /admin/cluster/members/%5B::1%5D:1112", memberText},
-		{"remove an odd name", []string{"remove", "a/b?c", "--node", address}, "", "DELETE /admin/cluster/members/a%2Fb%3Fc", memberText},
+		{"remove", []string{"remove", "[::1]:1112", "--node", address}, "", "DELETE /admin/cluster/members/%5B::1%5D:1112", memberText + "[::1]:1112" + removedText},
+		{"remove an odd name", []string{"remove", "a/b?c", "--node", address}, "", "DELETE /admin/cluster/members/a%2Fb%3Fc", memberText + "a/b?c" + removedText},
+		{"remove as JSON", []string{"remove", "a", "--json", "--node", address}, "", "DELETE /admin/cluster/members/a", memberJSON + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(passwordVariable, c.env)

@@ -54,7 +54,7 @@ type runningNode interface {
 	Done() <-chan struct{}
 	// ReloadCertificates takes over the certificates that a configuration names, and says whether
 	// it has.
-	ReloadCertificates(*config.Config) bool
+	ReloadCertificates(*config.Config) (taken, refused bool)
 	// Unready returns why the node should not be sent requests, nothing when it should.
 	Unready() string
 	// Close stops the node in order. It may be called again.

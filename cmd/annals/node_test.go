@@ -41,11 +41,11 @@ func (n *fakeNode) URL() string           { return "http://127.0.0.1:4711" }
 func (n *fakeNode) Done() <-chan struct{} { return n.done }
 func (n *fakeNode) Unready() string       { return n.unready }
 
-func (n *fakeNode) ReloadCertificates(c *config.Config) bool {
+func (n *fakeNode) ReloadCertificates(c *config.Config) (taken, refused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.reloaded = append(n.reloaded, c.CertificateFile)
-	return !n.refuses
+	return !n.refuses, n.refuses
 }
 
 func (n *fakeNode) Close() error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -51,15 +52,24 @@ func (r *reloader) run() {
 	if c.LogLevel != config.LogLevelDefault {
 		r.logger.SetLevel(hclogLevel(c.LogLevel))
 	}
-	r.latest.Store(r.latest.Load().Reloaded(c, r.certificates(c)))
+	before := r.latest.Load()
+	taken, refused := r.certificates(c)
+	r.latest.Store(before.Reloaded(c, taken))
+	if names := before.AwaitRestart(c); len(names) > 0 {
+		r.logger.Warn("changed, but needs a restart: " + strings.Join(names, ", "))
+	}
+	if refused {
+		r.logger.Warn("configuration reloaded, but for the certificates: the old ones stay in force", logkey.File, c.File(), "logLevel", string(c.LogLevel))
+		return
+	}
 	r.logger.Info("configuration reloaded", logkey.File, c.File(), "logLevel", string(c.LogLevel))
 }
 
 // certificates passes a configuration on to the node, once there is one.
-func (r *reloader) certificates(c *config.Config) bool {
+func (r *reloader) certificates(c *config.Config) (taken, refused bool) {
 	if r.node == nil {
 		r.missed = c
-		return false
+		return false, false
 	}
 	return r.node.ReloadCertificates(c)
 }
@@ -71,6 +81,7 @@ func (r *reloader) attach(n runningNode) {
 	r.node = n
 	if c := r.missed; c != nil {
 		r.missed = nil
-		r.latest.Store(r.latest.Load().Reloaded(c, r.certificates(c)))
+		taken, _ := r.certificates(c)
+		r.latest.Store(r.latest.Load().Reloaded(c, taken))
 	}
 }

@@ -98,7 +98,7 @@ func TestReloadPassesCertificatesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := newReloader(old, load, hclog.NewNullLogger())
+			r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
 			if !c.late {
 				r.attach(n)
 			}
@@ -106,6 +106,10 @@ func TestReloadPassesCertificatesOn(t *testing.T) {
 			r.run()
 			if c.late {
 				r.attach(n)
+			}
+			all := strings.TrimSpace(w.err.String())
+			if last := all[strings.LastIndex(all, "\n")+1:]; strings.Contains(last, "[INFO]") == c.refuses {
+				t.Errorf("the last line is %s", last)
 			}
 			want := "new.crt"
 			if c.args != "" {
@@ -120,6 +124,29 @@ func TestReloadPassesCertificatesOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReloadNeedsRestart: what a reload does not take over is said by name, and no value with it.
+func TestReloadNeedsRestart(t *testing.T) {
+	w := newWorld(newFakeNode())
+	load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml --node-port 2200")) }
+	w.files["c.yaml"] = "ClusterSize: 3\nNodePort: 2201\nGossipSeed: a:1,b:1\nDiscoverViaDns: false"
+	old, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
+	r.run()
+	if err := w.logged("needs a restart"); err == nil {
+		t.Errorf("nothing changed\n%s", w.err)
+	}
+	w.files["c.yaml"] = "ClusterSize: 5\nNodePort: 2202\nGossipSeed: a:1,b:1\nDiscoverViaDns: false\nLogLevel: Debug\nStatsPeriodSec: 7"
+	for range 2 { // It stays so.
+		r.run()
+	}
+	if n := strings.Count(w.err.String(), "[WARN]  changed, but needs a restart: StatsPeriodSec, ClusterSize\n"); n != 2 {
+		t.Errorf("said %d times\n%s", n, w.err)
 	}
 }
 

@@ -80,6 +80,17 @@ func (c *core) learn(r *result) {
 	}
 }
 
+// place names a node for an operator: by its address, or by its id if that is not known.
+func (c *core) place(node event.ID) string {
+	if p := c.peers.find(node); p != nil && p.Address != "" {
+		return p.Address
+	}
+	if node == c.node {
+		return "this node"
+	}
+	return node.String()
+}
+
 // release is called with the proposer's own word that it gave up the proposal
 // that this node is bound to. Nothing else ends a promise.
 func (c *core) release() {
@@ -141,9 +152,11 @@ func (c *core) promise(r *Request) Refusal {
 	if proposer := c.peers.find(p.Proposer); proposer != nil {
 		proposer.called = c.now // it is at work: no need to ask it at once
 	}
-	c.do(say{hclog.Info, "promised this node to a cluster that another node proposes", []any{
-		keyCluster, p.Cluster, keyProposer, p.Proposer, keyMembers, p.Members,
-	}})
+	members := make([]string, len(p.Members))
+	for i, m := range p.Members {
+		members[i] = c.place(m)
+	}
+	c.do(say{hclog.Info, "joining the cluster that " + c.place(p.Proposer) + " proposes", []any{keyCluster, p.Cluster, keyMembers, members}})
 	c.hold(p, false)
 	return ""
 }

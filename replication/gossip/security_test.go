@@ -51,7 +51,7 @@ func TestOtherAuthority(t *testing.T) {
 	c.open(1, newAuthority(t).secured())
 	c.open(2, newAuthority(t).secured())
 	eventually(t, "the refusal is logged on both sides", func() bool {
-		return c.logs.warnings("certificate signed by unknown authority") > 0 && c.logs.warnings("1.wire: dropped a connection") > 0
+		return c.logs.warnings("certificate signed by unknown authority") > 0 && c.logs.warnings("1.wire: another node refuses the certificate of this node") > 0
 	})
 	c.sees("1+", 1)
 	c.sees("2+", 2)

@@ -105,17 +105,21 @@ func (g *Gossip) report(old, next *view) {
 		case before == nil && m.Alive:
 			line = "node joined gossip"
 		case before == nil && !m.Left:
-			line, level = "node is dead", hclog.Warn
+			line, level = "a node does not answer", hclog.Warn
 		case before == nil || before.Alive == m.Alive && before.Left == m.Left:
 			continue
 		case m.Alive:
-			line = "node is alive again"
+			line = "a node answers again"
 		case m.Left:
 			line = "node left gossip"
 		default:
-			line, level = "node is dead", hclog.Warn
+			line, level = "a node does not answer", hclog.Warn
 		}
-		g.logger.Log(level, line, logkey.Node, m.Node, logkey.Address, m.GossipAddress)
+		args := []any{logkey.Address, m.GossipAddress, logkey.Node, m.Node}
+		if level == hclog.Warn {
+			args = append(args, "for", g.o.Timeout)
+		}
+		g.logger.Log(level, line, args...)
 		if address, err := netip.ParseAddrPort(m.GossipAddress); err == nil && !m.Alive {
 			g.transport.leave(address)
 		}

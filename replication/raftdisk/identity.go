@@ -409,12 +409,15 @@ func (m *making) makeReal() error {
 	if err := m.o.Files.SyncDir(m.o.Dir); err != nil {
 		return err
 	}
-	if m.o.Joining {
-		m.logger.Info("consensus state of a node that is to join", logkey.Node, m.id.Node.String(), "cluster", m.id.Cluster.String(), logkey.End, m.tail.End)
-	} else if m.restored() {
+	switch {
+	case m.o.Joining:
+		m.logger.Debug("consensus state of a node that is to join", logkey.Node, m.id.Node.String(), "cluster", m.id.Cluster.String(), logkey.End, m.tail.End)
+	case m.restored():
 		m.logger.Warn("the data directory has a log and no consensus state: starting from the end of the log as a single node",
 			logkey.Node, m.id.Node.String(), logkey.End, m.tail.End, logkey.Index, m.tail.Index, logkey.Term, m.tail.Term)
-	} else {
+	case m.o.Others > 0:
+		m.logger.Info("this node founds the cluster, and the others are about to join", "others", m.o.Others, "cluster", m.id.Cluster.String())
+	default:
 		m.logger.Info("new cluster of one node", logkey.Node, m.id.Node.String(), "cluster", m.id.Cluster.String())
 	}
 	return nil

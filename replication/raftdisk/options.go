@@ -35,6 +35,9 @@ type Options struct {
 	// one. Existing state keeps its own.
 	Node event.ID
 
+	// Others are the nodes that are about to join the cluster which this one founds.
+	Others int
+
 	// Joining says that consensus state which is made now belongs to a node that
 	// others are to admit to their cluster. By default the node is the only voter of a cluster.
 	Joining bool

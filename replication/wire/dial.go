@@ -89,12 +89,16 @@ func (p *Port) connect(ctx context.Context, k Kind, address, host string) (*conn
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		if p.ctx.Err() == nil {
+			p.distrusted(raw.RemoteAddr(), err)
+		}
 		_ = raw.Close()
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errSaysNothing, context.Cause(ctx))
 		}
 		return nil, err
 	}
+	p.trusted(raw.RemoteAddr())
 	return c, nil
 }
 
@@ -106,7 +110,7 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 		if config == nil {
 			return nil, errors.New("no certificate for connections between nodes")
 		}
-		config = config.Clone()
+		config = judging(config)
 		config.ClientSessionCache = nil
 		if config.ServerName == "" {
 			config.ServerName = host

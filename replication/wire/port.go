@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,6 +57,8 @@ type Port struct {
 	// secrets are those of other nodes, where the port has one itself.
 	secrets secrets
 	reach   func(ctx context.Context, network, address string) (net.Conn, error)
+
+	distrust atomic.Pointer[distrust] // the latest; nil: none
 
 	// mu guards what follows. It is held for a moment only and nests no other lock.
 	mu         sync.Mutex
@@ -219,6 +222,7 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
 	}
 	if err == nil {
 		p.metrics.accepted.Inc()
+		p.trusted(raw.RemoteAddr())
 		return
 	}
 	p.notice(ctx, raw.RemoteAddr(), err) // before the other side can see the end
@@ -240,10 +244,11 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 			args = append(args, keyKind, r.from.kind.String(), logkey.Node, r.from.Node.String())
 		}
 		level := hclog.Warn
-		if r.status == StatusNoListener || r.status == StatusSameNode && r.from != nil && (r.from.kind == KindGossip || r.from.kind == KindPackets) {
-			// A node that starts or ends, whose peers try again, or this one, looking for the nodes
-			// that it was given.
-			level = hclog.Info
+		switch {
+		case r.status == StatusNoListener: // A node that starts or ends, whose peers try again.
+			level = hclog.Debug
+		case r.status == StatusSameNode && r.from != nil && (r.from.kind == KindGossip || r.from.kind == KindPackets):
+			level = hclog.Info // This one, looking for the nodes that it was given.
 		}
 		p.say(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
 		return
@@ -254,6 +259,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	}
 	switch {
 	case errors.Is(err, errClosing): // just now
+	case p.distrusted(peer, err):
 	case errors.Is(err, io.EOF):
 		// A port scan, or the check of a load balancer.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
@@ -292,7 +298,7 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 		if config == nil {
 			return nil, errors.New("no certificate for connections between nodes")
 		}
-		config = config.Clone()
+		config = judging(config)
 		config.SessionTicketsDisabled = true
 		secured := tls.Server(&peeked{Conn: raw, first: first}, config)
 		if err := secured.HandshakeContext(ctx); err != nil {

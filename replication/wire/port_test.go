@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 				if c.dialler.IsZero() {
 					c.dialler = node(2)
 				}
-				own := Options{Node: node(1), Cluster: member(c.own), Advertise: "one.example:1112", Logger: log.logger(hclog.Info)}
+				own := Options{Node: node(1), Cluster: member(c.own), Advertise: "one.example:1112", Logger: log.logger(hclog.Debug)}
 				other := Options{Node: c.dialler, Cluster: member(c.other), Lineage: func() uint32 { return c.lineage }}
 				if secured {
 					own.Security, other.Security = ca.security(1), ca.security(2)
@@ -270,17 +270,18 @@ func TestCertificatesAreChecked(t *testing.T) {
 		name       string
 		own, other *security
 		err        string
+		by         int // who refuses: 1 is the acceptor
 	}{
-		{"the acceptor's is for another host", &security{pool: ca.pool, cert: ca.issue(1, nil, "elsewhere.example")}, ca.security(2), "127.0.0.1"},
-		{"the acceptor's is of another authority", foreign.security(1), ca.security(2), "unknown authority"},
-		{"the dialler's is of another authority", good, &security{pool: ca.pool, cert: foreign.issue(2, loopback)}, "remote error: tls"},
-		{"the dialler has none", good, &security{pool: ca.pool}, "remote error: tls"},
+		{"the acceptor's is for another host", &security{pool: ca.pool, cert: ca.issue(1, nil, "elsewhere.example")}, ca.security(2), "127.0.0.1", 2},
+		{"the acceptor's is of another authority", foreign.security(1), ca.security(2), "unknown authority", 2},
+		{"the dialler's is of another authority", good, &security{pool: ca.pool, cert: foreign.issue(2, loopback)}, "remote error: tls", 1},
+		{"the dialler has none", good, &security{pool: ca.pool}, "remote error: tls", 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var log lines
+			var log, dialler lines
 			to := open(t, Options{Node: node(1), Security: c.own, Logger: log.logger(hclog.Warn)})
-			from := open(t, Options{Node: node(2), Security: c.other})
+			from := open(t, Options{Node: node(2), Security: c.other, Logger: dialler.logger(hclog.Warn)})
 			echo(t, to, KindService)
 			_, err := from.Dial(t.Context(), KindService, to.Addr().String())
 			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), to.Addr().String()) {
@@ -292,6 +293,40 @@ func TestCertificatesAreChecked(t *testing.T) {
 				}
 				return nil
 			})
+			if c.by == 0 {
+				return
+			}
+			// Both say who refuses whom, once.
+			_, _ = from.Dial(t.Context(), KindService, to.Addr().String())
+			own, other := &log, &dialler
+			if c.by == 2 {
+				own, other = other, own
+			}
+			testkit.Eventually(t, patience, func() error {
+				for said, by := range map[string]*lines{"this node refuses the certificate of another node": own, "another node refuses the certificate of this node": other} {
+					if got := by.with(said); len(got) != 1 {
+						return fmt.Errorf("%q is not said once: %q", said, by.String())
+					}
+				}
+				for _, p := range []*Port{to, from} {
+					if said := p.Distrust(); !strings.Contains(said, "refuses the certificate of") {
+						return fmt.Errorf("the port tells %q", said)
+					}
+				}
+				return nil
+			})
+			if c.by == 1 { // It gets a good one.
+				c.other.exchange(ca.issue(2, loopback))
+				if _, err := from.Dial(t.Context(), KindService, to.Addr().String()); err != nil {
+					t.Fatal(err)
+				}
+				testkit.Eventually(t, patience, func() error {
+					if said := to.Distrust() + from.Distrust(); said != "" {
+						return fmt.Errorf("the ports still tell %q", said)
+					}
+					return nil
+				})
+			}
 		})
 	}
 }

@@ -72,11 +72,7 @@ type line struct {
 
 // say logs a line unless the same reason was logged for the same host within a minute.
 func (p *Port) say(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
-	host, _, err := net.SplitHostPort(peer.String())
-	if err != nil {
-		host = peer.String()
-	}
-	skipped, ok := p.lines.Due(line{host, reason})
+	skipped, ok := p.lines.Due(line{hostOf(peer), reason})
 	if !ok {
 		return
 	}
