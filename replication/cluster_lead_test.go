@@ -287,8 +287,8 @@ func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
 	n := h.others(h.leader())[0]
 	h.isolate(n)
 	term := n.raft().CurrentTerm()
-	eventually(t, "the lonely node stands for election", func() bool {
-		return strings.Count(n.lines.String(), "pre-vote campaign failed") > 3
+	eventually(t, "the lonely node has stood for election several times", func() bool {
+		return strings.Contains(n.lines.String(), "this cluster has no leader")
 	})
 	if got := n.raft().CurrentTerm(); got > term+1 { // an answer may have been in flight
 		t.Errorf("the lonely node went from term %d to %d", term, got)
