@@ -141,7 +141,7 @@ func (r *receiver) RecvMsg(m any) error {
 func unreceived(err error) error {
 	s := status.Convert(err)
 	switch code := s.Code(); code {
-	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
+	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Unavailable, codes.Unimplemented:
 		return plain(code, s.Message())
 	}
 	return plain(codes.InvalidArgument, s.Message())

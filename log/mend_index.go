@@ -49,8 +49,8 @@ func (h *Health) rebuildIndex(ctx context.Context) error {
 	h.bringing.Lock()
 	defer h.bringing.Unlock()
 	return index.Rebuild(ctx, h.index, func(upTo int64, add func([]index.Entry) error) error {
-		// No scavenge writes its state now, and entries that earlier ones took out come back with
-		// the records that are still there.
+		// Entries that scavenges took out come back with the records that are still there. A run
+		// that has its state open loses it, and the next one begins from the start.
 		if err := h.removeScavengeState(); err != nil {
 			return err
 		}

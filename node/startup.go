@@ -31,13 +31,13 @@ func progress(what string, done, total int64) httpapi.Progress {
 	return p
 }
 
-// readyPace is how often a node that starts looks whether it is ready.
+// readyPace is how often a node that starts looks whether it is ready, at first.
 const readyPace = 100 * time.Millisecond
 
 // sayReady logs once that the node is ready: that /health/ready answers 204.
 func (n *Node) sayReady(ctx context.Context) {
-	for n.Unready() != "" {
-		if clock.Sleep(ctx, readyPace) != nil {
+	for pace := readyPace; n.Unready() != ""; pace = min(pace+pace/20, 20*readyPace) {
+		if clock.Sleep(ctx, pace) != nil {
 			return
 		}
 	}

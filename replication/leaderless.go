@@ -47,7 +47,10 @@ func (e *NoLeaderError) Error() string {
 	if e.Leader != "" {
 		return "the leader " + e.Leader + " answers this node, but does not reach it"
 	}
-	return fmt.Sprintf("%d of %d voting nodes can be reached, %d are needed", e.Reached, e.Voters, e.Voters/2+1)
+	if needed := e.Voters/2 + 1; e.Reached < needed {
+		return fmt.Sprintf("%d of %d voting nodes can be reached, %d are needed", e.Reached, e.Voters, needed)
+	}
+	return fmt.Sprintf("%d of %d voting nodes can be reached, and they do not agree on a leader", e.Reached, e.Voters)
 }
 
 // look notes whether there is a leader, and says once in a while that there is none.
@@ -123,6 +126,9 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 			continue
 		}
 		e.Missing = append(e.Missing, l.peers.place(string(server.ID)))
+	}
+	if e.Voters == 0 {
+		return nil // It does not know its cluster yet.
 	}
 	slices.Sort(e.Missing)
 	return e

@@ -21,7 +21,9 @@ func tryBackups(c *config.Config) error {
 		return nil
 	}
 	above, _, err := owner.Above(dir)
-	if err == nil {
+	if isDir := filepath.Clean(dir) == above; err == nil && !isDir {
+		err = owner.MayWrite(above) // Nothing is made in a folder that is not for backups.
+	} else if err == nil {
 		var f *os.File
 		if f, err = os.CreateTemp(above, ".annals-*.tmp"); err == nil {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))

@@ -93,10 +93,10 @@ func (c *devCluster) obey(ctx context.Context, line string, stdout io.Writer) er
 		return fmt.Errorf("node%d would lose its data: run annals dev without --mem-db", i+1)
 	}
 	c.setSeed(i, "")
-	c.nodes[i] = nil
 	if err := n.Close(); err != nil {
 		return fmt.Errorf("stop node%d: %w", i+1, err)
 	}
+	c.nodes[i] = nil
 	_, err := fmt.Fprintf(stdout, "node%d is stopped\n", i+1)
 	return err
 }

@@ -117,7 +117,7 @@ and ` + "`annals COMMAND --help`" + ` print the same, and packages have man page
 ` + "`man annals-backup-create`" + `.
 
 - Exit code 0 is success, and 2 is bad usage: unknown commands, flags and wrong values. What other
-  exit codes mean stands with the command. A node that refuses its options or certificates ends
+  exit codes mean stands with the command. A node that refuses its options ends
   with exit code 1. If systemd started it, the code is 78, for which the unit does not start it
   again.
 - The options of a node are in [options](options.md). ` + "`annals config check`" + ` checks them.

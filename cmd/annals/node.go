@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
-	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/owner"
@@ -99,14 +99,15 @@ func (h *host) run(args []string) error {
 	return nil
 }
 
-// exitMisconfigured tells systemd that options or certificates are wrong, so that another start
-// would end the same way: EX_CONFIG of sysexits.h. It is not 2: Go ends with that after a panic.
+// exitMisconfigured tells systemd that options are wrong, so that another start would end the same
+// way: EX_CONFIG of sysexits.h. It is not 2: Go ends with that after a panic. Files that cannot be
+// read, and certificates, may be right at the next start.
 const exitMisconfigured = 78
 
-// misconfigured gives wrong options and certificates the exit code that the unit of systemd names.
-// Without a supervisor it is 1, as EventStoreDB has it.
+// misconfigured gives wrong options the exit code that the unit of systemd names. Without a
+// supervisor it is 1, as EventStoreDB has it.
 func (h *host) misconfigured(err error) error {
-	if supervised(h.environ) {
+	if _, unread := errors.AsType[*fs.PathError](err); supervised(h.environ) && !unread {
 		return &codedError{code: exitMisconfigured, err: err}
 	}
 	return err
@@ -144,7 +145,9 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.Warn(line)
 	}
 	// A file system that hangs does not keep the node from starting.
-	if err := briefly(func() error { return tryBackups(c) }); err != nil && !errors.Is(err, errUnread) {
+	if err := briefly(func() error { return tryBackups(c) }); errors.Is(err, errUnread) {
+		logger.Warn("option BackupTo: the folder for backups does not answer")
+	} else if err != nil {
 		logger.Warn(err.Error())
 	}
 	if c.Insecure {
@@ -195,9 +198,6 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.Info("stopped while starting")
 		return nil
 	case err != nil:
-		if _, refused := errors.AsType[*certs.LoadError](err); refused {
-			return h.misconfigured(err)
-		}
 		return explainPort(err, c.NodePort, "--node-port")
 	}
 	reload.attach(n)
@@ -228,7 +228,7 @@ func explainPort(err error, port int, flag string) error {
 	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	if addr, ok := taken.Addr.(*net.TCPAddr); !ok || addr.Port != port {
+	if addr, ok := taken.Addr.(*net.TCPAddr); (!ok || addr.Port != port) && flag == "--node-port" {
 		flag = "--replication-port"
 	}
 	return fmt.Errorf("%w: is a node running there already? %s chooses another port", err, flag)

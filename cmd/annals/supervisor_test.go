@@ -109,9 +109,9 @@ func TestMisconfigured(t *testing.T) {
 	}{
 		{"unknown option", []string{"--no-such-option"}, exitMisconfigured},
 		{"wrong value", []string{"--node-port", "many"}, exitMisconfigured},
-		{"configuration file", []string{"--config", filepath.Join(dir, "none.conf")}, exitMisconfigured},
+		{"configuration file", []string{"--config", filepath.Join(dir, "none.conf")}, 1},
 		{"schedule", []string{"--scavenge-schedule", "never"}, exitMisconfigured},
-		{"certificate", []string{"--certificate-file", filepath.Join(dir, "none.crt"), "--certificate-private-key-file", filepath.Join(dir, "none.key")}, exitMisconfigured},
+		{"certificate", []string{"--certificate-file", filepath.Join(dir, "none.crt"), "--certificate-private-key-file", filepath.Join(dir, "none.key")}, 1},
 		{"data folder", []string{"--db", "/proc/annals"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,7 +5,17 @@ package owner
 import (
 	"io/fs"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// MayWrite returns an error if this process may not make files in a folder.
+func MayWrite(dir string) error {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "write to", Path: dir, Err: err}
+	}
+	return nil
+}
 
 // fileKey tells files apart.
 type fileKey struct{ device, inode uint64 }

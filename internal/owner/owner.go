@@ -10,6 +10,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"unicode"
 )
 
 // Keeper gives the owner of a folder what a command makes in it.
@@ -71,14 +73,18 @@ func Keep(dirs ...string) (*Keeper, error) {
 func (k *Keeper) Give() error {
 	var all error
 	for _, f := range k.folders {
-		all = errors.Join(all, f.walk(func(root *os.Root, name string, info fs.FileInfo) error {
+		err := f.walk(func(root *os.Root, name string, info fs.FileInfo) error {
 			id, _ := Of(info)
 			// The number of a removed file may be that of a new one.
 			if was, there := f.before[keyOf(info)]; id == f.owner || there && was == id || shared(info) {
 				return nil
 			}
-			return root.Lchown(name, f.owner.User, f.owner.Group)
-		}))
+			if err := root.Lchown(name, f.owner.User, f.owner.Group); !errors.Is(err, fs.ErrNotExist) {
+				all = errors.Join(all, err) // The others are given all the same.
+			}
+			return nil
+		})
+		all = errors.Join(all, err)
 	}
 	if all != nil {
 		return fmt.Errorf("give what was made the owner of its folder: %w", all)
@@ -97,10 +103,13 @@ func (f *kept) walk(visit func(root *os.Root, name string, info fs.FileInfo) err
 		return nil
 	}
 	return fs.WalkDir(root.FS(), f.from, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		var info fs.FileInfo
+		if err == nil {
+			info, err = root.Lstat(name)
 		}
-		info, err := root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // It was removed just now.
+		}
 		if err != nil {
 			return err
 		}
@@ -117,8 +126,9 @@ func Like(f *os.File, like fs.FileInfo) error {
 	return f.Chown(id.User, id.Group)
 }
 
-// Explain adds to an error about a missing permission whose the file is, as whom this process runs,
-// and the command that helps. The command is for that one of the folders in which the file is.
+// Explain adds to an error about a missing permission whose the file is, and as whom this process
+// runs. If the file is in one of the folders, it adds the command that gives that folder away; if
+// such a folder is missing, the command that makes it. For no other folder there is a command.
 func Explain(err error, dirs ...string) error {
 	path, known := denied(err)
 	if !known {
@@ -140,13 +150,43 @@ func Explain(err error, dirs ...string) error {
 	if id.User == me.User {
 		return fmt.Errorf("%w (%s belongs to %s, as whom this process runs, and has mode %04o)", err, path, UserName(id.User), info.Mode().Perm())
 	}
-	what := path
+	remedy := ""
+	if me.User != 0 { // Root is kept from files by other means.
+		remedy = remedyFor(path, UserName(me.User), dirs)
+	}
+	return fmt.Errorf("%w (%s belongs to %s, and this process runs as %s%s)", err, path, UserName(id.User), UserName(me.User), remedy)
+}
+
+// remedyFor is what root can do about a file that a user may not use, empty if that is not clear: a
+// folder of the system is not to be given away.
+func remedyFor(path, name string, dirs []string) string {
 	for _, dir := range dirs {
-		if rest, e := filepath.Rel(dir, path); e == nil && filepath.IsLocal(rest) {
-			what = dir
+		abs, err := filepath.Abs(dir)
+		switch {
+		case err != nil || dir == "":
+		case within(abs, path):
+			return fmt.Sprintf(": as root, chown -R %s: %s", name, quoted(abs))
+		case within(path, abs):
+			return fmt.Sprintf(": as root, install -d -o %s -g %s %s", name, name, quoted(abs))
 		}
 	}
-	return fmt.Errorf("%w (%s belongs to %s, and this process runs as %s: as root, chown -R %s: %s)", err, path, UserName(id.User), UserName(me.User), UserName(me.User), what)
+	return ""
+}
+
+// within reports whether a path is a folder or in it.
+func within(dir, path string) bool {
+	rest, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rest)
+}
+
+// quoted is a path for a shell.
+func quoted(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%", r)
+	}) {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
 }
 
 // denied returns the file of an error about a missing permission.

@@ -90,7 +90,7 @@ func (p *Port) connect(ctx context.Context, k Kind, address, host string) (*conn
 	}
 	if err != nil {
 		if p.ctx.Err() == nil {
-			p.distrusted(raw.RemoteAddr(), err)
+			p.distrusted(raw.RemoteAddr(), true, err)
 		}
 		_ = raw.Close()
 		if ctx.Err() != nil {

@@ -57,8 +57,9 @@ const (
 )
 
 // distrusted says whether a connection failed because one side refuses the other's certificate. It
-// notes that and logs it, at most once a minute for each host.
-func (p *Port) distrusted(peer net.Addr, err error) bool {
+// logs that, at most once a minute for each host, and notes it of a host that this node dialed: any
+// other one may be no node.
+func (p *Port) distrusted(peer net.Addr, dialed bool, err error) bool {
 	_, ours := errors.AsType[*distrustError](err)
 	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ours && !verification {
@@ -66,13 +67,19 @@ func (p *Port) distrusted(peer net.Addr, err error) bool {
 		if !ok || alert.Op != "remote error" || !strings.Contains(alert.Err.Error(), "certificate") {
 			return false
 		}
-		p.distrust.Store(&distrust{hostOf(peer), "the node at " + peer.String() + " refuses the certificate of this node: " + err.Error(), time.Now()})
+		p.note(peer, dialed, "the node at "+peer.String()+" refuses the certificate of this node: "+err.Error())
 		p.say(hclog.Warn, peer, "ours", "another node refuses the certificate of this node", logkey.Reason, err, "remedy", remedyForOurs)
 		return true
 	}
-	p.distrust.Store(&distrust{hostOf(peer), "this node refuses the certificate of the node at " + peer.String() + ": " + err.Error(), time.Now()})
+	p.note(peer, dialed, "this node refuses the certificate of the node at "+peer.String()+": "+err.Error())
 	p.say(hclog.Warn, peer, "theirs", "this node refuses the certificate of another node", logkey.Reason, err, "remedy", remedyForPeer)
 	return true
+}
+
+func (p *Port) note(peer net.Addr, dialed bool, text string) {
+	if dialed {
+		p.distrust.Store(&distrust{hostOf(peer), text, time.Now()})
+	}
 }
 
 // trusted notes that a connection with a node came about.

@@ -259,7 +259,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	}
 	switch {
 	case errors.Is(err, errClosing): // just now
-	case p.distrusted(peer, err):
+	case p.distrusted(peer, false, err):
 	case errors.Is(err, io.EOF):
 		// A port scan, or the check of a load balancer.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())

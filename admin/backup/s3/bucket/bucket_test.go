@@ -70,6 +70,21 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestMissing: that another server does not know the address says nothing about an object.
+func TestMissing(t *testing.T) {
+	for _, c := range []struct {
+		err  bucket.Error
+		want bool
+	}{
+		{bucket.Error{Code: "NoSuchKey", StatusCode: 404}, true}, {bucket.Error{Code: "NoSuchUpload", StatusCode: 404}, true},
+		{bucket.Error{Code: "NoSuchBucket", StatusCode: 404}, false}, {bucket.Error{StatusCode: 404}, false},
+	} {
+		if got := bucket.Missing(&c.err); got != c.want {
+			t.Errorf("%+v: %v", c.err, got)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	store := testkit.NewObjectStore()
 	c, end := connect(t, store, nil)

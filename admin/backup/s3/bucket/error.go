@@ -45,6 +45,7 @@ type Error struct {
 	Hint       string // what the user can do
 
 	retryAfter time.Duration
+	isHead     bool // the request was HEAD: its answer has no body
 }
 
 func (e *Error) Error() string {
@@ -84,10 +85,9 @@ func Missing(err error) bool {
 	switch e.Code {
 	case codeNoSuchKey, codeNoSuchUpload:
 		return true
-	case codeNoSuchBucket:
-		return false
 	}
-	return e.StatusCode == http.StatusNotFound // HEAD has no body.
+	// Without a code another server may have said it, such as a proxy. HEAD never has one.
+	return e.StatusCode == http.StatusNotFound && e.isHead
 }
 
 // refusal is the error of an answer.
@@ -106,7 +106,7 @@ func (c *Client) parseError(a *http.Response, text []byte) *Error {
 		Region, ServerTime string
 	}
 	h := a.Header
-	e := &Error{StatusCode: a.StatusCode, RequestID: oneLine(h.Get("X-Amz-Request-Id"))}
+	e := &Error{StatusCode: a.StatusCode, isHead: a.Request != nil && a.Request.Method == http.MethodHead, RequestID: oneLine(h.Get("X-Amz-Request-Id"))}
 	e.retryAfter = c.retryAfter(h.Get("Retry-After"))
 	region := h.Get("X-Amz-Bucket-Region")
 	server, _ := http.ParseTime(h.Get("Date")) // Without one nothing is said of clocks.
