@@ -20,7 +20,6 @@ import (
 func (b *batch) send() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	defer b.caller.out.hold(false)
 	draining := b.s.draining.Done()
 	for {
 		next, over, err := b.collect()
@@ -32,8 +31,7 @@ func (b *batch) send() error {
 				b.note(w)
 			}
 		}
-		for i, w := range b.done {
-			b.caller.out.hold(i+1 < len(b.done))
+		for _, w := range b.done {
 			if err := b.reply(w); err != nil {
 				return err
 			}

@@ -3,55 +3,70 @@ package grpcapi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/stats"
 )
 
-// Keys of request headers as the header map holds them.
+// Keys of the metadata of calls.
 const (
-	keyRequiresLeader = "Requires-Leader"
-	keyConnectionName = "Connection-Name"
+	keyRequiresLeader = "requires-leader"
+	keyConnectionName = "connection-name"
+	keyPushback       = "grpc-retry-pushback-ms"
 )
-
-// keyStatus is the trailer that has the code of a call's end.
-const keyStatus = "Grpc-Status"
 
 // unnamed is the name of a connection that its client gave none.
 const unnamed = "<unknown>"
 
 // call has the facts about a call, besides the messages, that its method needs.
 type call struct {
+	conn   *conn
+	stream uint32          // of the connection
+	ended  context.Context // ends with the call, or when it is given up
+	cancel context.CancelFunc
+	// forgotten takes back that the end of the stream ends the call.
+	forgotten func() bool
+
 	first  access.Principal // the caller, as authenticated
 	lease  *api.Lease       // of a call with many messages; nil: the call has one answer
 	client context.Context  // of a call with many messages: ends when the client leaves
 	from   string           // host:port of the client
 	name   string           // that the client gave its connection
 	leader bool             // the leader must answer
-	out    *heldWriter
-	in     *inflow
+	in     inflow
 	claim  api.Claim // of the memory of all requests: what was received
 	sent   outgoing
 
-	message int64       // of claim: the message that the method received last
-	most    int64       // that one message can claim
-	unread  atomic.Bool // no method was called yet
+	message int64 // of claim: the message that the method received last
+	most    int64 // that one message can claim
+
+	receiving, sending atomic.Bool  // a message, at the moment
+	sends              atomic.Int64 // messages that it has begun to send
+
+	// Of look alone.
+	moved, taken        int64 // as of the last look at which it moved
+	stalledIn, stalledOut int   // looks since then
+}
+
+// giveUp ends a call for the client to know why, if that is a problem.
+func (c *call) giveUp(err error) {
+	_ = c.in.refuse(err)
+	c.cancel()
 }
 
 // who is the caller, as it was last authenticated.
@@ -102,163 +117,143 @@ func (s *Server) take(ctx context.Context, k api.Kind) (release func(), err erro
 	return s.opts.Shares.Take(k, *c.who(), c.from)
 }
 
-// caller authenticates the caller of a request.
-func (s *Server) caller(w http.ResponseWriter, r *http.Request) (*call, error) {
-	who, err := s.opts.Access.Authenticate(r)
-	if err != nil {
-		return nil, err
-	}
-	c := &call{first: who, from: r.RemoteAddr, name: r.Header.Get(keyConnectionName), out: &heldWriter{ResponseWriter: w, sent: s.metrics.sent}, in: newInflow(&countedBody{r.Body, s.metrics.received})}
+// tap makes the call of a stream. grpc-go calls it with the header, on the goroutine that reads the
+// connection.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	p, _ := peer.FromContext(ctx)
+	conn := p.AuthInfo.(peerOf).conn
+	c := &call{conn: conn, from: conn.RemoteAddr().String(), name: unnamed, most: s.opts.Memory.Most()}
+	c.sent = outgoing{conn: conn, taken: make(chan struct{}, 1)}
+	c.in.limits = limitsOf(info.FullMethodName)
 	c.claim.Use(s.opts.Memory)
-	c.most = s.opts.Memory.Most()
-	c.unread.Store(true)
-	c.leader = strings.EqualFold(r.Header.Get(keyRequiresLeader), "true")
-	if c.name == "" {
-		c.name = unnamed
+	if name := info.Header.Get(keyConnectionName); len(name) > 0 && name[0] != "" {
+		c.name = name[0]
 	}
-	return c, nil
+	if leader := info.Header.Get(keyRequiresLeader); len(leader) > 0 {
+		c.leader = strings.EqualFold(leader[0], "true")
+	}
+	c.ended, c.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, c))
+	conn.open(c)
+	// Should grpc-go end it before a method is called.
+	c.forgotten = context.AfterFunc(ctx, func() { conn.end(c) })
+	return c.ended, nil
 }
 
-// refuse answers a call whose caller was not authenticated: a status without messages.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// authenticate finds out who the caller is, before a message is read.
+func (s *Server) authenticate(ctx context.Context, c *call, method string) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	header := make(http.Header, len(md))
+	for key, values := range md {
+		header[textproto.CanonicalMIMEHeaderKey(key)] = values
+	}
+	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Header: header, RemoteAddr: c.from}).WithContext(joined{ctx, c.conn.ctx})
+	who, err := s.opts.Access.Authenticate(r)
+	if err == nil {
+		c.first = who
+		return nil
+	}
 	p := problemUnauthenticated
-	h := w.Header()
 	switch {
 	case errors.Is(err, event.ErrNotAuthorized):
 		s.opts.RefusedLogins.Note(r)
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
-		h.Set("Grpc-Retry-Pushback-Ms", "-1")
 	default:
-		p = s.problemOf(r.URL.Path, err)
+		p = s.problemOf(method, err)
 	}
-	s.note("", r.RemoteAddr, r.URL.Path, nil, p)
-	h.Set("Content-Type", "application/grpc")
-	h["Content-Length"] = nil // net/http would add one, which clients take for a trailer.
-	h.Set(keyStatus, strconv.Itoa(int(p.code)))
-	h.Set("Grpc-Message", p.text)
-	w.WriteHeader(http.StatusOK)
+	s.note("", c.from, method, nil, p)
+	return p
 }
 
-// blame makes what grpc-go says of messages that it cannot read the client's fault, which it is,
-// and says why a message was not read.
-func (c *call) blame() {
+// joined is the context of a call with the values of its connection.
+type joined struct {
+	context.Context
+	conn context.Context
+}
+
+func (j joined) Value(key any) any {
+	if v := j.Context.Value(key); v != nil {
+		return v
+	}
+	return j.conn.Value(key)
+}
+
+// around is around each method.
+func (s *Server) around(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	c := callOf(ss.Context())
+	defer c.over()
+	if err := s.authenticate(ss.Context(), c, info.FullMethod); err != nil {
+		if err == problemNotInitialized {
+			ss.SetTrailer(metadata.Pairs(keyPushback, "-1"))
+		}
+		return err
+	}
+	if info.IsClientStream || info.IsServerStream {
+		err = s.stream(srv, ss, c, info, handler)
+	} else {
+		err = s.unary(srv, ss, c, info, handler)
+	}
 	if p := c.in.refusal(); p != nil {
-		h := c.out.Header()
-		h.Set(keyStatus, strconv.Itoa(int(p.code)))
-		h.Set("Grpc-Message", p.text)
-		return
+		return p
 	}
-	h := c.out.Header()
-	if h.Get(keyStatus) != strconv.Itoa(int(codes.Internal)) {
-		return
-	}
-	// What grpc-go says of a message it says before the method hears of it: only its words tell.
-	if text := h.Get("Grpc-Message"); c.unread.Load() || strings.HasPrefix(text, "grpc: ") || text == io.ErrUnexpectedEOF.Error() {
-		h.Set(keyStatus, strconv.Itoa(int(codes.InvalidArgument)))
-	}
+	return err
 }
 
-// heldWriter holds flushes back while a method has more to send at once.
-type heldWriter struct {
-	http.ResponseWriter
-	sent *stats.Counter
-	held atomic.Bool
-
-	mu      sync.Mutex // guards the fields below
-	writing bool       // and the client may not take it
-	hurried bool
-}
-
-// endPatience is how long a client may take nothing of an answer while the node ends.
-const endPatience = time.Second
-
-// hurry gives up a client that takes nothing, from now on.
-func (w *heldWriter) hurry() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hurried = true
-	if w.writing {
-		w.bound(time.Now().Add(endPatience))
+// over is called when the method has returned. It waits for a client that is slow to take what it
+// was sent: what grpc-go keeps for calls that have ended has no bound.
+func (c *call) over() {
+	if c.conn.unsent.Load() > muchUnsent {
+		c.sending.Store(true)
+		c.sent.wait(c.ended)
 	}
-}
-
-// enter says whether something is being written.
-func (w *heldWriter) enter(writing bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.writing = writing
-	switch {
-	case w.hurried && writing:
-		w.bound(time.Now().Add(endPatience))
-	case w.hurried:
-		w.bound(time.Time{})
-	}
-}
-
-// bound resets the call at a time, unless that is zero. HTTP/2 always can.
-func (w *heldWriter) bound(at time.Time) {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
-}
-
-func (w *heldWriter) Write(p []byte) (int, error) {
-	w.enter(true)
-	defer w.enter(false)
-	n, err := w.ResponseWriter.Write(p)
-	w.sent.Add(uint64(n))
-	return n, err
-}
-
-// hold says whether another message follows the next one. What was held back goes out with the
-// first message that nothing follows. grpc-go writes a message after Send has returned, so one may
-// see what was said of the next: it goes out with that then.
-func (w *heldWriter) hold(more bool) { w.held.Store(more) }
-
-// Flush sends the bytes written so far, unless more follow.
-func (w *heldWriter) Flush() {
-	if !w.held.Load() {
-		w.enter(true)
-		defer w.enter(false)
-		w.ResponseWriter.(http.Flusher).Flush()
-	}
+	c.cancel()
+	c.forgotten()
+	c.conn.end(c)
 }
 
 // unary is around each method with one answer.
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	callOf(ctx).unread.Store(false)
+func (s *Server) unary(srv any, ss grpc.ServerStream, c *call, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(ctx, info.FullMethod, begun, true, err) }()
+	defer func() { s.done(c, info.FullMethod, begun, true, err) }()
+	one := &single{receiver: receiver{ss, c}}
 	end, err := s.changing(changes[info.FullMethod])
 	if err == nil {
 		defer end()
-		err = s.guard(info.FullMethod, func() (err error) {
-			resp, err = handler(ctx, req)
-			return err
-		})
+		err = s.guard(info.FullMethod, func() error { return handler(srv, one) })
 	}
-	var p *problem
-	if err != nil {
-		p = s.problemOf(info.FullMethod, err)
+	if err == nil {
+		s.note(c.who().Login, c.from, info.FullMethod, one.request, nil)
+		if err := one.SendMsg(one.answer); err != nil {
+			return unsent(err)
+		}
+		return nil
 	}
-	c := callOf(ctx)
-	s.note(c.who().Login, c.from, info.FullMethod, req, p)
-	if p == nil {
-		return resp, nil
+	p := s.problemOf(info.FullMethod, err)
+	s.note(c.who().Login, c.from, info.FullMethod, one.request, p)
+	ss.SetTrailer(p.trailers())
+	return p.status().Err()
+}
+
+// single is the stream of a method with one answer.
+type single struct {
+	receiver
+	request, answer any
+}
+
+func (o *single) RecvMsg(m any) error {
+	err := o.receiver.RecvMsg(m)
+	if err == nil {
+		o.request = m
 	}
-	if err := grpc.SetTrailer(ctx, p.trailers()); err != nil {
-		return nil, fmt.Errorf("set trailers: %w", err)
-	}
-	return nil, p.status().Err()
+	return err
 }
 
 // stream is around each method with many messages.
-func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	c := callOf(ss.Context())
-	c.unread.Store(false)
+func (s *Server) stream(srv any, ss grpc.ServerStream, c *call, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(ss.Context(), info.FullMethod, begun, !info.IsServerStream, err) }()
+	defer func() { s.done(c, info.FullMethod, begun, !info.IsServerStream, err) }()
 	c.client = ss.Context()
 	c.lease = s.opts.Leases.Open(ss.Context(), c.first, nil)
 	defer c.lease.Close()
@@ -290,7 +285,7 @@ func (s *Server) guard(method string, do func() error) (err error) {
 const keyMethod = "method"
 
 // done tells of a call that has ended. One that has a single answer took the time that this took.
-func (s *Server) done(ctx context.Context, method string, begun time.Time, single bool, err error) {
+func (s *Server) done(c *call, method string, begun time.Time, single bool, err error) {
 	code := status.Code(err)
 	s.metrics.end(method, code)
 	if single && s.opts.Answered != nil {
@@ -299,7 +294,6 @@ func (s *Server) done(ctx context.Context, method string, begun time.Time, singl
 	if !s.opts.LogCalls {
 		return
 	}
-	c := callOf(ctx)
 	s.opts.Logger.Info("call", keyMethod, method, "code", code.String(), logkey.Took, time.Since(begun),
 		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name))
 }

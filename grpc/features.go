@@ -8,7 +8,6 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
-	"google.golang.org/grpc"
 )
 
 // featuresService tells clients what there is, before anything else.
@@ -35,15 +34,13 @@ var features = map[string][]string{
 // GetSupportedMethods lists every method of every service that is served.
 func (f *featuresService) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	answer := &serverfeatures.SupportedMethods{EventStoreServerVersion: f.s.opts.Version}
-	for _, server := range []*grpc.Server{f.s.streams, f.s.others} {
-		services := server.GetServiceInfo()
-		for _, service := range slices.Sorted(maps.Keys(services)) {
-			for _, m := range services[service].Methods {
-				service, method := strings.ToLower(service), strings.ToLower(m.Name)
-				answer.Methods = append(answer.Methods, &serverfeatures.SupportedMethod{
-					MethodName: method, ServiceName: service, Features: features[service+"/"+method],
-				})
-			}
+	services := f.s.server.GetServiceInfo()
+	for _, service := range slices.Sorted(maps.Keys(services)) {
+		for _, m := range services[service].Methods {
+			service, method := strings.ToLower(service), strings.ToLower(m.Name)
+			answer.Methods = append(answer.Methods, &serverfeatures.SupportedMethod{
+				MethodName: method, ServiceName: service, Features: features[service+"/"+method],
+			})
 		}
 	}
 	return answer, nil

@@ -1,36 +1,22 @@
 package grpcapi
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
-	"io"
-	"net/http"
 	"sync"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
-// Bounds, in bytes, of data that a call has read from its client and its method has not received.
-const (
-	maxAhead   = 256 << 10 // beyond one message
-	frameHead  = 5         // compressed (1) · length (4), before each message
-	leastFrame = 64        // what a message counts at least
-)
+// frameHead is what stands before each message, in bytes: compressed (1) · length (4).
+const frameHead = 5
 
-// inflow is the body of a call. It is read only as far as the method receives, so that HTTP/2 slows
-// the client down: grpc-go above net/http reads whatever comes and keeps it.
-//
-// Messages are counted as their frames show them. The bytes that are read are claimed of the memory
-// of all requests. So is the unpacked size of a compressed message, before grpc-go sees its end.
+// inflow counts the messages that a call has been sent and its method has not received, as their
+// frames show them.
 type inflow struct {
-	io.ReadCloser
-	more   chan struct{} // capacity 1: a message was received
-	closed chan struct{}
-	once   sync.Once
-
 	mu       sync.Mutex // guards the fields below
+	limits   limits
 	head     [frameHead]byte
 	headRead int
 	last     [zipSize]byte // of what was read of the frame
@@ -38,14 +24,9 @@ type inflow struct {
 	size     int           // what was read of it
 	whole    []whole       // the messages that were read and not received
 	first    int           // whole before first was received
-	bytes    int           // of all of these
 	frames   int           // that were begun
-	refused  *problem      // why no more is read
-
-	// Of begin.
-	ctx    context.Context
-	limits limits
-	claim  *api.Claim
+	moved    int64         // bytes that were read, of all of them
+	refused  *problem      // why no more is received
 }
 
 // whole is a message that was read.
@@ -54,54 +35,7 @@ type whole struct {
 	unpacked int64 // when it is no longer compressed; 0: it is not compressed
 }
 
-func newInflow(body io.ReadCloser) *inflow {
-	return &inflow{ReadCloser: body, more: make(chan struct{}, 1), closed: make(chan struct{})}
-}
-
-// begin says of which call it is the body.
-func (f *inflow) begin(r *http.Request, claim *api.Claim) {
-	f.ctx, f.limits, f.claim = r.Context(), limitsOf(r.URL.Path), claim
-}
-
-// Read waits while too much was read ahead.
-func (f *inflow) Read(p []byte) (int, error) {
-	if err := f.claim.Settle(f.ctx); err != nil {
-		return 0, f.refuse(err)
-	}
-	for !f.admits() {
-		select {
-		case <-f.more:
-		case <-f.closed:
-			return 0, io.ErrClosedPipe
-		}
-	}
-	n, err := f.read(p)
-	f.claim.Add(int64(n))
-	unpacked, refused := f.note(p[:n])
-	if refused != nil {
-		return 0, f.refuse(refused)
-	}
-	if err := f.claim.Grow(f.ctx, unpacked); err != nil {
-		return 0, f.refuse(err)
-	}
-	return n, err
-}
-
-// read reads the body. Between two messages the client may rest, but not within an append.
-func (f *inflow) read(p []byte) (int, error) {
-	if body, ok := f.ReadCloser.(restful); ok && f.isAtRest() {
-		return body.ReadAtRest(p)
-	}
-	return f.ReadCloser.Read(p)
-}
-
-func (f *inflow) isAtRest() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.limits.rests && f.headRead == 0
-}
-
-// refuse ends the reading for the client to know why.
+// refuse says why no more is received.
 func (f *inflow) refuse(err error) error {
 	p, ok := errors.AsType[*problem](err)
 	if !ok && errors.Is(err, event.ErrNoRoom) {
@@ -122,31 +56,21 @@ func (f *inflow) refusal() *problem {
 	return f.refused
 }
 
-// Close ends a Read that waits.
-func (f *inflow) Close() error {
-	f.once.Do(func() { close(f.closed) })
-	return f.ReadCloser.Close()
-}
-
-// admits reports whether more may be read. The next message is always read, and so is the end of
-// the body that follows it. A message that is too long is refused as soon as its head is there.
-func (f *inflow) admits() bool {
+// isAtRest reports whether the client may take its time: it has sent whole messages, all of which
+// were received.
+func (f *inflow) isAtRest() (atRest bool, moved int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch len(f.whole) - f.first {
-	case 0:
-		return f.rest <= maxMessage
-	case 1:
-		return f.size == 0 || f.bytes+f.size < maxAhead
-	}
-	return f.bytes+f.size < maxAhead
+	return f.limits.rests && f.headRead == 0 && f.size == 0, f.moved
 }
 
-// note looks for frames in the bytes that were read. It returns how many bytes the compressed ones
-// among those that are whole now will be.
-func (f *inflow) note(p []byte) (unpacked int64, refused error) {
+// note looks for messages in the data of a frame of HTTP/2, which takes so many bytes besides to
+// hold. It returns how many bytes the compressed ones among those that are whole now will be.
+func (f *inflow) note(p []byte, besides int) (unpacked int64, refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.moved += int64(len(p))
+	f.size += besides
 	for len(p) > 0 {
 		if f.headRead < frameHead {
 			n := copy(f.head[f.headRead:], p)
@@ -165,7 +89,7 @@ func (f *inflow) note(p []byte) (unpacked int64, refused error) {
 		if f.rest > 0 {
 			continue
 		}
-		w := whole{size: max(f.size, leastFrame)}
+		w := whole{size: f.size}
 		if f.head[0] != 0 {
 			w.unpacked = unpackedSize(f.last[:], f.size)
 			if w.unpacked > f.limit() {
@@ -173,7 +97,6 @@ func (f *inflow) note(p []byte) (unpacked int64, refused error) {
 			}
 		}
 		f.whole = append(f.whole, w)
-		f.bytes += w.size
 		unpacked += w.unpacked
 		f.headRead, f.size = 0, 0
 	}
@@ -196,20 +119,18 @@ func (f *inflow) limit() int64 {
 	return f.limits.more
 }
 
-// received notes that the method has the next message.
-func (f *inflow) received() {
+// received notes that the method has the next message, and gives back what it claimed.
+func (f *inflow) received(claim *api.Claim) {
 	f.mu.Lock()
 	if f.first < len(f.whole) {
 		w := f.whole[f.first]
-		f.bytes -= w.size
-		f.claim.Shrink(int64(w.size) + w.unpacked)
+		claim.Shrink(int64(w.size) + w.unpacked)
 		f.first++
 	}
 	if f.first == len(f.whole) {
 		f.whole, f.first = f.whole[:0], 0
 	}
 	f.mu.Unlock()
-	signal(f.more)
 }
 
 // signal is for channels of capacity 1.

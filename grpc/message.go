@@ -117,16 +117,39 @@ type receiver struct {
 }
 
 // Context ends with the stream, and when the caller is refused.
-func (r *receiver) Context() context.Context { return r.call.lease.Context() }
+func (r *receiver) Context() context.Context {
+	if r.call.lease == nil {
+		return r.ServerStream.Context()
+	}
+	return r.call.lease.Context()
+}
+
+// SendMsg sends a message, or one that is encoded.
+func (r *receiver) SendMsg(m any) error {
+	c := r.call
+	out, isEncoded := m.(*frame)
+	if !isEncoded {
+		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) { return encode(m.(proto.Message), pool) })
+		if err != nil {
+			return err
+		}
+		out = &frame{b}
+	}
+	c.sending.Store(true)
+	defer c.sending.Store(false)
+	return r.ServerStream.SendMsg(out)
+}
 
 func (r *receiver) RecvMsg(m any) error {
 	c := r.call
 	c.claim.Shrink(c.message) // Its method is done with the one before.
 	c.message = 0
+	c.receiving.Store(true)
 	err := r.ServerStream.RecvMsg(&incoming{m, c})
+	c.receiving.Store(false)
 	switch {
 	case err == nil:
-		c.in.received()
+		c.in.received(&c.claim)
 		return nil
 	case c.in.refusal() != nil:
 		return c.in.refusal()
@@ -190,7 +213,7 @@ func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
 // claimMessage claims a message that is about to be decoded.
 func (c *call) claimMessage(bytes int64) error {
 	bytes = min(bytes, c.most) // One that is larger may be alone.
-	if err := c.claim.Grow(c.in.ctx, bytes); err != nil {
+	if err := c.claim.Grow(c.ended, bytes); err != nil {
 		return c.in.refuse(err)
 	}
 	c.message = bytes

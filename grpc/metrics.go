@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"io"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -30,7 +29,7 @@ func newMetrics(r *stats.Registry) *metrics {
 		subscriptions: r.Gauge("annals_grpc_subscriptions", "gRPC subscriptions in flight, including persistent ones."),
 		events:        r.Counter("annals_grpc_sent_events_total", "Events sent over gRPC."),
 		received:      r.Counter("annals_grpc_received_bytes_total", "Bytes of messages received over gRPC, as they were compressed."),
-		sent:          r.Counter("annals_grpc_sent_bytes_total", "Bytes of messages sent over gRPC, as they were compressed."),
+		sent:          r.Counter("annals_grpc_sent_bytes_total", "Bytes of messages sent over gRPC, before they are compressed."),
 	}
 }
 
@@ -44,32 +43,4 @@ func (m *metrics) end(method string, code codes.Code) {
 			stats.Label{Name: "method", Value: method}, stats.Label{Name: "code", Value: code.String()}))
 	}
 	c.(*stats.Counter).Inc()
-}
-
-// countedBody counts the bytes that are read of a request.
-type countedBody struct {
-	io.ReadCloser
-	received *stats.Counter
-}
-
-func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.received.Add(uint64(n))
-	return n, err
-}
-
-// restful is a body that knows when its client need not send more.
-type restful interface {
-	ReadAtRest(p []byte) (int, error)
-}
-
-// ReadAtRest is Read between two messages, for which the client may take its time.
-func (b *countedBody) ReadAtRest(p []byte) (int, error) {
-	body, ok := b.ReadCloser.(restful)
-	if !ok {
-		return b.Read(p)
-	}
-	n, err := body.ReadAtRest(p)
-	b.received.Add(uint64(n))
-	return n, err
 }

@@ -25,11 +25,9 @@ func (s *Server) onLeader(ctx context.Context, level access.Level, do func(conte
 	return do(ctx)
 }
 
-// sendAll sends a message for each element of a list, with one flush.
+// sendAll sends a message for each element of a list.
 func sendAll[E, M any](stream grpc.ServerStreamingServer[M], list []E, message func(*E) *M) error {
-	out := callOf(stream.Context()).out
 	for i := range list {
-		out.hold(i < len(list)-1)
 		if err := stream.Send(message(&list[i])); err != nil {
 			return unsent(err)
 		}

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,6 +20,8 @@ const (
 
 	// MaxAppendBytes bounds data and metadata of all events of one append.
 	MaxAppendBytes = 16 << 20
+
+	DefaultMaxHeaderBytes = 256 << 10
 )
 
 // Options configures a Server. Store, Cluster and Access must be set; the zero value of everything
@@ -42,6 +45,14 @@ type Options struct {
 	WriteTimeout time.Duration
 	// ReadTimeout bounds one page of a read.
 	ReadTimeout time.Duration
+
+	// IdleTimeout is after how long without a call a connection is closed. PingAfter and PingTimeout
+	// are when a client that is silent is pinged, and when it counts as gone without an answer.
+	// 0: no connection is closed, or no client pinged.
+	IdleTimeout            time.Duration
+	PingAfter, PingTimeout time.Duration
+	// MaxHeaderBytes bounds the metadata of a call.
+	MaxHeaderBytes int
 
 	// MaxEventBytes bounds data plus metadata of one event; at most, and by
 	// default, event.MaxEventBytes.
@@ -100,6 +111,12 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxAppendBytes <= 0 || o.MaxAppendBytes > MaxAppendBytes {
 		o.MaxAppendBytes = MaxAppendBytes
+	}
+	if o.MaxHeaderBytes <= 0 {
+		o.MaxHeaderBytes = DefaultMaxHeaderBytes
+	}
+	if o.PingAfter <= 0 {
+		o.PingAfter, o.PingTimeout = math.MaxInt64, time.Minute
 	}
 	if o.Shares == nil {
 		o.Shares = api.NewShares(api.SharesOptions{Insecure: o.Insecure})

@@ -2,86 +2,91 @@ package grpcapi
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/api"
 )
 
-// weightyEvent is from how many bytes on the message of an event is claimed. It stays in memory
-// until its client takes it, and grpc-go takes the next one before: so its claim ends with its
-// buffer.
-const weightyEvent = 64 << 10
+// Bounds of messages that clients have not taken, in bytes. grpc-go takes a message from its method
+// before the client takes it, up to 64 KiB and one message more for each call.
+const (
+	// weightyEvent is from how many bytes on the message of an event is claimed.
+	weightyEvent = 64 << 10
+	// muchUnsent is how much of a connection goes unclaimed, and may stay behind calls that ended.
+	muchUnsent = 1 << 20
+	// leastRoom is from where on grpc-go says when it is done with a buffer.
+	leastRoom = 1<<10 + 1
+)
 
-// outgoing are the claims of messages of a call that may not have gone out yet.
+// outgoing are the messages of a call that its client may not have taken yet.
 type outgoing struct {
-	mu     sync.Mutex
-	claims []*api.Claim
+	conn   *conn
+	unsent atomic.Int64  // bytes
+	taken  chan struct{} // capacity 1: there are none
 }
 
 // make has a message encoded whose event has so many bytes, into a buffer of the pool that encode
-// is given. The message of a large event is claimed first, until grpc-go is done with its buffer.
+// is given. It is claimed first if it is large, or if its client is slow, until grpc-go is done with
+// the buffer.
 func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, encode func(mem.BufferPool) (mem.Buffer, error)) (mem.Buffer, error) {
-	if bytes < weightyEvent {
-		return encode(mem.DefaultBufferPool())
+	r := &room{of: o}
+	if bytes >= weightyEvent || o.conn.unsent.Load() > muchUnsent {
+		r.claim = new(api.Claim)
+		r.claim.Use(memory)
+		if err := r.claim.Grow(ctx, bytes); err != nil {
+			return nil, err
+		}
+		o.conn.hold(r.claim)
 	}
-	room, err := o.claim(ctx, memory, bytes)
-	if err != nil {
-		return nil, err
-	}
-	b, err := encode(room)
+	b, err := encode(r)
 	if b == nil {
-		o.remove(room.claim)
+		r.release()
 	}
 	return b, err
 }
 
-func (o *outgoing) claim(ctx context.Context, memory *api.Memory, bytes int64) (*claimedBuffer, error) {
-	c := new(api.Claim)
-	c.Use(memory)
-	if err := c.Grow(ctx, bytes); err != nil {
-		return nil, err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.claims = append(o.claims, c)
-	return &claimedBuffer{of: o, claim: c}, nil
-}
-
-// release gives back the rest when a call has ended.
-func (o *outgoing) release() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, c := range o.claims {
-		c.Release()
-	}
-	o.claims = nil
-}
-
-func (o *outgoing) remove(claim *api.Claim) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i, c := range o.claims {
-		if c == claim {
-			o.claims = append(o.claims[:i], o.claims[i+1:]...)
-			break
+// wait returns when the client has taken all messages, or the call is over.
+func (o *outgoing) wait(ctx context.Context) {
+	for o.unsent.Load() > 0 {
+		select {
+		case <-o.taken:
+		case <-ctx.Done():
+			return
 		}
 	}
-	claim.Release()
 }
 
-// claimedBuffer is the pool of one buffer, which is as large as it must be.
-type claimedBuffer struct {
+// room is the pool of one buffer.
+type room struct {
 	of    *outgoing
-	claim *api.Claim
+	claim *api.Claim // nil: it is not claimed
+	size  int64
 }
 
 // Get returns the buffer.
-func (c *claimedBuffer) Get(length int) *[]byte {
-	b := make([]byte, length)
-	return &b
+func (r *room) Get(length int) *[]byte {
+	b := mem.DefaultBufferPool().Get(max(length, leastRoom))
+	*b = (*b)[:length]
+	r.size = int64(length)
+	r.of.unsent.Add(r.size)
+	r.of.conn.unsent.Add(r.size)
+	return b
 }
 
-// Put ends the claim.
-func (c *claimedBuffer) Put(*[]byte) { c.of.remove(c.claim) }
+// Put takes it back: grpc-go has written it, or the call is over.
+func (r *room) Put(b *[]byte) {
+	r.release()
+	mem.DefaultBufferPool().Put(b)
+}
+
+func (r *room) release() {
+	if r.claim != nil {
+		r.of.conn.drop(r.claim)
+	}
+	r.of.conn.unsent.Add(-r.size)
+	if r.of.unsent.Add(-r.size) == 0 {
+		signal(r.of.taken)
+	}
+}

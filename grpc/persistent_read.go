@@ -166,8 +166,7 @@ func actionOf(a persistent.ReadReq_Nack_Action) subscription.Action {
 
 // send sends the confirmation, and then messages as they come.
 func (c *consumer) send(ctx context.Context) error {
-	out := sender{stream: c.stream, out: callOf(ctx).out}
-	defer out.close()
+	out := sender{stream: c.stream}
 	if err := out.message(&persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{
 		SubscriptionConfirmation: &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.key.String()},
 	}}); err != nil {
@@ -179,16 +178,7 @@ func (c *consumer) send(ctx context.Context) error {
 			return err
 		}
 		if !ok {
-			if err := out.flush(); err != nil {
-				return err
-			}
 			if m, err = c.conn.Receive(ctx); err != nil {
-				return err
-			}
-		}
-		// The one before must not keep it waiting for memory.
-		if m.Event.PayloadBytes() >= weightyEvent {
-			if err := out.flush(); err != nil {
 				return err
 			}
 		}

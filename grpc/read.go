@@ -56,11 +56,10 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	defer release()
-	r := reading{s: t.s, q: q, out: sender{stream: stream, out: callOf(ctx).out}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
+	r := reading{s: t.s, q: q, out: sender{stream: stream}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
 		rights: linkRights{ctx, t.s, callOf(ctx)}}
 	t.s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
-	defer r.out.close()
 	switch {
 	case q.subscribed:
 		t.s.metrics.subscriptions.Add(1)
@@ -151,7 +150,7 @@ func (r *reading) stream(ctx context.Context) error {
 	if r.q.positions {
 		return r.say(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
 	}
-	return r.out.flush()
+	return nil
 }
 
 // nextAfter is the number at which reading forward resumes after a page of count events. A stream
@@ -161,11 +160,8 @@ func nextAfter(page *event.StreamPage, from int64, count int) int64 {
 	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 
-// streamPage reads a page of the stream. Earlier messages have gone out then.
+// streamPage reads a page of the stream.
 func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	if err := r.out.flush(); err != nil {
-		return event.StreamPage{}, err
-	}
 	if err := r.rights.call.check(ctx); err != nil {
 		return event.StreamPage{}, err
 	}
@@ -206,15 +202,11 @@ func (r *reading) log(ctx context.Context) error {
 		from, left = page.Next, left-sent
 		r.resize(page.Events)
 	}
-	return r.out.flush()
+	return nil
 }
 
-// logPage reads a page of the log, for which it looks at so many records at most. Earlier messages
-// have gone out then.
+// logPage reads a page of the log, for which it looks at so many records at most.
 func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
-	if err := r.out.flush(); err != nil {
-		return event.AllPage{}, err
-	}
 	if err := r.rights.call.check(ctx); err != nil {
 		return event.AllPage{}, err
 	}
@@ -283,7 +275,7 @@ func (r *reading) say(m *streams.ReadResp) error {
 	if err := r.out.message(m); err != nil {
 		return err
 	}
-	return r.out.flush()
+	return nil
 }
 
 // takeRoom returns the memory that pages are read into.

@@ -46,54 +46,23 @@ func (c framing) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// sender sends the messages of a call that has many. It keeps each until it is known whether
-// another follows at once, so that all of them go out together.
+// sender sends the messages of a call that has many.
 type sender struct {
 	stream grpc.ServerStream
-	out    *heldWriter
-	next   frame // is sent next; without a buffer: none is
 	send   frame // is being sent
 }
 
 // message sends a message that is not encoded yet.
-func (s *sender) message(m proto.Message) error {
-	b, err := encode(m, mem.DefaultBufferPool())
-	if err != nil {
-		return err
-	}
-	return s.add(b)
-}
+func (s *sender) message(m proto.Message) error { return s.passed(s.stream.SendMsg(m)) }
 
 // add sends an encoded message.
 func (s *sender) add(b mem.Buffer) error {
-	if s.next.buffer != nil {
-		if err := s.pass(true); err != nil {
-			return err
-		}
-	}
-	s.next.buffer = b
-	return nil
+	s.send.buffer = b
+	return s.passed(s.stream.SendMsg(&s.send))
 }
 
-// flush sends the messages that are held back, before the read waits or takes its time.
-func (s *sender) flush() error {
-	if s.next.buffer == nil {
-		return nil
-	}
-	return s.pass(false)
-}
-
-// close releases the pending messages.
-func (s *sender) close() {
-	if s.next.buffer != nil {
-		s.next.buffer.Free()
-	}
-}
-
-func (s *sender) pass(more bool) error {
-	s.send, s.next.buffer = s.next, nil
-	s.out.hold(more)
-	if err := s.stream.SendMsg(&s.send); err != nil {
+func (s *sender) passed(err error) error {
+	if err != nil {
 		return cmp.Or(s.stream.Context().Err(), fmt.Errorf("send a message: %w: %w", event.ErrClosed, err))
 	}
 	return nil

@@ -173,9 +173,6 @@ func (f *following) bury(ctx context.Context) error {
 	if _, err := f.events(ctx, []event.Resolved{{Record: tombstone}}); err != nil {
 		return err
 	}
-	if err := f.out.flush(); err != nil {
-		return err
-	}
 	return event.ErrStreamDeleted
 }
 
@@ -234,9 +231,6 @@ func (f *following) caughtUp() error {
 
 // wait returns when there may be more, and the caller may still see it.
 func (f *following) wait(ctx context.Context) error {
-	if err := f.out.flush(); err != nil {
-		return err
-	}
 	f.leaveRoom()
 	f.size = minReadPage
 	var err error

@@ -2,8 +2,13 @@ package grpcapi
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
@@ -11,30 +16,38 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // A client that compresses gets answers that are.
 	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
 	"github.com/annalsdb/annals/grpc/users"
+	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
 const (
-	maxMessage       = 17 << 20
-	maxSmallMessage  = 4 << 20
-	streamsPathBegin = "/event_store.client.streams.Streams/"
+	maxMessage      = 17 << 20
+	maxSmallMessage = 4 << 20
+	connWindow      = 4 << 20 // bytes that a client may send ahead on a connection
 )
 
-// Server answers calls. It starts no goroutine of its own: those of the http.Server and of grpc-go
-// run it, and Drain ends calls that do not end by themselves.
+// closePatience is how long calls in flight may take when the server closes.
+const closePatience = 10 * time.Second
+
+// Server answers calls. grpc-go reads and writes the connections; look, a goroutine of the server,
+// ends calls whose client does not move.
 type Server struct {
 	opts    Options
 	metrics *metrics
-
-	// Streams takes larger messages than the others.
-	streams, others *grpc.Server
+	server  *grpc.Server
+	door    door
+	conns   conns
+	owned   sync.WaitGroup
 
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
@@ -43,90 +56,94 @@ type Server struct {
 	term leadership
 }
 
-// New returns a server. The options must be valid.
+// New returns a server. The options must be valid. It must be closed.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o, metrics: newMetrics(o.Stats)}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats), door: door{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.streams, s.others = s.newServer(maxMessage), s.newServer(maxSmallMessage)
-	s.register()
-	return s
-}
-
-func (s *Server) newServer(maxReceived int) *grpc.Server {
-	return grpc.NewServer(
+	s.server = grpc.NewServer(
+		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.StreamInterceptor(s.around), grpc.UnknownServiceHandler(s.unknown),
 		//lint:ignore SA1019 The way that takes its place gives a decompressor no bound.
 		grpc.RPCDecompressor(unzip{}),
-		grpc.MaxRecvMsgSize(maxReceived), grpc.MaxSendMsgSize(maxMessage),
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
-		grpc.WaitForHandlers(true), // A method may still read when its request is gone.
+		grpc.WaitForHandlers(true), // A method may still read when its call is gone.
+		grpc.MaxConcurrentStreams(http1.MaxStreams), grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
+		grpc.StaticStreamWindowSize(http1.StreamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.ReadBufferSize(0), grpc.SharedWriteBuffer(true), // conn has a buffer.
+		grpc.ConnectionTimeout(o.IdleTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.IdleTimeout, Time: o.PingAfter, Timeout: o.PingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
+	s.register()
+	s.owned.Go(func() {
+		if err := s.server.Serve(&s.door); err != nil && s.draining.Err() == nil {
+			s.opts.Logger.Error("gRPC is no longer served", logkey.Error, err)
+		}
+	})
+	s.owned.Go(s.look)
+	return s
 }
 
 // register registers the services that are served.
 func (s *Server) register() {
+	all := registrar{s.server}
 	if s.opts.Membership != nil {
-		gossip.RegisterGossipServer(s.others, &gossipService{s: s})
+		gossip.RegisterGossipServer(all, &gossipService{s: s})
 	}
-	streams.RegisterStreamsServer(s.streams, &streamsService{s: s})
+	streams.RegisterStreamsServer(all, &streamsService{s: s})
 	if s.opts.Subscriptions != nil {
-		persistent.RegisterPersistentSubscriptionsServer(s.others, &persistentService{s: s})
+		persistent.RegisterPersistentSubscriptionsServer(all, &persistentService{s: s})
 	}
-	serverfeatures.RegisterServerFeaturesServer(s.others, &featuresService{s: s})
+	serverfeatures.RegisterServerFeaturesServer(all, &featuresService{s: s})
 	if s.opts.Projections != nil {
-		projections.RegisterProjectionsServer(s.others, &projectionsService{s: s})
+		projections.RegisterProjectionsServer(all, &projectionsService{s: s})
 	}
 	if s.opts.Users != nil && !s.opts.Insecure { // In insecure mode there are no users to manage.
-		users.RegisterUsersServer(s.others, &usersService{s: s})
+		users.RegisterUsersServer(all, &usersService{s: s})
 	}
 	if s.opts.Operations != nil {
-		operations.RegisterOperationsServer(s.others, &operationsService{s: s})
+		operations.RegisterOperationsServer(all, &operationsService{s: s})
 	}
 	if s.opts.Statistics != nil {
-		monitoring.RegisterMonitoringServer(s.others, &monitoringService{s: s})
+		monitoring.RegisterMonitoringServer(all, &monitoringService{s: s})
 	}
 }
 
-// Handler returns a handler that answers the requests of gRPC and leaves the others to next.
+// Serve serves a connection whose first request is a call, from its first byte on. It does not
+// block.
+func (s *Server) Serve(ctx context.Context, nc net.Conn) {
+	c := newConn(ctx, nc, s)
+	s.conns.add(c)
+	s.door.give(c)
+}
+
+// Handler returns a handler that refuses calls on connections that began with another request, and
+// leaves everything else to next. The connection ends, so that the client comes again.
 func (s *Server) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isCall(r) {
+		if r.ProtoMajor != 2 || !http1.IsCall(r.Header.Get("Content-Type")) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.serve(w, r)
+		h := w.Header()
+		h.Set("Connection", "close")
+		h.Set("Content-Type", "application/grpc")
+		h["Content-Length"] = nil // net/http would add one, which clients take for a trailer.
+		h.Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
+		h.Set("Grpc-Message", "A connection that began with another request takes no calls: connect again")
+		w.WriteHeader(http.StatusOK)
 	})
 }
 
-// isCall reports whether a request is a call of gRPC.
-func isCall(r *http.Request) bool {
-	if r.ProtoMajor != 2 {
-		return false
+// unknown answers calls of methods that are not served.
+func (s *Server) unknown(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	if _, ok := s.server.GetServiceInfo()[service]; ok {
+		return plain(codes.Unimplemented, fmt.Sprintf("unknown method %s for service %s", name, service))
 	}
-	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
-}
-
-// serve authenticates the caller and lets grpc-go do the rest.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	c, err := s.caller(w, r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	defer c.claim.Release()
-	defer c.sent.release()
-	defer context.AfterFunc(s.draining, c.out.hurry)()
-	server := s.others
-	if strings.HasPrefix(r.URL.Path, streamsPathBegin) {
-		server = s.streams
-	}
-	c.in.begin(r, &c.claim)
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	r.Body = c.in
-	server.ServeHTTP(c.out, r)
-	c.blame()
+	return plain(codes.Unimplemented, "unknown service "+service)
 }
 
 // Drain ends calls that do not end by themselves: subscriptions, batches once the writes in flight
@@ -134,9 +151,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // It does not wait and may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// Close cuts off the calls in flight, and waits for their methods.
+// Close lets the calls in flight finish, cuts off those that take too long, and waits for their
+// methods.
 func (s *Server) Close() {
 	s.drain()
-	s.streams.Stop()
-	s.others.Stop()
+	timer := time.AfterFunc(closePatience, s.server.Stop)
+	s.server.GracefulStop()
+	timer.Stop()
+	s.server.Stop() // Waits for the methods.
+	s.owned.Wait()
 }

@@ -84,7 +84,8 @@ func (n *Node) serve() {
 		security = n.security.Store
 	}
 	n.http.PingAfter, n.http.PingTimeout = n.config.KeepAliveInterval, n.config.KeepAliveTimeout
-	n.http.Serve(n.handler(), security)
+	n.http.Calls = n.rpc.Serve
+	n.http.Serve(n.rpc.Handler(n.handler()), security)
 }
 
 // serveNodes answers the requests that other nodes pass on.
@@ -94,8 +95,8 @@ func (n *Node) serveNodes() {
 	}
 }
 
-// handler is the HTTP interface with its work counted, and gRPC.
-func (n *Node) handler() http.Handler { return n.rpc.Handler(n.metrics.counted(n.api.Handler())) }
+// handler is the HTTP interface with its work counted.
+func (n *Node) handler() http.Handler { return n.metrics.counted(n.api.Handler()) }
 
 // gate is authentication and authorisation in one.
 type gate struct {

@@ -3,6 +3,7 @@ package node
 import (
 	grpcapi "github.com/annalsdb/annals/grpc"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/node/serve"
 )
 
 // newRPC returns the gRPC interface.
@@ -16,6 +17,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,
 		Statistics: n.metrics, StatsPeriod: c.StatsPeriod, Activity: n.activity,
 		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, RefusedLogins: n.users.refused,
+		IdleTimeout: serve.IdleTimeout, PingAfter: c.KeepAliveInterval, PingTimeout: c.KeepAliveTimeout, MaxHeaderBytes: serve.MaxHeaderBytes,
 		Subscriptions: n.groups, Shares: n.shares, Memory: n.memory,
 	}
 	if n.queries != nil {

@@ -130,6 +130,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		x.conn = c
 	}
 	r = r.WithContext(ctx)
+	if c, ok := ctx.Value(connKey{}).(*sorted); ok && r.TLS == nil { // net/http does not see it below.
+		r.TLS = c.tls
+	}
 	if x.taken.Store(r.Body == http.NoBody); r.Body != http.NoBody {
 		r.Body = &watchedBody{r.Body, x}
 	}

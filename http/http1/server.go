@@ -21,6 +21,11 @@ const (
 // Server serves what an http.Server describes: its Handler, ConnContext, ReadHeaderTimeout,
 // IdleTimeout and ErrorLog hold for plain requests, all of it for others.
 type Server struct {
+	// Calls serves connections of HTTP/2 whose first request is a call of gRPC, with their context
+	// and from their first byte on. It does not block. Nil: net/http serves them too. It must not
+	// change once Serve is called.
+	Calls func(ctx context.Context, c net.Conn)
+
 	others                 *http.Server // serves requests that are not plain
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
@@ -32,7 +37,8 @@ type Server struct {
 	// net/http, which waits for the end of a line, gets the connection.
 	TLSClient func(remote net.Addr)
 
-	owned sync.WaitGroup // of what Serve starts, but for connections
+	owned         sync.WaitGroup // of what Serve starts, but for connections
+	greetingFrame []byte
 
 	tick atomic.Int64           // how often it has looked
 	date atomic.Pointer[string] // the field, as of then
@@ -40,6 +46,7 @@ type Server struct {
 	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	conns    map[*conn]struct{}
+	sorting  map[*sorted]struct{}
 	closing  chan struct{} // closed when it closes
 	gone     chan struct{} // closed when it closes and there are no conns
 }
@@ -49,7 +56,7 @@ func New(h *http.Server) *Server {
 	s := &Server{
 		others: h, handler: h.Handler, headerTicks: int64(h.ReadHeaderTimeout / lookEvery), idleTicks: int64(h.IdleTimeout / lookEvery),
 		handed: handed{conns: make(chan net.Conn), closed: make(chan struct{})},
-		conns:  map[*conn]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
+		conns:  map[*conn]struct{}{}, sorting: map[*sorted]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	h.Handler = http.HandlerFunc(s.watch)
 	given := h.ConnContext
@@ -63,6 +70,7 @@ func New(h *http.Server) *Server {
 		return ctx
 	}
 	s.setDate()
+	s.greetingFrame = s.greeting()
 	return s
 }
 
@@ -127,15 +135,20 @@ func (s *Server) admit(nc net.Conn) {
 	c.out.tick = &s.tick
 	if t, ok := nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		state := t.ConnectionState()
-		if state.NegotiatedProtocol == "h2" {
-			s.handed.give(nc)
-			return
-		}
 		c.tls = &state
 	} else {
 		c.out.resume = c.writeAgain
 	}
+	isH2 := c.tls != nil && c.tls.NegotiatedProtocol == "h2"
+	if isH2 && s.Calls == nil {
+		s.handed.give(nc)
+		return
+	}
 	c.ctx = s.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, nc.LocalAddr()), nc)
+	if isH2 {
+		go s.sort(&sorted{Conn: nc, ctx: c.ctx, tls: c.tls})
+		return
+	}
 	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,6 +223,9 @@ func (s *Server) beginClose() error {
 	close(s.closing)
 	for c := range s.conns {
 		c.endUnlessServing()
+	}
+	for c := range s.sorting {
+		_ = c.Conn.Close()
 	}
 	if len(s.conns) == 0 {
 		s.goneNow()

@@ -23,13 +23,10 @@ import (
 const (
 	HeaderTimeout = 30 * time.Second
 	// not what clients poll by: a call that meets the end of its connection fails with some
-	idleTimeout    = 130 * time.Second
-	maxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
+	IdleTimeout    = 130 * time.Second
+	MaxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
 	drainTimeout   = 10 * time.Second
 
-	// Of HTTP/2: a client of gRPC has one connection, and a call on it for each subscription.
-	maxStreams   = 10_000
-	streamBuffer = 1 << 20
 )
 
 // Server answers HTTP on one listener.
@@ -46,6 +43,10 @@ type Server struct {
 	// it counts as gone without an answer. 0: it is not pinged.
 	PingAfter, PingTimeout time.Duration
 
+	// Calls serves connections whose first request is a call of gRPC. It may be nil, and it does not
+	// block.
+	Calls func(context.Context, net.Conn)
+
 	// ConnContext adds to the context of a connection without TLS. Default: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
 }
@@ -61,7 +62,7 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 
 // New returns a server of a listener, which it closes.
 func New(l net.Listener, logger hclog.Logger) *Server {
-	return &Server{listener: l, logger: logger, idle: idleTimeout, tlsLines: seldom.Lines[struct{}]{Every: time.Minute}}
+	return &Server{listener: l, logger: logger, idle: IdleTimeout, tlsLines: seldom.Lines[struct{}]{Every: time.Minute}}
 }
 
 // Serve answers requests, with TLS if there are certificates for it.
@@ -71,7 +72,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 		ConnContext:       s.ConnContext,
 		ReadHeaderTimeout: HeaderTimeout,
 		IdleTimeout:       s.idle,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	h.Protocols = new(http.Protocols)
@@ -79,7 +80,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	h.Protocols.SetHTTP2(true)
 	h.Protocols.SetUnencryptedHTTP2(true)
 	h.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 4 * streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		MaxConcurrentStreams: http1.MaxStreams, MaxReceiveBufferPerConnection: 16 * http1.StreamWindow, MaxReceiveBufferPerStream: http1.StreamWindow,
 		SendPingTimeout: s.PingAfter, PingTimeout: s.PingTimeout,
 	}
 	l := s.listener
@@ -89,6 +90,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	}
 	h.ConnState = s.silent.note
 	s.server = http1.New(h)
+	s.server.Calls = s.Calls
 	s.server.TLSClient = s.refusedTLS
 	s.owned.Go(func() {
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

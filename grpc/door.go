@@ -1,0 +1,143 @@
+package grpcapi
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+)
+
+// door is the listener of grpc-go: its connections have been accepted by others.
+type door struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (d *door) give(c net.Conn) {
+	select {
+	case d.conns <- c:
+	case <-d.closed:
+		_ = c.Close() // The server is closing.
+	}
+}
+
+// Accept returns the next connection.
+func (d *door) Accept() (net.Conn, error) {
+	select {
+	case c := <-d.conns:
+		return c, nil
+	case <-d.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (d *door) Close() error {
+	d.once.Do(func() { close(d.closed) })
+	return nil
+}
+
+// Addr returns nothing of use: connections come from many sides.
+func (d *door) Addr() net.Addr { return &net.TCPAddr{} }
+
+// registrar registers services whose methods are all streams, as on the wire: so the caller of a
+// method with one request is known before that is read.
+type registrar struct{ *grpc.Server }
+
+func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
+	all := *d
+	all.Methods, all.Streams = nil, slices.Clone(d.Streams)
+	for _, m := range d.Methods {
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(service any, stream grpc.ServerStream) (err error) {
+			one := stream.(*single)
+			one.answer, err = m.Handler(service, stream.Context(), stream.RecvMsg, nil)
+			return err
+		}})
+	}
+	r.Server.RegisterService(&all, service)
+}
+
+// conns are the connections that are open.
+type conns struct {
+	mu  sync.Mutex
+	all map[*conn]struct{}
+}
+
+func (s *conns) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*conn]struct{}{}
+	}
+	s.all[c] = struct{}{}
+}
+
+func (s *conns) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+}
+
+func (s *conns) each(f func(*conn)) {
+	s.mu.Lock()
+	all := make([]*conn, 0, len(s.all))
+	for c := range s.all {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
+
+// A call ends that should move and does not move so many bytes in so many looks, or in two when the
+// node ends.
+const (
+	lookEvery  = time.Second
+	leastMove  = 4 << 10
+	stallLooks = 30
+	endLooks   = 2
+)
+
+var (
+	problemStalledIn  = plain(codes.DeadlineExceeded, "The client sent too little for 30 seconds")
+	problemStalledOut = plain(codes.DeadlineExceeded, "The client took too little for 30 seconds")
+)
+
+// look looks at all calls again and again.
+func (s *Server) look() {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.door.closed:
+			return
+		}
+		most := stallLooks
+		if s.draining.Err() != nil {
+			most = endLooks
+		}
+		s.conns.each(func(c *conn) { c.each(func(one *call) { one.look(most) }) })
+	}
+}
+
+// look ends the call if it is stalled.
+func (c *call) look(most int) {
+	atRest, moved := c.in.isAtRest()
+	if !c.receiving.Load() || atRest || moved-c.moved >= leastMove {
+		c.moved, c.stalledIn = moved, 0
+	} else if c.stalledIn++; c.stalledIn > stallLooks {
+		c.giveUp(problemStalledIn)
+	}
+	taken := c.conn.written.Load()
+	if !c.sending.Load() || taken-c.taken >= leastMove {
+		c.taken, c.stalledOut = taken, 0
+	} else if c.stalledOut++; c.stalledOut > most {
+		c.giveUp(problemStalledOut)
+	}
+}
