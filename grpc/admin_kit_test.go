@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -49,13 +48,7 @@ func startNode(t *testing.T, set ...func(*config.Config)) *grpc.ClientConn {
 func serve(t testing.TB, o grpcapi.Options) (*grpc.ClientConn, *grpcapi.Server) {
 	t.Helper()
 	s := grpcapi.New(o)
-	h := httptest.NewUnstartedServer(s.Handler(http.NotFoundHandler()))
-	h.Config.Protocols = new(http.Protocols)
-	h.Config.Protocols.SetUnencryptedHTTP2(true)
-	h.Start()
-	t.Cleanup(h.Close)
-	t.Cleanup(s.Close)
-	return dial(t, h.URL), s
+	return dial(t, listen(t, s)), s
 }
 
 // by makes calls those of a user: "login:password", or a login whose password is changeit; empty:

@@ -59,13 +59,13 @@ type call struct {
 	sends              atomic.Int64 // messages that it has begun to send
 
 	// Of look alone.
-	moved, taken        int64 // as of the last look at which it moved
+	moved, taken          int64 // as of the last look at which it moved
 	stalledIn, stalledOut int   // looks since then
 }
 
 // giveUp ends a call for the client to know why, if that is a problem.
 func (c *call) giveUp(err error) {
-	_ = c.in.refuse(err)
+	c.in.refuse(err)
 	c.cancel()
 }
 
@@ -124,7 +124,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	conn := p.AuthInfo.(peerOf).conn
 	c := &call{conn: conn, from: conn.RemoteAddr().String(), name: unnamed, most: s.opts.Memory.Most()}
 	c.sent = outgoing{conn: conn, taken: make(chan struct{}, 1)}
-	c.in.limits = limitsOf(info.FullMethodName)
+	c.in.limits, c.in.more = limitsOf(info.FullMethodName), make(chan struct{}, 1)
 	c.claim.Use(s.opts.Memory)
 	if name := info.Header.Get(keyConnectionName); len(name) > 0 && name[0] != "" {
 		c.name = name[0]

@@ -37,11 +37,13 @@ type conn struct {
 	headRead   int
 	left       int    // bytes of the payload that are not handed out yet
 	opened     uint32 // the stream of the last HEADERS
+	openedLast bool   // they were all of it
+	isLast     bool   // the frame is the last of its stream
 	of         *call  // which gets the payload; nil: it is not data of a call
 	padLength  bool   // the next byte of the payload says how long the padding is
 	padding    int    // bytes at the end of the payload that are not data
+	besides    int    // bytes that the data takes besides, unless they are counted
 	mustSettle *call  // must have room before more is read
-	unpacked   int64  // bytes that it needs besides
 
 	unsent  atomic.Int64 // bytes of messages that the client may not have taken
 	written atomic.Int64 // bytes
@@ -101,7 +103,10 @@ func (c *conn) look(p []byte) {
 		}
 		data := part[:max(0, min(len(part), c.left-c.padding))]
 		c.left -= len(part)
-		c.data(data)
+		if len(data) > 0 {
+			c.data(data)
+		}
+		c.endFrame()
 	}
 }
 
@@ -111,14 +116,32 @@ func (c *conn) begin() {
 	c.left = int(c.head[0])<<16 | int(c.head[1])<<8 | int(c.head[2])
 	stream := binary.BigEndian.Uint32(c.head[5:]) &^ (1 << 31)
 	c.of, c.padLength, c.padding = nil, false, 0
+	c.isLast = false
 	switch http2.FrameType(c.head[3]) {
 	case http2.FrameHeaders:
 		c.opened = stream
+		c.mu.Lock()
+		trailed := c.calls[stream]
+		c.mu.Unlock()
+		if trailed != nil { // The client sends no more after its trailers.
+			trailed.in.end()
+		}
+		c.openedLast = http2.Flags(c.head[4]).Has(http2.FlagHeadersEndStream)
 	case http2.FrameData:
 		c.mu.Lock()
 		c.of = c.calls[stream]
 		c.mu.Unlock()
 		c.padLength = http2.Flags(c.head[4]).Has(http2.FlagDataPadded)
+		c.besides = max(0, leastData-c.left)
+		c.isLast = http2.Flags(c.head[4]).Has(http2.FlagDataEndStream)
+		c.endFrame()
+	}
+}
+
+// endFrame notes the end of a frame of data, if it has come.
+func (c *conn) endFrame() {
+	if c.left == 0 && c.isLast && c.of != nil {
+		c.of.in.end()
 	}
 }
 
@@ -126,30 +149,21 @@ func (c *conn) begin() {
 func (c *conn) data(p []byte) {
 	to := c.of
 	c.s.metrics.received.Add(uint64(len(p)))
-	besides := max(0, leastData-len(p))
-	to.claim.Add(int64(len(p) + besides))
-	unpacked, refused := to.in.note(p, besides)
-	if refused != nil {
-		to.giveUp(refused)
-		return
-	}
+	besides := c.besides
+	c.besides = 0
+	to.claim.Add(int64(to.in.note(p, besides)))
 	c.mustSettle = to
-	c.unpacked += unpacked
 }
 
 // settle waits until there is room for what was read last.
 func (c *conn) settle() {
-	to, unpacked := c.mustSettle, c.unpacked
+	to := c.mustSettle
 	if to == nil {
 		return
 	}
-	c.mustSettle, c.unpacked = nil, 0
-	err := to.claim.Settle(to.ended)
-	if err == nil {
-		err = to.claim.Grow(to.ended, unpacked)
-	}
-	if err != nil && to.ended.Err() == nil {
-		to.giveUp(err)
+	c.mustSettle = nil
+	if err := to.claim.Settle(to.ended); err != nil && to.ended.Err() == nil {
+		to.in.refuse(err)
 	}
 }
 
@@ -158,6 +172,7 @@ func (c *conn) open(to *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to.stream = c.opened
+	to.in.ended = c.openedLast
 	c.calls[to.stream] = to
 }
 

@@ -44,21 +44,25 @@ func (d *door) Close() error {
 // Addr returns nothing of use: connections come from many sides.
 func (d *door) Addr() net.Addr { return &net.TCPAddr{} }
 
-// registrar registers services whose methods are all streams, as on the wire: so the caller of a
-// method with one request is known before that is read.
-type registrar struct{ *grpc.Server }
+// registrar registers services. It gives methods with one request what grpc-go gives streams alone:
+// the caller is known before the request is read.
+type registrar struct{ *Server }
 
 func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
 	all := *d
 	all.Methods, all.Streams = nil, slices.Clone(d.Streams)
 	for _, m := range d.Methods {
-		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(service any, stream grpc.ServerStream) (err error) {
+		answer := func(service any, stream grpc.ServerStream) (err error) {
 			one := stream.(*single)
 			one.answer, err = m.Handler(service, stream.Context(), stream.RecvMsg, nil)
 			return err
+		}
+		info := &grpc.StreamServerInfo{FullMethod: "/" + d.ServiceName + "/" + m.MethodName}
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(service any, stream grpc.ServerStream) error {
+			return r.around(service, stream, info, answer)
 		}})
 	}
-	r.Server.RegisterService(&all, service)
+	r.server.RegisterService(&all, service)
 }
 
 // conns are the connections that are open.

@@ -3,6 +3,7 @@ package grpcapi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestUndecodable(t *testing.T) {
 func TestClientsFaultsAreNotLogged(t *testing.T) {
 	var lines strings.Builder
 	o := grpcapi.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
-	conn, _, ended := writeConn(t, newWriteStore(written(0)), o)
+	conn, server := writeConn(t, newWriteStore(written(0)), o)
 	for _, method := range []string{streams.Streams_Read_FullMethodName, streams.Streams_Append_FullMethodName, streams.Streams_BatchAppend_FullMethodName, streams.Streams_Delete_FullMethodName} {
 		for _, leaves := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +56,7 @@ func TestClientsFaultsAreNotLogged(t *testing.T) {
 			}
 			if leaves {
 				cancel()
-			} else if err := stream.SendMsg([]byte("\xff")); err != nil {
+			} else if err := errors.Join(stream.SendMsg([]byte("\xff")), stream.CloseSend()); err != nil {
 				t.Fatal(err)
 			}
 			err = stream.RecvMsg(nil)
@@ -63,9 +64,9 @@ func TestClientsFaultsAreNotLogged(t *testing.T) {
 				t.Errorf("%s, the client leaves %v: %v", method, leaves, err)
 			}
 			cancel()
-			<-ended
 		}
 	}
+	allEnded(t, server)
 	if lines.Len() > 0 {
 		t.Errorf("logged:\n%s", &lines)
 	}

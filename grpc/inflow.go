@@ -1,11 +1,13 @@
 package grpcapi
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"sync"
 
-	"github.com/annalsdb/annals/api"
+	"google.golang.org/grpc/codes"
+
 	"github.com/annalsdb/annals/event"
 )
 
@@ -13,94 +15,176 @@ import (
 const frameHead = 5
 
 // inflow counts the messages that a call has been sent and its method has not received, as their
-// frames show them.
+// frames show them. A method waits for a message here, not in grpc-go, which would end the call in
+// its own way if there is to be none.
 type inflow struct {
+	limits limits
+	more   chan struct{} // capacity 1: something has come
+
 	mu       sync.Mutex // guards the fields below
-	limits   limits
 	head     [frameHead]byte
 	headRead int
 	last     [zipSize]byte // of what was read of the frame
 	rest     int           // what the frame being read still lacks
 	size     int           // what was read of it
+	claimed  int           // bytes of the rest that are claimed before they come
 	whole    []whole       // the messages that were read and not received
 	first    int           // whole before first was received
 	frames   int           // that were begun
 	moved    int64         // bytes that were read, of all of them
+	ended    bool          // the client sends no more
 	refused  *problem      // why no more is received
 }
 
 // whole is a message that was read.
 type whole struct {
-	size     int   // on the wire
-	unpacked int64 // when it is no longer compressed; 0: it is not compressed
+	size     int // on the wire
+	zipped   bool
+	unpacked int64 // when it is no longer compressed
 }
 
+// largeFrame is from how many bytes on a message is received as it comes, as the window of HTTP/2
+// may not hold all of it.
+const largeFrame = 64 << 10
+
+var (
+	problemBrokenOff = plain(codes.InvalidArgument, "unexpected EOF")
+	problemFlag      = plain(codes.InvalidArgument, "grpc: the first byte before a message is neither 0 nor 1")
+)
+
 // refuse says why no more is received.
-func (f *inflow) refuse(err error) error {
+func (f *inflow) refuse(err error) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok && errors.Is(err, event.ErrNoRoom) {
 		p = problemNoRoom
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.refused == nil {
 		f.refused = p
 	}
-	return err
+	f.mu.Unlock()
+	signal(f.more)
 }
 
-// refusal is why a message was not read, nil if that is not so.
+// refusal is why no more is received, nil if that is not so.
 func (f *inflow) refusal() *problem {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.refused
 }
 
-// isAtRest reports whether the client may take its time: it has sent whole messages, all of which
-// were received.
+// isAtRest reports whether the client may take its time: it has sent whole messages.
 func (f *inflow) isAtRest() (atRest bool, moved int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.limits.rests && f.headRead == 0 && f.size == 0, f.moved
+	return f.limits.rests && f.headRead == 0, f.moved
+}
+
+// wait returns when the next message can be received without waiting, or none comes. Of a large one
+// it returns how many bytes are still to come: that much is to be claimed.
+func (f *inflow) wait(ctx context.Context) (rest int, err error) {
+	for {
+		rest, ready, err := f.ready()
+		if ready || err != nil {
+			return rest, err
+		}
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (f *inflow) ready() (rest int, ready bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.refused != nil:
+		return 0, false, f.refused
+	case f.first < len(f.whole):
+		return 0, true, nil
+	case f.ended && f.headRead > 0:
+		return 0, false, problemBrokenOff
+	case f.ended:
+		return 0, true, nil
+	case f.headRead == frameHead && f.size+f.rest > largeFrame:
+		rest = f.rest - f.claimed
+		f.claimed = f.rest
+		return rest, true, nil
+	}
+	return 0, false, nil
+}
+
+// end notes that the client sends no more.
+func (f *inflow) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	signal(f.more)
 }
 
 // note looks for messages in the data of a frame of HTTP/2, which takes so many bytes besides to
-// hold. It returns how many bytes the compressed ones among those that are whole now will be.
-func (f *inflow) note(p []byte, besides int) (unpacked int64, refused error) {
+// hold. It returns how many bytes are not claimed yet.
+func (f *inflow) note(p []byte, besides int) (unclaimed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moved += int64(len(p))
 	f.size += besides
-	for len(p) > 0 {
+	unclaimed = besides
+	for len(p) > 0 && f.refused == nil {
 		if f.headRead < frameHead {
 			n := copy(f.head[f.headRead:], p)
+			unclaimed += n
 			p, f.headRead, f.size = p[n:], f.headRead+n, f.size+n
-			if f.headRead < frameHead {
-				return unpacked, nil
+			if f.headRead == frameHead {
+				f.begin()
 			}
-			f.rest = int(binary.BigEndian.Uint32(f.head[1:]))
-			if f.frames++; int64(f.rest) > f.limit() {
-				return 0, largeMessage(f.limit())
-			}
-		}
-		n := min(f.rest, len(p))
-		f.keepLast(p[:n])
-		p, f.rest, f.size = p[n:], f.rest-n, f.size+n
-		if f.rest > 0 {
 			continue
 		}
-		w := whole{size: f.size}
-		if f.head[0] != 0 {
-			w.unpacked = unpackedSize(f.last[:], f.size)
-			if w.unpacked > f.limit() {
-				return 0, largeMessage(f.limit())
-			}
+		n := min(f.rest, len(p))
+		before := min(f.claimed, n)
+		f.claimed -= before
+		unclaimed += n - before
+		f.keepLast(p[:n])
+		p, f.rest, f.size = p[n:], f.rest-n, f.size+n
+		if f.rest == 0 {
+			f.complete()
 		}
-		f.whole = append(f.whole, w)
-		unpacked += w.unpacked
-		f.headRead, f.size = 0, 0
 	}
-	return unpacked, nil
+	return unclaimed
+}
+
+// begin begins a message whose head is there.
+func (f *inflow) begin() {
+	f.frames++
+	f.rest = int(binary.BigEndian.Uint32(f.head[1:]))
+	switch {
+	case int64(f.rest) > f.limit():
+		f.refused = largeMessage(f.limit())
+	case f.head[0] > 1:
+		f.refused = problemFlag
+	case f.rest == 0:
+		f.complete()
+		return
+	case f.size+f.rest <= largeFrame:
+		return
+	}
+	signal(f.more)
+}
+
+// complete notes that all of a message is there.
+func (f *inflow) complete() {
+	w := whole{size: f.size, zipped: f.head[0] == 1}
+	if w.zipped {
+		w.unpacked = unpackedSize(f.last[:], f.size)
+		if w.unpacked > f.limit() {
+			f.refused = largeMessage(f.limit())
+		}
+	}
+	f.whole = append(f.whole, w)
+	f.headRead, f.size, f.last = 0, 0, [zipSize]byte{}
+	signal(f.more)
 }
 
 // keepLast keeps the last bytes of a frame, of which p are the next.
@@ -119,18 +203,18 @@ func (f *inflow) limit() int64 {
 	return f.limits.more
 }
 
-// received notes that the method has the next message, and gives back what it claimed.
-func (f *inflow) received(claim *api.Claim) {
+// received notes that the method has the next message.
+func (f *inflow) received() (w whole) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.first < len(f.whole) {
-		w := f.whole[f.first]
-		claim.Shrink(int64(w.size) + w.unpacked)
+		w = f.whole[f.first]
 		f.first++
 	}
 	if f.first == len(f.whole) {
 		f.whole, f.first = f.whole[:0], 0
 	}
-	f.mu.Unlock()
+	return w
 }
 
 // signal is for channels of capacity 1.

@@ -2,13 +2,14 @@ package grpcapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
-	"net/http/httptest"
+	"net"
 	"testing"
-	"testing/synctest"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"golang.org/x/net/http2"
 
 	"github.com/annalsdb/annals/api"
 )
@@ -18,69 +19,119 @@ func wireFrame(size int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, size)...)
 }
 
-// pieces gives a body of so many bytes at a time.
-type pieces struct {
+// piecesConn gives bytes, so many at a time.
+type piecesConn struct {
+	net.Conn
 	*bytes.Reader
 	most int
 }
 
-func (p *pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }
-func (p *pieces) Close() error               { return nil }
+func (p *piecesConn) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }
 
-// A body is read as its messages are received, and not much further.
-func TestInflow(t *testing.T) {
-	small, large := wireFrame(10), wireFrame(1<<20)
-	many := bytes.Repeat(small, 3*maxAhead/leastFrame)
-	const tooLarge = "one that is too large"
+// TestConnLooksAlong: what the frames of HTTP/2 carry for a call is counted and claimed, whatever
+// pieces they come in, and given back as messages are received. Messages beyond the limit of their
+// method end the call before they are there.
+func TestConnLooksAlong(t *testing.T) {
+	small, large := wireFrame(10), wireFrame(200<<10)
 	for _, test := range []struct {
-		name  string
-		body  []byte
-		piece int
-		// how many bytes are read before the first message is received, after it, after the next
-		reads []int
+		name     string
+		messages [][]byte
+		pad      bool
+		data     int // bytes in one frame of HTTP/2
+		whole    int // messages that are whole at the end
+		held     int // bytes that are claimed then
+		refused  bool
 	}{
-		{"small ones", many, 15, []int{maxAhead / leastFrame * 15, (maxAhead/leastFrame + 1) * 15, (maxAhead/leastFrame + 2) * 15}},
-		{"small ones in odd pieces", many, 7, []int{maxAhead / leastFrame * 15, (maxAhead/leastFrame + 1) * 15, (maxAhead/leastFrame + 2) * 15}},
-		{"a large one whose end is looked for", large, 1 << 15, []int{len(large)}},
-		{"large ones", bytes.Repeat(large, 3), len(large), []int{2 * len(large), 3 * len(large), 3 * len(large)}},
-		{tooLarge, wireFrame(20 << 20), 5, []int{0}},
-		{"nothing", nil, 5, []int{0}},
+		{name: "nothing"},
+		{name: "small ones", messages: [][]byte{small, small, small}, data: 1000, whole: 3, held: leastData},
+		{name: "small ones in small frames", messages: [][]byte{small, small}, data: 5, whole: 2, held: 6 * leastData},
+		{name: "a large one", messages: [][]byte{large}, data: 16 << 10, whole: 1, held: len(large)},
+		{name: "padded", messages: [][]byte{large, small}, pad: true, data: 10_000, whole: 2, held: len(large) + len(small)},
+		{name: "half of one", messages: [][]byte{large[:1000]}, data: 500, held: 1000},
+		{name: "too large", messages: [][]byte{wireFrame(20 << 20)[:100]}, data: 100, held: leastData, refused: true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newInflow(&pieces{bytes.NewReader(test.body), test.piece})
-				f.begin(httptest.NewRequestWithContext(t.Context(), "POST", streams.Streams_BatchAppend_FullMethodName, nil), new(api.Claim))
-				read, err := 0, error(nil)
-				go func() {
-					buf := make([]byte, 1<<20+frameHead)
-					for err == nil {
-						var n int
-						n, err = f.Read(buf)
-						read += n
-					}
-				}()
-				for i, want := range test.reads {
-					if i > 0 {
-						f.received()
-					}
-					synctest.Wait()
-					// A piece may reach into the next message.
-					if read < want || read > want+test.piece-1 && read < len(test.body) {
-						t.Fatalf("%d bytes were read with %d messages received, expected %d", read, i, want)
-					}
+		for _, piece := range []int{1, 7, 9, 4096, 1 << 20} {
+			var wire bytes.Buffer
+			wire.WriteString(http2.ClientPreface)
+			framer := http2.NewFramer(&wire, nil)
+			all := bytes.Join(test.messages, nil)
+			other := wireFrame(50)
+			for _, err := range []error{
+				framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 5, BlockFragment: []byte{0x82}, EndHeaders: true}),
+				framer.WriteData(3, false, other), // of a call that has ended
+			} {
+				if err != nil {
+					t.Fatal(err)
 				}
-				ended := err
-				if whole := read == len(test.body); whole != (ended == io.EOF) && test.name != tooLarge {
-					t.Errorf("%d of %d bytes, %v", read, len(test.body), ended)
+			}
+			for part := range chunksOf(all, test.data) {
+				pad := []byte(nil)
+				if test.pad {
+					pad = make([]byte, 100)
 				}
-				if err := f.Close(); err != nil {
-					t.Error(err)
+				if err := framer.WriteDataPadded(5, false, part, pad); err != nil {
+					t.Fatal(err)
 				}
-				synctest.Wait()
-				if ended == nil && err != io.ErrClosedPipe {
-					t.Error(err)
+			}
+			s := &Server{metrics: newMetrics(nil)}
+			c := newConn(t.Context(), &piecesConn{Reader: bytes.NewReader(wire.Bytes()), most: piece}, s)
+			memory := api.NewMemory(64 << 20)
+			one := &call{in: inflow{more: make(chan struct{}, 1)}}
+			one.ended, one.cancel = context.WithCancel(t.Context())
+			one.in.limits = limitsOf(streams.Streams_BatchAppend_FullMethodName)
+			one.claim.Use(memory)
+			// As grpc-go reads: the preface, then each head and its payload.
+			read := bytes.Buffer{}
+			if _, err := io.CopyN(&read, c, int64(len(http2.ClientPreface))); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				head := make([]byte, frameHeader)
+				if _, err := io.ReadFull(c, head); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatal(err)
 				}
-			})
-		})
+				read.Write(head)
+				payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+				if _, err := io.ReadFull(c, payload); err != nil {
+					t.Fatal(err)
+				}
+				read.Write(payload)
+				if http2.FrameType(head[3]) == http2.FrameHeaders {
+					c.open(one)
+				}
+			}
+			if !bytes.Equal(read.Bytes(), wire.Bytes()) {
+				t.Errorf("%s in pieces of %d: other bytes were handed out", test.name, piece)
+			}
+			whole, held := len(one.in.whole), one.claim.Held()
+			if refused := one.in.refusal() != nil; whole != test.whole || held < int64(test.held) && !test.refused || refused != test.refused {
+				t.Errorf("%s in pieces of %d: %d messages, %d bytes claimed, refused %v", test.name, piece, whole, held, refused)
+			}
+			for range whole {
+				one.claim.Shrink(int64(one.in.received().size))
+			}
+			if left := one.claim.Held(); test.whole == len(test.messages) && left != 0 {
+				t.Errorf("%s in pieces of %d: %d bytes are claimed when all were received", test.name, piece, left)
+			}
+			c.end(one)
+			if memory.Used() != 0 {
+				t.Errorf("%s: %d bytes are claimed when the call has ended", test.name, memory.Used())
+			}
+			one.cancel()
+		}
+	}
+}
+
+func chunksOf(b []byte, size int) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			n := min(size, len(b))
+			if !yield(b[:n]) {
+				return
+			}
+			b = b[n:]
+		}
 	}
 }

@@ -1,10 +1,17 @@
 package grpcapi_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +23,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
@@ -58,6 +67,72 @@ func dial(t testing.TB, address string) *grpc.ClientConn {
 		}
 	})
 	return conn
+}
+
+// listen lets a server take connections, as a node does, and returns their address.
+func listen(t testing.TB, s *grpcapi.Server) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := &http.Server{Handler: s.Handler(http.NotFoundHandler()), Protocols: new(http.Protocols),
+		ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: grpcapi.DefaultMaxHeaderBytes}
+	others.Protocols.SetHTTP1(true)
+	others.Protocols.SetUnencryptedHTTP2(true)
+	h := http1.New(others)
+	h.Calls = s.Serve
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(l) }()
+	t.Cleanup(func() {
+		grpcapi.CutOff(s)
+		s.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// byHand makes a call by hand, and returns its code.
+func byHand(t testing.TB, address, method string, body io.Reader, header http.Header) codes.Code {
+	t.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+method, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(r.Header, header)
+	r.Header.Set("Content-Type", "application/grpc")
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	code, err := strconv.Atoi(cmp.Or(answer.Trailer.Get("Grpc-Status"), answer.Header.Get("Grpc-Status")))
+	if err != nil {
+		t.Fatalf("%v, %v", answer.Header, answer.Trailer)
+	}
+	return codes.Code(code)
+}
+
+// allEnded waits until no call is open.
+func allEnded(t testing.TB, s *grpcapi.Server) {
+	t.Helper()
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if n := grpcapi.OpenCalls(s); n > 0 {
+			return fmt.Errorf("%d calls are open", n)
+		}
+		return nil
+	})
 }
 
 // newNode starts a node of a test's own, and returns its address.

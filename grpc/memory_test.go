@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -59,16 +57,9 @@ func (b *watchedBody) Close() error { return nil }
 func postCall(t *testing.T, server *grpcapi.Server, method string, body []byte, memory *api.Memory) (codes.Code, int64) {
 	t.Helper()
 	watched := &watchedBody{Reader: bytes.NewReader(body), memory: memory}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, method, watched)
-	r.ProtoMajor, r.Proto = 2, "HTTP/2.0"
-	r.Header = http.Header{"Content-Type": {"application/grpc"}, "Grpc-Encoding": {"gzip"}}
-	w := httptest.NewRecorder()
-	server.Handler(nil).ServeHTTP(w, r)
-	code, err := strconv.Atoi(w.Header().Get("Grpc-Status"))
-	if err != nil {
-		t.Fatalf("header %v", w.Header())
-	}
-	return codes.Code(code), watched.most.Load()
+	code := byHand(t, listen(t, server), method, watched, http.Header{"Grpc-Encoding": {"gzip"}})
+	allEnded(t, server)
+	return code, watched.most.Load()
 }
 
 // Messages that are more when they are unpacked or decoded are refused or counted, with each kind
@@ -109,7 +100,6 @@ func TestMessagesShareMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			memory := api.NewMemory(128 * mib)
 			server := grpcapi.New(grpcapi.Options{Memory: memory, Store: newWriteStore(written(0)), Access: writeAccess{}, Cluster: &writeCluster{}})
-			defer server.Close()
 			var body []byte
 			for i, m := range c.messages {
 				kind := byte(0)

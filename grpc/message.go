@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // limits are how many bytes the messages of a call may have, not compressed.
@@ -51,7 +53,7 @@ func limitsOf(method string) limits {
 }
 
 // largeMessage is the answer to a message beyond its limit, as grpc-go has it.
-func largeMessage(most int64) error {
+func largeMessage(most int64) *problem {
 	return plain(codes.ResourceExhausted, fmt.Sprintf("grpc: received message larger than max %d", most))
 }
 
@@ -75,31 +77,18 @@ func unpackedSize(last []byte, packed int) int64 {
 
 var errZipSize = errors.New("the message does not have the length in its gzip trailer, or has several gzip members")
 
-// unzip unpacks messages, each of which has been claimed as its end says. One that would be
-// longer, or of several members, is not unpacked any further.
-type unzip struct{}
-
-func (unzip) Type() string { return gzipped.Name }
-
-// Do returns what r is unpacked.
-func (unzip) Do(r io.Reader) ([]byte, error) {
-	packed, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read a compressed message: %w", err)
-	}
+// unpacked is a message that was compressed, and claimed as its end says. One that would be longer,
+// or of several members, is not unpacked any further.
+func unpacked(packed []byte, size int64) ([]byte, error) {
 	if len(packed) < zipSize {
 		return nil, io.ErrUnexpectedEOF
 	}
-	size := unpackedSize(packed[len(packed)-zipSize:], len(packed))
 	in := bytes.NewReader(packed)
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, fmt.Errorf("unpack a message: %w", err)
 	}
 	z.Multistream(false)
-	if size > maxMessage {
-		return nil, errZipSize
-	}
 	message := make([]byte, size)
 	if _, err := io.ReadFull(z, message); err != nil {
 		return nil, fmt.Errorf("unpack a message: %w", err)
@@ -109,6 +98,13 @@ func (unzip) Do(r io.Reader) ([]byte, error) {
 	}
 	return message, nil
 }
+
+// packed leaves messages compressed for the receiver: grpc-go gives its own decompressors no bound,
+// and ends the call itself when one fails.
+type packed struct{}
+
+func (packed) Type() string                   { return gzipped.Name }
+func (packed) Do(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
 
 // receiver is a stream that notes what its method receives.
 type receiver struct {
@@ -145,24 +141,46 @@ func (r *receiver) RecvMsg(m any) error {
 	c.claim.Shrink(c.message) // Its method is done with the one before.
 	c.message = 0
 	c.receiving.Store(true)
-	err := r.ServerStream.RecvMsg(&incoming{m, c})
-	c.receiving.Store(false)
-	switch {
-	case err == nil:
-		c.in.received(&c.claim)
-		return nil
-	case c.in.refusal() != nil:
-		return c.in.refusal()
+	defer c.receiving.Store(false)
+	rest, err := c.in.wait(c.ended)
+	if err == nil {
+		err = c.claim.Grow(c.ended, int64(rest))
+	}
+	if err != nil {
+		return c.unreceived(err)
+	}
+	var in incoming
+	switch err := r.ServerStream.RecvMsg(&in); {
 	case err == io.EOF:
 		return err
+	case err != nil:
+		return c.unreceived(err)
 	}
-	return unreceived(err)
+	defer in.data.Free()
+	w := c.in.received()
+	defer c.claim.Shrink(int64(w.size))
+	if err := c.decode(in.data, w, m); err != nil {
+		return c.unreceived(err)
+	}
+	return nil
 }
 
-// unreceived is the error of a message that was not received, as grpc-go has it: the client left,
-// took too long, or sent bytes that are not such a message. None is a fault of the node.
-func unreceived(err error) error {
-	s := status.Convert(err)
+// unreceived is why a message was not received: the client left, took too long, or sent bytes that
+// are not such a message. None is a fault of the node.
+func (c *call) unreceived(err error) error {
+	if p := c.in.refusal(); p != nil {
+		return p
+	}
+	if errors.Is(err, event.ErrNoRoom) {
+		return problemNoRoom
+	}
+	if _, ok := errors.AsType[*problem](err); ok {
+		return err
+	}
+	s := status.FromContextError(err)
+	if known, ok := status.FromError(err); ok {
+		s = known
+	}
 	switch code := s.Code(); code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Unavailable, codes.Unimplemented:
 		return plain(code, s.Message())
@@ -170,10 +188,14 @@ func unreceived(err error) error {
 	return plain(codes.InvalidArgument, s.Message())
 }
 
-// incoming is a message that is decoded for a call.
-type incoming struct {
-	message any
-	call    *call
+// incoming is a message as it was sent.
+type incoming struct{ data mem.BufferSlice }
+
+// Unmarshal keeps a message for the receiver.
+func (framing) Unmarshal(data mem.BufferSlice, v any) error {
+	data.Ref()
+	v.(*incoming).data = data
+	return nil
 }
 
 // Bounds that a message is held to before it is decoded: empty events would take sixty times the
@@ -187,34 +209,39 @@ const (
 
 var errCrowded = errors.New("it has too many parts for its size")
 
-// Unmarshal decodes a message, once it is claimed.
-func (c framing) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*incoming)
-	if ok {
-		v = in.message
+// decode decodes a message, once it is claimed.
+func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
+	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buffer.Free()
+	message := buffer.ReadOnlyData()
+	if w.zipped {
+		if err := c.claim.Grow(c.ended, w.unpacked); err != nil {
+			return err
+		}
+		defer c.claim.Shrink(w.unpacked)
+		var err error
+		if message, err = unpacked(message, w.unpacked); err != nil {
+			return err
+		}
 	}
-	if m, isMessage := v.(proto.Message); isMessage && data.Len() > fewBytes {
-		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-		defer whole.Free()
-		data = mem.BufferSlice{whole}
-		parts := countParts(m.ProtoReflect().Descriptor(), whole.ReadOnlyData(), 0)
-		if parts*leastElement > whole.Len() {
+	m := v.(proto.Message)
+	if len(message) > fewBytes {
+		parts := countParts(m.ProtoReflect().Descriptor(), message, 0)
+		if parts*leastElement > len(message) {
 			return errCrowded
 		}
-		if in != nil {
-			if err := in.call.claimMessage(int64(whole.Len() + parts*elementMemory)); err != nil {
-				return err
-			}
+		if err := c.claimMessage(int64(len(message) + parts*elementMemory)); err != nil {
+			return err
 		}
 	}
-	return c.CodecV2.Unmarshal(data, v)
+	return proto.Unmarshal(message, m)
 }
 
 // claimMessage claims a message that is about to be decoded.
 func (c *call) claimMessage(bytes int64) error {
 	bytes = min(bytes, c.most) // One that is larger may be alone.
 	if err := c.claim.Grow(c.ended, bytes); err != nil {
-		return c.in.refuse(err)
+		return err
 	}
 	c.message = bytes
 	return nil

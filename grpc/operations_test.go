@@ -232,7 +232,7 @@ func TestActivityOfAppends(t *testing.T) {
 	}
 	// A call whose answer the client does not wait for.
 	s.answerWith(unanswered)
-	c, server, ended := writeServer(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	c, server := writeServer(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
 	ctx, leave := context.WithCancel(t.Context())
 	before := s.begunNow()
 	b, err := c.BatchAppend(ctx)
@@ -244,7 +244,6 @@ func TestActivityOfAppends(t *testing.T) {
 	}
 	s.begunUpTo(t, before+1)
 	leave()
-	<-ended
 	server.Close()
 	if got := r.taken(); len(got) != 1 || got[0].Status != http.StatusInternalServerError {
 		t.Errorf("left alone: %+v", got)

@@ -3,7 +3,6 @@ package grpcapi_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -102,15 +101,10 @@ type fakeNode struct {
 func newFakeNode(t testing.TB) *fakeNode {
 	n := &fakeNode{cluster: &memCluster{role: "leader"}, service: subscription.New(subscription.Options{Store: emptyStore{}})}
 	n.server = grpcapi.New(grpcapi.Options{Store: emptyStore{}, Cluster: n.cluster, Access: everything{}, Subscriptions: n.service})
-	server := httptest.NewUnstartedServer(n.server.Handler(http.NotFoundHandler()))
-	server.Config.Protocols = new(http.Protocols)
-	server.Config.Protocols.SetUnencryptedHTTP2(true)
-	server.Start()
-	t.Cleanup(server.Close)
-	t.Cleanup(n.server.Close)
+	address := listen(t, n.server)
 	n.service.Start(t.Context())
 	t.Cleanup(n.service.Stop)
-	n.groups = &groups{persistent.NewPersistentSubscriptionsClient(dial(t, server.URL)), t, as(t, ""), server.URL}
+	n.groups = &groups{persistent.NewPersistentSubscriptionsClient(dial(t, address)), t, as(t, ""), address}
 	n.loaded()
 	n.create("s")
 	return n

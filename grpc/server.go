@@ -36,8 +36,10 @@ const (
 	connWindow      = 4 << 20 // bytes that a client may send ahead on a connection
 )
 
-// closePatience is how long calls in flight may take when the server closes.
-const closePatience = 10 * time.Second
+const (
+	closePatience   = 10 * time.Second // for calls in flight when the server closes
+	greetingTimeout = 10 * time.Second // for the first frames, which have been read before
+)
 
 // Server answers calls. grpc-go reads and writes the connections; look, a goroutine of the server,
 // ends calls whose client does not move.
@@ -49,6 +51,8 @@ type Server struct {
 	conns   conns
 	owned   sync.WaitGroup
 
+	patience time.Duration // of Close
+
 	// draining is canceled by Drain: subscriptions end.
 	draining context.Context
 	drain    context.CancelFunc
@@ -59,19 +63,19 @@ type Server struct {
 // New returns a server. The options must be valid. It must be closed.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o, metrics: newMetrics(o.Stats), door: door{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats), patience: closePatience, door: door{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.server = grpc.NewServer(
 		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.StreamInterceptor(s.around), grpc.UnknownServiceHandler(s.unknown),
-		//lint:ignore SA1019 The way that takes its place gives a decompressor no bound.
-		grpc.RPCDecompressor(unzip{}),
+		//lint:ignore SA1019 The way that takes its place has grpc-go unpack messages.
+		grpc.RPCDecompressor(packed{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
 		grpc.WaitForHandlers(true), // A method may still read when its call is gone.
 		grpc.MaxConcurrentStreams(http1.MaxStreams), grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
 		grpc.StaticStreamWindowSize(http1.StreamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.ReadBufferSize(0), grpc.SharedWriteBuffer(true), // conn has a buffer.
-		grpc.ConnectionTimeout(o.IdleTimeout),
+		grpc.ConnectionTimeout(greetingTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.IdleTimeout, Time: o.PingAfter, Timeout: o.PingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
@@ -87,7 +91,7 @@ func New(o Options) *Server {
 
 // register registers the services that are served.
 func (s *Server) register() {
-	all := registrar{s.server}
+	all := registrar{s}
 	if s.opts.Membership != nil {
 		gossip.RegisterGossipServer(all, &gossipService{s: s})
 	}
@@ -155,7 +159,7 @@ func (s *Server) Drain() { s.drain() }
 // methods.
 func (s *Server) Close() {
 	s.drain()
-	timer := time.AfterFunc(closePatience, s.server.Stop)
+	timer := time.AfterFunc(s.patience, s.server.Stop)
 	s.server.GracefulStop()
 	timer.Stop()
 	s.server.Stop() // Waits for the methods.

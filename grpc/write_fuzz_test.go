@@ -74,7 +74,9 @@ func (lone) CheckStream(context.Context, access.Principal, string, access.Right)
 }
 
 func soundService(t testing.TB) *streamsService {
-	return &streamsService{s: New(Options{Store: &soundStore{t: t}, Cluster: lone{}, Access: lone{}})}
+	s := New(Options{Store: &soundStore{t: t}, Cluster: lone{}, Access: lone{}})
+	t.Cleanup(s.Close)
+	return &streamsService{s: s}
 }
 
 // fakeCall is a call whose messages are there, and ends when they are received.
@@ -86,7 +88,7 @@ type fakeCall[Req, Resp any] struct {
 }
 
 func newFakeCall[Req, Resp any](receive func() (*Req, error), send func(*Resp)) *fakeCall[Req, Resp] {
-	return &fakeCall[Req, Resp]{ctx: context.WithValue(context.Background(), callKey{}, &call{out: new(heldWriter)}), receive: receive, send: send}
+	return &fakeCall[Req, Resp]{ctx: context.WithValue(context.Background(), callKey{}, new(call)), receive: receive, send: send}
 }
 
 func (c *fakeCall[Req, Resp]) Context() context.Context { return c.ctx }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -394,37 +393,24 @@ func (writeAccess) CheckStream(_ context.Context, _ access.Principal, stream str
 // writeClient is a client of a server of the options alone.
 func writeClient(t testing.TB, s *writeStore, o grpcapi.Options) streams.StreamsClient {
 	t.Helper()
-	client, _, _ := writeServer(t, s, o)
+	client, _ := writeServer(t, s, o)
 	return client
 }
 
-// writeServer is a server of the options alone, with a client of it. ended gets a value for each
-// call that has ended.
-func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams.StreamsClient, server *grpcapi.Server, ended chan struct{}) {
+// writeServer is a server of the options alone, with a client of it.
+func writeServer(t testing.TB, s *writeStore, o grpcapi.Options) (client streams.StreamsClient, server *grpcapi.Server) {
 	t.Helper()
-	conn, server, ended := writeConn(t, s, o)
-	return streams.NewStreamsClient(conn), server, ended
+	conn, server := writeConn(t, s, o)
+	return streams.NewStreamsClient(conn), server
 }
 
 // writeConn is writeServer for those who make calls of other kinds.
-func writeConn(t testing.TB, s *writeStore, o grpcapi.Options) (conn *grpc.ClientConn, server *grpcapi.Server, ended chan struct{}) {
+func writeConn(t testing.TB, s *writeStore, o grpcapi.Options) (conn *grpc.ClientConn, server *grpcapi.Server) {
 	t.Helper()
 	o.Store, o.Access = s, writeAccess{}
 	if o.Cluster == nil {
 		o.Cluster = &writeCluster{}
 	}
-	server, ended = grpcapi.New(o), make(chan struct{}, 1)
-	calls := server.Handler(http.NotFoundHandler())
-	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer raise(ended)
-		calls.ServeHTTP(w, r)
-	}))
-	h.Config.Protocols = new(http.Protocols)
-	h.Config.Protocols.SetUnencryptedHTTP2(true)
-	h.Start()
-	t.Cleanup(func() {
-		server.Close()
-		h.Close()
-	})
-	return dial(t, h.URL), server, ended
+	server = grpcapi.New(o)
+	return dial(t, listen(t, server)), server
 }

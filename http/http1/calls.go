@@ -69,7 +69,7 @@ func (c *sorted) Read(p []byte) (int, error) {
 // Write leaves the first frame out. Both servers write its header in one piece.
 func (c *sorted) Write(p []byte) (int, error) {
 	if !c.begun {
-		c.begun, c.skip = true, frameHeader+int(p[0])<<16|int(p[1])<<8|int(p[2])
+		c.begun, c.skip = true, frameHeader+(int(p[0])<<16|int(p[1])<<8|int(p[2]))
 	}
 	left := min(c.skip, len(p))
 	c.skip -= left
@@ -205,9 +205,9 @@ func (p *peeked) forget(n int) {
 	p.at -= n
 }
 
-// over gives back what was read.
+// over gives back what was read, before what was read of the connection earlier.
 func (p *peeked) over() error {
-	p.c.rest = p.keep
+	p.c.rest = append(p.keep, p.c.rest...)
 	return nil
 }
 
