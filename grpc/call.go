@@ -202,10 +202,8 @@ func (s *Server) around(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // over is called when the method has returned. It waits for a client that is slow to take what it
 // was sent: what grpc-go keeps for calls that have ended has no bound.
 func (c *call) over() {
-	if c.conn.unsent.Load() > muchUnsent {
-		c.sending.Store(true)
-		c.sent.wait(c.ended)
-	}
+	c.sending.Store(true)
+	c.sent.end(c.ended)
 	c.cancel()
 	c.forgotten()
 	c.conn.end(c)

@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
-
-	"github.com/annalsdb/annals/api"
 )
 
 // Sizes of the parts of a frame of HTTP/2, in bytes (RFC 9113, 4.1).
@@ -48,13 +46,12 @@ type conn struct {
 	unsent  atomic.Int64 // bytes of messages that the client may not have taken
 	written atomic.Int64 // bytes
 
-	mu     sync.Mutex // guards the fields below
-	calls  map[uint32]*call
-	claims map[*api.Claim]struct{} // of messages that the client may not have taken
+	mu    sync.Mutex // guards calls
+	calls map[uint32]*call
 }
 
 func newConn(ctx context.Context, c net.Conn, s *Server) *conn {
-	return &conn{Conn: c, ctx: ctx, s: s, preface: len(http2.ClientPreface), calls: map[uint32]*call{}, claims: map[*api.Claim]struct{}{}}
+	return &conn{Conn: c, ctx: ctx, s: s, preface: len(http2.ClientPreface), calls: map[uint32]*call{}}
 }
 
 // Read hands out what was read, and what comes.
@@ -184,20 +181,6 @@ func (c *conn) end(of *call) {
 	of.claim.Release()
 }
 
-// hold keeps a claim until it is dropped, or the connection closes.
-func (c *conn) hold(claim *api.Claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.claims[claim] = struct{}{}
-}
-
-func (c *conn) drop(claim *api.Claim) {
-	c.mu.Lock()
-	delete(c.claims, claim)
-	c.mu.Unlock()
-	claim.Release()
-}
-
 // each calls f for all calls.
 func (c *conn) each(f func(*call)) {
 	c.mu.Lock()
@@ -220,12 +203,6 @@ func (c *conn) Write(p []byte) (int, error) {
 // Close closes the connection.
 func (c *conn) Close() error {
 	c.s.conns.remove(c)
-	c.mu.Lock()
-	for claim := range c.claims {
-		claim.Release()
-	}
-	clear(c.claims)
-	c.mu.Unlock()
 	return c.Conn.Close()
 }
 

@@ -2,7 +2,8 @@ package grpcapi
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/mem"
 
@@ -14,7 +15,7 @@ import (
 const (
 	// weightyEvent is from how many bytes on the message of an event is claimed.
 	weightyEvent = 64 << 10
-	// muchUnsent is how much of a connection goes unclaimed, and may stay behind calls that ended.
+	// muchUnsent is how much of a connection goes unclaimed, and may stay after calls have ended.
 	muchUnsent = 1 << 20
 	// leastRoom is from where on grpc-go says when it is done with a buffer.
 	leastRoom = 1<<10 + 1
@@ -22,9 +23,11 @@ const (
 
 // outgoing are the messages of a call that its client may not have taken yet.
 type outgoing struct {
-	conn   *conn
-	unsent atomic.Int64  // bytes
-	taken  chan struct{} // capacity 1: there are none
+	conn  *conn
+	taken chan struct{} // capacity 1: one was taken
+
+	mu    sync.Mutex // guards the fields below
+	rooms []*room    // of those messages
 }
 
 // make has a message encoded whose event has so many bytes, into a buffer of the pool that encode
@@ -38,23 +41,56 @@ func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, en
 		if err := r.claim.Grow(ctx, bytes); err != nil {
 			return nil, err
 		}
-		o.conn.hold(r.claim)
 	}
+	o.mu.Lock()
+	o.rooms = append(o.rooms, r)
+	o.mu.Unlock()
 	b, err := encode(r)
 	if b == nil {
-		r.release()
+		o.free(r)
 	}
 	return b, err
 }
 
-// wait returns when the client has taken all messages, or the call is over.
-func (o *outgoing) wait(ctx context.Context) {
-	for o.unsent.Load() > 0 {
+// free gives back what a message takes, once.
+func (o *outgoing) free(r *room) {
+	o.mu.Lock()
+	at := slices.Index(o.rooms, r)
+	if at >= 0 {
+		o.rooms = slices.Delete(o.rooms, at, at+1)
+	}
+	o.mu.Unlock()
+	if at >= 0 {
+		r.release()
+		signal(o.taken)
+	}
+}
+
+// mustWait reports whether the call may not end before its client has taken the messages.
+func (o *outgoing) mustWait() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.rooms) > 0 && (o.conn.unsent.Load() > muchUnsent || slices.ContainsFunc(o.rooms, func(r *room) bool { return r.claim != nil }))
+}
+
+// end waits until the client has taken what must be taken. When the call is over before, grpc-go
+// drops what is left, and does not always say so.
+func (o *outgoing) end(ctx context.Context) {
+	for o.mustWait() && ctx.Err() == nil {
 		select {
 		case <-o.taken:
 		case <-ctx.Done():
-			return
 		}
+	}
+	if ctx.Err() == nil {
+		return
+	}
+	o.mu.Lock()
+	rooms := o.rooms
+	o.rooms = nil
+	o.mu.Unlock()
+	for _, r := range rooms {
+		r.release()
 	}
 }
 
@@ -70,23 +106,19 @@ func (r *room) Get(length int) *[]byte {
 	b := mem.DefaultBufferPool().Get(max(length, leastRoom))
 	*b = (*b)[:length]
 	r.size = int64(length)
-	r.of.unsent.Add(r.size)
 	r.of.conn.unsent.Add(r.size)
 	return b
 }
 
-// Put takes it back: grpc-go has written it, or the call is over.
+// Put takes it back: grpc-go has written it, or dropped it.
 func (r *room) Put(b *[]byte) {
-	r.release()
+	r.of.free(r)
 	mem.DefaultBufferPool().Put(b)
 }
 
 func (r *room) release() {
 	if r.claim != nil {
-		r.of.conn.drop(r.claim)
+		r.claim.Release()
 	}
 	r.of.conn.unsent.Add(-r.size)
-	if r.of.unsent.Add(-r.size) == 0 {
-		signal(r.of.taken)
-	}
 }
