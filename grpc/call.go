@@ -55,8 +55,7 @@ type call struct {
 	message int64 // of claim: the message that the method received last
 	most    int64 // that one message can claim
 
-	receiving, sending atomic.Bool  // a message, at the moment
-	sends              atomic.Int64 // messages that it has begun to send
+	receiving, sending atomic.Bool // a message, at the moment
 
 	// Of look alone.
 	moved, taken          int64 // as of the last look at which it moved

@@ -46,9 +46,9 @@ type Options struct {
 	// ReadTimeout bounds one page of a read.
 	ReadTimeout time.Duration
 
-	// IdleTimeout is after how long without a call a connection is closed. PingAfter and PingTimeout
-	// are when a client that is silent is pinged, and when it counts as gone without an answer.
-	// 0: no connection is closed, or no client pinged.
+	// IdleTimeout is after how long without a call a connection is closed. PingAfter and
+	// PingTimeout are when a client that is silent is pinged, and when it counts as gone without an
+	// answer. 0: no connection is closed, or no client pinged.
 	IdleTimeout            time.Duration
 	PingAfter, PingTimeout time.Duration
 	// MaxHeaderBytes bounds the metadata of a call.

@@ -31,8 +31,8 @@ type outgoing struct {
 }
 
 // make has a message encoded whose event has so many bytes, into a buffer of the pool that encode
-// is given. It is claimed first if it is large, or if its client is slow, until grpc-go is done with
-// the buffer.
+// is given. It is claimed first if it is large, or if its client is slow, until grpc-go is done
+// with the buffer.
 func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, encode func(mem.BufferPool) (mem.Buffer, error)) (mem.Buffer, error) {
 	r := &room{of: o}
 	if bytes >= weightyEvent || o.conn.unsent.Load() > muchUnsent {

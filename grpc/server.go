@@ -26,7 +26,6 @@ import (
 	"github.com/annalsdb/annals/grpc/operations"
 	"github.com/annalsdb/annals/grpc/users"
 	"github.com/annalsdb/annals/http/http1"
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.
@@ -74,17 +73,13 @@ func New(o Options) *Server {
 		grpc.WaitForHandlers(true), // A method may still read when its call is gone.
 		grpc.MaxConcurrentStreams(http1.MaxStreams), grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
 		grpc.StaticStreamWindowSize(http1.StreamWindow), grpc.StaticConnWindowSize(connWindow),
-		grpc.ReadBufferSize(0), grpc.SharedWriteBuffer(true), // conn has a buffer.
+		grpc.ReadBufferSize(0), // conn has a buffer.
 		grpc.ConnectionTimeout(greetingTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.IdleTimeout, Time: o.PingAfter, Timeout: o.PingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
 	s.register()
-	s.owned.Go(func() {
-		if err := s.server.Serve(&s.door); err != nil && s.draining.Err() == nil {
-			s.opts.Logger.Error("gRPC is no longer served", logkey.Error, err)
-		}
-	})
+	s.owned.Go(func() { _ = s.server.Serve(&s.door) }) // door fails only once it is closed.
 	s.owned.Go(s.look)
 	return s
 }

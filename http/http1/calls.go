@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Bounds that all connections of HTTP/2 announce, whoever serves them.
+// Bounds that all connections of HTTP/2 announce, net/http's and those of calls.
 const (
 	// MaxStreams is how many requests a connection has at a time: a client of gRPC has one
 	// connection, and a call on it for each subscription.

@@ -130,7 +130,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		x.conn = c
 	}
 	r = r.WithContext(ctx)
-	if c, ok := ctx.Value(connKey{}).(*sorted); ok && r.TLS == nil { // net/http does not see it below.
+	// net/http does not see it below.
+	if c, ok := ctx.Value(connKey{}).(*sorted); ok && r.TLS == nil {
 		r.TLS = c.tls
 	}
 	if x.taken.Store(r.Body == http.NoBody); r.Body != http.NoBody {

@@ -26,7 +26,6 @@ const (
 	IdleTimeout    = 130 * time.Second
 	MaxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
 	drainTimeout   = 10 * time.Second
-
 )
 
 // Server answers HTTP on one listener.
@@ -43,8 +42,8 @@ type Server struct {
 	// it counts as gone without an answer. 0: it is not pinged.
 	PingAfter, PingTimeout time.Duration
 
-	// Calls serves connections whose first request is a call of gRPC. It may be nil, and it does not
-	// block.
+	// Calls serves connections whose first request is a call of gRPC. It may be nil, and it does
+	// not block.
 	Calls func(context.Context, net.Conn)
 
 	// ConnContext adds to the context of a connection without TLS. Default: nothing.
