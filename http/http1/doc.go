@@ -7,6 +7,9 @@
 // see [SetReason], and goes out in one piece if it is of usual size. There are no interim
 // answers but 100 Continue, no trailers and no Hijack.
 //
+// A connection of HTTP/2 goes to net/http too, unless its first request is a call of gRPC: it is
+// then handed to the server of calls.
+//
 // DESIGN.md defines plain requests, lists who owns which goroutine, and shows the differences to
 // net/http.
 package http1
