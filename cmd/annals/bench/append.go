@@ -47,20 +47,25 @@ func (w *appending) operation(worker, workers int) operation {
 	rng := newRand(w.o, worker, w.part)
 	a := &appendOp{
 		w: w, rng: rng, ids: newIDs(), worker: worker, step: 1,
-		names: escapeStream(w.o.prefix + "-append"), count: w.o.streams,
-		auth: basicAuth(w.o.user, w.o.password), events: 1,
+		names: w.o.prefix + "-append", count: w.o.streams,
+		auth: basicAuth(w.o.user, w.o.password), events: max(1, w.batch),
+	}
+	if w.batch > 0 {
+		a.names = w.o.prefix + "-batch"
 	}
 	a.req.method = "POST"
 	a.nextID = func(int) event.ID { return a.ids.next() }
-	if w.batch > 0 {
-		a.names = escapeStream(w.o.prefix + "-batch")
-		a.events = w.batch
+	switch {
+	case w.o.grpc:
+		a.caller = newCaller(w.o, w.batch, a.ids, payload(w.o.size, rng))
+	case w.batch > 0:
 		a.body = newBatchBody(w.batch, w.o.size, rng)
 		a.fixed = []byte("Content-Type: " + typeEvents + "\r\n" + string(a.auth))
-	} else {
+	default:
 		a.req.body = payload(w.o.size, rng)
 		a.fixed = []byte("Content-Type: " + typeJSON + "\r\nES-EventType: " + eventType + "\r\n" + string(a.auth))
 	}
+	a.names = a.inRequest(a.names)
 	if w.o.checked {
 		// The streams of a worker are those whose number leaves its own as remainder.
 		a.step = workers
@@ -96,6 +101,8 @@ type appendOp struct {
 	fixed  []byte // header lines that never change
 	body   *batchBody
 	events int
+	caller *caller // nil: over HTTP
+	stream []byte  // of the present operation, as the request has it
 
 	worker, step, count int
 	versions            []int64 // by share; nil when no version is sent
@@ -104,9 +111,35 @@ type appendOp struct {
 	resp response
 }
 
+// inRequest returns the name of a stream as requests have it: in a path it is encoded.
+func (a *appendOp) inRequest(name string) string {
+	if a.caller != nil {
+		return name
+	}
+	return escapeStream(name)
+}
+
 func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 	share := a.rng.IntN(a.count)
-	a.req.path = appendStream(append(a.req.path[:0], "/streams/"...), a.names, 1+a.worker+share*a.step)
+	a.stream = appendStream(a.stream[:0], a.names, 1+a.worker+share*a.step)
+	var err error
+	if a.versions == nil {
+		_, err = a.write(ctx, c, anyVersion)
+	} else {
+		err = a.writeChecked(ctx, c, share)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{part: a.w.part, events: int64(a.events), bytes: int64(a.events) * int64(a.w.o.size)}, nil
+}
+
+// write appends to the stream and returns its version after that, when it sent one.
+func (a *appendOp) write(ctx context.Context, c *sender, expected int64) (int64, error) {
+	if a.caller != nil {
+		return a.caller.write(ctx, c, string(a.stream), expected)
+	}
+	a.req.path = append(append(a.req.path[:0], "/streams/"...), a.stream...)
 	head := append(a.req.head[:0], a.fixed...)
 	if a.body != nil {
 		a.req.body = a.body.of(a.events, a.nextID)
@@ -115,17 +148,21 @@ func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 		head = a.ids.next().AppendTo(head)
 		head = append(head, "\r\n"...)
 	}
-	a.req.head = head
-	var err error
-	if a.versions == nil {
-		err = a.send(ctx, c)
-	} else {
-		err = a.sendChecked(ctx, c, len(head), share)
+	if expected == anyVersion {
+		a.req.head = head
+		return anyVersion, a.send(ctx, c)
 	}
-	if err != nil {
-		return outcome{}, err
+	head = strconv.AppendInt(append(head, "ES-ExpectedVersion: "...), expected, 10)
+	a.req.head = append(head, "\r\n"...)
+	err := a.send(ctx, c)
+	if err == nil {
+		first, err := numberIn(a.resp.location)
+		return first + int64(a.events) - 1, err
 	}
-	return outcome{part: a.w.part, events: int64(a.events), bytes: int64(a.events) * int64(a.w.o.size)}, nil
+	if _, answered := errors.AsType[*statusError](err); answered && a.resp.status == 400 && a.resp.version != noVersion {
+		return 0, &versionConflict{expected: expected, current: a.resp.version}
+	}
+	return 0, err
 }
 
 func (a *appendOp) send(ctx context.Context, c *sender) error {
@@ -133,40 +170,28 @@ func (a *appendOp) send(ctx context.Context, c *sender) error {
 	return c.expect(ctx, &a.req, &a.resp, 201, 200)
 }
 
-// sendChecked sends the version that the stream must have. Of a stream that this run has not
+// writeChecked sends the version that the stream must have. Of a stream that this run has not
 // touched it is not known; then it is tried as a new one, and the refusal
 // tells the version for a second attempt within the same operation.
-func (a *appendOp) sendChecked(ctx context.Context, c *sender, head, share int) error {
+func (a *appendOp) writeChecked(ctx context.Context, c *sender, share int) error {
 	known := a.versions[share] != unknownVersion
 	expected := a.versions[share]
 	if !known {
 		expected = noStream
 	}
 	for {
-		a.req.head = append(a.req.head[:head], "ES-ExpectedVersion: "...)
-		a.req.head = strconv.AppendInt(a.req.head, expected, 10)
-		a.req.head = append(a.req.head, "\r\n"...)
-		err := a.send(ctx, c)
-		if err == nil {
-			first, err := numberIn(a.resp.location)
-			if err != nil {
-				a.versions[share] = unknownVersion
-				return err
-			}
-			a.versions[share] = first + int64(a.events) - 1
-			return nil
-		}
 		// Whether a write without an answer was done is not known either.
 		a.versions[share] = unknownVersion
-		var status *statusError
-		if !errors.As(err, &status) || a.resp.status != 400 || a.resp.version == noVersion {
+		version, err := a.write(ctx, c, expected)
+		if err == nil {
+			a.versions[share] = version
+			return nil
+		}
+		conflict, refused := errors.AsType[*versionConflict](err)
+		if !refused || known || conflict.current == expected {
 			return err
 		}
-		current := a.resp.version
-		if known || current == expected {
-			return &versionConflict{expected: expected, current: current}
-		}
-		known, expected = true, current
+		known, expected = true, conflict.current
 	}
 }
 

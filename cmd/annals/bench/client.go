@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/annalsdb/annals/client"
 )
 
@@ -91,10 +93,15 @@ func (o *options) get(mediaType string) request {
 type dialing struct {
 	timeout time.Duration
 	tls     *tls.Config
+	login   login // of calls over gRPC
+
+	mu    sync.Mutex // guards conns: workers connect at the same time
+	conns map[connection]*grpc.ClientConn
 }
 
 func newDialing(o *options) (*dialing, error) {
 	d := &dialing{timeout: o.timeout, tls: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.tlsInsecure}}
+	d.login = login(credentialsOf(o.user, o.password))
 	if o.tlsCA != "" {
 		var err error
 		if d.tls.RootCAs, err = client.Authorities(o.tlsCA); err != nil {
@@ -122,7 +129,15 @@ func basicAuth(user, password string) []byte {
 	if user == "" {
 		return nil
 	}
-	return []byte("Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)) + "\r\n")
+	return []byte("Authorization: " + credentialsOf(user, password) + "\r\n")
+}
+
+// credentialsOf returns the value of the header, nothing without a user.
+func credentialsOf(user, password string) string {
+	if user == "" {
+		return ""
+	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
 // sender is a worker's way to the servers: a connection of its own in place of the package client,
@@ -133,6 +148,7 @@ type sender struct {
 	prefix string // of all paths
 	home   endpoint
 	to     endpoint // home, or where the last redirect to another node led
+	slot   int      // of its connection for gRPC
 	reader *responseReader
 	wire   []byte // the request as sent
 	armed  time.Time

@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const longHelp = `Measure a node, ours or another that speaks the same HTTP interface.
+const longHelp = `Measure a node, ours or another that speaks the same HTTP interface, or with --grpc
+the same gRPC services.
 
 Each sub-command is a workload. It runs until --duration is over, or --count
 operations are begun, or the interrupt signal comes; the results are those up to
@@ -52,7 +53,23 @@ Names and numbers are fixed: reads expect the streams <prefix>-000001 to
 <prefix>-<streams> with --events-per-stream events each, as --prepare or fill writes
 them. Appends go to <prefix>-append-000001 and on, batches to <prefix>-batch-000001
 and on, tail reads <prefix>-tail unless --stream names another. subscription and visible
-write a new stream with each run.`
+write a new stream with each run.
+
+With --grpc the workloads append, append-batch, read-event, read-page, tail, visible and mixed
+make the calls of the official clients, on the same port and with the same output, so that one
+compares them with those over HTTP:
+
+  append        a call of Append for each event
+  append-batch  batches within one call of BatchAppend that each worker keeps open
+  read-event, read-page
+                a call of Read, forward, of the same events
+  tail          a subscription from the start until it has caught up; an operation is --page events
+  visible       a subscription to the stream at every node
+
+MB/s are then the data of events read. Appends go to the leader, also when a follower names it.
+Each worker has a connection of its own, unless --connections says how many they share: an
+official client has one for all its calls. --prepare and the proof of what is there still go
+over HTTP.`
 
 // kind is a workload as the command line knows it.
 type kind struct {
@@ -78,42 +95,43 @@ processor time the node took, for each operation and each event.
 
 func kinds() []*kind {
 	const layout = "streams events-per-stream prepare size batch "
+	const rpc = " grpc connections"
 	sizes := map[string]string{"size": "bytes of JSON data of each event that --prepare or the workload writes"}
 	read := func(k readKind) func(o *options) (workload, error) {
 		return func(o *options) (workload, error) { return &reading{o: o, kind: k}, nil }
 	}
 	return []*kind{
 		{
-			name: "append", short: "Append single events", flags: "streams size expected-version-checked",
+			name: "append", short: "Append single events", flags: "streams size expected-version-checked" + rpc,
 			long: writesTo("append"),
 			make: func(o *options) (workload, error) { return &appending{o: o}, nil },
 		},
 		{
-			name: "append-batch", short: "Append several events with each request", flags: "streams size expected-version-checked batch",
+			name: "append-batch", short: "Append several events with each request", flags: "streams size expected-version-checked batch" + rpc,
 			long: writesTo("batch"),
 			make: func(o *options) (workload, error) { return &appending{o: o, batch: o.batch}, nil },
 		},
-		{name: "read-event", short: "Read single events, chosen at random", flags: layout, usages: sizes, make: read(readEvent)},
-		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: layout + "page", usages: sizes, make: read(readPage)},
+		{name: "read-event", short: "Read single events, chosen at random", flags: layout + rpc, usages: sizes, make: read(readEvent)},
+		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: layout + "page" + rpc, usages: sizes, make: read(readPage)},
 		{
 			name: "not-modified", short: "Ask whether the head of streams has changed, which it has not",
 			flags: layout, usages: sizes, make: read(notModified),
 		},
 		{
 			name: "tail", short: "Read a stream or $all from its start, page by page with bodies",
-			flags:    "size batch page stream stream-events prepare repeat",
+			flags:    "size batch page stream stream-events prepare repeat" + rpc,
 			usages:   map[string]string{"prepare": "write the stream first; what is there already stays"},
 			defaults: map[string]string{"page": "1000", "workers": "1", "warmup": "0s"},
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
 			name: "visible", short: "Append an event and wait until every node of --node shows it; further workers append meanwhile",
-			flags:    "streams size pause",
+			flags:    "streams size pause" + rpc,
 			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
 		},
 		{
-			name: "mixed", short: "Do several of the others, by weight", flags: layout + "expected-version-checked page mix", usages: sizes,
+			name: "mixed", short: "Do several of the others, by weight", flags: layout + "expected-version-checked page mix" + rpc, usages: sizes,
 			make: func(o *options) (workload, error) { return newMixing(o) },
 		},
 	}
@@ -134,6 +152,8 @@ func workloadFlags(o *options) *pflag.FlagSet {
 	f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
 	f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
 	f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
+	f.BoolVar(&o.grpc, "grpc", false, "make the calls of the official gRPC clients instead of HTTP requests")
+	f.IntVar(&o.connections, "connections", 0, "with --grpc: connections that the workers share, 0 for one for each")
 	return f
 }
 
@@ -172,7 +192,7 @@ func runFlags(f *pflag.FlagSet, o *options) {
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a node over HTTP",
+		Short: "Measure a node over HTTP or gRPC",
 		Long:  longHelp,
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -247,7 +267,11 @@ bare server. Every run takes --warmup and --duration.`,
 	f := cmd.Flags()
 	f.StringVar(&name, "workload", "append", "one of "+strings.Join(names, ", "))
 	runFlags(f, &o)
-	f.AddFlagSet(workloadFlags(&o))
+	workloadFlags(&o).VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "grpc" && flag.Name != "connections" { // The bare server has no gRPC.
+			f.AddFlag(flag)
+		}
+	})
 	return cmd
 }
 

@@ -46,6 +46,7 @@ type document struct {
 	ErrorTotal          int64
 	Redirects           int64
 	Interrupted         bool
+	GRPC                bool
 	ElapsedSeconds      float64
 	CPU                 struct {
 		DriverSeconds      float64

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"google.golang.org/grpc/codes"
 )
 
 // errFinished says that an operation has nothing left to do.
@@ -59,18 +61,21 @@ func kindOf(err error) string {
 	var status *statusError
 	var conflict *versionConflict
 	var dial *dialError
+	var call *callError
 	switch {
 	case errors.Is(err, errCut), errors.Is(err, context.Canceled):
 		return "cut off"
 	case errors.As(err, &status):
 		return "status " + strconv.Itoa(status.status)
+	case errors.As(err, &call):
+		return "status " + call.code.String()
 	case errors.As(err, &conflict):
 		return "wrong version"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "timeout"
 	case errors.As(err, &dial):
 		return "connect"
-	case errors.Is(err, errMalformed):
+	case errors.Is(err, errMalformed), errors.Is(err, errUnasked):
 		return "malformed"
 	case errors.Is(err, errTooManyRedirects):
 		return "redirect"
@@ -90,5 +95,8 @@ func isLost(err error) bool {
 func isTransport(err error) bool {
 	var status *statusError
 	var conflict *versionConflict
+	if call, ok := errors.AsType[*callError](err); ok {
+		return call.code == codes.Unavailable
+	}
 	return err != nil && !errors.As(err, &status) && !errors.As(err, &conflict)
 }

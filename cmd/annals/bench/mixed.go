@@ -40,6 +40,8 @@ func newMixing(o *options) (*mixing, error) {
 		}
 		part := len(m.works)
 		switch i := slices.Index(readNames[:], name); {
+		case o.grpc && name == readNames[notModified]:
+			return nil, fmt.Errorf("--mix: gRPC has no call for %s: leave it out", name)
 		case i >= 0:
 			m.works = append(m.works, &reading{o: o, kind: readKind(i), part: part})
 		case name == "append":

@@ -53,6 +53,9 @@ type options struct {
 	limited         int           // of limit: streams, 0 for all
 	deleted         int           // of limit: of a hundred streams
 
+	grpc        bool
+	connections int // for gRPC, 0: one for each worker
+
 	pids     []int
 	jsonPath string
 	quiet    bool
@@ -101,7 +104,16 @@ func (o *options) validate() error {
 	if o.prefix == "" || len(o.prefix) > 200 || strings.ContainsAny(o.prefix, "/\x00") {
 		return fmt.Errorf("--prefix %q is empty, longer than 200 bytes or holds a slash", o.prefix)
 	}
+	for _, b := range o.bases {
+		if _, path, err := parseBase(b); err == nil && o.grpc && path != "" {
+			return fmt.Errorf("--node %q: a path is not possible with --grpc", b)
+		}
+	}
+	if o.grpc && o.bare {
+		return errors.New("--grpc: the bare server speaks HTTP alone")
+	}
 	return errors.Join(
+		between("connections", int64(o.connections), 0, maxWorkers),
 		between("workers", int64(o.workers), 1, maxWorkers),
 		between("streams", int64(o.streams), 1, maxStreams),
 		between("events-per-stream", o.eventsPerStream, 1, 1<<40),

@@ -48,8 +48,9 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	switch w.kind {
-	case readPage:
+	switch {
+	case w.o.grpc: // It counts what comes.
+	case w.kind == readPage:
 		op := w.operation(0, 1).(*readOp)
 		op.req.keep = true
 		op.target(1)
@@ -58,7 +59,7 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 			return fmt.Errorf("read a page of %s: %w", (&layout{prefix: w.o.prefix}).stream(1), err)
 		}
 		w.perPage = int64(countEntries(op.resp.body))
-	case notModified:
+	case w.kind == notModified:
 		w.tags = make([]atomic.Pointer[[]byte], w.o.streams+1)
 		return s.each(ctx, func(ctx context.Context, worker int, c *sender) error {
 			op := w.operation(worker, len(s.clients)).(*readOp)
@@ -149,6 +150,9 @@ func (w *reading) learn(stream int, tag []byte) {
 }
 
 func (w *reading) operation(worker, _ int) operation {
+	if w.o.grpc {
+		return newReadCall(w, newRand(w.o, worker, w.part))
+	}
 	accept := typeAtom
 	if w.kind == readEvent {
 		accept = typeJSON

@@ -63,6 +63,8 @@ type result struct {
 	ElapsedSeconds float64                `json:"elapsedSeconds"`
 	Started        time.Time              `json:"started"`
 	Bases          []string               `json:"bases"`
+	GRPC           bool                   `json:"grpc,omitempty"`
+	Connections    int                    `json:"connections,omitempty"` // 0: one a worker
 	Workers        int                    `json:"workers"`
 	Streams        int                    `json:"streams"`
 	EventBytes     int                    `json:"eventBytes"`
@@ -103,7 +105,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 		metrics: newStatistics(s.name, whole, elapsed),
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
-		Bases: s.o.bases, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
+		Bases: s.o.bases, GRPC: s.o.grpc, Connections: s.o.connections, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
 		CPU: usage.stop(whole.count(), whole.events),
 	}
 	r.Redirects, r.Reconnects = s.detours()
@@ -167,7 +169,11 @@ func aligned(rows string) string {
 // table is the result for people. The help of the command explains it.
 func (r *result) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
+	how := ""
+	if r.GRPC {
+		how = " over gRPC"
+	}
+	fmt.Fprintf(&b, "%s%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, how, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
 	if r.Interrupted {
 		b.WriteString("interrupted: the metrics are those up to then\n")
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type session struct {
 	work     workload
 	partName []string
 	beside   bool // the first part is measured, the others are load at the same time
+	how      *dialing
 	clients  []*sender
 	ops      []operation
 	recs     []*recorder
@@ -57,14 +59,16 @@ func openSession(ctx context.Context, o *options, name string, work workload, lo
 	if err != nil {
 		return nil, err
 	}
-	s := &session{o: o, name: name, work: work, partName: work.parts(), log: log}
+	s := &session{o: o, name: name, work: work, partName: work.parts(), how: how, log: log}
 	_, s.beside = work.(*watching)
 	for i := range o.workers {
 		to, prefix, err := parseBase(o.bases[i%len(o.bases)])
 		if err != nil {
 			return nil, err
 		}
-		s.clients = append(s.clients, newSender(to, prefix, how))
+		c := newSender(to, prefix, how)
+		c.slot = i % cmp.Or(o.connections, o.workers)
+		s.clients = append(s.clients, c)
 		s.recs = append(s.recs, newRecorder(len(s.partName)))
 	}
 	if err := work.setup(ctx, s); err != nil {
@@ -86,6 +90,7 @@ func (s *session) close() {
 			o.close()
 		}
 	}
+	s.how.close()
 }
 
 // each calls f once for every worker's client, at the same time, and returns the first error.

@@ -32,9 +32,9 @@ func (w *tailing) setup(ctx context.Context, s *session) error {
 		}
 		return prepare(ctx, s, &filling{l: layout{prefix: w.o.prefix, streams: 1, events: w.o.streamEvents}, only: name})
 	}
-	op := w.operation(0, 1).(*tailOp)
+	op := w.operation(0, 1)
 	return withInterrupt(ctx, s, func(ctx context.Context, c *sender) error {
-		op.begin()
+		op.(beginner).begin()
 		_, err := op.do(ctx, c)
 		if err == errFinished {
 			return fmt.Errorf("nothing to read in %s: write it with --prepare", name)
@@ -47,6 +47,9 @@ func (w *tailing) setup(ctx context.Context, s *session) error {
 }
 
 func (w *tailing) operation(int, int) operation {
+	if w.o.grpc {
+		return &catchUp{follow: follow{o: w.o, stream: w.stream()}, page: int64(w.o.page)}
+	}
 	t := &tailOp{w: w}
 	start := "0"
 	if w.stream() == event.AllStream {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 )
 
 // watching is the workload visible: the first worker appends an event and measures how long after
@@ -35,7 +37,8 @@ func (w *watching) setup(_ context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		n := &watchedNode{client: newSender(to, prefix, s.clients[0].how), req: w.o.get(typeAtom)}
+		n := &watchedNode{client: newSender(to, prefix, s.how), req: w.o.get(typeAtom), follow: follow{o: w.o}}
+		n.client.slot = ownConnection
 		n.req.keep = true
 		n.req.head = append(n.req.head, "ES-LongPoll: "+strconv.Itoa(longPoll)+"\r\n"...)
 		w.nodes = append(w.nodes, n)
@@ -62,6 +65,7 @@ type watchOp struct {
 // watchedNode waits for the event at one node.
 type watchedNode struct {
 	client *sender
+	follow follow // over gRPC: the subscription to the stream
 	req    request
 	resp   response
 	seen   time.Time
@@ -80,6 +84,7 @@ func (v *watchOp) begin() { v.stream = "" }
 func (v *watchOp) close() {
 	for _, n := range v.w.nodes {
 		n.client.drop()
+		n.follow.stay.end()
 	}
 }
 
@@ -89,6 +94,12 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	}
 	for _, n := range v.w.nodes {
 		n.client.resume()
+		if v.w.o.grpc && (n.follow.stream != v.stream || n.follow.stay.ended()) {
+			n.follow.stream = v.stream
+			if err := n.follow.open(ctx, n.client); err != nil {
+				return outcome{}, err
+			}
+		}
 	}
 	// Every node is asked before the append: it answers when the event is there.
 	ctx, cancel := context.WithTimeout(ctx, v.w.o.timeout)
@@ -103,11 +114,8 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	for _, n := range v.w.nodes {
 		waiting.Go(func() { n.err = n.await(ctx, v.stream, v.next) })
 	}
-	a := v.append
-	a.req.path = append(append(a.req.path[:0], "/streams/"...), escapeStream(v.stream)...)
-	a.req.head = a.ids.next().AppendTo(append(append(a.req.head[:0], a.fixed...), "ES-EventId: "...))
-	a.req.head = append(a.req.head, "\r\n"...)
-	err := a.send(ctx, c)
+	v.append.stream = append(v.append.stream[:0], v.append.inRequest(v.stream)...)
+	_, err := v.append.write(ctx, c, anyVersion)
 	answered := time.Now()
 	if err != nil {
 		cancel() // Whether it was written is not known.
@@ -130,6 +138,15 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // await returns when the stream has the event.
 func (n *watchedNode) await(ctx context.Context, stream string, number int64) error {
+	if n.follow.o.grpc {
+		defer context.AfterFunc(ctx, n.follow.stay.end)()
+		err := n.follow.receive(ctx, func(answer *streams.ReadResp) bool {
+			e := answer.GetEvent().GetEvent()
+			return e == nil || int64(e.StreamRevision) < number
+		})
+		n.seen = time.Now()
+		return err
+	}
 	p := append(append(n.req.path[:0], "/streams/"...), escapeStream(stream)...)
 	n.req.path = append(strconv.AppendInt(append(p, '/'), number, 10), "/forward/1?embed=body"...)
 	for {
