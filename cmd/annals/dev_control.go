@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// devPlace are the ports of a node, which it has again when it starts again.
+// devPlace are the ports of a node, which it has again when it starts again. A node that is alone
+// has none for other nodes.
 type devPlace struct{ node, replication int }
 
 func placeOf(address, peer string) (at devPlace, err error) {
@@ -21,11 +22,13 @@ func placeOf(address, peer string) (at devPlace, err error) {
 	if err != nil {
 		return at, err
 	}
-	between, err := netip.ParseAddrPort(peer)
-	if err != nil {
-		return at, err
+	if peer != "" {
+		between, err := netip.ParseAddrPort(peer)
+		if err != nil {
+			return at, err
+		}
+		at.replication = int(between.Port())
 	}
-	at.replication = int(between.Port())
 	at.node, err = strconv.Atoi(u.Port())
 	return at, err
 }
@@ -37,12 +40,16 @@ func (c *devCluster) control(ctx context.Context, stdin io.Reader, stdout io.Wri
 	lines := make(chan string)
 	go func() { // A read of a terminal ends only with the process.
 		defer close(lines)
-		for s := bufio.NewScanner(stdin); s.Scan(); {
+		s := bufio.NewScanner(stdin)
+		for s.Scan() {
 			select {
 			case lines <- s.Text():
 			case <-ctx.Done():
 				return
 			}
+		}
+		if err := s.Err(); err != nil && ctx.Err() == nil {
+			complain(c.stderr, fmt.Errorf("no more lines are obeyed: %w", err))
 		}
 	}()
 	for {

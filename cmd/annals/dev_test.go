@@ -145,34 +145,57 @@ func TestDevStopsInOrder(t *testing.T) {
 	}
 }
 
-// TestDevObeys: a node that is stopped by a line starts again by another at the same place, and the
-// others keep serving.
-func TestDevObeys(t *testing.T) {
+// devRun is a running cluster that obeys lines.
+type devRun struct {
+	t              *testing.T
+	typed          *io.PipeWriter
+	stdout, stderr lockedBuffer
+}
+
+func runsDev(t *testing.T, nodes int) *devRun {
 	ctx, cancel := context.WithCancel(t.Context())
 	stdin, typed := io.Pipe()
-	stdout, stderr := &lockedBuffer{}, &lockedBuffer{}
+	d := &devRun{t: t, typed: typed}
 	g := config.Default()
 	g.Db, g.Insecure = t.TempDir(), true
 	done := make(chan error, 1)
-	go func() { done <- runDev(ctx, devOptions{nodes: 3, node: g, stdin: stdin}, stdout, stderr, nil) }()
-	defer func() {
+	go func() {
+		done <- runDev(ctx, devOptions{nodes: nodes, node: g, stdin: stdin}, &d.stdout, &d.stderr, nil)
+	}()
+	t.Cleanup(func() {
 		cancel()
 		_ = typed.Close()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}()
-	await := func(text string) {
-		t.Helper()
-		testkit.Eventually(t, time.Minute, func() error {
-			if all := stdout.String() + stderr.String(); !strings.Contains(all, text) {
-				return fmt.Errorf("no %q in\n%s", text, all)
-			}
-			return nil
-		})
+	})
+	d.await("data are in ")
+	return d
+}
+
+func (d *devRun) await(text string) {
+	d.t.Helper()
+	testkit.Eventually(d.t, time.Minute, func() error {
+		if all := d.stdout.String() + d.stderr.String(); !strings.Contains(all, text) {
+			return fmt.Errorf("no %q in\n%s", text, all)
+		}
+		return nil
+	})
+}
+
+func (d *devRun) obeys(line, says string) {
+	d.t.Helper()
+	if _, err := io.WriteString(d.typed, line+"\n"); err != nil {
+		d.t.Fatal(err)
 	}
-	await("data are in ")
-	served := regexp.MustCompile(`(?m)^node2 serves (\S+)`).FindStringSubmatch(stdout.String())[1]
+	d.await(says)
+}
+
+// TestDevObeys: a node that is stopped by a line starts again by another at the same place, and the
+// others keep serving.
+func TestDevObeys(t *testing.T) {
+	d := runsDev(t, 3)
+	served := regexp.MustCompile(`(?m)^node2 serves (\S+)`).FindStringSubmatch(d.stdout.String())[1]
 	for _, step := range []struct{ line, says string }{
 		{"stop 4", `annals: "stop 4" is not a command: write list, stop N or start N, N from 1 to 3`},
 		{"start 2", "annals: node2 runs already"},
@@ -181,13 +204,17 @@ func TestDevObeys(t *testing.T) {
 		{"start 2", "node2 starts\n"},
 		{"list", "node2 starts\nnode1 serves "},
 	} {
-		if _, err := io.WriteString(typed, step.line+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		await(step.says)
+		d.obeys(step.line, step.says)
 	}
-	await("node3 serves")
-	if last := strings.LastIndex(stdout.String(), "node2 serves "+served); last < strings.Index(stdout.String(), "node2 starts") {
-		t.Errorf("%s", stdout)
+	d.await("node3 serves")
+	if all := d.stdout.String(); strings.LastIndex(all, "node2 serves "+served) < strings.Index(all, "node2 starts") {
+		t.Errorf("%s", all)
 	}
+}
+
+// TestDevAlone: a single node has no port for other nodes.
+func TestDevAlone(t *testing.T) {
+	d := runsDev(t, 1)
+	d.obeys("stop 1", "node1 is stopped\n")
+	d.obeys("start 1", "node1 starts\n")
 }
