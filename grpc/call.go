@@ -49,13 +49,26 @@ type call struct {
 	name   string           // that the client gave its connection
 	leader bool             // the leader must answer
 	in     inflow
-	claim  api.Claim // of the memory of all requests: what was received
-	sent   outgoing
+
+	encoding string // of the client's messages
+
+	claim api.Claim // of the memory of all requests: what was received
+	sent  outgoing
 
 	message int64 // of claim: the message that the method received last
 	most    int64 // that one message can claim
 
 	receiving, sending atomic.Bool // a message, at the moment
+
+	isOver  bool // the method has returned, or will not be called
+	isGone  bool // grpc-go has done with the stream
+	isReset bool // grpc-go is to reset the stream
+
+	// Of the connection's writer, but for written.
+	written atomic.Int64 // bytes of messages
+	outHead [frameHead]byte
+	outRead int // of outHead
+	outLeft int // bytes of the message that are not written
 
 	// Of look alone.
 	moved, taken          int64 // as of the last look at which it moved
@@ -66,6 +79,12 @@ type call struct {
 func (c *call) giveUp(err error) {
 	c.in.refuse(err)
 	c.cancel()
+}
+
+// release gives back what the call holds when it has ended.
+func (c *call) release() {
+	c.claim.Release()
+	c.sent.drop()
 }
 
 // who is the caller, as it was last authenticated.
@@ -134,7 +153,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	c.ended, c.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, c))
 	conn.open(c)
 	// Should grpc-go end it before a method is called.
-	c.forgotten = context.AfterFunc(ctx, func() { conn.end(c) })
+	c.forgotten = context.AfterFunc(ctx, func() { conn.over(c) })
 	return c.ended, nil
 }
 
@@ -180,7 +199,11 @@ func (j joined) Value(key any) any {
 // around is around each method.
 func (s *Server) around(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	c := callOf(ss.Context())
+	c.forgotten()
 	defer c.over()
+	if stream, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(interface{ RecvCompress() string }); ok {
+		c.encoding = stream.RecvCompress()
+	}
 	if err := s.authenticate(ss.Context(), c, info.FullMethod); err != nil {
 		if err == problemNotInitialized {
 			ss.SetTrailer(metadata.Pairs(keyPushback, "-1"))
@@ -204,8 +227,7 @@ func (c *call) over() {
 	c.sending.Store(true)
 	c.sent.end(c.ended)
 	c.cancel()
-	c.forgotten()
-	c.conn.end(c)
+	c.conn.over(c)
 }
 
 // unary is around each method with one answer.
@@ -213,7 +235,7 @@ func (s *Server) unary(srv any, ss grpc.ServerStream, c *call, info *grpc.Stream
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(c, info.FullMethod, begun, true, err) }()
-	one := &single{receiver: receiver{ss, c}}
+	one := &single{receiver: receiver{ss, c, true}}
 	end, err := s.changing(changes[info.FullMethod])
 	if err == nil {
 		defer end()
@@ -254,7 +276,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, c *call, info *grpc.Strea
 	c.client = ss.Context()
 	c.lease = s.opts.Leases.Open(ss.Context(), c.first, nil)
 	defer c.lease.Close()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c}) })
+	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c, !info.IsClientStream}) })
 	if err == nil {
 		return nil
 	}

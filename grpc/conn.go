@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
@@ -24,8 +26,9 @@ const (
 // that a client may send, and give every method the same limit.
 type conn struct {
 	net.Conn
-	ctx context.Context // of the connection
-	s   *Server
+	ctx    context.Context // of the connection, and ends with it
+	cancel context.CancelFunc
+	s      *Server
 
 	// Of the reader alone.
 	buf        [readBuffer]byte
@@ -37,26 +40,44 @@ type conn struct {
 	opened     uint32 // the stream of the last HEADERS
 	openedLast bool   // they were all of it
 	isLast     bool   // the frame is the last of its stream
+	isInBlock  bool   // the header of a request is not complete
 	of         *call  // which gets the payload; nil: it is not data of a call
 	padLength  bool   // the next byte of the payload says how long the padding is
 	padding    int    // bytes at the end of the payload that are not data
 	besides    int    // bytes that the data takes besides, unless they are counted
 	mustSettle *call  // must have room before more is read
 
-	unsent  atomic.Int64 // bytes of messages that the client may not have taken
-	written atomic.Int64 // bytes
+	out outlook // of the writer alone
 
-	mu    sync.Mutex // guards calls
-	calls map[uint32]*call
+	unsent atomic.Int64 // bytes of messages that the client may not have taken
+
+	mu     sync.Mutex       // guards the fields below, and isOver and isGone of calls
+	calls  map[uint32]*call // whose stream grpc-go may have
+	resets []byte           // frames that have grpc-go reset streams
+	wakes  bool             // a deadline in the past ends a Read
 }
 
 func newConn(ctx context.Context, c net.Conn, s *Server) *conn {
-	return &conn{Conn: c, ctx: ctx, s: s, preface: len(http2.ClientPreface), calls: map[uint32]*call{}}
+	ctx, cancel := context.WithCancel(ctx)
+	return &conn{Conn: c, ctx: ctx, cancel: cancel, s: s, preface: len(http2.ClientPreface), calls: map[uint32]*call{}}
 }
 
 // Read hands out what was read, and what comes.
 func (c *conn) Read(p []byte) (n int, err error) {
 	c.settle()
+	for {
+		if n = c.readReset(p); n > 0 {
+			return n, nil
+		}
+		n, err = c.read(p)
+		c.look(p[:n])
+		if n > 0 || err == nil || !c.isWoken(err) {
+			return n, err
+		}
+	}
+}
+
+func (c *conn) read(p []byte) (n int, err error) {
 	switch {
 	case c.from < c.to:
 		n = copy(p, c.buf[c.from:c.to])
@@ -69,8 +90,53 @@ func (c *conn) Read(p []byte) (n int, err error) {
 		n = copy(p, c.buf[:c.to])
 		c.from = n
 	}
-	c.look(p[:n])
 	return n, err
+}
+
+// reset has grpc-go reset the stream of a call: the client gets RST_STREAM, and messages that it did
+// not take are dropped. grpc-go has no function for that, but it does so when a window grows by
+// nothing (RFC 9113, 6.9).
+func (c *conn) reset(of *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of.isGone || of.isReset {
+		return
+	}
+	of.isReset = true
+	c.resets = append(c.resets, 0, 0, windowUpdate, byte(http2.FrameWindowUpdate), 0)
+	c.resets = binary.BigEndian.AppendUint32(c.resets, of.stream)
+	c.resets = append(c.resets, make([]byte, windowUpdate)...)
+	c.wakes = c.Conn.SetReadDeadline(past) == nil // Else reading fails.
+}
+
+// windowUpdate is the length of such a frame without its head. It is part of a format: do not
+// change.
+const windowUpdate = 4
+
+var past = time.Unix(1, 0)
+
+// readReset hands out a frame that resets a stream, between two frames of the client.
+func (c *conn) readReset(p []byte) int {
+	if c.preface > 0 || c.left > 0 || c.headRead > 0 || c.isInBlock {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := copy(p, c.resets)
+	c.resets = c.resets[n:]
+	return n
+}
+
+// isWoken reports whether reset has ended a Read, and lets the next one wait.
+func (c *conn) isWoken(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wakes := c.wakes
+	c.wakes = false
+	return wakes && c.Conn.SetReadDeadline(time.Time{}) == nil
 }
 
 // look looks for the frames in bytes that are handed out.
@@ -93,10 +159,11 @@ func (c *conn) look(p []byte) {
 			c.left -= n
 			continue
 		}
-		if c.padLength {
+		if c.padLength { // grpc-go holds the padding with the data.
 			c.padLength, c.padding = false, int(part[0])
 			part = part[1:]
 			c.left--
+			c.besides += 1 + c.padding
 		}
 		data := part[:max(0, min(len(part), c.left-c.padding))]
 		c.left -= len(part)
@@ -115,7 +182,10 @@ func (c *conn) begin() {
 	c.of, c.padLength, c.padding = nil, false, 0
 	c.isLast = false
 	switch http2.FrameType(c.head[3]) {
+	case http2.FrameContinuation:
+		c.isInBlock = !http2.Flags(c.head[4]).Has(http2.FlagContinuationEndHeaders)
 	case http2.FrameHeaders:
+		c.isInBlock = !http2.Flags(c.head[4]).Has(http2.FlagHeadersEndHeaders)
 		c.opened = stream
 		c.mu.Lock()
 		trailed := c.calls[stream]
@@ -124,6 +194,8 @@ func (c *conn) begin() {
 			trailed.in.end()
 		}
 		c.openedLast = http2.Flags(c.head[4]).Has(http2.FlagHeadersEndStream)
+	case http2.FrameRSTStream:
+		c.gone(stream)
 	case http2.FrameData:
 		c.mu.Lock()
 		c.of = c.calls[stream]
@@ -142,12 +214,17 @@ func (c *conn) endFrame() {
 	}
 }
 
-// data counts what a call has been sent.
+// data counts what a call has been sent. grpc-go drops what comes when the stream is gone.
 func (c *conn) data(p []byte) {
 	to := c.of
 	c.s.metrics.received.Add(uint64(len(p)))
 	besides := c.besides
 	c.besides = 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to.isGone {
+		return
+	}
 	to.claim.Add(int64(to.in.note(p, besides)))
 	c.mustSettle = to
 }
@@ -159,7 +236,11 @@ func (c *conn) settle() {
 		return
 	}
 	c.mustSettle = nil
-	if err := to.claim.Settle(to.ended); err != nil && to.ended.Err() == nil {
+	switch err := to.claim.Settle(c.ctx); {
+	case err == nil || c.ctx.Err() != nil:
+	case to.ended.Err() != nil: // Its method takes no more.
+		c.reset(to)
+	default:
 		to.in.refuse(err)
 	}
 }
@@ -173,12 +254,32 @@ func (c *conn) open(to *call) {
 	c.calls[to.stream] = to
 }
 
-// end forgets a call, and gives back what it holds.
-func (c *conn) end(of *call) {
+// over notes that the method of a call has returned, or will not be called. Until the end of the
+// call is sent, grpc-go keeps what comes for it, and messages that the client does not take.
+func (c *conn) over(of *call) {
 	c.mu.Lock()
-	delete(c.calls, of.stream)
+	of.isOver = true
+	ended := of.isGone
 	c.mu.Unlock()
-	of.claim.Release()
+	if ended {
+		of.release()
+	}
+}
+
+// gone notes that grpc-go has done with a stream.
+func (c *conn) gone(stream uint32) {
+	c.mu.Lock()
+	of := c.calls[stream]
+	delete(c.calls, stream)
+	ended := false
+	if of != nil {
+		of.isGone = true
+		ended = of.isOver
+	}
+	c.mu.Unlock()
+	if ended {
+		of.release()
+	}
 }
 
 // each calls f for all calls.
@@ -196,14 +297,80 @@ func (c *conn) each(f func(*call)) {
 
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.written.Add(int64(n))
+	c.out.look(c, p[:n])
 	return n, err
 }
 
-// Close closes the connection.
+// Close closes the connection, and with it all streams.
 func (c *conn) Close() error {
 	c.s.conns.remove(c)
-	return c.Conn.Close()
+	c.cancel()
+	err := c.Conn.Close()
+	c.each(func(one *call) { c.gone(one.stream) })
+	return err
+}
+
+// outlook looks along what a connection has written: how much of each call, and which have ended.
+type outlook struct {
+	head     [frameHeader]byte
+	headRead int
+	left     int   // bytes of the payload that are still to come
+	of       *call // whose data it is; nil: it is something else
+}
+
+func (o *outlook) look(c *conn, p []byte) {
+	for len(p) > 0 {
+		if o.left == 0 {
+			n := copy(o.head[o.headRead:], p)
+			p = p[n:]
+			if o.headRead += n; o.headRead == frameHeader {
+				o.begin(c)
+			}
+			continue
+		}
+		n := min(o.left, len(p))
+		if o.of != nil {
+			o.of.wrote(p[:n])
+		}
+		p, o.left = p[n:], o.left-n
+	}
+}
+
+// begin begins a frame whose head is there.
+func (o *outlook) begin(c *conn) {
+	o.headRead, o.of = 0, nil
+	o.left = int(o.head[0])<<16 | int(o.head[1])<<8 | int(o.head[2])
+	stream := binary.BigEndian.Uint32(o.head[5:]) &^ (1 << 31)
+	switch kind, flags := http2.FrameType(o.head[3]), http2.Flags(o.head[4]); {
+	case kind == http2.FrameData:
+		c.mu.Lock()
+		o.of = c.calls[stream]
+		c.mu.Unlock()
+	case kind == http2.FrameRSTStream, kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersEndStream):
+		c.gone(stream)
+	}
+}
+
+// wrote notes what was written of the messages of a call, of which the client can take no more
+// than its window.
+func (c *call) wrote(p []byte) {
+	c.written.Add(int64(len(p)))
+	for len(p) > 0 {
+		if c.outRead < frameHead {
+			n := copy(c.outHead[c.outRead:], p)
+			p, c.outRead = p[n:], c.outRead+n
+			if c.outRead < frameHead {
+				return
+			}
+			c.outLeft = int(binary.BigEndian.Uint32(c.outHead[1:]))
+		}
+		n := min(c.outLeft, len(p))
+		p, c.outLeft = p[n:], c.outLeft-n
+		if c.outLeft == 0 {
+			c.outRead = 0
+			c.sent.took()
+		}
+	}
 }
 
 // handshake is where grpc-go would begin TLS, which is done.

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,17 +49,25 @@ type registrar struct{ *Server }
 
 func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
 	all := *d
-	all.Methods, all.Streams = nil, slices.Clone(d.Streams)
+	all.Methods, all.Streams = nil, nil
+	add := func(name string, client, server bool, handler grpc.StreamHandler) {
+		info := &grpc.StreamServerInfo{FullMethod: "/" + d.ServiceName + "/" + name, IsClientStream: client, IsServerStream: server}
+		all.Streams = append(all.Streams, grpc.StreamDesc{
+			StreamName: name,
+			// grpc-go answers INTERNAL where a client sends too many messages; receiver does not.
+			ClientStreams: true,
+			Handler:       func(service any, stream grpc.ServerStream) error { return r.around(service, stream, info, handler) },
+		})
+	}
+	for _, m := range d.Streams {
+		add(m.StreamName, m.ClientStreams, m.ServerStreams, m.Handler)
+	}
 	for _, m := range d.Methods {
-		answer := func(service any, stream grpc.ServerStream) (err error) {
+		add(m.MethodName, false, false, func(service any, stream grpc.ServerStream) (err error) {
 			one := stream.(*single)
 			one.answer, err = m.Handler(service, stream.Context(), stream.RecvMsg, nil)
 			return err
-		}
-		info := &grpc.StreamServerInfo{FullMethod: "/" + d.ServiceName + "/" + m.MethodName}
-		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(service any, stream grpc.ServerStream) error {
-			return r.around(service, stream, info, answer)
-		}})
+		})
 	}
 	r.server.RegisterService(&all, service)
 }
@@ -114,11 +121,15 @@ var (
 
 // look looks at all calls again and again.
 func (s *Server) look() {
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
+	ticks := s.opts.ticks
+	if ticks == nil {
+		t := time.NewTicker(lookEvery)
+		defer t.Stop()
+		ticks = t.C
+	}
 	for {
 		select {
-		case <-t.C:
+		case <-ticks:
 		case <-s.door.closed:
 			return
 		}
@@ -138,10 +149,16 @@ func (c *call) look(most int) {
 	} else if c.stalledIn++; c.stalledIn > stallLooks {
 		c.giveUp(problemStalledIn)
 	}
-	taken := c.conn.written.Load()
+	taken := c.written.Load()
 	if !c.sending.Load() || taken-c.taken >= leastMove {
 		c.taken, c.stalledOut = taken, 0
-	} else if c.stalledOut++; c.stalledOut > most {
+		return
+	}
+	if c.stalledOut++; c.stalledOut > most {
 		c.giveUp(problemStalledOut)
+		c.conn.reset(c) // Or grpc-go keeps the messages.
+	}
+	if c.stalledOut > 2*stallLooks {
+		_ = c.conn.Close() // The client has left half a frame, too.
 	}
 }

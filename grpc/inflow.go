@@ -47,6 +47,9 @@ type whole struct {
 // may not hold all of it.
 const largeFrame = 64 << 10
 
+// leastMessage is what a message counts at least, in bytes: it has an entry in whole.
+const leastMessage = 64
+
 var (
 	problemBrokenOff = plain(codes.InvalidArgument, "unexpected EOF")
 	problemFlag      = plain(codes.InvalidArgument, "grpc: the first byte before a message is neither 0 nor 1")
@@ -138,7 +141,7 @@ func (f *inflow) note(p []byte, besides int) (unclaimed int) {
 			unclaimed += n
 			p, f.headRead, f.size = p[n:], f.headRead+n, f.size+n
 			if f.headRead == frameHead {
-				f.begin()
+				unclaimed += f.begin()
 			}
 			continue
 		}
@@ -149,14 +152,14 @@ func (f *inflow) note(p []byte, besides int) (unclaimed int) {
 		f.keepLast(p[:n])
 		p, f.rest, f.size = p[n:], f.rest-n, f.size+n
 		if f.rest == 0 {
-			f.complete()
+			unclaimed += f.complete()
 		}
 	}
-	return unclaimed
+	return unclaimed + len(p) // What follows a refusal is kept all the same.
 }
 
-// begin begins a message whose head is there.
-func (f *inflow) begin() {
+// begin begins a message whose head is there. It returns what complete does.
+func (f *inflow) begin() (besides int) {
 	f.frames++
 	f.rest = int(binary.BigEndian.Uint32(f.head[1:]))
 	switch {
@@ -165,16 +168,19 @@ func (f *inflow) begin() {
 	case f.head[0] > 1:
 		f.refused = problemFlag
 	case f.rest == 0:
-		f.complete()
-		return
+		return f.complete()
 	case f.size+f.rest <= largeFrame:
-		return
+		return 0
 	}
 	signal(f.more)
+	return 0
 }
 
-// complete notes that all of a message is there.
-func (f *inflow) complete() {
+// complete notes that all of a message is there. It returns how many bytes it counts besides its
+// own.
+func (f *inflow) complete() (besides int) {
+	besides = max(0, leastMessage-f.size)
+	f.size += besides
 	w := whole{size: f.size, zipped: f.head[0] == 1}
 	if w.zipped {
 		w.unpacked = unpackedSize(f.last[:], f.size)
@@ -185,6 +191,7 @@ func (f *inflow) complete() {
 	f.whole = append(f.whole, w)
 	f.headRead, f.size, f.last = 0, 0, [zipSize]byte{}
 	signal(f.more)
+	return besides
 }
 
 // keepLast keeps the last bytes of a frame, of which p are the next.
@@ -201,6 +208,16 @@ func (f *inflow) limit() int64 {
 		return f.limits.first
 	}
 	return f.limits.more
+}
+
+// next tells of the next message, after wait: whether there is one, and whether it is compressed.
+func (f *inflow) next() (isThere, isZipped bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first < len(f.whole) {
+		return true, f.whole[f.first].zipped
+	}
+	return f.headRead == frameHead, f.headRead == frameHead && f.head[0] == 1
 }
 
 // received notes that the method has the next message.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -36,7 +37,7 @@ func TestConnLooksAlong(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		messages [][]byte
-		pad      bool
+		pad      int // bytes
 		data     int // bytes in one frame of HTTP/2
 		whole    int // messages that are whole at the end
 		held     int // bytes that are claimed then
@@ -46,9 +47,12 @@ func TestConnLooksAlong(t *testing.T) {
 		{name: "small ones", messages: [][]byte{small, small, small}, data: 1000, whole: 3, held: leastData},
 		{name: "small ones in small frames", messages: [][]byte{small, small}, data: 5, whole: 2, held: 6 * leastData},
 		{name: "a large one", messages: [][]byte{large}, data: 16 << 10, whole: 1, held: len(large)},
-		{name: "padded", messages: [][]byte{large, small}, pad: true, data: 10_000, whole: 2, held: len(large) + len(small)},
+		{name: "padded", messages: [][]byte{large, small}, pad: 100, data: 10_000, whole: 2, held: len(large) + len(small)},
+		{name: "padded bytes", messages: [][]byte{small, small}, pad: 250, data: 1, whole: 2, held: 30 * 250},
+		{name: "empty ones", messages: slices.Repeat([][]byte{wireFrame(0)}, 1000), data: 5000, whole: 1000, held: 1000 * leastMessage},
 		{name: "half of one", messages: [][]byte{large[:1000]}, data: 500, held: 1000},
 		{name: "too large", messages: [][]byte{wireFrame(20 << 20)[:100]}, data: 100, held: leastData, refused: true},
+		{name: "more after one too large", messages: [][]byte{wireFrame(20 << 20)[:10_000]}, data: 1000, held: 10_000, refused: true},
 	} {
 		for _, piece := range []int{1, 7, 9, 4096, 1 << 20} {
 			var wire bytes.Buffer
@@ -66,8 +70,8 @@ func TestConnLooksAlong(t *testing.T) {
 			}
 			for part := range chunksOf(all, test.data) {
 				pad := []byte(nil)
-				if test.pad {
-					pad = make([]byte, 100)
+				if test.pad > 0 {
+					pad = make([]byte, test.pad)
 				}
 				if err := framer.WriteDataPadded(5, false, part, pad); err != nil {
 					t.Fatal(err)
@@ -106,7 +110,7 @@ func TestConnLooksAlong(t *testing.T) {
 				t.Errorf("%s in pieces of %d: other bytes were handed out", test.name, piece)
 			}
 			whole, held := len(one.in.whole), one.claim.Held()
-			if refused := one.in.refusal() != nil; whole != test.whole || held < int64(test.held) && !test.refused || refused != test.refused {
+			if refused := one.in.refusal() != nil; whole != test.whole || held < int64(test.held) || refused != test.refused {
 				t.Errorf("%s in pieces of %d: %d messages, %d bytes claimed, refused %v", test.name, piece, whole, held, refused)
 			}
 			for range whole {
@@ -115,7 +119,8 @@ func TestConnLooksAlong(t *testing.T) {
 			if left := one.claim.Held(); test.whole == len(test.messages) && left != 0 {
 				t.Errorf("%s in pieces of %d: %d bytes are claimed when all were received", test.name, piece, left)
 			}
-			c.end(one)
+			c.over(one)
+			c.gone(5)
 			if memory.Used() != 0 {
 				t.Errorf("%s: %d bytes are claimed when the call has ended", test.name, memory.Used())
 			}

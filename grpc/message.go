@@ -14,6 +14,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -109,8 +110,16 @@ func (packed) Do(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
 // receiver is a stream that notes what its method receives.
 type receiver struct {
 	grpc.ServerStream
-	call *call
+	call  *call
+	isOne bool // the client sends one message
 }
+
+// What grpc-go says in these cases.
+var (
+	problemNoMessage    = plain(codes.InvalidArgument, "cardinality violation: received no request message from non-client-streaming RPC")
+	problemManyMessages = plain(codes.InvalidArgument, "cardinality violation: received multiple request messages for non-client-streaming RPC")
+	problemNotZipped    = plain(codes.InvalidArgument, "grpc: compressed flag set with identity or empty encoding")
+)
 
 // Context ends with the stream, and when the caller is refused.
 func (r *receiver) Context() context.Context {
@@ -133,7 +142,11 @@ func (r *receiver) SendMsg(m any) error {
 	}
 	c.sending.Store(true)
 	defer c.sending.Store(false)
-	return r.ServerStream.SendMsg(out)
+	err := r.ServerStream.SendMsg(out)
+	if err != nil {
+		c.sent.unsent()
+	}
+	return err
 }
 
 func (r *receiver) RecvMsg(m any) error {
@@ -145,6 +158,9 @@ func (r *receiver) RecvMsg(m any) error {
 	rest, err := c.in.wait(c.ended)
 	if err == nil {
 		err = c.claim.Grow(c.ended, int64(rest))
+	}
+	if err == nil {
+		err = r.refusal()
 	}
 	if err != nil {
 		return c.unreceived(err)
@@ -161,6 +177,33 @@ func (r *receiver) RecvMsg(m any) error {
 	defer c.claim.Shrink(int64(w.size))
 	if err := c.decode(in.data, w, m); err != nil {
 		return c.unreceived(err)
+	}
+	return r.onlyOne()
+}
+
+// refusal is why grpc-go may not receive the next message: it would answer INTERNAL.
+func (r *receiver) refusal() error {
+	isThere, isZipped := r.call.in.next()
+	switch {
+	case r.isOne && !isThere:
+		return problemNoMessage
+	case isZipped && r.call.encoding != gzipped.Name && (r.call.encoding == "" || r.call.encoding == encoding.Identity):
+		return problemNotZipped
+	}
+	return nil
+}
+
+// onlyOne waits for the client to send no more, if it may send one message alone.
+func (r *receiver) onlyOne() error {
+	if !r.isOne {
+		return nil
+	}
+	c := r.call
+	if _, err := c.in.wait(c.ended); err != nil {
+		return c.unreceived(err)
+	}
+	if more, _ := c.in.next(); more {
+		return problemManyMessages
 	}
 	return nil
 }

@@ -91,6 +91,8 @@ type Options struct {
 	Answered func(took time.Duration)
 	// Subscriptions serves persistent subscriptions, which are not there without it.
 	Subscriptions Subscriptions
+
+	ticks <-chan time.Time // when to look for stalled calls; nil: a clock says
 }
 
 func (o *Options) ensureDefaults() {

@@ -17,8 +17,6 @@ const (
 	weightyEvent = 64 << 10
 	// muchUnsent is how much of a connection goes unclaimed, and may stay after calls have ended.
 	muchUnsent = 1 << 20
-	// leastRoom is from where on grpc-go says when it is done with a buffer.
-	leastRoom = 1<<10 + 1
 )
 
 // outgoing are the messages of a call that its client may not have taken yet.
@@ -27,14 +25,19 @@ type outgoing struct {
 	taken chan struct{} // capacity 1: one was taken
 
 	mu    sync.Mutex // guards the fields below
-	rooms []*room    // of those messages
+	rooms []room     // of those messages, in the order in which they are written
 }
 
-// make has a message encoded whose event has so many bytes, into a buffer of the pool that encode
-// is given. It is claimed first if it is large, or if its client is slow, until grpc-go is done
-// with the buffer.
+// room is what a message takes until it is written. grpc-go may hold it compressed.
+type room struct {
+	claim *api.Claim // nil: it is not claimed
+	size  int64
+}
+
+// make has a message encoded whose event has so many bytes, to be sent next. It is claimed first if
+// it is large, or if its client is slow, until it is written.
 func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, encode func(mem.BufferPool) (mem.Buffer, error)) (mem.Buffer, error) {
-	r := &room{of: o}
+	r := room{}
 	if bytes >= weightyEvent || o.conn.unsent.Load() > muchUnsent {
 		r.claim = new(api.Claim)
 		r.claim.Use(memory)
@@ -42,27 +45,39 @@ func (o *outgoing) make(ctx context.Context, memory *api.Memory, bytes int64, en
 			return nil, err
 		}
 	}
+	b, err := encode(mem.DefaultBufferPool())
+	if b == nil {
+		if r.claim != nil {
+			r.claim.Release()
+		}
+		return nil, err
+	}
+	r.size = int64(b.Len())
+	o.conn.unsent.Add(r.size)
 	o.mu.Lock()
 	o.rooms = append(o.rooms, r)
 	o.mu.Unlock()
-	b, err := encode(r)
-	if b == nil {
-		o.free(r)
-	}
 	return b, err
 }
 
-// free gives back what a message takes, once.
-func (o *outgoing) free(r *room) {
+// took notes that the first of the messages was written.
+func (o *outgoing) took() {
 	o.mu.Lock()
-	at := slices.Index(o.rooms, r)
-	if at >= 0 {
-		o.rooms = slices.Delete(o.rooms, at, at+1)
-	}
-	o.mu.Unlock()
-	if at >= 0 {
-		r.release()
+	defer o.mu.Unlock()
+	if len(o.rooms) > 0 { // Else the call has ended.
+		o.release(o.rooms[0])
+		o.rooms = slices.Delete(o.rooms, 0, 1)
 		signal(o.taken)
+	}
+}
+
+// unsent notes that the last of the messages will not be written.
+func (o *outgoing) unsent() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last := len(o.rooms) - 1; last >= 0 {
+		o.release(o.rooms[last])
+		o.rooms = o.rooms[:last]
 	}
 }
 
@@ -70,11 +85,10 @@ func (o *outgoing) free(r *room) {
 func (o *outgoing) mustWait() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.rooms) > 0 && (o.conn.unsent.Load() > muchUnsent || slices.ContainsFunc(o.rooms, func(r *room) bool { return r.claim != nil }))
+	return len(o.rooms) > 0 && (o.conn.unsent.Load() > muchUnsent || slices.ContainsFunc(o.rooms, func(r room) bool { return r.claim != nil }))
 }
 
-// end waits until the client has taken what must be taken. When the call is over before, grpc-go
-// drops what is left, and does not always say so.
+// end waits until the client has taken what must be taken.
 func (o *outgoing) end(ctx context.Context) {
 	for o.mustWait() && ctx.Err() == nil {
 		select {
@@ -82,43 +96,21 @@ func (o *outgoing) end(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	if ctx.Err() == nil {
-		return
-	}
+}
+
+// drop gives back what is left: grpc-go has dropped it.
+func (o *outgoing) drop() {
 	o.mu.Lock()
-	rooms := o.rooms
-	o.rooms = nil
-	o.mu.Unlock()
-	for _, r := range rooms {
-		r.release()
+	defer o.mu.Unlock()
+	for _, r := range o.rooms {
+		o.release(r)
 	}
+	o.rooms = nil
 }
 
-// room is the pool of one buffer.
-type room struct {
-	of    *outgoing
-	claim *api.Claim // nil: it is not claimed
-	size  int64
-}
-
-// Get returns the buffer.
-func (r *room) Get(length int) *[]byte {
-	b := mem.DefaultBufferPool().Get(max(length, leastRoom))
-	*b = (*b)[:length]
-	r.size = int64(length)
-	r.of.conn.unsent.Add(r.size)
-	return b
-}
-
-// Put takes it back: grpc-go has written it, or dropped it.
-func (r *room) Put(b *[]byte) {
-	r.of.free(r)
-	mem.DefaultBufferPool().Put(b)
-}
-
-func (r *room) release() {
+func (o *outgoing) release(r room) {
 	if r.claim != nil {
 		r.claim.Release()
 	}
-	r.of.conn.unsent.Add(-r.size)
+	o.conn.unsent.Add(-r.size)
 }

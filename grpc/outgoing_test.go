@@ -2,9 +2,13 @@ package grpcapi_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -13,7 +17,10 @@ import (
 )
 
 // heavyStore has a stream of large events, which are read one by one.
-type heavyStore struct{ endlessStore }
+type heavyStore struct {
+	endlessStore
+	random bool // no compression makes its events smaller
+}
 
 const heavy = 500_000
 
@@ -27,18 +34,28 @@ func (s *heavyStore) ReadStream(_ context.Context, r event.StreamRead) (event.St
 
 func (s *heavyStore) ReadPayload(_ context.Context, r *event.Record) error {
 	r.Data, r.Bare, r.LeftOut = make([]byte, heavy), false, 0
+	if s.random {
+		_, _ = rand.Read(r.Data) // It never fails.
+	}
 	return nil
 }
 
 // The messages that a client does not take are claimed, those that grpc-go has too, until they have
 // gone out or the call has ended.
 func TestMessagesNotTakenAreClaimed(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { messagesNotTaken(t, &heavyStore{}) })
+	t.Run("compressed", func(t *testing.T) {
+		messagesNotTaken(t, &heavyStore{random: true}, grpc.UseCompressor(gzip.Name))
+	})
+}
+
+func messagesNotTaken(t *testing.T, store *heavyStore, with ...grpc.CallOption) {
 	memory := api.NewMemory(64 * mib)
-	conn, _ := serve(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	conn, _ := serve(t, grpcapi.Options{Store: store, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
 	const reads = 5
 	var all []*reader
 	for range reads {
-		all = append(all, open(t, conn, "", read(ofStream("heavy", start))))
+		all = append(all, open(t, conn, "", read(ofStream("heavy", start)), with...))
 	}
 	testkit.Eventually(t, 10*time.Second, func() error {
 		// One is being written, and one waits after it.

@@ -119,11 +119,11 @@ type reader struct {
 	leave  context.CancelFunc
 }
 
-func open(t testing.TB, conn *grpc.ClientConn, login string, req *streams.ReadReq) *reader {
+func open(t testing.TB, conn *grpc.ClientConn, login string, req *streams.ReadReq, with ...grpc.CallOption) *reader {
 	t.Helper()
 	ctx, cancel := context.WithCancel(as(t, login))
 	t.Cleanup(cancel)
-	stream, err := streams.NewStreamsClient(conn).Read(ctx, req)
+	stream, err := streams.NewStreamsClient(conn).Read(ctx, req, with...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func New(o Options) *Server {
 	s := &Server{opts: o, metrics: newMetrics(o.Stats), patience: closePatience, door: door{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.server = grpc.NewServer(
-		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.StreamInterceptor(s.around), grpc.UnknownServiceHandler(s.unknown),
+		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.UnknownServiceHandler(s.unknown),
 		//lint:ignore SA1019 The way that takes its place has grpc-go unpack messages.
 		grpc.RPCDecompressor(packed{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
@@ -138,6 +138,11 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 // unknown answers calls of methods that are not served.
 func (s *Server) unknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
+	info := &grpc.StreamServerInfo{FullMethod: method, IsClientStream: true, IsServerStream: true}
+	return s.around(nil, stream, info, func(any, grpc.ServerStream) error { return s.unknownMethod(method) })
+}
+
+func (s *Server) unknownMethod(method string) error {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	if _, ok := s.server.GetServiceInfo()[service]; ok {
 		return plain(codes.Unimplemented, fmt.Sprintf("unknown method %s for service %s", name, service))
