@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"net"
 	"strings"
 	"time"
@@ -109,6 +110,7 @@ func (s *Server) beginSorting(c *sorted) bool {
 		return false
 	}
 	s.sorting[c] = struct{}{}
+	s.owned.Add(1)
 	return true
 }
 
@@ -116,7 +118,11 @@ func (s *Server) endSorting(c *sorted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sorting, c)
+	s.owned.Done()
 }
+
+// errNotHTTP2 is why no server gets a connection whose client negotiated HTTP/2.
+var errNotHTTP2 = errors.New("http1: the client does not speak HTTP/2")
 
 // firstIsCall reads up to the header of the first request, and keeps what it read in rest.
 func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
@@ -129,6 +135,10 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 		return false, err
 	}
 	if string(preface) != http2.ClientPreface {
+		if c.tls != nil {
+			return false, errNotHTTP2
+		}
+		c.begun = true // There is no greeting that stands for the first frame.
 		return false, p.over()
 	}
 	if _, err := c.Conn.Write(s.greetingFrame); err != nil {
@@ -154,8 +164,6 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 			return false, err
 		}
 		switch kind {
-		case http2.FrameSettings, http2.FrameWindowUpdate, http2.FramePriority:
-			continue
 		case http2.FramePing:
 			if flags.Has(http2.FlagPingAck) || length != 8 || stream != 0 {
 				return false, p.over()
@@ -170,8 +178,9 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 				continue
 			}
 			return block.isCall, p.over()
-		}
-		return false, p.over()
+		case http2.FrameData, http2.FrameRSTStream, http2.FramePushPromise, http2.FrameGoAway:
+			return false, p.over()
+		} // Others are ignored (RFC 9113, 5.5).
 	}
 	return false, p.over()
 }
@@ -187,7 +196,7 @@ type peeked struct {
 func (p *peeked) next(n int) ([]byte, error) {
 	for len(p.keep)-p.at < n {
 		if cap(p.keep)-len(p.keep) < 512 {
-			p.keep = append(make([]byte, 0, 2*cap(p.keep)+n), p.keep...)
+			p.keep = append(make([]byte, 0, len(p.keep)+n+4<<10), p.keep...)
 		}
 		m, err := p.c.Read(p.keep[len(p.keep):cap(p.keep)])
 		p.keep = p.keep[:len(p.keep)+m]
@@ -249,6 +258,10 @@ func (h *headerBlock) add(kind http2.FrameType, flags http2.Flags, part []byte) 
 
 // IsCall reports whether a media type is that of gRPC.
 func IsCall(mediaType string) bool {
-	rest, ok := strings.CutPrefix(strings.ToLower(mediaType), "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+	const name = "application/grpc"
+	if len(mediaType) < len(name) || !strings.EqualFold(mediaType[:len(name)], name) {
+		return false
+	}
+	rest := mediaType[len(name):]
+	return rest == "" || rest[0] == '+' || rest[0] == ';'
 }

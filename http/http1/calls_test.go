@@ -112,6 +112,9 @@ func opening(t *testing.T, contentType string, split bool) []byte {
 		header.BlockFragment, rest, header.EndHeaders = block.Bytes()[:5], block.Bytes()[5:], false
 	}
 	err := f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	if err == nil { // A frame that is not known is ignored (RFC 9113, 5.5).
+		err = f.WriteRawFrame(0xbb, 0, 3, []byte("grease"))
+	}
 	if err == nil {
 		err = f.WriteWindowUpdate(0, 1<<20)
 	}
@@ -239,4 +242,27 @@ func TestClientOpensAheadOfNeed(t *testing.T) {
 	}
 	(<-s.calls).Close()
 	s.dial(t) // A connection without a byte ends with the server.
+}
+
+// TestOtherBytes: a connection that only begins like HTTP/2 gets its answer from the first byte on.
+// Where HTTP/2 was negotiated it ends.
+func TestOtherBytes(t *testing.T) {
+	const request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	for _, test := range []struct {
+		withTLS bool
+		sent    string
+		want    string
+	}{
+		{false, "PRI * HTTP/2.0\r\n\r\nxx\r\n\r\n" + request, "HTTP/1.1 200 OK"},
+		{true, request, ""},
+	} {
+		c := newSorting(t, test.withTLS).dial(t)
+		if _, err := io.WriteString(c, test.sent); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.HasPrefix(got, []byte(test.want)) || test.want == "" && len(got) > 0 {
+			t.Errorf("%q: %q, %v", test.sent, got, err)
+		}
+	}
 }

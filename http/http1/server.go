@@ -37,7 +37,7 @@ type Server struct {
 	// net/http, which waits for the end of a line, gets the connection.
 	TLSClient func(remote net.Addr)
 
-	owned         sync.WaitGroup // of what Serve starts, but for connections
+	owned         sync.WaitGroup // of what Serve starts, and of connections while they are sorted
 	greetingFrame []byte
 
 	tick atomic.Int64           // how often it has looked
