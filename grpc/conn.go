@@ -93,9 +93,9 @@ func (c *conn) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// reset has grpc-go reset the stream of a call: the client gets RST_STREAM, and messages that it did
-// not take are dropped. grpc-go has no function for that, but it does so when a window grows by
-// nothing (RFC 9113, 6.9).
+// reset has grpc-go reset the stream of a call: the client gets RST_STREAM, and messages that it
+// did not take are dropped. grpc-go has no function for that, but it does so when a window grows
+// by nothing (RFC 9113, 6.9).
 func (c *conn) reset(of *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

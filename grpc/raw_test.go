@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -169,7 +171,8 @@ func TestDataOfCallsWhoseEndIsNotTaken(t *testing.T) {
 		stream := 2*i + 1
 		c.call(stream, methodBatch)
 		// It is answered.
-		c.sent(c.WriteData(stream, false, wire(t, &streams.BatchAppendReq{CorrelationId: newID(), IsFinal: true, Options: &streams.BatchAppendReq_Options{StreamIdentifier: identifier("s")}}))) // It is answered.
+		write := &streams.BatchAppendReq{CorrelationId: newID(), IsFinal: true, Options: &streams.BatchAppendReq_Options{StreamIdentifier: identifier("s")}}
+		c.sent(c.WriteData(stream, false, wire(t, write)))
 		c.until(http2.FrameHeaders, stream)
 		c.sent(c.WriteData(stream, false, []byte{9, 0, 0, 0, 0})) // That ends it.
 	}
@@ -298,8 +301,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestOtherRequestsOnAConnectionOfCalls: they get 415, and calls are served. A call on a connection that
-// began with another request is UNAVAILABLE, and the connection ends.
+// TestOtherRequestsOnAConnectionOfCalls: they get 415, and calls are served. A call on a connection
+// that began with another request is UNAVAILABLE, and the connection ends.
 func TestOtherRequestsOnAConnectionOfCalls(t *testing.T) {
 	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
 	address := listen(t, s)
@@ -343,4 +346,37 @@ func TestOtherRequestsOnAConnectionOfCalls(t *testing.T) {
 		t.Errorf("code %q, GOAWAY %v", code, leaves)
 	}
 	allEnded(t, s)
+}
+
+// TestEndWithSlowClients: Drain ends calls whose client does not take the answer after two looks,
+// and leaves appends alone; Close cuts off those that take too long.
+func TestEndWithSlowClients(t *testing.T) {
+	memory := api.NewMemory(64 * mib)
+	s, address, look := ticking(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	c := dialRaw(t, address)
+	c.call(1, methodRead)
+	c.sent(c.WriteData(1, true, wire(t, read(ofStream("heavy", start)))))
+	c.call(3, methodAppend)
+	c.sent(c.WriteData(3, false, []byte{0, 0, 0, 1}))
+	claims(t, memory, "the read waits", func(used int64) bool { return used >= 2*heavy })
+	s.Drain()
+	look(5)
+	c.until(http2.FrameRSTStream, 1)
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if n := grpcapi.OpenCalls(s); n != 1 {
+			return fmt.Errorf("%d calls are open", n)
+		}
+		return nil
+	})
+	grpcapi.CutOff(s)
+	s.Close()
+	claims(t, memory, "the server has closed", none)
+	for { // The client sees the end of the connection.
+		if _, err := c.ReadFrame(); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+			break
+		}
+	}
 }
