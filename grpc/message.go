@@ -140,6 +140,11 @@ func (r *receiver) SendMsg(m any) error {
 		}
 		out = &frame{b}
 	}
+	if err := c.ended.Err(); err != nil { // grpc-go would compress it first.
+		out.buffer.Free()
+		c.sent.unsent()
+		return err
+	}
 	c.sending.Store(true)
 	defer c.sending.Store(false)
 	err := r.ServerStream.SendMsg(out)
