@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/binary"
@@ -120,12 +121,17 @@ func (r *receiver) Context() context.Context {
 	return r.call.lease.Context()
 }
 
-// SendMsg sends a message, or one that is encoded.
+// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one.
 func (r *receiver) SendMsg(m any) error {
 	c := r.call
 	out, isEncoded := m.(*frame)
 	if !isEncoded {
-		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) { return encode(m.(proto.Message), pool) })
+		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) {
+			if a, ok := m.(answer); ok {
+				return encodeAnswer(a, pool), nil
+			}
+			return encode(m.(proto.Message), pool)
+		})
 		if err != nil {
 			return err
 		}
@@ -207,7 +213,10 @@ const (
 	elementMemory = 128 // bytes that one of them takes when it is decoded
 )
 
-var errCrowded = errors.New("it has too many parts for its size")
+var (
+	errCrowded   = errors.New("it has too many parts for its size")
+	errMalformed = errors.New("it is malformed")
+)
 
 // decode decodes a message, once it is claimed.
 func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
@@ -224,9 +233,8 @@ func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
 			return err
 		}
 	}
-	m := v.(proto.Message)
 	if len(message) > fewBytes {
-		parts := countParts(m.ProtoReflect().Descriptor(), message, 0)
+		parts := countParts(generated(v).ProtoReflect().Descriptor(), message, 0)
 		if parts*leastElement > len(message) {
 			return errCrowded
 		}
@@ -234,7 +242,23 @@ func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
 			return err
 		}
 	}
-	return proto.Unmarshal(message, m)
+	hand, isByHand := v.(byHand)
+	if isByHand && hand.decode(message) {
+		return nil
+	}
+	err := proto.Unmarshal(message, generated(v))
+	if isByHand {
+		err = cmp.Or(err, errMalformed)
+	}
+	return err
+}
+
+// generated is what protobuf decodes a message into.
+func generated(v any) proto.Message {
+	if m, ok := v.(byHand); ok {
+		return m.generated()
+	}
+	return v.(proto.Message)
 }
 
 // claimMessage claims a message that is about to be decoded.

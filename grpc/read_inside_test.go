@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -9,6 +10,15 @@ import (
 
 	"github.com/annalsdb/annals/event"
 )
+
+// mapOf is the metadata map of a recorded event.
+func mapOf(r *event.Record) map[string]string {
+	content := contentBytes
+	if r.IsJSON() {
+		content = contentJSON
+	}
+	return map[string]string{mapType: typeOf(r), mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
+}
 
 // recorded is what sized encodes, as the generated message.
 func recorded(r *event.Record, textIDs bool) *streams.ReadResp_ReadEvent_RecordedEvent {
@@ -41,7 +51,7 @@ func FuzzFrame(f *testing.F) {
 			e.Link, e.Target = event.LinkResolved, &target
 			want.Event, want.Link = recorded(&target, textIDs), recorded(&r, textIDs)
 		}
-		b := frameOf(e, textIDs, mem.DefaultBufferPool())
+		b := frameOf(e, textIDs, notRetried, mem.DefaultBufferPool())
 		var got streams.ReadResp
 		err := proto.Unmarshal(b.ReadOnlyData(), &got)
 		whole := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: want}}
@@ -61,7 +71,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.Run("by hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frameOf(e, false, mem.DefaultBufferPool()).Free()
+			frameOf(e, false, notRetried, mem.DefaultBufferPool()).Free()
 		}
 	})
 	b.Run("generated", func(b *testing.B) {
