@@ -30,6 +30,7 @@ func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.Append
 // append receives an append and does it.
 func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp], a *appending) (event.Written, error) {
 	ctx := stream.Context()
+	by := callOf(ctx)
 	var r appendRequest
 	err := stream.RecvMsg(&r)
 	if err != nil && err != io.EOF {
@@ -56,7 +57,7 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		if !r.isEvent {
 			return event.Written{}, invalid("a message after the first is not an event")
 		}
-		if err := v.s.add(callOf(ctx), a, &r.event[0]); err != nil {
+		if err := v.s.add(by, a, &r.event[0]); err != nil {
 			return event.Written{}, err
 		}
 	}

@@ -298,3 +298,33 @@ func TestNumbersAreShared(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkDecode compares both ways to decode an event, and a write of a batch.
+func BenchmarkDecode(b *testing.B) {
+	for _, test := range []struct {
+		name string
+		raw  []byte
+		into byHand
+	}{
+		{"event", rawOf(b, benchAppend()...)[1], new(appendRequest)},
+		{"options", rawOf(b, benchAppend()...)[0], new(appendRequest)},
+		{"batch", rawOf(b, benchBatch())[0], new(batchRequest)},
+	} {
+		b.Run(test.name+"/by hand", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !test.into.decode(test.raw) {
+					b.Fatal("it is malformed")
+				}
+			}
+		})
+		b.Run(test.name+"/generated", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := proto.Unmarshal(test.raw, test.into.generated()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

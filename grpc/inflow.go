@@ -32,6 +32,9 @@ type inflow struct {
 	first    int           // whole before first was received
 	frames   int           // that were begun
 	moved    int64         // bytes that were read, of all of them
+	unread   int           // bytes of those that are whole
+	due      bool          // those that are whole are to be received, though few
+	news     bool          // the method may have to know
 	ended    bool          // the client sends no more
 	refused  *problem      // why no more is received
 }
@@ -46,6 +49,11 @@ type whole struct {
 // largeFrame is from how many bytes on a message is received as it comes, as the window of HTTP/2
 // may not hold all of it.
 const largeFrame = 64 << 10
+
+// muchUnread is from how many bytes on messages are received that are otherwise received with the
+// end of the call, together: to wake a method takes longer than to receive a message. A request that
+// holds no more is a small one (api.SmallRequest).
+const muchUnread = 12 << 10
 
 var (
 	problemBrokenOff = plain(codes.InvalidArgument, "unexpected EOF")
@@ -102,7 +110,7 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 	switch {
 	case f.refused != nil:
 		return 0, false, f.refused
-	case f.first < len(f.whole):
+	case f.first < len(f.whole) && (f.ended || f.due || !f.limits.gathers):
 		return 0, true, nil
 	case f.ended && f.headRead > 0:
 		return 0, false, problemBrokenOff
@@ -119,7 +127,25 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 // end notes that the client sends no more.
 func (f *inflow) end() {
 	f.mu.Lock()
-	f.ended = true
+	f.ended, f.news = true, true
+	f.mu.Unlock()
+}
+
+// wake has the method look if there is something to look for.
+func (f *inflow) wake() {
+	f.mu.Lock()
+	news := f.news
+	f.news = false
+	f.mu.Unlock()
+	if news {
+		signal(f.more)
+	}
+}
+
+// press has the method receive what there is.
+func (f *inflow) press() {
+	f.mu.Lock()
+	f.due = true
 	f.mu.Unlock()
 	signal(f.more)
 }
@@ -170,7 +196,7 @@ func (f *inflow) begin() {
 	case f.size+f.rest <= largeFrame:
 		return
 	}
-	signal(f.more)
+	f.due, f.news = true, true
 }
 
 // complete notes that all of a message is there.
@@ -183,8 +209,10 @@ func (f *inflow) complete() {
 		}
 	}
 	f.whole = append(f.whole, w)
+	f.unread += w.size
+	f.due = f.due || f.unread >= muchUnread
+	f.news = f.news || f.due || f.refused != nil || !f.limits.gathers
 	f.headRead, f.size, f.last = 0, 0, [zipSize]byte{}
-	signal(f.more)
 }
 
 // keepLast keeps the last bytes of a frame, of which p are the next.
@@ -203,6 +231,13 @@ func (f *inflow) limit() int64 {
 	return f.limits.more
 }
 
+// waiting is how many messages can be received at once.
+func (f *inflow) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.whole) - f.first
+}
+
 // received notes that the method has the next message.
 func (f *inflow) received() (w whole) {
 	f.mu.Lock()
@@ -210,9 +245,10 @@ func (f *inflow) received() (w whole) {
 	if f.first < len(f.whole) {
 		w = f.whole[f.first]
 		f.first++
+		f.unread -= w.size
 	}
 	if f.first == len(f.whole) {
-		f.whole, f.first = f.whole[:0], 0
+		f.whole, f.first, f.due = f.whole[:0], 0, false
 	}
 	return w
 }

@@ -29,6 +29,7 @@ import (
 type limits struct {
 	first, more int64
 	rests       bool // the client may take its time between them
+	gathers     bool // they can wait for each other
 }
 
 // Sizes of messages that hold no events. The first message of an append has the name of its
@@ -42,15 +43,15 @@ const (
 func limitsOf(method string) limits {
 	switch method {
 	case streams.Streams_Append_FullMethodName:
-		return limits{maxOptions, maxMessage, false}
+		return limits{maxOptions, maxMessage, false, true}
 	case streams.Streams_BatchAppend_FullMethodName:
-		return limits{maxMessage, maxMessage, true}
+		return limits{maxMessage, maxMessage, true, false}
 	case projections.Projections_Create_FullMethodName, projections.Projections_Update_FullMethodName:
-		return limits{maxSmallMessage, maxSmallMessage, true}
+		return limits{maxSmallMessage, maxSmallMessage, true, false}
 	case persistent.PersistentSubscriptions_Read_FullMethodName:
-		return limits{maxRequest, maxAnswers, true}
+		return limits{maxRequest, maxAnswers, true, false}
 	}
-	return limits{maxRequest, maxRequest, true}
+	return limits{maxRequest, maxRequest, true, false}
 }
 
 // largeMessage is the answer to a message beyond its limit, as grpc-go has it.

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -77,6 +78,9 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 	a.entry += entry
 	if a.Events == nil {
 		a.Events = a.one[:0]
+	}
+	if len(a.Events) == cap(a.Events) {
+		a.Events = slices.Grow(a.Events, 1+c.in.waiting())
 	}
 	if n := len(a.Events); n > 0 && a.Events[n-1].Type == string(m.kind) {
 		e.Type = a.Events[n-1].Type
