@@ -1,7 +1,9 @@
 package grpcapi
 
 import (
+	"math"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -32,6 +34,7 @@ func recorded(r *event.Record, textIDs bool) *streams.ReadResp_ReadEvent_Recorde
 func FuzzFrame(f *testing.F) {
 	f.Add("s", "t", []byte("1234567890abcdef"), int64(0), int64(0), int64(0), []byte(nil), []byte(nil), uint8(0))
 	f.Add("\xfe", "\xff", []byte("1"), int64(1), int64(2), int64(-3), []byte{0xff}, []byte{0xfe}, uint8(4))
+	f.Add(strings.Repeat("s", 1000), strings.Repeat("\xff\x01", 500), []byte("1234567890abcdef"), int64(-1), int64(-1), int64(math.MinInt64), make([]byte, 5000), make([]byte, 5000), uint8(3))
 	f.Add("order-1", "", []byte(nil), int64(1<<40), int64(1<<63-1), int64(1_700_000_000_000_000_000), []byte("data"), []byte("{}"), uint8(0xff))
 	f.Fuzz(func(t *testing.T, stream, eventType string, id []byte, position, number, time int64, data, metadata []byte, how uint8) {
 		r := event.Record{Stream: stream, Type: eventType, Position: position, Number: number, Time: time, Flags: event.Flags(how & 1), Data: data, Metadata: metadata}
@@ -57,6 +60,9 @@ func FuzzFrame(f *testing.F) {
 		whole := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: want}}
 		if err != nil || !proto.Equal(&got, whole) || b.Len() != proto.Size(whole) {
 			t.Errorf("%v\n got %v\nwant %v", err, &got, whole)
+		}
+		if n, size, _ := together([]event.Resolved{*e}); n == 1 && size < b.Len() {
+			t.Errorf("%d bytes, %d were expected at most", b.Len(), size)
 		}
 		b.Free()
 	})
