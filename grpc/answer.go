@@ -70,8 +70,8 @@ type batchAnswer struct {
 
 func (a *batchAnswer) size() int {
 	size := bytesSize(len(a.correlation)) + bytesSize(len(a.failure)) + maxSuccess
-	if a.stream != nil {
-		size += bytesSize(bytesSize(len(*a.stream)))
+	if a.identifier != nil {
+		size += bytesSize(bytesSize(len(*a.identifier)))
 	}
 	return size
 }
@@ -83,9 +83,9 @@ func (a *batchAnswer) appendTo(b []byte) []byte {
 	} else {
 		b = appendSuccess(b, fieldBatchAppended, &a.written)
 	}
-	if a.stream != nil {
-		b = appendHeader(b, fieldBatchStream, bytesSize(len(*a.stream)))
-		b = append(appendHeader(b, fieldStreamName, len(*a.stream)), *a.stream...)
+	if a.identifier != nil {
+		b = appendHeader(b, fieldBatchStream, bytesSize(len(*a.identifier)))
+		b = append(appendHeader(b, fieldStreamName, len(*a.identifier)), *a.identifier...)
 	}
 	return b
 }

@@ -60,7 +60,7 @@ type batch struct {
 type batchWrite struct {
 	appending
 	correlation []byte  // an id as it came
-	stream      *string // its name as it came; nil: it had none
+	identifier  *string // of the stream, as it came; nil: it had none
 	limited     *clock.Deadline
 	until       time.Time // when limited ends
 
@@ -155,7 +155,7 @@ func (b *batch) take(r *batchRequest) error {
 	case w == nil && !r.hasOptions:
 		return nil
 	case w == nil:
-		w = &batchWrite{correlation: r.correlation, stream: r.options.stream}
+		w = &batchWrite{correlation: r.correlation, identifier: r.options.stream}
 		w.err = b.open(w, &r.options)
 	case w.ignored && r.isFinal:
 		return nil

@@ -125,7 +125,7 @@ func (u *wireID) get() (event.ID, error) {
 type proposal struct {
 	id             wireID
 	kind           []byte // nil: it has none
-	hasType        bool   // of its content
+	hasContentType bool
 	isJSON         bool
 	metadata, data []byte
 }
@@ -163,7 +163,7 @@ func (p *proposal) property(b []byte) bool {
 	case mapType:
 		p.kind = value
 	case mapContentType:
-		p.hasType, p.isJSON = true, string(value) == contentJSON
+		p.hasContentType, p.isJSON = true, string(value) == contentJSON
 	}
 	return !f.broken
 }

@@ -49,7 +49,7 @@ func proposalOf(m interface {
 		p.kind = []byte(kind)
 	}
 	var content string
-	content, p.hasType = m.GetMetadata()[mapContentType]
+	content, p.hasContentType = m.GetMetadata()[mapContentType]
 	p.isJSON = content == contentJSON
 	return p
 }
@@ -179,7 +179,7 @@ func decodeSamples() []proto.Message {
 }
 
 // FuzzDecode: what is decoded by hand is what the generated messages decode, or refused as they
-// refuse it. Two messages one after the other are one, in which the second is merged into the first.
+// refuse it. Two messages one after the other are one, where the second is merged into the first.
 func FuzzDecode(f *testing.F) {
 	var all [][]byte
 	for _, m := range decodeSamples() {

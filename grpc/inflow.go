@@ -50,9 +50,9 @@ type whole struct {
 // may not hold all of it.
 const largeFrame = 64 << 10
 
-// muchUnread is from how many bytes on messages are received that are otherwise received with the
-// end of the call, together: to wake a method takes longer than to receive a message. A request that
-// holds no more is a small one (api.SmallRequest).
+// muchUnread is from how many bytes on messages are received that otherwise wait for the end of the
+// call: to wake a method takes longer than to receive a message. A request that holds no more than
+// that is a small one (api.SmallRequest).
 const muchUnread = 12 << 10
 
 var (
@@ -142,12 +142,15 @@ func (f *inflow) wake() {
 	}
 }
 
-// press has the method receive what there is.
+// press has the method receive what waits.
 func (f *inflow) press() {
 	f.mu.Lock()
-	f.due = true
+	waits := f.limits.gathers && f.first < len(f.whole)
+	f.due = f.due || waits
 	f.mu.Unlock()
-	signal(f.more)
+	if waits {
+		signal(f.more)
+	}
 }
 
 // note looks for messages in the data of a frame of HTTP/2, which takes so many bytes besides to

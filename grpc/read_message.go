@@ -206,11 +206,11 @@ func frameOf(e *event.Resolved, textIDs bool, retries int, pool mem.BufferPool) 
 	return mem.NewBuffer(room, pool)
 }
 
-// maxTogether is how many bytes events have at most that share a buffer: to have one takes longer
-// than to encode a small event.
+// Bounds of events that share a buffer, in bytes: to have one takes longer than to encode a small
+// event.
 const (
-	maxTogether   = 16 << 10
-	leastTogether = 200 // bytes that one of them counts besides its texts: no record takes more
+	maxTogether   = 32 << 10
+	leastTogether = 200 // counted for each record besides its texts and payload: none takes more
 )
 
 // together is how many events of a page can share a buffer, of how many bytes, and how many their

@@ -45,7 +45,7 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 	switch {
 	case m.kind == nil:
 		return missingProperty(mapType)
-	case !m.hasType:
+	case !m.hasContentType:
 		return missingProperty(mapContentType)
 	case len(m.kind) == 0:
 		return invalid("the type of an event is empty")
