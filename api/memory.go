@@ -204,9 +204,12 @@ func (c *Claim) Add(bytes int64) {
 	}
 }
 
+// IsSettled reports whether Settle would not wait, whatever others hold.
+func (c *Claim) IsSettled() bool { return c.memory == nil || c.held.Load() == 0 }
+
 // Settle waits until there is room for the added bytes, with the errors of Grow.
 func (c *Claim) Settle(ctx context.Context) error {
-	if c.memory == nil || c.held.Load() == 0 {
+	if c.IsSettled() {
 		return nil
 	}
 	return c.memory.take(ctx, 0)

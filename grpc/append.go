@@ -19,27 +19,27 @@ func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.Append
 	written, err := v.append(stream, a)
 	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a, err)
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
-		return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
+		return stream.SendMsg(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: conflict(version)}})
 	}
 	if err != nil {
 		return err
 	}
-	return stream.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: appended(written)}})
+	return stream.SendMsg((*appendAnswer)(&written))
 }
 
 // append receives an append and does it.
 func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp], a *appending) (event.Written, error) {
 	ctx := stream.Context()
-	first, err := stream.Recv()
+	by := callOf(ctx)
+	var r appendRequest
+	err := stream.RecvMsg(&r)
 	if err != nil && err != io.EOF {
 		return event.Written{}, received(ctx, err)
 	}
-	o := first.GetOptions()
-	if o == nil {
+	if !r.isOptions {
 		return event.Written{}, invalid("the first message has no options")
 	}
-	expected, err := expectedOf(o.ExpectedStreamRevision != nil, o.GetRevision(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
-	if err := a.target(o.StreamIdentifier, expected, err); err != nil {
+	if err := r.options.aim(a); err != nil {
 		return event.Written{}, err
 	}
 	a.Late = true
@@ -47,18 +47,17 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		return event.Written{}, err
 	}
 	for {
-		next, err := stream.Recv()
+		err := stream.RecvMsg(&r)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return event.Written{}, received(ctx, err)
 		}
-		m := next.GetProposedMessage()
-		if m == nil {
+		if !r.isEvent {
 			return event.Written{}, invalid("a message after the first is not an event")
 		}
-		if err := v.s.add(callOf(ctx), a, m); err != nil {
+		if err := v.s.add(by, a, &r.event[0]); err != nil {
 			return event.Written{}, err
 		}
 	}
@@ -70,23 +69,6 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 		return event.Written{}, err
 	}
 	return v.s.write(ctx, &a.Write)
-}
-
-func appended(w event.Written) *streams.AppendResp_Success {
-	success := &streams.AppendResp_Success{}
-	if w.Last < 0 {
-		success.CurrentRevisionOption = &streams.AppendResp_Success_NoStream{NoStream: &shared.Empty{}}
-	} else {
-		success.CurrentRevisionOption = &streams.AppendResp_Success_CurrentRevision{CurrentRevision: uint64(w.Last)}
-	}
-	if w.Position < 0 {
-		success.PositionOption = &streams.AppendResp_Success_NoPosition{NoPosition: &shared.Empty{}}
-	} else {
-		success.PositionOption = &streams.AppendResp_Success_Position{Position: &streams.AppendResp_Position{
-			CommitPosition: uint64(w.Position), PreparePosition: uint64(w.Position),
-		}}
-	}
-	return success
 }
 
 // conflict tells what was expected and what is, in the fields of today and in those of 20.6.0.

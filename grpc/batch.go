@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
@@ -51,16 +52,15 @@ type batch struct {
 	err       error // why, nil when the client has ended its half
 	closed    bool  // nothing more is begun: the node stops, or the method has ended
 
-	// The method's, for their memory.
-	done   []*batchWrite
-	answer batchAnswer
+	// The method's, for its memory.
+	done []*batchWrite
 }
 
 // batchWrite is one append of a batch.
 type batchWrite struct {
 	appending
-	correlation *shared.UUID             // as it came
-	identifier  *shared.StreamIdentifier // as it came
+	correlation []byte  // an id as it came
+	identifier  *string // of the stream, as it came; nil: it had none
 	limited     *clock.Deadline
 	until       time.Time // when limited ends
 
@@ -123,14 +123,15 @@ func (b *batch) note(w *batchWrite) {
 // receive takes requests until there are no more, or one ends the call.
 func (b *batch) receive() {
 	err := b.s.guard(streams.Streams_BatchAppend_FullMethodName, func() error {
+		var r batchRequest
 		for {
-			r, err := b.stream.Recv()
+			err := b.stream.RecvMsg(&r)
 			if err == io.EOF {
 				return nil
 			} else if err != nil {
 				return received(b.ctx, err)
 			}
-			if err := b.take(r); err != nil {
+			if err := b.take(&r); err != nil {
 				return err
 			}
 		}
@@ -144,53 +145,51 @@ func (b *batch) receive() {
 }
 
 // take takes one request. The error is one that ends the call.
-func (b *batch) take(r *streams.BatchAppendReq) error {
-	id, err := idOf(r.GetCorrelationId())
+func (b *batch) take(r *batchRequest) error {
+	id, err := r.id.get()
 	if err != nil {
 		return err
 	}
 	w := b.resume(id)
 	switch {
-	case w == nil && r.Options == nil:
+	case w == nil && !r.hasOptions:
 		return nil
 	case w == nil:
-		w = &batchWrite{correlation: r.CorrelationId}
-		w.err = b.open(w, r.Options)
-	case w.ignored && r.IsFinal:
+		w = &batchWrite{correlation: r.correlation, identifier: r.options.stream}
+		w.err = b.open(w, &r.options)
+	case w.ignored && r.isFinal:
 		return nil
 	case w.ignored:
 		return b.keep(id, w)
 	}
-	for i, m := range r.ProposedMessages {
+	for i := range r.events {
 		if w.err != nil {
 			break
 		}
-		if i == 0 && w.Events == nil && len(r.ProposedMessages) > 1 {
-			w.Events = make([]event.Proposed, 0, len(r.ProposedMessages))
+		if i == 0 && w.Events == nil && len(r.events) > 1 {
+			w.Events = make([]event.Proposed, 0, len(r.events))
 		}
-		w.err = b.s.add(b.caller, &w.appending, m)
+		w.err = b.s.add(b.caller, &w.appending, &r.events[i])
 	}
-	if w.err == nil && !r.IsFinal {
+	if w.err == nil && !r.isFinal {
 		return b.keep(id, w)
 	}
-	r.ProposedMessages = nil // It may take a while.
+	r.forget() // It may take a while.
 	if w.err != nil {
 		w.Events = nil
 	}
-	if err := b.begin(w); err != nil || r.IsFinal {
+	if err := b.begin(w); err != nil || r.isFinal {
 		return err
 	}
 	return b.keep(id, w.rest())
 }
 
 // open begins a write with its options: what they are, the rights, the time.
-func (b *batch) open(w *batchWrite, o *streams.BatchAppendReq_Options) error {
+func (b *batch) open(w *batchWrite, o *appendOptions) error {
 	allowed, timeErr := b.allowed(o)
 	w.limited = clock.NewDeadline(b.ctx, allowed)
 	w.until, _ = w.limited.Deadline()
-	w.identifier = o.StreamIdentifier
-	expected, err := expectedOf(o.ExpectedStreamPosition != nil, o.GetStreamPosition(), o.GetNoStream(), o.GetAny(), o.GetStreamExists())
-	if err = w.target(o.StreamIdentifier, expected, err); err != nil {
+	if err := o.aim(&w.appending); err != nil {
 		return err
 	}
 	w.Late = true
@@ -207,21 +206,19 @@ func (b *batch) open(w *batchWrite, o *streams.BatchAppendReq_Options) error {
 }
 
 // allowed is how long a write may take.
-func (b *batch) allowed(o *streams.BatchAppendReq_Options) (time.Duration, error) {
+func (b *batch) allowed(o *appendOptions) (time.Duration, error) {
 	most := b.s.opts.WriteTimeout
-	switch d := o.DeadlineOption.(type) {
-	case *streams.BatchAppendReq_Options_Deadline:
-		if !d.Deadline.IsValid() {
-			return most, invalid("the deadline is not valid")
-		}
-		return min(most, d.Deadline.AsDuration()), nil
-	case *streams.BatchAppendReq_Options_Deadline_21_10_0:
-		if !d.Deadline_21_10_0.IsValid() {
-			return most, invalid("the deadline is not valid")
-		}
-		return min(most, time.Until(d.Deadline_21_10_0.AsTime())), nil
+	long := durationpb.Duration{Seconds: o.until.seconds, Nanos: o.until.nanos}
+	at := timestamppb.Timestamp{Seconds: o.until.seconds, Nanos: o.until.nanos}
+	switch {
+	case o.deadline == 0:
+		return most, nil
+	case o.deadline == isDeadline && long.IsValid():
+		return min(most, long.AsDuration()), nil
+	case o.deadline == isDeadlineAt && at.IsValid():
+		return min(most, time.Until(at.AsTime())), nil
 	}
-	return most, nil
+	return most, invalid("the deadline is not valid")
 }
 
 // rest is what remains of a write that was answered before it was whole.

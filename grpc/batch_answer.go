@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	rpc "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -121,51 +120,22 @@ func (b *batch) release() {
 	signal(b.room)
 }
 
-// batchAnswer is the memory of an answer, for one after the other.
-type batchAnswer struct {
-	message  streams.BatchAppendResp
-	ok       streams.BatchAppendResp_Success_
-	success  streams.BatchAppendResp_Success
-	revision streams.BatchAppendResp_Success_CurrentRevision
-	position streams.BatchAppendResp_Success_Position
-	at       shared.AllStreamPosition
-}
-
 // reply sends the answer to a write. The error is one that ends the call.
 func (b *batch) reply(w *batchWrite) error {
-	a := &b.answer
-	a.message.CorrelationId, a.message.StreamIdentifier = w.correlation, w.identifier
-	if w.err == nil {
-		a.message.Result = a.done(w.written)
-	} else {
+	a := &batchAnswer{batchWrite: w}
+	if w.err != nil {
 		failure, err := b.failure(w)
 		if err != nil {
 			return err
 		}
-		a.message.Result = &streams.BatchAppendResp_Error{Error: failure}
+		if a.failure, err = proto.Marshal(failure); err != nil {
+			return fmt.Errorf("answer a write: %w", err)
+		}
 	}
-	if err := b.stream.Send(&a.message); err != nil {
+	if err := b.stream.SendMsg(a); err != nil {
 		return received(b.ctx, err)
 	}
 	return nil
-}
-
-func (a *batchAnswer) done(w event.Written) *streams.BatchAppendResp_Success_ {
-	if w.Last < 0 {
-		a.success.CurrentRevisionOption = &streams.BatchAppendResp_Success_NoStream{NoStream: &emptypb.Empty{}}
-	} else {
-		a.revision.CurrentRevision = uint64(w.Last)
-		a.success.CurrentRevisionOption = &a.revision
-	}
-	if w.Position < 0 {
-		a.success.PositionOption = &streams.BatchAppendResp_Success_NoPosition{NoPosition: &emptypb.Empty{}}
-	} else {
-		a.at.CommitPosition, a.at.PreparePosition = uint64(w.Position), uint64(w.Position)
-		a.position.Position = &a.at
-		a.success.PositionOption = &a.position
-	}
-	a.ok.Success = &a.success
-	return &a.ok
 }
 
 // failure is the answer to a write that was not done. Clients go by the name of its detail. The
@@ -184,7 +154,7 @@ func (b *batch) failure(w *batchWrite) (*rpc.Status, error) {
 	case isProblem && p.code == codes.InvalidArgument:
 		detail = &shared.BadRequest{Message: p.text}
 	case errors.Is(w.err, event.ErrStreamDeleted):
-		code, detail = codes.NotFound, &shared.StreamDeleted{StreamIdentifier: w.identifier}
+		code, detail = codes.NotFound, &shared.StreamDeleted{StreamIdentifier: streamOf(w.Stream)}
 	case errors.Is(w.err, event.ErrNotAuthorized):
 		code, detail = codes.PermissionDenied, &shared.AccessDenied{}
 	case errors.Is(w.err, event.ErrWriteTimeout), errors.Is(w.err, event.ErrOutcomeUnknown):

@@ -46,6 +46,7 @@ type conn struct {
 	padding    int    // bytes at the end of the payload that are not data
 	besides    int    // bytes that the data takes besides, unless they are counted
 	mustSettle *call  // must have room before more is read
+	mustWake   *call  // may have something to receive, once grpc-go has it
 
 	out outlook // of the writer alone
 
@@ -83,8 +84,10 @@ func (c *conn) read(p []byte) (n int, err error) {
 		n = copy(p, c.buf[c.from:c.to])
 		c.from += n
 	case len(p) >= len(c.buf):
+		c.wake(nil)
 		n, err = c.Conn.Read(p)
 	default:
+		c.wake(nil)
 		c.from = 0
 		c.to, err = c.Conn.Read(c.buf[:])
 		n = copy(p, c.buf[:c.to])
@@ -192,6 +195,7 @@ func (c *conn) begin() {
 		c.mu.Unlock()
 		if trailed != nil { // The client sends no more after its trailers.
 			trailed.in.end()
+			c.wake(trailed)
 		}
 		c.openedLast = http2.Flags(c.head[4]).Has(http2.FlagHeadersEndStream)
 	case http2.FrameRSTStream:
@@ -211,7 +215,17 @@ func (c *conn) begin() {
 func (c *conn) endFrame() {
 	if c.left == 0 && c.isLast && c.of != nil {
 		c.of.in.end()
+		c.wake(c.of)
 	}
+}
+
+// wake wakes the method of a call before anything is waited for, and of one before it at once.
+// grpc-go has what it is woken for by then, and several messages take one waking.
+func (c *conn) wake(next *call) {
+	if c.mustWake != nil && c.mustWake != next {
+		c.mustWake.in.wake()
+	}
+	c.mustWake = next
 }
 
 // data counts what a call has been sent. grpc-go drops what comes when the stream is gone.
@@ -227,6 +241,7 @@ func (c *conn) data(p []byte) {
 	}
 	to.claim.Add(int64(to.in.note(p, besides)))
 	c.mustSettle = to
+	c.wake(to)
 }
 
 // settle waits until there is room for what was read last.
@@ -236,6 +251,11 @@ func (c *conn) settle() {
 		return
 	}
 	c.mustSettle = nil
+	if to.claim.IsSettled() {
+		return
+	}
+	c.wake(nil)
+	to.in.press() // What it receives makes room.
 	switch err := to.claim.Settle(c.ctx); {
 	case err == nil || c.ctx.Err() != nil:
 	case to.ended.Err() != nil: // Its method takes no more.

@@ -42,7 +42,7 @@ func (v *streamsService) Tombstone(ctx context.Context, r *streams.TombstoneReq)
 func (v *streamsService) remove(ctx context.Context, kind event.WriteKind, doing string, stream *shared.StreamIdentifier, expected int64, err error) (uint64, error) {
 	var a appending
 	a.Kind = kind
-	if err := a.target(stream, expected, err); err != nil {
+	if err := a.target(string(stream.GetStreamName()), expected, err); err != nil {
 		return 0, err
 	}
 	if err := v.s.authorize(ctx, a.Stream, access.DeleteRight); err != nil {

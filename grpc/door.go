@@ -143,6 +143,7 @@ func (s *Server) look() {
 
 // look ends the call if it is stalled.
 func (c *call) look(most int) {
+	c.in.press()
 	atRest, moved := c.in.isAtRest()
 	if !c.receiving.Load() || atRest || moved-c.moved >= leastMove {
 		c.moved, c.stalledIn = moved, 0

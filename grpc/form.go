@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"encoding/binary"
 	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -35,34 +34,23 @@ func uuidOf(id event.ID, asText bool) *shared.UUID {
 	}}}
 }
 
-// idOf reads an id in either of its forms.
-func idOf(u *shared.UUID) (id event.ID, err error) {
-	switch v := u.GetValue().(type) {
-	case *shared.UUID_Structured_:
-		binary.BigEndian.PutUint64(id[:8], uint64(v.Structured.GetMostSignificantBits()))
-		binary.BigEndian.PutUint64(id[8:], uint64(v.Structured.GetLeastSignificantBits()))
-		return id, nil
-	case *shared.UUID_String_:
-		if id, err = event.ParseID(v.String_); err != nil {
-			return id, invalid("%q is not a UUID", v.String_)
-		}
-		return id, nil
-	}
-	return id, invalid("a UUID is missing")
-}
-
 // nameOf reads the name of a stream.
 func nameOf(s *shared.StreamIdentifier) (string, error) {
-	name := s.GetStreamName()
+	name := string(s.GetStreamName())
+	return name, checkName(name)
+}
+
+// checkName returns what is wrong with the name of a stream.
+func checkName(name string) error {
 	switch {
 	case len(name) == 0:
-		return "", invalid("the name of the stream is missing")
+		return invalid("the name of the stream is missing")
 	case len(name) > event.MaxNameBytes:
-		return "", invalid("the name of the stream has %d bytes, at most %d are possible", len(name), event.MaxNameBytes)
-	case !utf8.Valid(name):
-		return "", invalid("the name of the stream is not UTF-8")
+		return invalid("the name of the stream has %d bytes, at most %d are possible", len(name), event.MaxNameBytes)
+	case !utf8.ValidString(name):
+		return invalid("the name of the stream is not UTF-8")
 	}
-	return string(name), nil
+	return nil
 }
 
 // streamOf is the reverse of nameOf.
@@ -89,15 +77,6 @@ func positionOf(commit, prepare uint64) (int64, error) {
 		return 0, invalid("the commit position %d is too large", commit)
 	}
 	return int64(commit), nil
-}
-
-// mapOf is the metadata map of a recorded event.
-func mapOf(r *event.Record) map[string]string {
-	content := contentBytes
-	if r.IsJSON() {
-		content = contentJSON
-	}
-	return map[string]string{mapType: typeOf(r), mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
 }
 
 // typeOf is the type of an event as text that a message may have: a header of HTTP can give any

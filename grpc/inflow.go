@@ -32,6 +32,9 @@ type inflow struct {
 	first    int           // whole before first was received
 	frames   int           // that were begun
 	moved    int64         // bytes that were read, of all of them
+	unread   int           // bytes of those that are whole
+	due      bool          // those that are whole are to be received, though few
+	news     bool          // the method may have to know
 	ended    bool          // the client sends no more
 	refused  *problem      // why no more is received
 }
@@ -49,6 +52,11 @@ const largeFrame = 64 << 10
 
 // leastMessage is what a message counts at least, in bytes: it has an entry in whole.
 const leastMessage = 64
+
+// muchUnread is from how many bytes on messages are received that otherwise wait for the end of the
+// call: to wake a method takes longer than to receive a message. A request that holds no more than
+// that is a small one (api.SmallRequest).
+const muchUnread = 12 << 10
 
 var (
 	problemBrokenOff = plain(codes.InvalidArgument, "unexpected EOF")
@@ -105,7 +113,7 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 	switch {
 	case f.refused != nil:
 		return 0, false, f.refused
-	case f.first < len(f.whole):
+	case f.first < len(f.whole) && (f.ended || f.due || !f.limits.gathers):
 		return 0, true, nil
 	case f.ended && f.headRead > 0:
 		return 0, false, problemBrokenOff
@@ -122,9 +130,30 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 // end notes that the client sends no more.
 func (f *inflow) end() {
 	f.mu.Lock()
-	f.ended = true
+	f.ended, f.news = true, true
 	f.mu.Unlock()
-	signal(f.more)
+}
+
+// wake has the method look if there is something to look for.
+func (f *inflow) wake() {
+	f.mu.Lock()
+	news := f.news
+	f.news = false
+	f.mu.Unlock()
+	if news {
+		signal(f.more)
+	}
+}
+
+// press has the method receive what waits.
+func (f *inflow) press() {
+	f.mu.Lock()
+	waits := f.limits.gathers && f.first < len(f.whole)
+	f.due = f.due || waits
+	f.mu.Unlock()
+	if waits {
+		signal(f.more)
+	}
 }
 
 // note looks for messages in the data of a frame of HTTP/2, which takes so many bytes besides to
@@ -172,7 +201,7 @@ func (f *inflow) begin() (besides int) {
 	case f.size+f.rest <= largeFrame:
 		return 0
 	}
-	signal(f.more)
+	f.due, f.news = true, true
 	return 0
 }
 
@@ -189,8 +218,10 @@ func (f *inflow) complete() (besides int) {
 		}
 	}
 	f.whole = append(f.whole, w)
+	f.unread += w.size
+	f.due = f.due || f.unread >= muchUnread
+	f.news = f.news || f.due || f.refused != nil || !f.limits.gathers
 	f.headRead, f.size, f.last = 0, 0, [zipSize]byte{}
-	signal(f.more)
 	return besides
 }
 
@@ -220,6 +251,13 @@ func (f *inflow) next() (isThere, isZipped bool) {
 	return f.headRead == frameHead, f.headRead == frameHead && f.head[0] == 1
 }
 
+// waiting is how many messages can be received at once.
+func (f *inflow) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.whole) - f.first
+}
+
 // received notes that the method has the next message.
 func (f *inflow) received() (w whole) {
 	f.mu.Lock()
@@ -227,9 +265,10 @@ func (f *inflow) received() (w whole) {
 	if f.first < len(f.whole) {
 		w = f.whole[f.first]
 		f.first++
+		f.unread -= w.size
 	}
 	if f.first == len(f.whole) {
-		f.whole, f.first = f.whole[:0], 0
+		f.whole, f.first, f.due = f.whole[:0], 0, false
 	}
 	return w
 }

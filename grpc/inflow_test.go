@@ -140,3 +140,39 @@ func chunksOf(b []byte, size int) func(func([]byte) bool) {
 		}
 	}
 }
+
+// TestAppendsAreReceivedTogether: small messages of an append wait for its end, or until there are
+// many, a large one follows, or they have waited long. Those of other calls do not.
+func TestAppendsAreReceivedTogether(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		method string
+		then   func(f *inflow)
+		ready  bool
+	}{
+		{"a small one", streams.Streams_Append_FullMethodName, func(*inflow) {}, false},
+		{"of a batch", streams.Streams_BatchAppend_FullMethodName, func(*inflow) {}, true},
+		{"the end", streams.Streams_Append_FullMethodName, func(f *inflow) { f.end() }, true},
+		{"another small one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(100), 0) }, false},
+		{"many", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(muchUnread), 0) }, true},
+		{"the head of a large one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(largeFrame)[:frameHead], 0) }, true},
+		{"some time", streams.Streams_Append_FullMethodName, func(f *inflow) { f.press() }, true},
+		{"those before were received", streams.Streams_Append_FullMethodName, func(f *inflow) {
+			f.press()
+			f.received()
+			f.note(wireFrame(100), 0)
+		}, false},
+	} {
+		f := &inflow{limits: limitsOf(test.method), more: make(chan struct{}, 1)}
+		f.note(wireFrame(100), 0)
+		f.wake()
+		test.then(f)
+		f.wake()
+		if _, ready, err := f.ready(); ready != test.ready || err != nil {
+			t.Errorf("%s: ready %v, %v", test.name, ready, err)
+		}
+		if woken := len(f.more) == 1; test.ready && !woken {
+			t.Errorf("%s: the method is not woken", test.name)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/binary"
@@ -29,6 +30,7 @@ import (
 type limits struct {
 	first, more int64
 	rests       bool // the client may take its time between them
+	gathers     bool // they can wait for each other
 }
 
 // Sizes of messages that hold no events. The first message of an append has the name of its
@@ -42,15 +44,15 @@ const (
 func limitsOf(method string) limits {
 	switch method {
 	case streams.Streams_Append_FullMethodName:
-		return limits{maxOptions, maxMessage, false}
+		return limits{maxOptions, maxMessage, false, true}
 	case streams.Streams_BatchAppend_FullMethodName:
-		return limits{maxMessage, maxMessage, true}
+		return limits{maxMessage, maxMessage, true, false}
 	case projections.Projections_Create_FullMethodName, projections.Projections_Update_FullMethodName:
-		return limits{maxSmallMessage, maxSmallMessage, true}
+		return limits{maxSmallMessage, maxSmallMessage, true, false}
 	case persistent.PersistentSubscriptions_Read_FullMethodName:
-		return limits{maxRequest, maxAnswers, true}
+		return limits{maxRequest, maxAnswers, true, false}
 	}
-	return limits{maxRequest, maxRequest, true}
+	return limits{maxRequest, maxRequest, true, false}
 }
 
 // largeMessage is the answer to a message beyond its limit, as grpc-go has it.
@@ -129,12 +131,17 @@ func (r *receiver) Context() context.Context {
 	return r.call.lease.Context()
 }
 
-// SendMsg sends a message, or one that is encoded.
+// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one.
 func (r *receiver) SendMsg(m any) error {
 	c := r.call
 	out, isEncoded := m.(*frame)
 	if !isEncoded {
-		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) { return encode(m.(proto.Message), pool) })
+		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) {
+			if a, ok := m.(answer); ok {
+				return encodeAnswer(a, pool), nil
+			}
+			return encode(m.(proto.Message), pool)
+		})
 		if err != nil {
 			return err
 		}
@@ -255,7 +262,10 @@ const (
 	elementMemory = 128 // bytes that one of them takes when it is decoded
 )
 
-var errCrowded = errors.New("it has too many parts for its size")
+var (
+	errCrowded   = errors.New("it has too many parts for its size")
+	errMalformed = errors.New("it is malformed")
+)
 
 // decode decodes a message, once it is claimed.
 func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
@@ -272,9 +282,8 @@ func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
 			return err
 		}
 	}
-	m := v.(proto.Message)
 	if len(message) > fewBytes {
-		parts := countParts(m.ProtoReflect().Descriptor(), message, 0)
+		parts := countParts(generated(v).ProtoReflect().Descriptor(), message, 0)
 		if parts*leastElement > len(message) {
 			return errCrowded
 		}
@@ -282,7 +291,23 @@ func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
 			return err
 		}
 	}
-	return proto.Unmarshal(message, m)
+	hand, isByHand := v.(byHand)
+	if isByHand && hand.decode(message) {
+		return nil
+	}
+	err := proto.Unmarshal(message, generated(v))
+	if isByHand {
+		err = cmp.Or(err, errMalformed)
+	}
+	return err
+}
+
+// generated is what protobuf decodes a message into.
+func generated(v any) proto.Message {
+	if m, ok := v.(byHand); ok {
+		return m.generated()
+	}
+	return v.(proto.Message)
 }
 
 // claimMessage claims a message that is about to be decoded.

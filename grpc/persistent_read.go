@@ -117,38 +117,24 @@ func (c *consumer) why(err error) error {
 
 // receive takes the client's answers until it sends no more.
 func (c *consumer) receive() error {
+	var a groupAnswer
 	for {
-		r, err := c.stream.Recv()
+		err := c.stream.RecvMsg(&a)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil // It may continue to consume.
 		case err != nil:
 			return received(c.stream.Context(), err)
-		}
-		if err := c.answer(r); err != nil {
-			return err
+		case a.form == 0:
+			return invalid("a message after the first must be an ack or a nack")
+		case a.err != nil:
+			return a.err
+		case a.form == isAck:
+			c.conn.Ack(a.ids...)
+		default:
+			c.conn.Nack(a.ids, actionOf(a.action), a.reason)
 		}
 	}
-}
-
-func (c *consumer) answer(r *persistent.ReadReq) error {
-	switch content := r.GetContent().(type) {
-	case *persistent.ReadReq_Ack_:
-		ids, err := idsOf(content.Ack.GetIds())
-		if err != nil {
-			return err
-		}
-		c.conn.Ack(ids...)
-	case *persistent.ReadReq_Nack_:
-		ids, err := idsOf(content.Nack.GetIds())
-		if err != nil {
-			return err
-		}
-		c.conn.Nack(ids, actionOf(content.Nack.GetAction()), content.Nack.GetReason())
-	default:
-		return invalid("a message after the first must be an ack or a nack")
-	}
-	return nil
 }
 
 // actionOf reads the action of a nack. An unknown action means retry.
@@ -208,7 +194,7 @@ func (c *consumer) response(ctx context.Context, m *subscription.Message) (mem.B
 		if err != nil {
 			return nil, err
 		}
-		return encode(&persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: messageOf(e, m.Retries, c.texts)}}, pool)
+		return frameOf(e, c.texts, m.Retries, pool), nil
 	})
 	switch {
 	case errors.Is(err, event.ErrEventNotFound):

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
@@ -251,20 +252,63 @@ func (r *reading) resize(events []event.Resolved) {
 // many there were.
 func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
 	defer func() { r.s.metrics.events.Add(uint64(sent)) }()
-	for i := range events {
+	for len(events) > 0 {
+		n, size, payload := together(events)
+		if n > 1 {
+			some, err := r.eventsTogether(ctx, events[:n], size, payload)
+			if sent += some; err != nil {
+				return sent, err
+			}
+			events = events[n:]
+			continue
+		}
 		if err := ctx.Err(); err != nil { // The client may have taken long for the one before.
 			return sent, err
 		}
-		b, err := r.frame(ctx, &events[i])
+		b, err := r.frame(ctx, &events[0])
 		if err != nil {
 			return sent, err
 		}
+		events = events[1:]
 		if b == nil {
 			continue
 		}
 		if err := r.out.add(b); err != nil {
 			return sent, err
 		}
+		sent++
+	}
+	return sent, nil
+}
+
+// eventsTogether sends events whose messages share a buffer.
+func (r *reading) eventsTogether(ctx context.Context, events []event.Resolved, size, payload int) (sent int64, err error) {
+	var ends [maxTogether / leastTogether]int
+	all, err := r.rights.call.sent.make(ctx, r.s.opts.Memory, int64(payload), func(pool mem.BufferPool) (mem.Buffer, error) {
+		room := pool.Get(size)
+		b := (*room)[:0]
+		var f eventFrame
+		for i := range events {
+			f.set(&events[i], r.q.textIDs, notRetried)
+			b = f.appendTo(b)
+			ends[i] = len(b)
+		}
+		*room = b
+		return mem.NewBuffer(room, pool), nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer all.Free()
+	from := 0
+	for _, to := range ends[:len(events)] {
+		if err := ctx.Err(); err != nil {
+			return sent, err
+		}
+		if err := r.out.add(all.Slice(from, to)); err != nil {
+			return sent, err
+		}
+		from = to
 		sent++
 	}
 	return sent, nil

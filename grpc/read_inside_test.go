@@ -1,6 +1,9 @@
 package grpcapi
 
 import (
+	"math"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -9,6 +12,15 @@ import (
 
 	"github.com/annalsdb/annals/event"
 )
+
+// mapOf is the metadata map of a recorded event.
+func mapOf(r *event.Record) map[string]string {
+	content := contentBytes
+	if r.IsJSON() {
+		content = contentJSON
+	}
+	return map[string]string{mapType: typeOf(r), mapCreated: strconv.FormatInt(ticksOf(r.Time), 10), mapContentType: content}
+}
 
 // recorded is what sized encodes, as the generated message.
 func recorded(r *event.Record, textIDs bool) *streams.ReadResp_ReadEvent_RecordedEvent {
@@ -22,6 +34,7 @@ func recorded(r *event.Record, textIDs bool) *streams.ReadResp_ReadEvent_Recorde
 func FuzzFrame(f *testing.F) {
 	f.Add("s", "t", []byte("1234567890abcdef"), int64(0), int64(0), int64(0), []byte(nil), []byte(nil), uint8(0))
 	f.Add("\xfe", "\xff", []byte("1"), int64(1), int64(2), int64(-3), []byte{0xff}, []byte{0xfe}, uint8(4))
+	f.Add(strings.Repeat("s", 1000), strings.Repeat("\xff\x01", 500), []byte("1234567890abcdef"), int64(-1), int64(-1), int64(math.MinInt64), make([]byte, 5000), make([]byte, 5000), uint8(3))
 	f.Add("order-1", "", []byte(nil), int64(1<<40), int64(1<<63-1), int64(1_700_000_000_000_000_000), []byte("data"), []byte("{}"), uint8(0xff))
 	f.Fuzz(func(t *testing.T, stream, eventType string, id []byte, position, number, time int64, data, metadata []byte, how uint8) {
 		r := event.Record{Stream: stream, Type: eventType, Position: position, Number: number, Time: time, Flags: event.Flags(how & 1), Data: data, Metadata: metadata}
@@ -41,12 +54,15 @@ func FuzzFrame(f *testing.F) {
 			e.Link, e.Target = event.LinkResolved, &target
 			want.Event, want.Link = recorded(&target, textIDs), recorded(&r, textIDs)
 		}
-		b := frameOf(e, textIDs, mem.DefaultBufferPool())
+		b := frameOf(e, textIDs, notRetried, mem.DefaultBufferPool())
 		var got streams.ReadResp
 		err := proto.Unmarshal(b.ReadOnlyData(), &got)
 		whole := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: want}}
 		if err != nil || !proto.Equal(&got, whole) || b.Len() != proto.Size(whole) {
 			t.Errorf("%v\n got %v\nwant %v", err, &got, whole)
+		}
+		if n, size, _ := together([]event.Resolved{*e}); n == 1 && size < b.Len() {
+			t.Errorf("%d bytes, %d were expected at most", b.Len(), size)
 		}
 		b.Free()
 	})
@@ -61,7 +77,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.Run("by hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frameOf(e, false, mem.DefaultBufferPool()).Free()
+			frameOf(e, false, notRetried, mem.DefaultBufferPool()).Free()
 		}
 	})
 	b.Run("generated", func(b *testing.B) {

@@ -58,6 +58,6 @@ func (r *reading) frame(ctx context.Context, e *event.Resolved) (mem.Buffer, err
 		case err != nil:
 			return nil, err
 		}
-		return frameOf(whole, r.q.textIDs, pool), nil
+		return frameOf(whole, r.q.textIDs, notRetried, pool), nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -18,12 +19,13 @@ import (
 // Events are encoded by hand, which takes an eighth of the time that the generated messages with
 // their maps take: it is what a node does most when it is read from.
 
-// Numbers of fields: ReadResp 1 event; ReadEvent 1 event, 2 link, 3 commit_position; RecordedEvent;
-// entry of a map; UUID; StreamIdentifier. They are part of the wire contract: do not change.
+// Numbers of fields: ReadResp 1 event; ReadEvent 1 event, 2 link, 3 commit_position, 5 retry_count;
+// RecordedEvent; entry of a map; UUID; StreamIdentifier. Those of persistent subscriptions are the
+// same, and only they have a count. They are part of the wire contract: do not change.
 const (
 	fieldRespEvent = 1
 
-	fieldEvent, fieldLink, fieldPosition = 1, 2, 3
+	fieldEvent, fieldLink, fieldPosition, fieldRetries = 1, 2, 3, 5
 
 	fieldID, fieldStream, fieldRevision, fieldPrepare, fieldCommit, fieldMap, fieldMetadata, fieldData = 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -80,13 +82,19 @@ func encode(m proto.Message, pool mem.BufferPool) (mem.Buffer, error) {
 	return mem.NewBuffer(room, pool), nil
 }
 
+// Entries of the map that tell the content type.
+var (
+	entryJSON  = string(appendEntry(nil, mapContentType, contentJSON))
+	entryBytes = string(appendEntry(nil, mapContentType, contentBytes))
+)
+
 // sized is a record with what its encoded form needs besides.
 type sized struct {
 	*event.Record
 	id          []byte // the fields of its UUID
 	eventType   string
 	created     []byte
-	contentType string
+	contentType string // an entry of its map
 	size        int
 
 	idRoom      [40]byte
@@ -95,7 +103,7 @@ type sized struct {
 
 // set measures a record.
 func (z *sized) set(r *event.Record, textIDs bool) {
-	z.Record, z.id, z.eventType, z.contentType = r, z.idRoom[:0], typeOf(r), contentBytes
+	z.Record, z.id, z.eventType, z.contentType = r, z.idRoom[:0], typeOf(r), entryBytes
 	if textIDs {
 		z.id = protowire.AppendTag(z.id, fieldText, protowire.BytesType)
 		z.id = protowire.AppendVarint(z.id, 36)
@@ -109,12 +117,12 @@ func (z *sized) set(r *event.Record, textIDs bool) {
 	}
 	z.created = strconv.AppendInt(z.createdRoom[:0], ticksOf(r.Time), 10)
 	if r.IsJSON() {
-		z.contentType = contentJSON
+		z.contentType = entryJSON
 	}
 	z.size = bytesSize(len(z.id)) + bytesSize(bytesSize(len(r.Stream))) +
 		numberSize(uint64(r.Number)) + 2*numberSize(uint64(r.Position)) +
 		bytesSize(entrySize(mapType, len(z.eventType))) + bytesSize(entrySize(mapCreated, len(z.created))) +
-		bytesSize(entrySize(mapContentType, len(z.contentType)))
+		len(z.contentType)
 	if len(r.Metadata) > 0 {
 		z.size += bytesSize(len(r.Metadata))
 	}
@@ -134,7 +142,7 @@ func (z *sized) appendTo(b []byte, field protowire.Number) []byte {
 	b = appendNumber(b, fieldCommit, uint64(z.Position))
 	b = appendEntry(b, mapType, z.eventType)
 	b = appendEntry(b, mapCreated, z.created)
-	b = appendEntry(b, mapContentType, z.contentType)
+	b = append(b, z.contentType...)
 	if len(z.Metadata) > 0 {
 		b = append(appendHeader(b, fieldMetadata, len(z.Metadata)), z.Metadata...)
 	}
@@ -144,30 +152,83 @@ func (z *sized) appendTo(b []byte, field protowire.Number) []byte {
 	return b
 }
 
-// frameOf encodes the message of an event. A link whose target is gone stands alone, as the link.
-func frameOf(e *event.Resolved, textIDs bool, pool mem.BufferPool) mem.Buffer {
-	var of, link sized
-	size := 1 + protowire.SizeVarint(uint64(e.Position))
+// notRetried is the number of retries of an event that is not of a persistent subscription.
+const notRetried = -1
+
+// eventFrame is the message of an event, measured. A link whose target is gone stands alone, as the
+// link.
+type eventFrame struct {
+	of, link sized
+	position uint64
+	retries  int
+	size     int // of what the message has
+}
+
+func (f *eventFrame) set(e *event.Resolved, textIDs bool, retries int) {
+	f.of.Record, f.link.Record, f.position, f.retries = nil, nil, uint64(e.Position), retries
+	f.size = 1 + protowire.SizeVarint(f.position)
 	if e.Link != event.LinkDead {
-		of.set(e.Event(), textIDs)
-		size += bytesSize(of.size)
+		f.of.set(e.Event(), textIDs)
+		f.size += bytesSize(f.of.size)
 	}
 	if e.Link != event.NotLink {
-		link.set(&e.Record, textIDs)
-		size += bytesSize(link.size)
+		f.link.set(&e.Record, textIDs)
+		f.size += bytesSize(f.link.size)
 	}
-	room := pool.Get(bytesSize(size))
-	b := appendHeader((*room)[:0], fieldRespEvent, size)
-	if of.Record != nil {
-		b = of.appendTo(b, fieldEvent)
+	if retries != notRetried {
+		f.size += 1 + protowire.SizeVarint(uint64(retries))
 	}
-	if link.Record != nil {
-		b = link.appendTo(b, fieldLink)
+}
+
+func (f *eventFrame) appendTo(b []byte) []byte {
+	b = appendHeader(b, fieldRespEvent, f.size)
+	if f.of.Record != nil {
+		b = f.of.appendTo(b, fieldEvent)
+	}
+	if f.link.Record != nil {
+		b = f.link.appendTo(b, fieldLink)
 	}
 	b = protowire.AppendTag(b, fieldPosition, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(e.Position))
-	*room = b
+	b = protowire.AppendVarint(b, f.position)
+	if f.retries != notRetried {
+		b = protowire.AppendTag(b, fieldRetries, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(f.retries))
+	}
+	return b
+}
+
+// frameOf encodes the message of an event.
+func frameOf(e *event.Resolved, textIDs bool, retries int, pool mem.BufferPool) mem.Buffer {
+	var f eventFrame
+	f.set(e, textIDs, retries)
+	room := pool.Get(bytesSize(f.size))
+	*room = f.appendTo((*room)[:0])
 	return mem.NewBuffer(room, pool)
+}
+
+// Bounds of events that share a buffer, in bytes: to have one takes longer than to encode a small
+// event.
+const (
+	maxTogether   = 32 << 10
+	leastTogether = 200 // counted for each record besides its texts and payload: none takes more
+)
+
+// together is how many events of a page can share a buffer, of how many bytes, and how many their
+// payloads have. Those that were not read whole cannot.
+func together(events []event.Resolved) (n, size, payload int) {
+	for i := range events {
+		e := &events[i]
+		bytes := e.PayloadBytes()
+		most := bytes + len(e.Stream) + utf8.UTFMax*len(e.Type) + leastTogether
+		if e.Target != nil {
+			most += len(e.Target.Stream) + utf8.UTFMax*len(e.Target.Type) + leastTogether
+		}
+		if e.IsBare() || size+most > maxTogether {
+			break
+		}
+		n, size, payload = n+1, size+most, payload+bytes
+	}
+	return n, size, payload
 }
 
 // bytesSize is the size of a field with so many bytes. The numbers of all fields are below 16, so
@@ -186,14 +247,18 @@ func numberSize(v uint64) int {
 func entrySize(key string, valueLen int) int { return bytesSize(len(key)) + bytesSize(valueLen) }
 
 func appendHeader(b []byte, field protowire.Number, size int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), uint64(size))
+	tag := byte(field)<<3 | byte(protowire.BytesType)
+	if size < 1<<7 {
+		return append(b, tag, byte(size))
+	}
+	return protowire.AppendVarint(append(b, tag), uint64(size))
 }
 
 func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+	return protowire.AppendVarint(append(b, byte(field)<<3|byte(protowire.VarintType)), v)
 }
 
 func appendEntry[T ~string | ~[]byte](b []byte, key string, value T) []byte {

@@ -35,6 +35,10 @@ const (
 	connWindow      = 4 << 20 // bytes that a client may send ahead on a connection
 )
 
+// streamWorkers is how many goroutines stay for further calls. The stack of a new one has to grow
+// in each call.
+const streamWorkers = 64
+
 const (
 	closePatience   = 10 * time.Second // for calls in flight when the server closes
 	greetingTimeout = 10 * time.Second // for the first frames, which have been read before
@@ -73,6 +77,7 @@ func New(o Options) *Server {
 		grpc.WaitForHandlers(true), // A method may still read when its call is gone.
 		grpc.MaxConcurrentStreams(http1.MaxStreams), grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
 		grpc.StaticStreamWindowSize(http1.StreamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(0), // conn has a buffer.
 		grpc.ConnectionTimeout(greetingTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.IdleTimeout, Time: o.PingAfter, Timeout: o.PingTimeout}),

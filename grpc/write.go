@@ -3,9 +3,9 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
-	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -32,48 +32,35 @@ type appending struct {
 }
 
 // target sets the stream of an append or a deletion.
-func (a *appending) target(stream *shared.StreamIdentifier, expected int64, err error) error {
-	name, nameErr := nameOf(stream)
-	if nameErr != nil {
-		return nameErr
+func (a *appending) target(stream string, expected int64, err error) error {
+	if err := checkName(stream); err != nil {
+		return err
 	}
-	a.Stream, a.ExpectedVersion = name, expected
+	a.Stream, a.ExpectedVersion = stream, expected
 	return err
 }
 
-// proposed is an event as a client sends it.
-type proposed interface {
-	GetId() *shared.UUID
-	GetMetadata() map[string]string
-	GetCustomMetadata() []byte
-	GetData() []byte
-}
-
 // add takes one event more, of a call.
-func (s *Server) add(c *call, a *appending, m proposed) error {
-	md := m.GetMetadata()
-	kind, ok := md[mapType]
-	if !ok {
-		return missingProperty(mapType)
-	}
-	content, ok := md[mapContentType]
+func (s *Server) add(c *call, a *appending, m *proposal) error {
 	switch {
-	case !ok:
+	case m.kind == nil:
+		return missingProperty(mapType)
+	case !m.hasContentType:
 		return missingProperty(mapContentType)
-	case kind == "":
+	case len(m.kind) == 0:
 		return invalid("the type of an event is empty")
-	case len(kind) > event.MaxNameBytes:
-		return invalid("the type of an event has %d bytes, at most %d are possible", len(kind), event.MaxNameBytes)
+	case len(m.kind) > event.MaxNameBytes:
+		return invalid("the type of an event has %d bytes, at most %d are possible", len(m.kind), event.MaxNameBytes)
 	}
-	id, err := idOf(m.GetId())
+	id, err := m.id.get()
 	if err != nil {
 		return err
 	}
 	if id.IsZero() {
 		return invalid("the id of an event is zero")
 	}
-	e := event.Proposed{ID: id, Type: kind, Data: m.GetData(), Metadata: m.GetCustomMetadata()}
-	if content == contentJSON {
+	e := event.Proposed{ID: id, Data: m.data, Metadata: m.metadata}
+	if m.isJSON {
 		e.Flags = event.FlagJSON
 	}
 	size := len(e.Data) + len(e.Metadata)
@@ -81,7 +68,7 @@ func (s *Server) add(c *call, a *appending, m proposed) error {
 		return largeEvent(id, size, s.opts.MaxEventBytes)
 	}
 	a.payload += int64(size)
-	entry := int64(size + len(kind) + recordBytes)
+	entry := int64(size + len(m.kind) + recordBytes)
 	if a.payload > s.opts.MaxAppendBytes || a.entry+entry > MaxAppendBytes {
 		return s.largeAppend()
 	}
@@ -91,6 +78,14 @@ func (s *Server) add(c *call, a *appending, m proposed) error {
 	a.entry += entry
 	if a.Events == nil {
 		a.Events = a.one[:0]
+	}
+	if len(a.Events) == cap(a.Events) {
+		a.Events = slices.Grow(a.Events, 1+c.in.waiting())
+	}
+	if n := len(a.Events); n > 0 && a.Events[n-1].Type == string(m.kind) {
+		e.Type = a.Events[n-1].Type
+	} else {
+		e.Type = string(m.kind)
 	}
 	a.Events = append(a.Events, e)
 	return nil

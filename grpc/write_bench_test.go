@@ -13,6 +13,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -35,11 +36,23 @@ func benchBatch() *streams.BatchAppendReq {
 	}
 }
 
+// rawOf is messages as they come.
+func rawOf[M proto.Message](b *testing.B, all ...M) (raw [][]byte) {
+	for _, m := range all {
+		one, err := proto.Marshal(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		raw = append(raw, one)
+	}
+	return raw
+}
+
 // BenchmarkAppendAlone is a call of one event without transport and store.
 func BenchmarkAppendAlone(b *testing.B) {
-	v, messages := soundService(b), benchAppend()
+	v, messages := soundService(b), rawOf(b, benchAppend()...)
 	at := 0
-	c := newFakeCall(func() (*streams.AppendReq, error) {
+	c := newFakeCall[streams.AppendReq](func() ([]byte, error) {
 		if at == len(messages) {
 			at = 0
 			return nil, io.EOF
@@ -57,10 +70,10 @@ func BenchmarkAppendAlone(b *testing.B) {
 
 // BenchmarkBatchAlone is a write in one long call without transport and store.
 func BenchmarkBatchAlone(b *testing.B) {
-	v, r := soundService(b), benchBatch()
+	v, r := soundService(b), rawOf(b, benchBatch())[0]
 	begun, answers := 0, 0
 	b.ReportAllocs()
-	err := v.BatchAppend(newFakeCall(func() (*streams.BatchAppendReq, error) {
+	err := v.BatchAppend(newFakeCall[streams.BatchAppendReq](func() ([]byte, error) {
 		if begun == b.N {
 			return nil, io.EOF
 		}

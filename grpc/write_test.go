@@ -326,3 +326,21 @@ func TestAppendsThatAreLeft(t *testing.T) {
 	equal(t, "canceled before its end", status.Code(call.RecvMsg(nil)), codes.Canceled)
 	equal(t, "writes", len(s.noted()), 2)
 }
+
+// TestWrongAppendIsAnswered: a client that has sent a wrong event learns it, even if it sends
+// neither more nor the end.
+func TestWrongAppendIsAnswered(t *testing.T) {
+	c := writeClient(t, newWriteStore(written(0)), grpcapi.Options{})
+	call, err := c.Append(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*streams.AppendReq{appendOptions("s", anyVersion), message(nil, "t", nil)} {
+		if err := call.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := call.RecvMsg(new(streams.AppendResp)); status.Code(err) != codes.InvalidArgument {
+		t.Error(err)
+	}
+}
