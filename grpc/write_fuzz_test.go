@@ -98,7 +98,7 @@ func (c *fakeCall[Req, Resp]) SendAndClose(*Resp) error { panic("it is sent othe
 func (c *fakeCall[Req, Resp]) RecvMsg(m any) error {
 	raw, err := c.receive()
 	if err == nil && !m.(byHand).decode(raw) {
-		err = errMalformed
+		err = callOf(c.ctx).unreceived(errMalformed)
 	}
 	return err
 }
