@@ -224,7 +224,8 @@ func TestNothingDoneIsLeftOut(t *testing.T) {
 				t.Errorf("change %d is not there once", i)
 			}
 		}
-		if d.appends < 25 || d.appends > 40 || strings.Count(all, `"leftOut"`) != 1 {
+		// 100 at most go together. How many do is up to the scheduler.
+		if d.appends < 25 || d.appends > 500 || strings.Count(all, `"leftOut"`) != 1 {
 			t.Errorf("%d appends, %d say what is left out", d.appends, strings.Count(all, `"leftOut"`))
 		}
 		k.Close()
