@@ -108,11 +108,11 @@ func sameEpoch(t *testing.T, c *cluster) {
 	})
 }
 
-// TestClusterStartsWithoutWarning: warnings are for what someone must look at, and
+// TestLongClusterStartsWithoutWarning: warnings are for what someone must look at, and
 // that is nothing when three nodes are started for the first time, one after the
 // other, restarted in turn and stopped. Elections have time, so that a busy machine
 // causes none that a calm one would not see.
-func TestClusterStartsWithoutWarning(t *testing.T) {
+func TestLongClusterStartsWithoutWarning(t *testing.T) {
 	c := newCluster(t, clusterOptions{options: []string{"--leader-election-timeout-ms", "5000"}})
 	for _, m := range c.members {
 		m.start()

@@ -8,9 +8,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterLeftAlone kills two nodes of three. The third says in plain words that there is no
+// TestLongClusterLeftAlone kills two nodes of three. The third says in plain words that there is no
 // leader and who is missing, wherever it is asked, and serves reads; nothing repeats in its log.
-func TestClusterLeftAlone(t *testing.T) {
+func TestLongClusterLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{})
 	leader, followers := c.settled()

@@ -15,9 +15,9 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestClusterUsers manages users through followers that redirect and followers
+// TestLongClusterUserManagement manages users through followers that redirect and followers
 // that relay, with logins in the caches of all nodes.
-func TestClusterUsers(t *testing.T) {
+func TestLongClusterUserManagement(t *testing.T) {
 	t.Parallel()
 	c, leader, redirecting, relaying := startForwarding(t)
 

@@ -27,9 +27,9 @@ const (
 // of two processors they keep more than half of their rate, which is thousands a second.
 const leastWrites = 100
 
-// TestLoginFlood: a client that guesses passwords gets nothing but refusals, and does not keep
+// TestLongLoginFlood: a client that guesses passwords gets nothing but refusals, and does not keep
 // others from working.
-func TestLoginFlood(t *testing.T) {
+func TestLongLoginFlood(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir(), "--mem-db") // Of a disk others decide how fast it is.
 	calm, end := observe(t, node)
 	time.AfterFunc(time.Second, end)

@@ -102,9 +102,9 @@ func TestSecondSignal(t *testing.T) {
 	next.Stop()
 }
 
-// TestShutdownWithStuckUpload: a client that never ends its request delays the end, but does not
+// TestLongShutdownWithStuckUpload: a client that never ends its request delays the end, but does not
 // prevent it.
-func TestShutdownWithStuckUpload(t *testing.T) {
+func TestLongShutdownWithStuckUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a time limit of the node")
 	}
