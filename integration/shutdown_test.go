@@ -102,8 +102,8 @@ func TestSecondSignal(t *testing.T) {
 	next.Stop()
 }
 
-// TestLongShutdownWithStuckUpload: a client that never ends its request delays the end, but does not
-// prevent it.
+// TestLongShutdownWithStuckUpload: a client that never ends its request delays the end, but does
+// not prevent it.
 func TestLongShutdownWithStuckUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a time limit of the node")
