@@ -30,7 +30,13 @@ import (
 )
 
 // startNode starts a node and returns a connection to it.
-func startNode(t *testing.T, set ...func(*config.Config)) *grpc.ClientConn {
+func startNode(t testing.TB, set ...func(*config.Config)) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, nodeOf(t, set...))
+}
+
+// nodeOf starts a node and returns its address.
+func nodeOf(t testing.TB, set ...func(*config.Config)) string {
 	t.Helper()
 	address, stop, err := onenode.Start(context.Background(), set...)
 	if err != nil {
@@ -41,7 +47,7 @@ func startNode(t *testing.T, set ...func(*config.Config)) *grpc.ClientConn {
 			t.Error(err)
 		}
 	})
-	return dial(t, address)
+	return address
 }
 
 // serve serves what a test makes up, and returns a connection to it.

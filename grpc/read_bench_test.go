@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -70,6 +71,7 @@ func BenchmarkLongRead(b *testing.B) {
 // process.
 func BenchmarkSubscriptionsAtRest(b *testing.B) {
 	const all, conns = 5000, 5
+	address := nodeOf(b, func(c *config.Config) { c.MaxLiveConnections = 2 * all })
 	for b.Loop() {
 		var clients []*grpc.ClientConn
 		for range conns {

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/annalsdb/annals/internal/testkit"
-	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
 
 // options are those of a read, made by functions that each set one.
@@ -246,15 +245,7 @@ func positionOf(m *streams.ReadResp) (p int64, ok bool) {
 // ownNode starts a node for one test: streams can be written only once.
 func ownNode(t testing.TB) (*grpc.ClientConn, *testkit.Client) {
 	t.Helper()
-	address, stop, err := onenode.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	address := nodeOf(t)
 	c := testkit.NewClient(address, nil)
 	t.Cleanup(c.CloseIdle)
 	return dial(t, address), c

@@ -206,10 +206,13 @@ func TestDevObeys(t *testing.T) {
 	} {
 		d.obeys(step.line, step.says)
 	}
-	d.await("node3 serves")
-	if all := d.stdout.String(); strings.LastIndex(all, "node2 serves "+served) < strings.Index(all, "node2 starts") {
-		t.Errorf("%s", all)
-	}
+	testkit.Eventually(t, time.Minute, func() error {
+		_, after, _ := strings.Cut(d.stdout.String(), "node2 starts")
+		if !strings.Contains(after, "node2 serves "+served) || !strings.Contains(after, "node3 serves ") {
+			return fmt.Errorf("the list:\n%s", after)
+		}
+		return nil
+	})
 }
 
 // TestDevAlone: a single node has no port for other nodes.
