@@ -1,47 +1,12 @@
 package grpcapi
 
 import (
-	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 )
-
-// door is the listener of grpc-go: its connections have been accepted by others.
-type door struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (d *door) give(c net.Conn) {
-	select {
-	case d.conns <- c:
-	case <-d.closed:
-		_ = c.Close() // The server is closing.
-	}
-}
-
-// Accept returns the next connection.
-func (d *door) Accept() (net.Conn, error) {
-	select {
-	case c := <-d.conns:
-		return c, nil
-	case <-d.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept.
-func (d *door) Close() error {
-	d.once.Do(func() { close(d.closed) })
-	return nil
-}
-
-// Addr returns nothing of use: connections come from many sides.
-func (d *door) Addr() net.Addr { return &net.TCPAddr{} }
 
 // registrar registers services. It gives methods with one request what grpc-go gives streams alone:
 // the caller is known before the request is read.
@@ -130,7 +95,7 @@ func (s *Server) look() {
 	for {
 		select {
 		case <-ticks:
-		case <-s.door.closed:
+		case <-s.door.Closed():
 			return
 		}
 		most := stallLooks

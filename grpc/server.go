@@ -50,7 +50,7 @@ type Server struct {
 	opts    Options
 	metrics *metrics
 	server  *grpc.Server
-	door    door
+	door    *http1.Handed // grpc-go takes its connections from it
 	conns   conns
 	owned   sync.WaitGroup
 
@@ -66,7 +66,7 @@ type Server struct {
 // New returns a server. The options must be valid. It must be closed.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o, metrics: newMetrics(o.Stats), patience: closePatience, door: door{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats), patience: closePatience, door: http1.NewHanded()}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.server = grpc.NewServer(
 		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.UnknownServiceHandler(s.unknown),
@@ -84,7 +84,7 @@ func New(o Options) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
 	s.register()
-	s.owned.Go(func() { _ = s.server.Serve(&s.door) }) // door fails only once it is closed.
+	s.owned.Go(func() { _ = s.server.Serve(s.door) }) // door fails only once it is closed.
 	s.owned.Go(s.look)
 	return s
 }
@@ -119,7 +119,7 @@ func (s *Server) register() {
 func (s *Server) Serve(ctx context.Context, nc net.Conn) {
 	c := newConn(ctx, nc, s)
 	s.conns.add(c)
-	s.door.give(c)
+	s.door.Give(c)
 }
 
 // Handler returns a handler that refuses calls on connections that began with another request, and

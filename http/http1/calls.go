@@ -2,11 +2,9 @@ package http1
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"net"
 	"strings"
 	"time"
 
@@ -42,29 +40,10 @@ func (s *Server) greeting() []byte {
 // it reads the connection from its first byte, and its own first frame is left out, as the greeting
 // stands for it.
 type sorted struct {
-	net.Conn
-	ctx   context.Context
+	begunConn
 	tls   *tls.ConnectionState // nil: without TLS
-	rest  []byte               // was read of it before
 	skip  int                  // bytes of our first frame that are still left out
 	begun bool                 // the length of that frame is known
-}
-
-func (c *sorted) context() context.Context { return c.ctx }
-
-// NetConn returns the connection below.
-func (c *sorted) NetConn() net.Conn { return c.Conn }
-
-// Read returns the bytes that were read before, and then new ones.
-func (c *sorted) Read(p []byte) (int, error) {
-	if len(c.rest) > 0 {
-		n := copy(p, c.rest)
-		if c.rest = c.rest[n:]; len(c.rest) == 0 {
-			c.rest = nil // It holds a buffer.
-		}
-		return n, nil
-	}
-	return c.Conn.Read(p)
 }
 
 // Write leaves the first frame out. Both servers write its header in one piece.
@@ -99,7 +78,7 @@ func (s *Server) sort(c *sorted) {
 		s.Calls(c.ctx, c)
 		return
 	}
-	s.handed.give(c)
+	s.handed.Give(c)
 }
 
 func (s *Server) beginSorting(c *sorted) bool {

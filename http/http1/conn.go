@@ -81,10 +81,10 @@ func (c *conn) serve() {
 			isHanded = true
 			c.server.forget(c)
 			if c.server.Calls != nil && c.tls == nil && bytes.HasPrefix(c.buf[c.from:c.to], []byte("PRI * HTTP/2.0\r\n")) {
-				c.server.sort(&sorted{Conn: c.net, ctx: c.ctx, rest: c.buf[c.from:c.to]})
+				c.server.sort(&sorted{begunConn: begunConn{c.net, c.ctx, c.buf[c.from:c.to]}})
 				return
 			}
-			c.server.handed.give(wrapConn(c))
+			c.server.handed.Give(wrapConn(c))
 			return
 		}
 		c.from = end

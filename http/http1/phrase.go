@@ -73,7 +73,7 @@ func (w *response) setReason(code int, phrase string) { w.code, w.reason = code,
 // for: ReadFrom, by which it sends files, CloseWrite, by which it ends a connection gently, and
 // ConnectionState, by which it tells the handler about TLS.
 func wrapConn(c *conn) net.Conn {
-	p := &phraseConn{Conn: c.net, ctx: c.ctx, rest: c.buf[c.from:c.to]}
+	p := &phraseConn{begunConn: begunConn{c.net, c.ctx, c.buf[c.from:c.to]}}
 	switch c := c.net.(type) {
 	case *tls.Conn:
 		return &tlsConn{phraseConn: p, tls: c}
@@ -90,27 +90,20 @@ type tcp interface {
 	CloseWrite() error
 }
 
-// phraseConn is a connection whose next status line may get another phrase.
-type phraseConn struct {
+// begunConn is a connection of which something was read before.
+type begunConn struct {
 	net.Conn
 	ctx  context.Context
-	rest []byte // was read of it before
-
-	// The phrase is set by the handler and taken by the Write of its status line.
-	// Both run on the connection's goroutine as a rule; the lock covers the
-	// Write of an interim answer by a body that another goroutine reads.
-	mu     sync.Mutex
-	code   int // which has the phrase; 0: none
-	phrase string
+	rest []byte // what was read
 }
 
 // NetConn returns the connection below.
-func (c *phraseConn) NetConn() net.Conn { return c.Conn }
+func (c *begunConn) NetConn() net.Conn { return c.Conn }
 
-func (c *phraseConn) context() context.Context { return c.ctx }
+func (c *begunConn) context() context.Context { return c.ctx }
 
 // Read returns the bytes that were read before, and then new ones.
-func (c *phraseConn) Read(p []byte) (int, error) {
+func (c *begunConn) Read(p []byte) (int, error) {
 	if len(c.rest) > 0 {
 		n := copy(p, c.rest)
 		if c.rest = c.rest[n:]; len(c.rest) == 0 {
@@ -119,6 +112,18 @@ func (c *phraseConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return c.Conn.Read(p)
+}
+
+// phraseConn is a connection whose next status line may get another phrase.
+type phraseConn struct {
+	begunConn
+
+	// The phrase is set by the handler and taken by the Write of its status line.
+	// Both run on the connection's goroutine as a rule; the lock covers the
+	// Write of an interim answer by a body that another goroutine reads.
+	mu     sync.Mutex
+	code   int // which has the phrase; 0: none
+	phrase string
 }
 
 func (c *phraseConn) setReason(code int, phrase string) {

@@ -29,7 +29,7 @@ type Server struct {
 	others                 *http.Server // serves requests that are not plain
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
-	handed                 handed
+	handed                 *Handed
 	requests               requests // of others
 
 	// TLSClient hears of each client that speaks TLS on a connection without it. The server then
@@ -55,7 +55,7 @@ type Server struct {
 func New(h *http.Server) *Server {
 	s := &Server{
 		others: h, handler: h.Handler, headerTicks: int64(h.ReadHeaderTimeout / lookEvery), idleTicks: int64(h.IdleTimeout / lookEvery),
-		handed: handed{conns: make(chan net.Conn), closed: make(chan struct{})},
+		handed: NewHanded(),
 		conns:  map[*conn]struct{}{}, sorting: map[*sorted]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	h.Handler = http.HandlerFunc(s.watch)
@@ -98,7 +98,7 @@ func (s *Server) begin(l net.Listener) bool {
 	s.listener = l
 	s.owned.Go(s.look)
 	s.owned.Go(func() {
-		if err := s.others.Serve(&s.handed); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.others.Serve(s.handed); !errors.Is(err, http.ErrServerClosed) {
 			s.logf("http1: %v", err)
 		}
 	})
@@ -141,12 +141,12 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	isH2 := c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	if isH2 && s.Calls == nil {
-		s.handed.give(nc)
+		s.handed.Give(nc)
 		return
 	}
 	c.ctx = s.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, nc.LocalAddr()), nc)
 	if isH2 {
-		go s.sort(&sorted{Conn: nc, ctx: c.ctx, tls: c.tls})
+		go s.sort(&sorted{begunConn: begunConn{Conn: nc, ctx: c.ctx}, tls: c.tls})
 		return
 	}
 	c.answers = context.WithValue(c.ctx, connKey{}, &c.w)
@@ -269,37 +269,3 @@ func (s *Server) logf(format string, args ...any) {
 		s.others.ErrorLog.Printf(format, args...)
 	}
 }
-
-// handed is the listener of net/http: its connections are handed over by ours.
-type handed struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (h *handed) give(c net.Conn) {
-	select {
-	case h.conns <- c:
-	case <-h.closed:
-		_ = c.Close() // The server is closing.
-	}
-}
-
-// Accept returns the next connection.
-func (h *handed) Accept() (net.Conn, error) {
-	select {
-	case c := <-h.conns:
-		return c, nil
-	case <-h.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept.
-func (h *handed) Close() error {
-	h.once.Do(func() { close(h.closed) })
-	return nil
-}
-
-// Addr returns nothing of use: connections come from many sides.
-func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }

@@ -170,7 +170,7 @@ func TestErrorsOfCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + server.Addr().String()
+	gone := "http://" + server.Addr().String()
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +183,11 @@ func TestErrorsOfCalls(t *testing.T) {
 		"a server without the services": {empty, "append", "status Unimplemented"},
 		"batch without the services":    {empty, "append-batch", "status Unimplemented"},
 		"over TLS":                      {secure, "append --tls-insecure", "status Unimplemented"},
-		"a certificate of a stranger":   {secure, "append", "unknown authority"},
-		"no server":                     {nobody, "append", "status Unavailable"},
-		"a mix":                         {nobody, "mixed", "gRPC has no call for not-modified"},
-		"a bare server":                 {nobody, "append --bare", "HTTP alone"},
-		"a path":                        {nobody + "/db", "append", "a path is not possible"},
+		"an unknown certificate":        {secure, "append", "unknown authority"},
+		"no server":                     {gone, "append", "status Unavailable"},
+		"a mix":                         {gone, "mixed", "gRPC has no call for not-modified"},
+		"a bare server":                 {gone, "append --bare", "HTTP alone"},
+		"a path":                        {gone + "/db", "append", "a path is not possible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
