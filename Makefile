@@ -54,7 +54,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 
 # The race detector slows everything down several times; what it cannot see
 # through (other processes) or cannot find (source rules) is left out.
-RACE_PACKAGES ?= $(shell $(GO) list ./... $(CLIENT) | grep -v -e /integration -e /cmd/annals/torture -e /internal/lint)
+RACE_PACKAGES ?= $(shell $(GO) list ./... $(CLIENT) | grep -v -e /integration -e /torture -e /internal/lint)
 
 .PHONY: format
 format: ## fail on files that gofmt -s would change

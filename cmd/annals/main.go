@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/annalsdb/annals/cmd/annals/bench"
-	"github.com/annalsdb/annals/cmd/annals/torture"
+	"github.com/annalsdb/annals/bench"
+	"github.com/annalsdb/annals/torture"
 )
 
 func main() {

@@ -49,7 +49,7 @@ func literalOf(e ast.Expr) string {
 func calls(t *testing.T, visit func(f *source, name string, call *ast.CallExpr)) {
 	t.Helper()
 	for _, f := range sources(t) {
-		if f.isTest() || within(f.name, "cmd/annals/torture") || within(f.name, "internal/lab") || within(f.name, "internal/testkit") {
+		if f.isTest() || within(f.name, "torture") || within(f.name, "internal/lab") || within(f.name, "internal/testkit") {
 			continue
 		}
 		ast.Inspect(f.file, func(n ast.Node) bool {
@@ -198,7 +198,7 @@ func TestLogLinesPage(t *testing.T) {
 		}
 	}
 	for _, f := range sources(t) {
-		if f.isTest() || within(f.name, "cmd/annals/torture") || within(f.name, "internal/lab") || within(f.name, "internal/testkit") {
+		if f.isTest() || within(f.name, "torture") || within(f.name, "internal/lab") || within(f.name, "internal/testkit") {
 			continue
 		}
 		ast.Inspect(f.file, func(n ast.Node) bool {

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/annalsdb/annals/cmd/annals/bench"
+	"github.com/annalsdb/annals/bench"
 )
 
 // bareMark makes the test binary run the command instead of the tests, because
