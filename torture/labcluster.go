@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -70,7 +69,7 @@ func newLabCluster(o *options, seed uint64, dir string, ended func(node, code in
 	c := &labCluster{lab: l, o: o, hangs: true, ended: ended}
 	chosen := slices.ContainsFunc(o.nodeOptions, func(option string) bool { return strings.HasPrefix(option, storeOption) })
 	for i, h := range l.Hosts() {
-		if err := clock.Set(c.clock(i), 0); err != nil {
+		if err := setClock(c.clock(i), 0); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 		if err := c.giveDisk(h); err != nil {
@@ -132,10 +131,10 @@ func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
 // arguments are those of a node's command line. The member's mu is held.
 func (c *labCluster) arguments(i int) []string {
 	h := c.members[i].host
-	args := []string{
-		"node", "--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"), "--insecure",
+	args := append(slices.Clone(nodeCommand), c.clock(i),
+		"--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"), "--insecure",
 		"--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
-	}
+	)
 	if c.o.nodes > 1 {
 		var seeds []string
 		for k, m := range c.members[:c.o.nodes] {
@@ -168,7 +167,7 @@ func (c *labCluster) start(ctx context.Context, i int) error {
 	if m.store != "" && m.process != nil && m.rng.IntN(convertOneIn) == 0 {
 		m.store = stores[(slices.Index(stores[:], m.store)+1)%len(stores)]
 	}
-	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i), Env: []string{clock.Variable + "=" + c.clock(i)}})
+	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i)})
 	if err != nil {
 		return err
 	}
@@ -302,7 +301,7 @@ func (c *labCluster) clock(i int) string {
 }
 
 func (c *labCluster) setClock(i int, offset time.Duration) error {
-	return clock.Set(c.clock(i), offset)
+	return setClock(c.clock(i), offset)
 }
 
 func (c *labCluster) verify(ctx context.Context, i int) error {

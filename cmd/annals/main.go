@@ -109,7 +109,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
 		devCommand(os.Stdin, stdout, stderr),
 		bench.Command(),
-		tortureCommand(),
+		tortureCommand(stdout, stderr),
 	)
 	return root
 }
@@ -132,7 +132,7 @@ func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
 
 // tortureCommand gives the outcomes of torture their exit codes. Broken promises, which
 // torture itself prints, differ from a run that could not be made.
-func tortureCommand() *cobra.Command {
+func tortureCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := torture.Command()
 	torment := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -145,6 +145,15 @@ func tortureCommand() *cobra.Command {
 			return cannot(err)
 		}
 	}
+	// A node whose clock torture may set. No environment and no option of a node does that.
+	cmd.AddCommand(&cobra.Command{
+		Use:                "node CLOCK [options]",
+		Short:              "Run a node by the clock of a file",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		Args:               cobra.MinimumNArgs(1),
+		RunE:               func(_ *cobra.Command, args []string) error { return runNodeBy(args[0], args[1:], stdout, stderr) },
+	})
 	return cmd
 }
 

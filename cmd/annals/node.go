@@ -13,24 +13,31 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
-	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/owner"
 	"github.com/annalsdb/annals/node"
+	"github.com/annalsdb/annals/torture"
 )
 
 // runNode is the command node of a process.
 func runNode(args []string, stdout, stderr io.Writer) error {
+	return runNodeBy("", args, stdout, stderr)
+}
+
+// runNodeBy runs a node by the clock of a file, by the machine's if none is named.
+func runNodeBy(clock string, args []string, stdout, stderr io.Writer) error {
 	relaxTimers()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	h := host{
+		clock:    clock,
 		stdout:   stdout,
 		stderr:   stderr,
 		environ:  os.Environ(),
@@ -63,6 +70,7 @@ type runningNode interface {
 
 // host is the world around one node. Tests put another one in its place.
 type host struct {
+	clock          string // file of the clock that torture sets, empty for the machine's
 	stdout, stderr io.Writer
 	environ        []string
 	readFile       func(string) ([]byte, error)
@@ -163,12 +171,13 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	}
 	defer h.watchSignals(stop, reload.run, exit, logger)()
 
-	now, err := clock.Open(os.Getenv(clock.Variable))
-	if err != nil {
-		return err
-	}
-	if now != nil {
-		logger.Warn("the clock is that of a test: it may be wrong", logkey.File, os.Getenv(clock.Variable))
+	var now func() time.Time
+	if h.clock != "" {
+		var err error
+		if now, err = torture.OpenClock(h.clock); err != nil {
+			return err
+		}
+		logger.Warn("the clock is that of a test: it may be wrong", logkey.File, h.clock)
 	}
 	watch, err := findSupervisor(h.environ)
 	if err != nil {

@@ -30,7 +30,7 @@ func usage(cmd *cobra.Command, begun *bool) {
 			switch {
 			case err == nil:
 				return nil
-			case strings.HasPrefix(err.Error(), "unknown command") && !cmd.HasSubCommands():
+			case strings.HasPrefix(err.Error(), "unknown command") && !cmd.HasAvailableSubCommands():
 				return fmt.Errorf("unexpected argument %q, see %s --help", args[0], cmd.CommandPath())
 			}
 			return fmt.Errorf("%w, see %s --help", err, cmd.CommandPath())

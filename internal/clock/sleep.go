@@ -1,3 +1,4 @@
+// Package clock waits: for a time, between tries, and until a deadline.
 package clock
 
 import (
