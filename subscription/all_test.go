@@ -137,15 +137,6 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.create(func(s settings) { often(s); s.Filter = &subscription.Filter{Regex: `^(?!a)b`} })
 			b.is("checkpoint", b.checkpoint(), positionText(b.position("s", 63)))
 		}},
-		{"retries come in the order of the log", func(b *bench) {
-			b.create(func(s settings) { s.Filter = ofStream("a", "b") })
-			for _, stream := range []string{"b", "a", "b"} {
-				b.store.add(stream, 1)
-			}
-			got := b.takeNames(9, "0@b", "0@a", "1@b")
-			b.nack(subscription.Retry, got[2], got[0], got[1])
-			b.takeNames(9, "0@b", "0@a", "1@b")
-		}},
 		{"parked as a link to the event, and replayed", func(b *bench) {
 			b.create(onlyA)
 			b.store.add("x", 1)

@@ -1,10 +1,6 @@
 package subscription
 
-import (
-	"time"
-
-	"github.com/annalsdb/annals/internal/clock"
-)
+import "time"
 
 // checkpointPace is the least time between two checkpoints of a group. Each is an
 // entry of the Raft log with its sync: a fast group would write one for every few
@@ -17,74 +13,46 @@ type checkpoint struct {
 	seq     int64
 	at      time.Time // when, or when the group was loaded
 	written time.Time // when this one wrote one; zero: never
+	isAsked bool      // time passed: one that is due by time is to be written
 }
 
-// forced reports whether so much was answered, up to the message seq, that another is written at
-// once.
-func (c *checkpoint) forced(seq int64, s *Settings) bool {
-	return seq-c.seq >= int64(max(1, s.MaxCheckpointCount))
-}
-
-// due returns when another is to be written by time; not ok: it need not be.
-func (c *checkpoint) due(seq int64, s *Settings) (at time.Time, ok bool) {
-	if s.CheckpointAfter <= 0 || seq-c.seq < int64(max(1, s.MinCheckpointCount)) {
-		return at, false
+// position returns the number that a checkpoint may have now, and how many
+// messages were read up to it: everything up to there is answered. It lies before
+// the oldest message that is not, or was not handed out; replayed messages do not
+// count. -1: there is none.
+func (c *core) position() (number, seq int64) {
+	number, seq = c.last, c.seq
+	if m := c.unanswered.head; m != nil {
+		number, seq = m.before, m.seq-1
 	}
-	return c.at.Add(s.CheckpointAfter), true
+	if m := c.buffer.head; m != nil && m.number <= number {
+		number, seq = m.before, m.seq-1
+	}
+	return number, seq
 }
 
-// checkpointAt returns when a checkpoint is to be written by time. The caller holds mu.
-func (g *group) checkpointAt() (at time.Time, ok bool) {
-	if g.tasks.checkpointing {
-		return at, false
-	}
-	_, seq := g.position()
-	return g.checkpoint.due(seq, &g.Settings)
+// needsCheckpoint reports whether one is to be written: so much was answered that it must not wait,
+// or its time has come.
+func (c *core) needsCheckpoint(now time.Time) bool {
+	due := c.checkpointDue()
+	isDue := c.checkpoint.isAsked && !due.IsZero() && !due.After(now)
+	c.checkpoint.isAsked = false
+	number, seq := c.position()
+	isForced := seq-c.checkpoint.seq >= int64(max(1, c.settings.MaxCheckpointCount))
+	return (isDue || isForced) && number >= 0 && !c.isCheckpointing
 }
 
-// writeCheckpoints writes a checkpoint, and another one if enough was answered
-// meanwhile. It is the only one that does, so no checkpoint overtakes another.
-func (g *group) writeCheckpoints() {
-	p := pauses()
-	for asked := true; ; asked = false {
-		g.mu.Lock()
-		number, seq := g.position()
-		due := (asked || p.Failures > 0) && seq > g.checkpoint.seq || g.checkpoint.forced(seq, &g.Settings)
-		if !due || number < 0 || g.closed {
-			g.tasks.checkpointing = false
-			g.settle()
-			g.mu.Unlock()
-			return
-		}
-		early := checkpointPace - g.now().Sub(g.checkpoint.written)
-		g.mu.Unlock()
-		if early > 0 {
-			// It covers messages that are answered meanwhile as well.
-			if clock.Sleep(g.ctx, early) != nil {
-				return
-			}
-			g.mu.Lock()
-			number, seq = g.position()
-			g.mu.Unlock()
-		}
-
-		err := g.streams.writeCheckpoint(number)
-		if g.ctx.Err() != nil {
-			return
-		}
-		g.troubles.note(troubleCheckpoint, err)
-		if err != nil {
-			g.metrics.failed.Inc()
-			if !p.Wait(g.ctx) {
-				return
-			}
-			continue
-		}
-		p.Failures = 0
-		g.metrics.checkpoints.Inc()
-		g.mu.Lock()
-		now := g.now()
-		g.checkpoint = checkpoint{number, seq, now, now}
-		g.mu.Unlock()
+// checkpointDue returns when a checkpoint is to be written by time; zero: it need not be.
+func (c *core) checkpointDue() (at time.Time) {
+	_, seq := c.position()
+	if c.isCheckpointing || c.settings.CheckpointAfter <= 0 || seq-c.checkpoint.seq < int64(max(1, c.settings.MinCheckpointCount)) {
+		return at
 	}
+	return c.checkpoint.at.Add(c.settings.CheckpointAfter)
+}
+
+// checkpointed is the result of writing a checkpoint. Answers that came meanwhile count for the
+// next one.
+func (c *core) checkpointed(number, seq int64, now time.Time) {
+	c.checkpoint, c.isCheckpointing = checkpoint{number: number, seq: seq, at: now, written: now}, false
 }

@@ -17,30 +17,6 @@ func TestCheckpoint(t *testing.T) {
 		name string
 		test func(b *bench)
 	}{
-		{"before the oldest unanswered message, parked ones do not hold it", func(b *bench) {
-			b.store.add("s", 4)
-			b.create(often)
-			es := b.take(4, 0, 1, 2, 3)
-			b.is("number of it", b.info().Checkpoint, -1)
-			b.ack(es[0])
-			b.is("checkpoint", b.checkpoint(), `"0"`)
-			b.ack(es[2], es[3])
-			b.pass(2 * time.Second)
-			b.is("checkpoint", b.checkpoint(), `"0"`)
-			b.nack(subscription.Park, es[1])
-			b.is("checkpoint", b.checkpoint(), `"3"`)
-			b.is("number of it", b.info().Checkpoint, 3)
-		}},
-		{"one that waits for retry holds it", func(b *bench) {
-			b.store.add("s", 3)
-			b.create(often)
-			es := b.take(3, 0, 1, 2)
-			b.nack(subscription.Retry, es[0])
-			b.ack(es[1], es[2])
-			b.is("checkpoint", b.checkpoint(), "")
-			b.ack(b.take(1, 0)...)
-			b.is("checkpoint", b.checkpoint(), `"2"`)
-		}},
 		{"what is stored", func(b *bench) {
 			b.store.add("s", 1)
 			b.create(often)
@@ -49,33 +25,6 @@ func TestCheckpoint(t *testing.T) {
 			b.is("event", []any{e.Type, string(e.Data), e.IsJSON()}, []any{"SubscriptionCheckpoint", `"0"`, true})
 			b.is("metadata", b.store.metadata(b.key.CheckpointStream()),
 				`{"$maxCount":2,"$acl":{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`)
-		}},
-		{"by time once enough was answered", func(b *bench) {
-			b.store.add("s", 30)
-			b.create(nil)
-			es := b.take(12, upTo(0, 11)...)
-			b.ack(es[:9]...)
-			b.pass(5 * time.Second)
-			b.is("checkpoint below the minimum", b.checkpoint(), "")
-			b.ack(es[9:11]...)
-			b.is("checkpoint before the tick", b.checkpoint(), "")
-			b.pass(1100 * time.Millisecond)
-			b.is("checkpoint", b.checkpoint(), `"10"`)
-		}},
-		{"not by time when that is switched off", func(b *bench) {
-			b.store.add("s", 30)
-			b.create(func(s settings) { s.CheckpointAfter = 0 })
-			b.ack(b.take(20, upTo(0, 19)...)...)
-			b.pass(time.Minute)
-			b.is("checkpoint", b.checkpoint(), "")
-		}},
-		{"by count", func(b *bench) {
-			b.store.add("s", 30)
-			b.create(func(s settings) { s.CheckpointAfter, s.MaxCheckpointCount = 0, 20 })
-			b.ack(b.take(19, upTo(0, 18)...)...)
-			b.is("checkpoint", b.checkpoint(), "")
-			b.ack(b.take(1, 19)...)
-			b.is("checkpoint", b.checkpoint(), `"19"`)
 		}},
 		{"one write at a time, and another for what came meanwhile", func(b *bench) {
 			b.store.add("s", 3)

@@ -26,15 +26,21 @@ var ErrTooManySubscribers = errors.New("maximum subscribers reached")
 // called from any goroutine.
 type Connection struct {
 	ConnectOptions
-	g       *group
-	arrived chan struct{} // one element: there may be something to receive
-	done    chan struct{} // closed when the connection ends
+	g    *group
+	done chan struct{} // closed when the connection ends
 
 	// The group's mutex guards the fields below.
-	unread           []*message // pushed and not received yet
-	ended            error      // why the connection ended, nil: it did not
-	inFlight         int        // messages without an answer, unread ones included
-	buckets          int        // of a pinned strategy
+	consumer
+	ended error // why the connection ended, nil: it did not
+}
+
+// consumer is a connection as the core knows it.
+type consumer struct {
+	most             int           // messages without an answer that it takes
+	arrived          chan struct{} // one element: there may be something to receive; the group's
+	unread           []*message    // pushed and not received yet
+	inFlight         int           // messages without an answer, unread ones included
+	buckets          int           // of a pinned strategy
 	total, sinceLast int64
 	measured         time.Time
 	latencies        *latencies // nil without ExtraStatistics
@@ -50,10 +56,7 @@ var ErrDropped = errors.New("connection dropped: the group is loaded again")
 // consumer's rights cannot be found out.
 func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	for {
-		c.g.mu.Lock()
-		m, ok := c.take()
-		ended := c.ended
-		c.g.mu.Unlock()
+		m, ok, ended := c.take()
 		switch {
 		case ok:
 			return m, c.g.show(ctx, &m, c.Links)
@@ -73,10 +76,7 @@ func (c *Connection) Receive(ctx context.Context) (Message, error) {
 
 // TryReceive returns a message if there is one already. When there is none, Receive tells why.
 func (c *Connection) TryReceive(ctx context.Context) (m Message, ok bool, err error) {
-	c.g.mu.Lock()
-	m, ok = c.take()
-	c.g.mu.Unlock()
-	if ok {
+	if m, ok, _ = c.take(); ok {
 		err = c.g.show(ctx, &m, c.Links)
 	}
 	return m, ok, err
@@ -92,18 +92,20 @@ func (g *group) show(ctx context.Context, m *Message, links event.LinkReader) er
 	return nil
 }
 
-// take returns the next unread message, if there is one. The caller holds the group's mutex.
-func (c *Connection) take() (m Message, ok bool) {
+// take returns the next unread message, if there is one, and why the connection ended.
+func (c *Connection) take() (m Message, ok bool, ended error) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
 	if len(c.unread) == 0 {
-		return m, false
+		return m, false, c.ended
 	}
 	m = c.unread[0].handed()
 	c.unread = c.unread[1:]
 	if len(c.unread) > 0 {
 		signal(c.arrived) // For another one that waits.
 	}
-	c.g.settle()
-	return m, true
+	c.g.settle(c.g.now())
+	return m, true, c.ended
 }
 
 // Ack answers messages as processed.
@@ -117,43 +119,36 @@ func (c *Connection) Nack(ids []event.ID, action Action, reason string) {
 // Close ends the connection. Messages that it has not answered are handed out again at once.
 func (c *Connection) Close() {
 	g := c.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at := slices.Index(g.connections, c)
-	if at < 0 {
-		return
-	}
-	g.connections = slices.Delete(g.connections, at, at+1)
-	c.end(event.ErrClosed)
-	for m := g.out.head; m != nil; {
-		next := g.out.next(m)
-		if m.to == c {
-			g.again(m)
+	g.apply(func(core *core, now time.Time) {
+		if at := slices.Index(g.connections, c); at >= 0 {
+			g.connections = slices.Delete(g.connections, at, at+1)
+			c.end(event.ErrClosed)
+			core.leave(&c.consumer, now)
 		}
-		m = next
-	}
-	g.strategy.left(c)
-	g.settle()
+	})
 }
 
 // connect adds a consumer to the group.
 func (g *group) connect(o ConnectOptions) (*Connection, error) {
 	o.MaxInFlight = max(1, o.MaxInFlight)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return nil, event.ErrNotReady
-	}
-	if limit := g.Settings.MaxSubscriberCount; limit > 0 && len(g.connections) >= limit {
-		return nil, ErrTooManySubscribers
-	}
-	c := &Connection{ConnectOptions: o, g: g, arrived: make(chan struct{}, 1), done: make(chan struct{}), measured: g.now()}
+	c := &Connection{ConnectOptions: o, g: g, done: make(chan struct{})}
+	c.most, c.arrived = o.MaxInFlight, make(chan struct{}, 1)
 	if g.Settings.ExtraStatistics {
 		c.latencies = new(latencies)
 	}
-	g.connections = append(g.connections, c)
-	g.strategy.joined(c)
-	g.settle()
+	err := event.ErrNotReady
+	g.apply(func(core *core, now time.Time) {
+		if limit := g.Settings.MaxSubscriberCount; limit > 0 && len(g.connections) >= limit {
+			err = ErrTooManySubscribers
+			return
+		}
+		err, c.measured = nil, now
+		g.connections = append(g.connections, c)
+		core.join(&c.consumer)
+	})
+	if err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -165,24 +160,16 @@ func (c *Connection) end(why error) {
 	}
 }
 
-// free reports whether another message fits. The caller holds the group's mutex.
-func (c *Connection) free() bool {
-	return c.ended == nil && c.inFlight < c.MaxInFlight && len(c.unread) < c.MaxInFlight
-}
+// free reports whether another message fits.
+func (c *consumer) free() bool { return c.inFlight < c.most && len(c.unread) < c.most }
 
-// took and returned count the messages that the consumer has. The caller holds the group's mutex.
-func (c *Connection) took(m *message) {
-	c.inFlight++
-	c.g.strategy.handed(m)
-}
-
-func (c *Connection) returned(m *message) {
+// returned takes a message back, answered or not.
+func (c *consumer) returned(m *message, now time.Time) {
 	c.inFlight--
-	c.g.strategy.returned(m)
 	if at := slices.Index(c.unread, m); at >= 0 {
 		c.unread = slices.Delete(c.unread, at, at+1) // Its time was over before it was read.
 	} else if c.latencies != nil {
-		c.latencies.add(c.g.now().Sub(m.given))
+		c.latencies.add(now.Sub(m.given))
 	}
 }
 
@@ -193,33 +180,4 @@ func (c *Connection) info(now time.Time) ConnectionInfo {
 		i.Latencies = c.latencies.statistics()
 	}
 	return i
-}
-
-// dispatch pushes the messages that can be pushed. The caller holds mu.
-func (g *group) dispatch() {
-	if len(g.connections) == 0 {
-		return
-	}
-	now := g.now()
-	for _, l := range []*list{&g.retry, &g.replays, &g.buffer} {
-		for m := l.head; m != nil; {
-			if l == &g.buffer && !g.mayHandOut() {
-				return
-			}
-			next := l.next(m)
-			to, full := g.strategy.choose(m)
-			if full {
-				return
-			}
-			if to != nil {
-				to.total++
-				to.sinceLast++
-				g.handOut(m, to, now)
-				g.metrics.delivered.Inc()
-				to.unread = append(to.unread, m)
-				signal(to.arrived)
-			}
-			m = next
-		}
-	}
 }

@@ -48,25 +48,6 @@ func TestConnections(t *testing.T) {
 		name string
 		test func(b *bench)
 	}{
-		{"in turn, as long as there are slots", func(b *bench) {
-			b.create(nil)
-			one, two := b.connect(2), b.connect(3)
-			b.store.add("s", 7)
-			b.is("one", numbers(got(one)), []int64{0, 2})
-			ms := got(two)
-			b.is("two", numbers(ms), []int64{1, 3, 4})
-			two.Ack(ids(ms[0])...)
-			b.is("two", numbers(got(two)), []int64{5})
-			b.is("slots", b.info().Connections[0].AvailableSlots, 0)
-			b.take(9, 6)
-		}},
-		{"to one until it is full", func(b *bench) {
-			b.create(func(s settings) { s.Strategy = subscription.DispatchToSingle })
-			one, two := b.connect(2), b.connect(2)
-			b.store.add("s", 3)
-			b.is("one", numbers(got(one)), []int64{0, 1})
-			b.is("two", numbers(got(two)), []int64{2})
-		}},
 		{"who leaves has its messages tried again at once", func(b *bench) {
 			b.create(nil)
 			one := b.connect(5)
@@ -80,17 +61,6 @@ func TestConnections(t *testing.T) {
 			ms = got(two)
 			b.is("two", numbers(ms), []int64{1, 2})
 			b.is("retries", ms[0].Retries, 1)
-		}},
-		{"one that takes nothing keeps its place", func(b *bench) {
-			b.create(nil)
-			one := b.connect(2)
-			b.store.add("s", 3)
-			b.pass(55 * time.Second)
-			ms := got(one)
-			b.is("one", numbers(ms), []int64{0, 1})
-			b.is("retries", ms[0].Retries, 5)
-			b.pass(11 * time.Second)
-			b.is("again", numbers(got(one)), []int64{0, 1})
 		}},
 		{"so many and no more", func(b *bench) {
 			b.create(func(s settings) { s.MaxSubscriberCount = 1 })
@@ -189,34 +159,6 @@ func TestConnections(t *testing.T) {
 					b.is("stream", of[i].Event.TargetStream, of[0].Event.TargetStream)
 				}
 			}
-		}},
-		{"pinned to one that is full: later ones pass, and the checkpoint does not", func(b *bench) {
-			b.create(func(s settings) {
-				s.Strategy, s.MinCheckpointCount, s.MaxCheckpointCount = subscription.PinnedByCorrelation, 1, 1
-			})
-			one, two := b.connect(1), b.connect(9)
-			for _, c := range []string{"x", "y", "x", "y", "y"} {
-				b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
-					ID: event.ID(uuid.New()), Type: "t", Metadata: []byte(`{"$correlationId":"` + c + `"}`)}}})
-				synctest.Wait()
-			}
-			first, second := got(one), got(two)
-			b.is("one", numbers(first), []int64{0})
-			b.is("two", numbers(second), []int64{1, 3, 4})
-			two.Ack(ids(second...)...)
-			synctest.Wait()
-			b.is("checkpoint", b.checkpoint(), "")
-			one.Ack(ids(first...)...)
-			first = got(one)
-			b.is("one", numbers(first), []int64{2})
-			b.is("checkpoint", b.checkpoint(), `"1"`)
-			one.Ack(ids(first...)...)
-			synctest.Wait()
-			b.is("checkpoint", b.checkpoint(), `"4"`)
-			one.Close()
-			b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
-				ID: event.ID(uuid.New()), Type: "t", Metadata: []byte(`{"$correlationId":"x"}`)}}})
-			b.is("two", numbers(got(two)), []int64{5})
 		}},
 		{"pinned by another member of the metadata", func(b *bench) {
 			b.member = func() string { return "trace" }

@@ -5,8 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -113,61 +111,6 @@ func TestDelivery(t *testing.T) {
 			b.take(1)
 			b.pass(time.Second)
 			b.take(1, 0)
-		}},
-		{"a late answer is ignored until the message is out again, then anybody's counts", func(b *bench) {
-			b.store.add("s", 1)
-			b.create(nil)
-			late := b.take(1, 0)
-			b.pass(11 * time.Second)
-			b.ack(late...)
-			b.is("retries", b.info().RetryBuffer, 1)
-			b.take(1, 0)
-			b.ack(late...)
-			b.is("outstanding", b.info().Outstanding, 0)
-		}},
-		{"retries are ordered by number and come first", func(b *bench) {
-			b.store.add("s", 6)
-			b.create(nil)
-			es := b.take(4, 0, 1, 2, 3)
-			for _, i := range []int{3, 1, 2} {
-				b.nack(subscription.Retry, es[i])
-			}
-			b.take(5, 1, 2, 3, 4, 5)
-		}},
-		{"skip and stop are acks", func(b *bench) {
-			b.store.add("s", 2)
-			b.create(nil)
-			es := b.take(2, 0, 1)
-			b.nack(subscription.Skip, es[0])
-			b.nack(subscription.Stop, es[1])
-			b.is("outstanding", b.info().Outstanding, 0)
-			b.is("parked", b.parked(), []string{})
-		}},
-		{"delivered once and as often as retries are allowed, then parked", func(b *bench) {
-			b.store.add("s", 2)
-			b.create(func(s settings) { s.MaxRetryCount = 2 })
-			for i := range 3 {
-				es := b.take(1, 0)
-				b.is("retries", es[0].Retries, i)
-				if i == 1 {
-					b.pass(11 * time.Second)
-				} else {
-					b.nack(subscription.Retry, es...)
-				}
-			}
-			b.take(1, 1)
-			b.is("parked", b.parked(), []string{"0@s"})
-		}},
-		{"two events of one id: the second is not tracked", func(b *bench) {
-			id := event.ID(uuid.New())
-			b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: id}, {ID: id}}})
-			b.create(nil)
-			es := b.take(9, 0, 1)
-			b.is("outstanding", b.info().Outstanding, 1)
-			b.nack(subscription.Retry, es[0])
-			b.ack(b.take(9, 0)...)
-			b.pass(time.Minute)
-			b.take(9)
 		}},
 		{"links are resolved, dead ones delivered as they are", func(b *bench) {
 			b.store.add("a", 2)
@@ -281,24 +224,6 @@ func TestReadingAhead(t *testing.T) {
 				synctest.Wait()
 			}
 			b.is("status at the end", b.info().Status, "Live")
-		}},
-		{"live until the buffer overflows, then read again", func(b *bench) {
-			b.create(func(s settings) { s.BufferSize, s.ReadBatchSize = 25, 10 })
-			b.store.add("s", 25)
-			synctest.Wait()
-			b.is("status of a full buffer", b.info().Status, "Live")
-			b.store.add("s", 5)
-			synctest.Wait()
-			b.is("status", b.info().Status, "Behind")
-			b.is("buffered", b.info().ReadBuffer, 25)
-			var all []int64
-			for range 5 {
-				all = append(all, numbers(b.read(9))...)
-				synctest.Wait()
-			}
-			b.is("numbers", all, upTo(0, 29))
-			b.is("status", b.info().Status, "Live")
-			b.is("last known", b.info().LastKnown, 29)
 		}},
 		{"one read of many in spite of small batches", func(b *bench) {
 			b.create(nil)

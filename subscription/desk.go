@@ -66,7 +66,7 @@ func (d *desk) release() { <-d.token }
 func (d *desk) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	g := d.g
 	g.mu.Lock()
-	if g.closed || !g.loaded {
+	if g.closed || !g.core.loaded {
 		g.mu.Unlock()
 		return ctx, nil, event.ErrNotReady
 	}
@@ -148,7 +148,7 @@ func (d *desk) bounds(ctx context.Context) (b bounds, err error) {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	b.low = info.Metadata.MinVisible(info.Last)
-	b.from = max(b.low, d.g.replayTarget)
+	b.from = max(b.low, d.g.core.replayTarget)
 	b.end = max(b.from, info.Last+1)
 	return b, nil
 }
@@ -249,13 +249,14 @@ func (d *desk) note(ctx context.Context, number int64, n Note) error {
 // settled; from then on they are not parked, and a crash changes nothing about it.
 func (d *desk) replaySome(ctx context.Context, numbers []int64) error {
 	g := d.g
-	switch was, err := d.settled(ctx); {
-	case err != nil:
+	was, err := d.settled(ctx)
+	if err != nil {
 		return err
-	case len(was.Replaying) > 0, g.waitingReplays() >= replayHigh:
+	}
+	if waiting, _ := g.replays(); len(was.Replaying) > 0 || waiting >= replayHigh {
 		return event.ErrBusy
 	}
-	err := d.act(ctx, numbers, func(was *settled, low int64) *settled {
+	err = d.act(ctx, numbers, func(was *settled, low int64) *settled {
 		s := was.with(numbers, low)
 		s.Replaying = slices.Sorted(slices.Values(append(slices.Clone(was.Replaying), numbers...)))
 		return s
@@ -265,17 +266,17 @@ func (d *desk) replaySome(ctx context.Context, numbers []int64) error {
 		return err
 	}
 	tried := make(chan struct{}) // Also where the outcome is not known: what is stored tells.
-	g.mu.Lock()
-	if !g.loaded || g.closed {
-		g.mu.Unlock()
+	if err == nil {
+		g.countReplay()
+	}
+	isOver := true
+	g.apply(func(*core, time.Time) {
+		isOver = false
+		g.work.Go(func() { d.finish(sync.OnceFunc(func() { close(tried) })) })
+	})
+	if isOver {
 		return err
 	}
-	if err == nil {
-		g.statistics.replays.Add(1)
-		g.metrics.replays.Inc()
-	}
-	g.work.Go(func() { d.finish(sync.OnceFunc(func() { close(tried) })) })
-	g.mu.Unlock()
 	select {
 	case <-tried: // A reader now finds them.
 	case <-g.ctx.Done():

@@ -1,6 +1,10 @@
 package subscription
 
-import "github.com/annalsdb/annals/event"
+import (
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
 
 // Forget drops the data and metadata of all events that groups hold in memory. Those who hand them
 // to a consumer read them again, as they are in the log by then: data that was redacted before the
@@ -13,19 +17,7 @@ func (s *Service) Forget() {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, g := range t.groups {
-		g.forgetPayloads()
-	}
-}
-
-// forgetPayloads drops the payloads of all messages.
-func (g *group) forgetPayloads() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.forgotten++
-	for _, l := range []*list{&g.buffer, &g.retry, &g.replays, &g.out, &g.parking} {
-		for m := l.head; m != nil; m = m.links[l.use].next {
-			m.event = withoutPayload(m.event)
-		}
+		g.apply(func(c *core, _ time.Time) { c.forgetPayloads() })
 	}
 }
 
@@ -34,7 +26,7 @@ func (g *group) forgetPayloads() {
 func (g *group) forgets() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.forgotten
+	return g.core.forgotten
 }
 
 // withoutPayload returns an event bare. Links stay whole: they are never redacted, and the group

@@ -2,26 +2,21 @@ package subscription
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // tick is how precise deadlines and timed checkpoints are.
 const tick = time.Second
 
-// maxUnanswered bounds the messages of one group that were handed out and have no answer. Beyond it
-// no new message is handed out, but retries continue.
-const maxUnanswered = 100_000
-
-// group runs one subscription group. A caller with something to do locks mu, changes its state, and
-// calls settle, which starts the work that follows from the change. mu is never held while a stream
-// is read or written, nor while a caller waits.
+// group runs one subscription group: it reads and writes streams for its core, which decides.
+// Inputs reach the core through apply, which also does what follows from them. mu is never held
+// while a stream is read or written, nor while a caller waits.
 //
 // Its goroutines: one that reads ahead (run), and for as long as there is
 // something to write one each for parking, checkpoints, replays and for
@@ -46,52 +41,29 @@ type group struct {
 	space chan struct{} // one element: few replayed messages are left
 	desk  desk
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
+	mu          sync.Mutex // guards the fields below
+	closed      bool
+	core        core
+	connections []*Connection // those of the core's consumers
+	alarm       *time.Timer   // nil: not set
+	alarmAt     time.Time
 
-	// Reading ahead.
-	loaded  bool
-	next    int64 // number of the next event to read
-	known   int64 // newest number seen in the source, -1: none
-	live    bool  // the end of the source was reached, and since then the buffer held all that came
-	more    bool  // live, and there is something new to read
-	reading bool  // a page is being read
-	gone    bool  // the stream was hard-deleted: nothing can come any more
-
-	messages
-
-	checkpoint checkpoint
-
-	replaying    bool  // parked messages are being fetched
-	replayTarget int64 // parked messages below are not counted any more
-	trimmed      int64 // the stream of replays is truncated before this number
-
-	tasks   tasks
-	alarm   *time.Timer // nil: not set
-	alarmAt time.Time
-
-	connections []*Connection
-	strategy    strategy
-
-	statistics statistics
-	troubles   troubles
+	counters counters
+	troubles troubles
 }
 
 func newGroup(t *term, d *definition) *group {
 	g := &group{
 		definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
-		now: t.opts.Now, checkpoint: checkpoint{number: -1},
+		now: t.opts.Now, core: newCore(&d.Settings, t.opts.Now()),
 		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
-		known: -1,
 	}
 	g.desk = desk{g: g, token: make(chan struct{}, 1)}
-	g.messages.begin()
-	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
 	g.source = newSource(&g.streams)
+	g.core.strategy = newStrategy(&g.core, t.opts.CorrelationMember, g.streams.whole)
 	g.troubles.logger, g.troubles.now = g.logger, g.now
-	g.statistics.measured = g.now()
 	return g
 }
 
@@ -115,45 +87,78 @@ func (g *group) stop(why error) {
 	g.work.Wait()
 }
 
-// settle starts the work that follows from a change of the state. The caller holds mu.
-func (g *group) settle() {
-	if g.closed || !g.loaded {
+// apply gives the core an input, and does what follows. When the group has ended there are no more
+// inputs.
+func (g *group) apply(input func(c *core, now time.Time)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
 		return
-	}
-	g.dispatch()
-	if !g.live && g.mayFill() {
-		signal(g.room)
-	}
-	if g.replays.n < replayLow {
-		signal(g.space)
 	}
 	now := g.now()
-	if g.answered {
-		g.statistics.answered, g.answered = now, false
-	}
-	if g.parking.n > 0 {
-		g.begin(&g.tasks.parking, g.park)
-	}
-	if _, seq := g.position(); g.checkpoint.forced(seq, &g.Settings) {
-		g.begin(&g.tasks.checkpointing, g.writeCheckpoints)
-	}
-	if g.trimDue() {
-		g.begin(&g.tasks.trimming, g.trim)
-	}
-	g.setAlarm(now)
+	input(&g.core, now)
+	g.settle(now)
 }
 
-// tasks are the goroutines that write for a group and end when nothing is left to be written.
-type tasks struct{ parking, checkpointing, trimming bool }
-
-// begin runs a task unless it runs already or the group ends. The task sets
-// running to false, with mu held, when it finds nothing to do. The caller holds mu.
-func (g *group) begin(running *bool, task func()) {
-	if *running || g.closed {
+// settle does what follows from inputs, or begins to. The caller holds mu.
+func (g *group) settle(now time.Time) {
+	if g.closed {
 		return
 	}
-	*running = true
-	g.work.Go(task)
+	e := g.core.settle(now)
+	if e.counts != (counts{}) {
+		g.metrics.add(&e.counts)
+	}
+	for _, to := range e.pushed {
+		signal(to.arrived)
+	}
+	if e.hasRoom {
+		signal(g.room)
+	}
+	if e.hasSpace {
+		signal(g.space)
+	}
+	if batch := e.park; len(batch) > 0 {
+		w := &event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: parkedEvents(batch, now)}
+		g.work.Go(func() { g.park(batch, w) })
+	}
+	if e.checkpoint {
+		early := checkpointPace - now.Sub(g.core.checkpoint.written)
+		g.work.Go(func() { g.writeCheckpoint(early) })
+	}
+	if before := e.trim; before > 0 {
+		g.work.Go(func() { g.trim(before) })
+	}
+	if !e.alarm.IsZero() {
+		g.setAlarm(e.alarm, now)
+	}
+}
+
+// writeCheckpoint writes a checkpoint after a pause, tries that until it succeeds, and covers what
+// is answered meanwhile. It is the only one that does, so no checkpoint overtakes another.
+func (g *group) writeCheckpoint(pause time.Duration) {
+	if pause > 0 && clock.Sleep(g.ctx, pause) != nil {
+		return
+	}
+	for p := pauses(); ; {
+		g.mu.Lock()
+		number, seq := g.core.position()
+		g.mu.Unlock()
+		err := g.streams.writeCheckpoint(number)
+		if g.ctx.Err() != nil {
+			return
+		}
+		g.troubles.note(troubleCheckpoint, err)
+		if err == nil {
+			g.metrics.checkpoints.Inc()
+			g.apply(func(c *core, now time.Time) { c.checkpointed(number, seq, now) })
+			return
+		}
+		g.metrics.failed.Inc()
+		if !p.Wait(g.ctx) {
+			return
+		}
+	}
 }
 
 func signal(c chan struct{}) {
@@ -163,18 +168,9 @@ func signal(c chan struct{}) {
 	}
 }
 
-// setAlarm sets the alarm to when something is due by time. An idle group has none. The caller
-// holds mu.
-func (g *group) setAlarm(now time.Time) {
-	due, ok := g.checkpointAt()
-	if m := g.out.head; m != nil {
-		if deadline := g.deadline(m); !ok || deadline.Before(due) {
-			due, ok = deadline, true
-		}
-	}
-	if !ok {
-		return // An alarm that is still set finds nothing to do.
-	}
+// setAlarm sets the alarm to when something is due by time. An idle group has none; one that is
+// still set finds nothing to do. The caller holds mu.
+func (g *group) setAlarm(due, now time.Time) {
 	// Whole ticks, at least one: what is due at once is due at the next tick.
 	wait := max(tick, (due.Sub(now)+tick-1)/tick*tick)
 	at := now.Add(wait)
@@ -196,73 +192,16 @@ func (g *group) setAlarm(now time.Time) {
 func (g *group) ring() {
 	defer g.work.Done()
 	defer g.metrics.begin(g.metrics.ticking).end()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.alarm = nil
-	if g.closed {
-		return
-	}
-	if len(g.tracked) == 0 {
-		g.tracked = nil // An idle group keeps no large map.
-	}
-	now := g.now()
-	for m := g.out.head; m != nil && !g.deadline(m).After(now); m = g.out.head {
-		g.metrics.expired.Inc()
-		g.again(m)
-	}
-	if at, ok := g.checkpointAt(); ok && !at.After(now) {
-		g.begin(&g.tasks.checkpointing, g.writeCheckpoints)
-	}
-	g.settle()
-}
-
-// deadline returns when the time of a message that was handed out is over.
-func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.MessageTimeout) }
-
-// handOut gives a message away. The caller holds mu.
-func (g *group) handOut(m *message, to *Connection, now time.Time) {
-	fresh := m.state == buffered
-	g.listOf(m).remove(m)
-	g.statistics.handedOut()
-	if m.first.IsZero() {
-		m.first = now
-	}
-	if fresh {
-		// Of two events with one id the second is handed out and forgotten: an
-		// answer could not tell which it means.
-		if _, twice := g.tracked[m.id]; twice {
-			m.state = done
-			return
-		}
-		g.track(m)
-	}
-	m.state, m.to, m.given = outstanding, to, now
-	g.out.pushBack(m)
-	if to != nil {
-		to.took(m)
-	}
-}
-
-// again has an outstanding message handed out once more, or parks it when that
-// was done often enough. The caller holds mu.
-func (g *group) again(m *message) {
-	g.takeBack(m)
-	if m.retries >= g.Settings.MaxRetryCount {
-		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
-		return
-	}
-	m.retries++
-	g.metrics.retried.Inc()
-	g.wait(m)
+	g.apply(func(c *core, now time.Time) {
+		g.alarm = nil
+		c.tick(now)
+	})
 }
 
 // read hands out at most count messages to a reader that pulls.
 func (g *group) read(ctx context.Context, count int) (got []Message) {
 	for {
-		g.mu.Lock()
-		g.statistics.asked = g.now()
-		got = g.pull(got, count)
-		g.mu.Unlock()
+		g.apply(func(c *core, now time.Time) { got = c.give(got, count, now) })
 		// When the buffer holds too few, the stream is read at once, so that the caller also gets
 		// events that were appended a moment ago or had no room in the buffer.
 		if len(got) == count || !g.refill(ctx) {
@@ -271,71 +210,12 @@ func (g *group) read(ctx context.Context, count int) (got []Message) {
 	}
 }
 
-// pull adds messages until there are count. The caller holds mu.
-func (g *group) pull(got []Message, count int) []Message {
-	if g.closed || !g.loaded {
-		return got
-	}
-	had, n := len(got), min(count-len(got), g.retry.n+g.replays.n+g.buffer.n)
-	got = slices.Grow(got, n)
-	if g.tracked == nil && n > 0 {
-		g.tracked = make(map[event.ID]*message, n)
-	}
-	now := g.now()
-	for len(got) < count {
-		m := g.takeNext()
-		if m == nil {
-			break
-		}
-		g.handOut(m, nil, now)
-		got = append(got, m.handed())
-	}
-	g.metrics.delivered.Add(uint64(len(got) - had))
-	g.settle()
-	return got
-}
-
-// ack answers messages as processed. Only outstanding messages can be answered.
+// ack answers messages as processed.
 func (g *group) ack(ids []event.ID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	acknowledged := uint64(0)
-	var next *message // Most are answered in the order in which they were handed out.
-	for _, id := range ids {
-		m := next
-		if m == nil || m.id != id {
-			if m = g.tracked[id]; m == nil || m.state != outstanding {
-				continue
-			}
-		}
-		next = g.out.next(m)
-		g.takeBack(m)
-		g.forget(m)
-		acknowledged++
-	}
-	g.metrics.acknowledged.Add(acknowledged)
-	g.settle()
+	g.apply(func(c *core, now time.Time) { c.ack(ids, now) })
 }
 
 // nack answers messages as not processed.
 func (g *group) nack(ids []event.ID, action Action, reason string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, id := range ids {
-		m := g.tracked[id]
-		if m == nil || m.state != outstanding {
-			continue
-		}
-		switch action {
-		case Park:
-			g.takeBack(m)
-			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
-		case Skip, Stop:
-			g.takeBack(m)
-			g.forget(m)
-		default:
-			g.again(m)
-		}
-	}
-	g.settle()
+	g.apply(func(c *core, now time.Time) { c.nack(ids, action, reason, now) })
 }

@@ -1,12 +1,6 @@
 package subscription
 
-import (
-	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/annalsdb/annals/event"
-)
+import "testing"
 
 func TestHash32(t *testing.T) {
 	for text, want := range map[string]uint32{
@@ -19,13 +13,13 @@ func TestHash32(t *testing.T) {
 }
 
 func TestPinnedShares(t *testing.T) {
-	g := &group{}
-	p := &pinned{g: g}
-	join := func() *Connection {
-		c := &Connection{g: g}
-		g.connections = append(g.connections, c)
-		p.joined(c)
-		return c
+	c := &core{}
+	p := &pinned{c: c}
+	c.strategy = p
+	join := func() *consumer {
+		to := &consumer{}
+		c.join(to)
+		return to
 	}
 	one := join()
 	for b := range 10 {
@@ -44,31 +38,4 @@ func TestPinnedShares(t *testing.T) {
 	if one.buckets != 0 || p.owner[0] != nil {
 		t.Errorf("who left has %d", one.buckets)
 	}
-}
-
-// The map of unanswered messages stays for the next page, and goes when no consumer reads for a
-// while.
-func TestMapOfMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		g := newGroup(newTerm(t.Context(), s.opts, s.metrics), &definition{Settings: DefaultSettings()})
-		defer g.stop(event.ErrNotReady)
-		g.loaded = true
-		g.add(&batch{events: make([]event.Resolved, 1)})
-		for _, m := range g.read(t.Context(), 1) {
-			g.ack([]event.ID{m.ID})
-		}
-		g.mu.Lock()
-		if g.tracked == nil || len(g.tracked) > 0 {
-			t.Errorf("after an answer: %v", g.tracked)
-		}
-		g.mu.Unlock()
-		time.Sleep(g.Settings.MessageTimeout + tick)
-		synctest.Wait()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.tracked != nil {
-			t.Error("an idle group keeps the map")
-		}
-	})
 }

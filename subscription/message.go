@@ -10,11 +10,11 @@ import (
 type state uint8
 
 const (
-	buffered    state = iota // read ahead, in group.buffer
-	outstanding              // handed out, in group.out
-	waiting                  // to be handed out again, in group.retry or group.replays
-	parking                  // being written to the parked stream, in group.parking
-	done                     // answered: the group has forgotten it
+	buffered    state = iota // read ahead, in core.buffer
+	outstanding              // handed out, in core.out
+	waiting                  // to be handed out again, in core.retry or core.replays
+	parking                  // being written to the parked stream, in core.parking
+	done                     // answered: it is forgotten
 )
 
 // message is one message of a group, guarded by the group's mutex. A group holds
@@ -24,24 +24,18 @@ type message struct {
 	event  *event.Resolved // another one when payloads are forgotten, but never changed itself
 	number int64           // in the source, or in the stream of replays
 	before int64           // number before it up to which all was read, -1: none
-	seq    int64           // messages.seq with this one
+	seq    int64           // core.seq with this one
 
 	retries  int
 	bucket   int16 // of a pinned strategy, -1: none yet
 	replayed bool  // it comes from the parked stream
 	state    state
-	first    time.Time   // when it was handed out first
-	given    time.Time   // when it was handed out last
-	to       *Connection // who has it; nil: a reader that pulled
-	givenUp  *givenUp    // parking only
+	first    time.Time // when it was handed out first
+	given    time.Time // when it was handed out last
+	to       *consumer // who has it; nil: a reader that pulled
+	reason   *string   // why it was given up; parking only
 
 	links [2]link
-}
-
-// givenUp is the stored form of a message that is being parked.
-type givenUp struct {
-	reason string
-	id     event.ID // of the event that parks it
 }
 
 // handed returns the message as consumers get it.
@@ -109,3 +103,75 @@ func (l *list) remove(m *message) {
 }
 
 func (l *list) next(m *message) *message { return m.links[l.use].next }
+
+// messages are those of a group. Each is in one of the lists by its state.
+type messages struct {
+	buffer  list // read ahead, in order
+	retry   list // to be handed out again, by number
+	replays list // likewise, of replayed messages: those come later
+	// handed out; the timeout is the same for all, so this is the order of deadlines
+	out list
+	// to be written to the parked stream, in the order in which that was decided
+	parking           list
+	tracked           map[event.ID]*message
+	unanswered        list  // by number: handed out and not answered, wherever they are
+	unansweredReplays list  // by their number in the stream of replays
+	replayEnd         int64 // number after the last in the stream of replays
+}
+
+// track remembers a message until it is answered.
+func (s *messages) track(m *message) {
+	if s.tracked == nil {
+		s.tracked = make(map[event.ID]*message)
+	}
+	s.tracked[m.id] = m
+	s.byNumber(m).insertByNumber(m)
+}
+
+// byNumber returns the list of messages without an answer that a message belongs to.
+func (s *messages) byNumber(m *message) *list {
+	if m.replayed {
+		return &s.unansweredReplays
+	}
+	return &s.unanswered
+}
+
+// listOf returns the list that a message is in by its state.
+func (s *messages) listOf(m *message) *list {
+	switch {
+	case m.state == outstanding:
+		return &s.out
+	case m.state == waiting && m.replayed:
+		return &s.replays
+	case m.state == waiting:
+		return &s.retry
+	case m.state == parking:
+		return &s.parking
+	}
+	return &s.buffer
+}
+
+// wait puts a message that is in no list by its place where retries wait.
+func (s *messages) wait(m *message) {
+	m.state = waiting
+	s.listOf(m).insertByNumber(m)
+}
+
+// oldestOutstanding returns when the oldest message without an answer was handed out first; zero:
+// there is none.
+func (s *messages) oldestOutstanding() (oldest time.Time) {
+	for _, m := range []*message{s.unanswered.head, s.unansweredReplays.head} {
+		if m != nil && !m.first.IsZero() && (oldest.IsZero() || m.first.Before(oldest)) {
+			oldest = m.first
+		}
+	}
+	return oldest
+}
+
+// answeredReplays returns the number before which all replayed messages are answered.
+func (s *messages) answeredReplays() int64 {
+	if m := s.unansweredReplays.head; m != nil {
+		return m.number
+	}
+	return s.replayEnd
+}

@@ -45,6 +45,14 @@ func newMetrics(r *stats.Registry, s *Service) *metrics {
 	return m
 }
 
+// add counts what became of messages.
+func (m *metrics) add(c *counts) {
+	m.delivered.Add(c.delivered)
+	m.acknowledged.Add(c.acknowledged)
+	m.retried.Add(c.retried)
+	m.expired.Add(c.expired)
+}
+
 // timed is one piece of work that runs.
 type timed struct {
 	work  *stats.Work
@@ -77,7 +85,7 @@ var groupMetrics = []struct {
 		func(_ context.Context, g *group) float64 {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return age(g.oldestOutstanding(), g.now())
+			return age(g.core.oldestOutstanding(), g.now())
 		}},
 	{"annals_subscription_oldest_parked_seconds", "Age of the oldest parked message.", false,
 		func(ctx context.Context, g *group) float64 { at, _ := g.oldestParked(ctx); return age(at, g.now()) }},
@@ -91,9 +99,9 @@ var groupMetrics = []struct {
 			return 0
 		}},
 	{"eventstore_persistent_subscriptions_messages_parked", "Messages of a group that were parked since it was loaded.", true,
-		func(_ context.Context, g *group) float64 { return float64(g.statistics.parked.Value()) }},
+		func(_ context.Context, g *group) float64 { return float64(g.counters.parked.Value()) }},
 	{"eventstore_persistent_subscriptions_replays_requested", "Replays of a group that were asked for since it was loaded.", true,
-		func(_ context.Context, g *group) float64 { return float64(g.statistics.replays.Value()) }},
+		func(_ context.Context, g *group) float64 { return float64(g.counters.replays.Value()) }},
 }
 
 func labelsOf(k Key, pair bool) []stats.Label {
@@ -147,7 +155,7 @@ func lag(ctx context.Context, g *group) float64 {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	from := g.checkpoint.number
+	from := g.core.checkpoint.number
 	if from < 0 { // Nothing before the start is to be handed out.
 		from = g.first() - 1
 	}

@@ -26,68 +26,35 @@ type parkedMetadata struct {
 	Retries *int64 `json:"retryCount,omitempty"`
 }
 
-// giveUp takes a message that is in no list by its place out of the group, to be
-// parked. The caller holds mu.
-func (g *group) giveUp(m *message, reason string) {
-	m.state, m.givenUp = parking, &givenUp{reason: reason, id: newID()}
-	g.parking.pushBack(m)
-}
-
-// park writes the messages that are to be parked, in the order of these decisions. Until it is
-// written a message holds the checkpoint back.
-func (g *group) park() {
-	for {
-		g.mu.Lock()
-		var batch []*message
-		size := 0
-		for m := g.parking.head; m != nil && len(batch) < parkBatch; m = g.parking.next(m) {
-			if size += len(parkedData(m)); size > parkBytes && len(batch) > 0 {
-				break
-			}
-			batch = append(batch, m)
-		}
-		if len(batch) == 0 || g.closed {
-			g.tasks.parking = false
-			g.mu.Unlock()
-			return
-		}
-		w := event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: parkedEvents(batch, g.now())}
-		g.mu.Unlock()
-
-		err := g.streams.park(&w, g.metrics.failed.Inc)
-		if g.ctx.Err() != nil {
-			return
-		}
-		g.troubles.note(troubleParking, err)
-		g.mu.Lock()
-		for _, m := range batch {
-			g.parking.remove(m)
-			if err != nil {
-				g.wait(m) // It comes again, and is parked again if it fails again.
-				continue
-			}
-			g.forget(m)
-			g.metrics.parked.Inc()
-			g.statistics.parked.Add(1)
-		}
-		g.settle()
-		g.mu.Unlock()
-		if err != nil {
-			g.logger.Warn("messages could not be parked and are handed out again", "messages", len(batch), logkey.Error, err)
-		}
+// park writes messages that are to be parked.
+func (g *group) park(batch []*message, w *event.Write) {
+	err := g.streams.park(w, g.metrics.failed.Inc)
+	if g.ctx.Err() != nil {
+		return
+	}
+	g.troubles.note(troubleParking, err)
+	if err == nil {
+		g.metrics.parked.Add(uint64(len(batch)))
+		g.counters.parked.Add(uint64(len(batch)))
+	}
+	g.apply(func(c *core, now time.Time) { c.parked(batch, err == nil, now) })
+	if err != nil {
+		g.logger.Warn("messages could not be parked and are handed out again", "messages", len(batch), logkey.Error, err)
 	}
 }
 
+// parkedEvents returns the events that park messages. Their ids are made for this write and its
+// repetitions: see DESIGN.md.
 func parkedEvents(batch []*message, now time.Time) []event.Proposed {
 	all := make([]event.Proposed, len(batch))
 	added := now.UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
 	for i, m := range batch {
 		retries := int64(m.retries)
-		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.givenUp.reason, Number: subscribedNumber(m), Retries: &retries})
+		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: *m.reason, Number: subscribedNumber(m), Retries: &retries})
 		if err != nil {
 			panic(err) // Texts and numbers always have a form in JSON.
 		}
-		all[i] = event.Proposed{ID: m.givenUp.id, Type: event.TypeLink, Data: parkedData(m), Metadata: metadata}
+		all[i] = event.Proposed{ID: newID(), Type: event.TypeLink, Data: parkedData(m), Metadata: metadata}
 	}
 	return all
 }
@@ -121,8 +88,8 @@ func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
 		return at, 0
 	}
 	g.mu.Lock()
-	if g.statistics.oldestParked == oldest && !g.statistics.oldestParkedAt.IsZero() {
-		at = g.statistics.oldestParkedAt
+	if g.counters.oldestParked == oldest && !g.counters.oldestParkedAt.IsZero() {
+		at = g.counters.oldestParkedAt
 		g.mu.Unlock()
 		return at, count
 	}
@@ -133,7 +100,7 @@ func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
 	}
 	at = page.Events[0].When()
 	g.mu.Lock()
-	g.statistics.oldestParked, g.statistics.oldestParkedAt = oldest, at
+	g.counters.oldestParked, g.counters.oldestParkedAt = oldest, at
 	g.mu.Unlock()
 	return at, count
 }

@@ -74,24 +74,6 @@ func TestParking(t *testing.T) {
 			b.nack(subscription.Park, b.take(1, 0)...)
 			b.is("parked", b.parked(), []string{"0@s"})
 		}},
-		{"a parking that is not written holds the checkpoint back", func(b *bench) {
-			b.store.add("s", 3)
-			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
-			b.store.beforeWrite.set(func(_ context.Context, w *event.Write) error {
-				if w.Stream == b.key.ParkedStream() {
-					return event.ErrBusy
-				}
-				return nil
-			})
-			es := b.take(3, 0, 1, 2)
-			b.nack(subscription.Park, es[1])
-			b.ack(es[0], es[2])
-			b.pass(time.Minute)
-			b.is("checkpoint", b.checkpoint(), `"0"`)
-			b.store.beforeWrite.set(nil)
-			b.nack(subscription.Park, b.take(1, 1)...)
-			b.is("checkpoint", b.checkpoint(), `"2"`)
-		}},
 		{"many at once, in order", func(b *bench) {
 			b.store.add("s", 400)
 			b.create(nil)
@@ -306,14 +288,6 @@ func TestReplay(t *testing.T) {
 			b.ack(b.take(100, upTo(100, 149)...)...)
 			b.lead()
 			b.is("replayed again", b.info().RetryBuffer, 0)
-		}},
-		{"they hold no checkpoint back", func(b *bench) {
-			b.store.add("s", 3)
-			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
-			b.parkAll(0, 1)
-			b.replay(-1)
-			b.ack(b.take(3, 0, 1, 2)[2])
-			b.is("checkpoint", b.checkpoint(), `"2"`)
 		}},
 		{"their source is gone", func(b *bench) {
 			b.store.add("s", 1)

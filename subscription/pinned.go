@@ -7,23 +7,23 @@ import (
 
 const buckets = 1024
 
-// pinned gives messages with the same text to the same connection for as long as
-// that is there. Texts are hashed into buckets, which connections own.
+// pinned gives messages with the same text to the same consumer for as long as
+// that is there. Texts are hashed into buckets, which consumers own.
 type pinned struct {
-	g    *group
+	c    *core
 	text func(e *event.Resolved) string
-	// Both are nil while no connection exists: most groups have readers that pull.
-	owner    []*Connection // by bucket; nil: the bucket was not needed yet
-	inFlight []int         // by bucket
+	// Both are nil while no consumer exists: most groups have readers that pull.
+	owner    []*consumer // by bucket; nil: the bucket was not needed yet
+	inFlight []int       // by bucket
 }
 
-func (p *pinned) choose(m *message) (to *Connection, full bool) {
+func (p *pinned) choose(m *message) (to *consumer, full bool) {
 	if m.bucket < 0 {
-		m.bucket = int16(hash32([]byte(p.text(p.g.streams.whole(m.event)))) % buckets)
+		m.bucket = int16(hash32([]byte(p.text(m.event))) % buckets)
 	}
 	c := p.owner[m.bucket]
 	if c == nil {
-		for _, other := range p.g.connections {
+		for _, other := range p.c.consumers {
 			if c == nil || other.buckets < c.buckets {
 				c = other
 			}
@@ -33,7 +33,7 @@ func (p *pinned) choose(m *message) (to *Connection, full bool) {
 	if c.free() {
 		return c, false
 	}
-	for _, other := range p.g.connections {
+	for _, other := range p.c.consumers {
 		if other.free() {
 			return nil, false
 		}
@@ -41,7 +41,7 @@ func (p *pinned) choose(m *message) (to *Connection, full bool) {
 	return nil, true
 }
 
-func (p *pinned) give(bucket int, c *Connection) {
+func (p *pinned) give(bucket int, c *consumer) {
 	if was := p.owner[bucket]; was != nil {
 		was.buckets--
 	}
@@ -50,17 +50,17 @@ func (p *pinned) give(bucket int, c *Connection) {
 	}
 }
 
-// joined moves buckets to a new connection until the others have no more than an
+// joined moves buckets to a new consumer until the others have no more than an
 // even share, first those that have no messages in flight.
-func (p *pinned) joined(c *Connection) {
+func (p *pinned) joined(c *consumer) {
 	if p.owner == nil {
-		p.owner, p.inFlight = make([]*Connection, buckets), make([]int, buckets)
+		p.owner, p.inFlight = make([]*consumer, buckets), make([]int, buckets)
 	}
 	owned := 0
-	for _, other := range p.g.connections {
+	for _, other := range p.c.consumers {
 		owned += other.buckets
 	}
-	share := owned / len(p.g.connections)
+	share := owned / len(p.c.consumers)
 	for _, busy := range []bool{false, true} {
 		for b, was := range p.owner {
 			if c.buckets >= share {
@@ -73,13 +73,13 @@ func (p *pinned) joined(c *Connection) {
 	}
 }
 
-func (p *pinned) left(c *Connection) {
+func (p *pinned) left(c *consumer) {
 	for b := range p.owner {
 		if p.owner[b] == c {
 			p.give(b, nil)
 		}
 	}
-	if len(p.g.connections) == 0 {
+	if len(p.c.consumers) == 0 {
 		p.owner, p.inFlight = nil, nil
 	}
 }

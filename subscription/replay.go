@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -28,19 +29,10 @@ const keyParkedNumber = "parkedEventNumber"
 // stored: do not change.
 const keySettledNumber = "settledEventNumber"
 
-// replayed is one message to be handed out again.
-type replayed struct {
-	number int64          // in the stream of replays
-	event  event.Resolved // the link, as it was in the parked stream
-}
-
 // replay begins to hand out parked messages again, those below stopAt; -1: all.
 func (d *desk) replay(ctx context.Context, stopAt int64) error {
 	g := d.g
-	g.mu.Lock()
-	isUnderWay := g.replaying
-	g.mu.Unlock()
-	if isUnderWay {
+	if _, isUnderWay := g.replays(); isUnderWay {
 		return nil
 	}
 	tried, err := d.beginReplay(ctx, stopAt)
@@ -78,16 +70,15 @@ func (d *desk) beginReplay(ctx context.Context, stopAt int64) (tried chan struct
 	if stopAt >= 0 {
 		target = min(target, stopAt)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if target <= from || g.replaying || g.closed {
-		return nil, nil
+	g.apply(func(c *core, _ time.Time) {
+		if target > from && !c.replaying {
+			c.replaying, c.replayTarget, tried = true, target, make(chan struct{})
+		}
+	})
+	if tried != nil {
+		g.countReplay()
+		g.work.Go(func() { d.fetchParked(from, target, tried) }) // It may: leave was not called.
 	}
-	g.replayTarget = target
-	g.statistics.replays.Add(1)
-	g.metrics.replays.Inc()
-	tried = make(chan struct{})
-	g.begin(&g.replaying, func() { d.fetchParked(from, target, tried) })
 	return tried, nil
 }
 
@@ -106,7 +97,7 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 		}
 		first()
 		from = next
-		for from < target && g.waitingReplays() >= replayLow {
+		for waiting, _ := g.replays(); from < target && waiting >= replayLow; waiting, _ = g.replays() {
 			select {
 			case <-g.space:
 			case <-g.ctx.Done():
@@ -114,17 +105,20 @@ func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
 			}
 		}
 	}
-	g.mu.Lock()
-	g.replaying = false
-	g.settle()
-	g.mu.Unlock()
+	g.apply(func(c *core, _ time.Time) { c.replaying = false })
 }
 
-// waitingReplays returns how many messages are in memory to be replayed.
-func (g *group) waitingReplays() int {
+// replays returns how many messages are in memory to be replayed, and whether more are fetched.
+func (g *group) replays() (waiting int, isFetching bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.replays.n
+	return g.core.replays.n, g.core.replaying
+}
+
+// countReplay counts that a replay was asked for.
+func (g *group) countReplay() {
+	g.counters.replays.Add(1)
+	g.metrics.replays.Inc()
 }
 
 // insist tries something about replays until it succeeds, and calls tried when it did not. It
@@ -198,14 +192,11 @@ func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved
 	if !g.insist(hide, tried) {
 		return false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	batch := make([]replayed, len(events))
 	for i := range events {
 		batch[i] = replayed{written.First + int64(i), events[i]}
 	}
-	g.addReplays(batch, forgotten)
-	g.settle()
+	g.apply(func(c *core, _ time.Time) { c.addReplays(batch, forgotten) })
 	return true
 }
 
@@ -274,45 +265,9 @@ func withNumber(e *event.Record, key string) []byte {
 	return out
 }
 
-// addReplays puts messages, read when payloads had been forgotten so often, after all that are to
-// be handed out again. The caller holds mu.
-func (g *group) addReplays(batch []replayed, forgotten uint64) {
-	for _, r := range batch {
-		if g.forgotten != forgotten {
-			r.event = *withoutPayload(&r.event)
-		}
-		g.replayEnd = max(g.replayEnd, r.number+1)
-		if g.tracked[r.event.ID] != nil {
-			continue // It was copied twice.
-		}
-		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
-		g.track(m)
-		g.replays.insertByNumber(m)
-	}
-}
-
-// trimDue reports whether the stream of replays is to be truncated. The caller holds mu.
-func (g *group) trimDue() bool {
-	gain := g.answeredReplays() - g.trimmed
-	return gain > 0 && (gain >= trimAfter || g.unansweredReplays.n == 0)
-}
-
 // trim truncates the stream of replays before the first message that is not answered.
-func (g *group) trim() {
-	for {
-		g.mu.Lock()
-		before := g.answeredReplays()
-		if !g.trimDue() || g.closed {
-			g.tasks.trimming = false
-			g.mu.Unlock()
-			return
-		}
-		g.mu.Unlock()
-		if !g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
-			return
-		}
-		g.mu.Lock()
-		g.trimmed = before
-		g.mu.Unlock()
+func (g *group) trim(before int64) {
+	if g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
+		g.apply(func(c *core, _ time.Time) { c.trimmed(before) })
 	}
 }

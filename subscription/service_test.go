@@ -271,18 +271,6 @@ func TestService(t *testing.T) {
 			b.pass(10 * time.Second)
 			b.take(1, 0)
 		}},
-		{"a stall is noticed", func(b *bench) {
-			b.store.add("s", 5)
-			b.create(nil)
-			b.take(9, 0, 1, 2, 3, 4)
-			for range 6 {
-				b.pass(9 * time.Second)
-				b.read(9)
-			}
-			b.is("stalled", b.info().Stalled, "all 5 messages handed out are unanswered")
-			b.pass(time.Hour)
-			b.is("without readers", b.info().Stalled, "")
-		}},
 		{"statistics", func(b *bench) {
 			b.store.add("s", 5)
 			b.create(nil)

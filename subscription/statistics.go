@@ -16,23 +16,21 @@ import (
 // stallAfter is the least time without progress that counts as a stall.
 const stallAfter = 30 * time.Second
 
-// statistics are those of a group since it was loaded, guarded by the
-// group's mutex but for the counters.
+// statistics are those of a core since the group was loaded.
 type statistics struct {
 	total, sinceLast int64
 	measured         time.Time // time of the last call
 	asked            time.Time // when a reader that pulls asked for messages last
 	answered         time.Time // when a message was answered last
-
-	parked, replays stats.Counter
-
-	oldestParked   int64 // number of a parked message, and when it was parked
-	oldestParkedAt time.Time
 }
 
-func (f *statistics) handedOut() {
-	f.total++
-	f.sinceLast++
+// counters are the rest of a group's statistics.
+type counters struct {
+	parked, replays stats.Counter
+
+	// number of a parked message, and when it was parked; guarded by the group's mutex
+	oldestParked   int64
+	oldestParkedAt time.Time
 }
 
 // perSecond returns the rate since the last call, and starts to count again.
@@ -107,41 +105,49 @@ func (s *troubles) since(at time.Time) string {
 
 // stalled says why the group makes no progress, if it should and does not. The caller holds mu.
 func (g *group) stalled(now time.Time) string {
-	limit := max(stallAfter, 3*g.Settings.MessageTimeout)
+	limit := g.core.patience()
 	if text := g.troubles.since(now.Add(-limit)); text != "" {
 		return text
 	}
-	unanswered := g.unanswered.n + g.unansweredReplays.n
-	wanted := len(g.connections) > 0 || !g.statistics.asked.IsZero() && now.Sub(g.statistics.asked) < limit
+	return g.core.stalled(now)
+}
+
+// patience is how long nothing may come of messages before that counts as a stall.
+func (c *core) patience() time.Duration { return max(stallAfter, 3*c.settings.MessageTimeout) }
+
+// stalled says why consumers make no progress, if they should and do not.
+func (c *core) stalled(now time.Time) string {
+	limit, unanswered := c.patience(), c.unanswered.n+c.unansweredReplays.n
+	wanted := len(c.consumers) > 0 || !c.statistics.asked.IsZero() && now.Sub(c.statistics.asked) < limit
 	if unanswered == 0 || !wanted {
 		return ""
 	}
-	oldest := g.oldestOutstanding()
-	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(g.statistics.answered) < limit {
+	oldest := c.oldestOutstanding()
+	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(c.statistics.answered) < limit {
 		return ""
 	}
-	if !g.mayHandOut() {
+	if !c.mayHandOut() {
 		return fmt.Sprintf("all %d messages that may be handed out are unanswered", unanswered)
 	}
 	return fmt.Sprintf("all %d messages handed out are unanswered", unanswered)
 }
 
-// status is the group's status in words. The caller holds mu.
-func (g *group) status() string {
-	if !g.loaded {
+// status is the group's status in words.
+func (c *core) status() string {
+	if !c.loaded {
 		return "NotReady"
 	}
 	var flags []string
-	if !g.live {
+	if !c.live {
 		flags = append(flags, "Behind")
-		if g.reading {
+		if c.reading {
 			flags = append(flags, "OutstandingPageRequest")
 		}
 	}
-	if g.replaying {
+	if c.replaying {
 		flags = append(flags, "ReplayingParkedMessages")
 	}
-	if g.live {
+	if c.live {
 		flags = append(flags, "Live")
 	}
 	return strings.Join(flags, ", ")
@@ -157,17 +163,17 @@ func (g *group) info(ctx context.Context) Info {
 	end, unknown := g.term.next(ctx, g.Stream)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.now()
+	c, now := &g.core, g.now()
 	i := Info{
-		Key: g.Key, Settings: g.Settings, Status: g.status(),
-		Total: g.statistics.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, newest),
-		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
-		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
+		Key: g.Key, Settings: g.Settings, Status: c.status(),
+		Total: c.statistics.total, Checkpoint: c.checkpoint.number, LastKnown: max(c.known, newest),
+		ReadBuffer: c.buffer.n, RetryBuffer: c.retry.n + c.replays.n, Outstanding: c.out.n,
+		Parked: parked, OldestParked: oldestParked, OldestOutstanding: c.oldestOutstanding(), Stalled: g.stalled(now),
 	}
 	if unknown == nil && i.Checkpoint >= end {
 		i.Stalled = fmt.Sprintf("the checkpoint %s is beyond the end, %s: the group gets nothing until events reach it", g.Position(i.Checkpoint), g.Position(end))
 	}
-	i.PerSecond, i.SinceLast = perSecond(&g.statistics.sinceLast, &g.statistics.measured, now)
+	i.PerSecond, i.SinceLast = perSecond(&c.statistics.sinceLast, &c.statistics.measured, now)
 	for _, c := range g.connections {
 		i.Connections = append(i.Connections, c.info(now))
 	}

@@ -2,58 +2,57 @@ package subscription
 
 import "github.com/annalsdb/annals/event"
 
-// strategy chooses the connection that a message is pushed to. The group's mutex
-// is held in all of its methods.
+// strategy chooses the consumer that a message is pushed to. It is a part of the core.
 type strategy interface {
-	// choose returns who gets a message. No connection and not full: this message waits, later ones
-	// may pass it. Full: no connection takes any message now.
-	choose(m *message) (to *Connection, full bool)
-	// joined and left follow the group's connections, which have changed already.
-	joined(c *Connection)
-	left(c *Connection)
-	// handed and returned follow what connections have.
+	// choose returns who gets a message. No consumer and not full: this message waits, later ones
+	// may pass it. Full: no consumer takes any message now.
+	choose(m *message) (to *consumer, full bool)
+	// joined and left follow the core's consumers, which have changed already.
+	joined(*consumer)
+	left(*consumer)
+	// handed and returned follow what consumers have.
 	handed(m *message)
 	returned(m *message)
 }
 
-// newStrategy returns a strategy of a group. member is as in Options.
-func newStrategy(s Strategy, g *group, member func() string) strategy {
-	switch s {
+// newStrategy returns the strategy of a core. member is as in Options; whole returns an event with
+// its payload.
+func newStrategy(c *core, member func() string, whole func(*event.Resolved) *event.Resolved) strategy {
+	switch c.settings.Strategy {
 	case DispatchToSingle:
-		return &inTurn{g: g, stay: true}
+		return &inTurn{c: c, stay: true}
 	case Pinned:
-		return &pinned{g: g, text: sourceStream}
+		return &pinned{c: c, text: func(e *event.Resolved) string { return sourceStream(whole(e)) }}
 	case PinnedByCorrelation:
-		return &pinned{g: g, text: func(e *event.Resolved) string { return correlation(e, member()) }}
+		return &pinned{c: c, text: func(e *event.Resolved) string { return correlation(whole(e), member()) }}
 	}
-	return &inTurn{g: g}
+	return &inTurn{c: c}
 }
 
-// inTurn gives messages to one connection after the other, or stays with one
+// inTurn gives messages to one consumer after the other, or stays with one
 // until that has no room left.
 type inTurn struct {
-	g    *group
+	c    *core
 	stay bool
-	at   int // index of the connection to be asked first
+	at   int // index of the consumer to be asked first
 }
 
-func (s *inTurn) choose(*message) (to *Connection, full bool) {
-	all := s.g.connections
+func (s *inTurn) choose(*message) (to *consumer, full bool) {
+	all := s.c.consumers
 	for range all {
 		s.at %= len(all)
-		c := all[s.at]
-		if c.free() {
+		if to = all[s.at]; to.free() {
 			if !s.stay {
 				s.at++
 			}
-			return c, false
+			return to, false
 		}
 		s.at++
 	}
 	return nil, true
 }
 
-func (s *inTurn) joined(*Connection) {}
-func (s *inTurn) left(*Connection)   {}
-func (s *inTurn) handed(*message)    {}
-func (s *inTurn) returned(*message)  {}
+func (s *inTurn) joined(*consumer)  {}
+func (s *inTurn) left(*consumer)    {}
+func (s *inTurn) handed(*message)   {}
+func (s *inTurn) returned(*message) {}

@@ -1,0 +1,362 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// maxUnanswered bounds the messages of one group that were handed out and have no answer. Beyond it
+// no new message is handed out, but retries continue.
+const maxUnanswered = 100_000
+
+// core is what a group knows of its messages and consumers, and what it decides about them. It is
+// pure: its inputs are its methods, which do not wait, read no clock and ask no store; what has to
+// be done because of them is what settle returns. The group that owns it does that, and guards it
+// with its mutex.
+type core struct {
+	settings  *Settings
+	strategy  strategy
+	consumers []*consumer
+	loaded    bool
+
+	ahead
+	checkpoint checkpoint
+
+	messages
+	last         int64 // number up to which all was read, the checkpoint at first
+	seq          int64 // messages read since the group was loaded, see batch.progress
+	replaying    bool  // parked messages are being fetched
+	replayTarget int64 // parked messages below are not counted any more
+	trimmedTo    int64 // the stream of replays is truncated before this number
+
+	isParking, isCheckpointing, isTrimming bool // the effect was returned, and has no result yet
+
+	forgotten  uint64 // how often payloads were
+	statistics statistics
+	counts     counts // since settle was called
+}
+
+// effects are what follows from the inputs of a core. Each of the writes is returned once, and
+// again after its result was an input.
+type effects struct {
+	park       []*message // write these to the parked stream; then parked
+	checkpoint bool       // write a checkpoint where position says; then checkpointed
+	trim       int64      // truncate the stream of replays before this number, then trimmed; 0: no
+	alarm      time.Time  // call tick then, or somewhat later; zero: no need
+	pushed     []*consumer
+	hasRoom    bool // the buffer may be filled
+	hasSpace   bool // few replayed messages are left
+	counts
+}
+
+// counts are of messages, by what became of them.
+type counts struct{ delivered, acknowledged, retried, expired uint64 }
+
+func newCore(s *Settings, now time.Time) core {
+	c := core{settings: s, last: -1, ahead: ahead{known: -1}, checkpoint: checkpoint{number: -1}}
+	c.unanswered.use, c.unansweredReplays.use = byNumber, byNumber
+	c.statistics.measured = now
+	return c
+}
+
+// settle returns what follows from the inputs since it was called last.
+func (c *core) settle(now time.Time) (e effects) {
+	if !c.loaded {
+		return e
+	}
+	e.pushed = c.push(now)
+	e.hasRoom = !c.live && c.mayFill()
+	e.hasSpace = c.replays.n < replayLow
+	if !c.isParking {
+		e.park = c.toPark()
+		c.isParking = len(e.park) > 0
+	}
+	if e.checkpoint = c.needsCheckpoint(now); e.checkpoint {
+		c.isCheckpointing = true
+	}
+	if gain := c.answeredReplays() - c.trimmedTo; gain > 0 && (gain >= trimAfter || c.unansweredReplays.n == 0) && !c.isTrimming {
+		e.trim, c.isTrimming = c.answeredReplays(), true
+	}
+	e.alarm = c.alarm()
+	e.counts, c.counts = c.counts, counts{}
+	return e
+}
+
+// tick is the input that time passes.
+func (c *core) tick(now time.Time) {
+	if len(c.tracked) == 0 {
+		c.tracked = nil // An idle group keeps no large map.
+	}
+	for m := c.out.head; m != nil && !c.deadline(m).After(now); m = c.out.head {
+		c.counts.expired++
+		c.again(m, now)
+	}
+	c.checkpoint.isAsked = true
+}
+
+// alarm returns when something is due by time; zero: nothing is.
+func (c *core) alarm() time.Time {
+	at := c.checkpointDue()
+	if m := c.out.head; m != nil {
+		if deadline := c.deadline(m); at.IsZero() || deadline.Before(at) {
+			return deadline
+		}
+	}
+	return at
+}
+
+// deadline returns when the time of a message that was handed out is over.
+func (c *core) deadline(m *message) time.Time { return m.given.Add(c.settings.MessageTimeout) }
+
+// give adds messages for a reader that pulls until there are count.
+func (c *core) give(got []Message, count int, now time.Time) []Message {
+	c.statistics.asked = now
+	if !c.loaded {
+		return got
+	}
+	had, n := len(got), min(count-len(got), c.retry.n+c.replays.n+c.buffer.n)
+	got = slices.Grow(got, n)
+	if c.tracked == nil && n > 0 {
+		c.tracked = make(map[event.ID]*message, n)
+	}
+	for len(got) < count {
+		m := c.takeNext()
+		if m == nil {
+			break
+		}
+		c.handOut(m, nil, now)
+		got = append(got, m.handed())
+	}
+	c.counts.delivered += uint64(len(got) - had)
+	return got
+}
+
+// takeNext returns the message to be handed out next: first retries, oldest first, then replayed
+// messages, then new ones.
+func (c *core) takeNext() *message {
+	for _, l := range []*list{&c.retry, &c.replays, &c.buffer} {
+		if m := l.head; m != nil && (l != &c.buffer || c.mayHandOut()) {
+			return m
+		}
+	}
+	return nil
+}
+
+// mayHandOut reports whether another new message may go out.
+func (c *core) mayHandOut() bool { return c.unanswered.n+c.unansweredReplays.n < maxUnanswered }
+
+// push gives the messages away that consumers have room for, and returns these consumers.
+func (c *core) push(now time.Time) (pushed []*consumer) {
+	if len(c.consumers) == 0 {
+		return nil
+	}
+	for _, l := range []*list{&c.retry, &c.replays, &c.buffer} {
+		for m := l.head; m != nil; {
+			if l == &c.buffer && !c.mayHandOut() {
+				return pushed
+			}
+			next := l.next(m)
+			to, full := c.strategy.choose(m)
+			if full {
+				return pushed
+			}
+			if to != nil {
+				to.total++
+				to.sinceLast++
+				c.handOut(m, to, now)
+				c.counts.delivered++
+				to.unread = append(to.unread, m)
+				pushed = append(pushed, to)
+			}
+			m = next
+		}
+	}
+	return pushed
+}
+
+// handOut gives a message away; nil: to a reader that pulls.
+func (c *core) handOut(m *message, to *consumer, now time.Time) {
+	fresh := m.state == buffered
+	c.listOf(m).remove(m)
+	c.statistics.total++
+	c.statistics.sinceLast++
+	if m.first.IsZero() {
+		m.first = now
+	}
+	if fresh {
+		// Of two events with one id the second is handed out and forgotten: an
+		// answer could not tell which it means.
+		if _, twice := c.tracked[m.id]; twice {
+			m.state = done
+			return
+		}
+		c.track(m)
+	}
+	m.state, m.to, m.given = outstanding, to, now
+	c.out.pushBack(m)
+	if to != nil {
+		to.inFlight++
+		c.strategy.handed(m)
+	}
+}
+
+// ack answers messages as processed. Only outstanding messages can be answered.
+func (c *core) ack(ids []event.ID, now time.Time) {
+	var next *message // Most are answered in the order in which they were handed out.
+	for _, id := range ids {
+		m := next
+		if m == nil || m.id != id {
+			if m = c.tracked[id]; m == nil || m.state != outstanding {
+				continue
+			}
+		}
+		next = c.out.next(m)
+		c.takeBack(m, now)
+		c.forget(m, now)
+		c.counts.acknowledged++
+	}
+}
+
+// nack answers messages as not processed.
+func (c *core) nack(ids []event.ID, action Action, reason string, now time.Time) {
+	for _, id := range ids {
+		m := c.tracked[id]
+		if m == nil || m.state != outstanding {
+			continue
+		}
+		switch action {
+		case Park:
+			c.takeBack(m, now)
+			c.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
+		case Skip, Stop:
+			c.takeBack(m, now)
+			c.forget(m, now)
+		default:
+			c.again(m, now)
+		}
+	}
+}
+
+// again has an outstanding message handed out once more, or parks it when that was done often
+// enough.
+func (c *core) again(m *message, now time.Time) {
+	c.takeBack(m, now)
+	if m.retries >= c.settings.MaxRetryCount {
+		c.giveUp(m, fmt.Sprintf("Reached retry count of %d", c.settings.MaxRetryCount))
+		return
+	}
+	m.retries++
+	c.counts.retried++
+	c.wait(m)
+}
+
+// takeBack takes an outstanding message away from its consumer.
+func (c *core) takeBack(m *message, now time.Time) {
+	c.out.remove(m)
+	if m.to != nil {
+		m.to.returned(m, now)
+		c.strategy.returned(m)
+		m.to = nil
+	}
+}
+
+// giveUp has a message parked that is in no list by its place.
+func (c *core) giveUp(m *message, reason string) {
+	m.state, m.reason = parking, &reason
+	c.parking.pushBack(m)
+}
+
+// toPark returns the messages that are to be parked with one write. Until they are parked they hold
+// the checkpoint back.
+func (c *core) toPark() (batch []*message) {
+	size := 0
+	for m := c.parking.head; m != nil && len(batch) < parkBatch; m = c.parking.next(m) {
+		if size += len(parkedData(m)); size > parkBytes && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, m)
+	}
+	return batch
+}
+
+// parked is the result of parking messages. Those that could not be parked come again, and are
+// parked again if they fail again.
+func (c *core) parked(batch []*message, ok bool, now time.Time) {
+	c.isParking = false
+	for _, m := range batch {
+		c.parking.remove(m)
+		if ok {
+			c.forget(m, now)
+		} else {
+			c.wait(m)
+		}
+	}
+}
+
+// trimmed is the result of truncating the stream of replays.
+func (c *core) trimmed(before int64) { c.trimmedTo, c.isTrimming = before, false }
+
+// join adds a consumer.
+func (c *core) join(to *consumer) {
+	c.consumers = append(c.consumers, to)
+	c.strategy.joined(to)
+}
+
+// leave removes a consumer. Messages that it has not answered are handed out again at once.
+func (c *core) leave(from *consumer, now time.Time) {
+	at := slices.Index(c.consumers, from)
+	c.consumers = slices.Delete(c.consumers, at, at+1)
+	from.unread = nil
+	for m := c.out.head; m != nil; {
+		next := c.out.next(m)
+		if m.to == from {
+			c.again(m, now)
+		}
+		m = next
+	}
+	c.strategy.left(from)
+}
+
+// forget ends a message that is in no list by its place any more.
+func (c *core) forget(m *message, now time.Time) {
+	m.state = done
+	delete(c.tracked, m.id)
+	c.byNumber(m).remove(m)
+	c.statistics.answered = now
+}
+
+// replayed is one message to be handed out again.
+type replayed struct {
+	number int64          // in the stream of replays
+	event  event.Resolved // the link, as it was in the parked stream
+}
+
+// addReplays adds messages, read when payloads had been forgotten so often, after all that are to
+// be handed out again.
+func (c *core) addReplays(batch []replayed, forgotten uint64) {
+	for _, r := range batch {
+		if c.forgotten != forgotten {
+			r.event = *withoutPayload(&r.event)
+		}
+		c.replayEnd = max(c.replayEnd, r.number+1)
+		if c.tracked[r.event.ID] != nil {
+			continue // It was copied twice.
+		}
+		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
+		c.track(m)
+		c.replays.insertByNumber(m)
+	}
+}
+
+// forgetPayloads drops the payloads of all messages.
+func (c *core) forgetPayloads() {
+	c.forgotten++
+	for _, l := range []*list{&c.buffer, &c.retry, &c.replays, &c.out, &c.parking} {
+		for m := l.head; m != nil; m = m.links[l.use].next {
+			m.event = withoutPayload(m.event)
+		}
+	}
+}
