@@ -25,11 +25,9 @@ import (
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	load := startLoad(t.Context(), seed(t), 16, 6)
-	defer load.cut()
 	node := testkit.StartNode(t, dir, smallTables...)
-	load.gate.open(node)
-	within(t, settleLimit, "acknowledgements before the first copy", load.ledger.after(200))
+	load := startLoad(t, node, seed(t), 16, 6)
+	load.more(t, 200)
 	stop := keepTidying(t, node)
 
 	type copied struct {
@@ -49,14 +47,14 @@ func TestBackups(t *testing.T) {
 		s.fetch(t, node, one.dir)
 		s.end(t, node)
 		copies = append(copies, one)
-		within(t, settleLimit, "acknowledgements between copies", load.ledger.after(100))
+		load.more(t, 100)
 	}
 	runs := stop()
 	if again := held.fetch(t, node, filepath.Join(t.TempDir(), "again")); again != first {
 		t.Error("the files of the session that was held have changed")
 	}
 	held.end(t, node)
-	within(t, settleLimit, "a certain outcome of every write", load.finish())
+	load.finish(t)
 	load.ledger.checkNode(t, node)
 	node.Stop()
 	verifyClean(t, dir)
@@ -133,6 +131,19 @@ func byHand(t *testing.T, arguments ...string) {
 		t.Fatalf("%v: %v\n%s", arguments, err, said)
 	}
 	t.Logf("%s: %s", arguments[0], said)
+}
+
+// copyByHand copies the files of a node that runs by the documented steps: chunks, checkpoints and
+// index, without the consensus state. The copy holds all that the node holds now, and is prepared
+// to be started.
+func copyByHand(t *testing.T, db string) (to string) {
+	t.Helper()
+	to = t.TempDir()
+	byHand(t, "backup", db, to)
+	if err := copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // backupSession is a session as a client knows it.

@@ -265,17 +265,10 @@ func (m *member) wipe() {
 	remove(m.cluster.t, m.db())
 }
 
-// backup copies the node's files while it runs: chunks, checkpoints and index, without the
-// consensus state. The copy holds all that this node holds now, and is prepared to be started.
+// backup copies the node's files while it runs.
 func (m *member) backup() (dir string) {
-	t := m.cluster.t
-	t.Helper()
-	dir = t.TempDir()
-	byHand(t, "backup", m.db(), dir)
-	if err := copyFile(filepath.Join(dir, "chaser.chk"), filepath.Join(dir, "truncate.chk")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	m.cluster.t.Helper()
+	return copyByHand(m.cluster.t, m.db())
 }
 
 // restore puts a copy in place of the node's folder. The node must not run.

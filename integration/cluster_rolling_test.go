@@ -27,7 +27,7 @@ var healing = regexp.MustCompile(`^(201|307|400|503 .*|no answer)$`)
 
 // onlyHealing demands that writers got no other answers, except 500 where a leader was lost without
 // handing over: each writer had at most one write in flight there.
-func (c *cluster) onlyHealing(l *clusterLoad) {
+func (c *cluster) onlyHealing(l *load) {
 	c.t.Helper()
 	lost := c.said(leads) - 1 - c.said(handedOver)
 	for what, n := range l.counted() {
@@ -38,9 +38,10 @@ func (c *cluster) onlyHealing(l *clusterLoad) {
 }
 
 // TestClusterRollingRestart stops and starts all nodes in turn, as for a new
-// version, while they are written to.
+// version, while they are written to and followed.
 func TestClusterRollingRestart(t *testing.T) {
 	c := startCluster(t, clusterOptions{options: patientWrites})
+	followed := c.startTails(8)
 	l := c.startLoad(seed(t), 8, loadPatience)
 	for _, m := range c.members {
 		l.outlives(t, "node restarted", func() func() {
@@ -59,6 +60,7 @@ func TestClusterRollingRestart(t *testing.T) {
 	t.Logf("answers: %s", l.told())
 	c.onlyHealing(l)
 	c.acknowledgedOnce(l.ledger)
+	followed.have(t, c.identical().places)
 	c.finish()
 }
 

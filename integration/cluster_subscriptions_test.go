@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,43 +15,15 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestLongClusterSubscriptions consumes through followers, and while leaders come and go.
+// TestLongClusterSubscriptions uses groups through followers, and what is parked while leaders come
+// and go.
 func TestLongClusterSubscriptions(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
 	c, leader, redirecting, relaying := startForwarding(t)
 	t.Run("followers", func(t *testing.T) {
 		c.in(t)
 		c.subscribeThroughFollowers(leader, redirecting, relaying)
 	})
-	for n, v := range []struct {
-		name  string
-		lose  func(leader *member) (back func())
-		links bool
-	}{
-		{"leader killed", func(m *member) func() { m.kill(); return m.start }, false},
-		{"leader resigned", func(m *member) func() { m.order("/admin/node/resign"); return func() {} }, false},
-		{"leader isolated", func(m *member) func() {
-			for _, other := range c.others(m) { // Clients reach it all the time.
-				if err := errors.Join(c.lab.Link(m.host, other.host).Cut(), c.lab.Link(other.host, m.host).Cut()); err != nil {
-					c.t.Fatal(err)
-				}
-			}
-			return func() {
-				if err := c.lab.HealAll(); err != nil {
-					c.t.Fatal(err)
-				}
-			}
-		}, true},
-	} {
-		t.Run(v.name, func(t *testing.T) {
-			if v.links && c.lab.NoLinks() != nil {
-				t.Skip(c.lab.NoLinks())
-			}
-			c.in(t)
-			c.consumeWhile(base+uint64(n)*100, strings.ReplaceAll(v.name, " ", "-"), v.lose)
-		})
-	}
 	for _, taken := range []int{0, 7} {
 		t.Run(fmt.Sprintf("replay across a change of leaders, %d handed out", taken), func(t *testing.T) {
 			c.in(t)
@@ -63,9 +34,13 @@ func TestLongClusterSubscriptions(t *testing.T) {
 		c.in(t)
 		c.settleParkedWhileLost("settled")
 	})
+	t.Run("metrics", func(t *testing.T) {
+		c.in(t)
+		c.groupsAreTheLeaders()
+	})
 	t.Run("shutdown of the leader", func(t *testing.T) {
 		c.in(t)
-		c.shutdownWithConsumers(base)
+		c.shutdownWithConsumers()
 	})
 	t.Run("no leader", func(t *testing.T) {
 		c.in(t)
@@ -182,193 +157,6 @@ func batch(from, count int) (events []testkit.Event) {
 	return events
 }
 
-// consumeWhile lets readers compete at all nodes while a writer appends and the leader is lost.
-// Everything is acknowledged in the end, and no reader gets the answer that a group does not
-// exist.
-func (c *cluster) consumeWhile(base uint64, stream string, lose func(*member) (back func())) {
-	t := c.t
-	const events = 600
-	rng := rand.New(rand.NewPCG(base, 0))
-	leader, _ := c.settled()
-	all := c.running()
-	leader.append(stream, batch(int(base%1_000_000)*1000, 1)...)
-	g := newGroup(t, leader.Client, stream, "g", settings{
-		"minCheckPointCount": 1, "maxCheckPointCount": 10 + rng.IntN(30), "checkPointAfterMilliseconds": 200, "messageTimeoutMilliseconds": 1500, "maxRetryCount": 1000,
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r := newReaders()
-	for i := range 4 {
-		r.owned.Go(func() {
-			own := rand.New(rand.NewPCG(base, uint64(i+1)))
-			for ctx.Err() == nil {
-				r.round(ctx, own, stream, "g", all[own.IntN(len(all))].Client)
-			}
-		})
-	}
-	written := make(chan struct{})
-	r.owned.Go(func() {
-		defer close(written)
-		next := 1
-		at := all[0].Client
-		for own := rand.New(rand.NewPCG(base, 99)); next < events && ctx.Err() == nil; {
-			count := min(1+own.IntN(5), events-next)
-			some := batch(int(base%1_000_000)*1000+next, count)
-			for ctx.Err() == nil {
-				short, done := context.WithTimeout(ctx, time.Second)
-				answer, err := at.Append(short, stream, int64(next-1), false, some...)
-				done()
-				if err == nil && answer.Status == http.StatusCreated {
-					next += count
-					break
-				}
-				at = all[own.IntN(len(all))].Client
-			}
-			_ = pause(ctx, 5*time.Millisecond) // The end of the context ends the loop as well.
-		}
-	})
-	testkit.Eventually(t, settleLimit, func() error {
-		if n := r.count(); n < events/6 {
-			return fmt.Errorf("%d acknowledged", n)
-		}
-		return nil
-	})
-	// What exists for a moment only must be there as well.
-	late := newGroup(t, leader.Client, stream, "late", settings{})
-	lost := time.Now()
-	back := lose(leader)
-	watch := c.watchGroups(ctx, lost, stream, leader)
-	within(t, settleLimit, "all events written", written)
-	now := c.leader(c.others(leader)...)
-	t.Logf("%s leads after %s", now, leader)
-	watch.await(t)
-	r.complete(t, span(0, events-1))
-	back()
-	cancel()
-	watch.owned.Wait()
-	r.owned.Wait()
-	c.settled()
-	t.Log(r.told())
-	t.Log(watch.told())
-	g.node, late.node = now.Client, now.Client
-	testkit.Eventually(t, settleLimit, func() error { _, _, err := listGroups(t.Context(), now.Client); return err })
-	g.drain()
-	g.await("end", func(i *groupInfo) bool {
-		return i.at() == fmt.Sprint(events-1) && i.Outstanding+i.Retried == 0 && i.Status == "Live"
-	})
-	if i := g.info(); i.Parked > 0 {
-		t.Errorf("%d are parked", i.Parked)
-	}
-	for _, m := range c.members {
-		testkit.Eventually(t, settleLimit, func() error {
-			s := m.scrape()
-			want, have := 0.0, len(s.named("annals_subscription_lag_events"))
-			if m == now {
-				want = 2
-			}
-			if n := s.value(t, "annals_subscription_groups"); n != want || have != int(want) {
-				return fmt.Errorf("%s counts %v groups, and has the lag of %d; %s leads", m, n, have, now)
-			}
-			return nil
-		})
-	}
-	if lag := now.scrape().value(t, `annals_subscription_lag_events{group="`+stream+`::g"}`); lag != 0 {
-		t.Errorf("the lag is %v", lag)
-	}
-	g.must(http.MethodDelete, nil)
-	late.must(http.MethodDelete, nil)
-}
-
-// groupWatch asks all nodes for groups that are there.
-type groupWatch struct {
-	owned sync.WaitGroup
-
-	mu       sync.Mutex
-	since    time.Time
-	statuses map[string]int
-	// first time that a node other than the lost one answered 200, after the last time that it did
-	// not
-	back  map[string]time.Duration
-	wrong []string
-	want  int
-}
-
-func (c *cluster) watchGroups(ctx context.Context, since time.Time, stream string, lost *member) *groupWatch {
-	w := &groupWatch{since: since, statuses: map[string]int{}, back: map[string]time.Duration{}}
-	others := c.others(lost)
-	w.want = 3 * len(others)
-	for _, m := range c.members {
-		for _, path := range []string{"/subscriptions", groupPath(stream, "g", "info"), groupPath(stream, "late", "info")} {
-			w.owned.Go(func() {
-				for ctx.Err() == nil {
-					short, done := context.WithTimeout(ctx, settleLimit)
-					begun := time.Since(since)
-					answer, err := m.Do(short, testkit.Request{Path: path, Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
-					done()
-					if ctx.Err() != nil {
-						return
-					}
-					key := fmt.Sprintf("%s %s", m, path)
-					ok := err == nil && answer.Status == http.StatusOK
-					if path == "/subscriptions" && ok && (!strings.Contains(string(answer.Body), `"g"`) || !strings.Contains(string(answer.Body), `"late"`)) {
-						ok, answer.Status = false, http.StatusNotFound
-					}
-					w.mu.Lock()
-					switch {
-					case err != nil && slices.Contains(others, m):
-						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s after the loss: no answer: %v", key, begun, err))
-						fallthrough
-					case err != nil:
-						w.statuses["lost"]++
-					default:
-						w.statuses[fmt.Sprint(answer.Status)]++
-					}
-					if err == nil && answer.Status == http.StatusNotFound {
-						w.wrong = append(w.wrong, fmt.Sprintf("%s, asked %s after the loss: %s", key, begun, answer))
-					}
-					if _, known := w.back[key]; ok && !known && slices.Contains(others, m) {
-						w.back[key] = begun
-					} else if !ok {
-						delete(w.back, key)
-					}
-					w.mu.Unlock()
-					// The end of the context ends the loop as well.
-					_ = pause(ctx, 10*time.Millisecond)
-				}
-			})
-		}
-	}
-	return w
-}
-
-// await waits until all other nodes answer for the groups.
-func (w *groupWatch) await(t *testing.T) {
-	t.Helper()
-	testkit.Eventually(t, settleLimit, func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.back) < w.want {
-			return fmt.Errorf("of %d questions these are answered: %v; %v", w.want, w.back, w.statuses)
-		}
-		return nil
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.wrong) > 0 {
-		t.Errorf("%d wrong answers about groups that are there: %s", len(w.wrong), strings.Join(w.wrong[:min(5, len(w.wrong))], "\n"))
-	}
-}
-
-func (w *groupWatch) told() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var worst time.Duration
-	for _, took := range w.back {
-		worst = max(worst, took)
-	}
-	return fmt.Sprintf("lists and infos are answered for good %s after the loss; answers %v", worst.Round(time.Millisecond), w.statuses)
-}
-
 // replayWhileLost parks messages, replays them, and kills the leader before they
 // are answered, with some of them handed out.
 func (c *cluster) replayWhileLost(stream string, taken int) {
@@ -470,8 +258,23 @@ func (c *cluster) settleParkedWhileLost(stream string) {
 	c.settled()
 }
 
+// groupsAreTheLeaders: the metrics of groups are at the node that leads alone.
+func (c *cluster) groupsAreTheLeaders() {
+	leader, _ := c.settled()
+	for _, m := range c.members {
+		testkit.Eventually(c.t, settleLimit, func() error {
+			s := m.scrape()
+			n, lags := s.value(c.t, "annals_subscription_groups"), len(s.named("annals_subscription_lag_events"))
+			if (n > 0) != (m == leader) || lags != int(n) {
+				return fmt.Errorf("%s counts %v groups, and has the lag of %d; %s leads", m, n, lags, leader)
+			}
+			return nil
+		})
+	}
+}
+
 // shutdownWithConsumers ends the leader in order while messages are out and readers ask for more.
-func (c *cluster) shutdownWithConsumers(base uint64) {
+func (c *cluster) shutdownWithConsumers() {
 	t := c.t
 	leader, _ := c.settled()
 	leader.append("at-the-end", batch(800_000_000, 500)...)
@@ -479,33 +282,39 @@ func (c *cluster) shutdownWithConsumers(base uint64) {
 	g.take(100)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := newReaders()
-	for i := range 4 {
-		r.owned.Go(func() {
-			own := rand.New(rand.NewPCG(base, uint64(1000+i)))
-			for ctx.Err() == nil {
-				r.round(ctx, own, "at-the-end", "g", leader.Client)
+	var readers sync.WaitGroup
+	first := make(chan struct{}, 4)
+	for range cap(first) {
+		readers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				got, answer, err := takeFrom(ctx, leader.Client, testkit.Request{Path: groupPath("at-the-end", "g", "10"), Admin: true})
+				if err == nil && answer.Status != http.StatusOK && answer.Status < http.StatusInternalServerError {
+					t.Errorf("on its way out the leader answers %s", answer)
+				}
+				if err == nil && len(got.all) > 0 {
+					_, err = leader.Do(ctx, testkit.Request{Method: http.MethodPost, Path: got.ackAll, Admin: true})
+				}
+				if n == 0 {
+					first <- struct{}{}
+				}
+				if err != nil || len(got.all) == 0 {
+					_ = pause(ctx, 10*time.Millisecond) // The loop ends with the context.
+				}
 			}
 		})
 	}
-	testkit.Eventually(t, settleLimit, func() error {
-		if r.count() < 100 {
-			return fmt.Errorf("%d acknowledged", r.count())
-		}
-		return nil
-	})
+	for range cap(first) {
+		<-first
+	}
 	p := leader.process
 	leader.stop()
 	cancel()
-	r.owned.Wait()
+	readers.Wait()
 	_, after, _ := strings.Cut(p.Output(), "stopping")
 	for line := range strings.SplitSeq(after, "\n") {
 		if strings.Contains(line, "[ERROR]") && !strings.Contains(line, "annals.raft:") || strings.Contains(line, "subscriptions:") || strings.Contains(line, "cut off") || strings.Contains(line, "panic") {
 			t.Errorf("on its way out it logged: %s", line)
 		}
-	}
-	if len(r.wrong) > 0 {
-		t.Errorf("wrong answers: %s", strings.Join(r.wrong[:min(5, len(r.wrong))], "\n"))
 	}
 	leader.start()
 	c.settled()

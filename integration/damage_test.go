@@ -161,53 +161,14 @@ func lastNumber(l *ledger, stream string) int64 {
 	return last
 }
 
-// TestCopyOfLiveNode follows the documented order of copying files while the
-// node is written to: the index, then the checkpoints, then the chunks. The copy
-// is cut where the checkpoints say that everything was processed.
-func TestCopyOfLiveNode(t *testing.T) {
-	t.Parallel()
-	dir, to := t.TempDir(), t.TempDir()
-	load := startLoad(t.Context(), seed(t), 16, 6)
-	defer load.cut()
-	node := testkit.StartNode(t, dir, smallTables...)
-	load.gate.open(node)
-	within(t, settleLimit, "acknowledgements before the copy", load.ledger.after(300))
-
-	acked := load.ledger.acknowledgedSoFar()
-	copyLive(t, dir, to, func() {
-		within(t, settleLimit, "acknowledgements during the copy", load.ledger.after(100))
-	})
-	within(t, settleLimit, "acknowledgements after the copy", load.ledger.after(50))
-
-	restored := testkit.StartNode(t, to, smallTables...)
-	m := newMirror()
-	if err := m.advance(t.Context(), restored.Client); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.compareStreams(t.Context(), restored.Client); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.holds(acked); err != nil {
-		t.Errorf("%d writes were acknowledged before the copy began; the copy has %d events: %v", len(acked), len(m.places), err)
-	}
-	mustAppend(t, restored, "behind-the-copy", -1, 2)
-	restored.Stop()
-	verifyClean(t, to)
-
-	// The original kept serving, undisturbed.
-	within(t, settleLimit, "a certain outcome of every write", load.finish())
-	load.ledger.checkNode(t, node)
-	node.Stop()
-}
-
 // TestCopyOfQuietNode: a few writes, and then nothing that would make the node
 // write anything out; a copy holds them all the same.
 func TestCopyOfQuietNode(t *testing.T) {
 	t.Parallel()
-	dir, to := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	node := testkit.StartNode(t, dir)
 	l := fill(t, node, 6, 2)
-	copyLive(t, dir, to, func() {})
+	to := copyByHand(t, dir)
 	restored := testkit.StartNode(t, to)
 	l.checkNode(t, restored)
 	repeatWrites(t, restored, l)
@@ -223,11 +184,11 @@ func TestRestoreInPlace(t *testing.T) {
 	for _, store := range []string{"BoltDB", "Wal"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			dir, copied := t.TempDir(), t.TempDir()
+			dir := t.TempDir()
 			option := "--raft-log-store=" + store
 			node := testkit.StartNode(t, dir, option)
 			l := fill(t, node, 6, 2)
-			copyLive(t, dir, copied, func() {})
+			copied := copyByHand(t, dir)
 			mustAppend(t, node, "to-be-taken-back", -1, 3)
 			node.Kill()
 			for _, path := range append(matches(t, dir, "chunk-*"), matches(t, dir, "*.chk")...) {
@@ -245,22 +206,6 @@ func TestRestoreInPlace(t *testing.T) {
 			}
 			verifyClean(t, dir)
 		})
-	}
-}
-
-// copyLive copies a data folder in the documented order, and prepares the copy to be started.
-func copyLive(t *testing.T, dir, to string, meanwhile func()) {
-	t.Helper()
-	copyTree(t, filepath.Join(dir, "index"), filepath.Join(to, "index"))
-	for _, name := range matches(t, dir, "*.chk") {
-		copyInto(t, name, to)
-	}
-	meanwhile()
-	for _, name := range matches(t, dir, "chunk-*") {
-		copyInto(t, name, to)
-	}
-	if err := copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -31,12 +31,10 @@ func TestLongFewDescriptors(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			node := startFew(t, dir, options...)
-			load := startLoad(t.Context(), seed(t), 4, 6)
-			defer load.cut()
-			load.gate.open(node)
-			within(t, settleLimit, "acknowledgements before the crowd", load.ledger.after(20))
+			load := startLoad(t, node, seed(t), 4, 6)
+			load.more(t, 20)
 			crowd := startSilentCrowd(t, node)
-			within(t, settleLimit, "acknowledgements in the crowd", load.ledger.after(150))
+			load.more(t, 150)
 			if err := askOperator(t.Context(), node, http.MethodPost, "/admin/scavenge?threshold=-1"); err != nil {
 				t.Error(err)
 			}
@@ -47,9 +45,9 @@ func TestLongFewDescriptors(t *testing.T) {
 			if err := askOperator(t.Context(), node, http.MethodPost, "/admin/mergeindexes"); err != nil {
 				t.Error(err)
 			}
-			within(t, settleLimit, "acknowledgements behind the scavenge", load.ledger.after(100))
+			load.more(t, 100)
 			crowd()
-			within(t, settleLimit, "a certain outcome of every write", load.finish())
+			load.finish(t)
 			load.ledger.checkNode(t, node)
 			node.Stop()
 			verifyClean(t, dir)

@@ -42,15 +42,14 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 	const writers, streams = 32, 12
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(seed, 1<<32))
-	load := startLoad(t.Context(), seed, writers, streams)
-	defer load.cut()
 
 	node := testkit.StartNode(t, dir, options...)
+	load := startLoad(t, node, seed, writers, streams)
 	seen := newMirror()
 	for cycle := range cycles {
-		load.gate.open(node)
+		load.serve(node)
 		acks := rng.IntN(800)
-		within(t, settleLimit, "acknowledgements before the kill", load.ledger.after(acks))
+		load.more(t, acks)
 		node.Kill()
 		for rng.IntN(3) == 0 {
 			killWhileStarting(t, rng, dir, options)
@@ -77,9 +76,9 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 		t.Logf("cycle %d: killed after %d more acknowledgements, started in %s, %d events",
 			cycle, acks, started.Round(time.Millisecond), len(seen.places))
 	}
-	load.gate.open(node)
-	within(t, settleLimit, "acknowledgements after the last start", load.ledger.after(200))
-	within(t, settleLimit, "a certain outcome of every write", load.finish())
+	load.serve(node)
+	load.more(t, 200)
+	load.finish(t)
 	counts := load.ledger.counts()
 	if counts[unknown] > 0 {
 		t.Errorf("%d writes are without outcome", counts[unknown])

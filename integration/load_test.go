@@ -4,89 +4,100 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// gate lets writers through to the node that serves at the moment.
-type gate struct {
-	mu      sync.Mutex
-	node    *testkit.Process
-	changed chan struct{}
-}
-
-func newGate() *gate { return &gate{changed: make(chan struct{})} }
-
-func (g *gate) open(p *testkit.Process) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.node = p
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
-// pass waits for a node that has not ended.
-func (g *gate) pass(ctx context.Context) (*testkit.Process, error) {
-	for ctx.Err() == nil {
-		g.mu.Lock()
-		node, changed := g.node, g.changed
-		g.mu.Unlock()
-		if node != nil {
-			select {
-			case <-node.Exited():
-			default:
-				return node, nil
-			}
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-	return nil, ctx.Err()
-}
-
-// load is a number of writers that append to shared streams until they are
-// stopped. Whatever they learn goes into the ledger.
+// load is a number of writers that append to shared streams until they are stopped, through any of
+// the nodes. They follow redirects, and repeat a write with the same ids until its outcome is
+// certain. Whatever they learn is in the ledger.
 type load struct {
-	gate    *gate
-	ledger  *ledger
-	streams int
-	stop    chan struct{}
-	abandon context.CancelFunc
-	owned   sync.WaitGroup
+	ledger   *ledger
+	patience time.Duration // with one request
+	writers  int
+	streams  int
+	stop     chan struct{}
+	abandon  context.CancelFunc
+	owned    sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	nodes   []*testkit.Client
+	ended   <-chan struct{} // with the only node; its port may be that of another one then
+	acks    []time.Time
+	answers map[string]int // of each status and kind of failure
 }
 
-func startLoad(ctx context.Context, seed uint64, writers, streams int) *load {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &load{gate: newGate(), ledger: &ledger{}, streams: streams, stop: make(chan struct{}), abandon: cancel}
-	for i := range writers {
-		w := &nodeWriter{load: l, writer: newWriter(l.ledger, seed, i, streams)}
-		l.owned.Go(func() { w.run(ctx) })
-	}
+// loadStreams is how many streams the writers of a cluster share.
+const loadStreams = 6
+
+// loadPatience is how long a client waits for one answer where nodes go away.
+const loadPatience = 2 * time.Second
+
+// startLoad begins to write to one node.
+func startLoad(t *testing.T, node *testkit.Process, seed uint64, writers, streams int) *load {
+	l := startLoadOn(t, seed, writers, streams, settleLimit)
+	l.serve(node)
 	return l
 }
 
-// finish lets every writer bring its write to a certain outcome, which takes a node that serves.
-func (l *load) finish() <-chan struct{} {
-	close(l.stop)
-	return l.ended()
+// startLoad begins to write to all nodes that run.
+func (c *cluster) startLoad(seed uint64, writers int, patience time.Duration) *load {
+	var nodes []*testkit.Client
+	for _, m := range c.running() {
+		nodes = append(nodes, m.Client)
+	}
+	return startLoadOn(c.t, seed, writers, loadStreams, patience, nodes...)
 }
 
-// ended closes when all writers have returned.
-func (l *load) ended() <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.owned.Wait()
-	}()
-	return done
+func startLoadOn(t *testing.T, seed uint64, writers, streams int, patience time.Duration, nodes ...*testkit.Client) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := newLoad(&ledger{}, writers, streams, patience, make(chan struct{}), cancel, nodes...)
+	for i := range writers {
+		w := l.writer(seed, i)
+		l.owned.Go(func() { w.run(ctx) })
+	}
+	t.Cleanup(l.cut)
+	return l
+}
+
+// newLoad makes a load that nothing does.
+func newLoad(of *ledger, writers, streams int, patience time.Duration, stop chan struct{}, abandon context.CancelFunc, nodes ...*testkit.Client) *load {
+	return &load{
+		ledger: of, patience: patience, writers: writers, streams: streams, stop: stop, abandon: abandon,
+		nodes: nodes, answers: map[string]int{},
+	}
+}
+
+// serve has the writers turn to the only node, which may have been started again.
+func (l *load) serve(node *testkit.Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes, l.ended = []*testkit.Client{node.Client}, node.Exited()
+}
+
+// at returns a node to ask, nil if none runs, and how many there are.
+func (l *load) at(i int) (node *testkit.Client, of int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.ended:
+		return nil, 0
+	default:
+	}
+	if of = len(l.nodes); of > 0 {
+		node = l.nodes[i%of]
+	}
+	return node, of
 }
 
 // cut ends the writers wherever they are; the outcome of writes in flight stays unknown.
@@ -95,27 +106,107 @@ func (l *load) cut() {
 	l.owned.Wait()
 }
 
-// writer is what one client knows. It has one write in flight.
+// finish lets every writer bring its write to a certain outcome, which takes a node that serves.
+func (l *load) finish(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.owned.Wait()
+	}()
+	within(t, settleLimit, "a certain outcome of every write", done)
+}
+
+// more waits for more acknowledgements.
+func (l *load) more(t *testing.T, n int) {
+	t.Helper()
+	within(t, settleLimit, fmt.Sprintf("%d more acknowledgements; answers so far: %s", n, l.told()), l.ledger.after(n))
+}
+
+// note counts an answer.
+func (l *load) note(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers[what]++
+	if what == "201" {
+		l.acks = append(l.acks, time.Now())
+	}
+}
+
+// told lists the answers so far.
+func (l *load) told() string {
+	var parts []string
+	counted := l.counted()
+	for _, what := range slices.Sorted(maps.Keys(counted)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", what, counted[what]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counted returns the answers so far.
+func (l *load) counted() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.answers)
+}
+
+// gap is the longest time without any acknowledgement since a moment.
+func (l *load) gap(since time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, longest := since, time.Duration(0)
+	for _, at := range l.acks {
+		if at.After(since) {
+			longest = max(longest, at.Sub(last))
+			last = at
+		}
+	}
+	return longest
+}
+
+// outlives breaks something under load, checks that writes continue, and makes all whole again with
+// the function that broken returns. How long they stopped is only logged: annals torture measures
+// it.
+func (l *load) outlives(t *testing.T, what string, broken func() (heal func())) {
+	t.Helper()
+	l.more(t, 50)
+	begun := time.Now()
+	heal := broken()
+	l.more(t, 100)
+	t.Logf("%s: no write for %s", what, l.gap(begun).Round(time.Millisecond))
+	heal()
+}
+
+// acknowledgedOnce demands that all nodes hold the same events, among them every acknowledged write
+// of the load, once, at the place that the answer named.
+func (c *cluster) acknowledgedOnce(l *ledger) {
+	c.t.Helper()
+	if err := l.check(c.identical()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// writer is one client. It has one write in flight.
 type writer struct {
-	ledger  *ledger
-	streams int
-	number  int
-	rng     *rand.Rand
-	own     int              // streams that it made
-	known   map[string]int64 // last number of a stream that it has heard of
+	load   *load
+	at     int // of the node that it asks
+	number int
+	rng    *rand.Rand
+	own    int              // streams that it made
+	known  map[string]int64 // last number of a stream that it has heard of
 }
 
-func newWriter(l *ledger, seed uint64, number, streams int) *writer {
-	return &writer{ledger: l, streams: streams, number: number, rng: rand.New(rand.NewPCG(seed, uint64(number))), known: map[string]int64{}}
+func (l *load) writer(seed uint64, number int) *writer {
+	return &writer{load: l, at: number, number: number, rng: rand.New(rand.NewPCG(seed, uint64(number))), known: map[string]int64{}}
 }
 
-// nodeWriter writes to one node that is killed and started again.
-type nodeWriter struct {
-	*writer
-	load *load
-}
+const (
+	writerPause = 3 * time.Millisecond  // between two writes: the machine is shared by all nodes
+	retryPause  = 20 * time.Millisecond // a failure may pass by itself, or with the node
+)
 
-func (w *nodeWriter) run(ctx context.Context) {
+func (w *writer) run(ctx context.Context) {
 	for {
 		select {
 		case <-w.load.stop:
@@ -126,7 +217,12 @@ func (w *nodeWriter) run(ctx context.Context) {
 		}
 		next := w.next()
 		w.load.ledger.begin(next)
-		if err := w.perform(ctx, next); err != nil {
+		for !w.try(ctx, next) {
+			if pause(ctx, retryPause) != nil {
+				return
+			}
+		}
+		if _, nodes := w.load.at(w.at); nodes > 1 && pause(ctx, writerPause) != nil {
 			return
 		}
 	}
@@ -134,7 +230,7 @@ func (w *nodeWriter) run(ctx context.Context) {
 
 // next invents a write.
 func (w *writer) next() *write {
-	stream := fmt.Sprintf("load-%d", w.rng.IntN(w.streams))
+	stream := fmt.Sprintf("load-%d", w.rng.IntN(w.load.streams))
 	expected := int64(-2)
 	switch dice := w.rng.IntN(10); {
 	case dice < 4:
@@ -177,37 +273,74 @@ func newEvent(rng *rand.Rand) testkit.Event {
 	return testkit.Event{ID: id, Type: "Loaded", Data: []byte(data)}
 }
 
-// perform sends a write with the same ids until its outcome is certain.
-func (w *nodeWriter) perform(ctx context.Context, one *write) error {
-	for {
-		node, err := w.load.gate.pass(ctx)
-		if err != nil {
-			return err
+// maxHops bounds how often one attempt is redirected.
+const maxHops = 3
+
+// try sends a write once, and reports whether its outcome is certain. It turns to the next node if
+// that is not so.
+func (w *writer) try(ctx context.Context, one *write) (certain bool) {
+	for range maxHops {
+		node, _ := w.load.at(w.at)
+		if node == nil {
+			return false
 		}
+		ctx, cancel := context.WithTimeout(ctx, w.load.patience)
 		answer, err := node.Append(ctx, one.stream, one.expected, one.single, one.events...)
-		if err == nil && w.judge(one, answer) {
-			return nil
+		cancel()
+		switch {
+		case err != nil:
+			w.load.note("no answer")
+			one.answered(err.Error())
+		case answer.Status == http.StatusTemporaryRedirect:
+			w.load.note("307")
+			if !w.follow(answer) {
+				w.load.ledger.complain("%s: redirected to %q", one, answer.Header.Get("Location"))
+			}
+			continue
+		default:
+			w.load.note(kind(answer))
+			if w.judge(one, answer) {
+				return true
+			}
 		}
-		if err != nil && len(one.answers) < 10 {
-			one.answers = append(one.answers, err.Error())
-		}
-		// Whatever happened may pass by itself, or with the node.
-		pause := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-node.Exited():
-		case <-ctx.Done():
-		}
-		pause.Stop()
+		w.at++
+		return false
 	}
+	return false
+}
+
+// answered keeps some of the answers to a write.
+func (w *write) answered(text string) {
+	if len(w.answers) < 10 {
+		w.answers = append(w.answers, text)
+	}
+}
+
+// kind is how an answer is counted.
+func kind(answer testkit.Response) string {
+	if answer.Status >= 500 {
+		return fmt.Sprintf("%d %s", answer.Status, answer.Reason)
+	}
+	return fmt.Sprint(answer.Status)
+}
+
+// follow goes where a redirect leads.
+func (w *writer) follow(answer testkit.Response) bool {
+	to, err := url.Parse(answer.Header.Get("Location"))
+	if err != nil {
+		return false
+	}
+	w.load.mu.Lock()
+	defer w.load.mu.Unlock()
+	at := slices.IndexFunc(w.load.nodes, func(c *testkit.Client) bool { return c.Host() == to.Host })
+	w.at = max(at, 0)
+	return at >= 0
 }
 
 // judge notes what an answer means. certain is false if the write must be sent again.
 func (w *writer) judge(one *write, answer testkit.Response) (certain bool) {
-	ledger := w.ledger
-	if len(one.answers) < 10 {
-		one.answers = append(one.answers, answer.String())
-	}
+	ledger := w.load.ledger
+	one.answered(answer.String())
 	current := answer.Header.Get(testkit.HeaderCurrentVersion)
 	switch {
 	case answer.Status == http.StatusCreated:
@@ -232,4 +365,16 @@ func (w *writer) judge(one *write, answer testkit.Response) (certain bool) {
 	}
 	ledger.complain("%s: unexpected answer %s", one, answer)
 	return true
+}
+
+// pause waits for a moment.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

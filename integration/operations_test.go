@@ -167,7 +167,7 @@ const (
 type certificateLoad struct {
 	o           *operator
 	ledger      *ledger
-	kept, fresh *clusterLoad // by connections that are kept, and by new ones
+	kept, fresh *load // by connections that are kept, and by new ones
 	begun       time.Time
 	owned       sync.WaitGroup
 
@@ -178,27 +178,24 @@ type certificateLoad struct {
 
 func startCertificateLoad(o *operator) *certificateLoad {
 	l := &certificateLoad{o: o, ledger: &ledger{}, begun: time.Now()}
-	clients := func() (members []*member) {
-		for _, m := range o.cluster.members {
-			client := testkit.NewClient(m.URL(), o.cluster.o.tls)
-			o.t.Cleanup(client.CloseIdle)
-			members = append(members, &member{Client: client, cluster: o.cluster, host: m.host})
-		}
-		return members
-	}
 	ctx, cancel := context.WithCancel(o.t.Context())
 	stop := make(chan struct{})
-	newLoad := func(writers int) *clusterLoad {
-		return &clusterLoad{ledger: l.ledger, patience: settleLimit, writers: writers, stop: stop, abandon: cancel, members: clients(), answers: map[string]int{}}
+	of := func(writers int) *load {
+		var nodes []*testkit.Client
+		for _, m := range o.cluster.members {
+			nodes = append(nodes, testkit.NewClient(m.URL(), o.cluster.o.tls))
+			o.t.Cleanup(nodes[len(nodes)-1].CloseIdle)
+		}
+		return newLoad(l.ledger, writers, loadStreams, settleLimit, stop, cancel, nodes...)
 	}
-	l.kept, l.fresh = newLoad(certificateWriters-1), newLoad(1)
+	l.kept, l.fresh = of(certificateWriters-1), of(1)
 	s := seed(o.t)
 	for i := range certificateWriters {
 		load := l.kept
 		if i == 0 {
 			load = l.fresh
 		}
-		w := &clusterWriter{load: load, at: i % len(load.members), writer: newWriter(l.ledger, s, i, loadStreams)}
+		w := load.writer(s, i)
 		l.owned.Go(func() { l.write(ctx, w) })
 	}
 	leader, _ := o.cluster.settled()
@@ -210,7 +207,7 @@ func startCertificateLoad(o *operator) *certificateLoad {
 	return l
 }
 
-func (l *certificateLoad) write(ctx context.Context, w *clusterWriter) {
+func (l *certificateLoad) write(ctx context.Context, w *writer) {
 	pace := time.NewTicker(certificatePace)
 	defer pace.Stop()
 	for {
@@ -222,7 +219,8 @@ func (l *certificateLoad) write(ctx context.Context, w *clusterWriter) {
 			return
 		}
 		if w.load == l.fresh {
-			w.load.members[w.at].CloseIdle()
+			node, _ := w.load.at(w.at)
+			node.CloseIdle()
 		}
 		next := w.next()
 		l.ledger.begin(next)

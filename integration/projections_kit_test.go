@@ -1,14 +1,12 @@
 package integration_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -102,9 +100,6 @@ fromStream('in').when({
 	}
 })`
 
-// often makes a projection write checkpoints often, that has just been created.
-const often = `{"emitEnabled":true,"checkpointHandledThreshold":7,"checkpointUnhandledBytesThreshold":100000,"pendingEventsThreshold":50,"maxWriteBatchLength":5}`
-
 // copiedOnce demands of the streams that copying writes that they hold each event
 // once, in order, when they hold as many as there are.
 func copiedOnce(t *testing.T, c *testkit.Client, count int) {
@@ -162,19 +157,5 @@ func rawEvents(t *testing.T, c *testkit.Client, stream string) (all []testkit.En
 		for i := len(feed.Entries) - 1; i >= 0; i-- {
 			all = append(all, feed.Entries[i])
 		}
-	}
-}
-
-// appendWhile appends events one after the other, until there are so many, by append, which returns
-// an error when the outcome is not known: it is repeated with the same id then.
-func appendWhile(ctx context.Context, count int, written func(n int), append func(context.Context, testkit.Event) error) {
-	for n := range count {
-		e := testkit.Event{ID: uuidOf(n), Type: "t", Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
-		for append(ctx, e) != nil {
-			if pause(ctx, 20*time.Millisecond) != nil {
-				return
-			}
-		}
-		written(n + 1)
 	}
 }

@@ -1,15 +1,12 @@
 package integration_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/testkit"
@@ -22,7 +19,6 @@ var withProjections = []string{"--run-projections", "All"}
 func TestProjections(t *testing.T) {
 	t.Parallel()
 	t.Run("life", projectionLife)
-	t.Run("killed", projectionsSurviveKills)
 	t.Run("system projections", systemProjectionsOfOldEvents)
 	t.Run("modes", projectionModes)
 }
@@ -70,57 +66,6 @@ func projectionLife(t *testing.T) {
 		return nil
 	})
 	q.must(http.StatusNotFound, http.MethodGet, q.path(""), "")
-	node.Stop()
-	verifyClean(t, dir)
-}
-
-// projectionsSurviveKills: a node is killed under a projection that emits, again
-// and again. What it emits is there once, in order.
-func projectionsSurviveKills(t *testing.T) {
-	dir := t.TempDir()
-	node := testkit.StartNode(t, dir, withProjections...)
-	const events = 600
-	gate := newGate()
-	gate.open(node)
-	q := &query{t: t, name: "copy", do: atNode(t, node.Client)}
-	q.create(copying, "&enabled=no")
-	q.must(http.StatusOK, http.MethodPut, q.path("/config"), often)
-	q.command("enable")
-
-	var written atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	defer func() { <-done }()
-	defer cancel()
-	go func() {
-		defer close(done)
-		appendWhile(ctx, events, func(n int) { written.Store(int64(n)) }, func(ctx context.Context, e testkit.Event) error {
-			node, err := gate.pass(ctx)
-			if err != nil {
-				return err
-			}
-			answer, err := node.Append(ctx, "in", -2, false, e)
-			if err == nil && answer.Status != http.StatusCreated {
-				err = errors.New(answer.String())
-			}
-			return err
-		})
-	}()
-	for _, aim := range []int64{100, 250, 400} {
-		testkit.Eventually(t, settleLimit, func() error {
-			if n := written.Load(); n < aim {
-				return fmt.Errorf("%d events are written", n)
-			}
-			return nil
-		})
-		node.Kill()
-		node = testkit.StartNode(t, dir, withProjections...)
-		gate.open(node)
-	}
-	within(t, settleLimit, "all events are written", done)
-	q.do = atNode(t, node.Client)
-	q.awaitState(fmt.Sprintf(`{"n":%d}`, events))
-	copiedOnce(t, node.Client, events)
 	node.Stop()
 	verifyClean(t, dir)
 }

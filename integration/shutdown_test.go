@@ -19,12 +19,10 @@ import (
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	load := startLoad(t.Context(), seed(t), 32, 8)
-	defer load.cut()
 	node := testkit.StartNode(t, dir, "--max-mem-table-size", "300")
 	poll := startLongPoll(t, node, "nobody-writes-this", 60)
-	load.gate.open(node)
-	within(t, settleLimit, "acknowledgements before the end", load.ledger.after(500))
+	load := startLoad(t, node, seed(t), 32, 8)
+	load.more(t, 500)
 
 	begun := time.Now()
 	node.Signal(syscall.SIGTERM)
@@ -46,8 +44,8 @@ func TestShutdownUnderLoad(t *testing.T) {
 		}
 	}
 	load.ledger.checkNode(t, next)
-	load.gate.open(next)
-	within(t, settleLimit, "a certain outcome of every write", load.finish())
+	load.serve(next)
+	load.finish(t)
 	load.ledger.checkNode(t, next)
 	next.Stop()
 	verifyClean(t, dir)

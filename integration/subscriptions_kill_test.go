@@ -1,9 +1,7 @@
 package integration_test
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -113,104 +111,6 @@ func subscriptionsSurviveKill(t *testing.T) {
 	used.await("end of the replay", func(i *groupInfo) bool { return i.Outstanding+i.Retried == 0 && i.Parked == 0 })
 	node.Stop()
 	verifyClean(t, dir)
-}
-
-// subscriptionsSurviveKills: readers compete, and their node is killed again and again. In the end
-// every event was acknowledged.
-func subscriptionsSurviveKills(t *testing.T) {
-	base := seed(t)
-	rng := rand.New(rand.NewPCG(base, 0))
-	dir := t.TempDir()
-	node := testkit.StartNode(t, dir)
-	const events = 600
-	mustAppend(t, node, "s", -1, events)
-	newGroup(t, node.Client, "s", "g", settings{
-		"minCheckPointCount": 1, "maxCheckPointCount": 1 + rng.IntN(40), "checkPointAfterMilliseconds": 100, "messageTimeoutMilliseconds": 1000,
-		"maxRetryCount": 1000, "bufferSize": 50, "readBatchSize": 20,
-	})
-	gate := newGate()
-	gate.open(node)
-	r := newReaders()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for i := range 4 {
-		r.owned.Go(func() {
-			own := rand.New(rand.NewPCG(base, uint64(i+1)))
-			for ctx.Err() == nil {
-				node, err := gate.pass(ctx)
-				if err != nil {
-					return
-				}
-				r.round(ctx, own, "s", "g", node.Client)
-			}
-		})
-	}
-	for range 3 {
-		aim := min(events*3/4, r.count()+50+rng.IntN(80))
-		testkit.Eventually(t, settleLimit, func() error {
-			if n := r.count(); n < aim {
-				return fmt.Errorf("%d acknowledged", n)
-			}
-			return nil
-		})
-		node.Kill()
-		node = testkit.StartNode(t, dir)
-		gate.open(node)
-	}
-	r.complete(t, span(0, events-1))
-	cancel()
-	r.owned.Wait()
-	t.Log(r.told())
-	g := &group{t, node.Client, "s", "g"}
-	g.drain()
-	g.await("end", func(i *groupInfo) bool {
-		return i.at() == fmt.Sprint(events-1) && i.Outstanding+i.Retried == 0 && i.Status == "Live"
-	})
-	if i := g.info(); i.Parked > 0 {
-		t.Errorf("%d are parked", i.Parked)
-	}
-	node.Stop()
-}
-
-// subscriptionUpdatedUnderReaders: a group that is there is never said not to be.
-func subscriptionUpdatedUnderReaders(t *testing.T) {
-	node := testkit.StartNode(t, t.TempDir())
-	const events = 200
-	mustAppend(t, node, "s", -1, events)
-	s := settings{"maxCheckPointCount": 1, "messageTimeoutMilliseconds": 1000, "maxRetryCount": 1000}
-	g := newGroup(t, node.Client, "s", "g", s)
-	r := newReaders()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	base := seed(t)
-	for i := range 4 {
-		r.owned.Go(func() {
-			own := rand.New(rand.NewPCG(base, uint64(i)))
-			for ctx.Err() == nil {
-				r.round(ctx, own, "s", "g", node.Client)
-				answer, err := node.Do(ctx, testkit.Request{Path: groupPath("s", "g", "info"), Admin: true})
-				if ctx.Err() == nil {
-					r.note("info", answer, err)
-				}
-			}
-		})
-	}
-	for n := range 30 {
-		s["liveBufferSize"] = 100 + n
-		g.must(http.MethodPost, s)
-		if n%10 == 9 {
-			order(t, node, "/subscriptions/restart", http.StatusOK)
-			testkit.Eventually(t, settleLimit, func() error {
-				_, _, err := listGroups(t.Context(), node.Client)
-				return err
-			})
-		}
-	}
-	r.complete(t, span(0, events-1))
-	cancel()
-	r.owned.Wait()
-	t.Log(r.told())
-	node.Stop()
 }
 
 // subscriptionNames: groups of all kinds of names keep to themselves, and come back.

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,20 +175,6 @@ func (g *group) takeAll() (all messages) {
 	}
 }
 
-// drain acknowledges everything until nothing is out or waits.
-func (g *group) drain() {
-	g.t.Helper()
-	testkit.Eventually(g.t, settleLimit, func() error {
-		for got := g.take(100); len(got.all) > 0; got = g.take(100) {
-			g.ack(got.ids()...)
-		}
-		if i := g.info(); i.Outstanding+i.Retried > 0 {
-			return fmt.Errorf("%s::%s: %+v", g.stream, g.name, i)
-		}
-		return nil
-	})
-}
-
 func (g *group) ack(ids ...string) {
 	g.t.Helper()
 	g.must(http.MethodPost, nil, "ack?ids="+strings.Join(ids, ","))
@@ -325,136 +309,4 @@ func deleteStream(t *testing.T, node *testkit.Client, stream string, hard bool) 
 	if err != nil || answer.Status != http.StatusNoContent {
 		t.Fatalf("delete %s: %s, %v", stream, answer, err)
 	}
-}
-
-// readers compete for the messages of a group, and remember the answers.
-type readers struct {
-	owned sync.WaitGroup
-
-	mu    sync.Mutex
-	acked map[int64]bool // by an answer of the node
-	// the answer was lost, or said that the outcome is unknown: the node may have taken it, then it
-	// does not come again
-	perhaps   map[int64]bool
-	delivered map[int64]int
-	statuses  map[string]int
-	wrong     []string
-}
-
-func newReaders() *readers {
-	return &readers{acked: map[int64]bool{}, perhaps: map[int64]bool{}, delivered: map[int64]int{}, statuses: map[string]int{}}
-}
-
-func (r *readers) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.acked)
-}
-
-func (r *readers) note(what string, answer testkit.Response, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.statuses[what+" lost"]++
-		return
-	}
-	r.statuses[fmt.Sprintf("%s %d", what, answer.Status)]++
-	if answer.Status == http.StatusNotFound || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusBadRequest {
-		r.wrong = append(r.wrong, fmt.Sprintf("%s: %s", what, answer))
-	}
-}
-
-// round takes some messages and acknowledges them, as a rule.
-func (r *readers) round(ctx context.Context, rng *rand.Rand, stream, name string, c *testkit.Client) {
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	got, answer, err := takeFrom(short, c, testkit.Request{Path: groupPath(stream, name, fmt.Sprint(1+rng.IntN(20))), Admin: true})
-	if ctx.Err() != nil {
-		return
-	}
-	r.note("read", answer, err)
-	r.mu.Lock()
-	for _, m := range got.all {
-		r.delivered[m.Number]++
-		if m.Stream != stream || m.Position != m.Number {
-			r.wrong = append(r.wrong, fmt.Sprintf("message %+v of %s", m, stream))
-		}
-	}
-	r.mu.Unlock()
-	if len(got.all) == 0 {
-		_ = pause(ctx, 10*time.Millisecond) // The end of the context ends the loop as well.
-		return
-	}
-	if rng.IntN(20) == 0 {
-		return // A reader that dies.
-	}
-	request := testkit.Request{Method: http.MethodPost, Path: got.ackAll, Admin: true}
-	answer, err = c.Do(short, request)
-	if err == nil && answer.Status == http.StatusTemporaryRedirect {
-		request.Path = answer.Header.Get("Location")
-		answer, err = c.Do(short, request)
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	r.note("ack", answer, err)
-	if err == nil && answer.Status == http.StatusOK {
-		r.mu.Lock()
-		for _, m := range got.all {
-			r.acked[m.Number] = true
-		}
-		r.mu.Unlock()
-	} else if err != nil || answer.Status >= http.StatusInternalServerError {
-		r.mu.Lock()
-		for _, m := range got.all {
-			r.perhaps[m.Number] = true
-		}
-		r.mu.Unlock()
-	}
-}
-
-// complete waits until all these events are acknowledged.
-func (r *readers) complete(t *testing.T, want []int64) {
-	t.Helper()
-	testkit.Eventually(t, settleLimit, func() error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		var missing []int64
-		for _, n := range want {
-			if !r.acked[n] && !r.perhaps[n] { // The remaining messages are drained at the end.
-				missing = append(missing, n)
-			}
-		}
-		if len(missing) > 0 {
-			return fmt.Errorf("%d of %d were never acknowledged: %v; answers %v", len(missing), len(want), missing[:min(20, len(missing))], r.statuses)
-		}
-		return nil
-	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for n := range r.delivered {
-		if n < 0 || n > want[len(want)-1] {
-			t.Errorf("event %d was handed out, and was never written", n)
-		}
-	}
-	if len(r.wrong) > 0 {
-		t.Errorf("%d wrong answers: %s", len(r.wrong), strings.Join(r.wrong[:min(5, len(r.wrong))], "\n"))
-	}
-}
-
-func (r *readers) told() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	twice, most := 0, 0
-	for _, n := range r.delivered {
-		if n > 1 {
-			twice++
-		}
-		most = max(most, n)
-	}
-	var statuses []string
-	for _, what := range slices.Sorted(maps.Keys(r.statuses)) {
-		statuses = append(statuses, fmt.Sprintf("%s: %d", what, r.statuses[what]))
-	}
-	return fmt.Sprintf("%d events, %d of them more than once, at most %d times; %s", len(r.delivered), twice, most, strings.Join(statuses, ", "))
 }

@@ -28,8 +28,7 @@ func TestSubscriptions(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"rights", subscriptionRights}, {"gaps", subscriptionGaps}, {"links", subscriptionLinks}, {"many", manySubscriptions}, {"metrics", subscriptionStatistics},
-		{"killed", subscriptionsSurviveKill}, {"killed under readers", subscriptionsSurviveKills}, {"updated under readers", subscriptionUpdatedUnderReaders},
-		{"names", subscriptionNames}, {"keys", subscriptionKeys},
+		{"killed", subscriptionsSurviveKill}, {"names", subscriptionNames}, {"keys", subscriptionKeys},
 	} {
 		t.Run(v.name, v.test)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -115,6 +116,9 @@ func (c *consumer) handle(ctx context.Context) bool {
 		c.take(ctx, count, c.timeout)
 		c.crash()
 		return false
+	case 2:
+		c.look(ctx)
+		return false
 	}
 	h := c.take(ctx, count, c.timeout)
 	if h == nil || len(h.messages) == 0 {
@@ -122,6 +126,18 @@ func (c *consumer) handle(ctx context.Context) bool {
 	}
 	c.answer(ctx, h)
 	return true
+}
+
+// look asks for the group, or for all groups: one that is there is never said not to be.
+func (c *consumer) look(ctx context.Context) {
+	path := c.group.path() + "/info"
+	if c.rng.IntN(2) == 0 {
+		path = "/subscriptions"
+	}
+	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: path, Header: map[string]string{"Accept": client.MediaJSON}})
+	if c.usable(a, err) && !strings.Contains(string(a.Body), strconv.Quote(c.group.stream)) {
+		c.find.add(kindAnswer, "%s: GET %s lacks %s", c.place(a.from), path, c.group)
+	}
 }
 
 // crash forgets what it holds and comes back on another node.

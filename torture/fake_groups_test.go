@@ -29,6 +29,7 @@ const (
 	breakPark    = "messages to be parked are forgotten"
 	breakAhead   = "checkpoints do not wait for answers"
 	breakEnd     = "a checkpoint lies behind the stream"
+	breakList    = "groups are not listed"
 	breakTwice   = "messages are given to two"
 	breakPhantom = "messages are invented"
 	breakTitle   = "messages show another event"
@@ -163,6 +164,15 @@ func (f *fakeGroups) handler() http.Handler {
 	group("POST /nack/{id}", f.nack)
 	group("POST /replayParked", f.replay)
 	group("GET /info", f.info)
+	mux.HandleFunc("GET /subscriptions", func(w http.ResponseWriter, _ *http.Request) {
+		var list []groupInfo
+		for _, g := range f.groups {
+			if f.promise != breakList {
+				list = append(list, groupInfo{Stream: g.stream})
+			}
+		}
+		f.must(json.NewEncoder(w).Encode(list))
+	})
 	group("GET /{count}", f.read)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -385,7 +395,7 @@ func (f *fakeGroups) replay(g *fakeGroup, _ http.ResponseWriter, _ *http.Request
 }
 
 func (f *fakeGroups) info(g *fakeGroup, w http.ResponseWriter, _ *http.Request) {
-	i := groupInfo{Status: "Live", RetryBuffer: int64(len(g.retry)), Outstanding: int64(len(g.out))}
+	i := groupInfo{Stream: g.stream, Status: "Live", RetryBuffer: int64(len(g.retry)), Outstanding: int64(len(g.out))}
 	if g.checkpoint >= 0 {
 		text := strconv.FormatInt(g.checkpoint, 10)
 		i.Checkpoint = &text

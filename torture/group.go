@@ -155,6 +155,7 @@ func parseHandout(body []byte) (*handout, error) {
 
 // groupInfo is the part of a group's description that tells whether it has finished.
 type groupInfo struct {
+	Stream      string  `json:"eventStreamId"`
 	Status      string  `json:"status"`
 	Checkpoint  *string `json:"lastCheckpointedEventPosition"`
 	ReadBuffer  int64   `json:"readBufferCount"`

@@ -1,0 +1,63 @@
+package integration_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/lab"
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// writersAlone are the flags of a round in which clients write and read, and nothing else happens.
+const writersAlone = " --consumers 0 --projections=false --scavenges=false --backups=false --redactions=false --rate 400"
+
+// TestTorture breaks clusters under load in the ways that cost most when they go wrong, one way for
+// each cluster. What torture proves of its rounds is on the page how-it-is-tested. Its own tests
+// torment a single node.
+func TestTorture(t *testing.T) {
+	for _, fault := range []string{"kill", "isolate-leader", "pause-long"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			torment(t, fault, "--seconds 6"+writersAlone)
+		})
+	}
+}
+
+// TestLongTorture does so with everything that torture has.
+func TestLongTorture(t *testing.T) {
+	t.Run("one way", func(t *testing.T) { torment(t, "one-way", "--seconds 8"+writersAlone) })
+	t.Run("lost leaders", func(t *testing.T) {
+		torment(t, "kill,isolate-leader,resign,terminate,rolling", "--seconds 20 --backups=false --redactions=false")
+	})
+	t.Run("five nodes", func(t *testing.T) { torment(t, "", "--nodes 5 --seconds 30 --disk-faults") })
+}
+
+// torment runs a round, and demands that no promise was broken. If one kind of fault is named, it
+// must have struck.
+func torment(t *testing.T, faults, flags string) {
+	t.Helper()
+	l, err := lab.New(lab.Options{Hosts: 1})
+	if err != nil {
+		t.Skip(err)
+	}
+	links := l.NoLinks()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if links != nil && (faults == "isolate-leader" || faults == "one-way") {
+		t.Skip(links)
+	}
+	args := append([]string{"torture", "--seed", fmt.Sprint(seed(t)), "--heal", settleLimit.String(), "--keep", t.TempDir()}, strings.Fields(flags)...)
+	if faults != "" {
+		args = append(args, "--faults", faults)
+	}
+	p, code := testkit.Run(t, testkit.Command{Args: args})
+	if code != 0 {
+		t.Fatalf("%s: exit code %d", strings.Join(args, " "), code)
+	}
+	if faults != "" && !strings.Contains(faults, ",") && !strings.Contains(p.Stdout(), "fault   "+faults+":") {
+		t.Errorf("the fault %s has not struck", faults)
+	}
+	t.Log(p.Stdout())
+}
