@@ -136,18 +136,18 @@ func (g *group) connect(o ConnectOptions) (*Connection, error) {
 	if g.Settings.ExtraStatistics {
 		c.latencies = new(latencies)
 	}
-	err := event.ErrNotReady
-	g.apply(func(core *core, now time.Time) {
-		if limit := g.Settings.MaxSubscriberCount; limit > 0 && len(g.connections) >= limit {
-			err = ErrTooManySubscribers
-			return
+	limit := g.Settings.MaxSubscriberCount
+	ok := g.apply(func(core *core, now time.Time) {
+		if limit <= 0 || len(g.connections) < limit {
+			c.measured, g.connections = now, append(g.connections, c)
+			core.join(&c.consumer)
 		}
-		err, c.measured = nil, now
-		g.connections = append(g.connections, c)
-		core.join(&c.consumer)
 	})
-	if err != nil {
-		return nil, err
+	switch {
+	case !ok:
+		return nil, event.ErrNotReady
+	case c.measured.IsZero():
+		return nil, ErrTooManySubscribers
 	}
 	return c, nil
 }

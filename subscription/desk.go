@@ -269,12 +269,7 @@ func (d *desk) replaySome(ctx context.Context, numbers []int64) error {
 	if err == nil {
 		g.countReplay()
 	}
-	isOver := true
-	g.apply(func(*core, time.Time) {
-		isOver = false
-		g.work.Go(func() { d.finish(sync.OnceFunc(func() { close(tried) })) })
-	})
-	if isOver {
+	if !g.apply(func(*core, time.Time) { g.work.Go(func() { d.finish(sync.OnceFunc(func() { close(tried) })) }) }) {
 		return err
 	}
 	select {

@@ -87,17 +87,18 @@ func (g *group) stop(why error) {
 	g.work.Wait()
 }
 
-// apply gives the core an input, and does what follows. When the group has ended there are no more
-// inputs.
-func (g *group) apply(input func(c *core, now time.Time)) {
+// apply gives the core an input, and does what follows. It returns false when the group has ended:
+// there are no more inputs.
+func (g *group) apply(input func(c *core, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return
+		return false
 	}
 	now := g.now()
 	input(&g.core, now)
 	g.settle(now)
+	return true
 }
 
 // settle does what follows from inputs, or begins to. The caller holds mu.
@@ -140,23 +141,38 @@ func (g *group) writeCheckpoint(pause time.Duration) {
 	if pause > 0 && clock.Sleep(g.ctx, pause) != nil {
 		return
 	}
-	for p := pauses(); ; {
+	var number, seq int64
+	ok := g.insist(troubleCheckpoint, func(ctx context.Context) error {
 		g.mu.Lock()
-		number, seq := g.core.position()
+		number, seq = g.core.position()
 		g.mu.Unlock()
-		err := g.streams.writeCheckpoint(number)
+		return g.streams.writeCheckpoint(ctx, number)
+	}, func() {})
+	if ok {
+		g.metrics.checkpoints.Inc()
+		g.apply(func(c *core, now time.Time) { c.checkpointed(number, seq, now) })
+	}
+}
+
+// insist tries a write of the group until it succeeds, and calls tried when it did not. It returns
+// false when the group ends first.
+func (g *group) insist(kind int, try func(ctx context.Context) error, tried func()) bool {
+	p := pauses()
+	for {
+		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
+		err := try(ctx)
+		cancel()
 		if g.ctx.Err() != nil {
-			return
+			return false
 		}
-		g.troubles.note(troubleCheckpoint, err)
+		g.troubles.note(kind, err)
 		if err == nil {
-			g.metrics.checkpoints.Inc()
-			g.apply(func(c *core, now time.Time) { c.checkpointed(number, seq, now) })
-			return
+			return true
 		}
+		tried()
 		g.metrics.failed.Inc()
 		if !p.Wait(g.ctx) {
-			return
+			return false
 		}
 	}
 }

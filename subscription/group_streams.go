@@ -24,9 +24,7 @@ type ownStreams struct {
 	timeout time.Duration // of one write
 }
 
-func (s *ownStreams) writeCheckpoint(number int64) error {
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	defer cancel()
+func (s *ownStreams) writeCheckpoint(ctx context.Context, number int64) error {
 	stream := s.CheckpointStream()
 	if err := bound(ctx, s.store, stream, `{"$maxCount":2,"$acl":`+accessList+`}`); err != nil {
 		return err

@@ -80,16 +80,15 @@ func (g *group) load(ctx context.Context) error {
 			return fmt.Errorf("find the first event after the checkpoint %s: %w", g.Position(checkpoint), err)
 		}
 	}
-	isOver := true
-	g.apply(func(c *core, now time.Time) {
+	ok := g.apply(func(c *core, now time.Time) {
 		c.load(checkpoint, next, known, now)
 		c.trimmedTo, c.replayEnd = replays.from, replays.end
 		c.addReplays(replays.all, forgotten)
-		if isOver = false; len(settled.Replaying) > 0 {
+		if len(settled.Replaying) > 0 {
 			g.work.Go(func() { g.desk.finish(func() {}) })
 		}
 	})
-	if isOver {
+	if !ok {
 		return context.Canceled
 	}
 	return nil

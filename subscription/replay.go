@@ -121,29 +121,6 @@ func (g *group) countReplay() {
 	g.metrics.replays.Inc()
 }
 
-// insist tries something about replays until it succeeds, and calls tried when it did not. It
-// returns false when the group ends first.
-func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
-	p := pauses()
-	for {
-		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
-		err := try(ctx)
-		cancel()
-		if g.ctx.Err() != nil {
-			return false
-		}
-		g.troubles.note(troubleReplay, err)
-		if err == nil {
-			return true
-		}
-		tried()
-		g.metrics.failed.Inc()
-		if !p.Wait(g.ctx) {
-			return false
-		}
-	}
-}
-
 // movePage moves one page and returns the number of the parked event after it.
 func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) {
 	if !d.take() {
@@ -176,7 +153,7 @@ func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved
 	var events []event.Resolved
 	var w event.Write
 	forgotten := g.forgets()
-	ok := g.insist(func(ctx context.Context) (err error) {
+	ok := g.insist(troubleReplay, func(ctx context.Context) (err error) {
 		if events, err = read(ctx); err == nil {
 			w, err = g.streams.copies(ctx, events, key)
 		}
@@ -186,10 +163,10 @@ func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved
 		return false
 	}
 	var written event.Written
-	if len(events) > 0 && !g.insist(func(ctx context.Context) (err error) { written, err = g.streams.copy(ctx, &w); return err }, tried) {
+	if len(events) > 0 && !g.insist(troubleReplay, func(ctx context.Context) (err error) { written, err = g.streams.copy(ctx, &w); return err }, tried) {
 		return false
 	}
-	if !g.insist(hide, tried) {
+	if !g.insist(troubleReplay, hide, tried) {
 		return false
 	}
 	batch := make([]replayed, len(events))
@@ -267,7 +244,7 @@ func withNumber(e *event.Record, key string) []byte {
 
 // trim truncates the stream of replays before the first message that is not answered.
 func (g *group) trim(before int64) {
-	if g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
+	if g.insist(troubleReplay, func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
 		g.apply(func(c *core, _ time.Time) { c.trimmed(before) })
 	}
 }

@@ -109,12 +109,7 @@ func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) er
 	if err := set.Validate(); err != nil {
 		return err
 	}
-	t, err := s.running()
-	if err != nil {
-		return err
-	}
-	defer s.metrics.begin(s.metrics.changing).end()
-	return t.outcome(ctx, t.create(ctx, k, set, by))
+	return s.change(ctx, func(ctx context.Context, t *term) error { return t.create(ctx, k, set, by) })
 }
 
 // Update replaces all settings of a group but its filter, and loads it again from its checkpoint:
@@ -123,22 +118,24 @@ func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) er
 	if err := set.ValidateSizes(); err != nil {
 		return err
 	}
-	t, err := s.running()
-	if err != nil {
-		return err
-	}
-	defer s.metrics.begin(s.metrics.changing).end()
-	return t.outcome(ctx, t.update(ctx, k, set, by))
+	return s.change(ctx, func(ctx context.Context, t *term) error { return t.update(ctx, k, set, by) })
 }
 
 // Delete ends a group and soft-deletes its streams. Errors are ErrNotFound and those of writing.
 func (s *Service) Delete(ctx context.Context, k Key, by string) error {
+	return s.change(ctx, func(ctx context.Context, t *term) error { return t.remove(ctx, k, by) })
+}
+
+// change changes the set of groups within the time allowed.
+func (s *Service) change(ctx context.Context, do func(context.Context, *term) error) error {
 	t, err := s.running()
 	if err != nil {
 		return err
 	}
 	defer s.metrics.begin(s.metrics.changing).end()
-	return t.outcome(ctx, t.remove(ctx, k, by))
+	bound, cancel := t.bound(ctx)
+	defer cancel()
+	return t.outcome(ctx, do(bound, t))
 }
 
 // Read hands out at most count messages, and none when there is none at the moment. Of links

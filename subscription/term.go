@@ -340,8 +340,6 @@ func (t *term) enter(ctx context.Context) error {
 }
 
 func (t *term) create(ctx context.Context, k Key, set Settings, by string) error {
-	ctx, cancel := t.bound(ctx)
-	defer cancel()
 	if len(k.CheckpointStream()) > event.MaxNameBytes {
 		return event.ErrTooLarge
 	}
@@ -418,8 +416,6 @@ func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
 }
 
 func (t *term) update(ctx context.Context, k Key, set Settings, by string) error {
-	ctx, cancel := t.bound(ctx)
-	defer cancel()
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
@@ -456,8 +452,6 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 }
 
 func (t *term) remove(ctx context.Context, k Key, by string) error {
-	ctx, cancel := t.bound(ctx)
-	defer cancel()
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
