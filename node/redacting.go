@@ -45,7 +45,7 @@ func newRedacting(n *Node) (*redacting, error) {
 			_, resume := n.backups.Suspend(backup.EndedByRedaction)
 			return resume
 		},
-		Forget: n.groups.Forget, Erase: n.cluster.EraseLog, Write: n.store.WriteOwn, Endpoint: n.endpoint,
+		Forget: n.groups.Forget, Erase: n.cluster.EraseLog, Records: n.store, Endpoint: n.endpoint,
 		DiskReserve: n.opts.DiskReserve, Now: n.opts.Now, Logger: n.logger.Named("redact"),
 	})
 	return r, nil

@@ -54,6 +54,7 @@ type Recorder struct {
 	anonymous *rate.Limiter
 	leftOut   atomic.Int64 // since the last event that was written
 	full      atomic.Bool  // there was no room for a refused request, and the log says so
+	failing   bool         // the last write failed, and the log says so; the writing goroutine's
 
 	mu       sync.Mutex // guards the fields below
 	inFlight int        // changes that were begun and have not ended
@@ -66,7 +67,7 @@ func New(o Options) *Recorder {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	r := &Recorder{
 		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst), ended: make(chan struct{}),
-		queue: record.New[Operation](record.Options{Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout}, maxQueue),
+		queue: record.New[Operation](record.Options{Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout, KeepMetadata: true}, maxQueue),
 	}
 	r.queue.Start(r.work)
 	return r
@@ -162,9 +163,9 @@ func (r *Recorder) Close() {
 // work writes waiting operations until the Recorder is closed, and then the rest as long as writes
 // succeed.
 func (r *Recorder) work(ctx context.Context) {
-	var s state
+	journal := r.queue.Journal(Stream)
 	for batch := r.queue.Next(maxBatch); len(batch) > 0; batch = r.queue.Next(maxBatch) {
-		if !r.persist(ctx, batch, &s) && r.queue.Closing() {
+		if !r.persist(ctx, batch, journal) && r.queue.Closing() {
 			for rest := r.queue.Next(maxQueue); len(rest) > 0; rest = r.queue.Next(maxQueue) {
 				r.leaveOut(r.metrics.dropped, rest...)
 			}
@@ -173,30 +174,24 @@ func (r *Recorder) work(ctx context.Context) {
 	}
 }
 
-// state is what the goroutine that writes knows of the stream.
-type state struct {
-	begun   bool // it has its metadata
-	failing bool // the last write failed, and the log says so
-}
-
 // persist writes a batch, however long that takes, and reports whether it did. It gives up a batch
 // that can never be written, and one that fails while the Recorder is being closed.
-func (r *Recorder) persist(ctx context.Context, batch []Operation, s *state) bool {
+func (r *Recorder) persist(ctx context.Context, batch []Operation, to *record.Journal) bool {
 	before := r.leftOut.Swap(0)
 	events := r.events(batch, before) // Once, since their ids keep them from being written twice.
 	for {
-		err := r.write(ctx, events, s)
+		_, err := to.Append(ctx, events...)
 		if err == nil {
 			r.metrics.written.Add(uint64(len(batch)))
 			r.full.Store(false)
-			s.failing = false
+			r.failing = false
 			return true
 		}
 		givesUp := record.Final(err) || ctx.Err() != nil || r.queue.Closing()
-		if !s.failing {
+		if !r.failing {
 			r.opts.Logger.Warn("requests are not recorded in "+Stream, logkey.Events, len(batch), logkey.Error, err)
 		}
-		s.failing = true
+		r.failing = true
 		if givesUp {
 			r.leftOut.Add(before)
 			r.leaveOut(r.metrics.failed, batch...)
@@ -215,17 +210,4 @@ func (r *Recorder) events(batch []Operation, leftOut int64) []event.Proposed {
 		leftOut = 0
 	}
 	return events
-}
-
-// write appends events, and sets the stream's metadata before the first. Nothing is written to a
-// stream that anyone could read, or that would stay for ever.
-func (r *Recorder) write(ctx context.Context, events []event.Proposed, s *state) error {
-	if !s.begun {
-		if err := r.queue.Begin(ctx, Stream); err != nil {
-			return err
-		}
-		s.begun = true
-	}
-	_, err := r.queue.Append(ctx, Stream, events...)
-	return err
 }

@@ -37,6 +37,11 @@ type Options struct {
 	What    string        // is written, as log lines name it: "the history of scavenges"
 	MaxAge  time.Duration // for which it is kept, default 30 days
 	Timeout time.Duration // of one try, default 5 seconds
+
+	// Metadata of the streams. Default: the events' age is limited by MaxAge, operators may read,
+	// and all else is for administrators.
+	Metadata     string
+	KeepMetadata bool // a stream that has metadata keeps them
 }
 
 // EnsureDefaults sets the fields that are zero.
@@ -123,52 +128,81 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// Append appends events to a stream with any version: their ids keep them from being written
+// Journal is one stream of records. Its metadata are set before its first record: nothing is
+// written to a stream that everyone could read, or that would stay for ever. One goroutine at a
+// time uses it.
+type Journal struct {
+	*Writer
+	stream      string
+	isDescribed bool
+}
+
+// Journal returns the journal of a stream.
+func (w *Writer) Journal(stream string) *Journal { return &Journal{Writer: w, stream: stream} }
+
+// NewJournal returns a journal whose records do not wait in a Queue.
+func NewJournal(o Options, stream string) *Journal {
+	o.EnsureDefaults()
+	return (&Writer{opts: o}).Journal(stream)
+}
+
+// Append appends events to the stream with any version: their ids keep them from being written
 // twice.
-func (w *Writer) Append(ctx context.Context, stream string, events ...event.Proposed) (written event.Written, err error) {
-	err = w.Persist(ctx, func(ctx context.Context) (err error) {
-		written, err = w.opts.Store.WriteOwn(ctx, Append(stream, event.AnyVersion, events...))
+func (j *Journal) Append(ctx context.Context, events ...event.Proposed) (written event.Written, err error) {
+	if err := j.Describe(ctx); err != nil {
+		return written, err
+	}
+	err = j.Persist(ctx, func(ctx context.Context) (err error) {
+		written, err = j.write(ctx, events)
 		return err
 	})
 	if err != nil {
-		return written, fmt.Errorf("append to %s: %w", stream, err)
+		return written, fmt.Errorf("append to %s: %w", j.stream, err)
 	}
 	return written, nil
 }
 
-// Describe sets the metadata of a stream: they limit the age of its events, let operators read them
-// and leave everything else to administrators.
-func (w *Writer) Describe(ctx context.Context, stream string) error {
-	return w.describe(ctx, stream, false)
-}
-
-// Begin is Describe for a stream that has no metadata yet: existing metadata stay.
-func (w *Writer) Begin(ctx context.Context, stream string) error {
-	return w.describe(ctx, stream, true)
-}
-
-func (w *Writer) describe(ctx context.Context, stream string, once bool) error {
-	err := w.Persist(ctx, func(ctx context.Context) error { return w.describeOnce(ctx, stream, once) })
-	if err != nil {
-		return fmt.Errorf("metadata of %s: %w", stream, err)
+// Try is Append that is tried once.
+func (j *Journal) Try(ctx context.Context, events ...event.Proposed) error {
+	if err := j.describe(ctx); err != nil {
+		return fmt.Errorf("metadata of %s: %w", j.stream, err)
+	}
+	if _, err := j.write(ctx, events); err != nil {
+		return fmt.Errorf("append to %s: %w", j.stream, err)
 	}
 	return nil
 }
 
-func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) error {
-	info, err := w.opts.Store.StreamInfo(ctx, stream)
+func (j *Journal) write(ctx context.Context, events []event.Proposed) (event.Written, error) {
+	return j.opts.Store.WriteOwn(ctx, Append(j.stream, event.AnyVersion, events...))
+}
+
+// Describe sets the metadata of the stream, unless this journal did.
+func (j *Journal) Describe(ctx context.Context) error {
+	if j.isDescribed {
+		return nil
+	}
+	if err := j.Persist(ctx, j.describe); err != nil {
+		return fmt.Errorf("metadata of %s: %w", j.stream, err)
+	}
+	j.isDescribed = true
+	return nil
+}
+
+func (j *Journal) describe(ctx context.Context) error {
+	info, err := j.opts.Store.StreamInfo(ctx, j.stream)
 	if err != nil {
 		return err
 	}
 	if info.HardDeleted {
 		return event.ErrStreamDeleted
 	}
-	if once && info.MetaLast >= 0 {
+	if j.opts.KeepMetadata && info.MetaLast >= 0 {
 		return nil
 	}
-	document := w.metadata()
+	document := []byte(cmp.Or(j.opts.Metadata, fmt.Sprintf(`{"$maxAge":%d,%s}`, max(1, int64(j.opts.MaxAge/time.Second)), ACL)))
 	if info.MetaLast >= 0 {
-		have, err := w.opts.Store.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, nil)
+		have, err := j.opts.Store.ReadEvent(ctx, event.MetaStreamOf(j.stream), info.MetaLast, nil)
 		switch {
 		case errors.Is(err, event.ErrEventNotFound), errors.Is(err, event.ErrStreamNotFound):
 		case err != nil:
@@ -181,7 +215,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 			document = event.WithTruncateBefore(document, info.Metadata.TruncateBefore)
 		}
 	}
-	_, err = w.opts.Store.WriteOwn(ctx, Append(event.MetaStreamOf(stream), info.MetaLast, Proposed(event.TypeMetadata, document)))
+	_, err = j.opts.Store.WriteOwn(ctx, Append(event.MetaStreamOf(j.stream), info.MetaLast, Proposed(event.TypeMetadata, document)))
 	var conflict *event.WrongExpectedVersion
 	if errors.As(err, &conflict) {
 		// Another node, or an earlier try, has just described the stream. Here that may
@@ -194,10 +228,6 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 // ACL is the member of a stream's metadata that lets operators read it and leaves everything else
 // to administrators.
 const ACL = `"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}`
-
-func (w *Writer) metadata() []byte {
-	return fmt.Appendf(nil, `{"$maxAge":%d,%s}`, max(1, int64(w.opts.MaxAge/time.Second)), ACL)
-}
 
 // sameMetadata compares documents, leaving aside where the stream is truncated.
 func sameMetadata(have, want []byte) bool {

@@ -3,13 +3,9 @@ package redact
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/annalsdb/annals/admin/record"
-	"github.com/annalsdb/annals/event"
 )
 
 // Names of the record in the database. They are part of the wire contract: do not change.
@@ -33,19 +29,11 @@ type recorded struct {
 // record writes the record. Its id makes sure that it is written only once, however often it is
 // tried.
 func (s *Service) record(ctx context.Context, p *pending) error {
-	metadata := record.Proposed(event.TypeMetadata, []byte(recordMetadata))
-	metadata.ID = event.ID(uuid.NewSHA1(uuid.Nil, []byte(Stream)))
-	_, err := s.opts.Write(ctx, record.Append(event.MetaStreamOf(Stream), event.NoStream, metadata))
-	var wrong *event.WrongExpectedVersion
-	if err != nil && !errors.As(err, &wrong) { // Another writer was faster.
-		return err
-	}
 	data, err := json.Marshal(recorded{NodeEndpoint: s.opts.Endpoint(), User: p.User, Reason: p.Reason, Events: p.Events, Time: p.Time})
 	if err != nil {
 		return err
 	}
 	redacted := record.Proposed(typeRedacted, data)
 	redacted.ID = p.ID
-	_, err = s.opts.Write(ctx, record.Append(Stream, event.AnyVersion, redacted))
-	return err
+	return record.NewJournal(record.Options{Store: s.opts.Records, Metadata: recordMetadata, KeepMetadata: true}, Stream).Try(ctx, redacted)
 }

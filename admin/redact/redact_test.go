@@ -72,17 +72,30 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 			n.erased = append(n.erased, position)
 			return n.failing
 		},
-		Write: func(_ context.Context, w *event.Write) (event.Written, error) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.written = append(n.written, w)
-			return event.Written{}, nil
-		},
+		Records:  database{n},
 		Endpoint: func() string { return "127.0.0.1:2113" },
 		Now:      func() time.Time { return time.Unix(1, 0) },
 		Logger:   hclog.New(&hclog.LoggerOptions{Output: &n.logged}),
 	})
 	return n, n.service.Resume()
+}
+
+// database keeps what is written, and says that it has nothing.
+type database struct{ *node }
+
+func (d database) WriteOwn(_ context.Context, w *event.Write) (event.Written, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.written = append(d.written, w)
+	return event.Written{}, nil
+}
+
+func (database) StreamInfo(context.Context, string) (event.StreamInfo, error) {
+	return event.StreamInfo{Last: event.NoStream, MetaLast: event.NoStream}, nil
+}
+
+func (database) ReadEvent(context.Context, string, int64, event.LinkReader) (event.Resolved, error) {
+	return event.Resolved{}, event.ErrStreamNotFound
 }
 
 func mustOpen(t testing.TB, fsys vfs.FS) *node {

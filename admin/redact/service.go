@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/chunklock"
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -36,10 +37,8 @@ type Options struct {
 	// Forget drops events that are kept in memory to be handed out later.
 	Forget func()
 	// Erase removes entries up to a position from the Raft log of this node.
-	Erase func(ctx context.Context, position int64) error
-	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends
-	// while there is none.
-	Write    func(ctx context.Context, w *event.Write) (event.Written, error)
+	Erase    func(ctx context.Context, position int64) error
+	Records  record.Store  // the database
 	Endpoint func() string // of this node for clients, for the record
 
 	DiskReserve int64            // bytes that stay free on the volume

@@ -68,17 +68,9 @@ func (h *history) add(id, typ string, payload any) {
 }
 
 func (h *history) work(ctx context.Context) {
-	described := false
+	journal := h.Journal(Stream)
 	for next := h.Next(1); len(next) > 0 && ctx.Err() == nil; next = h.Next(1) {
-		var err error
-		if !described {
-			err = h.Describe(ctx, Stream)
-			described = err == nil
-		}
-		if err == nil { // Nothing is written to a stream that everyone could read.
-			_, err = h.Append(ctx, Stream, next...)
-		}
-		if err != nil {
+		if _, err := journal.Append(ctx, next...); err != nil {
 			h.logger.Warn("an event of the history of backups is given up", logkey.Type, next[0].Type, "data", string(next[0].Data), logkey.Error, err)
 		}
 	}

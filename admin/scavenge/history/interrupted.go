@@ -89,7 +89,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 // only the link is missing, because the node ended between the two, it writes that.
 func (w *Writer) complete(ctx context.Context, id event.ID) error {
 	stream := StreamOf(id)
-	if err := w.records.Describe(ctx, stream); err != nil {
+	if err := w.records.Journal(stream).Describe(ctx); err != nil {
 		return err
 	}
 	var number int64
@@ -119,10 +119,7 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", stream, err)
 	}
-	if err := w.records.Describe(ctx, IndexStream); err != nil {
-		return err
-	}
-	_, err = w.link(ctx, stream, number)
+	_, err = w.link(ctx, w.records.Journal(IndexStream), stream, number)
 	return err
 }
 

@@ -25,13 +25,16 @@ type Run struct {
 	announced chan struct{}
 	link      int64 // number of that link, -1: it was not written; valid after announced
 
-	// metadata of its stream and of IndexStream are right; only the writing goroutine uses them
-	described, indexDescribed bool
+	// of its stream and of IndexStream; only the writing goroutine uses them
+	journal, index *record.Journal
 }
 
 // Begin begins the history of a run.
 func (w *Writer) Begin(id event.ID, started Started) *Run {
-	r := &Run{w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint(), announced: make(chan struct{}), link: -1}
+	r := &Run{
+		w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint(), announced: make(chan struct{}), link: -1,
+		journal: w.records.Journal(StreamOf(id)), index: w.records.Journal(IndexStream),
+	}
 	r.refused = !w.admit(id)
 	started.ScavengeID, started.NodeEndpoint = id, r.endpoint
 	w.enqueue(r, TypeStarted, started)

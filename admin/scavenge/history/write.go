@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -16,23 +17,11 @@ var linkIDs = uuid.MustParse("5d1c3f0a-6f2b-4f43-9a4e-3f6c0b1d7e92")
 // write writes an event of a run, and the link to it.
 func (w *Writer) write(ctx context.Context, it *item) error {
 	r := it.run
-	if !r.described {
-		if err := w.records.Describe(ctx, r.stream); err != nil {
-			return err
-		}
-		r.described = true
-	}
-	written, err := w.append(ctx, r.stream, it.event)
+	written, err := w.append(ctx, r.journal, it.event)
 	if err != nil || !it.boundary() {
 		return err
 	}
-	if !r.indexDescribed {
-		if err := w.records.Describe(ctx, IndexStream); err != nil {
-			return err
-		}
-		r.indexDescribed = true
-	}
-	link, err := w.link(ctx, r.stream, written.First)
+	link, err := w.link(ctx, r.index, r.stream, written.First)
 	if err == nil && it.event.Type == TypeStarted {
 		r.link = link
 	}
@@ -40,8 +29,8 @@ func (w *Writer) write(ctx context.Context, it *item) error {
 }
 
 // append appends an event to a stream, whatever its version.
-func (w *Writer) append(ctx context.Context, stream string, e event.Proposed) (event.Written, error) {
-	written, err := w.records.Append(ctx, stream, e)
+func (w *Writer) append(ctx context.Context, to *record.Journal, e event.Proposed) (event.Written, error) {
+	written, err := to.Append(ctx, e)
 	if err == nil {
 		w.metrics.written.Inc()
 	}
@@ -49,8 +38,8 @@ func (w *Writer) append(ctx context.Context, stream string, e event.Proposed) (e
 }
 
 // link puts a link to an event of a run into IndexStream, and returns its number there.
-func (w *Writer) link(ctx context.Context, stream string, number int64) (int64, error) {
+func (w *Writer) link(ctx context.Context, index *record.Journal, stream string, number int64) (int64, error) {
 	data := append(strconv.AppendInt(nil, number, 10), "@"+stream...)
-	written, err := w.append(ctx, IndexStream, event.Proposed{ID: event.ID(uuid.NewSHA1(linkIDs, data)), Type: event.TypeLink, Data: data})
+	written, err := w.append(ctx, index, event.Proposed{ID: event.ID(uuid.NewSHA1(linkIDs, data)), Type: event.TypeLink, Data: data})
 	return written.First, err
 }
