@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -145,9 +146,7 @@ func TestUsersUnreadable(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			s.readErr = nil
-			if err := login(a, "jane:x"); err != nil {
-				t.Fatalf("afterwards: %v", err)
-			}
+			check.Must(t, login(a, "jane:x"), "afterwards")
 			s.readErr = c.err
 			if err := login(a, "jane:x"); c.want != nil && !errors.Is(err, c.want) || c.want == nil && !event.IsCorruption(err) {
 				t.Fatalf("cached: got %v", err)
@@ -192,9 +191,7 @@ func TestAuthenticateOrder(t *testing.T) {
 				ctx = access.WithNodeConn(ctx)
 			}
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/ping", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if c.authorization != "" {
 				r.Header.Set("Authorization", c.authorization)
 			}
@@ -234,9 +231,7 @@ func TestParseTrusted(t *testing.T) {
 		t.Run(c.header, func(t *testing.T) {
 			got, err := access.ParseTrusted(c.header)
 			if c.login == "" {
-				if !errors.Is(err, event.ErrNotAuthorized) {
-					t.Fatalf("got %+v, %v", got, err)
-				}
+				check.MustBe(t, err, event.ErrNotAuthorized, got)
 				return
 			}
 			if want := (access.Principal{Login: c.login, Groups: c.groups}); err != nil || !reflect.DeepEqual(got, want) {
@@ -255,12 +250,8 @@ func testCache(t *testing.T) {
 	step := func(name, credentials string, wantErr error, wantHashes uint64) {
 		t.Helper()
 		before := hashes(r)
-		if err := login(a, credentials); !errors.Is(err, wantErr) {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if got := hashes(r) - before; got != wantHashes {
-			t.Fatalf("%s: %d hashes, want %d", name, got, wantHashes)
-		}
+		check.MustBe(t, login(a, credentials), wantErr, name)
+		check.MustEqual(t, hashes(r)-before, wantHashes, name, "hashes")
 	}
 	step("first", "jane:one", nil, 1)
 	step("second", "jane:one", nil, 0)
@@ -300,21 +291,15 @@ func testCache(t *testing.T) {
 	if got, want := lookups("annals_access_cache_misses_total", "reason", "changed"), uint64(7); got != want {
 		t.Errorf("%d misses because of a change, want %d", got, want)
 	}
-	if got := r.Gauge("annals_access_cache_entries", "").Value(); got != 1 {
-		t.Errorf("%d entries", got)
-	}
+	check.Equal(t, r.Gauge("annals_access_cache_entries", "").Value(), 1, "entries")
 }
 
 func TestLegacyRefusalCostsAsMuch(t *testing.T) {
 	s := newStore()
 	s.set("$user-old", legacyUser)
 	a, r := newAuthenticator(t, s, access.AuthenticatorOptions{})
-	if err := login(a, "old:wrong"); !errors.Is(err, event.ErrNotAuthorized) {
-		t.Fatal(err)
-	}
-	if got := hashes(r); got != 2 {
-		t.Fatalf("%d hashes: the legacy one and one of today are wanted", got)
-	}
+	check.MustBe(t, login(a, "old:wrong"), event.ErrNotAuthorized)
+	check.MustEqual(t, hashes(r), 2, "hashes: the legacy one and one of today are wanted")
 }
 
 func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
@@ -325,27 +310,19 @@ func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
 	}
 	fill := func(i int) {
 		t.Helper()
-		if err := login(a, fmt.Sprintf("user%d:x", i)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, login(a, fmt.Sprintf("user%d:x", i)))
 	}
 	for i := range access.CacheSize {
 		fill(i)
 	}
 	fill(0) // Now user1 is the one used longest ago.
-	if got := hashes(r); got != access.CacheSize {
-		t.Fatalf("%d hashes", got)
-	}
+	check.MustEqual(t, hashes(r), access.CacheSize, "hashes")
 	fill(access.CacheSize)
 	fill(0)
 	fill(2)
-	if got := hashes(r); got != access.CacheSize+1 {
-		t.Fatalf("%d hashes: one too many was evicted", got)
-	}
+	check.MustEqual(t, hashes(r), access.CacheSize+1, "hashes: one too many was evicted")
 	fill(1)
-	if got := hashes(r); got != access.CacheSize+2 {
-		t.Fatalf("%d hashes: the wrong one was evicted", got)
-	}
+	check.MustEqual(t, hashes(r), access.CacheSize+2, "hashes: the wrong one was evicted")
 }
 
 // A verification that read the user before a change must not let the old
@@ -367,12 +344,8 @@ func TestChangeDuringVerification(t *testing.T) {
 	if err := <-done; err != nil { // It began before the change.
 		t.Fatal(err)
 	}
-	if err := login(a, "jane:old"); !errors.Is(err, event.ErrNotAuthorized) {
-		t.Fatalf("the old password: %v", err)
-	}
-	if err := login(a, "jane:new"); err != nil {
-		t.Fatal(err)
-	}
+	check.MustBe(t, login(a, "jane:old"), event.ErrNotAuthorized, "the old password")
+	check.Must(t, login(a, "jane:new"))
 }
 
 func TestWaitingRespectsContext(t *testing.T) {
@@ -387,9 +360,7 @@ func TestWaitingRespectsContext(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := header(ctx, a, "192.0.2.1:1000", basic("joe:x")); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
-	}
+	check.MustBe(t, check.Err(header(ctx, a, "192.0.2.1:1000", basic("joe:x"))), context.Canceled)
 	// Those that wait with the same credentials are served by the first one's hash.
 	s.mu.Lock()
 	s.onRead = nil
@@ -401,15 +372,9 @@ func TestWaitingRespectsContext(t *testing.T) {
 	}
 	close(goOn)
 	wg.Wait()
-	if err := errors.Join(append(errs, <-first)...); err != nil {
-		t.Fatal(err)
-	}
-	if got := hashes(r); got != 1 {
-		t.Fatalf("%d hashes for one login", got)
-	}
-	if got := r.Gauge("annals_access_hash_waiting", "").Value(); got != 0 {
-		t.Fatalf("%d are still waiting", got)
-	}
+	check.Must(t, errors.Join(append(errs, <-first)...))
+	check.MustEqual(t, hashes(r), 1, "hashes for one login")
+	check.MustEqual(t, r.Gauge("annals_access_hash_waiting", "").Value(), 0, "are still waiting")
 }
 
 // Many callers log in while passwords change: once a change was made, the
@@ -426,9 +391,7 @@ func testCacheRaces(t *testing.T) {
 	for from := range 4 {
 		wg.Go(func() {
 			for !stop.Load() {
-				if err := login(a, "joe:x"); err != nil {
-					t.Errorf("joe: %v", err)
-				}
+				check.NoError(t, login(a, "joe:x"), "joe")
 				for i := range 3 {
 					if err := loginFrom(a, fmt.Sprintf("192.0.2.2:%d", from), fmt.Sprint("jane:", i)); err != nil && !errors.Is(err, event.ErrNotAuthorized) {
 						t.Errorf("jane: %v", err)
@@ -442,9 +405,7 @@ func testCacheRaces(t *testing.T) {
 		if err := login(a, fmt.Sprint("jane:", (i+2)%3)); !errors.Is(err, event.ErrNotAuthorized) {
 			t.Fatalf("the old password: %v", err)
 		}
-		if err := login(a, fmt.Sprint("jane:", i%3)); err != nil {
-			t.Fatalf("the new password: %v", err)
-		}
+		check.Must(t, login(a, fmt.Sprint("jane:", i%3)), "the new password")
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -519,9 +480,7 @@ func cachedRequest(t testing.TB) (*access.Authenticator, *http.Request) {
 		Hasher: access.NewHasher(access.HasherOptions{Iterations: 1}),
 	})
 	r, err := http.NewRequest(http.MethodGet, "http://127.0.0.1/streams/a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.RemoteAddr = "192.0.2.1:1000"
 	r.Header.Set("Authorization", basic("admin:changeit"))
 	if p, err := a.Authenticate(r); err != nil || p.Login != "admin" {
@@ -536,9 +495,7 @@ func TestCachedWithoutAllocation(t *testing.T) {
 	}
 	a, r := cachedRequest(t)
 	n := testing.AllocsPerRun(1000, func() {
-		if _, err := a.Authenticate(r); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(a.Authenticate(r)))
 	})
 	if n >= 1 {
 		t.Errorf("%v allocations", n)
@@ -549,9 +506,7 @@ func BenchmarkAuthenticateCached(b *testing.B) {
 	a, r := cachedRequest(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a.Authenticate(r); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(a.Authenticate(r)))
 	}
 }
 
@@ -560,9 +515,7 @@ func BenchmarkAuthenticateCachedParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := a.Authenticate(r); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, check.Err(a.Authenticate(r)))
 		}
 	})
 }

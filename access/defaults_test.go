@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func ensure(s *store) error {
@@ -26,9 +27,7 @@ var bothListed = []string{"$User admin", "$User ops"}
 
 func TestEnsureDefaultUsers(t *testing.T) {
 	s := newStore()
-	if err := ensure(s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, ensure(s))
 	want := []string{
 		"$$$user-admin $metadata 1 -1", "$user-admin $UserCreated 1 -1", "$users $User 0 -2",
 		"$$$user-ops $metadata 1 -1", "$user-ops $UserCreated 1 -1", "$users $User 0 -2",
@@ -55,9 +54,7 @@ func TestEnsureDefaultUsers(t *testing.T) {
 		t.Fatalf("got %+v, %v", u, err)
 	}
 	a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
-	if err := errors.Join(login(a, "admin:changeit"), login(a, "ops:secret")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(login(a, "admin:changeit"), login(a, "ops:secret")))
 
 	before := len(s.writes)
 	if err := ensure(s); err != nil || len(s.writes) != before {
@@ -81,9 +78,7 @@ func TestDefaultUsersThatExisted(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore()
-			if err := ensure(s); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, ensure(s))
 			s.ids = map[event.ID]bool{} // Idempotency does not remember for ever.
 			c.change(s)
 			before := len(s.writes)
@@ -115,22 +110,16 @@ func TestDefaultUsersInterrupted(t *testing.T) {
 						}
 						return event.ErrOutcomeUnknown
 					}
-					if err := ensure(s); !errors.Is(err, event.ErrOutcomeUnknown) {
-						t.Fatalf("got %v", err)
-					}
+					check.MustBe(t, ensure(s), event.ErrOutcomeUnknown)
 					if forgets {
 						s.ids = map[event.ID]bool{}
 					}
-					if err := ensure(s); err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, ensure(s))
 					if got := logins(s); !same(got, bothListed) {
 						t.Fatalf("listed: %q", got)
 					}
 					for _, stream := range []string{"$user-admin", "$user-ops", "$$$user-admin", "$$$user-ops"} {
-						if got := len(s.events[stream]); got != 1 {
-							t.Fatalf("%s has %d events", stream, got)
-						}
+						check.MustEqual(t, len(s.events[stream]), 1, stream, "has ... events")
 					}
 				})
 			}
@@ -149,12 +138,8 @@ func TestDefaultUsersLostRace(t *testing.T) {
 		}
 		return nil
 	}
-	if err := ensure(s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, ensure(s))
 	s = newStore()
 	s.readErr = event.ErrNotReady
-	if err := ensure(s); !errors.Is(err, event.ErrNotReady) {
-		t.Fatalf("got %v", err)
-	}
+	check.MustBe(t, ensure(s), event.ErrNotReady)
 }

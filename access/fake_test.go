@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // now is the time of every event.
@@ -188,14 +189,10 @@ func (s *store) setUser(t testing.TB, login, password string, disabled bool, gro
 	t.Helper()
 	h := access.NewHasher(access.HasherOptions{Iterations: 1})
 	creds, err := h.Hash(context.Background(), login, password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	u := access.User{LoginName: login, FullName: "Full Name", Groups: groups, Disabled: disabled}
 	u.SetPassword(creds)
 	data, err := access.EncodeUser(&u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.set(access.UserStream(login), string(data))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // Two hundred wrong passwords arrive every second, and ten can be checked. Who
@@ -51,9 +52,7 @@ func TestFlood(t *testing.T) {
 					s.setUser(t, u, "right", false)
 				}
 				for _, in := range []string{"cached", "proxiedIn"} {
-					if err := loginFrom(a, attacker+":1", in+":right"); err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, loginFrom(a, attacker+":1", in+":right"))
 				}
 				// No longer in the cache, but seen before.
 				s.setUser(t, "proxiedIn", "right", false)
@@ -153,9 +152,7 @@ func TestHundredConnections(t *testing.T) {
 		before := hashes(r)
 		for range 100 {
 			wg.Go(func() {
-				if err := loginFrom(a, "192.0.2.1:1", "jane:right"); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, loginFrom(a, "192.0.2.1:1", "jane:right"))
 			})
 		}
 		wg.Wait()
@@ -172,7 +169,5 @@ func TestReaderOutlivesItsCaller(t *testing.T) {
 	a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
 	ctx, cancel := context.WithCancel(context.Background())
 	s.onRead = func(string) { cancel() }
-	if _, err := header(ctx, a, "192.0.2.1:1", basic("jane:x")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(header(ctx, a, "192.0.2.1:1", basic("jane:x"))))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -47,20 +48,6 @@ func (s *store) wantWrites(t *testing.T, want ...string) {
 	}
 }
 
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("got %v, want %v", err, want)
-	}
-}
-
 const (
 	noted      = "$users-password-notifications@-2 $PasswordChanged 1"
 	notedFirst = "$$$users-password-notifications@-1 $metadata 1"
@@ -82,15 +69,15 @@ func TestManagerLife(t *testing.T) {
 			}
 		}
 
-		mustDo(t, m.Create(ctx, newJane("one")))
+		check.Must(t, m.Create(ctx, newJane("one")))
 		s.wantWrites(t, "$$$user-jane@-1 $metadata 1", "$user-jane@-1 $UserCreated 1", "$users@-2 $User 0")
 		if got := string(s.events["$$$user-jane"][0].Data); got != access.UserStreamMetadata {
 			t.Fatalf("metadata: %s", got)
 		}
 		want(access.Account{Login: "jane", FullName: "Jane Doe", Groups: []string{"billing"}})
-		mustDo(t, login(a, "jane:one"))
+		check.Must(t, login(a, "jane:one"))
 
-		mustDo(t, m.Update(ctx, "jane", "Jane Roe", nil))
+		check.Must(t, m.Update(ctx, "jane", "Jane Roe", nil))
 		s.wantWrites(t, notedFirst, noted, "$user-jane@0 $UserUpdated 1")
 		if got := string(s.events["$$$users-password-notifications"][0].Data); got != access.NotificationsMetadata {
 			t.Fatalf("metadata: %s", got)
@@ -99,48 +86,48 @@ func TestManagerLife(t *testing.T) {
 			t.Fatalf("notification: %s", got)
 		}
 		want(access.Account{Login: "jane", FullName: "Jane Roe", Groups: []string{}})
-		mustDo(t, login(a, "jane:one"))
+		check.Must(t, login(a, "jane:one"))
 
-		mustDo(t, m.SetDisabled(ctx, "jane", true))
+		check.Must(t, m.SetDisabled(ctx, "jane", true))
 		s.wantWrites(t, noted, "$user-jane@1 $UserUpdated 1")
 		want(access.Account{Login: "jane", FullName: "Jane Roe", Groups: []string{}, Disabled: true})
-		wantErr(t, login(a, "jane:one"), event.ErrNotAuthorized)
-		mustDo(t, m.SetDisabled(ctx, "jane", true))
+		check.MustBe(t, login(a, "jane:one"), event.ErrNotAuthorized)
+		check.Must(t, m.SetDisabled(ctx, "jane", true))
 		s.wantWrites(t)
 
-		mustDo(t, m.ResetPassword(ctx, "jane", "two"))
+		check.Must(t, m.ResetPassword(ctx, "jane", "two"))
 		s.wantWrites(t, noted, "$user-jane@2 $UserUpdated 1")
-		wantErr(t, m.ChangePassword(ctx, "jane", "two", "three"), event.ErrNotAuthorized)
-		mustDo(t, m.Create(ctx, newJane("two"))) // Idempotent, disabled or not.
-		wantErr(t, m.Create(ctx, newJane("one")), event.ErrUserConflict)
+		check.MustBe(t, m.ChangePassword(ctx, "jane", "two", "three"), event.ErrNotAuthorized)
+		check.Must(t, m.Create(ctx, newJane("two"))) // Idempotent, disabled or not.
+		check.MustBe(t, m.Create(ctx, newJane("one")), event.ErrUserConflict)
 		s.wantWrites(t)
 		want(access.Account{Login: "jane", FullName: "Jane Roe", Groups: []string{}, Disabled: true})
 
-		mustDo(t, m.SetDisabled(ctx, "jane", false))
+		check.Must(t, m.SetDisabled(ctx, "jane", false))
 		s.wantWrites(t, "$user-jane@3 $UserUpdated 1")
-		mustDo(t, m.SetDisabled(ctx, "jane", false))
+		check.Must(t, m.SetDisabled(ctx, "jane", false))
 		s.wantWrites(t)
-		mustDo(t, login(a, "jane:two"))
+		check.Must(t, login(a, "jane:two"))
 
-		wantErr(t, m.ChangePassword(ctx, "jane", "one", "three"), event.ErrNotAuthorized)
+		check.MustBe(t, m.ChangePassword(ctx, "jane", "one", "three"), event.ErrNotAuthorized)
 		s.wantWrites(t)
-		mustDo(t, m.ChangePassword(ctx, "jane", "two", "three"))
+		check.Must(t, m.ChangePassword(ctx, "jane", "two", "three"))
 		s.wantWrites(t, noted, "$user-jane@4 $UserUpdated 1")
-		wantErr(t, login(a, "jane:two"), event.ErrNotAuthorized)
-		mustDo(t, login(a, "jane:three"))
+		check.MustBe(t, login(a, "jane:two"), event.ErrNotAuthorized)
+		check.Must(t, login(a, "jane:three"))
 
-		mustDo(t, m.Delete(ctx, "jane"))
+		check.Must(t, m.Delete(ctx, "jane"))
 		s.wantWrites(t, noted, "$user-jane@5 $UserUpdated 1", "$user-jane@6 delete")
 		_, err := m.Get(ctx, "jane")
-		wantErr(t, err, event.ErrUserNotFound)
-		wantErr(t, login(a, "jane:three"), event.ErrNotAuthorized)
+		check.MustBe(t, err, event.ErrUserNotFound)
+		check.MustBe(t, login(a, "jane:three"), event.ErrNotAuthorized)
 
 		again := access.NewAccount{Login: "jane", FullName: "New", Password: "four"}
-		mustDo(t, m.Create(ctx, again))
+		check.Must(t, m.Create(ctx, again))
 		s.wantWrites(t, "$$$user-jane@1 $metadata 1", "$user-jane@6 $UserCreated 1", "$users@-2 $User 0")
 		want(access.Account{Login: "jane", FullName: "New", Groups: []string{}})
-		wantErr(t, login(a, "jane:three"), event.ErrNotAuthorized)
-		mustDo(t, login(a, "jane:four"))
+		check.MustBe(t, login(a, "jane:three"), event.ErrNotAuthorized)
+		check.Must(t, login(a, "jane:four"))
 		info, err := s.StreamInfo(ctx, "$user-jane")
 		if err != nil || info.Metadata.TruncateBefore != 7 || !reflect.DeepEqual(info.Metadata.ACL.Write, event.Roles{"$admins"}) {
 			t.Fatalf("got %+v, %v", info, err)
@@ -173,16 +160,12 @@ func TestManagerUnknownUser(t *testing.T) {
 		}
 	}
 	s.wantWrites(t)
-	if n := hashes(r); n != 0 {
-		t.Errorf("%d hashes for users that do not exist", n)
-	}
-	mustDo(t, m.Create(ctx, access.NewAccount{Login: "redacted", Password: "x"}))
-	mustDo(t, m.Create(ctx, access.NewAccount{Login: strings.Repeat("x", access.MaxLoginBytes), Password: "x"}))
-	wantErr(t, m.Create(ctx, access.NewAccount{Login: strings.Repeat("x", access.MaxLoginBytes+1), Password: "x"}), event.ErrTooLarge)
-	wantErr(t, m.Create(ctx, access.NewAccount{Login: "never", Password: "x"}), event.ErrStreamDeleted)
-	if n := hashes(r); n != 2 {
-		t.Errorf("%d hashes", n)
-	}
+	check.Equal(t, hashes(r), 0, "hashes for users that do not exist")
+	check.Must(t, m.Create(ctx, access.NewAccount{Login: "redacted", Password: "x"}))
+	check.Must(t, m.Create(ctx, access.NewAccount{Login: strings.Repeat("x", access.MaxLoginBytes), Password: "x"}))
+	check.MustBe(t, m.Create(ctx, access.NewAccount{Login: strings.Repeat("x", access.MaxLoginBytes+1), Password: "x"}), event.ErrTooLarge)
+	check.MustBe(t, m.Create(ctx, access.NewAccount{Login: "never", Password: "x"}), event.ErrStreamDeleted)
+	check.Equal(t, hashes(r), 2, "hashes")
 }
 
 // Whichever write of a creation fails, done or not, the repeated creation
@@ -196,8 +179,8 @@ func TestCreateInterrupted(t *testing.T) {
 					m, _ := newManager(s)
 					listed := 0
 					if before == "deleted" {
-						mustDo(t, m.Create(ctx, access.NewAccount{Login: "jane", FullName: "Old", Groups: []string{"$admins"}, Password: "old"}))
-						mustDo(t, m.Delete(ctx, "jane"))
+						check.Must(t, m.Create(ctx, access.NewAccount{Login: "jane", FullName: "Old", Groups: []string{"$admins"}, Password: "old"}))
+						check.Must(t, m.Delete(ctx, "jane"))
 						listed = 1
 					}
 					n := 0
@@ -206,25 +189,23 @@ func TestCreateInterrupted(t *testing.T) {
 							return nil
 						}
 						if written {
-							if _, err := s.write(w); err != nil {
-								t.Error(err)
-							}
+							check.NoError(t, check.Err(s.write(w)))
 						}
 						return event.ErrOutcomeUnknown
 					}
-					wantErr(t, m.Create(ctx, newJane("x")), event.ErrOutcomeUnknown)
+					check.MustBe(t, m.Create(ctx, newJane("x")), event.ErrOutcomeUnknown)
 					s.writeErr = nil
 					s.ids = map[event.ID]bool{} // They are not remembered for ever.
 					a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
-					wantErr(t, login(a, "jane:old"), event.ErrNotAuthorized)
+					check.MustBe(t, login(a, "jane:old"), event.ErrNotAuthorized)
 					for range 2 {
-						mustDo(t, m.Create(ctx, newJane("x")))
+						check.Must(t, m.Create(ctx, newJane("x")))
 					}
 					got, err := m.Get(ctx, "jane")
 					if want := (access.Account{Login: "jane", FullName: "Jane Doe", Groups: []string{"billing"}, Updated: time.Unix(0, now).UTC()}); err != nil || !reflect.DeepEqual(got, want) {
 						t.Fatalf("got %+v, %v", got, err)
 					}
-					mustDo(t, login(a, "jane:x"))
+					check.Must(t, login(a, "jane:x"))
 					if n := len(s.events["$user-jane"]); n != 2*listed+1 { // One of a deletion.
 						t.Errorf("%d events", n)
 					}
@@ -252,7 +233,7 @@ func TestChangeInterrupted(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, write %d, %v", name, at, err), func(t *testing.T) {
 					s := newStore()
 					m, _ := newManager(s)
-					mustDo(t, m.Create(ctx, newJane("x")))
+					check.Must(t, m.Create(ctx, newJane("x")))
 					s.writes = nil
 					n := 0
 					s.writeErr = func(*event.Write) error {
@@ -267,7 +248,7 @@ func TestChangeInterrupted(t *testing.T) {
 					if len(s.events["$user-jane"]) != 1 || len(s.events["$$$user-jane"]) != 1 {
 						t.Fatal("the change was made")
 					}
-					mustDo(t, change(m))
+					check.Must(t, change(m))
 					s.wantDeleted(t, m, name == "delete")
 					if n := len(s.events[access.NotificationsStream]); n == 0 || n > 2 {
 						t.Errorf("%d notifications", n)
@@ -296,7 +277,7 @@ func TestDeleteInterrupted(t *testing.T) {
 	s := newStore()
 	m, _ := newManager(s)
 	a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
-	mustDo(t, m.Create(ctx, newJane("x")))
+	check.Must(t, m.Create(ctx, newJane("x")))
 	halfWay := func() {
 		t.Helper()
 		s.writeErr = func(w *event.Write) error {
@@ -305,22 +286,22 @@ func TestDeleteInterrupted(t *testing.T) {
 			}
 			return nil
 		}
-		wantErr(t, m.Delete(ctx, "jane"), event.ErrNotReady)
+		check.MustBe(t, m.Delete(ctx, "jane"), event.ErrNotReady)
 		s.writeErr = nil
 		_, err := m.Get(ctx, "jane")
-		wantErr(t, err, event.ErrUserNotFound)
-		wantErr(t, m.SetDisabled(ctx, "jane", false), event.ErrUserNotFound)
+		check.MustBe(t, err, event.ErrUserNotFound)
+		check.MustBe(t, m.SetDisabled(ctx, "jane", false), event.ErrUserNotFound)
 	}
 	halfWay()
-	wantErr(t, login(a, "jane:x"), event.ErrNotAuthorized)
-	mustDo(t, m.Delete(ctx, "jane"))
+	check.MustBe(t, login(a, "jane:x"), event.ErrNotAuthorized)
+	check.Must(t, m.Delete(ctx, "jane"))
 	s.wantDeleted(t, m, true)
-	wantErr(t, m.Delete(ctx, "jane"), event.ErrUserNotFound)
+	check.MustBe(t, m.Delete(ctx, "jane"), event.ErrUserNotFound)
 
-	mustDo(t, m.Create(ctx, newJane("y")))
+	check.Must(t, m.Create(ctx, newJane("y")))
 	halfWay()
-	mustDo(t, m.Create(ctx, newJane("z")))
-	mustDo(t, loginFrom(a, "192.0.2.2:1", "jane:z"))
+	check.Must(t, m.Create(ctx, newJane("z")))
+	check.Must(t, loginFrom(a, "192.0.2.2:1", "jane:z"))
 }
 
 // The number of a stream's last event does not change when it is soft-deleted. A
@@ -328,17 +309,17 @@ func TestDeleteInterrupted(t *testing.T) {
 func TestDeletedDuringChange(t *testing.T) {
 	s := newStore()
 	m, _ := newManager(s)
-	mustDo(t, m.Create(ctx, newJane("x")))
+	check.Must(t, m.Create(ctx, newJane("x")))
 	u, version := lastUser(t, s, "jane"), int64(0)
 	others := 1
 	s.onRead = func(string) {
 		if others--; others == 0 {
-			mustDo(t, m.Delete(ctx, "jane"))
+			check.Must(t, m.Delete(ctx, "jane"))
 		}
 	}
-	wantErr(t, m.Update(ctx, "jane", "New", nil), event.ErrUserNotFound)
+	check.MustBe(t, m.Update(ctx, "jane", "New", nil), event.ErrUserNotFound)
 	w, err := access.UpgradeWrite(*u, version)
-	mustDo(t, err)
+	check.Must(t, err)
 	_, err = s.Write(ctx, w)
 	var conflict *event.WrongExpectedVersion
 	if !errors.As(err, &conflict) {
@@ -350,10 +331,10 @@ func TestDeletedDuringChange(t *testing.T) {
 func TestNobodyToNotify(t *testing.T) {
 	s := newStore()
 	m, _ := newManager(s)
-	mustDo(t, m.Create(ctx, newJane("x")))
+	check.Must(t, m.Create(ctx, newJane("x")))
 	s.hardDelete(access.NotificationsStream)
 	s.hardDelete("$$" + access.NotificationsStream)
-	mustDo(t, m.Update(ctx, "jane", "New", nil))
+	check.Must(t, m.Update(ctx, "jane", "New", nil))
 }
 
 // Changes made at the same time are written one after the other. Only when that keeps failing is it
@@ -362,7 +343,7 @@ func TestConcurrentChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		m, r := newManager(s)
-		mustDo(t, m.Create(ctx, newJane("x")))
+		check.Must(t, m.Create(ctx, newJane("x")))
 		before := hashes(r)
 		others := 3
 		s.onRead = func(string) { // Another change is faster, three times.
@@ -373,18 +354,16 @@ func TestConcurrentChanges(t *testing.T) {
 				s.set("$user-jane", strings.Replace(string(last.Data), `"fullName":"`, `"fullName":"x`, 1))
 			}
 		}
-		mustDo(t, m.ChangePassword(ctx, "jane", "x", "y"))
+		check.Must(t, m.ChangePassword(ctx, "jane", "x", "y"))
 		if got, err := m.Get(ctx, "jane"); err != nil || got.FullName != "xxxJane Doe" {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 		if n := hashes(r) - before; n != 2 {
 			t.Fatalf("%d hashes: one to verify and one to make are wanted", n)
 		}
-		if n := len(s.events[access.NotificationsStream]); n != 1 {
-			t.Fatalf("%d notifications", n)
-		}
+		check.MustEqual(t, len(s.events[access.NotificationsStream]), 1, "notifications")
 		others = 1000
-		wantErr(t, m.Update(ctx, "jane", "", nil), event.ErrUserConflict)
+		check.MustBe(t, m.Update(ctx, "jane", "", nil), event.ErrUserConflict)
 		others = 0
 
 		// The password is changed by another while this one is being changed.
@@ -394,18 +373,18 @@ func TestConcurrentChanges(t *testing.T) {
 				s.setUser(t, "jane", "z", false)
 			}
 		}
-		wantErr(t, m.ChangePassword(ctx, "jane", "y", "a"), event.ErrNotAuthorized)
+		check.MustBe(t, m.ChangePassword(ctx, "jane", "y", "a"), event.ErrNotAuthorized)
 		s.onRead = nil
-		mustDo(t, m.ChangePassword(ctx, "jane", "z", "a"))
+		check.Must(t, m.ChangePassword(ctx, "jane", "z", "a"))
 
 		// And deleted by another.
 		others = 1
 		s.onRead = func(string) {
 			if others--; others == 0 {
-				mustDo(t, m.Delete(ctx, "jane"))
+				check.Must(t, m.Delete(ctx, "jane"))
 			}
 		}
-		wantErr(t, m.Update(ctx, "jane", "", nil), event.ErrUserNotFound)
+		check.MustBe(t, m.Update(ctx, "jane", "", nil), event.ErrUserNotFound)
 	})
 }
 
@@ -431,12 +410,8 @@ func TestConcurrentCreation(t *testing.T) {
 				}
 				return nil
 			}
-			if err := m.Create(ctx, newJane("x")); !errors.Is(err, c.want) {
-				t.Fatalf("got %v", err)
-			}
-			if n := hashes(r); n != c.hashes {
-				t.Errorf("%d hashes", n)
-			}
+			check.MustBe(t, m.Create(ctx, newJane("x")), c.want)
+			check.Equal(t, hashes(r), c.hashes, "hashes")
 			if c.want == nil && len(s.events["$users"]) != 1 {
 				t.Errorf("listed %d times", len(s.events["$users"]))
 			}
@@ -486,18 +461,18 @@ func TestList(t *testing.T) {
 	}
 	s.readErr = event.ErrNotReady
 	_, err = m.List(ctx)
-	wantErr(t, err, event.ErrNotReady)
+	check.MustBe(t, err, event.ErrNotReady)
 }
 
 // A user that was created long ago is found among thousands, and not listed again.
 func TestCreateAgainAmongThousands(t *testing.T) {
 	s := newStore()
 	m, _ := newManager(s)
-	mustDo(t, m.Create(ctx, newJane("x")))
+	check.Must(t, m.Create(ctx, newJane("x")))
 	for i := range 2000 {
 		s.append("$users", event.Record{Type: "$User", Data: fmt.Append(nil, "user", i)})
 	}
 	s.writes = nil
-	mustDo(t, m.Create(ctx, newJane("x")))
+	check.Must(t, m.Create(ctx, newJane("x")))
 	s.wantWrites(t)
 }

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return b
 }
 
@@ -61,9 +60,7 @@ func TestHashIsSaltedAndNamed(t *testing.T) {
 	h := access.NewHasher(access.HasherOptions{Iterations: 7})
 	a, errA := h.Hash(context.Background(), "jane", "changeit")
 	b, errB := h.Hash(context.Background(), "jane", "changeit")
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(errA, errB))
 	if bytes.Equal(a.Salt, b.Salt) || bytes.Equal(a.Hash, b.Hash) {
 		t.Fatal("the same password has the same salt or hash")
 	}
@@ -137,9 +134,7 @@ func FuzzDecodeUser(f *testing.F) {
 			return
 		}
 		again, err := access.EncodeUser(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if v, err := access.DecodeUser(again); err != nil || v.LoginName != u.LoginName || len(v.Groups) != len(u.Groups) || !bytes.Equal(v.Hash, u.Hash) {
 			t.Fatalf("%q became %q: %v", data, again, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var (
@@ -25,9 +26,7 @@ func whoMay(t *testing.T, p *access.Policy, s *store, stream string, right acces
 	t.Helper()
 	var logins []string
 	info, err := s.StreamInfo(context.Background(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, c := range everybody {
 		err := p.CheckStream(context.Background(), c, stream, right)
 		if may, linkErr := p.MayRead(context.Background(), &c, stream, &info); right == access.ReadRight && (linkErr != nil || may != (err == nil)) {
@@ -205,9 +204,7 @@ func TestSettingsChange(t *testing.T) {
 	step("second", "joe", "ada")
 	reads := s.lasts
 	step("unchanged", "joe", "ada")
-	if s.lasts != reads {
-		t.Fatalf("unchanged settings were read %d times", s.lasts-reads)
-	}
+	check.MustEqual(t, s.lasts, reads, "unchanged settings were read", s.lasts-reads, "times")
 	s.softDelete("$settings")
 	step("deleted", all4...)
 	s.setMetadata("$settings", `{}`)
@@ -245,9 +242,7 @@ func TestPolicyErrors(t *testing.T) {
 	}
 	for _, err := range []error{event.ErrStreamNotFound, event.ErrStreamDeleted} {
 		s.readErr = err
-		if err := p.CheckStream(context.Background(), jane, "a", access.ReadRight); err != nil {
-			t.Fatalf("got %v", err)
-		}
+		check.Must(t, p.CheckStream(context.Background(), jane, "a", access.ReadRight))
 	}
 }
 
@@ -287,9 +282,7 @@ func BenchmarkCheckStream(b *testing.B) {
 	p := access.NewPolicy(quick{}, access.PolicyOptions{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.CheckStream(context.Background(), jane, "account-12", access.ReadRight); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, p.CheckStream(context.Background(), jane, "account-12", access.ReadRight))
 	}
 }
 

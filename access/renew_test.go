@@ -2,12 +2,12 @@ package access_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // What becomes of a caller whose request lasts, by what is done to the user meanwhile.
@@ -20,29 +20,31 @@ func TestRenew(t *testing.T) {
 		err    error
 	}{
 		{"nothing", func(*testing.T, *store, *access.Manager) {}, "billing", nil},
-		{"deleted", func(t *testing.T, _ *store, m *access.Manager) { mustDo(t, m.Delete(t.Context(), "jane")) }, "", refused},
+		{"deleted", func(t *testing.T, _ *store, m *access.Manager) { check.Must(t, m.Delete(t.Context(), "jane")) }, "", refused},
 		{"stream deleted", func(_ *testing.T, s *store, _ *access.Manager) { s.softDelete("$user-jane") }, "", refused},
 		{"stream hard-deleted", func(_ *testing.T, s *store, _ *access.Manager) { s.hardDelete("$user-jane") }, "", refused},
-		{"disabled", func(t *testing.T, _ *store, m *access.Manager) { mustDo(t, m.SetDisabled(t.Context(), "jane", true)) }, "", refused},
+		{"disabled", func(t *testing.T, _ *store, m *access.Manager) {
+			check.Must(t, m.SetDisabled(t.Context(), "jane", true))
+		}, "", refused},
 		{"disabled and enabled", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.SetDisabled(t.Context(), "jane", true))
-			mustDo(t, m.SetDisabled(t.Context(), "jane", false))
+			check.Must(t, m.SetDisabled(t.Context(), "jane", true))
+			check.Must(t, m.SetDisabled(t.Context(), "jane", false))
 		}, "billing", nil},
 		{"other password", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.ResetPassword(t.Context(), "jane", "other"))
+			check.Must(t, m.ResetPassword(t.Context(), "jane", "other"))
 		}, "", refused},
 		{"other password of her own", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.ChangePassword(t.Context(), "jane", "secret", "other"))
+			check.Must(t, m.ChangePassword(t.Context(), "jane", "secret", "other"))
 		}, "", refused},
 		{"deleted and made again", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.Delete(t.Context(), "jane"))
-			mustDo(t, m.Create(t.Context(), newJane("secret")))
+			check.Must(t, m.Delete(t.Context(), "jane"))
+			check.Must(t, m.Create(t.Context(), newJane("secret")))
 		}, "", refused},
 		{"other groups", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.Update(t.Context(), "jane", "Jane", []string{"sales"}))
+			check.Must(t, m.Update(t.Context(), "jane", "Jane", []string{"sales"}))
 		}, "sales", nil},
 		{"other name", func(t *testing.T, _ *store, m *access.Manager) {
-			mustDo(t, m.Update(t.Context(), "jane", "Jane Roe", []string{"billing"}))
+			check.Must(t, m.Update(t.Context(), "jane", "Jane Roe", []string{"billing"}))
 		}, "billing", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,16 +53,14 @@ func TestRenew(t *testing.T) {
 				m, _ := newManager(s)
 				jane := newJane("secret")
 				jane.Groups = []string{"billing"}
-				mustDo(t, m.Create(t.Context(), jane))
+				check.Must(t, m.Create(t.Context(), jane))
 				a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
 				was, err := header(t.Context(), a, "192.0.2.1:1000", basic("jane:secret"))
-				mustDo(t, err)
+				check.Must(t, err)
 				c.change(t, s, m)
 				for range 2 {
 					is, err := a.Renew(t.Context(), was)
-					if !errors.Is(err, c.err) {
-						t.Fatalf("got %v, want %v", err, c.err)
-					}
+					check.MustBe(t, err, c.err)
 					if err == nil && is.Groups[len(is.Groups)-1] != c.groups {
 						t.Fatalf("got %+v", is)
 					}
@@ -87,7 +87,7 @@ func TestRenewAfterUpgrade(t *testing.T) {
 		s.set("$user-old", legacyUser)
 		a, _, _ := renewing(t, s, func() {})
 		was, err := header(context.Background(), a, "192.0.2.1:1000", basic("old:changeit"))
-		mustDo(t, err)
+		check.Must(t, err)
 		synctest.Wait()
 		if lastUser(t, s, "old").Algorithm == "" {
 			t.Fatal("the hash was not made again")
@@ -96,10 +96,8 @@ func TestRenewAfterUpgrade(t *testing.T) {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 		m, _ := newManager(s)
-		mustDo(t, m.ResetPassword(t.Context(), "old", "other"))
-		if _, err := a.Renew(t.Context(), was); !errors.Is(err, event.ErrNotAuthorized) {
-			t.Fatalf("got %v", err)
-		}
+		check.Must(t, m.ResetPassword(t.Context(), "old", "other"))
+		check.MustBe(t, check.Err(a.Renew(t.Context(), was)), event.ErrNotAuthorized)
 	})
 }
 
@@ -110,12 +108,10 @@ func TestRenewUnreadable(t *testing.T) {
 		s.setUser(t, "jane", "secret", false)
 		a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
 		was, err := header(t.Context(), a, "192.0.2.1:1000", basic("jane:secret"))
-		mustDo(t, err)
+		check.Must(t, err)
 		s.mu.Lock()
 		s.readErr = event.ErrNotReady
 		s.mu.Unlock()
-		if _, err := a.Renew(t.Context(), was); !errors.Is(err, event.ErrNotInitialized) {
-			t.Fatalf("got %v", err)
-		}
+		check.MustBe(t, check.Err(a.Renew(t.Context(), was)), event.ErrNotInitialized)
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -44,13 +45,9 @@ func renewing(t *testing.T, s *store, before func()) (*access.Authenticator, *st
 func lastUser(t *testing.T, s *store, login string) *access.User {
 	t.Helper()
 	r, err := s.LastEvent(context.Background(), access.UserStream(login))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	u, err := access.DecodeUser(r.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return u
 }
 
@@ -61,16 +58,10 @@ func TestUpgradeOnLogin(t *testing.T) {
 		s.set("$user-old", legacyUser)
 		s.setUser(t, "jane", "x", false)
 		a, r, versions := renewing(t, s, func() {})
-		if err := errors.Join(login(a, "old:changeit"), login(a, "jane:x")); err != nil {
-			t.Fatal(err)
-		}
-		if err := login(a, "old:wrong"); !errors.Is(err, event.ErrNotAuthorized) {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(login(a, "old:changeit"), login(a, "jane:x")))
+		check.MustBe(t, login(a, "old:wrong"), event.ErrNotAuthorized)
 		synctest.Wait()
-		if got := versions(); !reflect.DeepEqual(got, []int64{1}) {
-			t.Fatalf("upgraded %v", got)
-		}
+		check.MustDeep(t, versions(), []int64{1}, "upgraded")
 		u := lastUser(t, s, "old")
 		want := &access.User{LoginName: "old", FullName: "Old", Groups: []string{"$ops"}, Salt: u.Salt, Hash: u.Hash, Algorithm: "pbkdf2-sha256", Iterations: 1}
 		if !reflect.DeepEqual(u, want) || len(u.Hash) != 32 {
@@ -79,9 +70,7 @@ func TestUpgradeOnLogin(t *testing.T) {
 		if last := s.events["$user-old"][2]; last.Type != access.TypeUserUpdated || !last.IsJSON() || len(s.events[access.NotificationsStream]) != 0 {
 			t.Fatalf("stored %+v, and %d notifications", last, len(s.events[access.NotificationsStream]))
 		}
-		if err := login(a, "old:changeit"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, login(a, "old:changeit"))
 		a.Close()
 		if got := versions(); len(got) != 1 {
 			t.Fatalf("upgraded again: %v", got)
@@ -101,9 +90,7 @@ func TestUpgradesOneAtATime(t *testing.T) {
 		s.set("$user-old2", strings.Replace(legacyUser, `"old"`, `"old2"`, 1))
 		goOn := make(chan struct{})
 		a, _, versions := renewing(t, s, func() { <-goOn })
-		if err := errors.Join(login(a, "old:changeit"), login(a, "old2:changeit")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(login(a, "old:changeit"), login(a, "old2:changeit")))
 		s.setUser(t, "old", "changed", false)
 		closed := make(chan struct{})
 		go func() { a.Close(); close(closed) }()
@@ -115,12 +102,8 @@ func TestUpgradesOneAtATime(t *testing.T) {
 		}
 		close(goOn)
 		<-closed
-		if got := versions(); !reflect.DeepEqual(got, []int64{0}) {
-			t.Fatalf("upgraded %v", got)
-		}
-		if err := login(a, "old:changed"); err != nil {
-			t.Fatalf("the change was lost: %v", err)
-		}
+		check.MustDeep(t, versions(), []int64{0}, "upgraded")
+		check.Must(t, login(a, "old:changed"), "the change was lost")
 		s.setMetadata("$user-old2", `{}`) // No longer in the cache.
 		if err := login(a, "old2:changeit"); err != nil || len(versions()) != 1 {
 			t.Fatalf("after Close: %v, upgraded %v", err, versions())
@@ -134,10 +117,6 @@ func TestDisabledLegacyRefusalCostsAsMuch(t *testing.T) {
 	s := newStore()
 	s.set("$user-old", strings.Replace(legacyUser, `{`, `{"disabled":true,`, 1))
 	a, r := newAuthenticator(t, s, access.AuthenticatorOptions{})
-	if err := login(a, "old:changeit"); !errors.Is(err, event.ErrNotAuthorized) {
-		t.Fatal(err)
-	}
-	if got := hashes(r); got != 2 {
-		t.Fatalf("%d hashes: the legacy one and one of today are wanted", got)
-	}
+	check.MustBe(t, login(a, "old:changeit"), event.ErrNotAuthorized)
+	check.MustEqual(t, hashes(r), 2, "hashes: the legacy one and one of today are wanted")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const mib = 1 << 20
@@ -25,18 +26,14 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := api.NewMemory(8 * mib) // 7 of them for large requests
 		first := claim(m)
-		if err := first.Grow(t.Context(), 6*mib); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, first.Grow(t.Context(), 6*mib))
 		var mu sync.Mutex
 		var order []int64
 		var all sync.WaitGroup
 		for _, bytes := range []int64{4 * mib, mib, 2 * mib} {
 			all.Go(func() {
 				c := claim(m)
-				if err := c.Grow(t.Context(), bytes); err != nil {
-					t.Errorf("%d bytes: %v", bytes, err)
-				}
+				check.NoError(t, c.Grow(t.Context(), bytes), bytes, "bytes")
 				mu.Lock()
 				order = append(order, bytes/mib)
 				mu.Unlock()
@@ -114,9 +111,7 @@ func TestSmallRequests(t *testing.T) {
 	for claim(m).Try(api.SmallRequest) {
 		served++
 	}
-	if served != mib/api.SmallRequest {
-		t.Errorf("%d small requests", served)
-	}
+	check.Equal(t, served, mib/api.SmallRequest, "small requests")
 }
 
 // Those that wait are bounded in number.
@@ -128,9 +123,7 @@ func TestLine(t *testing.T) {
 		var waiting sync.WaitGroup
 		for range 256 {
 			waiting.Go(func() {
-				if err := claim(m).Grow(t.Context(), mib); !errors.Is(err, event.ErrNoRoom) {
-					t.Error(err)
-				}
+				check.Is(t, claim(m).Grow(t.Context(), mib), event.ErrNoRoom)
 			})
 		}
 		synctest.Wait()
@@ -140,9 +133,7 @@ func TestLine(t *testing.T) {
 		}
 		waiting.Wait()
 		large.Release()
-		if m.Used() != 0 {
-			t.Errorf("%d bytes stay", m.Used())
-		}
+		check.Equal(t, m.Used(), 0, "bytes stay")
 	})
 }
 
@@ -162,9 +153,7 @@ func TestMemoryAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if m.Used() != 0 {
-		t.Errorf("%d bytes stay", m.Used())
-	}
+	check.Equal(t, m.Used(), 0, "bytes stay")
 }
 
 func BenchmarkSmallClaim(b *testing.B) {

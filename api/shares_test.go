@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -35,9 +36,7 @@ func takeAll(t *testing.T, s *api.Shares, k api.Kind, who access.Principal, from
 		if errors.As(err, &none) && errors.Is(err, event.ErrBusy) {
 			return n, none.Text
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		n++
 	}
 }
@@ -90,9 +89,7 @@ func TestSharesAreFair(t *testing.T) {
 			if n, _ := takeAll(t, s, k, chief, oneAddress); n < max(1, want.most/8) {
 				t.Errorf("kind %d, %s: an operator got %d", k, name, n)
 			}
-			if held := s.Held(k); held != want.most {
-				t.Errorf("kind %d, %s: %d are held, want %d", k, name, held, want.most)
-			}
+			check.Equal(t, s.Held(k), want.most, "kind", k, name, "are held")
 		}
 	}
 }
@@ -125,9 +122,7 @@ func TestSharesAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := api.NewShares(api.SharesOptions{Tails: 1})
 		release, err := s.Take(api.Tail, jane, "10.0.0.1:1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := s.Wait(ctx, api.Tail, joe, "10.0.0.2:1"); !errors.Is(err, context.DeadlineExceeded) {
@@ -140,13 +135,9 @@ func TestSharesAreReleased(t *testing.T) {
 			t.Fatalf("%v after %v", err, took)
 		}
 		release()
-		if held := s.Held(api.Tail); held != 1 {
-			t.Errorf("%d are held", held)
-		}
+		check.Equal(t, s.Held(api.Tail), 1, "are held")
 		next()
-		if held := s.Held(api.Tail); held != 0 {
-			t.Errorf("%d are held", held)
-		}
+		check.Equal(t, s.Held(api.Tail), 0, "are held")
 	})
 }
 
@@ -154,9 +145,7 @@ func BenchmarkShares(b *testing.B) {
 	s := api.NewShares(api.SharesOptions{})
 	for b.Loop() {
 		release, err := s.Take(api.Poll, jane, "10.0.0.1:5000")
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		release()
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // script is a server that answers the requests of its connections as told.
@@ -30,9 +32,7 @@ type script struct {
 func newScript(t *testing.T, handle func(number int, r *bufio.Reader, w io.Writer)) *script {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &script{t: t, listener: listener}
 	s.wg.Go(func() {
 		for number := 0; ; number++ {
@@ -50,17 +50,13 @@ func newScript(t *testing.T, handle func(number int, r *bufio.Reader, w io.Write
 }
 
 func (s *script) close() {
-	if err := s.listener.Close(); err != nil {
-		s.t.Error(err)
-	}
+	check.NoError(s.t, s.listener.Close())
 	s.wg.Wait()
 }
 
 func (s *script) client(timeout time.Duration) *sender {
 	to, prefix, err := parseBase(s.listener.Addr().String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.Must(s.t, err)
 	return newSender(to, prefix, &dialing{timeout: timeout})
 }
 
@@ -91,16 +87,10 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 	req := request{method: "POST", path: []byte("/"), body: []byte("data"), keep: true}
 	var resp response
 	for range 10 {
-		if err := c.do(context.Background(), &req, &resp); err != nil {
-			t.Fatal(err)
-		}
-		if string(resp.body) != "ok" {
-			t.Fatalf("body %q", resp.body)
-		}
+		check.Must(t, c.do(context.Background(), &req, &resp))
+		check.MustEqual(t, string(resp.body), "ok", "body")
 	}
-	if c.reconnects != 3 {
-		t.Errorf("%d connections replaced", c.reconnects)
-	}
+	check.Equal(t, c.reconnects, 3, "connections replaced")
 }
 
 func TestAnswersOutOfTheOrdinary(t *testing.T) {
@@ -179,16 +169,12 @@ func TestAnswerTakesTooLong(t *testing.T) {
 	c := s.client(50*time.Millisecond - rearmInterval)
 	defer c.drop()
 	dialed, err := net.Dial("tcp", s.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c.nc = dialed
 	c.reader.in.Reset(dialed)
 	var resp response
 	err = c.do(context.Background(), &request{method: "GET", path: []byte("/")}, &resp)
-	if kindOf(err) != "timeout" {
-		t.Errorf("got %v", err)
-	}
+	check.Equal(t, kindOf(err), "timeout", err)
 }
 
 func TestEndlessRedirect(t *testing.T) {
@@ -221,9 +207,7 @@ func TestEncryptedConnection(t *testing.T) {
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(file, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, block, 0o600))
 	for name, c := range map[string]struct {
 		o    options
 		kind string
@@ -235,9 +219,7 @@ func TestEncryptedConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.o.timeout = time.Minute
 			how, err := newDialing(&c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			to, prefix, err := parseBase(server.URL + "/under/")
 			if err != nil || prefix != "/under" {
 				t.Fatal(prefix, err)
@@ -271,14 +253,10 @@ func TestLayoutNamesAndNumbers(t *testing.T) {
 		t.Error(n, err)
 	}
 	for _, bad := range []string{"", "7", "http://h/streams/a7", "/99999999999999999999"} {
-		if _, err := numberIn([]byte(bad)); err == nil {
-			t.Errorf("%q has a number", bad)
-		}
+		check.Fails(t, check.Err(numberIn([]byte(bad))), bad, "has a number")
 	}
 	for size := 2; size < 40; size++ {
-		if got := len(payload(size, newRand(&options{}, 0, 0))); got != size {
-			t.Errorf("payload of %d has %d bytes", size, got)
-		}
+		check.Equal(t, len(payload(size, newRand(&options{}, 0, 0))), size, "payload has ... bytes")
 	}
 }
 
@@ -308,9 +286,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	} {
 		got := testing.AllocsPerRun(200, func() {
 			out, err := op.do(context.Background(), c)
-			if err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, err)
 			recorder.add(out, time.Microsecond)
 		})
 		if got > 0 {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/bench"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // bareMark makes the test binary run the command instead of the tests, because
@@ -70,13 +71,9 @@ func measure(t *testing.T, base string, args ...string) document {
 	t.Helper()
 	args = append(args, "--node", base, "--json", "-")
 	stdout, stderr, err := execute(t, context.Background(), args...)
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, stderr)
-	}
+	check.Must(t, err, args, stderr)
 	var doc document
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-		t.Fatalf("%v: %v in\n%s", args, err, stdout)
-	}
+	check.Must(t, json.Unmarshal([]byte(stdout), &doc), args, "in", stdout)
 	return doc
 }
 
@@ -193,9 +190,7 @@ func TestFill(t *testing.T) {
 			if i <= 3 {
 				want = 101
 			}
-			if got := len(n.streams[name]); got != want {
-				t.Errorf("%s has %d events, want %d", name, got, want)
-			}
+			check.Equal(t, len(n.streams[name]), want, name, "has ... events")
 			seen := map[string]bool{}
 			for _, e := range n.streams[name] {
 				if seen[e.id] || len(e.data) != 40 || !json.Valid([]byte(e.data)) {
@@ -204,9 +199,7 @@ func TestFill(t *testing.T) {
 				seen[e.id] = true
 			}
 		}
-		if len(n.streams) != 10 {
-			t.Errorf("%d streams", len(n.streams))
-		}
+		check.Equal(t, len(n.streams), 10, "streams")
 	}
 	fill(30)
 	// A batch that straddles what is there: part of it is written, the rest is not.
@@ -240,9 +233,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	}
 	n.user = "ann"
 	_, _, err := execute(t, context.Background(), "append", "--node", base, "--count", "5", "--warmup", "0")
-	if err == nil || !strings.Contains(err.Error(), "status 401") {
-		t.Errorf("without credentials: %v", err)
-	}
+	check.Says(t, err, "status 401", "without credentials")
 }
 
 func TestConflictOfForeignWriter(t *testing.T) {
@@ -259,16 +250,12 @@ func TestConflictOfForeignWriter(t *testing.T) {
 	for _, events := range n.streams {
 		total += len(events)
 	}
-	if total != 80+3+6+9+12 {
-		t.Errorf("%d events", total)
-	}
+	check.Equal(t, total, 80+3+6+9+12, "events")
 }
 
 func TestMissingDataIsSaid(t *testing.T) {
 	_, _, err := execute(t, context.Background(), "read-event", "--node", serve(t, newFakeNode()))
-	if err == nil || !strings.Contains(err.Error(), "--prepare") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "--prepare")
 }
 
 func TestNobodyListens(t *testing.T) {
@@ -276,9 +263,7 @@ func TestNobodyListens(t *testing.T) {
 	base := server.URL
 	server.Close()
 	_, _, err := execute(t, context.Background(), "append", "--node", base, "--duration", "50ms", "--warmup", "0")
-	if err == nil || !strings.Contains(err.Error(), "connect") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "connect")
 }
 
 func TestInterruptGivesResultsSoFar(t *testing.T) {
@@ -293,17 +278,11 @@ func TestInterruptGivesResultsSoFar(t *testing.T) {
 	base := serve(t, n)
 	path := filepath.Join(t.TempDir(), "result.json")
 	stdout, _, err := execute(t, ctx, "append", "--node", base, "--warmup", "0", "--json", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var doc document
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(text, &doc))
 	if !doc.Interrupted || doc.Operations == 0 || doc.ElapsedSeconds > 5 {
 		t.Errorf("%+v", doc)
 	}
@@ -318,9 +297,7 @@ func TestSilentServerIsCutOff(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	_, _, err := execute(t, context.Background(), "append", "--node", server.URL, "--duration", "10ms", "--warmup", "0", "--workers", "3")
-	if err == nil || !strings.Contains(err.Error(), "cut off") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "cut off")
 }
 
 func TestCompare(t *testing.T) {
@@ -344,12 +321,8 @@ func TestCompare(t *testing.T) {
 			}
 			args := append(args, "--node", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
 			stdout, stderr, err := execute(t, context.Background(), args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, json.Unmarshal([]byte(stdout), &doc))
 			if len(doc.Rounds) != 2 || doc.Ratio <= 0 || !strings.Contains(stderr, "median") {
 				t.Fatalf("%+v\n%s", doc, stderr)
 			}
@@ -369,17 +342,13 @@ func TestCompare(t *testing.T) {
 func TestFormerNameOfTheNode(t *testing.T) {
 	node := newFakeNode()
 	_, stderr, err := execute(t, context.Background(), "append", "--base", serve(t, node), "--count", "3", "--warmup", "0", "--quiet")
-	if err != nil {
-		t.Errorf("%v\n%s", err, stderr)
-	}
+	check.NoError(t, err, stderr)
 	help, _, err := execute(t, context.Background(), "append", "--help")
 	if err != nil || strings.Contains(help, "--base") || !strings.Contains(help, "--node strings") {
 		t.Errorf("%v\n%s", err, help)
 	}
 	for _, want := range []string{"bench-append-000001", "10000 streams", "With --server-pid"} {
-		if !strings.Contains(help, want) {
-			t.Errorf("the help lacks %q:\n%s", want, help)
-		}
+		check.Contains(t, help, want, "the help lacks")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestProcessorTime(t *testing.T) {
@@ -17,9 +19,7 @@ func TestProcessorTime(t *testing.T) {
 	before, err1 := ownCPU()
 	used, err2 := processCPU(os.Getpid())
 	after, err3 := ownCPU()
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err1, err2, err3))
 	if used < before-2*tick || used > after+tick {
 		t.Errorf("used %v, between %v and %v", used, before, after)
 	}

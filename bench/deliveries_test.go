@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestNumberOfFixedID(t *testing.T) {
@@ -37,12 +39,8 @@ func TestDeliveries(t *testing.T) {
 	if d.distinct != 129 || d.again != 3 || d.complete() {
 		t.Errorf("%d events, %d again, complete %t", d.distinct, d.again, d.complete())
 	}
-	if n := d.lost(start.Add(2*time.Second + patience - 1)); n != 0 {
-		t.Errorf("%d lost too early", n)
-	}
-	if n := d.lost(start.Add(2*time.Second + patience)); n != 1 {
-		t.Errorf("%d lost", n)
-	}
+	check.Equal(t, d.lost(start.Add(2*time.Second+patience-1)), 0, "lost too early")
+	check.Equal(t, d.lost(start.Add(2*time.Second+patience)), 1, "lost")
 	// A read without an answer may have taken the last one with it.
 	d.touch(start.Add(messageTimeout))
 	if n := d.lost(start.Add(messageTimeout + patience - 1)); n != 0 {

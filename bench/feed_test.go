@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestFeed(t *testing.T) {
@@ -35,15 +37,9 @@ func TestFeed(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			page := []byte(c.page)
-			if got := relatedLink(page, "previous"); got != c.previous {
-				t.Errorf("previous %q, want %q", got, c.previous)
-			}
-			if got := countEntries(page); got != c.entries {
-				t.Errorf("%d entries, want %d", got, c.entries)
-			}
-			if got := atHead(page); got != c.head {
-				t.Errorf("head %t, want %t", got, c.head)
-			}
+			check.Equal(t, relatedLink(page, "previous"), c.previous, "previous")
+			check.Equal(t, countEntries(page), c.entries, "entries")
+			check.Equal(t, atHead(page), c.head, "head")
 		})
 	}
 }
@@ -60,9 +56,7 @@ func TestCountFirst(t *testing.T) {
 		`{"data":"\"retryCount\":0"}`: 0,
 		`[{"retryCount":0,"a":1},{"retryCount":2},{"retryCount": 0},{"retryCount":0}]`: 3,
 	} {
-		if got := countFirst([]byte(page)); got != want {
-			t.Errorf("%q: %d, want %d", page, got, want)
-		}
+		check.Equal(t, countFirst([]byte(page)), want, page)
 	}
 }
 
@@ -85,8 +79,6 @@ func BenchmarkCountEntries(b *testing.B) {
 	page := bare.entries[:1000*817]
 	b.SetBytes(int64(len(page)))
 	for b.Loop() {
-		if countEntries(page) != 1000 {
-			b.Fatal("miscounted")
-		}
+		check.MustEqual(b, countEntries(page), 1000, "miscounted")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -91,15 +93,9 @@ func TestLimitHelp(t *testing.T) {
 	got := "$ annals bench limit --help\n" + stdout + "\n"
 	file := filepath.Join("testdata", "limit_help.golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
-	}
+	check.Must(t, err)
+	check.Equal(t, got, string(want), file, "differs (rewrite it with -update and review the diff)")
 }

@@ -3,12 +3,13 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestReadResponse(t *testing.T) {
@@ -47,16 +48,12 @@ func TestReadResponse(t *testing.T) {
 			t.Run(c.name+" "+source.name, func(t *testing.T) {
 				p := newResponseReader(source.of(strings.NewReader(c.text)))
 				var resp response
-				if err := p.read(&resp, true); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, p.read(&resp, true))
 				if resp.status != c.status || string(resp.body) != c.body || string(resp.location) != c.location || string(resp.etag) != c.etag ||
 					resp.version != c.version || resp.closing != c.closing || resp.length != int64(len(c.body)) {
 					t.Errorf("got %+v", resp)
 				}
-				if err := p.read(&resp, true); err != io.EOF {
-					t.Errorf("behind it: %v", err)
-				}
+				check.Equal(t, p.read(&resp, true), io.EOF, "behind it")
 			})
 		}
 	}
@@ -74,9 +71,7 @@ func TestReadResponsesInARow(t *testing.T) {
 			length int64
 			body   string
 		}{{200, 5, ""}, {200, 3, ""}, {404, 4, "none"}} {
-			if err := p.read(&resp, false); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, p.read(&resp, false))
 			if resp.status != want.status || resp.length != want.length || string(resp.body) != want.body {
 				t.Fatalf("got %+v, want %+v", resp, want)
 			}
@@ -120,9 +115,7 @@ func TestReadBadResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var resp response
 			err := newResponseReader(strings.NewReader(c.text)).read(&resp, true)
-			if !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
+			check.Is(t, err, c.want)
 		})
 	}
 }
@@ -138,9 +131,7 @@ func FuzzReadResponse(f *testing.F) {
 		var whole, cut response
 		wholeErr := newResponseReader(bytes.NewReader(text)).read(&whole, true)
 		cutErr := newResponseReader(iotest.OneByteReader(bytes.NewReader(text))).read(&cut, true)
-		if (wholeErr == nil) != (cutErr == nil) {
-			t.Fatalf("whole: %v, by byte: %v", wholeErr, cutErr)
-		}
+		check.MustEqual(t, wholeErr == nil, cutErr == nil, "whole", wholeErr, "by byte", cutErr)
 		if wholeErr != nil {
 			return
 		}
@@ -175,8 +166,6 @@ func BenchmarkReadResponse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		source.Reset(text)
-		if err := p.read(&resp, false); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, p.read(&resp, false))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // groupDocument is what the tests look at in the JSON of a subscription.
@@ -25,9 +27,7 @@ func subscribe(t *testing.T, ctx context.Context, base string, args ...string) (
 	stdout, stderr, err := execute(t, ctx, args...)
 	var doc groupDocument
 	if stdout != "" {
-		if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-			t.Fatalf("%v in\n%s\n%s", err, stdout, stderr)
-		}
+		check.Must(t, json.Unmarshal([]byte(stdout), &doc), "in", stdout, stderr)
 	}
 	return doc, err
 }
@@ -56,9 +56,7 @@ func TestSubscription(t *testing.T) {
 			n := newFakeNode()
 			n.groups = c.groups
 			doc, err := subscribe(t, context.Background(), serve(t, n), append(strings.Fields(c.args), "--stream-events", "2345")...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			g := doc.Group
 			if g.StreamEvents != 2345 || g.Delivered != 2345 || !g.Complete || g.Redelivered != c.redelivered || !strings.HasPrefix(g.Stream, "bench-subscription-") {
 				t.Errorf("group %+v", g)
@@ -102,26 +100,20 @@ func TestSubscriptionThatEndsBefore(t *testing.T) {
 	if err != nil || !doc.Interrupted || doc.ElapsedSeconds > 2 {
 		t.Errorf("interrupted: %+v, %v", doc, err)
 	}
-	if n.groups.deleted != 2 {
-		t.Errorf("%d groups deleted", n.groups.deleted)
-	}
+	check.Equal(t, n.groups.deleted, 2, "groups deleted")
 }
 
 func TestSubscriptionOfAStranger(t *testing.T) {
 	n := newFakeNode()
 	n.groups.stranger = "00112233-4455-4677-8899-aabbccddeeff"
 	_, err := subscribe(t, context.Background(), serve(t, n), "--stream-events", "500")
-	if err == nil || !strings.Contains(err.Error(), "is not an event of") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "is not an event of")
 }
 
 func TestSubscriptionConsumedByWarmup(t *testing.T) {
 	n := newFakeNode()
 	_, err := subscribe(t, context.Background(), serve(t, n), "--stream-events", "500", "--warmup", "20s")
-	if err == nil || !strings.Contains(err.Error(), "--warmup") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "--warmup")
 }
 
 func TestSubscriptionCompared(t *testing.T) {
@@ -129,9 +121,7 @@ func TestSubscriptionCompared(t *testing.T) {
 	base := serve(t, n)
 	stdout, stderr, err := execute(t, context.Background(), "subscription", "--compare", "--node", base, "--json", "-", "--quiet",
 		"--rounds", "3", "--duration", "60ms", "--warmup", "1ms", "--stream-events", "20050")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var doc struct {
 		Rounds []struct {
 			Feed         document
@@ -141,9 +131,7 @@ func TestSubscriptionCompared(t *testing.T) {
 		FeedMedians, SubscriptionMedians struct{ EventsPerSecond float64 }
 		Ratio                            float64
 	}
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal([]byte(stdout), &doc))
 	if len(doc.Rounds) != 3 || doc.Ratio <= 0 || doc.Ratio != doc.SubscriptionMedians.EventsPerSecond/doc.FeedMedians.EventsPerSecond || !strings.Contains(stderr, "median") {
 		t.Fatalf("%+v\n%s", doc, stderr)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // lagging shows what a node has, but each event only when it has been asked for so many times.
@@ -47,9 +49,7 @@ func TestVisible(t *testing.T) {
 	if doc.Operations != 20 || doc.ErrorTotal != 0 || len(doc.Parts) != 0 || doc.LatencyMs.P50 <= 0 {
 		t.Errorf("%+v", doc)
 	}
-	if len(follower.asked) != 20 {
-		t.Errorf("the follower was asked for %d events", len(follower.asked))
-	}
+	check.Equal(t, len(follower.asked), 20, "the follower was asked for ... events")
 	for path, times := range follower.asked {
 		if times <= 5 {
 			t.Errorf("%s was asked for %d times only", path, times)
@@ -68,7 +68,5 @@ func TestNeverVisible(t *testing.T) {
 	server := httptest.NewServer(&lagging{node: leader, lag: 1 << 30, asked: map[string]int{}})
 	defer server.Close()
 	_, _, err := execute(t, t.Context(), "visible", "--node", serve(t, leader)+","+server.URL, "--count", "1", "--warmup", "0", "--timeout", "3s", "--quiet")
-	if err == nil || !strings.Contains(err.Error(), "acknowledged, but not visible at "+strings.TrimPrefix(server.URL, "http://")) {
-		t.Error(err)
-	}
+	check.Says(t, err, "acknowledged, but not visible at "+strings.TrimPrefix(server.URL, "http://"))
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestDefaults are those that existing configurations and procedures count on.
@@ -95,16 +96,12 @@ func TestDerivedValues(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := mustLoad(t, c.in)
 			got := view{g.AppendLimit(), g.ScavengeBackendPageSize, value(t, g, "ScavengeBackendPageSize").Value, g.SelfMadeCertificate(), g.Secured()}
-			if got != c.want {
-				t.Errorf("got  %+v\nwant %+v", got, c.want)
-			}
+			check.Equal(t, got, c.want)
 		})
 	}
 	byHand := config.Default()
 	byHand.MaxAppendSize = 5
-	if byHand.AppendLimit() != 5 {
-		t.Error("a limit set by hand is not one")
-	}
+	check.Equal(t, byHand.AppendLimit(), 5, "a limit set by hand is not one")
 }
 
 func TestFilesOfOtherSystems(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestEnvironmentIsExplained: one line names the variables of other products, one those of a
@@ -46,9 +48,7 @@ func TestEnvironmentIsExplained(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if !slices.EqualFunc(got.Warnings(), c.lines, strings.HasPrefix) {
 				t.Errorf("said %q", got.Warnings())
 			}

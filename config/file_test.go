@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // packaged are the values that the file of the packages sets. All others are the defaults.
@@ -72,9 +74,7 @@ func TestConfigurationFileIsLoaded(t *testing.T) {
 	}
 	for _, file := range []string{text, all.String()} {
 		c, err := Load([]string{"--config", "/x.conf"}, nil, func(string) ([]byte, error) { return []byte(file), nil })
-		if err != nil {
-			t.Fatalf("%v\n%s", err, file)
-		}
+		check.Must(t, err, file)
 		if c.Db != "/var/lib/annals" || c.NodePort != Default().NodePort {
 			t.Errorf("%+v", c)
 		}

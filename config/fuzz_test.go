@@ -12,9 +12,9 @@ import (
 
 var errMissing = &fs.PathError{Op: "open", Path: "file", Err: fs.ErrNotExist}
 
-// check holds for every input: there is a configuration or an error, never both, and what starts
-// passes its own checks.
-func check(t *testing.T, c *config.Config, err error) {
+// oneOrOther holds for every input: there is a configuration or an error, never both, and a
+// configuration passes its own checks.
+func oneOrOther(t *testing.T, c *config.Config, err error) {
 	t.Helper()
 	switch {
 	case (c == nil) == (err == nil):
@@ -32,7 +32,7 @@ func FuzzArgs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, args, env string) {
 		c, err := config.Load(strings.Split(args, "\n"), strings.Split(env, "\n"), func(string) ([]byte, error) { return nil, errMissing })
-		check(t, c, err)
+		oneOrOther(t, c, err)
 		if err == nil && !c.Help && !c.Version {
 			c.Values()
 		}
@@ -45,7 +45,7 @@ func FuzzYAML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c, err := config.Load(nil, nil, func(string) ([]byte, error) { return content, nil })
-		check(t, c, err)
+		oneOrOther(t, c, err)
 		if err != nil && utf8.Valid(content) && !utf8.ValidString(err.Error()) {
 			t.Fatalf("error text is broken: %q", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // input is what a test gives to Load.
@@ -34,9 +35,7 @@ func yamlFile(lines ...string) map[string]string {
 func mustLoad(t *testing.T, in input) *config.Config {
 	t.Helper()
 	c, err := load(in)
-	if err != nil {
-		t.Fatalf("load: %v", err)
-	}
+	check.Must(t, err, "load")
 	return c
 }
 
@@ -150,9 +149,7 @@ func TestLoadTypes(t *testing.T) {
 		c.ScavengeHistoryMaxAge, c.StatsPeriod, c.MaxAppendSize, c.MemDb, strings.Join(c.GossipSeed, "|"), c.DefaultOpsPassword, c.File()}
 	want := view{config.LogLevelWarning, config.LogStoreWal, config.FollowerWritesForward, netip.MustParseAddr("::1"), "[::1]:2113",
 		"/srv/db", "/srv/db/index", 70 * time.Millisecond, 48 * time.Hour, 3 * time.Second, 5000, true, "a:1", "pw", "/etc/annals/annals.conf"}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	check.Equal(t, got, want)
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -217,9 +214,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := load(c.in)
-			if err == nil {
-				t.Fatal("accepted")
-			}
+			check.MustFail(t, err, "accepted")
 			if want := strings.Join(c.want, "\n"); err.Error() != want {
 				t.Errorf("got  %s\nwant %s", err, want)
 			}
@@ -256,9 +251,7 @@ func TestLoadRefusing(t *testing.T) {
 			if _, err := config.LoadRefusing(c.in.args, c.in.env, c.in.readFile, refused); err != nil {
 				got = err.Error()
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			check.Equal(t, got, c.want)
 		})
 	}
 }
@@ -396,9 +389,7 @@ func TestWarnings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := mustLoad(t, c.in).Warnings()
-			if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
-				t.Errorf("got  %q\nwant %q", got, c.want)
-			}
+			check.Equal(t, strings.Join(got, "\n"), strings.Join(c.want, "\n"), got, "want", c.want)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -16,33 +17,23 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", path, got)
-	}
+	check.Must(t, err)
+	check.Slice(t, got, want, path, "differs (rewrite it with -update and review the diff)")
 }
 
 func TestHelp(t *testing.T) {
 	var b bytes.Buffer
-	if err := config.WriteHelp(&b, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, config.WriteHelp(&b, nil))
 	golden(t, "testdata/help.golden", b.Bytes())
 }
 
 // TestDocumentation keeps the page of the documentation equal to the table.
 func TestDocumentation(t *testing.T) {
 	var b bytes.Buffer
-	if err := config.WriteMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, config.WriteMarkdown(&b))
 	golden(t, "../docs/options.md", b.Bytes())
 }
 
@@ -58,9 +49,7 @@ func TestWhatIf(t *testing.T) {
 		files: yamlFile("Db: /srv/db", "GossipSeed: [a:1]"),
 	})
 	var b bytes.Buffer
-	if err := c.WriteWhatIf(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.WriteWhatIf(&b))
 	if strings.Contains(b.String(), "secret") {
 		t.Error("the password is shown")
 	}
@@ -85,14 +74,8 @@ func TestValuesHoldEverythingAboutAnOption(t *testing.T) {
 
 func TestDefault(t *testing.T) {
 	c := config.Default()
-	if err := c.Validate(); err != nil {
-		t.Errorf("the defaults are refused: %v", err)
-	}
-	if got := c.ListenAddr(); got != "127.0.0.1:2113" {
-		t.Errorf("address %s", got)
-	}
+	check.NoError(t, c.Validate(), "the defaults are refused")
+	check.Equal(t, c.ListenAddr(), "127.0.0.1:2113", "address")
 	c.NodePort = 0
-	if got := value(t, c, "NodePort"); got.Value != "0" {
-		t.Errorf("a field set by hand shows as %q", got.Value)
-	}
+	check.Equal(t, value(t, c, "NodePort").Value, "0", "a field set by hand shows as")
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // sample is a value that every source may give to an option, and that keeps no
@@ -84,14 +86,10 @@ func TestEverySourceOfEveryOption(t *testing.T) {
 						w.set(&g, spelling, sample(o))
 						c, err := g.load()
 						if o.environmentOnly && (fromFile || fromArgs) || o.notInFile && fromFile {
-							if err == nil {
-								t.Errorf("%s: %s was accepted", w.name, spelling)
-							}
+							check.Fails(t, err, w.name, spelling, "was accepted")
 							continue
 						}
-						if err != nil {
-							t.Fatalf("%s: %v", w.name, err)
-						}
+						check.Must(t, err, w.name)
 						got := valueOf(c, o.name)
 						want := Value{
 							Name: o.name, Description: o.description(), Group: o.group, Kind: o.target.kind, Possible: o.target.possible,
@@ -141,9 +139,7 @@ func TestPrecedence(t *testing.T) {
 							ways[weak].set(&g, names[0], "1")
 						}
 						c, err := g.load()
-						if err != nil {
-							t.Fatal(err)
-						}
+						check.Must(t, err)
 						if got := valueOf(c, "NodePort"); got.Value != "2" || got.Source != ways[strong].source || c.NodePort != 2 {
 							t.Errorf("%s from %s, and the node takes %d", got.Value, got.Source, c.NodePort)
 						}
@@ -167,9 +163,7 @@ func TestEverywhereTheSameOptions(t *testing.T) {
 		values = append(values, flagName(v.Name))
 	}
 	var help, docs bytes.Buffer
-	if err := WriteHelp(&help, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, WriteHelp(&help, nil))
 	text, without, _ := strings.Cut(help.String(), "without effect\n")
 	for line := range strings.SplitSeq(text, "\n") {
 		if rest, ok := strings.CutPrefix(line, "  --"); ok {
@@ -180,9 +174,7 @@ func TestEverywhereTheSameOptions(t *testing.T) {
 	for word := range strings.FieldsSeq(without) {
 		inHelp = append(inHelp, strings.TrimPrefix(word, "--"))
 	}
-	if err := WriteMarkdown(&docs); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, WriteMarkdown(&docs))
 	all, _, _ := strings.Cut(docs.String(), "\n## Defaults that are not")
 	for line := range strings.SplitSeq(all, "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")
@@ -193,12 +185,8 @@ func TestEverywhereTheSameOptions(t *testing.T) {
 	for _, names := range [][]string{values, inHelp, inDocs} {
 		slices.Sort(names)
 	}
-	if !slices.Equal(values, inHelp) {
-		t.Errorf("help text and values differ:\n%q\n%q", inHelp, values)
-	}
-	if !slices.Equal(values, inDocs) {
-		t.Errorf("documentation and values differ:\n%q\n%q", inDocs, values)
-	}
+	check.Slice(t, values, inHelp, "help text and values differ")
+	check.Slice(t, values, inDocs, "documentation and values differ")
 	for _, r := range referenceDefaults {
 		if !slices.Contains(values, flagName(r.name)) {
 			t.Errorf("%s is no option", r.name)

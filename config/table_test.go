@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestTableAndStructAgree finds fields without option, options bound twice, and
@@ -72,12 +74,8 @@ func TestSpellings(t *testing.T) {
 		{"DefaultOpsPassword", "default-ops-password", "STORE_DEFAULT_OPS_PASSWORD"},
 	}
 	for _, c := range cases {
-		if got := flagName(c.name); got != c.flag {
-			t.Errorf("flag of %s: %s", c.name, got)
-		}
-		if got := envName(c.name); got != c.env {
-			t.Errorf("variable of %s: %s", c.name, got)
-		}
+		check.Equal(t, flagName(c.name), c.flag, "flag of", c.name)
+		check.Equal(t, envName(c.name), c.env, "variable of", c.name)
 		if fold(c.flag) != fold(c.name) || fold(strings.TrimPrefix(c.env, EnvPrefix)) != fold(c.name) {
 			t.Errorf("%s: the spellings do not fold together", c.name)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // environmentOf returns the variables of the only service of a compose file.
@@ -46,9 +47,7 @@ func environmentOf(t *testing.T, content []byte) (environ []string) {
 func loadVersion(t *testing.T, name, defaultFile string) (*config.Config, error) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "eventstoredb", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	in := input{files: map[string]string{defaultFile: string(content)}}
 	if strings.HasSuffix(name, ".yaml") {
 		in = input{env: environmentOf(t, content)}
@@ -99,13 +98,9 @@ func TestOtherVersionsStart(t *testing.T) {
 				file = kurrentFile
 			}
 			got, err := loadVersion(t, c.file, file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for name, want := range c.options {
-				if v := value(t, got, name); v.Value != want {
-					t.Errorf("%s is %s", name, v.Value)
-				}
+				check.Equal(t, value(t, got, name).Value, want, name)
 			}
 			var passed []string
 			for _, line := range got.Warnings() {
@@ -118,9 +113,7 @@ func TestOtherVersionsStart(t *testing.T) {
 			}
 			slices.Sort(passed)
 			slices.Sort(c.passed)
-			if !slices.Equal(passed, c.passed) {
-				t.Errorf("without effect are %q\nwant %q", passed, c.passed)
-			}
+			check.Slice(t, passed, c.passed, "without effect are")
 		})
 	}
 }
@@ -128,12 +121,8 @@ func TestOtherVersionsStart(t *testing.T) {
 // TestOtherVersionsSeeds: the port of gossip of version 5 stands for the port between nodes.
 func TestOtherVersionsSeeds(t *testing.T) {
 	c, err := loadVersion(t, "v5-cluster.conf", eventStoreFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"10.0.0.2:1112", "10.0.0.3:1112"}; !slices.Equal(c.Seeds(), want) {
-		t.Errorf("%q", c.Seeds())
-	}
+	check.Must(t, err)
+	check.Slice(t, c.Seeds(), []string{"10.0.0.2:1112", "10.0.0.3:1112"})
 }
 
 // TestOtherVersionsRefused: a start never believes to have a protection that is missing.

@@ -1,12 +1,12 @@
 package event_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestParseID(t *testing.T) {
@@ -31,9 +31,7 @@ func TestParseID(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id, err := event.ParseID(c.text)
-			if (err == nil) != c.ok {
-				t.Fatalf("%v, %v", id, err)
-			}
+			check.MustEqual(t, err == nil, c.ok, id, err)
 			if c.ok && id.String() != canonical {
 				t.Errorf("read as %s", id)
 			}
@@ -77,9 +75,7 @@ func TestParseMetadata(t *testing.T) {
 		{"soft-deleted by the plain name", `{"truncateBefore":9223372036854775807}`, event.Metadata{Retention: event.Retention{TruncateBefore: event.TombstoneNumber}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := event.ParseMetadata([]byte(c.text)); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
+			check.Deep(t, event.ParseMetadata([]byte(c.text)), c.want)
 		})
 	}
 }
@@ -99,9 +95,7 @@ func TestMinVisible(t *testing.T) {
 		{"the largest count", event.Metadata{Retention: event.Retention{MaxCount: 1<<63 - 1}}, 9, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.m.MinVisible(c.last); got != c.want {
-				t.Errorf("%d, want %d", got, c.want)
-			}
+			check.Equal(t, c.m.MinVisible(c.last), c.want)
 		})
 	}
 }
@@ -137,9 +131,7 @@ func TestWithTruncateBefore(t *testing.T) {
 		{`{"$tb":9223372036854775807}`, `{"$tb":4}`},
 		{`{"a":{"b":1.50},"$tb":1}`, `{"$tb":4,"a":{"b":1.50}}`},
 	} {
-		if got := string(event.WithTruncateBefore([]byte(c.text), 4)); got != c.want {
-			t.Errorf("%q: %s, want %s", c.text, got, c.want)
-		}
+		check.Equal(t, string(event.WithTruncateBefore([]byte(c.text), 4)), c.want, c.text)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var metadataTexts = []string{
@@ -21,9 +22,7 @@ var metadataTexts = []string{
 func checkRetention(t *testing.T, text []byte) {
 	t.Helper()
 	want := event.ParseMetadata(text).Retention
-	if got := event.ParseRetention(text); got != want {
-		t.Errorf("%q: %+v, want %+v", text, got, want)
-	}
+	check.Equal(t, event.ParseRetention(text), want, text)
 }
 
 func TestParseRetention(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -33,9 +34,7 @@ func decideAt(t *testing.T, room int64) (d *fsm.Decider, end int64) {
 	end = 2*chunkfile.ChunkSize - room
 	clock := &leader{}
 	d = fsm.NewDecider(&longLog{event.Tail{End: end, Chain: event.Chain{7}, Index: 9, Term: 1}}, clock.now)
-	if err := d.Reset(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Reset())
 	return d, end
 }
 
@@ -51,9 +50,7 @@ func sized(t *testing.T, stream string, size int) *event.Write {
 func sealed(t *testing.T, d *fsm.Decider) fsm.Entry {
 	t.Helper()
 	e, err := fsm.ParseEntry(d.Seal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return e
 }
 
@@ -160,9 +157,7 @@ func TestScavengePointCompletesChunk(t *testing.T) {
 	for _, e := range l.history {
 		mustAnswer(t, []any{follower.m.Apply(e)}, "ok")
 	}
-	if l.log.Tail() != follower.log.Tail() {
-		t.Fatalf("tails %+v and %+v", l.log.Tail(), follower.log.Tail())
-	}
+	check.MustEqual(t, l.log.Tail(), follower.log.Tail(), "tails ...")
 	mustFail(t, follower, commands(l.index+1, 1, remake(entriesOf(l, scavengePoint(99))[0], func(e *fsm.Entry) { e.Completes = false })), "completes its chunk")
 }
 
@@ -249,9 +244,7 @@ func TestLogFails(t *testing.T) {
 	l.flush()
 	failing := &failingLog{Log: l.log.Reads}
 	d := fsm.NewDecider(failing, l.now)
-	if err := d.Reset(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Reset())
 	writes := []*event.Write{
 		appending("s", -2, 3), appending("s", -1, 3), appending("s", -1, 1), appending("t", -2, 3), deleting(event.SoftDelete, "t", -2), appending("u", -2, 1),
 		describing("t", -2, 3, `{}`), deleting(event.SoftDelete, "s", -2), deleting(event.HardDelete, "s", -2),
@@ -268,9 +261,7 @@ func TestLogFails(t *testing.T) {
 			} else if ask == 0 {
 				t.Fatalf("%s: %+v", w.Stream, got)
 			}
-			if err := d.Reset(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, d.Reset())
 		}
 	}
 	if failures < 10 {
@@ -422,9 +413,7 @@ func TestFlags(t *testing.T) {
 	w.Events[0].Flags = 0xffff
 	l.write(w)
 	l.flush()
-	if r := l.all()[0]; r.Flags != event.FlagJSON {
-		t.Fatalf("flags %x", r.Flags)
-	}
+	check.MustEqual(t, l.all()[0].Flags, event.FlagJSON, "flags")
 	if a := l.m.ApplyBatch([]*raft.Log{{Index: l.index + 1, Term: 1, Type: raft.LogConfiguration}}); a[0] != nil {
 		t.Fatal(a)
 	}

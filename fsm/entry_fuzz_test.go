@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -27,13 +28,9 @@ func FuzzEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kept := bytes.Clone(b)
 		e, err := fsm.ParseEntry(b)
-		if !bytes.Equal(b, kept) {
-			t.Fatal("the bytes were changed")
-		}
+		check.MustSlice(t, b, kept, "the bytes were changed")
 		if err == nil {
-			if !bytes.Equal(e.Bytes(), b) {
-				t.Fatalf("read %x as %+v", b, e)
-			}
+			check.MustSlice(t, e.Bytes(), b, "read ... as", e)
 			if e.End < 0 || e.First != chunkfile.Place(e.End, len(e.Records)) {
 				t.Fatalf("accepted %+v", e)
 			}

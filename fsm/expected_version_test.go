@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // stages are where the writes that made a stream what it is may stand when the
@@ -57,9 +58,7 @@ func inState(t *testing.T, name string, check func(t *testing.T, l *leader)) {
 
 func expect(t *testing.T, l *leader, w *event.Write, want outcome) {
 	t.Helper()
-	if got := outcomeOf(l.decide(w)); got != want {
-		t.Fatalf("expected version %d: got %+v, want %+v", w.ExpectedVersion, got, want)
-	}
+	check.MustEqual(t, outcomeOf(l.decide(w)), want, "expected version", w.ExpectedVersion)
 }
 
 func TestExpectedVersion(t *testing.T) {
@@ -255,7 +254,5 @@ func TestNobodyMay(t *testing.T) {
 		expect(t, l, &event.Write{Kind: 9, Stream: "s", ExpectedVersion: -2}, outcome{err: "unknown kind of write 9"})
 	})
 	l.flush()
-	if n := len(l.all()); n != 2 {
-		t.Fatalf("%d records, want 2", n)
-	}
+	check.MustEqual(t, len(l.all()), 2, "records")
 }

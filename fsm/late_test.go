@@ -3,11 +3,11 @@ package fsm_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
@@ -24,9 +24,7 @@ func late(meta string, expected int64, ids ...int) *event.Write {
 func factsOf(t *testing.T, l *eventlog.Log, stream string) string {
 	t.Helper()
 	info, err := l.Reads.StreamInfo(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return fmt.Sprintf("%+v", info)
 }
 
@@ -94,20 +92,14 @@ func TestLateMetadataSayNothing(t *testing.T) {
 				w.Late = true
 				l.write(w)
 				l.flush()
-				if got := factsOf(t, l.log, "s"); got != want {
-					t.Fatalf("%s, want %s", got, want)
-				}
+				check.MustEqual(t, factsOf(t, l.log, "s"), want)
 				l.close()
 				l.open()
 				l.lead()
-				if got := factsOf(t, l.log, "s"); got != want {
-					t.Fatalf("opened again: %s, want %s", got, want)
-				}
-				if n := factsOf(t, l.log, "$$s"); n != fmt.Sprintf("%+v", event.StreamInfo{
+				check.MustEqual(t, factsOf(t, l.log, "s"), want, "opened again")
+				check.MustEqual(t, factsOf(t, l.log, "$$s"), fmt.Sprintf("%+v", event.StreamInfo{
 					Last: l.log.Tail().End - sizeOfLast(t, l), HardDeleted: true, MetaLast: -1, Metadata: event.Metadata{Retention: event.Retention{MaxCount: 1}},
-				}) {
-					t.Fatalf("metadata stream: %s", n)
-				}
+				}), "metadata stream")
 				if _, err := l.log.Reads.ReadEvent("$$s", event.Head, nil); err != event.ErrStreamDeleted {
 					t.Fatalf("read: %v", err)
 				}
@@ -159,17 +151,13 @@ func TestLateMetadataScavenged(t *testing.T) {
 			var answers []outcome
 			for _, log := range []*eventlog.Log{l.log, other.log} {
 				d := fsm.NewDecider(log.Reads, l.now)
-				if err := d.Reset(); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, d.Reset())
 				for _, w := range []*event.Write{w, late("$$s", expected, 14), late("$$s", expected, 100), late("$$s", -3, 5)} {
 					decision := d.Decide(w)
 					answers = append(answers, outcomeOf(decision.Written, decision.Err))
 				}
 			}
-			if !slices.Equal(answers[:4], answers[4:]) {
-				t.Fatalf("round %d, expected %d: scavenged %+v, not scavenged %+v", round, expected, answers[:4], answers[4:])
-			}
+			check.MustSlice(t, answers[:4], answers[4:], "round", round, "expected", expected, "scavenged ..., not scavenged")
 			done := l.write(w)
 			if given[done.First] {
 				t.Fatalf("number %d was given twice", done.First)
@@ -181,9 +169,7 @@ func TestLateMetadataScavenged(t *testing.T) {
 			}
 		}
 		for _, log := range []*eventlog.Log{l.log, other.log} {
-			if err := log.Health.Unhealthy(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, log.Health.Unhealthy())
 		}
 	}
 }
@@ -197,14 +183,10 @@ func pending(n *node, l *leader) []int {
 func scavengeStream(t *testing.T, l *leader, stream string) {
 	t.Helper()
 	ids, err := l.log.Chunks.IDsFrom()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	removed := map[int64]bool{}
 	files, err := l.log.Chunks.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, f := range files {
 		if _, err := l.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{First: f.First, Last: f.Last, IDsFrom: ids, Keep: func(s *eventlog.Stored) bool {
 			removed[s.Position] = string(s.Stream) == stream
@@ -213,10 +195,6 @@ func scavengeStream(t *testing.T, l *leader, stream string) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.log.Index().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.log.Index().Scavenge(context.Background(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.log.Index().Flush())
+	check.Must(t, l.log.Index().Scavenge(context.Background(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 }

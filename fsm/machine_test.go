@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -67,9 +68,7 @@ func kinds(answers []any) string {
 
 func mustAnswer(t *testing.T, got []any, want string) {
 	t.Helper()
-	if kinds(got) != want {
-		t.Fatalf("answers %v, want %s", got, want)
-	}
+	check.MustEqual(t, kinds(got), want, "answers", got)
 }
 
 func TestFence(t *testing.T) {
@@ -77,9 +76,7 @@ func TestFence(t *testing.T) {
 	other := startNode(t, vfs.NewMem())
 	x := entriesOf(l, appending("x", -2, 1), appending("x", -2, 2), appending("x", -2, 3))
 	y := entriesOf(l, appending("y", -2, 1), appending("y", -2, 2, 3), appending("y", -2, 4))
-	if len(x[0]) != len(y[0]) {
-		t.Fatal("the first entries are to be of one length")
-	}
+	check.MustEqual(t, len(x[0]), len(y[0]), "the first entries are to be of one length")
 	var batch []*raft.Log
 	for i, e := range [][]byte{
 		y[0],
@@ -104,9 +101,7 @@ func TestFence(t *testing.T) {
 	if l.log.Tail() != other.log.Tail() || l.log.Tail().Index != 6 {
 		t.Fatalf("tails %+v and %+v", l.log.Tail(), other.log.Tail())
 	}
-	if n := len(l.all()); n != 4 {
-		t.Fatalf("%d records, want 4", n)
-	}
+	check.MustEqual(t, len(l.all()), 4, "records")
 	if len(l.fatals)+len(other.fatals) > 0 {
 		t.Fatal(l.fatals, other.fatals)
 	}
@@ -147,9 +142,7 @@ func TestReplay(t *testing.T) {
 	tail := l.log.Tail()
 	l.close()
 	n := startNode(t, fs)
-	if n.log.Tail() != tail {
-		t.Fatalf("tail %+v, want %+v", n.log.Tail(), tail)
-	}
+	check.MustEqual(t, n.log.Tail(), tail, "tail")
 	mustAnswer(t, n.m.ApplyBatch(l.history), strings.Repeat("ok ", 21)+"refused refused")
 	if n.log.Tail() != tail || len(n.all()) != len(before) || len(n.fatals) > 0 {
 		t.Fatalf("tail %+v, want %+v; fatal %v", n.log.Tail(), tail, n.fatals)
@@ -166,9 +159,7 @@ func mustFail(t *testing.T, n *node, batch []*raft.Log, text string) {
 			t.Fatalf("answers %v, want all to say %q", answers, text)
 		}
 	}
-	if n.log.Tail() != tail {
-		t.Fatalf("the log moved from %+v to %+v", tail, n.log.Tail())
-	}
+	check.MustEqual(t, n.log.Tail(), tail, "the log moved from ... to")
 	// Whatever comes now has the same answer, and nothing is done.
 	for _, kind := range []raft.LogType{raft.LogCommand, raft.LogConfiguration} {
 		again := n.m.ApplyBatch([]*raft.Log{{Index: 1 << 20, Term: 1 << 20, Type: kind}})
@@ -176,15 +167,9 @@ func mustFail(t *testing.T, n *node, batch []*raft.Log, text string) {
 			t.Fatalf("then %v, want %q", again[0], text)
 		}
 	}
-	if _, err := n.m.Snapshot(); err == nil {
-		t.Fatal("a snapshot of a failed machine")
-	}
-	if err := n.m.Restore(source(`{}`)); err == nil || !strings.Contains(err.Error(), text) {
-		t.Fatalf("restore: %v", err)
-	}
-	if n.log.Tail() != tail {
-		t.Fatalf("the log moved from %+v to %+v", tail, n.log.Tail())
-	}
+	check.MustFail(t, check.Err(n.m.Snapshot()), "a snapshot of a failed machine")
+	check.MustSay(t, n.m.Restore(source(`{}`)), text, "restore")
+	check.MustEqual(t, n.log.Tail(), tail, "the log moved from ... to")
 	if len(n.fatals) != 1 || !strings.Contains(n.fatals[0].Error(), text) {
 		t.Fatalf("fatal %v, want %q once", n.fatals, text)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // metadataOf returns the last metadata document of a stream, and its number.
@@ -221,9 +222,7 @@ func TestNamesTooLong(t *testing.T) {
 			w.Events[1].Type = longest
 			step(w, wrote(0, 1))
 			l.flush()
-			if n := len(l.all()); n != 1+1+1+2+2 {
-				t.Fatalf("%d records", n)
-			}
+			check.MustEqual(t, len(l.all()), 1+1+1+2+2, "records")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -58,14 +59,10 @@ func TestApplyAfterPull(t *testing.T) {
 	if frames, err := pull(l.node, n); frames != 7 || err != nil {
 		t.Fatalf("%d frames, %v", frames, err)
 	}
-	if n.log.Tail() != l.log.Tail() {
-		t.Fatalf("tail %+v, want %+v", n.log.Tail(), l.log.Tail())
-	}
+	check.MustEqual(t, n.log.Tail(), l.log.Tail(), "tail")
 	// A snapshot between the two: the log is ahead of what Raft applied here.
 	out := &sink{}
-	if err := captured(t, n).Persist(out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, captured(t, n).Persist(out))
 	mustAnswer(t, n.m.ApplyBatch(l.history[3:]), strings.Repeat("ok ", 7)+"refused")
 	l.write(appending("s", -2, 100))
 	l.flush()
@@ -73,9 +70,7 @@ func TestApplyAfterPull(t *testing.T) {
 	if n.log.Tail() != l.log.Tail() || len(n.all()) != len(l.all()) || len(n.fatals) > 0 {
 		t.Fatalf("tail %+v, want %+v; fatal %v", n.log.Tail(), l.log.Tail(), n.fatals)
 	}
-	if err := n.m.Restore(source(out.String())); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.m.Restore(source(out.String())))
 }
 
 // The entry of the last pulled frame must have its term.
@@ -86,9 +81,7 @@ func TestApplyAfterPullOfAnotherTerm(t *testing.T) {
 		l.flush()
 	}
 	n := startNode(t, vfs.NewMem())
-	if _, err := pull(l.node, n); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(pull(l.node, n)))
 	last := *l.history[2]
 	last.Term++
 	mustFail(t, n, []*raft.Log{&last}, "another history")
@@ -99,9 +92,7 @@ func TestApplyAfterPullOfAnotherTerm(t *testing.T) {
 	if err != nil || file.Close() != nil {
 		t.Fatal(err)
 	}
-	if err := n.m.InstallChunk(name); err == nil {
-		t.Fatal("a stopped machine takes a file")
-	}
+	check.MustFail(t, n.m.InstallChunk(name), "a stopped machine takes a file")
 }
 
 // Data that cannot be taken stop nothing; a disk that fails does.
@@ -127,15 +118,11 @@ func TestPullFails(t *testing.T) {
 	if err := n.m.InstallChunk(name); !event.IsCorruption(err) || len(n.fatals) > 0 {
 		t.Fatalf("%v, fatal %v", err, n.fatals)
 	}
-	if _, err := pull(l.node, n); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(pull(l.node, n)))
 	l.write(appending("s", -2, 2))
 	l.flush()
 	armed.Store(true)
-	if _, err := pull(l.node, n); !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(pull(l.node, n)), broken)
 	mustFail(t, n, l.history[1:], broken.Error())
 	n.close()
 }
@@ -165,9 +152,7 @@ func TestPullWhileApplying(t *testing.T) {
 					return
 				}
 			}
-			if _, err := n.m.Snapshot(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, check.Err(n.m.Snapshot()))
 		}
 	})
 	others.Wait()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -148,9 +149,7 @@ func (r *random) Apply(*rapid.T) {
 // is in flight is refused then, and all of it is decided again.
 func (r *random) Rival(*rapid.T) {
 	d := fsm.NewDecider(r.l.log.Reads, r.l.now)
-	if err := d.Reset(); err != nil {
-		r.t.Fatalf("reset: %v", err)
-	}
+	check.Must(r.t, d.Reset(), "reset")
 	m := r.applied.clone()
 	for range rapid.IntRange(1, 3).Draw(r.t, "writes") {
 		r.decide(d, m, r.write(m))
@@ -210,9 +209,7 @@ func (r *random) Restart(*rapid.T) {
 }
 
 func (r *random) mustStand(tail event.Tail) {
-	if got := r.l.log.Tail(); got != tail {
-		r.t.Fatalf("the log ends at %+v, want %+v", got, tail)
-	}
+	check.MustEqual(r.t, r.l.log.Tail(), tail, "the log ends at")
 }
 
 // replay applies the whole Raft log again, in batches.
@@ -244,9 +241,7 @@ func TestAgainstModel(t *testing.T) {
 		for range n {
 			r.answers = append(r.answers, true)
 		}
-		if err := r.decided.verify(r.l.node); err != nil {
-			t.Fatalf("%v", err)
-		}
+		check.Must(t, r.decided.verify(r.l.node))
 		// A node that only follows comes to the same end.
 		follower := openNode(t, vfs.NewMem())
 		defer follower.close()
@@ -254,9 +249,7 @@ func TestAgainstModel(t *testing.T) {
 		if got, want := follower.log.Tail(), r.l.log.Tail(); got != want {
 			t.Fatalf("the follower ends at %+v, the leader at %+v", got, want)
 		}
-		if err := r.decided.verify(follower); err != nil {
-			t.Fatalf("follower: %v", err)
-		}
+		check.Must(t, r.decided.verify(follower), "follower")
 		if len(r.l.fatals)+len(follower.fatals) > 0 {
 			t.Fatalf("fatal: %v %v", r.l.fatals, follower.fatals)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -17,9 +18,7 @@ func TestRule01EntryIsACompareAndAppend(t *testing.T) {
 	l, follower := startLeader(t), startNode(t, vfs.NewMem())
 	lost := entriesOf(l, appending("x", -2, 1), appending("x", -2, 2))
 	kept := entriesOf(l, appending("y", -2, 1))
-	if len(lost[0]) != len(kept[0]) {
-		t.Fatal("entries of one length are needed")
-	}
+	check.MustEqual(t, len(lost[0]), len(kept[0]), "entries of one length are needed")
 	// The first of two entries never got into the Raft log, another took its place: the
 	// second finds the right end, and a chain that is not the one it was decided on.
 	batch := commands(1, 1, kept[0], lost[1])
@@ -32,9 +31,7 @@ func TestRule01EntryIsACompareAndAppend(t *testing.T) {
 	}
 	mustAnswer(t, l.m.ApplyBatch(commands(3, 1, again[0])), "ok")
 	mustAnswer(t, follower.m.ApplyBatch(commands(3, 1, again[0])), "ok")
-	if l.log.Tail() != follower.log.Tail() {
-		t.Errorf("tails %+v and %+v", l.log.Tail(), follower.log.Tail())
-	}
+	check.Equal(t, l.log.Tail(), follower.log.Tail(), "tails ...")
 }
 
 // The end and the chain are taken before any fact is read, and entries in flight build on each
@@ -54,9 +51,7 @@ func TestRule02DecidedOnWhatWasApplied(t *testing.T) {
 	mustAnswer(t, l.m.ApplyBatch([]*raft.Log{{Index: first.Index, Term: 1, Data: other[0]}}), "ok")
 	first.Index, second.Index = first.Index+1, second.Index+1
 	mustAnswer(t, l.m.ApplyBatch([]*raft.Log{first, second}), "refused refused")
-	if n := len(l.all()); n != 2 {
-		t.Errorf("%d records, expected 2", n)
-	}
+	check.Equal(t, len(l.all()), 2, "records")
 	// Decided again, on the state that is applied now, they fit, one after the other.
 	redone := entriesOf(l, appending("s", 1, 2), appending("s", 2, 3))
 	mustAnswer(t, l.m.ApplyBatch(commands(second.Index+1, 1, redone...)), "ok ok")
@@ -90,9 +85,7 @@ func TestRule02EndIsTakenBeforeFacts(t *testing.T) {
 					t.Errorf("entry %d of %d: %v, expected that it is refused", i, len(batch), answer)
 				}
 			}
-			if n := len(l.all()); n != 2 {
-				t.Errorf("%d records, expected 2", n)
-			}
+			check.Equal(t, len(l.all()), 2, "records")
 		})
 	}
 }

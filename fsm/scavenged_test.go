@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
@@ -43,9 +44,7 @@ func TestScavengedDecisions(t *testing.T) {
 	ask := func(on *eventlog.Log) (all []string) {
 		tell := func(w *event.Write) {
 			d := fsm.NewDecider(on.Reads, l.now)
-			if err := d.Reset(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, d.Reset())
 			decision := d.Decide(w)
 			o := outcomeOf(decision.Written, decision.Err)
 			all = append(all, fmt.Sprintf("%s %d %x: %+v", w.Stream, w.ExpectedVersion, w.Events[0].ID[8:], o))
@@ -73,16 +72,12 @@ func TestScavengedDecisions(t *testing.T) {
 		t.Helper()
 		if got := ask(on); !slices.Equal(got, want) {
 			for i := range got {
-				if got[i] != want[i] {
-					t.Errorf("%s: %s, before: %s", when, got[i], want[i])
-				}
+				check.Equal(t, got[i], want[i], when, "..., before")
 			}
 		}
 	}
 	ids, err := l.log.Chunks.IDsFrom()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	removed := map[int64]bool{}
 	done, err := l.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{IDsFrom: ids, Keep: func(s *eventlog.Stored) bool {
 		last := map[string]int64{"s": 9, "t": 9, "u": 9, "again": 4}
@@ -97,12 +92,8 @@ func TestScavengedDecisions(t *testing.T) {
 	l.close()
 	l.open()
 	same("opened again", l.log)
-	if err := l.log.Index().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.log.Index().Scavenge(context.Background(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.log.Index().Flush())
+	check.Must(t, l.log.Index().Scavenge(context.Background(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	same("without the entries", l.log)
 	l.close()
 	l.open()
@@ -122,9 +113,7 @@ func TestScavengedDecisions(t *testing.T) {
 func take(t *testing.T, from, to *eventlog.Log) {
 	t.Helper()
 	for to.Tail() != from.Tail() {
-		if err := takeSome(from, to); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, takeSome(from, to))
 	}
 }
 

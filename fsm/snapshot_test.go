@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -64,9 +65,7 @@ func source(text string) *body { return &body{Reader: strings.NewReader(text)} }
 func captured(t *testing.T, n *node) raft.FSMSnapshot {
 	t.Helper()
 	s, err := n.m.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return s
 }
 
@@ -94,20 +93,12 @@ func TestSnapshot(t *testing.T) {
 	out := &sink{}
 	// before the first byte of the snapshot
 	out.onWrite = func() { after = fs.CrashClone(vfs.CrashOptions{}) }
-	if err := s.Persist(out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Persist(out))
 	s.Release()
-	if got := strings.Join(out.ends, " "); got != "closed" {
-		t.Fatalf("the sink was %s", got)
-	}
+	check.MustEqual(t, strings.Join(out.ends, " "), "closed", "the sink")
 	var m event.Snapshot
-	if err := json.Unmarshal(out.Bytes(), &m); err != nil {
-		t.Fatal(err)
-	}
-	if m.Tail != tail {
-		t.Fatalf("snapshot of %+v, want %+v", m.Tail, tail)
-	}
+	check.Must(t, json.Unmarshal(out.Bytes(), &m))
+	check.MustEqual(t, m.Tail, tail, "snapshot of")
 	if len(m.Chunks) != 1 || m.Chunks[0].First != 0 || m.Chunks[0].Last != 0 || m.Chunks[0].Checksum == "" {
 		t.Fatalf("chunks %+v", m.Chunks)
 	}
@@ -121,21 +112,15 @@ func TestSnapshot(t *testing.T) {
 			t.Fatal(a)
 		}
 	}
-	if n.log.Tail() != l.log.Tail() {
-		t.Fatalf("tail %+v, want %+v", n.log.Tail(), l.log.Tail())
-	}
+	check.MustEqual(t, n.log.Tail(), l.log.Tail(), "tail")
 }
 
 func TestSnapshotOfEmptyLog(t *testing.T) {
 	l := startLeader(t)
 	out := &sink{}
-	if err := captured(t, l.node).Persist(out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, captured(t, l.node).Persist(out))
 	n := startNode(t, vfs.NewMem())
-	if err := n.m.Restore(source(out.String())); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.m.Restore(source(out.String())))
 }
 
 func TestPersistFails(t *testing.T) {
@@ -143,18 +128,12 @@ func TestPersistFails(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		l := startLeader(t)
 		out := &sink{writeErr: broken}
-		if err := captured(t, l.node).Persist(out); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
-		if got := strings.Join(out.ends, " "); got != "cancelled" {
-			t.Fatalf("the sink was %s", got)
-		}
+		check.MustBe(t, captured(t, l.node).Persist(out), broken)
+		check.MustEqual(t, strings.Join(out.ends, " "), "cancelled", "the sink")
 	})
 	t.Run("close", func(t *testing.T) {
 		l := startLeader(t)
-		if err := captured(t, l.node).Persist(&sink{closeErr: broken}); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, captured(t, l.node).Persist(&sink{closeErr: broken}), broken)
 	})
 	t.Run("sync", func(t *testing.T) {
 		var armed atomic.Bool // the log reads in the background too
@@ -172,9 +151,7 @@ func TestPersistFails(t *testing.T) {
 		s := captured(t, l.node)
 		armed.Store(true)
 		out := &sink{}
-		if err := s.Persist(out); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, s.Persist(out), broken)
 		if got := strings.Join(out.ends, " "); got != "cancelled" || out.Len() > 0 {
 			t.Fatalf("the sink was %s and has %d bytes", got, out.Len())
 		}
@@ -191,9 +168,7 @@ func TestRestore(t *testing.T) {
 		l.write(appending("s", -2, i))
 		l.flush()
 		out := &sink{}
-		if err := captured(t, l.node).Persist(out); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, captured(t, l.node).Persist(out))
 		manifests = append(manifests, out.String())
 	}
 	fs := vfs.NewCrashMem()
@@ -210,9 +185,7 @@ func TestRestore(t *testing.T) {
 		stranger.flush()
 	}
 	out := &sink{}
-	if err := captured(t, stranger.node).Persist(out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, captured(t, stranger.node).Persist(out))
 
 	for _, c := range []struct {
 		name string
@@ -242,9 +215,7 @@ func TestRestore(t *testing.T) {
 			if c.is != nil && !errors.Is(err, c.is) {
 				t.Fatalf("restore: %v, want %v", err, c.is)
 			}
-			if b.closed != 1 {
-				t.Fatalf("closed %d times", b.closed)
-			}
+			check.MustEqual(t, b.closed, 1, "closed ... times")
 			if c.n.log.Tail() != before || len(c.n.fatals) > 0 {
 				t.Fatalf("tail %+v, want %+v; fatal %v", c.n.log.Tail(), before, c.n.fatals)
 			}
@@ -252,11 +223,7 @@ func TestRestore(t *testing.T) {
 	}
 	// What was accepted is durable.
 	after := startNode(t, fs.CrashClone(vfs.CrashOptions{}))
-	if after.log.Tail() != tail {
-		t.Fatalf("after a power cut the log ends at %+v, want %+v", after.log.Tail(), tail)
-	}
+	check.MustEqual(t, after.log.Tail(), tail, "after a power cut the log ends at")
 	broken := errors.New("broken")
-	if err := n.m.Restore(&body{Reader: strings.NewReader(manifests[0]), closeErr: broken}); !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, n.m.Restore(&body{Reader: strings.NewReader(manifests[0]), closeErr: broken}), broken)
 }

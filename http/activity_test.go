@@ -3,12 +3,12 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/annalsdb/annals/admin/activity"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // notes are what was noted.
@@ -48,9 +48,7 @@ func TestActivity(t *testing.T) {
 	operations.shutdown = func() {
 		noted.mu.Lock()
 		defer noted.mu.Unlock()
-		if len(noted.all) != 1 {
-			t.Error("the node ends before that is noted")
-		}
+		check.Equal(t, len(noted.all), 1, "the node ends before that is noted")
 	}
 	n, _ := newUsersNode(t, func(o *httpapi.Options) {
 		o.Activity, o.Operations, o.Membership, o.Subscriptions, o.Projections = noted, operations, viewOf(1), &memSubscriptions{}, &memProjections{}
@@ -102,9 +100,7 @@ func TestActivity(t *testing.T) {
 			if c.want != "" {
 				want = []string{c.want + " from 192.0.2.1:1234"}
 			}
-			if all := noted.taken(); !slices.Equal(all, want) {
-				t.Errorf("%q, not %q; answered %d %s", all, want, got.status, got.body)
-			}
+			check.Slice(t, noted.taken(), want, "answered", got.status, got.body)
 		})
 	}
 }

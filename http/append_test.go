@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestAppendBatch(t *testing.T) {
@@ -294,9 +295,7 @@ func TestBodyIsBounded(t *testing.T) {
 		n := newNode(t)
 		body := &endless{}
 		r, err := http.NewRequest("POST", base+"/streams/s", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.ContentLength = declared
 		r.Header = admin("Content-Type", octets, "ES-EventType", "t", "ES-EventId", n.id())
 		n.serve(r).is(t, 413).says(t, "Too large events received. Limit is 4mb")

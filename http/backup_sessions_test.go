@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // memBackups has the sessions and files that a test sets.
@@ -116,9 +117,7 @@ func TestBackupSessionsAreListed(t *testing.T) {
 }`)
 	equal(t, "lines", n.get(backupsPath, "").is(t, 200).body, "BackupId: 0f9fad5b-d9cb-469f-a165-70867728950e, Position: 4711, Chain: 00c0ffee, "+
 		"Time: 2023-11-14T22:13:20.000000005Z, ClusterId: c1, NodeId: n1, Expires: 2023-11-14T22:23:20Z")
-	if doc := n.get(backupsPath, textXML).is(t, 200).body; !strings.Contains(doc, "<BackupSessionsDto><Session><BackupId>") {
-		t.Errorf("XML: %s", doc)
-	}
+	check.Contains(t, n.get(backupsPath, textXML).is(t, 200).body, "<BackupSessionsDto><Session><BackupId>", "XML")
 	b.open = nil
 	equal(t, "none", n.get(backupsPath, appJSON).is(t, 200).body, "{\n  \"sessions\": []\n}")
 	equal(t, "no line", n.get(backupsPath, "").is(t, 200).body, "")
@@ -242,19 +241,13 @@ func TestBackupFileCutOff(t *testing.T) {
 	server := httptest.NewServer(n.handler)
 	defer server.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+backupsPath+"/abc/files/chunk-000000.000000", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Header = admin()
 	a, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := io.Copy(io.Discard, a.Body)
 	if a.StatusCode != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || got >= 4<<20 {
 		t.Errorf("%d, %d bytes, %v", a.StatusCode, got, err)
 	}
-	if err := a.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, a.Body.Close())
 }

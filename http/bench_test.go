@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -144,9 +145,7 @@ func (*body) Close() error { return nil }
 func measure(b *testing.B, method, path string, status int, content []byte, headers ...string) {
 	h := fixedHandler()
 	r, err := http.NewRequest(method, base+path, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	r.Header = with(headers...)
 	in := &body{}
 	if content != nil {
@@ -160,9 +159,7 @@ func measure(b *testing.B, method, path string, status int, content []byte, head
 		in.Reset(content)
 		h.ServeHTTP(w, r)
 	}
-	if w.status != status {
-		b.Fatal(w.status)
-	}
+	check.MustEqual(b, w.status, status)
 	b.SetBytes(int64(w.bytes + len(content)))
 }
 
@@ -266,12 +263,8 @@ func BenchmarkLoopback(b *testing.B) {
 						b.Error(err)
 						return
 					}
-					if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-						b.Error(err)
-					}
-					if err := resp.Body.Close(); err != nil {
-						b.Error(err)
-					}
+					check.NoError(b, check.Err(io.Copy(io.Discard, resp.Body)))
+					check.NoError(b, resp.Body.Close())
 				}
 			})
 		})
@@ -288,30 +281,18 @@ func BenchmarkConn(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			conn, err := net.Dial("tcp", listen(b, fixedHandler()))
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			defer func() { _ = conn.Close() }()
-			if _, err := io.WriteString(conn, c.request); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, check.Err(io.WriteString(conn, c.request)))
 			var first bytes.Buffer
 			r, err := http.ReadResponse(bufio.NewReader(io.TeeReader(conn, &first)), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, r.Body); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
+			check.Must(b, check.Err(io.Copy(io.Discard, r.Body)))
 			answer := first.Bytes()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := io.WriteString(conn, c.request); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(conn, answer); err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, check.Err(io.WriteString(conn, c.request)))
+				check.Must(b, check.Err(io.ReadFull(conn, answer)))
 			}
 		})
 	}

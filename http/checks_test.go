@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const wrongCredentials = "Basic YWRtaW46d3Jvbmc="
@@ -75,9 +76,7 @@ func TestOddTargets(t *testing.T) {
 	for _, method := range []string{"GET", "CONNECT", "FOO"} {
 		for _, path := range []string{"", "*", "x"} {
 			r, err := http.NewRequest(method, base, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			r.URL.Path = path
 			n.serve(r).is(t, 404)
 		}
@@ -443,9 +442,7 @@ func TestNodeEndpoints(t *testing.T) {
 func TestValidate(t *testing.T) {
 	n := newNode(t)
 	good := httpapi.Options{Store: n.store, Waiter: n.store, Cluster: n.cluster, Access: n.access, AdvertiseHost: "a.example", AdvertisePort: 2113}
-	if err := good.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, good.Validate())
 	for name, spoil := range map[string]func(*httpapi.Options){
 		"no store":     func(o *httpapi.Options) { o.Store = nil },
 		"no access":    func(o *httpapi.Options) { o.Access = nil },
@@ -455,9 +452,7 @@ func TestValidate(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		if bad.Validate() == nil {
-			t.Errorf("%s is valid", name)
-		}
+		check.Fails(t, bad.Validate(), name, "is valid")
 	}
 }
 
@@ -501,9 +496,7 @@ func TestMergeIndexesFreshID(t *testing.T) {
 	equal(t, "text", strings.HasPrefix(text.body, "MergeIndexesId: "), true)
 	doc := n.do("POST", "/admin/mergeindexes", "", admin("Accept", textXML)).is(t, 200)
 	var root struct{ XMLName xml.Name }
-	if err := xml.Unmarshal([]byte(doc.body), &root); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, xml.Unmarshal([]byte(doc.body), &root))
 	equal(t, "root", root.XMLName.Local, "MergeIndexesResultDto")
 }
 
@@ -557,15 +550,11 @@ func TestStatsXML(t *testing.T) {
 			XMLName xml.Name
 			Proc    process `xml:"proc"`
 		}
-		if err := xml.Unmarshal([]byte(a.body), &doc); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, xml.Unmarshal([]byte(a.body), &doc))
 		equal(t, "all", fmt.Sprint(doc.XMLName.Local, doc.Proc.ID, doc.Proc.GC.Gen0Size != nil), "Stats4711 true")
 	}
 	var part process
-	if err := xml.Unmarshal([]byte(n.get("/stats/proc?format=xml", "").is(t, 200).body), &part); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, xml.Unmarshal([]byte(n.get("/stats/proc?format=xml", "").is(t, 200).body), &part))
 	equal(t, "part", fmt.Sprint(part.XMLName.Local, part.ID), "Stats4711")
 }
 

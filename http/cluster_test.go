@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // memMembership answers what a test sets and remembers what it was asked for.
@@ -112,9 +113,7 @@ func TestGossipOfANodeWithoutPeers(t *testing.T) {
 	m.view.Members = []event.Member{{State: event.StateLeader, Alive: true, HTTPHost: "10.0.0.1", HTTPPort: 2113}}
 	body := n.get("/gossip", appJSON).is(t, 200).body
 	for _, want := range []string{`"internalTcpIp": "10.0.0.1"`, `"internalTcpPort": 0`, `"internalSecureTcpPort": 0`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("%s is missing in %s", want, body)
-		}
+		check.Contains(t, body, want, "is missing in")
 	}
 }
 
@@ -126,13 +125,9 @@ func TestClusterDocuments(t *testing.T) {
 		}
 		for _, path := range []string{"/gossip", "/admin/cluster/members"} {
 			var doc any
-			if err := json.Unmarshal([]byte(n.get(path, appJSON).is(t, 200).body), &doc); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
+			check.NoError(t, json.Unmarshal([]byte(n.get(path, appJSON).is(t, 200).body), &doc), path)
 			text := n.get(path, textXML).is(t, 200).body
-			if err := xml.Unmarshal([]byte(text), new(struct{})); err != nil {
-				t.Errorf("%s: %v in %s", path, err, text)
-			}
+			check.NoError(t, xml.Unmarshal([]byte(text), new(struct{})), path, "in", text)
 			n.get(path, "text/plain").is(t, 200)
 		}
 	}

@@ -16,15 +16,14 @@ import (
 
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // listen serves a handler on a loopback port and returns its address.
 func listen(t testing.TB, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return listenOn(t, l, h)
 }
 
@@ -34,12 +33,8 @@ func listenOn(t testing.TB, l net.Listener, h http.Handler) string {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		check.NoError(t, srv.Close())
+		check.Is(t, <-done, http.ErrServerClosed)
 	})
 	return l.Addr().String()
 }
@@ -54,9 +49,7 @@ type wire struct {
 func dial(t *testing.T, address string) *wire {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
@@ -67,22 +60,16 @@ func dial(t *testing.T, address string) *wire {
 
 func (w *wire) send(text string) {
 	w.t.Helper()
-	if _, err := io.WriteString(w, text); err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, check.Err(io.WriteString(w, text)))
 }
 
 // answer reads one answer and returns its status line and body.
 func (w *wire) answer(method string) (status, body string) {
 	w.t.Helper()
 	r, err := http.ReadResponse(w.r, &http.Request{Method: method})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, err)
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, err)
 	return r.Status, string(b)
 }
 
@@ -121,9 +108,7 @@ func TestPhrases(t *testing.T) {
 				if line, err := w.r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
 					t.Fatalf("interim answer %q, %v", line, err)
 				}
-				if _, err := w.r.Discard(2); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(w.r.Discard(2)))
 			}
 			status, body := w.answer(s.method)
 			equal(t, "status", status, s.status)
@@ -192,12 +177,8 @@ func TestFixedFields(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.to.send(request(c.method, c.path, c.headers, c.body))
 			r, err := http.ReadResponse(c.to.r, &http.Request{Method: c.method})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, r.Body); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, check.Err(io.Copy(io.Discard, r.Body)))
 			equal(t, "status", r.Status, c.status)
 			for name, want := range map[string]string{
 				"Content-Security-Policy": c.policy, "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "*",
@@ -221,9 +202,7 @@ func TestFixedFields(t *testing.T) {
 // TestPhraseIsForOneAnswer sets phrases by hand, right and wrong.
 func TestPhraseIsForOneAnswer(t *testing.T) {
 	big := filepath.Join(t.TempDir(), "big")
-	if err := os.WriteFile(big, []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(big, []byte(strings.Repeat("x", 1<<20)), 0o600))
 	address := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/other": // The code is another than the phrase is for.
@@ -286,9 +265,7 @@ func TestAnswersInOnePiece(t *testing.T) {
 	n.filled("s", 2)
 	n.filled("long", 300)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var writes atomic.Int64
 	w := dial(t, listenOn(t, writesListener{l, &writes}, n.handler))
 	other := httptest.NewServer(n.handler)
@@ -311,13 +288,9 @@ func TestAnswersInOnePiece(t *testing.T) {
 			writes.Store(0)
 			w.send(request(c.method, c.path, c.headers, c.body))
 			r, err := http.ReadResponse(w.r, &http.Request{Method: c.method})
-			if err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
+			check.Must(t, err, c.name)
 			got, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
+			check.Must(t, err, c.name)
 			equal(t, c.name+": status", r.Status, c.status)
 			plain.send(request(c.method, c.path, c.headers, c.body))
 			_, want := plain.answer(c.method)
@@ -363,8 +336,6 @@ func TestTooLargeOverTheWire(t *testing.T) {
 	}()
 	status, _ = w.answer("POST")
 	equal(t, "chunked", status, "413 Too large events received. Limit is 4mb")
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, w.Close())
 	<-sent
 }

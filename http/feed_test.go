@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestFeedLinks(t *testing.T) {
@@ -321,9 +323,7 @@ func (x xmlAny) String() string {
 func decodeXML[T any](t testing.TB, a answer) (v T) {
 	t.Helper()
 	a.is(t, 200)
-	if err := xml.Unmarshal([]byte(a.body), &v); err != nil {
-		t.Fatalf("body %q: %v", a.body, err)
-	}
+	check.Must(t, xml.Unmarshal([]byte(a.body), &v), "body", a.body)
 	return v
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // What clients say of themselves.
@@ -176,9 +177,7 @@ func TestNamesOfTheNode(t *testing.T) {
 				if got := ask(ctx, "GET", "/health/live", nil); got != http.StatusNoContent {
 					t.Errorf("whether it lives: %d", got)
 				}
-				if got := ask(ctx, "OPTIONS", "/streams/s", nil); got != http.StatusOK {
-					t.Errorf("OPTIONS: %d", got)
-				}
+				check.Equal(t, ask(ctx, "OPTIONS", "/streams/s", nil), http.StatusOK, "OPTIONS")
 				if got := ask(httpapi.WithJudged(ctx), "GET", "/streams/s", admin()); got != http.StatusOK {
 					t.Errorf("passed on by another node: %d", got)
 				}

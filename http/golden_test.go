@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -51,17 +53,11 @@ func (n *node) golden(name, path, accept string) {
 	b.WriteString("\n" + strings.NewReplacer("><", ">\n<", `,"`, ",\n\"", ",{", ",\n{").Replace(a.body) + "\n")
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			n.t.Fatal(err)
-		}
+		check.Must(n.t, os.MkdirAll("testdata", 0o755))
+		check.Must(n.t, os.WriteFile(file, []byte(b.String()), 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	equal(n.t, name, b.String(), string(want))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const leader = "https://leader.example:2113"
@@ -342,14 +343,10 @@ func TestRedirectOverTheWire(t *testing.T) {
 	}
 	w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", write, maxAppend))
 	r, err := http.ReadResponse(w.r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	equal(t, "large body announced", r.Status, "307 Temporary Redirect")
 	equal(t, "connection ends", r.Close, true)
-	if _, err := w.r.ReadByte(); err != io.EOF {
-		t.Errorf("the connection goes on: %v", err)
-	}
+	check.Equal(t, check.Err(w.r.ReadByte()), io.EOF, "the connection goes on")
 
 	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -357,20 +354,14 @@ func TestRedirectOverTheWire(t *testing.T) {
 	for _, expect := range []string{"100-continue", ""} {
 		stream := "/streams/followed" + expect
 		req, err := http.NewRequest("POST", "http://"+address+stream, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		req.Header = with("Content-Type", octets, "ES-EventType", "t", "ES-EventId", n.id())
 		if expect != "" {
 			req.Header.Set("Expect", expect)
 		}
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := resp.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Must(t, err)
+		check.NoError(t, resp.Body.Close())
 		equal(t, "followed", fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Location")), "201 "+n.cluster.leader+stream+"/0")
 		equal(t, "data", len(lead.get(stream+"/0", octets).is(t, 200).body), len(body))
 	}

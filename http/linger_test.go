@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // most is more than a connection keeps for a reader that is not there.
@@ -22,9 +23,7 @@ const most = 16 << 20
 func sendAll(t *testing.T, address, head string, size int64, isChunked bool) (*http.Response, string) {
 	t.Helper()
 	w := dial(t, address)
-	if err := w.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, w.SetDeadline(time.Now().Add(time.Minute)))
 	if isChunked {
 		w.send(head + "Transfer-Encoding: chunked\r\n\r\n")
 		const chunk = 1 << 20
@@ -34,18 +33,12 @@ func sendAll(t *testing.T, address, head string, size int64, isChunked bool) (*h
 		w.send("0\r\n\r\n")
 	} else {
 		w.send(fmt.Sprintf("%sContent-Length: %d\r\n\r\n", head, size))
-		if _, err := io.CopyN(w, &endless{}, size); err != nil {
-			t.Fatalf("the body was not taken: %v", err)
-		}
+		check.Must(t, check.Err(io.CopyN(w, &endless{}, size)), "the body was not taken")
 	}
 	r, err := http.ReadResponse(w.r, &http.Request{Method: http.MethodPost})
-	if err != nil {
-		t.Fatalf("there is no answer: %v", err)
-	}
+	check.Must(t, err, "there is no answer")
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return r, string(body)
 }
 
@@ -84,9 +77,7 @@ func TestRefusedBodyIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := sendAll(t, c.address, "POST "+c.path+" HTTP/1.1\r\nHost: "+host+"\r\n"+c.head, c.size, c.isChunked)
-			if r.Status != c.status {
-				t.Errorf("the answer is %q, want %q", r.Status, c.status)
-			}
+			check.Equal(t, r.Status, c.status, "the answer")
 			if r.TransferEncoding != nil {
 				t.Errorf("the answer comes in pieces: %v", r.TransferEncoding)
 			}
@@ -120,9 +111,7 @@ func TestTakenBodyKeepsConnection(t *testing.T) {
 	for i := range 2 {
 		id := uuid.NewString()
 		w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nES-EventType: t\r\nES-EventId: %s\r\nContent-Length: 3000000\r\n\r\n", host, id))
-		if _, err := io.CopyN(w, &endless{}, 3_000_000); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(io.CopyN(w, &endless{}, 3_000_000)))
 		if status, _ := w.answer(http.MethodPost); status != "201 Created" {
 			t.Errorf("answer %d is %q", i, status)
 		}
@@ -183,14 +172,10 @@ func TestRefusalEndsOverHTTP2(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/streams/s", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header.Set("Content-Type", "image/png")
 		answer, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_, err = io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if answer.ProtoMajor != 2 || answer.StatusCode != http.StatusUnsupportedMediaType || err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const (
@@ -83,9 +84,7 @@ func TestRequestsShareMemory(t *testing.T) {
 					n.put("large", large(i, mib))
 				}
 				n.put("small", "{}")
-				if memory.Used() != 0 {
-					t.Fatalf("%d bytes are held before", memory.Used())
-				}
+				check.MustEqual(t, memory.Used(), 0, "bytes are held before")
 				ctx, cancel := context.WithCancel(t.Context())
 				codes := make(chan int, 64)
 				begin := func() {
@@ -119,9 +118,7 @@ func TestRequestsShareMemory(t *testing.T) {
 				n.put("small", "{}")
 				refused := len(codes)
 				for range refused {
-					if code := <-codes; code != http.StatusServiceUnavailable {
-						t.Errorf("one is answered %d", code)
-					}
+					check.Equal(t, <-codes, http.StatusServiceUnavailable, "one is answered")
 				}
 				if 40*c.least > 80*mib && refused == 0 {
 					t.Error("none is refused")
@@ -131,9 +128,7 @@ func TestRequestsShareMemory(t *testing.T) {
 					<-codes
 				}
 				synctest.Wait()
-				if used := memory.Used(); used != 0 {
-					t.Errorf("%d bytes are held behind them", used)
-				}
+				check.Equal(t, memory.Used(), 0, "bytes are held behind them")
 			})
 		})
 	}
@@ -158,9 +153,7 @@ func TestPageWithoutRoom(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes instead of %d", accept, pieces.status, len(pieces.body), len(whole.body))
 		}
 	}
-	if memory.Used() != 0 {
-		t.Errorf("%d bytes are held behind them", memory.Used())
-	}
+	check.Equal(t, memory.Used(), 0, "bytes are held behind them")
 }
 
 // What an event takes is claimed before it is read: those who wait for their turn hold nothing.
@@ -188,9 +181,7 @@ func TestClaimComesFirst(t *testing.T) {
 			if rest.Release(); a.status != c.status || n.store.alone > 0 || memory.Used() != 0 {
 				t.Errorf("%s: %d, %d events were read, %d bytes are held", c.path, a.status, n.store.alone, memory.Used())
 			}
-			if a := n.get(c.path, c.accept); a.status != http.StatusOK {
-				t.Errorf("%s: %d with room", c.path, a.status)
-			}
+			check.Equal(t, n.get(c.path, c.accept).status, http.StatusOK, c.path, "with room")
 		})
 	}
 }
@@ -202,8 +193,6 @@ func TestLongestPoll(t *testing.T) {
 		n.put("s", "{}")
 		begun := time.Now()
 		n.get("/streams/s/1/forward/5", appJSON, "ES-LongPoll", "2147483647").is(t, 200)
-		if took := time.Since(begun); took != time.Hour {
-			t.Errorf("it took %s", took)
-		}
+		check.Equal(t, time.Since(begun), time.Hour, "it took")
 	})
 }

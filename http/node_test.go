@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestMain(m *testing.M) {
@@ -346,17 +347,13 @@ func (a answer) says(t testing.TB, text string) answer {
 	if !strings.HasPrefix(a.body, text) {
 		t.Errorf("body %q, want text %q", a.body, text)
 	}
-	if ct := a.header.Get("Content-Type"); ct != "text/plain; charset=utf-8" {
-		t.Errorf("text has type %q", ct)
-	}
+	check.Equal(t, a.header.Get("Content-Type"), "text/plain; charset=utf-8", "text has type")
 	return a
 }
 
 func (a answer) has(t testing.TB, header, want string) answer {
 	t.Helper()
-	if got := a.header.Get(header); got != want {
-		t.Errorf("%s: %q, want %q", header, got, want)
-	}
+	check.Equal(t, a.header.Get(header), want, header)
 	return a
 }
 
@@ -396,9 +393,7 @@ func decode[T any](t testing.TB, a answer) (v T) {
 	t.Helper()
 	a.is(t, 200)
 	d := json.NewDecoder(strings.NewReader(a.body))
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("body %q: %v", a.body, err)
-	}
+	check.Must(t, d.Decode(&v), "body", a.body)
 	return v
 }
 
@@ -434,9 +429,7 @@ func (f *feed) links() string {
 
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
-	}
+	check.Equal(t, got, want, what)
 }
 
 func (n *node) serve(r *http.Request) answer {

@@ -2,12 +2,12 @@ package httpapi_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // RelayTo sends to the handler, whichever member is asked for, as to the leader.
@@ -82,9 +82,7 @@ func TestOnNode(t *testing.T) {
 				body = `{"a":1}`
 			}
 			a := n.do(c.method, c.path, body, h).is(t, c.status).has(t, "Annals-Node", c.by).has(t, "Cache-Control", "no-store")
-			if !strings.Contains(a.body, c.text) {
-				t.Errorf("%q lacks %q", a.body, c.text)
-			}
+			check.Contains(t, a.body, c.text, "lacks")
 			for _, name := range []string{"Access-Control-Allow-Origin", "Content-Security-Policy", "Annals-Node"} {
 				equal(t, name, len(a.header[name]), 1)
 			}
@@ -122,9 +120,7 @@ func TestOnNode(t *testing.T) {
 		log, text := logged()
 		n := newNode(t, func(o *httpapi.Options) { o.Membership, o.LogRequests, o.Logger = viewOf(1), true, log })
 		n.get("/ping", appJSON, "Annals-Node", "leader").is(t, 200)
-		if line := text(); !strings.Contains(line, "login=admin") {
-			t.Error(line)
-		}
+		check.Contains(t, text(), "login=admin")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const (
@@ -161,20 +162,14 @@ func TestShutdownAnswersFirst(t *testing.T) {
 		close(stopped)
 	}
 	r, err := http.NewRequest("POST", "http://"+listen(t, n.handler)+"/admin/shutdown", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Header = admin()
 	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	equal(t, "status", response.StatusCode, 200)
 	equal(t, "length", response.ContentLength, 0)
 	equal(t, "close", response.Close, true)
-	if err := response.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, response.Body.Close())
 	close(answered)
 	<-stopped
 }
@@ -271,9 +266,7 @@ func TestOptions(t *testing.T) {
 		ConfigurationSource             string
 		DeprecationMessage              *string
 	}
-	if err := json.Unmarshal([]byte(want), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal([]byte(want), &got))
 	for i, v := range someSettings() {
 		equal(t, v.Name, fmt.Sprint(got[i].Name, got[i].Description, got[i].Group, got[i].Value, got[i].ConfigurationSource, got[i].PossibleValues),
 			fmt.Sprint(v.Name, v.Description, v.Group, v.Value, v.Source, v.Possible))

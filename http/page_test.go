@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -38,18 +39,12 @@ func TestLargePages(t *testing.T) {
 	get := func(method, path, accept string) (*http.Response, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header = admin("Accept", accept, "ES-ResolveLinkTos", "true")
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		body, err := io.ReadAll(answer.Body)
-		if err := errors.Join(err, answer.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(err, answer.Body.Close()))
 		if answer.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %s", path, answer.Status)
 		}
@@ -67,22 +62,16 @@ func TestLargePages(t *testing.T) {
 				Data             string
 			}
 		}
-		if err := json.Unmarshal([]byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		check.Must(t, json.Unmarshal([]byte(body), &f), path)
 		at := count - 1
 		for _, e := range f.Entries {
 			if isAll && e.PositionStreamID != "s" {
 				continue // The link before it has the same data.
 			}
-			if want := large(at, 3<<20); e.Data != want {
-				t.Errorf("%s: event %d is %.20q...", path, at, e.Data)
-			}
+			check.Equal(t, e.Data, large(at, 3<<20), path, "event", at, "......")
 			at--
 		}
-		if at != -1 {
-			t.Errorf("%s: %d entries", path, len(f.Entries))
-		}
+		check.Equal(t, at, -1, path, len(f.Entries), "entries")
 		if isLinks || isAll {
 			continue
 		}
@@ -95,9 +84,7 @@ func TestLargePages(t *testing.T) {
 				} `xml:"content>data"`
 			} `xml:"entry"`
 		}
-		if err := xml.Unmarshal([]byte(body), &atom); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		check.Must(t, xml.Unmarshal([]byte(body), &atom), path)
 		for i, e := range atom.Entries {
 			if e.Data.N != count-1-i || len(e.Data.X) != 3<<20 {
 				t.Errorf("%s: entry %d is event %d of %d bytes", path, i, e.Data.N, len(e.Data.X))
@@ -157,9 +144,7 @@ func TestLargePageThatCannotBeRead(t *testing.T) {
 	defer server.Close()
 	get := func(path string) (status int, err error) {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header = admin("Accept", atomJSON)
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {

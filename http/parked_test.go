@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestParkedDesk(t *testing.T) {
@@ -41,9 +43,7 @@ func TestParkedDesk(t *testing.T) {
 		equal(t, "count", s.info().ParkedMessageCount, 2)
 		body := s.get(at+"?count=1", appJSON).is(t, 200).body
 		for _, part := range []string{`"total": 2`, `"number": 1`, `"next": 3`, `"text": "ours"`, `"by": "admin"`, `"streamId": "s"`, `"data": "{\"n\":1}"`} {
-			if !strings.Contains(body, part) {
-				t.Errorf("%s lacks %s", body, part)
-			}
+			check.Contains(t, body, part, "lacks")
 		}
 		viewed("3 1")
 		post("/drop?numbers=1,3", "").is(t, 200)

@@ -19,6 +19,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -35,15 +36,11 @@ func (s storedUsers) setUser(t testing.TB, login string, disabled bool, groups .
 	t.Helper()
 	salt := []byte("0123456789abcdef")
 	hash, err := pbkdf2.Key(sha256.New, "changeit", salt, 1, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	data, err := json.Marshal(map[string]any{
 		"loginName": login, "salt": salt, "hash": hash, "groups": groups, "disabled": disabled, "alg": "pbkdf2-sha256", "iter": 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.append("$user-"+login, 0, event.Proposed{Type: "$UserCreated", Flags: event.FlagJSON, Data: data})
 }
 
@@ -109,9 +106,7 @@ func newGuarded(t testing.TB, m mode) *node {
 	acl, err := json.Marshal(map[string]any{"$acl": map[string]any{
 		"$r": lists["read"], "$w": lists["write"], "$d": lists["delete"], "$mr": lists["metadata read"], "$mw": lists["metadata write"],
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	store.append("$$private", 0, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: acl})
 	return o.node
 }

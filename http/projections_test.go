@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 	readat "github.com/annalsdb/annals/projection/position"
@@ -128,9 +129,7 @@ func TestCreateProjection(t *testing.T) {
 	n.direct("POST", "/projections/transient", "Q").is(t, 201).has(t, "Location", base+"/projection/0f9fad5b-d9cb-469f-a165-70867728950e")
 	n.do("POST", "/projections/transient", "Q", as("jane", "changeit", "Content-Type", "x", "X-Forwarded-Host", "db.example", "X-Forwarded-Prefix", "/es")).is(t, 201).
 		has(t, "Location", "http://db.example:2113/es/projection/0f9fad5b-d9cb-469f-a165-70867728950e")
-	if calls := p.made(); !strings.Contains(calls, "By:{Name:jane Roles:[] Operator:false}") {
-		t.Error(calls)
-	}
+	check.Contains(t, p.made(), "By:{Name:jane Roles:[] Operator:false}")
 }
 
 // TestProjectionTexts: a script arrives as it was sent, but for its byte-order mark.
@@ -322,9 +321,7 @@ func TestReadEvents(t *testing.T) {
 		`,{"eventStreamId":"s","eventNumber":2,"eventType":"V","data":"{","metadata":null,"linkMetadata":null,"isJson":true`+behind+
 		`,{"eventStreamId":"t","eventNumber":3,"eventType":"W","data":[1],"metadata":null,"linkMetadata":{"$o":"x"},"isJson":true`+behind+`]}`)
 	p.page = projection.SourcePage{Position: at}
-	if a := n.direct("POST", "/projections/read-events", request).is(t, 200); !strings.Contains(a.body, `"events": []`) {
-		t.Error(a.body)
-	}
+	check.Contains(t, n.direct("POST", "/projections/read-events", request).is(t, 200).body, `"events": []`)
 }
 
 func TestGoldenProjections(t *testing.T) {
@@ -426,16 +423,12 @@ func TestProjectionsOnFollower(t *testing.T) {
 func TestProjectionPhrases(t *testing.T) {
 	n, p := newProjector(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := http1.New(&http.Server{Handler: n.handler})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer func() {
-		if err := server.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, server.Shutdown(context.Background()))
 		<-served
 	}()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -451,23 +444,15 @@ func TestProjectionPhrases(t *testing.T) {
 	} {
 		p.fail = c.fail
 		r, err := http.NewRequest("POST", "http://"+l.Addr().String()+"/projection/p/command/enable", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header = admin()
 		a, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		body, err := io.ReadAll(a.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		equal(t, "status", a.Status, c.status)
 		equal(t, "body", string(body), c.body)
-		if err := a.Body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, a.Body.Close())
 	}
 }
 

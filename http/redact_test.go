@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // memRedactions remembers what it was asked for and answers what a test sets.
@@ -125,9 +126,7 @@ func TestRedactionSocket(t *testing.T) {
 	post := func(path, body string) (int, string) {
 		t.Helper()
 		a, err := http.Post(s.URL+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		b, err := io.ReadAll(a.Body)
 		if err = errors.Join(err, a.Body.Close()); err != nil {
 			t.Fatal(err)
@@ -151,14 +150,10 @@ func TestRedactionSocket(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s", c.path, c.body, status, body, c.status, c.want)
 		}
 	}
-	if got := r.asked[len(r.asked)-1]; got.User != "uid 7" {
-		t.Errorf("asked by %q", got.User)
-	}
+	check.Equal(t, r.asked[len(r.asked)-1].User, "uid 7", "asked by")
 	in, out := io.Pipe()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/redaction/switch", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	a, err := http.DefaultClient.Do(q)
 	if err != nil || a.StatusCode != 200 {
 		t.Fatal(a, err)
@@ -173,29 +168,21 @@ func TestRedactionSocket(t *testing.T) {
 	if status, body := post("/redaction/switch", ""); status != 400 || body != redact.ErrLocked.Error() {
 		t.Errorf("a second session: %d %s", status, body)
 	}
-	if _, err := io.WriteString(out, "no object\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(io.WriteString(out, "no object\n")))
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"UnexpectedError"`) {
 		t.Error(lines.Text())
 	}
-	if _, err := io.WriteString(out, `{"target":"chunk-000000.000000","new":"x.tmp"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(io.WriteString(out, `{"target":"chunk-000000.000000","new":"x.tmp"}`+"\n")))
 	if !lines.Scan() || lines.Text() != `{"result":"Success"}` {
 		t.Error(lines.Text())
 	}
-	if err := errors.Join(out.Close(), a.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(out.Close(), a.Body.Close()))
 	for {
 		hold, err := r.lock.TryLock()
 		if err == nil {
 			hold.Unlock()
 			break
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("the lock is not free behind the session")
-		}
+		check.Must(t, t.Context().Err(), "the lock is not free behind the session")
 	}
 }

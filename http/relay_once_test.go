@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // transportRelay relays as a node does, to an address.
@@ -35,9 +36,7 @@ func (p *transportRelay) Relay(w http.ResponseWriter, r *http.Request) bool {
 // for messages, which it may have handed out already.
 func TestMessagesAreRelayedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	var asked, lost atomic.Int32
 	serve := func(c net.Conn) {
@@ -81,14 +80,10 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 		requests := int32(0)
 		for ; lost.Load() == 0; requests++ {
 			r, err := http.NewRequest("GET", "http://"+address+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			r.Header = admin()
 			answer, err := http.DefaultTransport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			_ = answer.Body.Close()
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

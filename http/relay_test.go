@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // replicate has the node's log grow by so many records, as those of another node do.
@@ -19,9 +20,7 @@ func (n *node) replicate(count int) {
 		w := event.Write{Stream: "replicated", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{15: 1}, Type: "t"}}}
 		w.Events[0].ID[0], w.Events[0].ID[1] = byte(n.ids), byte(n.ids>>8)
 		n.ids++
-		if _, err := n.store.Write(context.Background(), &w); err != nil {
-			n.t.Fatal(err)
-		}
+		check.Must(n.t, check.Err(n.store.Write(context.Background(), &w)))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // logged returns a logger and what was written to it since the last call,
@@ -64,17 +65,13 @@ func TestRequestLog(t *testing.T) {
 	}
 	n.cluster.role, n.cluster.leader = "follower", leader
 	equal(t, "body", n.do("DELETE", "/streams/s", "", admin()).is(t, 200).body, "relayed answer")
-	if got := lines(); !strings.Contains(got, "status=200 bytes=14 ") {
-		t.Errorf("line %q", got)
-	}
+	check.Contains(t, lines(), "status=200 bytes=14 ", "line")
 	relay.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	func() {
 		defer func() { _ = recover() }()
 		n.do("DELETE", "/streams/s", "", admin())
 	}()
-	if got := lines(); !strings.Contains(got, "status=0 bytes=0 ") {
-		t.Errorf("line %q", got)
-	}
+	check.Contains(t, lines(), "status=0 bytes=0 ", "line")
 	quiet, _ := newUsersNode(t, func(o *httpapi.Options) { o.Logger = log })
 	quiet.do("GET", "/ping", "", nil)
 	quiet.do("GET", "/ping", "", with("Authorization", wrongCredentials))
@@ -129,9 +126,7 @@ func TestDisableAtomPub(t *testing.T) {
 		checkCORS(t, n.do("OPTIONS", path, "", nil).is(t, 404), "")
 		n.do("GET", path, "", with("Authorization", wrongCredentials)).is(t, 401)
 	}
-	if a := n.get("/info", ""); !strings.Contains(a.body, `"atomPub": false`) {
-		t.Error(a.body)
-	}
+	check.Contains(t, n.get("/info", "").body, `"atomPub": false`)
 }
 
 func BenchmarkLoggedEvent(b *testing.B) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestScavengeEstimate(t *testing.T) {
@@ -65,9 +66,7 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 		switch accept {
 		case appJSON:
 			var got scavenge.Estimate
-			if err := json.Unmarshal(body, &got); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal(body, &got))
 			equal(t, "chunks", len(got.Chunks), chunks)
 			for i := range got.Chunks {
 				equal(t, "chunk", got.Chunks[i], e.Chunks[i])
@@ -92,9 +91,7 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 					}
 				}
 			}
-			if err := xml.Unmarshal(body, &got); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, xml.Unmarshal(body, &got))
 			equal(t, "chunks", len(got.Chunks.Chunk), chunks)
 			equal(t, "file", got.Chunks.Chunk[chunks-1].File, e.Chunks[chunks-1].File)
 			equal(t, "streams", len(got.Streams.Item)+len(got.Kept.Item), 2*streams)
@@ -141,9 +138,7 @@ func TestScavengeEstimateEndsWithClient(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+listen(t, n.handler)+"/admin/scavenge?dryRun=true", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header = admin()
 		gone := make(chan error, 1)
 		go func() {
@@ -155,11 +150,7 @@ func TestScavengeEstimateEndsWithClient(t *testing.T) {
 		}()
 		<-began
 		cancel()
-		if err := <-gone; err == nil {
-			t.Error("the request was answered")
-		}
-		if err := <-ended; err != context.Canceled {
-			t.Error(err)
-		}
+		check.Fails(t, <-gone, "the request was answered")
+		check.Equal(t, <-ended, context.Canceled)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // memScavenges remembers what it was asked for and answers what a test sets.
@@ -87,9 +88,7 @@ func (s *memScavenges) Estimate(ctx context.Context, o scavenge.EstimateOptions)
 func runID(t testing.TB) event.ID {
 	t.Helper()
 	id, err := event.ParseID("5c9fad5b-d9cb-469f-a165-70867728950e")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return id
 }
 

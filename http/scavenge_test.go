@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const appXML = "application/xml"
@@ -142,9 +143,7 @@ func TestScavengeStartIsAwaited(t *testing.T) {
 			}
 		}
 		n.do("POST", "/admin/scavenge", "", admin()).is(t, 200)
-		if waited != map[bool]int{true: 1}[c.waits] {
-			t.Errorf("%s: waited %d times", c.role, waited)
-		}
+		check.Equal(t, waited, map[bool]int{true: 1}[c.waits], c.role, "waited ... times")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // Each request that holds something is bounded, says what by, and gives back what it held.
@@ -47,9 +48,7 @@ func TestRequestsHaveShares(t *testing.T) {
 			if c.kind == api.Query { // Until it is gone.
 				want = 1
 			}
-			if held := shares.Held(c.kind); held != want {
-				t.Errorf("%s: %d are still held", name, held)
-			}
+			check.Equal(t, shares.Held(c.kind), want, name, "are still held")
 			for {
 				if _, err := shares.Take(c.kind, access.Principal{Login: access.LoginAdmin}, "10.0.0.1:1"); err != nil {
 					break

@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -28,24 +29,16 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		set := subscription.DefaultSettings()
 		set.MinCheckpointCount, set.MaxCheckpointCount, set.MaxRetryCount = 1, 1, 0
 		set.Filter = &subscription.Filter{OfStream: true, Prefixes: []string{"s"}}
-		if err := service.Create(ctx, k, set, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, service.Create(ctx, k, set, ""))
 		i := s.info()
 		equal(t, "start", i.Config["startPosition"], any("C:0/P:0"))
 		equal(t, "no checkpoint", i.LastCheckpointedEventPosition, nil)
 
 		s.events(0, 2)
 		got, err := service.Read(ctx, k, 2, event.EveryLink)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, ""); err != nil {
-			t.Fatal(err)
-		}
-		if err := service.Ack(ctx, k, []event.ID{got[1].ID}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, ""))
+		check.Must(t, service.Ack(ctx, k, []event.ID{got[1].ID}))
 		synctest.Wait()
 		i = s.info()
 		at := i.LastProcessedEventNumber

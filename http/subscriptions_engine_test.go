@@ -9,6 +9,7 @@ import (
 	"time"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -212,9 +213,7 @@ func TestRunningGroups(t *testing.T) {
 			equal(t, "parked", s.parked(), "2@s 0@s 1@s")
 			raw := s.get(parkedOfGroup+"/0", eventJSON, "ES-ResolveLinkTos", "false").is(t, 200).body
 			for _, part := range []string{`"eventType":"$>"`, `"data":"2@s"`, `Client explicitly NAK'ed message.\nNacked from HTTP`, `"subscriptionEventNumber":2`, `"added":"`} {
-				if !strings.Contains(raw, part) {
-					t.Errorf("%s lacks %s", raw, part)
-				}
+				check.Contains(t, raw, part, "lacks")
 			}
 			time.Sleep(time.Minute)
 			s.takes(5, "")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -120,9 +121,7 @@ func TestSettings(t *testing.T) {
 // cutRequest is a PUT whose body ends before its length.
 func cutRequest(t *testing.T, h http.Header, body string) *http.Request {
 	r, err := http.NewRequest("PUT", base+"/subscriptions/s/g", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Header, r.ContentLength = h, int64(len(body))+1
 	return r
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -157,13 +158,9 @@ func (a answer) results(t testing.TB, status int, word, reason string) answer {
 	t.Helper()
 	a.is(t, status).has(t, "Content-Type", "application/json; charset=utf-8")
 	var r result
-	if err := json.Unmarshal([]byte(a.body), &r); err != nil {
-		t.Fatalf("%q: %v", a.body, err)
-	}
+	check.Must(t, json.Unmarshal([]byte(a.body), &r), a.body)
 	equal(t, "result", r.Result+": "+r.Reason, word+": "+reason)
-	if _, err := event.ParseID(r.CorrelationID); err != nil {
-		t.Errorf("correlation id %q", r.CorrelationID)
-	}
+	check.NoError(t, check.Err(event.ParseID(r.CorrelationID)), "correlation id", r.CorrelationID)
 	return a
 }
 

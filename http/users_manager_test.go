@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestUsersContractOfManager holds what a node puts together against the rules.
@@ -14,9 +15,7 @@ func TestUsersContractOfManager(t *testing.T) {
 		hasher := access.NewHasher(access.HasherOptions{Iterations: 1, Parallel: 1})
 		set := func(o *httpapi.Options) {
 			store := storedUsers{o.Store.(*memStore)}
-			if err := access.EnsureDefaultUsers(context.Background(), store, 1, "changeit", "changeit"); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, access.EnsureDefaultUsers(context.Background(), store, 1, "changeit", "changeit"))
 			logins := access.NewAuthenticator(store, access.AuthenticatorOptions{Hasher: hasher})
 			t.Cleanup(logins.Close)
 			policy := access.NewPolicy(store, access.PolicyOptions{AllowAnonymousStreamAccess: true})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // manage sends a request about users as an administrator.
@@ -33,9 +34,7 @@ func (n *node) manage(method, path, body string, headers ...string) answer {
 func (n *node) create(login string, groups ...string) {
 	n.t.Helper()
 	body, err := json.Marshal(map[string]any{"loginName": login, "fullName": "Some One", "groups": groups, "password": "pw-1"})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	n.manage("POST", "/users/", string(body)).is(n.t, 201)
 }
 
@@ -58,9 +57,7 @@ func (n *node) account(login string) userDetail {
 func (n *node) unmarshal(a answer, v any) {
 	n.t.Helper()
 	a.has(n.t, "Content-Type", "application/json; charset=utf-8")
-	if err := json.Unmarshal([]byte(a.body), v); err != nil {
-		n.t.Fatalf("body %q: %v", a.body, err)
-	}
+	check.Must(n.t, json.Unmarshal([]byte(a.body), v), "body", a.body)
 }
 
 // signsIn reports whether the credentials are right.
@@ -131,17 +128,11 @@ func TestUsersGolden(t *testing.T) {
 func compareFile(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		check.Must(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	equal(t, name, got, string(want))
 }
 

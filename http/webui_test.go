@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestWebUI(t *testing.T) {
@@ -35,13 +36,9 @@ func TestWebUI(t *testing.T) {
 		packed := n.get("/web/"+m[1], "", "Accept-Encoding", "br, gzip").is(t, 200)
 		if packed.header.Get("Content-Encoding") == "gzip" {
 			r, err := gzip.NewReader(strings.NewReader(packed.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			b, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			equal(t, m[1], string(b), plain.body)
 		}
 		n.get("/ui/"+m[1], "", "Accept-Encoding", "gzip;q=0").is(t, 200).has(t, "Content-Encoding", "")

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -136,9 +137,7 @@ func residentMiB(t *testing.T, node *testkit.Process) int64 {
 	}
 	// Chunk files that are mapped count as shared: the system takes them back.
 	var size, resident, shared int64
-	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Err(fmt.Sscan(string(text), &size, &resident, &shared)))
 	return (resident - shared) * int64(os.Getpagesize()) >> 20
 }
 

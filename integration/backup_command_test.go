@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -37,12 +38,8 @@ func backupCommand(t *testing.T, env []string, args ...string) (answer struct {
 }) {
 	t.Helper()
 	out, code := testkit.Run(t, testkit.Command{Args: append([]string{"backup"}, args...), Env: env})
-	if code != 0 {
-		t.Fatalf("%v: code %d", args, code)
-	}
-	if err := json.Unmarshal([]byte(out.Stdout()), &answer); err != nil {
-		t.Fatal(err)
-	}
+	check.MustEqual(t, code, 0, args, "code")
+	check.Must(t, json.Unmarshal([]byte(out.Stdout()), &answer))
 	return answer
 }
 
@@ -79,9 +76,7 @@ func TestBackupObjectStore(t *testing.T) {
 		}
 		return json.Unmarshal(answer.Body, &last)
 	}
-	if err := ask("POST", "/admin/backup"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, ask("POST", "/admin/backup"))
 	testkit.Eventually(t, 3*time.Minute, func() error {
 		if err := ask("GET", "/admin/backup/last"); err != nil || last.Result != "Success" {
 			if last.Result == "Failed" {

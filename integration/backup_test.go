@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -127,9 +128,7 @@ func byHand(t *testing.T, arguments ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join("..", "scripts", "backup-by-hand.sh"), arguments...)
 	said, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", arguments, err, said)
-	}
+	check.Must(t, err, arguments, said)
 	t.Logf("%s: %s", arguments[0], said)
 }
 
@@ -140,9 +139,7 @@ func copyByHand(t *testing.T, db string) (to string) {
 	t.Helper()
 	to = t.TempDir()
 	byHand(t, "backup", db, to)
-	if err := copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")))
 	return to
 }
 
@@ -164,9 +161,7 @@ func beginSession(t *testing.T, node *testkit.Process) (s backupSession) {
 	if err != nil || r.Status != http.StatusOK {
 		t.Fatal(r, err)
 	}
-	if err := json.Unmarshal(r.Body, &s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(r.Body, &s))
 	return s
 }
 
@@ -185,13 +180,9 @@ func (s *backupSession) fetch(t *testing.T, node *testkit.Process, to string) st
 			}
 			content = append(content, r.Body...)
 		}
-		if int64(len(content)) != f.Size {
-			t.Fatalf("%d bytes of %+v", len(content), f)
-		}
+		check.MustEqual(t, int64(len(content)), f.Size, len(content), "bytes of", f)
 		path := filepath.Join(to, filepath.FromSlash(f.Name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)))
 		fmt.Fprintf(sum, "%s %x\n", f.Name, sha256.Sum256(content))
 	}
 	return hex.EncodeToString(sum.Sum(nil))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -69,9 +70,7 @@ func TestClusterActivity(t *testing.T) {
 		return err
 	})
 	all, err := read(leader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, o := range all {
 		client, _, err := net.SplitHostPort(o.From)
 		node, had := want[o.Path]
@@ -100,9 +99,7 @@ func TestActivityOfTheEnd(t *testing.T) {
 	if r, err := n.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/shutdown"}); err != nil || r.Status != http.StatusOK {
 		t.Fatal(r, err)
 	}
-	if code := n.Wait(settleLimit); code != 0 {
-		t.Fatalf("the node ended with %d", code)
-	}
+	check.MustEqual(t, n.Wait(settleLimit), 0, "the node ended with")
 	n = testkit.StartNode(t, dir, "--insecure")
 	entries, err := n.ReadStream(t.Context(), "$operations", 0)
 	if err != nil || len(entries) != 1 || !strings.Contains(string(entries[0].Data), `"method":"POST","path":"/admin/shutdown","query":"","status":200`) {

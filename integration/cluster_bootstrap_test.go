@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -45,9 +46,7 @@ func bootstrap(t *testing.T, n int) {
 			c := newCluster(t, clusterOptions{})
 			begun := time.Now()
 			moment := func(most int) {
-				if err := pause(t.Context(), time.Duration(rng.IntN(most))*time.Millisecond); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, pause(t.Context(), time.Duration(rng.IntN(most))*time.Millisecond))
 			}
 			for _, k := range rng.Perm(len(c.members)) {
 				c.members[k].start()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -20,16 +21,12 @@ const (
 
 func (m *member) fillDisk(left int64) {
 	m.cluster.t.Helper()
-	if err := m.host.FillDisk(left); err != nil {
-		m.cluster.t.Fatal(err)
-	}
+	check.Must(m.cluster.t, m.host.FillDisk(left))
 }
 
 func (m *member) freeDisk() {
 	m.cluster.t.Helper()
-	if err := m.host.FreeDisk(); err != nil {
-		m.cluster.t.Fatal(err)
-	}
+	check.Must(m.cluster.t, m.host.FreeDisk())
 }
 
 // serves demands that a node answers readings.
@@ -59,9 +56,7 @@ func TestLongClusterDiskFull(t *testing.T) {
 		l.more(t, 100)
 		testkit.Eventually(t, settleLimit, func() error { return full.stands() })
 		at, err := full.end()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		l.more(t, 200)
 		full.serves("before")
 		if now, err := full.end(); err != nil || now != at {
@@ -141,9 +136,7 @@ func TestLongClusterDiskFull(t *testing.T) {
 		l.more(t, 200)
 		full.freeDisk()
 		at, err := leader.end()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		// A write that failed just before may end the node only now. A node that takes entries
 		// again keeps serving.
 		testkit.Eventually(t, settleLimit, func() error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -70,9 +71,7 @@ func TestLongClusterForeignData(t *testing.T) {
 			c.settled(others...)
 			after := c.identical(others...)
 			for id, at := range before.places {
-				if after.places[id] != at {
-					t.Fatalf("event %s was at %s, and is at %s", id, at, after.places[id])
-				}
+				check.MustEqual(t, after.places[id], at, "event", id, "was at ..., and is at")
 			}
 			if _, there := after.places[bigEvent(700_000).ID]; there {
 				t.Error("an event of the other history is in the cluster")
@@ -109,9 +108,7 @@ func (c *cluster) undisturbed(t *testing.T, others []*member, foreign *member) {
 				t.Fatalf("to %s the voters are %v, %v", m, voters, err)
 			}
 			view, err := m.gossip()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, g := range view {
 				if g.IP == foreign.host.Addr() && g.Alive && (g.State == "Leader" || g.State == "Follower") {
 					t.Fatalf("to %s the node with another history is %s", m, g.State)
@@ -133,9 +130,7 @@ func (c *cluster) undisturbed(t *testing.T, others []*member, foreign *member) {
 		case <-over.C:
 			return
 		case <-foreign.process.Done():
-			if foreign.process.ExitCode() != 1 {
-				t.Errorf("it ended with code %d", foreign.process.ExitCode())
-			}
+			check.Equal(t, foreign.process.ExitCode(), 1, "it ended with code")
 			return
 		default:
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -30,9 +31,7 @@ func TestLongClusterForward(t *testing.T) {
 			c.settled() // A busy machine has lost its leader: the same write again, as clients do.
 			answer, err = m.ask(r)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if slices.Contains(want, answer.Status) {
 			return
 		}
@@ -66,9 +65,7 @@ func TestLongClusterForward(t *testing.T) {
 	t.Run("the client names the node", func(t *testing.T) {
 		c.in(t)
 		view, err := m.gossip()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		on := func(node string, r testkit.Request, status int) testkit.Response {
 			t.Helper()
 			r.Header["Annals-Node"] = node

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -63,20 +64,14 @@ func TestClientsOfTheReference(t *testing.T) {
 	for w := range acknowledged {
 		stream, want := rpcStream(w), acknowledged[w].Load()
 		read, err := client.ReadStream(t.Context(), stream, kurrentdb.ReadStreamOptions{}, uint64(want)+1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for n := int64(0); ; n++ {
 			e, err := read.Recv()
 			if errors.Is(err, io.EOF) {
-				if n != want {
-					t.Errorf("stream %s has %d events, %d were acknowledged", stream, n, want)
-				}
+				check.Equal(t, n, want, "stream", stream, "has ... events ... were acknowledged")
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if got := string(e.Event.Data); got != strconv.FormatInt(n, 10) {
 				t.Errorf("stream %s: event %d holds %s", stream, n, got)
 				break
@@ -100,18 +95,12 @@ func (c *cluster) official(t *testing.T, preference string) *kurrentdb.Client {
 		hosts = append(hosts, m.Host())
 	}
 	config, err := kurrentdb.ParseConnectionString("esdb://" + strings.Join(hosts, ",") + "?tls=false&nodePreference=" + preference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	config.Logger = kurrentdb.NoopLogging()
 	client, err := kurrentdb.NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, client.Close())
 	})
 	return client
 }
@@ -169,9 +158,7 @@ func (c *cluster) appendBatched(ctx context.Context, t *testing.T, stream string
 			return
 		}
 		waiting, err = batchOn(ctx, conn, stream, waiting, acknowledged, stopping)
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, conn.Close())
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -271,9 +258,7 @@ func (f *rpcFollower) run(ctx context.Context, t *testing.T) {
 func (f *rpcFollower) took(t *testing.T, stream string, number int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if number != f.next[stream] {
-		t.Errorf("the subscription saw event %d of stream %s in the place of %d", number, stream, f.next[stream])
-	}
+	check.Equal(t, number, f.next[stream], "the subscription saw event ... of stream", stream, "in the place")
 	f.next[stream] = number + 1
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -17,21 +18,15 @@ import (
 func spoil(t *testing.T, path string, at int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = f.Close() }()
 	if at < 0 {
 		at += fileSize(t, path)
 	}
 	b := make([]byte, 1)
-	if _, err := f.ReadAt(b, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(f.ReadAt(b, at)))
 	b[0] ^= 0x40
-	if _, err := f.WriteAt(b, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(f.WriteAt(b, at)))
 }
 
 // chunkNames are the chunk files of a folder, by chunk.
@@ -68,9 +63,7 @@ func TestLongClusterHeals(t *testing.T) {
 		t.Fatalf("the leader has %d chunk files, a follower %d", a, b)
 	}
 	before, err := contents(t.Context(), leader.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	load := c.startLoad(7, 4, loadPatience)
 	load.more(t, 20)
 	for _, victim := range []*member{follower, leader} {
@@ -84,9 +77,7 @@ func TestLongClusterHeals(t *testing.T) {
 		testkit.Eventually(t, settleLimit, victim.ready)
 	}
 	load.finish(t)
-	if err := c.identical().holds(load.ledger.acknowledgedSoFar()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, c.identical().holds(load.ledger.acknowledgedSoFar()))
 	for _, m := range c.members {
 		after, err := contents(t.Context(), m.Client)
 		if err != nil || len(after) < len(before) || !slices.Equal(after[:len(before)], before) {
@@ -171,9 +162,7 @@ func TestDamageAlone(t *testing.T) {
 	mustAppend(t, node, "late", -1, 3)
 	file := chunkNames(t, dir)[0]
 	spoil(t, file, 1500)
-	if _, err := contents(t.Context(), node.Client); err == nil || !strings.Contains(err.Error(), filepath.Base(file)+" at offset ") {
-		t.Errorf("what is damaged was read: %v", err)
-	}
+	check.Says(t, check.Err(contents(t.Context(), node.Client)), filepath.Base(file)+" at offset ", "what is damaged was read")
 	notReady := func() {
 		t.Helper()
 		testkit.Eventually(t, settleLimit, func() error {

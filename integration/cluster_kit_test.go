@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -74,14 +75,10 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	if errors.Is(err, lab.ErrNeedsLinux) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c := &cluster{t: t, o: o, lab: l}
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	})
 	if o.links && l.NoLinks() != nil {
 		t.Skip(l.NoLinks())
@@ -219,9 +216,7 @@ func (m *member) run(args ...string) *lab.Process {
 		t.Fatal(err)
 	}
 	p, err := m.host.Start(t.Context(), lab.Command{Path: testkit.Binary(t), Args: args, Env: strings.Fields(string(text))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			out := p.Output()
@@ -249,9 +244,7 @@ func (c *cluster) said(text string) (n int) {
 // kill ends the node as kill -9 does.
 func (m *member) kill() {
 	m.cluster.t.Helper()
-	if err := m.process.Kill(); err != nil {
-		m.cluster.t.Fatal(err)
-	}
+	check.Must(m.cluster.t, m.process.Kill())
 	m.process = nil
 	m.CloseIdle()
 }
@@ -283,9 +276,7 @@ func (m *member) stop() {
 	t.Helper()
 	p := m.process
 	m.process = nil
-	if err := p.Terminate(settleLimit); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.Terminate(settleLimit))
 	if p.ExitCode() != 0 {
 		t.Fatalf("%s: exit code %d after SIGTERM\n%s", m, p.ExitCode(), p.Output())
 	}
@@ -336,9 +327,7 @@ func lastLine(p *lab.Process) string { return lineWith(p, ": ") }
 // moveFolder gives a folder another name.
 func moveFolder(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Rename(from, to))
 }
 
 // startForwarding starts a cluster with users: one follower redirects what the

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -29,9 +30,7 @@ func TestLongClusterLeftAlone(t *testing.T) {
 	const why = "1 of 3 voting nodes can be reached, 2 are needed"
 	line := last.awaitLine("[ERROR] annals.cluster: this cluster has no leader: " + why + "; writes are refused: missing=")
 	for _, gone := range []*member{leader, followers[1]} {
-		if !strings.Contains(line, gone.replication()) {
-			t.Errorf("%s is missing: %s", gone.replication(), line)
-		}
+		check.Contains(t, line, gone.replication(), "is missing")
 	}
 	testkit.Eventually(t, settleLimit, func() error { return last.health("/health/live", http.StatusNoContent) })
 	answer, err := last.ask(testkit.Request{Path: "/health/ready"})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -49,9 +50,7 @@ func redactEverywhere(t *testing.T, store string) {
 	c.level()
 	group := leader.readAhead("private")
 	before, err := contents(t.Context(), leader.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named+",9@private"); !strings.Contains(out, "9@private: there is no such event") {
 		t.Fatalf("an event that is not there: %s", out)
 	}
@@ -111,9 +110,7 @@ func redactEverywhere(t *testing.T, store string) {
 	}
 	gone()
 	// Without its Raft log it gets what it lacks from others, and may lack nothing of this.
-	if err := os.RemoveAll(filepath.Join(victim.db(), "raft")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.RemoveAll(filepath.Join(victim.db(), "raft")))
 	for _, m := range c.members {
 		m.start()
 	}

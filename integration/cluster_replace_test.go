@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -107,9 +108,7 @@ func refusedOrWhole(t *testing.T, c *cluster, m *member) {
 	select {
 	case <-m.process.Done():
 		t.Logf("refused: %s", lastLine(m.process))
-		if m.process.ExitCode() != 1 {
-			t.Errorf("exit code %d", m.process.ExitCode())
-		}
+		check.Equal(t, m.process.ExitCode(), 1, "exit code")
 		m.wipe()
 		m.start()
 	default:
@@ -135,9 +134,7 @@ func TestLongClusterRestoreNode(t *testing.T) {
 	received := func() (sum uint64) {
 		for _, o := range c.others(m) {
 			traffic, err := c.lab.Link(o.host, m.host).Traffic()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			sum += traffic.Bytes
 		}
 		return sum
@@ -178,16 +175,10 @@ func TestLongClusterRestoreInPlace(t *testing.T) {
 		},
 		"volume": func(m *member) func() {
 			copied := t.TempDir()
-			if err := m.process.Pause(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, m.process.Pause())
 			copyTree(t, m.db(), copied)
-			if err := m.process.Resume(); err != nil {
-				t.Fatal(err)
-			}
-			if err := copyFile(filepath.Join(copied, "chaser.chk"), filepath.Join(copied, "truncate.chk")); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, m.process.Resume())
+			check.Must(t, copyFile(filepath.Join(copied, "chaser.chk"), filepath.Join(copied, "truncate.chk")))
 			return func() {
 				remove(t, m.db())
 				m.restore(copied)
@@ -233,9 +224,7 @@ func TestLongClusterRecover(t *testing.T) {
 	}
 	newest := c.members[len(c.members)-1]
 	kept, err := contents(t.Context(), newest.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for i, m := range c.members {
 		m.wipe()
 		m.restore(copies[i])
@@ -255,9 +244,7 @@ func TestLongClusterRecover(t *testing.T) {
 	t.Logf("a cluster again after %s", time.Since(begun).Round(time.Millisecond))
 	c.identical()
 	now, err := contents(t.Context(), leader.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The last 60 events came after the newest copy.
 	if want := len(kept) - 60; len(now) < want || !slices.Equal(now[:want], kept[:want]) {
 		t.Errorf("there are %d events, the newest copy had %d", len(now), want)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -241,8 +242,6 @@ func TestClusterGrows(t *testing.T) {
 	}
 	c.settled()
 	first.fill("filled", 20)
-	if seen := c.identical(); len(seen.streams["filled"]) != 40 {
-		t.Errorf("%d events", len(seen.streams["filled"]))
-	}
+	check.Equal(t, len(c.identical().streams["filled"]), 40, "events")
 	c.finish()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -46,9 +47,7 @@ func TestClusterRollingRestart(t *testing.T) {
 	for _, m := range c.members {
 		l.outlives(t, "node restarted", func() func() {
 			state, err := m.state()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			begun := time.Now()
 			m.stop()
 			t.Logf("%s was %s, stopped within %s", m, state, time.Since(begun).Round(time.Millisecond))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -41,9 +42,7 @@ func TestScavengeGoesOnAfterKill(t *testing.T) {
 
 	node = testkit.StartNode(t, dir, "--insecure")
 	start("")
-	if line := node.AwaitLog("scavenge completed"); !strings.Contains(line, "executed=1") {
-		t.Errorf("the run ended with %q", line)
-	}
+	check.Contains(t, node.AwaitLog("scavenge completed"), "executed=1", "the run ended with")
 	if out := node.Output(); !strings.Contains(out, "scavenge resumes where the last one stopped") {
 		t.Errorf("the run was begun anew:\n%s", out)
 	}

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -68,9 +68,7 @@ func (m *member) scavengeEnds(id string) (run scavengeRun) {
 		if run, err = m.lastScavenge(); err != nil {
 			return err
 		}
-		if run.ID != id {
-			t.Fatalf("%s: the last run is %+v, want %s", m, run, id)
-		}
+		check.MustEqual(t, run.ID, id, m, "the last run is", run)
 		if run.Result == "InProgress" {
 			return fmt.Errorf("%s: run %+v", m, run)
 		}
@@ -114,9 +112,7 @@ func (c *cluster) scavengeCluster() {
 	c.t.Helper()
 	leader := c.leader()
 	points, err := leader.ReadStream(c.t.Context(), "$scavengePoints", 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, err)
 	for { // What was begun, and points that this node does not know yet, come first.
 		if run := leader.scavenge("?threshold=-1"); run.Point.Number == int64(len(points)) {
 			break
@@ -263,9 +259,7 @@ func (m *member) randomStreams() map[string][]testkit.Entry {
 	for i := range 12 {
 		stream := fmt.Sprintf("random-%d", i)
 		feed, ok, err := m.ReadFeed(t.Context(), fmt.Sprintf("/streams/%s/head/backward/%d", stream, testkit.PageLimit), nil)
-		if err != nil {
-			t.Fatalf("%s: %v", m, err)
-		}
+		check.Must(t, err, m)
 		if ok {
 			seen[stream] = feed.Entries
 		}
@@ -277,9 +271,7 @@ func (m *member) randomStreams() map[string][]testkit.Entry {
 func (c *cluster) sameStreams(want map[string][]testkit.Entry) {
 	c.t.Helper()
 	for _, m := range c.running() {
-		if got := m.randomStreams(); !reflect.DeepEqual(got, want) {
-			c.t.Errorf("%s shows other events of streams than before", m)
-		}
+		check.Deep(c.t, m.randomStreams(), want, m, "shows other events of streams than before")
 	}
 }
 
@@ -390,9 +382,7 @@ func (c *cluster) quiet() {
 	c.t.Helper()
 	for _, m := range c.running() {
 		run, err := m.lastScavenge()
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		check.Must(c.t, err)
 		if run.ID != "" && run.Result != "Unknown" {
 			c.recorded(run.ID)
 		}
@@ -515,9 +505,7 @@ func holding(t *testing.T, dir, text string) (found []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return found
 }
 

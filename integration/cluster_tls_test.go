@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -53,9 +54,7 @@ func (a *authority) options(host *lab.Host) []string {
 func (a *authority) client() *tls.Config {
 	a.t.Helper()
 	pem, err := os.ReadFile(filepath.Join(a.dir, "ca.crt"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		a.t.Fatal("ca.crt holds no certificate")
@@ -168,9 +167,7 @@ func TestLongClusterTLS(t *testing.T) {
 		}
 		for _, m := range c.members[:3] {
 			view, err := m.gossip()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, g := range view {
 				if g.IP == stranger.host.Addr() {
 					t.Errorf("%s knows the stranger: %+v", m, g)
@@ -185,9 +182,7 @@ func TestLongClusterTLS(t *testing.T) {
 			t.Errorf("the stranger is %s", state)
 		}
 		stranger.kill()
-		if err := os.RemoveAll(stranger.db()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.RemoveAll(stranger.db()))
 	})
 
 	// The command asks with credentials, and trusts the authority that it is given.

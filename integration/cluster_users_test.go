@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -144,9 +145,7 @@ func (c *cluster) userChanges(redirecting, relaying *member) {
 	wrong := asUser("jane", "fourth", userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"guessed","newPassword":"fifth"}`))
 	relaying.manage(wrong, http.StatusUnauthorized)
 	relaying.manage(userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"fourth","newPassword":"fifth"}`), http.StatusUnauthorized)
-	if err := relaying.letsIn("jane", "fourth", "audit"); err != nil {
-		t.Errorf("after refused changes: %v", err)
-	}
+	check.NoError(t, relaying.letsIn("jane", "fourth", "audit"), "after refused changes")
 }
 
 // hashUpgrade brings in a user as an old release stored it. Its first login upgrades the hash.
@@ -154,9 +153,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 	t := c.t
 	salt := []byte("sixteen bytes !!")
 	hash, err := pbkdf2.Key(sha1.New, "of old", salt, 1000, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	type stored struct {
 		Login      string   `json:"loginName"`
 		Name       string   `json:"fullName"`
@@ -168,16 +165,12 @@ func (c *cluster) hashUpgrade(follower *member) {
 	}
 	old := stored{Login: "veteran", Name: "Old Hand", Groups: []string{"crew"}, Salt: base64.StdEncoding.EncodeToString(salt), Hash: base64.StdEncoding.EncodeToString(hash)}
 	body, err := json.Marshal(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	follower.manage(testkit.Request{Path: "/streams/%24user-veteran", Admin: true, Body: body, Header: map[string]string{
 		"Content-Type": testkit.MediaJSON, testkit.HeaderEventType: "$UserCreated", testkit.HeaderEventID: bigEvent(700_001).ID,
 	}}, http.StatusCreated)
 	c.level()
-	if err := follower.refuses("veteran", "of new"); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, follower.refuses("veteran", "of new"))
 	// A node that is still hashing something else puts the upgrade off until the next login.
 	testkit.Eventually(t, settleLimit, func() error {
 		if err := follower.letsIn("veteran", "of old", "crew"); err != nil {
@@ -305,9 +298,7 @@ func (c *cluster) inForce(what string, is func(*member) error) {
 	c.t.Helper()
 	c.level()
 	for _, m := range c.running() {
-		if err := is(m); err != nil {
-			c.t.Errorf("%s: %v", what, err)
-		}
+		check.NoError(c.t, is(m), what)
 	}
 }
 
@@ -337,9 +328,7 @@ func (m *member) describesUsers(logins ...string) {
 		Data    []user
 		Success bool
 	}
-	if err := m.askJSON("/users/", &list); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, m.askJSON("/users/", &list))
 	var got []string
 	for _, u := range list.Data {
 		got = append(got, u.Login)
@@ -362,9 +351,7 @@ func (m *member) describesUser(path, login string, as testkit.Request) {
 		t.Fatalf("%s, %s: %s, %v", m, path, answer, err)
 	}
 	var detail struct{ Data user }
-	if err := json.Unmarshal(answer.Body, &detail); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(answer.Body, &detail))
 	if err := detail.Data.here(m); err != nil || detail.Data.Login != login {
 		t.Errorf("%s, %s shows %q: %v", m, path, detail.Data.Login, err)
 	}

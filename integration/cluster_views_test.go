@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -101,9 +102,7 @@ func (m *member) id(of *member) string {
 	t := m.cluster.t
 	t.Helper()
 	list, err := m.list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, l := range list {
 		if l.Address == of.replication() && l.Alive {
 			return l.Node
@@ -265,9 +264,7 @@ func (c *cluster) same(among ...*member) {
 	var first []string
 	for i, m := range among {
 		all, err := contents(c.t.Context(), m.Client)
-		if err != nil {
-			c.t.Fatalf("%s: %v", m, err)
-		}
+		check.Must(c.t, err, m)
 		if i == 0 {
 			first = all
 			continue

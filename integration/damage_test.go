@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -97,9 +98,7 @@ func tables(t *testing.T, index string) []string {
 func fileSize(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return info.Size()
 }
 
@@ -211,7 +210,5 @@ func TestRestoreInPlace(t *testing.T) {
 
 func copyInto(t *testing.T, path, dir string) {
 	t.Helper()
-	if err := copyFile(path, filepath.Join(dir, filepath.Base(path))); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, copyFile(path, filepath.Join(dir, filepath.Base(path))))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -43,17 +44,11 @@ type target struct {
 func readDashboard(t *testing.T) *dashboard {
 	t.Helper()
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "grafana-dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(text, &d))
 	return &d
 }
 
@@ -87,9 +82,7 @@ func TestDashboard(t *testing.T) {
 				t.Errorf("%q has two targets %q", p.Title, q.RefID)
 			}
 			refs[q.RefID] = true
-			if !strings.Contains(q.Expr, "$instance") {
-				t.Errorf("%q does not look at the chosen nodes: %s", p.Title, q.Expr)
-			}
+			check.Contains(t, q.Expr, "$instance", p.Title, "does not look at the chosen nodes")
 		}
 		if p.Type != "row" && p.Description == "" {
 			t.Errorf("%q does not say what it is about", p.Title)
@@ -183,13 +176,9 @@ var alertExpr = regexp.MustCompile(`(?m)^ +expr: (.*)$`)
 func alertRules(t *testing.T) (rules []string) {
 	t.Helper()
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, m := range alertExpr.FindAllSubmatch(page, -1) {
 		rules = append(rules, string(m[1]))
 	}
@@ -223,9 +212,7 @@ func checkDashboard(t *testing.T, scrapes map[*member]*scrape) {
 			if one.name == "up" {
 				continue // Prometheus makes it.
 			}
-			if err := one.matched(byName[one.name]); err != nil {
-				t.Errorf("%s: %v", where, err)
-			}
+			check.NoError(t, one.matched(byName[one.name]), where)
 		}
 		for _, label := range labels {
 			known := slices.Contains(addedLabels, label) || slices.ContainsFunc(found, func(one selector) bool {

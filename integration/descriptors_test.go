@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -35,16 +36,12 @@ func TestLongFewDescriptors(t *testing.T) {
 			load.more(t, 20)
 			crowd := startSilentCrowd(t, node)
 			load.more(t, 150)
-			if err := askOperator(t.Context(), node, http.MethodPost, "/admin/scavenge?threshold=-1"); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, askOperator(t.Context(), node, http.MethodPost, "/admin/scavenge?threshold=-1"))
 			backup := beginSession(t, node)
 			copied := filepath.Join(t.TempDir(), "copy")
 			backup.fetch(t, node, copied)
 			backup.end(t, node)
-			if err := askOperator(t.Context(), node, http.MethodPost, "/admin/mergeindexes"); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, askOperator(t.Context(), node, http.MethodPost, "/admin/mergeindexes"))
 			load.more(t, 100)
 			crowd()
 			load.finish(t)

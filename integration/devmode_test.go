@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -31,9 +32,7 @@ func TestDevMode(t *testing.T) {
 			t.Errorf("%s: the path of the authority is printed as %s", round, path)
 		}
 		pem, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if authority != nil && string(pem) != string(authority) {
 			t.Errorf("%s: another authority", round)
 		}
@@ -129,9 +128,7 @@ func TestDevCluster(t *testing.T) {
 func strangerIsRefused(t *testing.T, client *testkit.Client) {
 	t.Helper()
 	answer, err := client.Do(t.Context(), testkit.Request{Path: "/gossip"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var view struct {
 		Members []struct {
 			IP   string `json:"internalTcpIp"`
@@ -144,9 +141,7 @@ func strangerIsRefused(t *testing.T, client *testkit.Client) {
 	for _, m := range view.Members {
 		for kind := byte(1); kind <= 6; kind++ {
 			c, err := net.Dial("tcp", net.JoinHostPort(m.IP, fmt.Sprint(m.Port)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			preamble := append([]byte("\xa9ANNALS\n\x01"), make([]byte, 39)...)
 			preamble[9], preamble[47] = kind, 1
 			answer := make([]byte, 10)

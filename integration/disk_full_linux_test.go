@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -28,9 +29,7 @@ func smallDisk(t *testing.T) string {
 		t.Skipf("no file system can be mounted here: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
+		check.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount")
 	})
 	return dir
 }
@@ -38,9 +37,7 @@ func smallDisk(t *testing.T) string {
 func free(t *testing.T, dir string) int64 {
 	t.Helper()
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, syscall.Statfs(dir, &s))
 	return int64(s.Bavail) * s.Bsize
 }
 
@@ -49,9 +46,7 @@ func occupy(t *testing.T, dir string, leave int64) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, "filler")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var size int64
 	for {
 		// The node takes space too: space that was free a moment ago may not be free now.
@@ -68,9 +63,7 @@ func occupy(t *testing.T, dir string, leave int64) (path string) {
 			size += more
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.Close())
 	return path
 }
 
@@ -82,9 +75,7 @@ func tryWrite(ctx context.Context, t *testing.T, node *testkit.Process, l *ledge
 	answer, err := node.Append(ctx, w.stream, -2, false, event)
 	if err == nil && answer.Status == http.StatusCreated {
 		number, err := answer.FirstNumber(w.stream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		l.ack(w, number)
 	}
 	return answer, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -59,9 +60,7 @@ worked on 2 OrderPaid
 func examplePath(t *testing.T, name string) string {
 	t.Helper()
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return filepath.Join(root, "examples", name)
 }
 
@@ -127,9 +126,7 @@ func TestExampleNode(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
 	defer cancel()
@@ -171,21 +168,15 @@ func TestExampleCluster(t *testing.T) {
 		t.Skip("only Linux has more than one loopback address from the start")
 	}
 	text, err := os.ReadFile(examplePath(t, "cluster/compose.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var file composeFile
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(text, &file))
 	var names []string
 	for name := range file.Services {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if !slices.Equal(names, []string{"node1", "node2", "node3"}) {
-		t.Fatalf("services %q", names)
-	}
+	check.MustSlice(t, names, []string{"node1", "node2", "node3"}, "services")
 	// Other tests have other addresses, so that the ports of the file are free.
 	network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), 1+rand.IntN(254))
 	hosts := strings.NewReplacer("node1", network+"1", "node2", network+"2", "node3", network+"3")
@@ -194,9 +185,7 @@ func TestExampleCluster(t *testing.T) {
 	for i, name := range names {
 		s := file.Services[name]
 		host, port := hosts.Replace(name), fmt.Sprint(2113+i)
-		if !slices.Equal(s.Ports, []string{"127.0.0.1:" + port + ":2113"}) {
-			t.Errorf("%s has the ports %q", name, s.Ports)
-		}
+		check.Slice(t, s.Ports, []string{"127.0.0.1:" + port + ":2113"}, name, "has the ports")
 		if got := s.Environment["STORE_ADVERTISE_HOST_TO_CLIENT_AS"] + ":" + s.Environment["STORE_ADVERTISE_NODE_PORT_TO_CLIENT_AS"]; got != "127.0.0.1:"+port {
 			t.Errorf("%s tells clients to come to %s", name, got)
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -42,51 +43,37 @@ func fill(t *testing.T, node *testkit.Process, batches, size int) *ledger {
 func writeText(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func makeFolder(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Mkdir(path, 0o700))
 }
 
 // flipByte damages one byte.
 func flipByte(t *testing.T, path string, at int64) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if at >= int64(len(data)) {
 		t.Fatalf("%s has only %d bytes", path, len(data))
 	}
 	data[at] ^= 0x40
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, data, 0o600))
 }
 
 func truncateFile(t *testing.T, path string, size int64) {
 	t.Helper()
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Truncate(path, size))
 }
 
 // remove takes a file or folder away, which must be there.
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if _, err := os.Stat(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(os.Stat(path)))
+	check.Must(t, os.RemoveAll(path))
 }
 
 // copyTree copies a folder as an operator's tool would while its files change:
@@ -109,9 +96,7 @@ func copyTree(t *testing.T, from, to string) {
 		}
 		return copyFile(path, filepath.Join(to, rel))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 func copyFile(from, to string) error {
@@ -129,9 +114,7 @@ func copyFile(from, to string) error {
 func matches(t *testing.T, dir, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(found) == 0 {
 		t.Fatalf("no %s in %s", pattern, dir)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -58,17 +59,11 @@ func TestFormats(t *testing.T) {
 				dir := t.TempDir()
 				unpack(t, archive, dir)
 				want, err := os.ReadFile(filepath.Join(dir, "golden.json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Remove(filepath.Join(dir, "golden.json")); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
+				check.Must(t, os.Remove(filepath.Join(dir, "golden.json")))
 				for round := range 2 { // The second start has what the first one made of it.
 					node := testkit.StartNode(t, dir, options...)
-					if got := shownFormat(t, node.Client); !bytes.Equal(got, want) {
-						t.Errorf("start %d shows\n%s\nwant\n%s", round, got, want)
-					}
+					check.Slice(t, shownFormat(t, node.Client), want, "start", round, "shows")
 					s := &scavenged{t: t, dir: dir, Process: node}
 					s.write("more", 1000+3*round, 3)
 					if all, err := s.ReadStream(t.Context(), "more", 0); err != nil || len(all) != 3*(round+1) {
@@ -106,12 +101,8 @@ func makeFormat(t *testing.T, archive string, options []string) {
 	shown := shownFormat(t, s.Client)
 	s.Stop()
 	verifyClean(t, dir)
-	if err := os.WriteFile(filepath.Join(dir, "golden.json"), shown, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(formatsDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "golden.json"), shown, 0o644))
+	check.Must(t, os.MkdirAll(formatsDir, 0o755))
 	pack(t, dir, archive)
 }
 
@@ -121,23 +112,17 @@ func shownFormat(t *testing.T, c *testkit.Client) []byte {
 	all := map[string]any{}
 	for _, path := range formatPaths {
 		answer, err := c.Do(t.Context(), testkit.Request{Path: path, Admin: true, Header: map[string]string{"Accept": "application/json"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		shown := map[string]any{"status": answer.Status}
 		if answer.Status == 200 {
 			var document any
-			if err := json.Unmarshal(answer.Body, &document); err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
+			check.Must(t, json.Unmarshal(answer.Body, &document), path)
 			shown["document"] = lasting(document)
 		}
 		all[path] = shown
 	}
 	text, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return append(text, '\n')
 }
 
@@ -174,9 +159,7 @@ func pack(t *testing.T, dir, archive string) {
 	t.Helper()
 	var packed bytes.Buffer
 	zipped, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	w := tar.NewWriter(zipped)
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -204,40 +187,26 @@ func pack(t *testing.T, dir, archive string) {
 	if err = errors.Join(err, w.Close(), zipped.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(archive, packed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(archive, packed.Bytes(), 0o644))
 }
 
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
 	packed, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for r := tar.NewReader(unzipped); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		name := filepath.Join(dir, header.Name)
 		size, err := strconv.ParseInt(header.PAXRecords[sizeRecord], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, text, fs.FileMode(header.Mode)), os.Truncate(name, size)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, text, fs.FileMode(header.Mode)), os.Truncate(name, size)))
 	}
 }

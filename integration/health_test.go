@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -78,13 +79,9 @@ func ownAddress(t *testing.T) (host, port string) {
 		host = fmt.Sprintf("127.%d.%d.77", 192+os.Getpid()/256%32, os.Getpid()%256)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	}()
 	return host, portOf(l.Addr().String())
 }
@@ -149,9 +146,7 @@ func (w *startWatch) round() bool {
 	}
 	for i, q := range questions {
 		answer := answers[i]
-		if answer.Status != q.status {
-			w.t.Errorf("while %q, %s: %s, want %d", before.Doing, q.what, answer, q.status)
-		}
+		check.Equal(w.t, answer.Status, q.status, "while", before.Doing, q.what, answer)
 		switch q.what {
 		case "/health/ready":
 			if len(answer.Body) == 0 {
@@ -238,13 +233,9 @@ func TestLongClusterHealth(t *testing.T) {
 	away.stop()
 	leader.fill("filled", missedEvents)
 	missed, err := leader.end()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, m := range c.others(away) {
-		if err := c.lab.Link(m.host, away.host).Set(lab.Rule{BytesPerSecond: slowBandwidth}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.lab.Link(m.host, away.host).Set(lab.Rule{BytesPerSecond: slowBandwidth}))
 	}
 	away.start()
 	early := away.readyWith(missed)
@@ -252,9 +243,7 @@ func TestLongClusterHealth(t *testing.T) {
 	if early < 20 {
 		t.Error("the follower was ready too soon to tell")
 	}
-	if err := c.lab.HealAll(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.lab.HealAll())
 	leader, _ = c.settled()
 	c.identical()
 
@@ -265,9 +254,7 @@ func TestLongClusterHealth(t *testing.T) {
 	testkit.Eventually(t, settleLimit, func() error { return alone.health("/health/ready", http.StatusServiceUnavailable) })
 	// It serves reads, so no supervisor is to restart it.
 	for path, status := range map[string]int{"/health/live": http.StatusNoContent, "/health/startup": http.StatusOK} {
-		if err := alone.health(path, status); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, alone.health(path, status))
 	}
 	alone.serves("filled")
 	for _, m := range c.members {

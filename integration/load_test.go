@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -182,9 +183,7 @@ func (l *load) outlives(t *testing.T, what string, broken func() (heal func())) 
 // of the load, once, at the place that the answer named.
 func (c *cluster) acknowledgedOnce(l *ledger) {
 	c.t.Helper()
-	if err := l.check(c.identical()); err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, l.check(c.identical()))
 }
 
 // writer is one client. It has one write in flight.

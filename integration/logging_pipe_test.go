@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -16,15 +17,11 @@ import (
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = errors.Join(r.Close(), w.Close()) })
 	filler := []byte(strings.Repeat("-", 1023) + "\n")
 	for {
-		if err := w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, w.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 		if _, err := w.Write(filler); errors.Is(err, os.ErrDeadlineExceeded) {
 			return r, w
 		} else if err != nil {
@@ -51,9 +48,7 @@ func TestLogIntoAPipeThatNobodyReads(t *testing.T) {
 	}
 	testkit.Eventually(t, settleLimit, func() error {
 		for range 200 {
-			if _, err := node.Do(t.Context(), testkit.Request{Path: "/streams/" + strings.Repeat("x", 200)}); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(node.Do(t.Context(), testkit.Request{Path: "/streams/" + strings.Repeat("x", 200)})))
 		}
 		answer, err := node.Do(t.Context(), testkit.Request{Path: "/metrics", Admin: true})
 		if err == nil && strings.Contains(string(answer.Body), "annals_log_lines_dropped_total 0\n") {
@@ -75,9 +70,7 @@ func TestLogIntoAPipeThatNobodyReads(t *testing.T) {
 	}()
 	select {
 	case err := <-told:
-		if err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, err)
 	case <-time.After(settleLimit):
 		t.Error("it does not say that lines were dropped")
 	}
@@ -96,9 +89,7 @@ func TestStopWithAPipeThatNobodyReads(t *testing.T) {
 	node := launch()
 	node.AwaitServing()
 	second := launch() // The folder is in use.
-	if code := second.Wait(stopTime); code != 1 {
-		t.Errorf("exit code of a node that cannot start: %d", code)
-	}
+	check.Equal(t, second.Wait(stopTime), 1, "exit code of a node that cannot start")
 	node.Stop()
 }
 

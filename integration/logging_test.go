@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -50,9 +51,7 @@ func (m *member) loggedJSON() {
 	t := m.cluster.t
 	t.Helper()
 	text, err := os.ReadFile(m.process.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// That line is on standard output.
 	before, after, found := strings.Cut(string(text), "annals listens on "+m.URL()+"\n")
 	if !found {
@@ -118,9 +117,7 @@ func TestLogging(t *testing.T) {
 	node.Stop()
 
 	text, err := os.ReadFile(filepath.Join(folder, "annals.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	console, file := logLines(t, "standard error", node.Stderr()), logLines(t, "log file", string(text))
 	if node.Stderr() != string(text) {
 		t.Errorf("standard error has %d lines, and the file %d", len(console), len(file))
@@ -140,9 +137,7 @@ func TestLogging(t *testing.T) {
 			}
 		}
 	}
-	if want := len(asked) + refusedLogins + 1; len(requests) != want {
-		t.Errorf("%d requests are logged, want %d", len(requests), want)
-	}
+	check.Equal(t, len(requests), len(asked)+refusedLogins+1, "requests are logged")
 	for i, one := range asked {
 		method := one.r.Method
 		switch {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -130,9 +131,7 @@ func TestLongPollDisconnect(t *testing.T) {
 	}
 	mustAppend(t, node, "left", -1, 1)
 	before, err := sockets(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const clients = 200
 	var conns []net.Conn
 	var dialer net.Dialer
@@ -140,13 +139,9 @@ func TestLongPollDisconnect(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
 		conn, err := dialer.DialContext(ctx, "tcp", node.Host())
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		conns = append(conns, conn)
-		if _, err := fmt.Fprintf(conn, "GET /streams/left/1/forward/20 HTTP/1.1\r\nHost: %s\r\n%s: 300\r\n\r\n", node.Host(), testkit.HeaderLongPoll); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(fmt.Fprintf(conn, "GET /streams/left/1/forward/20 HTTP/1.1\r\nHost: %s\r\n%s: 300\r\n\r\n", node.Host(), testkit.HeaderLongPoll)))
 	}
 	count := func(want func(int) bool) func() error {
 		return func() error {
@@ -159,9 +154,7 @@ func TestLongPollDisconnect(t *testing.T) {
 	}
 	testkit.Eventually(t, settleLimit, count(func(n int) bool { return n >= before+clients }))
 	for _, conn := range conns {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, conn.Close())
 	}
 	testkit.Eventually(t, settleLimit, count(func(n int) bool { return n <= before }))
 	node.Stop()

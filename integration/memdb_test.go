@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -41,9 +42,7 @@ func TestMemDb(t *testing.T) {
 	basics(t, node)
 	empty := func(when string) {
 		left, err := os.ReadDir(work)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, entry := range left {
 			t.Errorf("%s there is %s", when, entry.Name())
 		}
@@ -80,17 +79,13 @@ func basics(t *testing.T, node *testkit.Process) {
 			testkit.HeaderEventID: "0d5a2f50-6d43-4f8c-a4d9-5a7a2f0c9a11",
 		},
 	}, http.StatusBadRequest)
-	if got := conflict.Header.Get(testkit.HeaderCurrentVersion); got != "2" {
-		t.Errorf("current version %q", got)
-	}
+	check.Equal(t, conflict.Header.Get(testkit.HeaderCurrentVersion), "2", "current version")
 	entries, err := node.ReadStream(ctx, "basics", 0)
 	if err != nil || len(entries) != 3 || entries[2].ID != events[2].ID || entries[2].Data != string(events[2].Data) {
 		t.Fatalf("read back: %+v, %v", entries, err)
 	}
 	one := expect("one event", testkit.Request{Path: "/streams/basics/1", Header: map[string]string{"Accept": testkit.MediaJSON}}, http.StatusOK)
-	if string(one.Body) != string(events[1].Data) {
-		t.Errorf("one event: %s", one.Body)
-	}
+	check.Equal(t, string(one.Body), string(events[1].Data), "one event")
 	expect("all events without a login", testkit.Request{Path: "/streams/%24all"}, http.StatusUnauthorized)
 	m := newMirror()
 	if err := m.advance(ctx, node.Client); err != nil || m.places[events[0].ID] != (place{"basics", 0}) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -65,21 +66,15 @@ func metricsPage(scrapes []*scrape) string {
 func checkMetricsPage(t *testing.T, scrapes map[*member]*scrape) {
 	t.Helper()
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	name := filepath.Join(root, "docs", "metrics.md")
 	want := metricsPage(slices.Collect(maps.Values(scrapes)))
 	if os.Getenv("ANNALS_METRICS_PAGE") != "" {
-		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(name, []byte(want), 0o644))
 		return
 	}
 	got, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	lines, rows := strings.Split(string(got), "\n"), strings.Split(want, "\n")
 	for _, row := range rows {
 		if !slices.Contains(lines, row) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -83,16 +84,12 @@ func (m *member) scrape() *scrape {
 		line = strings.TrimSuffix(line, "\n")
 		if about, ok := strings.CutPrefix(line, "# "); ok {
 			parts := strings.SplitN(about, " ", 3)
-			if len(parts) != 3 {
-				t.Fatalf("metrics of %s: %s", m, line)
-			}
+			check.MustEqual(t, len(parts), 3, "metrics of", m, line)
 			map[string]map[string]string{"HELP": s.help, "TYPE": s.kinds}[parts[0]][parts[1]] = parts[2]
 			continue
 		}
 		one, err := parseSeries(line)
-		if err != nil {
-			t.Fatalf("metrics of %s: %v", m, err)
-		}
+		check.Must(t, err, "metrics of", m)
 		s.series = append(s.series, one)
 	}
 	return s
@@ -160,9 +157,7 @@ func (s *series) expected(form *series) bool {
 func checkMetrics(t *testing.T, scrapes map[*member]*scrape, leader *member) {
 	for m, s := range scrapes {
 		problems, err := promlint.New(bytes.NewReader(s.text)).Lint()
-		if err != nil {
-			t.Fatalf("%s: the parser of Prometheus says: %v", m, err)
-		}
+		check.Must(t, err, m, "the parser of Prometheus says")
 		for _, p := range problems {
 			// We cannot choose the names of EventStoreDB's metrics.
 			if strings.HasPrefix(p.Metric, "annals_") || p.Text == "no help text" {
@@ -183,9 +178,7 @@ func checkMetrics(t *testing.T, scrapes map[*member]*scrape, leader *member) {
 		}
 		for _, text := range expectedMetrics {
 			form, err := parseSeries(text + " 0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if !slices.ContainsFunc(s.series, func(one series) bool { return one.expected(&form) }) {
 				t.Errorf("%s has no %s", m, text)
 			}
@@ -216,9 +209,7 @@ func (m *member) openMetrics(t *testing.T) {
 	}
 	text := string(answer.Body)
 	for _, want := range []string{"# EOF\n", "\nannals_access_logins_total{", "\neventstore_statuses{", "\neventstore_queue_busy_seconds"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("metrics of %s as OpenMetrics lack %q", m, want)
-		}
+		check.Contains(t, text, want, "metrics of", m, "as OpenMetrics lack")
 	}
 }
 
@@ -226,9 +217,7 @@ func (m *member) openMetrics(t *testing.T) {
 func (s *scrape) value(t *testing.T, text string) float64 {
 	t.Helper()
 	form, err := parseSeries(text + " 0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	value, found := math.NaN(), 0
 	for _, one := range s.named(form.name) {
 		fits := true
@@ -240,9 +229,7 @@ func (s *scrape) value(t *testing.T, text string) float64 {
 			found++
 		}
 	}
-	if found != 1 {
-		t.Errorf("%d series are %s", found, text)
-	}
+	check.Equal(t, found, 1, "series are", text)
 	return value
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -35,18 +36,14 @@ func TestNodeBackupKilled(t *testing.T) {
 	}
 	listed := func() (n int) {
 		names, err := filepath.Glob(filepath.Join(to, "*", "manifest.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return len(names)
 	}
 	p := start("1")
 	writeMiB(t, p, 8)
 	createKilled(t, p)
 	var begun struct{ BackupID string }
-	if err := ask(p, "POST", "/admin/backup", &begun); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, ask(p, "POST", "/admin/backup", &begun))
 	testkit.Eventually(t, time.Minute, func() error {
 		var current struct{ Done int64 }
 		if err := ask(p, "GET", "/admin/backup/current", &current); err != nil || current.Done == 0 {
@@ -56,9 +53,7 @@ func TestNodeBackupKilled(t *testing.T) {
 		return nil
 	})
 	p.Kill()
-	if n := listed(); n != 0 {
-		t.Errorf("%d backups are listed", n)
-	}
+	check.Equal(t, listed(), 0, "backups are listed")
 	if names, err := os.ReadDir(to); err != nil || len(names) == 0 {
 		t.Errorf("it was not killed while it copied: %v", err)
 	}
@@ -71,9 +66,7 @@ func TestNodeBackupKilled(t *testing.T) {
 		}
 		return nil
 	})
-	if n := listed(); n != 1 {
-		t.Errorf("%d backups are listed", n)
-	}
+	check.Equal(t, listed(), 1, "backups are listed")
 	testkit.Eventually(t, time.Minute, func() error {
 		out, code := testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"backup", "status", "--node", p.URL()}})
 		if code != 0 || !strings.Contains(out.Stdout(), "Success") {

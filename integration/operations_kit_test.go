@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -104,9 +105,7 @@ func newOperator(t *testing.T, commonName string) *operator {
 	for i, m := range o.cluster.members {
 		etc := machine(m.host, "etc")
 		run("node", "--ca", "ca", "--out", etc, "--ip", m.host.Addr(), "--dns", nodeName(i), "--common-name", commonName)
-		if err := os.Mkdir(filepath.Join(etc, "roots"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Mkdir(filepath.Join(etc, "roots"), 0o755))
 		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), filepath.Join(etc, "roots"))
 		var seeds []string // with the default of GossipPort, as configurations of old have it
 		for _, other := range o.cluster.members {
@@ -130,27 +129,19 @@ func newMachines(t *testing.T, options clusterOptions) *operator {
 	options.tls = &tls.Config{InsecureSkipVerify: true, VerifyConnection: o.verify}
 	o.cluster = newCluster(t, options)
 	machines, bin, shared := t.TempDir(), t.TempDir(), filepath.Join(o.folder, "backup")
-	if err := os.Mkdir(shared, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Mkdir(shared, 0o755))
 	var names []string
 	for i, m := range o.cluster.members {
 		for _, dir := range []string{"etc", "bin"} {
-			if err := os.MkdirAll(machine(m.host, dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.MkdirAll(machine(m.host, dir), 0o755))
 		}
 		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
 		for _, link := range [][2]string{{m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
-			if err := os.Symlink(link[0], link[1]); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Symlink(link[0], link[1]))
 		}
 	}
 	for name, text := range remoteCommands {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/usr/bin/env bash\nset -e\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/usr/bin/env bash\nset -e\n"+text+"\n"), 0o755))
 	}
 	control := httptest.NewServer(http.HandlerFunc(o.control))
 	t.Cleanup(control.Close)
@@ -275,9 +266,7 @@ func (o *operator) data(m *member, visit func(path string, info fs.FileInfo) err
 		}
 		return visit(path, info)
 	})
-	if err != nil {
-		o.t.Error(err)
-	}
+	check.NoError(o.t, err)
 }
 
 // reload has a node read its files, by signal or by request in turn, and waits until it has.

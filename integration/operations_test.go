@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -54,14 +55,10 @@ func TestLongOperations(t *testing.T) {
 	o.reloaded = nil
 	o.strangersRefused()
 	l.finish(t)
-	if now := c.said(leads); now != led {
-		t.Errorf("nodes led %d times before and %d times after", led, now)
-	}
+	check.Equal(t, c.said(leads), led, "nodes led ... times before and ... times after")
 	c.acknowledgedOnce(l.ledger)
 
-	if err := copyFile(testkit.Binary(t), filepath.Join(o.folder, "annals-new")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, copyFile(testkit.Binary(t), filepath.Join(o.folder, "annals-new")))
 	for _, procedure := range []string{
 		"Back up", "Restore one node", "Restore the whole cluster", "A majority lost for good", "Look into a backup", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
 	} {
@@ -102,9 +99,7 @@ func (o *operator) bounceFollower() {
 func (o *operator) identity(m *member) tls.Certificate {
 	o.t.Helper()
 	pair, err := tls.LoadX509KeyPair(machine(m.host, "etc", "node.crt"), machine(m.host, "etc", "node.key"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, err)
 	return pair
 }
 
@@ -144,9 +139,7 @@ func (o *operator) handshake(m *member, port int, own *tls.Certificate) (state t
 func (o *operator) strangersRefused() {
 	o.t.Helper()
 	old, err := tls.LoadX509KeyPair(filepath.Join(o.folder, "short", "node1", "node.crt"), filepath.Join(o.folder, "short", "node1", "node.key"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.Must(o.t, err)
 	for _, m := range o.cluster.members {
 		for _, port := range []int{clientPort, replicationPort} {
 			if _, err := o.handshake(m, port, &old); err == nil {

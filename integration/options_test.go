@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -39,9 +40,7 @@ func readOptions(t *testing.T, node *testkit.Client, password string) map[string
 		t.Fatalf("options: %s, %v", answer, err)
 	}
 	var list []option
-	if err := json.Unmarshal(answer.Body, &list); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(answer.Body, &list))
 	all := map[string]option{}
 	for _, o := range list {
 		if _, twice := all[o.Name]; twice || o.Name == "" || o.Description == "" || o.Value == nil || !slices.Contains(optionGroups, o.Group) {
@@ -82,13 +81,9 @@ func TestOptionsEverywhere(t *testing.T) {
 		helped[strings.TrimPrefix(name, "--")] = true
 	}
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "options.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	documented := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| (`--[^`]+`|refused) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[flagged(m[1])] = true
@@ -169,9 +164,7 @@ func TestOptionSources(t *testing.T) {
 			set++
 		}
 	}
-	if set != 18 {
-		t.Errorf("%d options are said to be set", set)
-	}
+	check.Equal(t, set, 18, "options are said to be set")
 	if o := all["NodeIp"]; o.DeprecationMessage == nil || !strings.Contains(strings.ToLower(*o.DeprecationMessage), "ext-ip") {
 		t.Errorf("the former name of NodeIp is not told: %+v", o)
 	}
@@ -187,9 +180,7 @@ func TestOptionSources(t *testing.T) {
 	whatIf, code := testkit.Run(t, testkit.Command{
 		Args: []string{"node", "--what-if", "--config", conf, "--node-priority", "7"}, Env: []string{"STORE_DEFAULT_ADMIN_PASSWORD=" + secret},
 	})
-	if code != 0 {
-		t.Errorf("what-if: exit code %d", code)
-	}
+	check.Equal(t, code, 0, "what-if: exit code")
 	node.Stop()
 	for what, text := range map[string]string{"node": node.Output(), "what-if": whatIf.Output()} {
 		if strings.Contains(text, secret) {

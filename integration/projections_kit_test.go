@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -67,9 +68,7 @@ func (q *query) command(name string) {
 func (q *query) info() (i queryInfo) {
 	q.t.Helper()
 	answer := q.must(http.StatusOK, http.MethodGet, q.path(""), "")
-	if err := json.Unmarshal(answer.Body, &i); err != nil {
-		q.t.Fatal(err)
-	}
+	check.Must(q.t, json.Unmarshal(answer.Body, &i))
 	return i
 }
 
@@ -114,30 +113,22 @@ func copiedOnce(t *testing.T, c *testkit.Client, count int) {
 		})
 	}
 	copies := rawEvents(t, c, "out")
-	if len(copies) != count {
-		t.Errorf("there are %d copies of %d events", len(copies), count)
-	}
+	check.Equal(t, len(copies), count, "copies events")
 	for i, e := range copies {
 		var of struct {
 			Of int64
 			ID string
 		}
-		if err := json.Unmarshal([]byte(e.Data), &of); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(e.Data), &of))
 		if e.Number != int64(i) || of.Of != int64(i) {
 			t.Fatalf("copy %d is that of event %d", e.Number, of.Of)
 		}
 	}
 	for first, stream := range []string{"even", "odd"} {
 		links := rawEvents(t, c, stream)
-		if want := (count + 1 - first) / 2; len(links) != want {
-			t.Errorf("%s has %d links, want %d", stream, len(links), want)
-		}
+		check.Equal(t, len(links), (count+1-first)/2, stream, "has ... links")
 		for i, l := range links {
-			if want := fmt.Sprintf("%d@in", 2*i+first); l.Data != want {
-				t.Fatalf("link %d of %s is %s, want %s", i, stream, l.Data, want)
-			}
+			check.MustEqual(t, l.Data, fmt.Sprintf("%d@in", 2*i+first), "link", i, "of", stream)
 		}
 	}
 }
@@ -148,9 +139,7 @@ func rawEvents(t *testing.T, c *testkit.Client, stream string) (all []testkit.En
 	for {
 		path := fmt.Sprintf("/streams/%s/%d/forward/%d?embed=tryharder", url.PathEscape(stream), len(all), testkit.PageLimit)
 		feed, ok, err := c.ReadFeed(t.Context(), path, map[string]string{"ES-ResolveLinkTos": "false"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if !ok || len(feed.Entries) == 0 {
 			return all
 		}

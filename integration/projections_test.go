@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -197,9 +198,7 @@ func projectionModes(t *testing.T) {
 			if err != nil || answer.Status != http.StatusOK {
 				t.Fatalf("%s: %s, %v", path, answer, err)
 			}
-			if err := json.Unmarshal(answer.Body, into); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal(answer.Body, into))
 		}
 		var i info
 		var subsystems []string

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -46,13 +47,9 @@ var nodePages = []string{
 func readExamples(t *testing.T, page string) (examples []example, commands []string) {
 	t.Helper()
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The convention itself is explained in a comment.
 	comment := regexp.MustCompile(`(?s)<!--.*?-->`)
 	plain := comment.ReplaceAllStringFunc(string(text), func(c string) string {
@@ -117,9 +114,7 @@ func TestReadmeExamples(t *testing.T) {
 func pathWithAnnals(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if err := os.Symlink(testkit.Binary(t), filepath.Join(bin, "annals")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Symlink(testkit.Binary(t), filepath.Join(bin, "annals")))
 	return bin + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
@@ -227,9 +222,7 @@ func TestReadmeCommands(t *testing.T) {
 		has[c] = true
 	}
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 
 	t.Run("start", func(t *testing.T) {
 		const start = "go run ./cmd/annals node"

@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -83,9 +83,7 @@ func (s *scavenged) remove(stream string, hard bool) {
 func (s *scavenged) scavenge(query, result string) string {
 	s.t.Helper()
 	var started, last scavengeRun
-	if err := json.Unmarshal(s.do(http.MethodPost, "/admin/scavenge"+query, "", http.StatusOK).Body, &started); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Must(s.t, json.Unmarshal(s.do(http.MethodPost, "/admin/scavenge"+query, "", http.StatusOK).Body, &started))
 	testkit.Eventually(s.t, settleLimit, func() error {
 		if err := json.Unmarshal(s.do(http.MethodGet, "/admin/scavenge/last", "", http.StatusOK).Body, &last); err != nil || last.Result == "InProgress" {
 			return fmt.Errorf("%+v, %v", last, err)
@@ -143,9 +141,7 @@ func (s *scavenged) answers(streams []string) map[string]string {
 				path := "/streams/" + url.PathEscape(name) + path
 				r := testkit.Request{Path: path + "?embed=body", Admin: true, Header: map[string]string{"Accept": testkit.MediaAtomJSON}}
 				answer, err := s.Do(s.t.Context(), r)
-				if err != nil {
-					s.t.Fatal(err)
-				}
+				check.Must(s.t, err)
 				body := strings.ReplaceAll(string(answer.Body), s.URL(), "") // The port changes.
 				told[path] = fmt.Sprint(answer.Status, body, answer.Header["Etag"], answer.Header["Cache-Control"])
 			}
@@ -210,13 +206,9 @@ func TestScavengeKeepsWhatReadersSee(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		retry(when)
-		if got := s.numbers(); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s $all has %v, not %v", when, got, want)
-		}
+		check.Deep(t, s.numbers(), want, when, "$all has")
 		for path, answer := range s.answers(streams) {
-			if told[path] != answer {
-				t.Errorf("%s %s is %s, not %s", when, path, answer, told[path])
-			}
+			check.Equal(t, told[path], answer, when, path, "is ..., not")
 		}
 	}
 	s.scavenge("", "Success")
@@ -251,9 +243,7 @@ func TestScavengeRecord(t *testing.T) {
 		return slices.Compact(types)
 	}
 	events := s.history(s.scavenge("?threshold=21", "Success")) // Ten events weigh 20.
-	if got := types(events); !slices.Equal(got, []string{"Started", "Index", ""}) {
-		t.Errorf("below the threshold: %q", got)
-	}
+	check.Slice(t, types(events), []string{"Started", "Index", ""}, "below the threshold")
 	if !strings.Contains(s.Stderr(), "chunk skipped with weight 20") {
 		t.Error("the log does not have the weight of the chunk that was skipped")
 	}
@@ -269,16 +259,12 @@ func TestScavengeRecord(t *testing.T) {
 	if got := types(events); !slices.Equal(got, []string{"Started", "Chunks", "Merge", "Index", ""}) {
 		t.Errorf("at the threshold: %q", got)
 	}
-	if got := s.numbers()["x-a"]; !slices.Equal(got, []int64{10}) {
-		t.Errorf("at the threshold $all has %v", got)
-	}
+	check.Slice(t, s.numbers()["x-a"], []int64{10}, "at the threshold $all has")
 	span := regexp.MustCompile(`^\d\d:\d\d:\d\d(\.\d+)?$`)
 	saved := 0.0
 	for i, e := range events {
 		var d map[string]any
-		if err := json.Unmarshal([]byte(e.Data), &d); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(e.Data), &d))
 		if took, ok := d["timeTaken"].(string); d["scavengeId"] != id || d["nodeEndpoint"] != "127.0.0.1:2113" || ok == (i == 0) || ok && !span.MatchString(took) {
 			t.Errorf("%s: %s", e.Type, e.Data)
 		}
@@ -295,9 +281,7 @@ func TestScavengeRecord(t *testing.T) {
 	// run at its point.
 	points := func() int {
 		got, err := s.ReadStream(t.Context(), "$scavengePoints", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return len(got)
 	}
 	large := `{"fill":"` + strings.Repeat("x", 1000) + `"}`
@@ -305,9 +289,7 @@ func TestScavengeRecord(t *testing.T) {
 		s.do(http.MethodPost, "/streams/x-b", batchOf("ev", large, 10000+1000*n, 1000), http.StatusCreated)
 	}
 	var run scavengeRun
-	if err := json.Unmarshal(s.do(http.MethodPost, "/admin/scavenge?throttlePercent=1", "", http.StatusOK).Body, &run); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(s.do(http.MethodPost, "/admin/scavenge?throttlePercent=1", "", http.StatusOK).Body, &run))
 	testkit.Eventually(t, settleLimit, func() error {
 		if got, err := s.ReadStream(t.Context(), "$scavenges-"+run.ID, 0); err != nil || len(got) == 0 || points() != 3 {
 			return fmt.Errorf("%v, %v", got, err)
@@ -323,9 +305,7 @@ func TestScavengeRecord(t *testing.T) {
 		t.Errorf("after the kill: %+v, %v", end, err)
 	}
 	s.scavenge("", "Success")
-	if got := points(); got != 3 {
-		t.Errorf("%d scavenge points after going on", got)
-	}
+	check.Equal(t, points(), 3, "scavenge points after going on")
 	s.Stop()
 	verifyClean(t, s.dir)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -87,9 +88,7 @@ func TestSecondSignal(t *testing.T) {
 	node.AwaitLog("stopping")
 	node.Signal(syscall.SIGTERM)
 	// Had it cut the request off by itself, that would be an orderly end.
-	if code := node.Wait(settleLimit); code != 1 {
-		t.Errorf("exit code %d", code)
-	}
+	check.Equal(t, node.Wait(settleLimit), 1, "exit code")
 	if got := complaints(node); len(got) != 1 || !strings.Contains(got[0], "second signal") {
 		t.Errorf("complaints: %q", got)
 	}
@@ -126,31 +125,21 @@ type upload struct {
 func startUpload(t *testing.T, node *testkit.Process) *upload {
 	t.Helper()
 	conn, err := net.Dial("tcp", node.Host())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	u := &upload{t: t, conn: conn}
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = fmt.Fprintf(conn, "POST /streams/stuck HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", node.Host(), testkit.MediaEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, " 100 ") {
 		t.Fatalf("the node does not ask for the body: %q %v", line, err)
 	}
-	if _, err := io.WriteString(conn, "["); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(io.WriteString(conn, "[")))
 	return u
 }
 
 func (u *upload) close() {
-	if err := u.conn.Close(); err != nil {
-		u.t.Error(err)
-	}
+	check.NoError(u.t, u.conn.Close())
 }
 
 // complaints are the lines by which the command tells why it ends.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -36,18 +37,12 @@ func TestStartRefused(t *testing.T) {
 		}, []string{"no.conf"}},
 		{"port in use", func(t *testing.T, dir string) []string {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			t.Cleanup(func() {
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, l.Close())
 			})
 			_, port, err := net.SplitHostPort(l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			return []string{"--node-port", port}
 		}, []string{"127.0.0.1", "address already in use"}},
 		{"folder in use", func(t *testing.T, dir string) []string {
@@ -117,17 +112,13 @@ func TestStartRefused(t *testing.T) {
 			if code != 1 {
 				t.Errorf("exit code %d after %s", code, time.Since(begun))
 			}
-			if p.Stdout() != "" {
-				t.Errorf("standard output holds %q", p.Stdout())
-			}
+			check.Equal(t, p.Stdout(), "", "standard output holds")
 			lines := complaints(p)
 			if len(lines) != 1 {
 				t.Fatalf("%d lines tell why, want one:\n%s", len(lines), p.Stderr())
 			}
 			for _, want := range c.want {
-				if !strings.Contains(lines[0], want) {
-					t.Errorf("%q is missing in: %s", want, lines[0])
-				}
+				check.Contains(t, lines[0], want, "is missing in")
 			}
 			if strings.Contains(p.Stderr(), "goroutine ") {
 				t.Errorf("a stack was printed:\n%s", p.Stderr())

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -107,9 +108,7 @@ func TestStatistics(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())
 	fill(t, node, 5, 10)
-	if _, err := node.ReadStream(t.Context(), "filled-0", 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(node.ReadStream(t.Context(), "filled-0", 0)))
 	get := func(path, accept string, status int) testkit.Response {
 		t.Helper()
 		answer, err := node.Do(t.Context(), testkit.Request{Path: path, Admin: true, Header: map[string]string{"Accept": accept}})
@@ -121,9 +120,7 @@ func TestStatistics(t *testing.T) {
 	read := func(path string) (d document) {
 		t.Helper()
 		answer := get(path, testkit.MediaJSON, http.StatusOK)
-		if err := json.Unmarshal(answer.Body, &d); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		check.Must(t, json.Unmarshal(answer.Body, &d), path)
 		if got := answer.Header.Get("Cache-Control") + "; " + answer.Header.Get("Vary"); got != "max-age=1, private; Accept" {
 			t.Errorf("%s: Cache-Control and Vary are %s", path, got)
 		}
@@ -146,9 +143,7 @@ func TestStatistics(t *testing.T) {
 			}
 		}
 	}
-	if n := all.leaves(); n != listed {
-		t.Errorf("there are %d metrics, and the table has %d", n, listed)
-	}
+	check.Equal(t, all.leaves(), listed, "metrics, and the table has")
 	queues := map[string]string{}
 	for _, d := range all.at(t, []string{"es", "queue", "*"}) {
 		queues[strings.Trim(string(d["queueName"]), `"`)] = strings.Trim(string(d["groupName"]), `"`)
@@ -159,9 +154,7 @@ func TestStatistics(t *testing.T) {
 
 	t.Run("flat", func(t *testing.T) {
 		flat := read("/stats?group=false")
-		if len(flat) != all.leaves() {
-			t.Errorf("%d metrics, and %d when they are grouped", len(flat), all.leaves())
-		}
+		check.Equal(t, len(flat), all.leaves(), "metrics, and ... when they are grouped")
 		for _, key := range []string{"proc-startTime", "proc-gc-gen0Size", "sys-loadavg-1m", "es-queue-MainQueue-length", "es-queue-Index Committer-length", "es-writer-lastFlushSize", "es-readIndex-hashCollisions"} {
 			if flat[key] == nil {
 				t.Errorf("there is no %s", key)
@@ -181,9 +174,7 @@ func TestStatistics(t *testing.T) {
 			wants := key == "proc-mem" || key == "proc-cpu" || strings.HasPrefix(key, "es-writer-")
 			var about map[string]any
 			has := json.Unmarshal(value, &about) == nil && about != nil
-			if has != wants {
-				t.Errorf("%s is %s", key, value)
-			}
+			check.Equal(t, has, wants, key, "is", value)
 			if has {
 				described++
 				if got := strings.Join(slices.Sorted(maps.Keys(about)), " "); got != "category drawChart title value" {
@@ -191,9 +182,7 @@ func TestStatistics(t *testing.T) {
 				}
 			}
 		}
-		if described != 9 {
-			t.Errorf("%d metrics are described", described)
-		}
+		check.Equal(t, described, 9, "metrics are described")
 		writer := read("/stats/es/writer?metadata=TRUE").object(t, "lastFlushSize")
 		if !figureKinds["number"].Match(writer["value"]) {
 			t.Errorf("grouped: %s", writer)
@@ -235,9 +224,7 @@ func TestStatistics(t *testing.T) {
 				if err != nil || root != "Stats" {
 					t.Errorf("%s: root %s, %v", path, root, err)
 				}
-				if wanted := want.names(t, ""); !slices.Equal(names, wanted) {
-					t.Errorf("%s as %s has\n%q, and as JSON\n%q", path, media, names, wanted)
-				}
+				check.Slice(t, names, want.names(t, ""), path, "as", media, "has ..., and as JSON")
 			}
 		}
 		get("/stats", "text/plain", http.StatusNotAcceptable)
@@ -353,9 +340,7 @@ func (c *cluster) replicationStatistics() {
 				SecurePort int    `json:"internalSecureTcpPort"`
 			}
 		}
-		if err := leader.askJSON("/gossip", &view); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, leader.askJSON("/gossip", &view))
 		for _, g := range view.Members {
 			if g.IP == f.host.Addr() {
 				want = append(want, fmt.Sprintf("%s:%d", g.Address, max(g.Port, g.SecurePort)))
@@ -365,9 +350,7 @@ func (c *cluster) replicationStatistics() {
 	slices.Sort(want)
 	read := func(m *member) (list []connection) {
 		t.Helper()
-		if err := m.askJSON("/stats/replication", &list); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, m.askJSON("/stats/replication", &list))
 		slices.SortFunc(list, func(a, b connection) int { return strings.Compare(a.Endpoint, b.Endpoint) })
 		return list
 	}
@@ -452,12 +435,8 @@ func TestLongClusterStatistics(t *testing.T) {
 	l := c.startLoad(seed(t), 4, loadPatience)
 	l.more(t, 200)
 	for _, m := range c.members {
-		if _, err := m.ReadStream(t.Context(), "replicated", 0); err != nil {
-			t.Error(err)
-		}
-		if err := m.refuses("admin", "guess"); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, check.Err(m.ReadStream(t.Context(), "replicated", 0)))
+		check.NoError(t, m.refuses("admin", "guess"))
 	}
 	l.finish(t)
 	g := newGroup(t, leader.Client, "replicated", "metrics", settings{})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -78,9 +79,7 @@ func subscriptionsSurviveKill(t *testing.T) {
 	} {
 		config := g.info().Config
 		for key, value := range want {
-			if config[key] != value {
-				t.Errorf("%s of %s is %v, want %v", key, g.name, config[key], value)
-			}
+			check.Equal(t, config[key], value, key, "of", g.name)
 		}
 	}
 	if answer := gone.do(http.MethodGet, nil, "info"); answer.Status != http.StatusNotFound {

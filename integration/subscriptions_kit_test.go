@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -113,15 +114,11 @@ func (g *group) do(method string, settings any, more ...string) testkit.Response
 	r := testkit.Request{Method: method, Path: groupPath(g.stream, g.name, more...), Admin: true}
 	if settings != nil {
 		body, err := json.Marshal(settings)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		check.Must(g.t, err)
 		r.Body, r.Header = body, map[string]string{"Content-Type": testkit.MediaJSON}
 	}
 	answer, err := g.node.Do(g.t.Context(), r)
-	if err != nil {
-		g.t.Fatalf("%s %s: %v", method, r.Path, err)
-	}
+	check.Must(g.t, err, method, r.Path)
 	return answer
 }
 
@@ -208,9 +205,7 @@ func (i groupInfo) at() string {
 
 func (g *group) info() (i groupInfo) {
 	g.t.Helper()
-	if err := json.Unmarshal(g.must(http.MethodGet, nil, "info").Body, &i); err != nil {
-		g.t.Fatal(err)
-	}
+	check.Must(g.t, json.Unmarshal(g.must(http.MethodGet, nil, "info").Body, &i))
 	return i
 }
 
@@ -285,9 +280,7 @@ func span(from, to int64) (all []int64) {
 // wantNumbers demands that messages are of these numbers, in this order.
 func wantNumbers(t *testing.T, what string, got messages, want []int64) {
 	t.Helper()
-	if !slices.Equal(got.numbers(), want) {
-		t.Errorf("%s: %v, want %v", what, got.numbers(), want)
-	}
+	check.Slice(t, got.numbers(), want, what)
 }
 
 // setMetadata writes the metadata of a stream.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -96,9 +97,7 @@ func subscriptionRights(t *testing.T) {
 			try(as, m.method, m.path, status)
 		}
 	}
-	if i := g.info(); i.Parked != 0 {
-		t.Errorf("%d are parked", i.Parked)
-	}
+	check.Equal(t, g.info().Parked, 0, "are parked")
 
 	g.must(http.MethodPost, prompt(nil))
 	jane := users["jane"]
@@ -188,9 +187,7 @@ func subscriptionGaps(t *testing.T) {
 				}
 				return nil
 			})
-			if !slices.Equal(behind, v.want) {
-				t.Errorf("after the gap come %v, want %v", behind, v.want)
-			}
+			check.Slice(t, behind, v.want, "after the gap come")
 			if v.more == 0 {
 				g.must(http.MethodDelete, nil)
 				return
@@ -254,9 +251,7 @@ func subscriptionLinks(t *testing.T) {
 	g.await("7 parked", func(i *groupInfo) bool { return i.Parked == 7 })
 	g.awaitCheckpoint(6)
 	parked := g.parked()
-	if len(parked) != 7 {
-		t.Fatalf("parked are %v", parked)
-	}
+	check.MustEqual(t, len(parked), 7, "parked are", parked)
 	stream := "%24persistentsubscription-links%3A%3Ag-parked"
 	raw, _, err := node.ReadFeed(t.Context(), "/streams/"+stream+"/0/forward/20?embed=tryharder", map[string]string{"ES-ResolveLinkTos": "false"})
 	if err != nil || len(raw.Entries) != 7 {
@@ -391,9 +386,7 @@ func readMetrics(t *testing.T, node *testkit.Client) *scrape {
 			continue
 		}
 		one, err := parseSeries(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		s.series = append(s.series, one)
 	}
 	return s
@@ -408,9 +401,7 @@ func subscriptionStatistics(t *testing.T) {
 		t.Helper()
 		s := readMetrics(t, node.Client)
 		for text, value := range want {
-			if got := s.value(t, text); got != value {
-				t.Errorf("%s: %s is %v, want %v", when, text, got, value)
-			}
+			check.Equal(t, s.value(t, text), value, when, text)
 		}
 	}
 	const lag, stalled, parked, replays = `annals_subscription_lag_events{group="s::g"}`, `annals_subscription_stalled{group="s::g"}`,
@@ -512,9 +503,7 @@ func (s *stall) check(t *testing.T) {
 	if readMetrics(t, s.node.Client).value(t, `annals_subscription_stalled{group="s::idle"}`) != 0 {
 		t.Error("a group that no client reads is reported as stalled")
 	}
-	if !strings.Contains(s.info, `"stalled":`) {
-		t.Errorf("info said nothing of it: %s", s.info)
-	}
+	check.Contains(t, s.info, `"stalled":`, "info said nothing of it")
 	g := &group{t, s.node.Client, "s", "g"}
 	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(g.takeUntil(1).ids(), ",")+"&action=skip")
 	testkit.Eventually(t, settleLimit, func() error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -34,9 +35,7 @@ func (c *cluster) startTails(n int) *tails {
 			nodes = append(nodes, c.members[(i+k)%len(c.members)].URL())
 		}
 		t, err := client.New(client.Options{Nodes: nodes})
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		check.Must(c.t, err)
 		seen := map[string]string{}
 		f.seen = append(f.seen, seen)
 		f.owned.Go(func() {
@@ -92,9 +91,7 @@ func (f *tails) have(t *testing.T, events map[string]place) {
 		t.Error(text)
 	}
 	for i, seen := range f.seen {
-		if len(seen) != len(events) {
-			t.Errorf("tail %d has %d events, the nodes have %d", i, len(seen), len(events))
-		}
+		check.Equal(t, len(seen), len(events), "tail", i, "has ... events, the nodes have")
 		for id := range events {
 			if seen[id] == "" || seen[id] != f.seen[0][id] {
 				t.Fatalf("tail %d has event %s at %q, tail 0 at %q", i, id, seen[id], f.seen[0][id])

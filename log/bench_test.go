@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -39,9 +40,7 @@ func benchLog(b *testing.B, frames int) (*Log, *model) {
 	m := newModel()
 	l := mustOpen(b, benchOptions(b))
 	write(b, l, benchFrames(m, frames, 256)...)
-	if err := l.syncer.Sync(); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, l.syncer.Sync())
 	b.ReportAllocs()
 	return l, m
 }
@@ -80,9 +79,7 @@ func BenchmarkReadPage(b *testing.B) {
 func BenchmarkReadEvent(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	for i := 0; b.Loop(); i++ {
-		if _, err := l.Reads.ReadEvent("stream-7", int64(i%700), event.EveryLink); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(l.Reads.ReadEvent("stream-7", int64(i%700), event.EveryLink)))
 	}
 }
 
@@ -93,9 +90,7 @@ func BenchmarkReadWholeLog(b *testing.B) {
 	for b.Loop() {
 		for from := int64(0); ; {
 			page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 512})
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			n += len(page.Events)
 			if from = page.Next; !page.More {
 				break
@@ -109,9 +104,7 @@ func BenchmarkIndexRebuild(b *testing.B) {
 	l, _ := benchLog(b, 400)
 	n := 0
 	for b.Loop() {
-		if err := errors.Join(l.index.Close(), index.Void(l.opts.FS, l.opts.IndexDir), l.openIndex()); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, errors.Join(l.index.Close(), index.Void(l.opts.FS, l.opts.IndexDir), l.openIndex()))
 		n += 400 * 256
 	}
 	perEvent(b, n)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -31,7 +32,7 @@ func openCatchUpSource(b *testing.B) *Log {
 		write(b, l, m.frame(false, list...))
 		m.frames = m.frames[:0]
 	}
-	must(b, l.syncer.Sync())
+	check.Must(b, l.syncer.Sync())
 	return l
 }
 
@@ -39,7 +40,7 @@ func openCatchUpSource(b *testing.B) *Log {
 func loopback(b *testing.B) (near, far net.Conn) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(b, err)
+	check.Must(b, err)
 	defer listener.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -50,7 +51,7 @@ func loopback(b *testing.B) (near, far net.Conn) {
 		accepted <- c
 	}()
 	near, err = net.Dial("tcp", listener.Addr().String())
-	must(b, err)
+	check.Must(b, err)
 	if far = <-accepted; far == nil {
 		b.Fatal("no connection")
 	}
@@ -71,10 +72,10 @@ func shipping(b *testing.B, send func(net.Conn) error, receive func(net.Conn) er
 		}
 		sent <- err
 	}()
-	must(b, receive(far))
+	check.Must(b, receive(far))
 	b.StopTimer()
-	must(b, <-sent)
-	must(b, far.Close())
+	check.Must(b, <-sent)
+	check.Must(b, far.Close())
 }
 
 // BenchmarkShipBlock is the least that any copying over a network does: read
@@ -146,7 +147,7 @@ func BenchmarkShipBlock(b *testing.B) {
 			}
 			return nil
 		})
-		must(b, os.RemoveAll(to))
+		check.Must(b, os.RemoveAll(to))
 	}
 }
 
@@ -202,18 +203,16 @@ func BenchmarkCatchUp(b *testing.B) {
 				}
 			}
 		})
-		if sink.Tail() != l.Tail() {
-			b.Fatalf("tail %+v, want %+v", sink.Tail(), l.Tail())
-		}
-		must(b, sink.Close())
-		must(b, os.RemoveAll(o.Dir))
+		check.MustEqual(b, sink.Tail(), l.Tail(), "tail")
+		check.Must(b, sink.Close())
+		check.Must(b, os.RemoveAll(o.Dir))
 	}
 }
 
 func chunkFilesIn(b *testing.B, dir string) []string {
 	b.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "chunk-*"))
-	must(b, err)
+	check.Must(b, err)
 	for i := range names {
 		names[i] = filepath.Base(names[i])
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -68,7 +69,7 @@ func TestCheckResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, ended := range map[string]time.Time{"resumed": time.Now().Add(-week), "garbage": {}, "future": time.Now().Add(week)} {
 			state, err := json.Marshal(checkState{Next: 1, Ended: ended})
-			must(t, err)
+			check.Must(t, err)
 			if name == "garbage" {
 				state = []byte("no state")
 			}
@@ -79,7 +80,7 @@ func TestCheckResumes(t *testing.T) {
 			closeLog(t, l)
 			rot(t, fsys, chunkfile.FileName(0, 0), 200)
 			rot(t, fsys, chunkfile.FileName(1, 0), 200)
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, checkFile), state))
+			check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, checkFile), state))
 			l = mustOpen(t, o)
 			after(time.Minute)
 			d := l.Health.Damaged()

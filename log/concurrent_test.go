@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -59,8 +60,8 @@ func TestReadersAndWriter(t *testing.T) {
 					}
 				}
 				if i%50 == 0 && i > 50 {
-					must(t, rewriteChunks(fsys, o.Dir, "x.tmp", []string{chunkfile.FileName(i/50-1, 0)}, keepAll))
-					must(t, l.SwitchChunk("x.tmp"))
+					check.Must(t, rewriteChunks(fsys, o.Dir, "x.tmp", []string{chunkfile.FileName(i/50-1, 0)}, keepAll))
+					check.Must(t, l.SwitchChunk("x.tmp"))
 				}
 			}
 			stop.Store(true)
@@ -146,7 +147,7 @@ func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		l, err := Open(testOptions(vfs.NewMem()))
-		must(t, err)
+		check.Must(t, err)
 		write(t, l, m.frame(false, ev("s", "0")))
 		type result struct {
 			name string
@@ -253,7 +254,7 @@ func TestWait(t *testing.T) {
 		}
 
 		wait("closed", func() error { return l.Reads.WaitStream(t.Context(), "new", -1) })
-		must(t, l.Close())
+		check.Must(t, l.Close())
 		expect("closed", event.ErrClosed)
 		wait("log closed", func() error { return l.Reads.WaitLog(t.Context(), m.tail.End) })
 		expect("log closed", event.ErrClosed)
@@ -317,15 +318,11 @@ func TestCacheAgainstCommits(t *testing.T) {
 	for range 15_000 {
 		f := m.frame(false, ev("s", ""))
 		m.frames = m.frames[:0]
-		if err := l.Append(f.Frame); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Append(f.Frame))
 		sh.mu.Lock()
 		clear(sh.streams) // Evicted, as others would make it.
 		sh.mu.Unlock()
-		if err := l.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Commit())
 		if info, err := l.Reads.StreamInfo("s"); err != nil || info.Last != m.last["s"] {
 			t.Errorf("last event %d, want %d (%v)", info.Last, m.last["s"], err)
 			break
@@ -361,9 +358,7 @@ func TestSettled(t *testing.T) {
 		write(t, l, m.frame(false, ev("s", "x")))
 	}
 	readers.Wait()
-	if end := l.Settled(); end != l.Tail().End {
-		t.Errorf("settled at %d of %d", end, l.Tail().End)
-	}
+	check.Equal(t, l.Settled(), l.Tail().End, "settled at")
 	closeLog(t, l)
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -108,7 +109,7 @@ func TestCatchUpFromEveryFrame(t *testing.T) {
 			write(t, to, m.frames[:n]...)
 			mustCatchUp(t, from, to, limit)
 			verify(t, to, m.frames, nil)
-			must(t, to.syncer.Sync())
+			check.Must(t, to.syncer.Sync())
 			closeLog(t, to)
 			to = mustOpen(t, to.opts)
 			verify(t, to, m.frames, nil)
@@ -141,7 +142,7 @@ func TestCatchUpFiles(t *testing.T) {
 				}
 				tmp := fmt.Sprint(i, ".tmp")
 				rewrite(t, from.opts.FS, tmp, names, keep)
-				must(t, from.SwitchChunk(tmp))
+				check.Must(t, from.SwitchChunk(tmp))
 			}
 			for p := range removed {
 				if !covered[chunkfile.ChunkNumber(p)] && (len(sources) < 2 || name != "twice merged" || chunkfile.ChunkNumber(p) > 2) {
@@ -173,7 +174,7 @@ func TestCatchUpFiles(t *testing.T) {
 				to = mustOpen(t, to.opts)
 				verify(t, to, m.frames, gone)
 				closeLog(t, to)
-				must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
+				check.Must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
 				to = mustOpen(t, to.opts)
 				if !slices.Equal(shown(t, to), got) {
 					t.Fatal("with a new index the log shows something else")
@@ -200,7 +201,7 @@ func newestFile(t testing.TB, fsys vfs.FS, number int) string {
 func shown(t testing.TB, l *Log) (positions []int64) {
 	t.Helper()
 	page, err := l.Reads.ReadAll(event.AllRead{Count: 10_000})
-	must(t, err)
+	check.Must(t, err)
 	for _, e := range page.Events {
 		positions = append(positions, e.Position)
 	}
@@ -239,17 +240,13 @@ func TestContinueRefuses(t *testing.T) {
 		}
 	}
 	k, err := l.Transfer.Continue(m.tail.End, m.tail.Chain)
-	must(t, err)
+	check.Must(t, err)
 	if b, err := k.Next(0); err != io.EOF || k.File() != nil {
 		t.Fatalf("at the end: %+v, %v", b, err)
 	}
-	if _, err := k.ReadAt(make([]byte, 1), 0); err == nil {
-		t.Fatal("read a file where there is none")
-	}
-	must(t, errors.Join(k.Close(), k.Close()))
-	if _, err := k.Next(0); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
+	check.MustFail(t, check.Err(k.ReadAt(make([]byte, 1), 0)), "read a file where there is none")
+	check.Must(t, errors.Join(k.Close(), k.Close()))
+	check.MustBe(t, check.Err(k.Next(0)), event.ErrClosed)
 }
 
 // TestContinuationOutlivesSwitch: a continuation keeps the files that it began with, whatever is
@@ -260,16 +257,16 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 	write(t, l, m.someFrames(12, true)...)
 	whole := m.frames
 	frames, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	must(t, err)
+	check.Must(t, err)
 	rewrite(t, l.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
-	must(t, l.SwitchChunk("x.tmp"))
+	check.Must(t, l.SwitchChunk("x.tmp"))
 	file, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	must(t, err)
+	check.Must(t, err)
 	if f := file.File(); f == nil || f.Name != chunkfile.FileName(0, 1) || f.First != 0 || f.Last != 0 || f.End != chunkfile.ChunkSize || f.Chain != m.frames[4].tail.Chain {
 		t.Fatalf("file %+v", file.File())
 	}
 	rewrite(t, l.opts.FS, "y.tmp", []string{chunkfile.FileName(0, 1), chunkfile.FileName(1, 0)}, keepAll)
-	must(t, l.SwitchChunk("y.tmp"))
+	check.Must(t, l.SwitchChunk("y.tmp"))
 	write(t, l, m.someFrames(4, true)...)
 
 	to := emptyLog(t)
@@ -278,16 +275,14 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		must(t, err)
+		check.Must(t, err)
 		_, err = to.AppendFrames(b.First, b.Raw)
-		must(t, err)
+		check.Must(t, err)
 	}
 	verify(t, to, whole, nil) // Up to the end at the time.
-	must(t, installFrom(file, emptyLog(t)))
-	must(t, errors.Join(frames.Close(), file.Close()))
-	if files := chunkFiles(t, l.opts.FS); !slices.Equal(files, []string{chunkfile.FileName(0, 2), chunkfile.FileName(2, 0)}) {
-		t.Fatalf("files %v", files)
-	}
+	check.Must(t, installFrom(file, emptyLog(t)))
+	check.Must(t, errors.Join(frames.Close(), file.Close()))
+	check.MustSlice(t, chunkFiles(t, l.opts.FS), []string{chunkfile.FileName(0, 2), chunkfile.FileName(2, 0)}, "files")
 }
 
 func TestAppendFramesRefuses(t *testing.T) {
@@ -395,7 +390,7 @@ func TestAppendFramesFlipped(t *testing.T) {
 	}
 	verify(t, l, frames[:1], nil)
 	_, err := l.AppendFrames(frames[1].First, block)
-	must(t, err)
+	check.Must(t, err)
 	verify(t, l, frames, nil)
 }
 
@@ -404,7 +399,7 @@ func TestAppendFramesBehindAppend(t *testing.T) {
 	m := newModel()
 	frames := m.someFrames(4, false)
 	l := emptyLog(t)
-	must(t, l.Append(frames[0].Frame))
+	check.Must(t, l.Append(frames[0].Frame))
 	n, err := l.AppendFrames(0, raw(frames...))
 	if n != 3 || err != nil {
 		t.Fatalf("%d frames, %v", n, err)
@@ -463,15 +458,15 @@ func followWhileWriting(t *testing.T, rng *rand.Rand, from, to *Log) {
 	for i := range 60 {
 		write(t, from, m.someFrames(1+rng.IntN(6), true)...)
 		mf, err := from.Snapshot()
-		must(t, err)
+		check.Must(t, err)
 		if n := len(mf.Chunks); n > 1 && i%4 == 3 {
 			var names []string
 			first := rng.IntN(n)
 			for _, c := range mf.Chunks[first : first+1+rng.IntN(n-first)] {
 				names = append(names, chunkfile.FileName(c.First, c.Version))
 			}
-			must(t, rewriteChunks(from.opts.FS, from.opts.Dir, "x.tmp", names, keepAll))
-			must(t, from.SwitchChunk("x.tmp"))
+			check.Must(t, rewriteChunks(from.opts.FS, from.opts.Dir, "x.tmp", names, keepAll))
+			check.Must(t, from.SwitchChunk("x.tmp"))
 		}
 		if i%3 == 0 {
 			mustCatchUp(t, from, to, 1+rng.IntN(3000))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -124,7 +125,7 @@ func recovered(m *model, fsys vfs.FS, synced int) (err error) {
 	if n < synced {
 		return fmt.Errorf("%d frames were synced, %d are there", synced, n)
 	}
-	if err := check(l, m.frames[:n], nil); err != nil {
+	if err := holds(l, m.frames[:n], nil); err != nil {
 		return fmt.Errorf("with %d frames left: %w", n, err)
 	}
 	for _, f := range m.frames[n:] {
@@ -132,7 +133,7 @@ func recovered(m *model, fsys vfs.FS, synced int) (err error) {
 			return err
 		}
 	}
-	if err := check(l, m.frames, nil); err != nil {
+	if err := holds(l, m.frames, nil); err != nil {
 		return fmt.Errorf("with the rest written again: %w", err)
 	}
 	return nil
@@ -187,18 +188,12 @@ func TestPowerCut(t *testing.T) {
 		}
 		return nil
 	}))
-	if err := r.play(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.play())
 	take("at the end")
-	if n := r.fatal.Load(); n != 0 {
-		t.Fatalf("fatal %d times", n)
-	}
+	check.MustEqual(t, r.fatal.Load(), 0, "fatal ... times")
 	t.Logf("%d power cuts", len(all))
 	for _, c := range all {
-		if err := recovered(m, c.fsys, c.synced); err != nil {
-			t.Fatalf("power cut %s: %v", c.what, err)
-		}
+		check.Must(t, recovered(m, c.fsys, c.synced), "power cut", c.what)
 	}
 }
 
@@ -207,11 +202,11 @@ func TestPowerCutTwice(t *testing.T) {
 	m := scriptModel()
 	mem := vfs.NewCrashMem()
 	r := newRun(m, mem)
-	must(t, r.open())
+	check.Must(t, r.open())
 	for i, f := range m.frames {
-		must(t, errors.Join(r.l.Append(f.Frame), r.l.Commit()))
+		check.Must(t, errors.Join(r.l.Append(f.Frame), r.l.Commit()))
 		if i == 9 {
-			must(t, r.l.syncer.Sync())
+			check.Must(t, r.l.syncer.Sync())
 		}
 	}
 	step, from := testkit.Sample(t, everyCut)
@@ -234,12 +229,10 @@ func TestPowerCutTwice(t *testing.T) {
 			}
 			done = err == nil
 			third := second.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, uint64(stop)))})
-			if err := recovered(m, third, 10); err != nil {
-				t.Fatalf("seed %d, stopped again at operation %d: %v", seed, stop, err)
-			}
+			check.Must(t, recovered(m, third, 10), "seed", seed, "stopped again at operation", stop)
 		}
 	}
-	must(t, r.l.Close())
+	check.Must(t, r.l.Close())
 }
 
 // TestIndexNeverAheadOfLog: before the index makes entries durable their records are.
@@ -250,7 +243,7 @@ func TestIndexNeverAheadOfLog(t *testing.T) {
 	o.Index.MaxMemTable = 16
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(20, false)...) // Too little for the background to sync.
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	o.FS = mem.CrashClone(vfs.CrashOptions{})
 	after := mustOpen(t, o)
 	verify(t, after, m.frames, nil)

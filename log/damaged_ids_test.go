@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -28,15 +29,15 @@ func TestDamagedIDs(t *testing.T) {
 					removed[s.Position] = len(removed) < 5 && m.last[string(s.Stream)] != s.Number
 					return !removed[s.Position]
 				}})
-				must(t, err)
-				must(t, l.index.Flush())
-				must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
+				check.Must(t, err)
+				check.Must(t, l.index.Flush())
+				check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 			}
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			first := newestFile(t, fsys, 0)
 			closeLog(t, l)
 			data, err := vfs.ReadFile(fsys, testDir+"/"+first)
-			must(t, err)
+			check.Must(t, err)
 			var offsets []int64 // of items of the first chunk, trailers too
 			for at := int64(chunkfile.HeaderSize); ; {
 				it, err := chunkfile.ParseItem(data[at:])

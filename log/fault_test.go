@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -41,13 +42,11 @@ func TestInjectedErrors(t *testing.T) {
 		err := r.play()
 		op := victim.Load()
 		if hit = op != nil; !hit {
-			must(t, err)
+			check.Must(t, err)
 			t.Logf("%d operations", at-1)
 			break
 		}
-		if err := r.afterError(err, op, &cause); err != nil {
-			t.Fatalf("operation %d, %s %s: %v", at, op.Kind, op.Name, err)
-		}
+		check.Must(t, r.afterError(err, op, &cause), "operation", at, op.Kind, op.Name)
 		if open := counting.OpenFiles(); len(open) > 0 {
 			t.Fatalf("operation %d, %s %s: left open: %v", at, op.Kind, op.Name, open)
 		}
@@ -117,15 +116,11 @@ func TestDiskFull(t *testing.T) {
 	write(t, l, m.someFrames(10, true)...)
 	fsys.SetCapacity(1)
 	m.frame(false, ev("s", "1"))
-	if err := errors.Join(l.Append(m.frames[10].Frame), l.Commit()); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, errors.Join(l.Append(m.frames[10].Frame), l.Commit()), syscall.ENOSPC)
 	if len(told) != 1 || !errors.Is(told[0], syscall.ENOSPC) {
 		t.Fatalf("told %v", told)
 	}
-	if err := l.Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, l.Close(), syscall.ENOSPC)
 	fsys.SetCapacity(0)
-	must(t, recovered(m, fsys, 10))
+	check.Must(t, recovered(m, fsys, 10))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -107,7 +108,7 @@ func FuzzAppendFrames(f *testing.F) {
 			o := testOptions(vfs.NewMem())
 			o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 			l, err := Open(o)
-			must(t, err)
+			check.Must(t, err)
 			write(t, l, m.frames[:n]...)
 			before := l.Tail()
 			taken, err := l.AppendFrames(first, b)
@@ -115,13 +116,11 @@ func FuzzAppendFrames(f *testing.F) {
 			if err != nil && (taken != 0 || after != before) || (taken == 0) != (after == before) {
 				t.Fatalf("%d frames taken (%v), tail %+v, before %+v", taken, err, after, before)
 			}
-			must(t, l.Close())
+			check.Must(t, l.Close())
 			l, err = Open(o)
-			must(t, err)
-			if l.Tail() != after {
-				t.Fatalf("tail %+v after a restart, want %+v", l.Tail(), after)
-			}
-			must(t, l.Close())
+			check.Must(t, err)
+			check.MustEqual(t, l.Tail(), after, "tail ... after a restart")
+			check.Must(t, l.Close())
 		}
 	})
 }
@@ -189,13 +188,13 @@ func FuzzRewrittenChunk(f *testing.F) {
 		file := append(append(h.Bytes(), data...), places...)
 		file = append(file, foot.Bytes(func(part []byte) [16]byte { return hash128(append(bytes.Clone(file), part...)) })...)
 		fsys := vfs.NewMem()
-		must(t, fsys.MkdirAll(testDir))
-		must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(0, 1)), file))
+		check.Must(t, fsys.MkdirAll(testDir))
+		check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(0, 1)), file))
 		c, err := chunkfile.OpenNamed(fsys, testDir, chunkfile.FileName(0, 1))
 		if err != nil {
 			return
 		}
-		must(t, c.Use())
+		check.Must(t, c.Use())
 		c.Retain()
 		set := newChunkSet([]*chunkfile.Chunk{c}, func(err error) { t.Error(err) })
 		v := view{&published{set: set, tail: event.Tail{End: chunkfile.ChunkSize}}}
@@ -220,6 +219,6 @@ func FuzzRewrittenChunk(f *testing.F) {
 			}
 		}
 		set.release()
-		must(t, c.Release())
+		check.Must(t, c.Release())
 	})
 }

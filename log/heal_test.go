@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -21,17 +22,17 @@ import (
 func rot(t testing.TB, fsys vfs.FS, name string, at int64) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(filepath.Join(testDir, name))
-	must(t, err)
+	check.Must(t, err)
 	size, err := f.Size()
-	must(t, err)
+	check.Must(t, err)
 	if at < 0 {
 		at += size
 	}
 	b := make([]byte, 1)
-	must(t, chunkfile.ReadFull(f, b, at))
+	check.Must(t, chunkfile.ReadFull(f, b, at))
 	b[0] ^= 0x40
 	_, err = f.WriteAt(b, at)
-	must(t, errors.Join(err, f.Close()))
+	check.Must(t, errors.Join(err, f.Close()))
 }
 
 // look compares all complete chunks with their checksums.
@@ -100,7 +101,7 @@ func TestHeal(t *testing.T) {
 						merge(t, to, r[0], r[1])
 					}
 					chunks, err := to.Chunks.List()
-					must(t, err)
+					check.Must(t, err)
 					victim := chunks[1]
 					if !victim.Complete {
 						victim = chunks[0]
@@ -114,8 +115,8 @@ func TestHeal(t *testing.T) {
 						t.Errorf("%s: no offset: %v", what, damaged[0].Err)
 					}
 					names, err := fetchFor(from, to, damaged[0])
-					must(t, err)
-					must(t, to.Transfer.Heal(damaged[0], names, atOnce))
+					check.Must(t, err)
+					check.Must(t, to.Transfer.Heal(damaged[0], names, atOnce))
 					if d := look(t, to); len(d) > 0 || to.Health.Unhealthy() != nil {
 						t.Fatalf("%s: damaged are %+v", what, d)
 					}
@@ -142,23 +143,21 @@ func TestHealReturning(t *testing.T) {
 	write(t, to, m.frames...)
 	_, keep := scavenged(m, 3*chunkfile.ChunkSize)
 	rewrite(t, to.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keep)
-	must(t, to.SwitchChunk("x.tmp"))
+	check.Must(t, to.SwitchChunk("x.tmp"))
 	closeLog(t, to)
-	must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
+	check.Must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
 	to = mustOpen(t, to.opts)
-	if check(to, m.frames, nil) == nil {
-		t.Fatal("removed records are indexed")
-	}
-	must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
+	check.MustFail(t, holds(to, m.frames, nil), "removed records are indexed")
+	check.Must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
 	rot(t, to.opts.FS, newestFile(t, to.opts.FS, 0), 200)
 	d := look(t, to)
 	names, err := fetchFor(from, to, d[0])
-	must(t, err)
-	must(t, to.Transfer.Heal(d[0], names, atOnce))
+	check.Must(t, err)
+	check.Must(t, to.Transfer.Heal(d[0], names, atOnce))
 	if _, err := to.opts.FS.Stat(filepath.Join(to.opts.IndexDir, scavengeFolder)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("state of scavenging: %v", err)
 	}
-	must(t, errors.Join(checkItems(to, m.frames, nil), checkPages(to, m.frames, nil)))
+	check.Must(t, errors.Join(checkItems(to, m.frames, nil), checkPages(to, m.frames, nil)))
 	closeLog(t, to)
 	to = mustOpen(t, to.opts)
 	verify(t, to, m.frames, nil)
@@ -178,7 +177,7 @@ func TestHealRefuses(t *testing.T) {
 	d := look(t, to)[0]
 	fetch := func(from *Log, first, last int) []string {
 		names, err := fetchFor(from, to, Damage{First: first, Last: last})
-		must(t, err)
+		check.Must(t, err)
 		return names
 	}
 	for name, names := range map[string][]string{
@@ -195,9 +194,7 @@ func TestHealRefuses(t *testing.T) {
 			return names
 		}(),
 	} {
-		if err := to.Transfer.Heal(d, names, atOnce); err == nil {
-			t.Errorf("%s was taken", name)
-		}
+		check.Fails(t, to.Transfer.Heal(d, names, atOnce), name, "was taken")
 	}
 	noTemps(t, to)
 	if got := to.Health.Damaged(); len(got) != 1 {
@@ -228,12 +225,10 @@ func TestReadMeetsDamage(t *testing.T) {
 	write(t, l, m.frames...)
 	bad := m.frames[6].events[0]
 	rot(t, l.opts.FS, chunkfile.FileName(1, 0), chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1)+40)
-	if err := func() error {
+	check.Must(t, func() error {
 		_, err := l.Reads.ReadAll(event.AllRead{From: m.frames[5].First, Count: 1})
 		return err
-	}(); err != nil {
-		t.Fatalf("another record of the chunk: %v", err)
-	}
+	}(), "another record of the chunk")
 	_, err := l.Reads.ReadAll(event.AllRead{From: bad.position, Count: 1})
 	var c *event.Corruption
 	if !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(1, 0) || c.Offset != chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1) {
@@ -243,9 +238,7 @@ func TestReadMeetsDamage(t *testing.T) {
 		t.Fatalf("%v, %v", err, l.Health.Unhealthy())
 	}
 	// A position that is none is not damage.
-	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[1].First + 7, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.ReadAll(event.AllRead{From: m.frames[1].First + 7, Count: 1})), event.ErrBadPosition)
 	l.Health.suspicions(background)
 	if d := l.Health.Damaged(); len(d) != 1 {
 		t.Fatalf("%+v", d)
@@ -290,7 +283,7 @@ func healedRest(m *model, fsys vfs.FS, from *Log) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(check(l, m.frames, nil), l.Close())
+	return errors.Join(holds(l, m.frames, nil), l.Close())
 }
 
 // damagedFolder is a folder with a log that was merged and of which a file is damaged, and another
@@ -299,7 +292,7 @@ func damagedFolder(t *testing.T, m *model, fsys vfs.FS) *Log {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frames...)
 	merge(t, l, 1, 2)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	closeLog(t, l)
 	rot(t, fsys, chunkfile.FileName(1, 1), 200)
 	from := emptyLog(t)
@@ -315,8 +308,8 @@ func TestHealPowerCut(t *testing.T) {
 	mem := vfs.NewCrashMem()
 	from := damagedFolder(t, m, mem)
 	f, err := mem.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
-	must(t, err)
-	must(t, errors.Join(f.Sync(), f.Close()))
+	check.Must(t, err)
+	check.Must(t, errors.Join(f.Sync(), f.Close()))
 	var mu sync.Mutex
 	var all []*vfs.Mem
 	var armed atomic.Bool
@@ -328,16 +321,14 @@ func TestHealPowerCut(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, healOnce(fsys, from, func() { armed.Store(true) }))
+	check.Must(t, healOnce(fsys, from, func() { armed.Store(true) }))
 	all = append(all, mem.CrashClone(vfs.CrashOptions{}))
 	t.Logf("%d power cuts", len(all))
 	if len(all) < 10 {
 		t.Fatal("too few")
 	}
 	for i, left := range all {
-		if err := healedRest(m, left, from); err != nil {
-			t.Fatalf("power cut %d: %v", i, err)
-		}
+		check.Must(t, healedRest(m, left, from), "power cut", i)
 	}
 }
 
@@ -348,8 +339,8 @@ func TestHealFaults(t *testing.T) {
 	folder := vfs.NewCrashMem()
 	from := damagedFolder(t, m, folder)
 	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
-	must(t, err)
-	must(t, errors.Join(f.Sync(), f.Close()))
+	check.Must(t, err)
+	check.Must(t, errors.Join(f.Sync(), f.Close()))
 	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(7) {
 		mem := folder.CrashClone(vfs.CrashOptions{})
 		var count atomic.Int64
@@ -364,9 +355,7 @@ func TestHealFaults(t *testing.T) {
 		if done = count.Load() < fail; done && err != nil {
 			t.Fatal(err)
 		}
-		if err := healedRest(m, mem, from); err != nil {
-			t.Fatalf("operation %d failed: %v", fail, err)
-		}
+		check.Must(t, healedRest(m, mem, from), "operation", fail, "failed")
 		if done {
 			t.Logf("%d operations", fail)
 		}
@@ -391,10 +380,10 @@ func TestHealRedacts(t *testing.T) {
 	rot(t, to.opts.FS, chunkfile.FileName(1, 0), 200)
 	d := look(t, to)[0]
 	names, err := fetchFor(from, to, d)
-	must(t, err)
-	must(t, to.Transfer.Heal(d, names, atOnce))
+	check.Must(t, err)
+	check.Must(t, to.Transfer.Heal(d, names, atOnce))
 	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
-	must(t, err)
+	check.Must(t, err)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)
 	}
@@ -418,11 +407,11 @@ func TestHealKeepsBlank(t *testing.T) {
 			write(t, from, m.frames...)
 			write(t, to, m.frames...)
 			_, err := to.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Redact: []int64{e.position}})
-			must(t, err)
+			check.Must(t, err)
 			rot(t, to.opts.FS, newestFile(t, to.opts.FS, 1), 200)
-			must(t, heal(to, look(t, to)[0], from))
+			check.Must(t, heal(to, look(t, to)[0], from))
 			got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
-			must(t, err)
+			check.Must(t, err)
 			if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) || len(look(t, to)) > 0 {
 				t.Fatalf("%+v", got)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -23,15 +24,15 @@ func answers(t testing.TB, l *Log, frames []testFrame) (all []string) {
 	for _, f := range frames {
 		for _, e := range f.events {
 			number, ok, err := l.Reads.FindID(e.stream, e.id)
-			must(t, err)
+			check.Must(t, err)
 			has, err := l.Reads.HasID(e.stream, e.number, e.id)
-			must(t, err)
+			check.Must(t, err)
 			other, err := l.Reads.HasID(e.stream, e.number+1, e.id)
-			must(t, err)
+			check.Must(t, err)
 			unknown, err := l.Reads.HasID(e.stream, e.number, event.ID{1, 2, 3})
-			must(t, err)
+			check.Must(t, err)
 			elsewhere, err := l.Reads.HasID("elsewhere", e.number, e.id)
-			must(t, err)
+			check.Must(t, err)
 			all = append(all, fmt.Sprintf("%s %d: %d %v %v %v %v %v", e.stream, e.number, number, ok, has, other, unknown, elsewhere))
 		}
 	}
@@ -80,9 +81,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 				t.Helper()
 				got := answers(t, l, remembered())
 				for i := range got {
-					if got[i] != want[i] {
-						t.Fatalf("%s: %s, before: %s", when, got[i], want[i])
-					}
+					check.MustEqual(t, got[i], want[i], when, "..., before")
 				}
 			}
 			reopen := func() {
@@ -91,7 +90,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			}
 			scavenge := func(first, last int) {
 				ids, err := l.Chunks.IDsFrom()
-				must(t, err)
+				check.Must(t, err)
 				kept := 0 // events at or after it
 				for _, f := range m.frames {
 					for _, e := range f.events {
@@ -110,7 +109,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 					removed[s.Position] = true
 					return false
 				}})
-				must(t, err)
+				check.Must(t, err)
 			}
 			scavenge(4, 4)
 			scavenge(2, 3)
@@ -122,8 +121,8 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			same("merged", l)
 			reopen()
 			same("merged and opened again", l)
-			must(t, l.index.Flush())
-			must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
+			check.Must(t, l.index.Flush())
+			check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 			same("without entries", l)
 			reopen()
 			same("opened again without entries", l)
@@ -133,19 +132,19 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			o2.FS = vfs.NewMem()
 			to := mustOpen(t, o2)
 			for _, n := range []int{0, 2} {
-				must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, n)))
+				check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, n)))
 			}
 			c, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
-			must(t, err)
+			check.Must(t, err)
 			for {
 				b, err := c.Next(0)
 				if err != nil {
 					break
 				}
 				_, err = to.AppendFrames(b.First, b.Raw)
-				must(t, err)
+				check.Must(t, err)
 			}
-			must(t, c.Close())
+			check.Must(t, c.Close())
 			same("another node", to)
 			closeLog(t, to)
 			to = mustOpen(t, o2)
@@ -184,10 +183,10 @@ func TestIDsFrom(t *testing.T) {
 		}
 		ask()
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
-		must(t, err)
+		check.Must(t, err)
 		ask()
 		_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 1})
-		must(t, err)
+		check.Must(t, err)
 		if want == chunkfile.ChunkSize {
 			want = 0
 		}
@@ -225,9 +224,11 @@ func TestRebuildForgetsScavenging(t *testing.T) {
 		gone   bool
 	}{
 		"nothing happened": {func(*testing.T, vfs.FS, string) {}, false},
-		"map lost":         {func(t *testing.T, fsys vfs.FS, dir string) { must(t, fsys.Remove(filepath.Join(dir, "indexmap"))) }, true},
+		"map lost": {func(t *testing.T, fsys vfs.FS, dir string) {
+			check.Must(t, fsys.Remove(filepath.Join(dir, "indexmap")))
+		}, true},
 		"map damaged": {func(t *testing.T, fsys vfs.FS, dir string) {
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, "indexmap"), []byte("x")))
+			check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, "indexmap"), []byte("x")))
 		}, true},
 		"ahead of the log": {func(t *testing.T, fsys vfs.FS, dir string) {
 			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 100)
@@ -241,12 +242,12 @@ func TestRebuildForgetsScavenging(t *testing.T) {
 			o := testOptions(fsys)
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(3, false)...)
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			write(t, l, m.someFrames(3, false)...)
 			dir := l.opts.IndexDir
 			scavenging := filepath.Join(dir, scavengeFolder)
-			must(t, fsys.MkdirAll(scavenging))
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
+			check.Must(t, fsys.MkdirAll(scavenging))
+			check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
 			closeLog(t, l)
 			c.change(t, fsys, dir)
 			mustOpen(t, o)

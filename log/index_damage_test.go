@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -30,15 +31,13 @@ func testDamagedIndex(t *testing.T) {
 	o.RecentIDs = 1
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(12, false)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	table := l.index.Tables()[0].File
 	closeLog(t, l)
 	rot(t, fsys, path.Join("index", table), 200)
 
 	l = mustOpen(t, o)
-	if err := l.Health.Unhealthy(); err != nil {
-		t.Fatalf("found before it is read: %v", err)
-	}
+	check.Must(t, l.Health.Unhealthy(), "found before it is read")
 	first := m.frames[0].events[0]
 	stream := first.stream
 	for name, read := range map[string]func() error{
@@ -69,7 +68,7 @@ func testDamagedIndex(t *testing.T) {
 	closeLog(t, l)
 
 	l = mustOpen(t, testOptions(fsys))
-	must(t, l.Health.Unhealthy())
+	check.Must(t, l.Health.Unhealthy())
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
 }
@@ -83,14 +82,14 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 			o := testOptions(fsys)
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(16, true)...)
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			table, chunkFile := l.index.Tables()[0].File, filepath.Base(l.files[0].Name)
 			closeLog(t, l)
 			rot(t, fsys, path.Join("index", table), 200)
 			o.SkipVerify = true
 			l = mustOpen(t, o)
 			scavenging := filepath.Join(l.opts.IndexDir, scavengeFolder)
-			must(t, fsys.MkdirAll(scavenging))
+			check.Must(t, fsys.MkdirAll(scavenging))
 			synctest.Wait() // The memory of event ids is loaded.
 			if chunk {
 				rot(t, fsys, chunkFile, 300)
@@ -109,7 +108,7 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 				rot(t, fsys, chunkFile, 300)
 				after(time.Minute)
 			}
-			must(t, l.index.Damage())
+			check.Must(t, l.index.Damage())
 			verify(t, l, m.frames, nil)
 			if _, err := fsys.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("what is known of scavenging: %v", err)
@@ -123,11 +122,11 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			after(2 * time.Second)
-			must(t, l.index.Damage())
+			check.Must(t, l.index.Damage())
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 			l = mustOpen(t, o)
-			must(t, l.Health.Unhealthy())
+			check.Must(t, l.Health.Unhealthy())
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 		})
@@ -156,11 +155,11 @@ func TestIndexLeadsAstray(t *testing.T) {
 			defer func() { closeLog(t, l) }()
 			write(t, l, m.frame(false, ev("a", "")), m.frame(false, ev("b", "")))
 			write(t, l, m.someFrames(16, true)...) // The first chunk is complete.
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			a, err := l.Reads.ReadEvent("a", 0, nil)
-			must(t, err)
+			check.Must(t, err)
 			b, err := l.Reads.ReadEvent("b", 0, nil)
-			must(t, err)
+			check.Must(t, err)
 			var entry []byte
 			for _, field := range []uint64{chunkfile.HashStream("a"), 0, uint64(a.Record.Position)} {
 				entry = binary.LittleEndian.AppendUint64(entry, field)
@@ -170,16 +169,16 @@ func TestIndexLeadsAstray(t *testing.T) {
 				if at < 0 {
 					name = path.Join(o.IndexDir, table.File)
 					data, err := vfs.ReadFile(fsys, name)
-					must(t, err)
+					check.Must(t, err)
 					at = bytes.Index(data, entry)
 				}
 			}
 			f, err := fsys.OpenReadWrite(name)
-			must(t, err)
+			check.Must(t, err)
 			_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(c.wrong(a.Record.Position, b.Record.Position))), int64(at)+16)
-			must(t, errors.Join(err, f.Close()))
+			check.Must(t, errors.Join(err, f.Close()))
 
-			must(t, l.Health.Unhealthy())
+			check.Must(t, l.Health.Unhealthy())
 			if got, err := l.Reads.ReadEvent("a", 0, nil); !event.IsCorruption(err) || !strings.Contains(err.Error(), c.states) {
 				t.Errorf("%s: %v, %v", c.name, got, err)
 			}
@@ -203,7 +202,7 @@ func TestIndexIsChecked(t *testing.T) {
 			o := checkOptions(fsys)
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(12, false)...)
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			table := l.index.Tables()[0].File
 			closeLog(t, l)
 			rot(t, fsys, path.Join("index", table), 200)
@@ -211,7 +210,7 @@ func TestIndexIsChecked(t *testing.T) {
 			l = mustOpen(t, o)
 			if !behindStart {
 				after(week - 1)
-				must(t, l.Health.Unhealthy())
+				check.Must(t, l.Health.Unhealthy())
 			}
 			after(2)
 			if err := l.Health.Unhealthy(); !event.IsCorruption(err) || !strings.Contains(err.Error(), table) {
@@ -220,7 +219,7 @@ func TestIndexIsChecked(t *testing.T) {
 			closeLog(t, l)
 			l = mustOpen(t, o)
 			after(2)
-			must(t, l.Health.Unhealthy())
+			check.Must(t, l.Health.Unhealthy())
 			closeLog(t, l)
 		})
 	}
@@ -233,11 +232,11 @@ func TestIndexCannotBeRead(t *testing.T) {
 	l := mustOpen(t, o)
 	m := newModel()
 	write(t, l, m.someFrames(12, false)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	table := l.index.Tables()[0].File
 	closeLog(t, l)
 	l = mustOpen(t, o)
-	must(t, os.Truncate(filepath.Join(o.Dir, "index", table), 0))
+	check.Must(t, os.Truncate(filepath.Join(o.Dir, "index", table), 0))
 	_, err := l.Reads.StreamInfo(m.frames[0].events[0].stream)
 	if unhealthy := l.Health.Unhealthy(); !event.IsCorruption(err) || !strings.Contains(err.Error(), table) || !event.IsCorruption(unhealthy) {
 		t.Errorf("read: %v, unhealthy: %v", err, unhealthy)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -20,7 +21,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 	build := func(o Options, m *model, covered int, then func(m *model)) {
 		l := mustOpen(t, o)
 		write(t, l, m.frames[:covered]...)
-		must(t, l.index.Flush())
+		check.Must(t, l.index.Flush())
 		then(m)
 		write(t, l, m.frames[covered:]...)
 		closeLog(t, l)
@@ -34,7 +35,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 	}{
 		"its own": {func(*testing.T, vfs.FS, *model) {}, true},
 		"of another cluster": {func(t *testing.T, fsys vfs.FS, m *model) {
-			must(t, fsys.RemoveAll("/other"))
+			check.Must(t, fsys.RemoveAll("/other"))
 			o := testOptions(fsys)
 			o.Dir, o.IndexDir, o.ClusterID[0] = "/foreign", "/other/index", 0xff
 			foreign := newModel()
@@ -45,7 +46,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			build(o, foreign, len(foreign.frames), func(*model) {})
 		}, false},
 		"of another history of this cluster": {func(t *testing.T, fsys vfs.FS, m *model) {
-			must(t, fsys.RemoveAll("/other"))
+			check.Must(t, fsys.RemoveAll("/other"))
 			o := testOptions(fsys)
 			o.Dir, o.IndexDir = "/foreign", "/other/index"
 			other := newModel()
@@ -59,11 +60,11 @@ func TestIndexOfAnotherLog(t *testing.T) {
 		}, false},
 		"of a version before": {func(t *testing.T, fsys vfs.FS, m *model) {
 			b, err := vfs.ReadFile(fsys, indexMap)
-			must(t, err)
+			check.Must(t, err)
 			_, body, _ := bytes.Cut(b, []byte{'\n'})
 			body = regexp.MustCompile(`^2\n(\d+/\d+)/[^\n]*`).ReplaceAll(body, []byte("1\n$1"))
 			sum := md5.Sum(body)
-			must(t, vfs.WriteFileAtomic(fsys, indexMap, fmt.Appendf(nil, "%s\n%s", hex.EncodeToString(sum[:]), body)))
+			check.Must(t, vfs.WriteFileAtomic(fsys, indexMap, fmt.Appendf(nil, "%s\n%s", hex.EncodeToString(sum[:]), body)))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,18 +74,14 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			build(o, m, 8, more)
 			c.change(t, fsys, ours())
 			before, err := vfs.ReadFile(fsys, indexMap)
-			must(t, err)
+			check.Must(t, err)
 			l := mustOpen(t, o)
-			if got := l.index.Checkpoint() != 0; got != c.believed {
-				t.Errorf("believed: %v\n%s", got, before)
-			}
+			check.Equal(t, l.index.Checkpoint() != 0, c.believed, "believed", before)
 			verify(t, l, m.frames, nil)
-			must(t, l.index.Flush())
+			check.Must(t, l.index.Flush())
 			closeLog(t, l)
 			l = mustOpen(t, o)
-			if l.index.Checkpoint() != m.tail.End {
-				t.Errorf("rebuilt, the index reaches up to %d, the log to %d", l.index.Checkpoint(), m.tail.End)
-			}
+			check.Equal(t, l.index.Checkpoint(), m.tail.End, "rebuilt, the index reaches up to ..., the log to")
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 		})
@@ -98,10 +95,10 @@ func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	o := testOptions(mem)
 	l := mustOpen(t, o)
 	write(t, l, m.frame(false, ev("a", "1")), m.frame(false, ev("a", "2")))
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	at := chunkfile.HeaderSize + m.tail.End - 20
 	write(t, l, m.frame(true, ev("a", "3")), m.frame(false, ev("a", "4")))
-	must(t, l.syncer.Sync())
+	check.Must(t, l.syncer.Sync())
 	fsys := mem.CrashClone(vfs.CrashOptions{}) // Closed in order, the index would reach the end.
 	o.FS = fsys
 	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[at]++; return b })
@@ -109,5 +106,5 @@ func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	if got := l.index.Checkpoint(); got < m.frames[1].tail.End {
 		t.Errorf("the index reaches up to %d, want %d at least", got, m.frames[1].tail.End)
 	}
-	must(t, l.Close())
+	check.Must(t, l.Close())
 }

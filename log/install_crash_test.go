@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -98,7 +99,7 @@ func installed(m *model, fsys vfs.FS, have, ends int, committed bool) (err error
 	if n != ends && (n > have || committed && n < have) {
 		return fmt.Errorf("%d frames are there, %d were, the file ends with %d", n, have, ends)
 	}
-	if err := check(l, m.frames[:n], nil); err != nil {
+	if err := holds(l, m.frames[:n], nil); err != nil {
 		return fmt.Errorf("with %d frames left: %w", n, err)
 	}
 	for _, f := range m.frames[n:] {
@@ -106,7 +107,7 @@ func installed(m *model, fsys vfs.FS, have, ends int, committed bool) (err error
 			return err
 		}
 	}
-	return check(l, m.frames, nil)
+	return holds(l, m.frames, nil)
 }
 
 func installModel() *model {
@@ -124,7 +125,7 @@ func TestInstallPowerCut(t *testing.T) {
 			m := installModel()
 			from := rewrittenSource(t, m, c.first, c.last, keepAll)
 			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
-			must(t, err)
+			check.Must(t, err)
 			ends := 5 * (c.last + 1)
 			type left struct {
 				fsys      *vfs.Mem
@@ -159,20 +160,16 @@ func TestInstallPowerCut(t *testing.T) {
 				}
 				return nil
 			})
-			must(t, installing(m, fsys, c, file, func() { armed.Store(true) }))
+			check.Must(t, installing(m, fsys, c, file, func() { armed.Store(true) }))
 			operations = -1 // This one counts.
 			take("at the end")
 			t.Logf("%d power cuts", len(all))
 			for _, l := range all {
-				if err := installed(m, l.fsys, c.have, ends, l.committed); err != nil {
-					t.Fatalf("power cut %s: %v", l.what, err)
-				}
+				check.Must(t, installed(m, l.fsys, c.have, ends, l.committed), "power cut", l.what)
 			}
 			last := all[len(all)-4].fsys // Nothing survives but what was synced.
 			l := mustOpen(t, testOptions(last))
-			if l.Tail() != m.tail {
-				t.Fatalf("%+v", l.Tail())
-			}
+			check.MustEqual(t, l.Tail(), m.tail)
 		})
 	}
 }
@@ -185,7 +182,7 @@ func TestInstallFaults(t *testing.T) {
 			m := installModel()
 			from := rewrittenSource(t, m, c.first, c.last, keepAll)
 			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
-			must(t, err)
+			check.Must(t, err)
 			step, first := testkit.Sample(t, everyCut)
 			for fail, done := int64(first)+1, false; !done; fail += int64(step) {
 				mem := vfs.NewMem()

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -36,7 +37,7 @@ func quarter(m *model, rest int64, first, last int) (removed map[int64]bool) {
 func filesWith(t testing.TB, l *Log, prefix, suffix string) []string {
 	t.Helper()
 	names, err := l.opts.FS.List(l.opts.Dir)
-	must(t, err)
+	check.Must(t, err)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, prefix) || !strings.HasSuffix(n, suffix) })
 }
 
@@ -44,10 +45,10 @@ func filesWith(t testing.TB, l *Log, prefix, suffix string) []string {
 func itemsOf(t testing.TB, v view) (at []int64) {
 	t.Helper()
 	cu := cursor{v: v}
-	must(t, cu.seekForward(0))
+	check.Must(t, cu.seekForward(0))
 	for {
 		it, position, err := cu.next()
-		must(t, err)
+		check.Must(t, err)
 		if it == nil {
 			return at
 		}
@@ -83,7 +84,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				write(t, from, m.frames...)
 				theirs := quarter(m, 2, c.first, c.last)
 				_, err := from.Chunks.Rewrite(background, Rewrite{First: c.first, Last: c.last, Keep: keepNot(theirs), IDsFrom: 4*chunkfile.ChunkSize + 300})
-				must(t, err)
+				check.Must(t, err)
 
 				counting := vfs.NewCounting(o.FS)
 				o.FS = counting
@@ -94,23 +95,23 @@ func TestInstallIntoMerged(t *testing.T) {
 				for _, f := range c.own {
 					removed := quarter(m, 0, f[0], f[1])
 					_, err := to.Chunks.Rewrite(background, Rewrite{First: f[0], Last: f[1], Keep: keepNot(removed)})
-					must(t, err)
+					check.Must(t, err)
 					maps.Copy(ours, removed)
 				}
 				removed := within(ours, 0, c.from-1)
 				maps.Copy(removed, within(theirs, c.from, c.last))
 				old, err := to.view()
-				must(t, err)
+				check.Must(t, err)
 				before := itemsOf(t, old)
 				k, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
-				must(t, err)
+				check.Must(t, err)
 				if k.File().First != c.first || k.File().Last != c.last {
 					t.Fatalf("offered %+v", k.File())
 				}
 				name, err := fetch(k, to)
-				must(t, errors.Join(err, k.Close()))
+				check.Must(t, errors.Join(err, k.Close()))
 
-				must(t, to.Transfer.InstallChunk(name))
+				check.Must(t, to.Transfer.InstallChunk(name))
 				ends := 5 * (c.last + 1)
 				verify(t, to, m.frames[:ends], removed)
 				checkFiles(t, to)
@@ -118,9 +119,7 @@ func TestInstallIntoMerged(t *testing.T) {
 					t.Fatal("a reader that began before sees something else")
 				}
 				old.release()
-				if got := filesWith(t, to, "chunk-", ""); !slices.Equal(got, c.files) {
-					t.Fatalf("files %v, want %v", got, c.files)
-				}
+				check.MustSlice(t, filesWith(t, to, "chunk-", ""), c.files, "files")
 				noTemps(t, to)
 				write(t, to, m.frames[ends:]...)
 				verify(t, to, m.frames, removed)
@@ -130,7 +129,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				to = mustOpen(t, o)
 				verify(t, to, m.frames, removed)
 				closeLog(t, to)
-				must(t, o.FS.RemoveAll(filepath.Join(o.Dir, "index")))
+				check.Must(t, o.FS.RemoveAll(filepath.Join(o.Dir, "index")))
 				to = mustOpen(t, o)
 				verify(t, to, m.frames, removed)
 				// It hands the part on.
@@ -172,20 +171,18 @@ func TestInstallMergedMeanwhile(t *testing.T) {
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:21]...)
 			_, err := to.Chunks.Rewrite(background, Rewrite{First: c.own[0], Last: c.own[1]})
-			must(t, err)
+			check.Must(t, err)
 			p, err := to.Transfer.PrepareChunk(chunkFrom(t, from, to, 2))
-			must(t, err)
+			check.Must(t, err)
 			write(t, to, m.frames[21:26]...)
 			_, err = to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 4})
-			must(t, err)
-			must(t, p.Install())
-			must(t, p.Close())
+			check.Must(t, err)
+			check.Must(t, p.Install())
+			check.Must(t, p.Close())
 			verify(t, to, m.frames[:30], nil)
 			checkFiles(t, to)
 			noTemps(t, to)
-			if got := chunkFiles(t, counting); !slices.Equal(got, c.files) {
-				t.Fatalf("files %v, want %v", got, c.files)
-			}
+			check.MustSlice(t, chunkFiles(t, counting), c.files, "files")
 			write(t, to, m.frames[30:]...)
 			verify(t, to, m.frames, nil)
 			closeLog(t, to)
@@ -213,19 +210,15 @@ func TestInstallIntoMergedDiskFull(t *testing.T) {
 	to := mustOpen(t, o)
 	write(t, to, m.frames[:17]...)
 	_, err := to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2})
-	must(t, err)
+	check.Must(t, err)
 	fetched := chunkFrom(t, from, to, 1)
 	before := filesWith(t, to, "", "")
 	full.Store(true)
-	if err := to.Transfer.InstallChunk(fetched); err == nil || !strings.Contains(err.Error(), "no space left") {
-		t.Fatal(err)
-	}
-	if got := filesWith(t, to, "", ""); !slices.Equal(got, before) {
-		t.Fatalf("files %v, before %v", got, before)
-	}
+	check.MustSay(t, to.Transfer.InstallChunk(fetched), "no space left")
+	check.MustSlice(t, filesWith(t, to, "", ""), before, "files ..., before")
 	verify(t, to, m.frames[:17], nil)
 	full.Store(false)
-	must(t, to.Transfer.InstallChunk(fetched))
+	check.Must(t, to.Transfer.InstallChunk(fetched))
 	verify(t, to, m.frames[:25], nil)
 	noTemps(t, to)
 	closeLog(t, to)
@@ -243,19 +236,15 @@ func TestInstallRefusedAfterCut(t *testing.T) {
 	to := mustOpen(t, o)
 	write(t, to, m.frames[:16]...)
 	_, err := to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2})
-	must(t, err)
+	check.Must(t, err)
 	tmp := chunkFrom(t, from, to, 1)
 	p, err := to.Transfer.PrepareChunk(tmp)
-	must(t, err)
+	check.Must(t, err)
 	write(t, to, m.frames[16:21]...) // More than the file has.
-	if err := p.Install(); err == nil {
-		t.Fatal("it was taken")
-	}
-	must(t, errors.Join(p.Close(), p.Close()))
-	if left := filesWith(t, to, "", vfs.TempSuffix); !slices.Equal(left, []string{tmp}) {
-		t.Fatalf("left: %v", left)
-	}
-	must(t, to.Transfer.DropTemp(tmp))
+	check.MustFail(t, p.Install(), "it was taken")
+	check.Must(t, errors.Join(p.Close(), p.Close()))
+	check.MustSlice(t, filesWith(t, to, "", vfs.TempSuffix), []string{tmp}, "left")
+	check.Must(t, to.Transfer.DropTemp(tmp))
 	verify(t, to, m.frames[:21], nil)
 	closeLog(t, to)
 	nothingOpen(t, counting)
@@ -272,9 +261,7 @@ func TestCatchUpMergedDifferently(t *testing.T) {
 	for range lives {
 		seed := rand.Uint64()
 		h := &twoLogs{t: t, m: newModel(), rng: rand.New(rand.NewPCG(seed, 1)), gone: map[int64]bool{}}
-		if err := h.live(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		check.Must(t, h.live(), "seed", seed)
 		cut += h.cut
 	}
 	t.Logf("%d files of %d lives were cut", cut, lives)
@@ -435,7 +422,7 @@ func (h *twoLogs) check(l *Log) error {
 	}
 	checkFiles(h.t, l)
 	noTemps(h.t, l)
-	return check(l, h.m.frames, removed)
+	return holds(l, h.m.frames, removed)
 }
 
 // TestInstallAmongRewrites: files are merged by others while they are caught up with.
@@ -448,7 +435,7 @@ func TestInstallAmongRewrites(t *testing.T) {
 	write(t, from, m.frames...)
 	for n := 0; n < 27; n += 3 {
 		_, err := from.Chunks.Rewrite(background, Rewrite{First: n, Last: n + 2})
-		must(t, err)
+		check.Must(t, err)
 	}
 	counting := vfs.NewCounting(vfs.NewMem())
 	o := testOptions(counting)
@@ -478,7 +465,7 @@ func TestInstallAmongRewrites(t *testing.T) {
 	}()
 	mustCatchUp(t, from, to, 0)
 	cancel()
-	must(t, <-ended)
+	check.Must(t, <-ended)
 	verify(t, to, m.frames, nil)
 	checkFiles(t, to)
 	noTemps(t, to)
@@ -536,14 +523,12 @@ func TestInstallIntoMergedOverVoid(t *testing.T) {
 	install := func(frames ...testFrame) {
 		t.Helper()
 		file, name, err := to.Transfer.CreateTemp()
-		must(t, err)
+		check.Must(t, err)
 		_, err = file.WriteAt(mergedFile(t, frames, removed), 0)
-		must(t, errors.Join(err, file.Close(), to.Transfer.InstallChunk(name)))
+		check.Must(t, errors.Join(err, file.Close(), to.Transfer.InstallChunk(name)))
 	}
 	install(m.frames[:have]...)
-	if to.Tail() != m.frames[have-1].tail {
-		t.Fatalf("%+v", to.Tail())
-	}
+	check.MustEqual(t, to.Tail(), m.frames[have-1].tail)
 	install(m.frames[1 : have+2]...)
 	for range 2 {
 		if got, want := chunkFiles(t, to.opts.FS), []string{chunkfile.FileName(0, 1), chunkfile.FileName(2, 1)}; !slices.Equal(got, want) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -27,7 +28,7 @@ func rewrittenSource(t testing.TB, m *model, first, last int, keep func(chunkfil
 		names = append(names, chunkfile.FileName(n, 0))
 	}
 	rewrite(t, l.opts.FS, "x.tmp", names, keep)
-	must(t, l.SwitchChunk("x.tmp"))
+	check.Must(t, l.SwitchChunk("x.tmp"))
 	return l
 }
 
@@ -36,11 +37,11 @@ func rewrittenSource(t testing.TB, m *model, first, last int, keep func(chunkfil
 func chunkFrom(t testing.TB, from, to *Log, number int) string {
 	t.Helper()
 	file, name, err := to.Transfer.CreateTemp()
-	must(t, err)
+	check.Must(t, err)
 	b, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, number)))
-	must(t, err)
+	check.Must(t, err)
 	_, err = file.WriteAt(b, 0)
-	must(t, errors.Join(err, file.Close()))
+	check.Must(t, errors.Join(err, file.Close()))
 	return name
 }
 
@@ -79,16 +80,16 @@ func TestInstallChunk(t *testing.T) {
 			write(t, to, m.frames[:c.have]...)
 			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkfile.ChunkStart(c.last+1) }) + 1
 			scavenging := filepath.Join(to.opts.IndexDir, scavengeFolder)
-			must(t, counting.MkdirAll(scavenging))
-			must(t, vfs.WriteFileAtomic(counting, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
+			check.Must(t, counting.MkdirAll(scavenging))
+			check.Must(t, vfs.WriteFileAtomic(counting, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
 			for _, f := range m.frames[:c.have] { // So that the facts are in the cache.
 				for _, e := range f.events {
 					_, err := to.Reads.StreamInfo(e.stream)
-					must(t, err)
+					check.Must(t, err)
 				}
 			}
 			old, err := to.view()
-			must(t, err)
+			check.Must(t, err)
 			before := old.tail
 			woken := make(chan error, 2)
 			last := to.mustLast(t, "a0")
@@ -97,32 +98,26 @@ func TestInstallChunk(t *testing.T) {
 				go func() { woken <- to.Reads.WaitStream(t.Context(), "a0", last) }()
 			}
 
-			must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, c.first)))
+			check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, c.first)))
 			if ends > c.have {
-				must(t, errors.Join(<-woken, <-woken))
+				check.Must(t, errors.Join(<-woken, <-woken))
 			}
 			verify(t, to, m.frames[:ends], removed)
 			// A reader that began before keeps the old files.
 			cu := cursor{v: old}
-			must(t, cu.seekForward(0))
+			check.Must(t, cu.seekForward(0))
 			items := 0
 			for it, _, err := cu.next(); it != nil; it, _, err = cu.next() {
-				must(t, err)
+				check.Must(t, err)
 				items++
 			}
-			if items != 4*c.have {
-				t.Fatalf("the old view shows %d items, want %d", items, 4*c.have)
-			}
+			check.MustEqual(t, items, 4*c.have, "the old view shows ... items")
 			old.release()
-			if got := chunkFiles(t, counting); !slices.Equal(got, c.files) {
-				t.Fatalf("files %v, want %v", got, c.files)
-			}
+			check.MustSlice(t, chunkFiles(t, counting), c.files, "files")
 			if _, err := counting.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("what was known of scavenging is left: %v", err)
 			}
-			if got := to.syncer.chk.Writer.Value; got != to.Tail().End {
-				t.Fatalf("durable up to %d, want %d", got, to.Tail().End)
-			}
+			check.MustEqual(t, to.syncer.chk.Writer.Value, to.Tail().End, "durable up to")
 			// The log keeps working, here and after a restart.
 			write(t, to, m.frames[ends:]...)
 			verify(t, to, m.frames, removed)
@@ -145,14 +140,12 @@ func TestInstallChunk(t *testing.T) {
 func inspected(t testing.TB, o Options) {
 	t.Helper()
 	_, err := inspect.Run(t.Context(), inspect.Options{FS: o.FS, Dir: o.Dir}, func(f inspect.Finding) { t.Errorf("found: %+v", f) })
-	must(t, err)
+	check.Must(t, err)
 }
 
 func (l *Log) mustLast(t testing.TB, stream string) int64 {
 	info, err := l.Reads.StreamInfo(stream)
-	if err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, err)
 	return info.Last
 }
 
@@ -166,23 +159,19 @@ func TestInstallReturning(t *testing.T) {
 	write(t, to, m.frames[:12]...)
 	_, keep := scavenged(m, 3*chunkfile.ChunkSize)
 	rewrite(t, to.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keep)
-	must(t, to.SwitchChunk("x.tmp"))
+	check.Must(t, to.SwitchChunk("x.tmp"))
 	closeLog(t, to)
-	must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
+	check.Must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
 	to = mustOpen(t, to.opts)
-	if check(to, m.frames[:12], nil) == nil {
-		t.Fatal("removed records are indexed")
-	}
+	check.MustFail(t, holds(to, m.frames[:12], nil), "removed records are indexed")
 	name := chunkFrom(t, from, to, 0)
-	must(t, to.Transfer.InstallChunk(name))
-	must(t, errors.Join(checkItems(to, m.frames[:15], nil), checkPages(to, m.frames[:15], nil)))
+	check.Must(t, to.Transfer.InstallChunk(name))
+	check.Must(t, errors.Join(checkItems(to, m.frames[:15], nil), checkPages(to, m.frames[:15], nil)))
 	// As durable as the file; the ids of what came back are known from the next start on.
 	closeLog(t, to)
 	to = mustOpen(t, to.opts)
 	verify(t, to, m.frames[:15], nil)
-	if got := newestFile(t, to.opts.FS, 0); got != chunkfile.FileName(0, 2) {
-		t.Fatalf("the file is %s", got)
-	}
+	check.MustEqual(t, newestFile(t, to.opts.FS, 0), chunkfile.FileName(0, 2), "the file")
 }
 
 func TestInstallChunkRefuses(t *testing.T) {
@@ -205,9 +194,9 @@ func TestInstallChunkRefuses(t *testing.T) {
 	refooted := func(change func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte)) func(*testing.T, *Log) string {
 		return edited(func(b []byte) []byte {
 			h, err := chunkfile.ParseHeader(b)
-			must(t, err)
+			check.Must(t, err)
 			f, err := chunkfile.ParseFooter(b[len(b)-chunkfile.FooterSize:], h, int64(len(b)))
-			must(t, err)
+			check.Must(t, err)
 			data, places := change(bytes.Clone(b[chunkfile.HeaderSize:chunkfile.HeaderSize+f.DataSize]), bytes.Clone(b[chunkfile.HeaderSize+f.DataSize:len(b)-chunkfile.FooterSize]), &f)
 			f.DataSize, f.MapSize = int64(len(data)), int64(len(places))
 			file := append(append(h.Bytes(), data...), places...)
@@ -299,9 +288,7 @@ func TestInstallChunkRefuses(t *testing.T) {
 			case c.want == nil && !event.IsCorruption(err), c.want != nil && c.want != errAny && !errors.Is(err, c.want):
 				t.Fatalf("%v, want %v", err, c.want)
 			}
-			if got := filesWith(t, to, "", ""); !slices.Equal(got, before) {
-				t.Fatalf("files %v, before %v", got, before)
-			}
+			check.MustSlice(t, filesWith(t, to, "", ""), before, "files ..., before")
 			verify(t, to, m.frames[:c.have], nil)
 			write(t, to, m.frames[c.have:]...)
 			verify(t, to, m.frames, nil)
@@ -319,7 +306,7 @@ var errAny = errors.New("any error")
 func merge(t testing.TB, l *Log, first, last int) {
 	t.Helper()
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: first, Last: last})
-	must(t, err)
+	check.Must(t, err)
 }
 
 // TestTempFiles: a file that is being fetched can be left and taken up again, and is gone after a
@@ -330,21 +317,21 @@ func TestTempFiles(t *testing.T) {
 	from := rewrittenSource(t, m, 0, 1, keepAll)
 	to := emptyLog(t)
 	k, err := from.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	must(t, err)
+	check.Must(t, err)
 	file, name, err := to.Transfer.CreateTemp()
-	must(t, err)
+	check.Must(t, err)
 	size := k.File().Size
 	_, err = io.CopyN(io.NewOffsetWriter(file, 0), io.NewSectionReader(k, 0, size), 1000)
-	must(t, errors.Join(err, file.Close(), k.Close()))
+	check.Must(t, errors.Join(err, file.Close(), k.Close()))
 
 	k, err = from.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	must(t, err)
+	check.Must(t, err)
 	file, err = to.Transfer.OpenTemp(name)
-	must(t, err)
+	check.Must(t, err)
 	have, err := file.Size()
-	must(t, err)
+	check.Must(t, err)
 	_, err = io.Copy(io.NewOffsetWriter(file, have), io.NewSectionReader(k, have, size-have))
-	must(t, errors.Join(err, file.Close()))
+	check.Must(t, errors.Join(err, file.Close()))
 	if n, err := k.ReadAt(make([]byte, 10), size-4); n != 4 || err != io.EOF {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
@@ -357,19 +344,15 @@ func TestTempFiles(t *testing.T) {
 	if _, err := k.Next(0); err == nil || err == io.EOF {
 		t.Fatal(err)
 	}
-	must(t, k.Close())
-	if _, err := k.ReadAt(make([]byte, 10), 0); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
-	must(t, to.Transfer.InstallChunk(name))
+	check.Must(t, k.Close())
+	check.MustBe(t, check.Err(k.ReadAt(make([]byte, 10), 0)), event.ErrClosed)
+	check.Must(t, to.Transfer.InstallChunk(name))
 	verify(t, to, m.frames[:10], nil)
 
 	file, name, err = to.Transfer.CreateTemp()
-	must(t, errors.Join(err, file.Close()))
-	must(t, to.Transfer.DropTemp(name))
-	if _, err := to.Transfer.OpenTemp(name); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, file.Close()))
+	check.Must(t, to.Transfer.DropTemp(name))
+	check.MustBe(t, check.Err(to.Transfer.OpenTemp(name)), fs.ErrNotExist)
 	for _, bad := range []string{"", "x", "../x.tmp", datadir.WriterCheckpoint, "a/b.tmp"} {
 		if _, err := to.Transfer.OpenTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q: %v", bad, err)
@@ -379,12 +362,10 @@ func TestTempFiles(t *testing.T) {
 		}
 	}
 	file, name, err = to.Transfer.CreateTemp()
-	must(t, errors.Join(err, file.Close()))
+	check.Must(t, errors.Join(err, file.Close()))
 	closeLog(t, to)
 	mustOpen(t, to.opts)
-	if _, err := to.opts.FS.Stat(filepath.Join(testDir, name)); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(to.opts.FS.Stat(filepath.Join(testDir, name))), fs.ErrNotExist)
 }
 
 // TestCatchUpOverVoid: the chunk of which a file was fetched ends before the
@@ -408,20 +389,16 @@ func TestCatchUpOverVoid(t *testing.T) {
 	// As frames, up to the void: what is there is the same, the rest follows.
 	to := emptyLog(t)
 	mustCatchUp(t, from, to, 0)
-	if to.Tail() != m.tail {
-		t.Fatalf("%+v, want %+v", to.Tail(), m.tail)
-	}
-	must(t, to.Close())
+	check.MustEqual(t, to.Tail(), m.tail)
+	check.Must(t, to.Close())
 
 	rewrite(t, from.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(it chunkfile.Item) bool { return !removed[it.Position()] })
-	must(t, from.SwitchChunk("x.tmp"))
+	check.Must(t, from.SwitchChunk("x.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[0])
-	must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
+	check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
 	for range 2 {
-		if to.Tail() != end {
-			t.Fatalf("%+v, want %+v", to.Tail(), end)
-		}
+		check.MustEqual(t, to.Tail(), end)
 		if n, err := to.AppendFrames(end.End, raw17(m)); n != 0 || !errors.Is(err, event.ErrBadFrames) {
 			t.Fatalf("a frame was put into the void: %d, %v", n, err)
 		}
@@ -438,10 +415,10 @@ func TestCatchUpOverVoid(t *testing.T) {
 
 	// A file that begins after the void: the active chunk gets its footer first.
 	rewrite(t, from.opts.FS, "y.tmp", []string{chunkfile.FileName(1, 0)}, keepAll)
-	must(t, from.SwitchChunk("y.tmp"))
+	check.Must(t, from.SwitchChunk("y.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[:17]...)
-	must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 1)))
+	check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 1)))
 	closeLog(t, to)
 	to = mustOpen(t, to.opts)
 	write(t, to, m.frames[19:]...)

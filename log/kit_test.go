@@ -18,6 +18,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -134,9 +135,7 @@ func testOptions(fsys vfs.FS) Options {
 func mustOpen(t testing.TB, o Options) *Log {
 	t.Helper()
 	l, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	<-l.Reads.ids.loaded // The background reader has ended and holds no files.
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil && l.Failed() == nil {
@@ -150,29 +149,24 @@ func mustOpen(t testing.TB, o Options) *Log {
 func write(t testing.TB, l *Log, frames ...testFrame) {
 	t.Helper()
 	for _, f := range frames {
-		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(l.Append(f.Frame), l.Commit()))
 	}
 }
 
 func closeLog(t testing.TB, l *Log) {
 	t.Helper()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 }
 
 // verify holds everything that a log says against the frames of the model. Of
 // removed records (by position) nothing may be left.
 func verify(t testing.TB, l *Log, frames []testFrame, removed map[int64]bool) {
 	t.Helper()
-	if err := check(l, frames, removed); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, holds(l, frames, removed))
 }
 
-func check(l *Log, frames []testFrame, removed map[int64]bool) error {
+// holds is verify without a test.
+func holds(l *Log, frames []testFrame, removed map[int64]bool) error {
 	want := event.Tail{Chain: chunkfile.GenesisChain(testCluster)}
 	if len(frames) > 0 {
 		want = frames[len(frames)-1].tail
@@ -367,9 +361,7 @@ func checkStreams(l *Log, frames []testFrame, removed map[int64]bool) error {
 // their items for which keep says true, all trailers, a position map, a footer.
 func rewrite(t testing.TB, fsys vfs.FS, tmp string, sources []string, keep func(chunkfile.Item) bool) {
 	t.Helper()
-	if err := rewriteChunks(fsys, testDir, tmp, sources, keep); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, rewriteChunks(fsys, testDir, tmp, sources, keep))
 }
 
 func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(chunkfile.Item) bool) error {
@@ -443,12 +435,8 @@ func edit(t testing.TB, fsys vfs.FS, name string, change func(b []byte) []byte) 
 	t.Helper()
 	path := filepath.Join(testDir, name)
 	b, err := vfs.ReadFile(fsys, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := vfs.WriteFileAtomic(fsys, path, change(bytes.Clone(b))); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, vfs.WriteFileAtomic(fsys, path, change(bytes.Clone(b))))
 }
 
 func setCheckpoint(t testing.TB, fsys vfs.FS, name string, value int64) {
@@ -459,9 +447,7 @@ func setCheckpoint(t testing.TB, fsys vfs.FS, name string, value int64) {
 func chunkFiles(t testing.TB, fsys vfs.FS) []string {
 	t.Helper()
 	names, err := fsys.List(testDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "chunk-") })
 }
 

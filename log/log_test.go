@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -57,25 +58,19 @@ func TestCommitOfManyFrames(t *testing.T) {
 	o := testOptions(fsys)
 	l := mustOpen(t, o)
 	for _, f := range m.someFrames(23, true) { // Several chunks begin and end within one commit.
-		if err := l.Append(f.Frame); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Append(f.Frame))
 	}
 	if got := l.Tail(); got.End != 0 || l.Appended() != m.tail {
 		t.Fatalf("published %+v before the commit, appended %+v", got, l.Appended())
 	}
-	if err := l.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Commit())
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
 	l = mustOpen(t, o)
 	verify(t, l, m.frames, nil)
 	// What was appended and not committed is let go of too.
 	for _, f := range m.someFrames(7, true) {
-		if err := l.Append(f.Frame); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Append(f.Frame))
 	}
 	closeLog(t, l)
 	if open := fsys.OpenFiles(); len(open) > 0 {
@@ -111,9 +106,7 @@ func TestAppendRefuses(t *testing.T) {
 			bad := f
 			spoil(&bad)
 			err := l.Append(bad)
-			if err == nil {
-				t.Fatal("the frame was taken")
-			}
+			check.MustFail(t, err, "the frame was taken")
 			if got := l.Append(f); got == nil || got.Error() != err.Error() {
 				t.Fatalf("after %v: %v", err, got)
 			}
@@ -142,9 +135,7 @@ func TestChunkFull(t *testing.T) {
 	if m.frames[17].First != chunkfile.ChunkSize || m.frames[16].tail.End >= chunkfile.ChunkSize {
 		t.Fatalf("last frame at %d after %d", m.frames[17].First, m.frames[16].tail.End)
 	}
-	if l.Tail() != m.tail {
-		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
-	}
+	check.MustEqual(t, l.Tail(), m.tail)
 	page, err := l.Reads.ReadAll(event.AllRead{From: m.frames[16].tail.End, Count: 1})
 	if err != nil || len(page.Events) != 1 || page.Events[0].Position != chunkfile.ChunkSize {
 		t.Fatalf("reading over the border: %d events, %v", len(page.Events), err)
@@ -162,12 +153,8 @@ func TestChunkFull(t *testing.T) {
 	setCheckpoint(t, fsys, datadir.ChaserCheckpoint, m.frames[16].tail.End)
 	edit(t, fsys, last, func(b []byte) []byte { return b[:chunkfile.HeaderSize+100] })
 	l = mustOpen(t, o)
-	if l.Tail() != m.frames[16].tail {
-		t.Fatalf("%+v, want %+v", l.Tail(), m.frames[16].tail)
-	}
-	if files := chunkFiles(t, fsys); !slices.Equal(files, []string{chunkfile.FileName(0, 0)}) {
-		t.Fatalf("files %v", files)
-	}
+	check.MustEqual(t, l.Tail(), m.frames[16].tail)
+	check.MustSlice(t, chunkFiles(t, fsys), []string{chunkfile.FileName(0, 0)}, "files")
 	m.frames, m.tail = m.frames[:17], m.frames[16].tail
 	m.last["s"] = 16
 	write(t, l, m.frame(false, ev("s", "small")))
@@ -195,9 +182,7 @@ func TestClosedLog(t *testing.T) {
 		"all": all, "stream": stream, "event": one, "manifest": manifest, "switch": l.SwitchChunk("x"),
 		"wait": l.Reads.WaitLog(t.Context(), 1<<40), "wait for stream": l.Reads.WaitStream(t.Context(), "unheard of", 0),
 	} {
-		if !errors.Is(err, event.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Is(t, err, event.ErrClosed, name)
 	}
 }
 
@@ -207,9 +192,7 @@ func TestSnapshot(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(12, true)...)
 	got, err := l.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got.Tail != m.tail || len(got.Chunks) != 2 {
 		t.Fatalf("%+v", got)
 	}
@@ -234,17 +217,13 @@ func TestVerifyInBackground(t *testing.T) {
 		o.RecentIDs = 3
 		o.OnDamage = func(err error) { damage = append(damage, err) }
 		l, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var c *event.Corruption
 		if len(damage) != 1 || !errors.As(damage[0], &c) || filepath.Base(c.File) != chunkfile.FileName(1, 0) {
 			t.Errorf("damage %v", damage)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -23,9 +24,9 @@ func TestRottedMap(t *testing.T) {
 		}
 		return !removed[s.Position]
 	}})
-	must(t, err)
+	check.Must(t, err)
 	v, err := l.view()
-	must(t, err)
+	check.Must(t, err)
 	defer v.release()
 	c := v.set.chunks[0]
 	var records, items []int64 // positions, the second with trailers and without what was removed
@@ -35,7 +36,7 @@ func TestRottedMap(t *testing.T) {
 		}
 		for at := 0; at < len(f.Records); {
 			it, err := chunkfile.ParseItem(f.Records[at:])
-			must(t, err)
+			check.Must(t, err)
 			records = append(records, it.Position())
 			if !removed[it.Position()] {
 				items = append(items, it.Position())
@@ -48,8 +49,8 @@ func TestRottedMap(t *testing.T) {
 		t.Fatalf("%d removed, %d items, %d in the map", len(removed), len(items), c.MapEntries())
 	}
 	file, err := l.opts.FS.OpenReadWrite(filepath.Join(testDir, newestFile(t, l.opts.FS, 0)))
-	must(t, err)
-	defer func() { must(t, file.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, file.Close()) }()
 	met := 0
 	damaged := func(err error) bool {
 		if event.IsCorruption(err) {
@@ -63,10 +64,10 @@ func TestRottedMap(t *testing.T) {
 		at := chunkfile.HeaderSize + c.Footer.DataSize + bit/8
 		flip := func() {
 			b := make([]byte, 1)
-			must(t, chunkfile.ReadFull(file, b, at))
+			check.Must(t, chunkfile.ReadFull(file, b, at))
 			b[0] ^= 1 << (bit % 8)
 			_, err := file.WriteAt(b, at)
-			must(t, err)
+			check.Must(t, err)
 		}
 		flip()
 		for _, p := range records {
@@ -107,7 +108,7 @@ func TestRotAndDecisions(t *testing.T) {
 	o.EnsureDefaults()
 	l := mustOpen(t, o)
 	write(t, l, m.frames...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	closeLog(t, l)
 	last := map[string]int64{}
 	for _, f := range m.frames {
@@ -124,17 +125,17 @@ func TestRotAndDecisions(t *testing.T) {
 		name := filepath.Join(dir, "index", tables[0].File)
 		for s := range last {
 			_, err := l.Reads.StreamInfo(s)
-			must(t, err)
+			check.Must(t, err)
 		}
 		file, err := o.FS.OpenReadWrite(name)
-		must(t, err)
+		check.Must(t, err)
 		b := make([]byte, 1)
 		at := 32 + (round*997)%(tables[0].Entries*24)
-		must(t, chunkfile.ReadFull(file, b, at))
+		check.Must(t, chunkfile.ReadFull(file, b, at))
 		change := func(mask byte) {
 			b[0] ^= mask
 			_, err := file.WriteAt(b, at)
-			must(t, err)
+			check.Must(t, err)
 		}
 		change(1 << (round % 8))
 		for s, n := range last {
@@ -151,10 +152,10 @@ func TestRotAndDecisions(t *testing.T) {
 			}
 		}
 		change(1 << (round % 8))
-		must(t, errors.Join(file.Sync(), file.Close()))
+		check.Must(t, errors.Join(file.Sync(), file.Close()))
 		closeLog(t, l)
 		l = mustOpen(t, o) // Builds it again if damage was known.
-		must(t, l.index.Flush())
+		check.Must(t, l.index.Flush())
 		closeLog(t, l)
 	}
 	if met == 0 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -64,7 +65,7 @@ func TestMend(t *testing.T) {
 			for i, l := range logs {
 				file := newestFile(t, l.opts.FS, 0)
 				info, err := l.opts.FS.Stat(filepath.Join(testDir, file))
-				must(t, err)
+				check.Must(t, err)
 				data := (info.Size() - chunkfile.HeaderSize) / 3
 				if i == 0 && round%3 == 0 {
 					rot(t, l.opts.FS, file, -rnd.Int64N(chunkfile.FooterSize)-1)
@@ -75,9 +76,7 @@ func TestMend(t *testing.T) {
 			}
 			for i, l := range logs {
 				d := look(t, l)
-				if len(d) != 1 {
-					t.Fatalf("log %d: %+v", i, d)
-				}
+				check.MustEqual(t, len(d), 1, "log", i, d)
 				left, err := mendFrom(l, d[0], logs[(i+1)%3], logs[(i+2)%3])
 				if err != nil || len(left) > 0 {
 					t.Fatalf("log %d: left %v, %v", i, left, err)
@@ -109,7 +108,7 @@ func TestMendAlone(t *testing.T) {
 			l := emptyLog(t)
 			write(t, l, m.frames...)
 			merge(t, l, 0, 1)
-			must(t, vfs.MkdirAllSync(l.opts.FS, filepath.Join(l.opts.IndexDir, scavengeFolder)))
+			check.Must(t, vfs.MkdirAllSync(l.opts.FS, filepath.Join(l.opts.IndexDir, scavengeFolder)))
 			rot(t, l.opts.FS, newestFile(t, l.opts.FS, 0), at)
 			d := look(t, l)
 			left, err := mendFrom(l, d[0])
@@ -158,8 +157,8 @@ func TestMendScavenged(t *testing.T) {
 	}
 	_, keep := scavenged(m, 3*chunkfile.ChunkSize)
 	rewrite(t, to.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keep)
-	must(t, to.SwitchChunk("x.tmp"))
-	must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
+	check.Must(t, to.SwitchChunk("x.tmp"))
+	check.Must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
 	before := countRecords(t, to)
 	for range 2 { // From one that has more, and the other way round.
 		rot(t, to.opts.FS, newestFile(t, to.opts.FS, 0), 140)
@@ -187,7 +186,7 @@ func TestMendScavenged(t *testing.T) {
 
 func countRecords(t *testing.T, l *Log) (n int) {
 	t.Helper()
-	must(t, l.Chunks.Scan(background, 0, l.Tail().End, func(*Stored) error { n++; return nil }))
+	check.Must(t, l.Chunks.Scan(background, 0, l.Tail().End, func(*Stored) error { n++; return nil }))
 	return n
 }
 
@@ -213,7 +212,7 @@ func TestMendRedacts(t *testing.T) {
 		t.Fatalf("left %v, %v", left, err)
 	}
 	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
-	must(t, err)
+	check.Must(t, err)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)
 	}
@@ -233,15 +232,15 @@ func TestFillRefuses(t *testing.T) {
 	rot(t, to.opts.FS, chunkfile.FileName(1, 0), chunkfile.HeaderSize+victim.position-chunkfile.ChunkStart(1)+20)
 	d := look(t, to)[0]
 	mend, err := to.Transfer.Mend(d)
-	must(t, err)
-	defer func() { must(t, mend.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, mend.Close()) }()
 	hole := mend.Holes()[0]
 	anchors := mend.Anchors()
 	if err := foreign.Transfer.Salvage(mend.Holes(), anchors, mend.Fill); !errors.Is(err, event.ErrOtherHistory) && !errors.Is(err, event.ErrBeyondEnd) {
 		t.Errorf("another history: %v", err)
 	}
 	var right []byte
-	must(t, from.Transfer.Salvage(mend.Holes(), anchors, func(_ Span, raw []byte) error { right = append(right, raw...); return nil }))
+	check.Must(t, from.Transfer.Salvage(mend.Holes(), anchors, func(_ Span, raw []byte) error { right = append(right, raw...); return nil }))
 	flipped := slices.Clone(right)
 	flipped[60] ^= 1
 	for name, c := range map[string]struct {
@@ -263,10 +262,8 @@ func TestFillRefuses(t *testing.T) {
 	forged := slices.Clone(right)
 	forged[chunkfile.RecordHead] ^= 1
 	forged = chunkfile.CloseItem(forged[:len(right)-chunkfile.ItemFoot], 0, len(right))
-	must(t, mend.Fill(hole, forged))
-	if err := mend.Finish(atOnce); !errors.Is(err, chunkfile.ErrChain) {
-		t.Errorf("a forged record was taken: %v", err)
-	}
+	check.Must(t, mend.Fill(hole, forged))
+	check.Is(t, mend.Finish(atOnce), chunkfile.ErrChain, "a forged record was taken")
 	if got := to.Health.Damaged(); len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}

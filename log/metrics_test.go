@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/stats"
@@ -42,22 +43,20 @@ func TestMetrics(t *testing.T) {
 	}
 	read := int64(0)
 	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "a", Count: 4})
-	must(t, err)
+	check.Must(t, err)
 	for _, e := range page.Events {
 		read += e.Next - e.Position
 	}
 	rec, err := l.Reads.ReadEvent("b", 3, nil)
-	must(t, err)
+	check.Must(t, err)
 	read += rec.Next - rec.Position
 	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 7})
-	must(t, err)
+	check.Must(t, err)
 	for _, e := range all.Events {
 		read += e.Next - e.Position
 	}
-	if _, err := l.Reads.ReadEvent("none", 0, nil); err != event.ErrStreamNotFound {
-		t.Fatal(err)
-	}
-	must(t, l.syncer.Sync())
+	check.MustEqual(t, check.Err(l.Reads.ReadEvent("none", 0, nil)), event.ErrStreamNotFound)
+	check.Must(t, l.syncer.Sync())
 	got := samples(o.Stats)
 	for key, want := range map[string]float64{
 		"eventstore_io_bytes activity=read":                        float64(read),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -23,7 +24,7 @@ func TestLateNumbers(t *testing.T) {
 				defer closeLog(t, l)
 				write(t, l, m.frame(false, ev("s", "0"), meta("s", `{}`), meta("s", `{"$acl":{"$r":"x"}}`), tombstone("s")))
 				want, err := l.Reads.StreamInfo("s")
-				must(t, err)
+				check.Must(t, err)
 				for range 2 {
 					if !cached {
 						l.Reads.streams.reset()
@@ -31,9 +32,9 @@ func TestLateNumbers(t *testing.T) {
 					m.last["$$s"] = m.tail.End - 1
 					write(t, l, m.frame(false, meta("s", `{"$acl":{"$r":"y"}}`)))
 					time.Sleep(time.Second)
-					must(t, l.Health.Unhealthy())
+					check.Must(t, l.Health.Unhealthy())
 					got, err := l.Reads.StreamInfo("s")
-					if must(t, err); !reflect.DeepEqual(got, want) || got.MetaLast != 1 {
+					if check.Must(t, err); !reflect.DeepEqual(got, want) || got.MetaLast != 1 {
 						t.Errorf("%+v, want %+v", got, want)
 					}
 				}
@@ -88,9 +89,7 @@ func TestNumbersAreCompared(t *testing.T) {
 					if ok != c.wrong || ok && (found.Stream != "s" || found.Number != c.number || !strings.Contains(err.Error(), "answer differently")) {
 						t.Errorf("unhealthy: %v", err)
 					}
-					if l.Tail().End != f.tail.End {
-						t.Error("it was not appended")
-					}
+					check.Equal(t, l.Tail().End, f.tail.End, "it was not appended")
 				})
 			})
 		}

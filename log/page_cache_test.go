@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -137,9 +138,7 @@ func (f *openPages) Sync() error {
 func (p *pageCache) restart(t *testing.T, l *Log, o Options) *Log {
 	t.Helper()
 	p.ended.Store(true)
-	if err := l.Close(); err == nil {
-		t.Fatal("the process ended in order")
-	}
+	check.MustFail(t, l.Close(), "the process ended in order")
 	p.ended.Store(false)
 	return mustOpen(t, o)
 }
@@ -156,9 +155,9 @@ func (p *pageCache) powerCut(t *testing.T) *vfs.Mem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := vfs.NewMem()
-	must(t, m.MkdirAll(testDir))
+	check.Must(t, m.MkdirAll(testDir))
 	for name, f := range p.files {
-		must(t, vfs.WriteFileAtomic(m, name, slices.Clone(f.disk)))
+		check.Must(t, vfs.WriteFileAtomic(m, name, slices.Clone(f.disk)))
 	}
 	return m
 }
@@ -187,7 +186,7 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			o := testOptions(p)
 			l := mustOpen(t, o)
 			write(t, l, m.frame(false, ev("s", "durable")))
-			must(t, l.syncer.Sync())
+			check.Must(t, l.syncer.Sync())
 			m.term++
 			write(t, l, m.frame(c.completes, ev("s", "acknowledged: a majority has it in its Raft log")))
 			if c.completes {
@@ -203,7 +202,7 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			l = p.restart(t, l, o)
 			verify(t, l, m.frames, nil)
 			// From here on a snapshot may be written, and the Raft log be cut.
-			must(t, l.syncer.Sync())
+			check.Must(t, l.syncer.Sync())
 			p.ended.Store(true)
 			if err := l.Close(); err != nil && !errors.Is(err, errEnded) {
 				t.Fatal(err)
@@ -236,9 +235,7 @@ func TestSyncThatFailedIsTheLast(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := l.Close(); !errors.Is(err, syscall.EIO) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, l.Close(), syscall.EIO)
 		o.FS = p.powerCut(t)
 		closeLog(t, mustOpen(t, o))
 	}

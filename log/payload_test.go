@@ -3,12 +3,12 @@ package eventlog
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -36,15 +36,11 @@ func TestPagesInARoom(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
 	var room event.Room
-	check := func(got, want []event.Resolved) {
+	same := func(got, want []event.Resolved) {
 		t.Helper()
-		if len(got) != len(want) {
-			t.Fatalf("%d events, want %d", len(got), len(want))
-		}
+		check.MustEqual(t, len(got), len(want), "events")
 		for i := range got {
-			if !reflect.DeepEqual(got[i], want[i]) {
-				t.Fatalf("event %d: %+v, want %+v", i, got[i], want[i])
-			}
+			check.MustDeep(t, got[i], want[i], "event", i)
 		}
 	}
 	for _, count := range []int{1, 3, 30} {
@@ -62,18 +58,18 @@ func TestPagesInARoom(t *testing.T) {
 						if !errors.Is(err, errOwn) {
 							t.Fatalf("%v, want %v", err, errOwn)
 						}
-						check(got.Events, want.Events)
+						same(got.Events, want.Events)
 					}
 					r := event.AllRead{Count: count, Backward: backward, Links: event.EveryLink, MaxPayload: bound}
 					if from >= 0 {
 						r.From = m.frames[min(int(from), len(m.frames)-1)].First
 					}
 					want, err := l.Reads.ReadAll(r)
-					must(t, err)
+					check.Must(t, err)
 					r.Room = &room
 					got, err := l.Reads.ReadAll(r)
-					must(t, err)
-					check(got.Events, want.Events)
+					check.Must(t, err)
+					same(got.Events, want.Events)
 				}
 			}
 		}
@@ -97,7 +93,7 @@ func TestBoundedPayload(t *testing.T) {
 								from = event.End
 							}
 							page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, Links: links, MaxPayload: bound})
-							must(t, err)
+							check.Must(t, err)
 							return page.Events
 						}
 						from := int64(0)
@@ -105,7 +101,7 @@ func TestBoundedPayload(t *testing.T) {
 							from = event.Head
 						}
 						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, Links: links, MaxPayload: bound})
-						must(t, err)
+						check.Must(t, err)
 						return page.Events
 					}
 					got, want := read(bound), read(0)
@@ -117,7 +113,7 @@ func TestBoundedPayload(t *testing.T) {
 							if r.Data != nil && len(r.Data)+len(r.Metadata) > 0 {
 								t.Errorf("a bare record has %d and %d bytes", len(r.Data), len(r.Metadata))
 							}
-							must(t, l.Reads.ReadPayload(r))
+							check.Must(t, l.Reads.ReadPayload(r))
 						}
 					}
 					for i := range got {
@@ -135,13 +131,9 @@ func TestBoundedPayload(t *testing.T) {
 					if bare == 0 && bound < 50 {
 						t.Errorf("%s: nothing was left out", what)
 					}
-					if len(got) != len(want) {
-						t.Fatalf("%s: %d events, want %d", what, len(got), len(want))
-					}
+					check.MustEqual(t, len(got), len(want), what, "events")
 					for i := range got {
-						if !reflect.DeepEqual(got[i], want[i]) {
-							t.Errorf("%s: event %d is %+v, want %+v", what, i, got[i], want[i])
-						}
+						check.Deep(t, got[i], want[i], what, "event", i)
 					}
 				}
 			}
@@ -155,13 +147,11 @@ func TestPayloadThatIsGone(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
 	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", Count: 3, MaxPayload: 1})
-	must(t, err)
+	check.Must(t, err)
 	removed := map[int64]bool{page.Events[2].Position: true}
 	_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
-	must(t, err)
-	if err := l.Reads.ReadPayload(&page.Events[1].Record); err != nil {
-		t.Errorf("of an event that is kept: %v", err)
-	}
+	check.Must(t, err)
+	check.NoError(t, l.Reads.ReadPayload(&page.Events[1].Record), "of an event that is kept")
 	if err := l.Reads.ReadPayload(&page.Events[2].Record); !errors.Is(err, event.ErrEventNotFound) {
 		t.Errorf("of an event that is gone: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -25,7 +26,7 @@ import (
 func pinnedBytes(t testing.TB, p *Pin) map[string]string {
 	t.Helper()
 	content, err := readPinned(p, 33) // Pieces begin and end within the foot of a file.
-	must(t, err)
+	check.Must(t, err)
 	return content
 }
 
@@ -54,7 +55,7 @@ func readPinned(p *Pin, piece int) (map[string]string, error) {
 func folderOf(t testing.TB, files map[string]string, leaveOut ...string) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewCrashMem()
-	must(t, writeFolder(fsys, testDir, files, leaveOut...))
+	check.Must(t, writeFolder(fsys, testDir, files, leaveOut...))
 	return fsys
 }
 
@@ -79,7 +80,7 @@ func checkFolder(t testing.TB, fsys vfs.FS, frames []testFrame, removed map[int6
 			t.Errorf("found in the copy: %+v", x)
 		}
 	})
-	must(t, err)
+	check.Must(t, err)
 	o := testOptions(fsys)
 	o.ClusterID = event.ID{}
 	o.MaxTruncate = 1 // Nothing is to be cut.
@@ -116,7 +117,7 @@ func TestPin(t *testing.T) {
 	var removed map[int64]bool
 	pin := func(step string) {
 		p, err := l.Pin()
-		must(t, err)
+		check.Must(t, err)
 		if p.Tail != l.Tail() || p.Cluster != testCluster {
 			t.Fatalf("%s: pinned at %+v of %s", step, p.Tail, p.Cluster)
 		}
@@ -125,12 +126,12 @@ func TestPin(t *testing.T) {
 	pin("empty")
 	write(t, l, m.someFrames(1, false)...)
 	pin("one frame")
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	pin("first table")
 	write(t, l, m.someFrames(5, true)...)
 	pin("completed by its frame")
 	write(t, l, m.someFrames(11, true)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	pin("second table")
 	var keep func(chunkfile.Item) bool
 	removed, keep = scavenged(m, 2*chunkfile.ChunkSize)
@@ -140,17 +141,17 @@ func TestPin(t *testing.T) {
 		}
 	}
 	rewrite(t, counting, "x.tmp", []string{chunkfile.FileName(1, 0)}, keep)
-	must(t, l.SwitchChunk("x.tmp"))
+	check.Must(t, l.SwitchChunk("x.tmp"))
 	pin("scavenged")
-	must(t, l.index.Merge(context.Background()))
+	check.Must(t, l.index.Merge(context.Background()))
 	pin("index merged")
 	rewrite(t, counting, "y.tmp", []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 1)}, keepAll)
-	must(t, l.SwitchChunk("y.tmp"))
+	check.Must(t, l.SwitchChunk("y.tmp"))
 	write(t, l, m.someFrames(7, true)...)
 	pin("merged")
 	// What is the active chunk for a pin is rewritten when it is complete.
 	rewrite(t, counting, "z.tmp", []string{chunkfile.FileName(2, 0)}, keepAll)
-	must(t, l.SwitchChunk("z.tmp"))
+	check.Must(t, l.SwitchChunk("z.tmp"))
 	pin("end")
 	verify(t, l, m.frames, removed)
 
@@ -180,16 +181,14 @@ func TestPin(t *testing.T) {
 		t.Errorf("%d files are there for the pins alone: %v", len(replaced), replaced)
 	}
 	for _, h := range pins {
-		must(t, h.p.Close())
-		must(t, h.p.Close())
+		check.Must(t, h.p.Close())
+		check.Must(t, h.p.Close())
 		if _, err := h.p.ReadAt(datadir.WriterCheckpoint, make([]byte, 8), 0); !errors.Is(err, event.ErrClosed) {
 			t.Errorf("reading from a closed pin says %v", err)
 		}
 	}
 	want := []string{chunkfile.FileName(0, 1), chunkfile.FileName(2, 1), chunkfile.FileName(3, 0), chunkfile.FileName(4, 0)}
-	if got := chunkFiles(t, counting); !slices.Equal(got, want) {
-		t.Errorf("files %v are left, want %v", got, want)
-	}
+	check.Slice(t, chunkFiles(t, counting), want, "files ... are left")
 	closeLog(t, l)
 	if open := counting.OpenFiles(); len(open) > 0 {
 		t.Errorf("left open: %v", open)
@@ -208,20 +207,20 @@ func TestPinBetweenAppendAndCommit(t *testing.T) {
 	write(t, l, m.someFrames(9, true)...)
 	committed := len(m.frames)
 	for _, f := range m.someFrames(8, true) { // Completes two chunks.
-		must(t, l.Append(f.Frame))
+		check.Must(t, l.Append(f.Frame))
 	}
 	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	// Publishes the chunks as they are now, with the tail as it was.
-	must(t, l.SwitchChunk("x.tmp"))
+	check.Must(t, l.SwitchChunk("x.tmp"))
 	p, err := l.Pin()
-	must(t, err)
+	check.Must(t, err)
 	files := pinnedBytes(t, p)
-	must(t, l.Commit())
+	check.Must(t, l.Commit())
 	if got := pinnedBytes(t, p); !maps.Equal(got, files) {
 		t.Fatal("the pinned bytes changed with the commit")
 	}
 	checkFolder(t, folderOf(t, files), m.frames[:committed], nil)
-	must(t, p.Close())
+	check.Must(t, p.Close())
 }
 
 func TestPinRefusals(t *testing.T) {
@@ -229,14 +228,12 @@ func TestPinRefusals(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(3, false)...)
 	p, err := l.Pin()
-	must(t, err)
+	check.Must(t, err)
 	for _, name := range []string{"", datadir.LockFile, datadir.FormatFile, "chunk-000001.000000", "../db/writer.chk", "index", "index/"} {
-		if _, err := p.Open(name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("opening %q says %v", name, err)
-		}
+		check.Is(t, check.Err(p.Open(name)), fs.ErrNotExist, "opening", name, "says")
 	}
 	r, err := p.Open(chunkfile.FileName(0, 0))
-	must(t, err)
+	check.Must(t, err)
 	b := make([]byte, 16)
 	for offset, want := range map[int64]string{-1: "0 read", r.Size(): "0 EOF", r.Size() - 10: "10 EOF", r.Size() - 16: "16 "} {
 		n, err := r.ReadAt(b, offset)
@@ -244,15 +241,11 @@ func TestPinRefusals(t *testing.T) {
 			t.Errorf("reading 16 bytes at %d of %d says %s", offset, r.Size(), got)
 		}
 	}
-	must(t, p.Close())
-	if _, err := r.ReadAt(b, 0); !errors.Is(err, event.ErrClosed) {
-		t.Errorf("reading on says %v", err)
-	}
-	must(t, r.Close())
+	check.Must(t, p.Close())
+	check.Is(t, check.Err(r.ReadAt(b, 0)), event.ErrClosed, "reading on says")
+	check.Must(t, r.Close())
 	closeLog(t, l)
-	if _, err := l.Pin(); !errors.Is(err, event.ErrClosed) {
-		t.Errorf("pinning a closed log says %v", err)
-	}
+	check.Is(t, check.Err(l.Pin()), event.ErrClosed, "pinning a closed log says")
 }
 
 func errText(err error) string {
@@ -267,19 +260,17 @@ func TestFileSumFindsDamage(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(7, true)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	p, err := l.Pin()
-	must(t, err)
-	defer func() { must(t, p.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, p.Close()) }()
 	content := pinnedBytes(t, p)
 	for _, f := range p.Files() {
 		damaged := []byte(content[f.Name])
 		for i := range damaged {
 			damaged[i] ^= 0x10
 			sum := NewFileSum(f.Name, f.Size, f.Complete)
-			if _, err := sum.Write(damaged); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(sum.Write(damaged)))
 			if got, err := sum.Sum(); err == nil && got == f.Checksum {
 				t.Fatalf("a damaged byte %d of %d of %s is not found", i, f.Size, f.Name)
 			}
@@ -293,9 +284,7 @@ func TestFileSumFindsDamage(t *testing.T) {
 		if _, err := short.Sum(); err == nil {
 			t.Errorf("a byte of %s is missing and no error says so", f.Name)
 		}
-		if _, err := short.Write(damaged); err == nil {
-			t.Errorf("%s is too long and no error says so", f.Name)
-		}
+		check.Fails(t, check.Err(short.Write(damaged)), f.Name, "is too long and no error says so")
 	}
 }
 
@@ -314,7 +303,7 @@ func TestPinFails(t *testing.T) {
 	}))
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(7, true)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	before := len(counting.OpenFiles())
 	for at := int64(1); ; at++ {
 		left.Store(at)
@@ -322,7 +311,7 @@ func TestPinFails(t *testing.T) {
 		p, err := l.Pin()
 		pinning.Store(false)
 		if err == nil {
-			must(t, p.Close())
+			check.Must(t, p.Close())
 			if at < 10 {
 				t.Errorf("a pin takes %d operations", at-1)
 			}
@@ -331,9 +320,7 @@ func TestPinFails(t *testing.T) {
 		if open := counting.OpenFiles(); len(open) != before {
 			t.Fatalf("operation %d failed and %v are open", at, open)
 		}
-		if err := l.Failed(); err != nil {
-			t.Fatalf("operation %d failed and with it the log: %v", at, err)
-		}
+		check.Must(t, l.Failed(), "operation", at, "failed and with it the log")
 		verify(t, l, m.frames, nil)
 	}
 }
@@ -344,12 +331,12 @@ func TestPinRestoredThroughPowerCuts(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(8, true)...)
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	write(t, l, m.someFrames(5, true)...)
 	p, err := l.Pin()
-	must(t, err)
+	check.Must(t, err)
 	files := pinnedBytes(t, p)
-	must(t, p.Close())
+	check.Must(t, p.Close())
 	pinned := m.frames
 	write(t, l, m.someFrames(4, false)...) // Not in the copy; written to it in the end.
 	step, from := testkit.Sample(t, everyCut)
@@ -373,9 +360,7 @@ func TestPinRestoredThroughPowerCuts(t *testing.T) {
 		if c, err = Open(o); err != nil {
 			t.Fatalf("stopped at operation %d: %v", stop, err)
 		}
-		if err := check(c, pinned, nil); err != nil {
-			t.Fatalf("stopped at operation %d: %v", stop, err)
-		}
+		check.Must(t, holds(c, pinned, nil), "stopped at operation", stop)
 		write(t, c, m.frames[len(pinned):]...)
 		verify(t, c, m.frames, nil)
 		closeLog(t, c)

@@ -2,8 +2,9 @@ package eventlog
 
 import (
 	"fmt"
-	"slices"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestProgressOfOpen(t *testing.T) {
@@ -29,19 +30,13 @@ func TestProgressOfOpen(t *testing.T) {
 	closeLog(t, open(&first))
 	index := testOptions(fsys)
 	index.EnsureDefaults()
-	must(t, fsys.RemoveAll(index.IndexDir))
+	check.Must(t, fsys.RemoveAll(index.IndexDir))
 	l := open(&second)
 	verify(t, l, m.frames, nil)
 	told := len(second)
 	l.progress.at("in the background", 1, 2)
 	closeLog(t, l)
-	if len(second) != told {
-		t.Error("it reports when Open has returned")
-	}
-	if want := []string{doingRecover, doingRebuild}; !slices.Equal(second, want) {
-		t.Errorf("%q, expected %q", second, want)
-	}
-	if first[0] != doingRecover {
-		t.Errorf("%q", first)
-	}
+	check.Equal(t, len(second), told, "it reports when Open has returned")
+	check.Slice(t, second, []string{doingRecover, doingRebuild})
+	check.Equal(t, first[0], doingRecover, first)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -111,12 +112,10 @@ func TestStreamPages(t *testing.T) {
 				rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(it chunkfile.Item) bool {
 					return string(it.Stream()) != "s" || !slices.Contains(c.removed, it.Number())
 				})
-				must(t, l.SwitchChunk("x.tmp"))
+				check.Must(t, l.SwitchChunk("x.tmp"))
 			}
 			page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", From: c.from, Count: c.count, Backward: c.backward, Links: event.EveryLink})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var got []int64
 			for _, e := range page.Events {
 				got = append(got, e.Number)
@@ -148,9 +147,7 @@ func TestMaxAgeAllExpired(t *testing.T) {
 	if err != nil || len(page.Events) != 0 || !page.End {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if _, err := l.Reads.ReadEvent("s", event.Head, nil); !errors.Is(err, event.ErrEventNotFound) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.ReadEvent("s", event.Head, nil)), event.ErrEventNotFound)
 	if rec, err := l.Reads.LastRecord("s"); err != nil || rec.Number != 4 {
 		t.Fatalf("%+v, %v", rec, err)
 	}
@@ -188,7 +185,7 @@ func TestEventsAndLinks(t *testing.T) {
 	states := []event.LinkState{event.LinkResolved, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkResolved,
 		event.LinkDead, event.LinkResolved, event.NotLink, event.NotLink, event.NotLink, event.LinkDead, event.LinkDead, event.LinkResolved}
 	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "l", Count: 100, Links: event.EveryLink})
-	must(t, err)
+	check.Must(t, err)
 	for i, e := range page.Events {
 		if e.Link != states[i] || (e.Target != nil) != (states[i] == event.LinkResolved) || e.Number != int64(i) {
 			t.Errorf("link to %s: state %d, target %+v", links[i], e.Link, e.Target)
@@ -198,7 +195,7 @@ func TestEventsAndLinks(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, Links: event.EveryLink, Filter: func(stream, _ string) bool { return stream == "l" }})
-	must(t, err)
+	check.Must(t, err)
 	if len(all.Events) != len(links) || all.Events[0].Link != event.LinkResolved || all.Events[1].Link != event.LinkDead {
 		t.Errorf("%+v", all.Events)
 	}
@@ -239,7 +236,7 @@ func TestReadAll(t *testing.T) {
 	pages := 0
 	for from := int64(0); ; pages++ {
 		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 3, Filter: only, MaxScan: 4})
-		must(t, err)
+		check.Must(t, err)
 		got = append(got, page.Events...)
 		if !page.More {
 			if page.Next != m.tail.End || page.LogEnd != m.tail.End {
@@ -253,9 +250,7 @@ func TestReadAll(t *testing.T) {
 		t.Fatalf("%d events in %d pages", len(got), pages)
 	}
 	for i, e := range got {
-		if e.Number != int64(i) {
-			t.Fatalf("event %d in place %d", e.Number, i)
-		}
+		check.MustEqual(t, e.Number, int64(i), "event ... in place", i)
 	}
 	page, err := l.Reads.ReadAll(event.AllRead{From: event.End, Count: 2, Backward: true, MaxScan: 1})
 	if err != nil || len(page.Events) != 1 || !page.More || page.Next != page.Events[0].Position {
@@ -273,7 +268,7 @@ func TestReadAllLooked(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
 	var all []int64 // positions of all records, hidden ones too
-	must(t, l.Chunks.Scan(background, 0, m.tail.End, func(s *Stored) error { all = append(all, s.Position); return nil }))
+	check.Must(t, l.Chunks.Scan(background, 0, m.tail.End, func(s *Stored) error { all = append(all, s.Position); return nil }))
 	for name, filter := range map[string]func(stream, typ string) bool{
 		"all": nil, "none": func(string, string) bool { return false }, "some": func(stream, _ string) bool { return stream == "a1" },
 	} {
@@ -287,7 +282,7 @@ func TestReadAllLooked(t *testing.T) {
 					}
 					for more := true; more; {
 						page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: count, Backward: backward, Filter: filter, MaxScan: most})
-						must(t, err)
+						check.Must(t, err)
 						last := int64(-1)
 						if page.Looked > 0 && page.Looked <= len(left) {
 							last = left[page.Looked-1]
@@ -367,15 +362,11 @@ func TestDamageIsNotABadPosition(t *testing.T) {
 	if _, err := l.Reads.ReadAll(event.AllRead{From: at, Count: 1}); !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(0, 0) || c.Offset != chunkfile.HeaderSize+at {
 		t.Fatal(err)
 	}
-	if _, err := l.Reads.ReadAll(event.AllRead{From: at + 8, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.ReadAll(event.AllRead{From: at + 8, Count: 1})), event.ErrBadPosition)
 	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1, Backward: true}); !event.IsCorruption(err) {
 		t.Fatal(err)
 	}
-	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(l.Reads.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1})))
 }
 
 // TestHashCollisions: two streams share a hash, and each is read as if it were alone.
@@ -400,7 +391,7 @@ func TestHashCollisions(t *testing.T) {
 				}
 			}
 			// Before their records are published, as a commit does it.
-			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain))
+			check.Must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain))
 			check := func() {
 				t.Helper()
 				l.Reads.streams.shard(chunkfile.HashStream(a)).streams = map[uint64]*cachedStream{}
@@ -411,7 +402,7 @@ func TestHashCollisions(t *testing.T) {
 				for count := 1; count < 40; count++ {
 					for _, backward := range []bool{false, true} {
 						page, err := l.Reads.ReadStream(event.StreamRead{Stream: a, From: int64(odd + 29*b2i(backward)), Count: count, Backward: backward})
-						must(t, err)
+						check.Must(t, err)
 						want := numbers(int64(odd), min(29, int64(odd+count-1)))
 						if backward {
 							want = numbers(int64(29), max(0, int64(29-count+1)))
@@ -428,9 +419,7 @@ func TestHashCollisions(t *testing.T) {
 								t.Fatalf("event %d is %s", e.Number, e.Data)
 							}
 						}
-						if !slices.Equal(got, want) {
-							t.Fatalf("%d events, backward %v: %v, want %v", count, backward, got, want)
-						}
+						check.MustSlice(t, got, want, count, "events, backward", backward)
 					}
 				}
 			}

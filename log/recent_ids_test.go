@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -80,9 +81,7 @@ func TestRecentIDsNotLoaded(t *testing.T) {
 	}()
 	want := errors.New("unreadable")
 	r.load(nil, nil, want)
-	if err := <-found; !errors.Is(err, want) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, <-found, want)
 }
 
 // TestRecentIDsSpread: ids that only count up, wherever the counter stands, must not gather in few

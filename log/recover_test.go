@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -69,9 +70,7 @@ func TestTornTail(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(3, false) })
 	name := chunkfile.FileName(0, 0)
 	raw, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	step, from := testkit.Sample(t, everyCut)
 	for size := int(m.frames[1].tail.End) + from; size < int(m.frames[2].tail.End); size += step {
 		for what, tail := range map[string][]byte{"cut": nil, "zeros": make([]byte, 200), "garbage": bytes.Repeat([]byte{0xa5, 68, 0, 2}, 50)} {
@@ -82,12 +81,8 @@ func TestTornTail(t *testing.T) {
 			edit(t, fsys, name, func([]byte) []byte { return b })
 			forget(t, fsys, m, size%3)
 			l, err := Open(testOptions(fsys))
-			if err != nil {
-				t.Fatalf("%s at %d: %v", what, size, err)
-			}
-			if err := check(l, m.frames[:2], nil); err != nil {
-				t.Fatalf("%s at %d: %v", what, size, err)
-			}
+			check.Must(t, err, what, "at", size)
+			check.Must(t, holds(l, m.frames[:2], nil), what, "at", size)
 			closeLog(t, l)
 		}
 	}
@@ -107,9 +102,7 @@ func TestOldFrameBehindEnd(t *testing.T) {
 	foreign := other.frame(false, ev("s", "stale"))
 	m := newModel()
 	m.frame(false, ev("s", "1"))
-	if m.tail.End != other.frames[0].tail.End {
-		t.Fatal("frames of one length are needed")
-	}
+	check.MustEqual(t, m.tail.End, other.frames[0].tail.End, "frames of one length are needed")
 	stale := func(change func(tr *chunkfile.Trailer)) []byte {
 		tr := chunkfile.Trailer{First: foreign.First, Length: len(foreign.Records), Index: 2, Term: 1, Time: 1, Chain: chunkfile.NextChain(m.tail.Chain, foreign.First, foreign.Records)}
 		change(&tr)
@@ -142,9 +135,7 @@ func TestOldFrameBehindEnd(t *testing.T) {
 			if c.valid {
 				want = foreign.tail.End
 			}
-			if got := l.Tail().End; got != want {
-				t.Fatalf("the log ends at %d, want %d", got, want)
-			}
+			check.MustEqual(t, l.Tail().End, want, "the log ends at")
 			closeLog(t, l)
 			b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chunkfile.FileName(0, 0)))
 			if err != nil || int64(len(b)) != chunkfile.HeaderSize+want {
@@ -243,12 +234,10 @@ func TestNextChunkTorn(t *testing.T) {
 			}
 			reopens(t, fsys, m, 5)
 			kept, err := fsys.List(testDir)
-			must(t, err)
-			if got := slices.ContainsFunc(kept, func(n string) bool {
+			check.Must(t, err)
+			check.Equal(t, slices.ContainsFunc(kept, func(n string) bool {
 				return strings.HasPrefix(n, "aside-") && strings.HasSuffix(n, chunkfile.FileName(1, 0))
-			}); got != c.aside {
-				t.Errorf("the folder has %v", kept)
-			}
+			}), c.aside, "the folder has", kept)
 		})
 		t.Run(name+", durable", func(t *testing.T) {
 			fsys, _ := madeLog(t, func(m *model) { m.someFrames(6, true) })
@@ -264,7 +253,7 @@ func TestChunksBehindEnd(t *testing.T) {
 	checkpoints := map[string]func(t *testing.T, fsys *vfs.Mem, m *model){
 		"as they were": func(*testing.T, *vfs.Mem, *model) {},
 		"writer.chk missing": func(t *testing.T, fsys *vfs.Mem, _ *model) {
-			must(t, fsys.Remove(filepath.Join(testDir, datadir.WriterCheckpoint)))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, datadir.WriterCheckpoint)))
 		},
 		"all missing":          func(t *testing.T, fsys *vfs.Mem, _ *model) { withoutCheckpoints(t, fsys) },
 		"of an older copy":     func(t *testing.T, fsys *vfs.Mem, m *model) { forget(t, fsys, m, 2) },
@@ -277,7 +266,7 @@ func TestChunksBehindEnd(t *testing.T) {
 	}
 	chunks := map[string]func(t *testing.T, fsys *vfs.Mem){
 		"missing": func(t *testing.T, fsys *vfs.Mem) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 		},
 		"empty": func(t *testing.T, fsys *vfs.Mem) {
 			edit(t, fsys, chunkfile.FileName(1, 0), func([]byte) []byte { return nil })
@@ -288,7 +277,7 @@ func TestChunksBehindEnd(t *testing.T) {
 		"its header torn": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), 20) },
 		"its first frame": func(t *testing.T, fsys *vfs.Mem) { rot(t, fsys, chunkfile.FileName(1, 0), chunkfile.HeaderSize+80) },
 		"a user's": func(t *testing.T, fsys *vfs.Mem) {
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(9, 0)), bytes.Repeat([]byte("a user's file"), 50)))
+			check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(9, 0)), bytes.Repeat([]byte("a user's file"), 50)))
 		},
 	}
 	for what, spoil := range chunks {
@@ -320,7 +309,7 @@ func TestChunksBehindEnd(t *testing.T) {
 func withoutCheckpoints(t *testing.T, fsys vfs.FS) {
 	t.Helper()
 	for name := range datadir.InitialCheckpoints {
-		must(t, fsys.Remove(filepath.Join(testDir, name)))
+		check.Must(t, fsys.Remove(filepath.Join(testDir, name)))
 	}
 }
 
@@ -330,7 +319,7 @@ func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
 	all := map[string]string{}
 	for _, name := range chunkFiles(t, fsys) {
 		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-		must(t, err)
+		check.Must(t, err)
 		all[name] = string(b)
 	}
 	return all
@@ -340,7 +329,7 @@ func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
 // a whole log.
 func TestCheckpointsLost(t *testing.T) {
 	lose := map[string]func(t *testing.T, fsys vfs.FS, name string){
-		"missing": func(t *testing.T, fsys vfs.FS, name string) { must(t, fsys.Remove(filepath.Join(testDir, name))) },
+		"missing": func(t *testing.T, fsys vfs.FS, name string) { check.Must(t, fsys.Remove(filepath.Join(testDir, name))) },
 		"empty":   func(t *testing.T, fsys vfs.FS, name string) { edit(t, fsys, name, func([]byte) []byte { return nil }) },
 	}
 	for how, f := range lose {
@@ -371,21 +360,21 @@ func TestRefusals(t *testing.T) {
 			edit(t, fsys, chunkfile.FileName(2, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+70] ^= 1; return b })
 		}, true, chunkfile.FileName(2, 0)},
 		"first chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(0, 0))))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(0, 0))))
 		}, false, "chunk 0 is missing"},
 		"chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 		}, false, "chunk 1 is missing"},
 		"last chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(2, 0))))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(2, 0))))
 		}, false, "was durable up to"},
 		"chunk missing and cut above": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 2*chunkfile.ChunkSize)
 		}, false, "was durable up to"},
 		"all chunks missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			for i := range 3 {
-				must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(i, 0))))
+				check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(i, 0))))
 			}
 		}, false, "was durable up to"},
 		"epoch ahead of writer": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
@@ -413,8 +402,8 @@ func TestRefusals(t *testing.T) {
 			edit(t, fsys, chunkfile.FileName(1, 0), func(b []byte) []byte { b[40]++; return closeHeader(b) })
 		}, true, chunkfile.FileName(1, 0)},
 		"chunk under a wrong name": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(0, 0)), filepath.Join(testDir, chunkfile.FileName(1, 0))))
-			must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(2, 0)), filepath.Join(testDir, chunkfile.FileName(0, 0))))
+			check.Must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(0, 0)), filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			check.Must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(2, 0)), filepath.Join(testDir, chunkfile.FileName(0, 0))))
 		}, true, "the file holds chunk 2"},
 		"damaged replacement": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			rewrite(t, fsys, chunkfile.FileName(0, 1), []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)}, keepAll)
@@ -465,15 +454,13 @@ func TestBeforeCut(t *testing.T) {
 	files := func() (all []byte) {
 		for _, name := range []string{chunkfile.FileName(0, 0), datadir.WriterCheckpoint, datadir.ChaserCheckpoint, datadir.EpochCheckpoint, datadir.TruncateCheckpoint} {
 			data, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-			must(t, err)
+			check.Must(t, err)
 			all = append(all, data...)
 		}
 		return all
 	}
 	before := files()
-	if _, err := Open(o); !errors.Is(err, failure) {
-		t.Fatalf("error %v", err)
-	}
+	check.MustBe(t, check.Err(Open(o)), failure, "error")
 	if !bytes.Equal(before, files()) || !slices.Equal(told, []int64{at}) {
 		t.Errorf("told %v, and files were changed", told)
 	}
@@ -481,16 +468,7 @@ func TestBeforeCut(t *testing.T) {
 	verify(t, l, m.frames[:2], nil)
 	closeLog(t, l)
 	closeLog(t, mustOpen(t, o)) // Nothing is cut at the next start.
-	if !slices.Equal(told, []int64{at, at}) {
-		t.Errorf("told %v", told)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Slice(t, told, []int64{at, at}, "told")
 }
 
 // closeHeader makes the checksum of a changed header right.
@@ -502,9 +480,7 @@ func closeHeader(b []byte) []byte {
 func TestSecondProcess(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	l := mustOpen(t, o)
-	if _, err := Open(o); !errors.Is(err, vfs.ErrLocked) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(Open(o)), vfs.ErrLocked)
 	closeLog(t, l)
 	closeLog(t, mustOpen(t, o))
 }
@@ -513,20 +489,14 @@ func TestStaleFilesRemoved(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(17, true) })
 	rewrite(t, fsys, chunkfile.FileName(0, 1), []string{chunkfile.FileName(0, 0)}, keepAll)
 	rewrite(t, fsys, chunkfile.FileName(1, 4), []string{chunkfile.FileName(1, 0), chunkfile.FileName(2, 0)}, keepAll)
-	must(t, vfs.WriteFileAtomic(fsys, testDir+"/abc.tmp", []byte("x")))
-	must(t, vfs.WriteFileAtomic(fsys, testDir+"/notes", []byte("x")))
+	check.Must(t, vfs.WriteFileAtomic(fsys, testDir+"/abc.tmp", []byte("x")))
+	check.Must(t, vfs.WriteFileAtomic(fsys, testDir+"/notes", []byte("x")))
 	l := mustOpen(t, testOptions(fsys))
 	verify(t, l, m.frames, nil)
 	want := []string{chunkfile.FileName(0, 1), chunkfile.FileName(1, 4), chunkfile.FileName(3, 0)}
-	if got := chunkFiles(t, fsys); !slices.Equal(got, want) {
-		t.Fatalf("files %v, want %v", got, want)
-	}
-	if _, err := fsys.Stat(testDir + "/abc.tmp"); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	if _, err := fsys.Stat(testDir + "/notes"); err != nil {
-		t.Fatal(err)
-	}
+	check.MustSlice(t, chunkFiles(t, fsys), want, "files")
+	check.MustBe(t, check.Err(fsys.Stat(testDir+"/abc.tmp")), fs.ErrNotExist)
+	check.Must(t, check.Err(fsys.Stat(testDir+"/notes")))
 }
 
 func TestEpochFound(t *testing.T) {
@@ -545,7 +515,7 @@ func TestTruncateCheckpoint(t *testing.T) {
 	frames := func(m *model) { m.someFrames(7, true); m.term = 2; m.someFrames(8, true) }
 	scavenge := func(t *testing.T, fsys *vfs.Mem) {
 		rewrite(t, fsys, chunkfile.FileName(1, 1), []string{chunkfile.FileName(1, 0)}, keepAll)
-		must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+		check.Must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 	}
 	cases := map[string]struct {
 		at       func(m *model) int64
@@ -614,18 +584,14 @@ func TestTruncateCheckpoint(t *testing.T) {
 				if done = err == nil; done {
 					left.Store(1 << 40)
 					verify(t, l, m.frames[:c.frames], nil)
-					must(t, l.Close())
+					check.Must(t, l.Close())
 				}
 				survivor := cut.CrashClone(vfs.CrashOptions{})
 				again := o
 				again.FS = survivor
 				l, err = Open(again)
-				if err != nil {
-					t.Fatalf("stopped at operation %d: %v", stop, err)
-				}
-				if err := check(l, m.frames[:c.frames], nil); err != nil {
-					t.Fatalf("stopped at operation %d: %v", stop, err)
-				}
+				check.Must(t, err, "stopped at operation", stop)
+				check.Must(t, holds(l, m.frames[:c.frames], nil), "stopped at operation", stop)
 				write(t, l, m.frames[c.frames:]...)
 				verify(t, l, m.frames, nil)
 				closeLog(t, l)
@@ -644,18 +610,16 @@ func TestChaserCheckpoint(t *testing.T) {
 	fsys := vfs.NewCrashMem()
 	chaser := func(fsys vfs.FS) int64 {
 		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, datadir.ChaserCheckpoint))
-		must(t, err)
+		check.Must(t, err)
 		return int64(chunkfile.Order.Uint64(b))
 	}
 	m := newModel()
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frame(false, ev("s", "synced")))
-	must(t, l.syncer.Sync())
+	check.Must(t, l.syncer.Sync())
 	for range 5 {
 		write(t, l, m.frame(false, ev("s", "not synced")))
-		if got := chaser(fsys); got != m.tail.End {
-			t.Fatalf("chaser.chk stands at %d, the log ends at %d", got, m.tail.End)
-		}
+		check.MustEqual(t, chaser(fsys), m.tail.End, "chaser.chk stands at ..., the log ends at")
 	}
 	ahead := fsys.CrashClone(vfs.CrashOptions{})
 	setCheckpoint(t, ahead, datadir.ChaserCheckpoint, m.tail.End)
@@ -676,19 +640,19 @@ func cloneMem(t *testing.T, from *vfs.Mem) *vfs.Mem {
 	var walk func(dir string)
 	walk = func(dir string) {
 		names, err := from.List(dir)
-		must(t, err)
-		must(t, vfs.MkdirAllSync(to, dir))
+		check.Must(t, err)
+		check.Must(t, vfs.MkdirAllSync(to, dir))
 		for _, name := range names {
 			path := filepath.Join(dir, name)
 			info, err := from.Stat(path)
-			must(t, err)
+			check.Must(t, err)
 			if info.IsDir() {
 				walk(path)
 				continue
 			}
 			b, err := vfs.ReadFile(from, path)
-			must(t, err)
-			must(t, vfs.WriteFileAtomic(to, path, b))
+			check.Must(t, err)
+			check.Must(t, vfs.WriteFileAtomic(to, path, b))
 		}
 	}
 	walk(testDir)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -31,7 +32,7 @@ func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testF
 		var records []byte
 		for at := 0; at < len(f.Records); {
 			it, err := chunkfile.ParseItem(f.Records[at:])
-			must(t, err)
+			check.Must(t, err)
 			position := f.First + int64(at)
 			at += len(it)
 			if b := blank.item(it, position); b != nil {
@@ -62,16 +63,16 @@ func secretFrames(m *model) (positions []int64) {
 func secretsIn(t testing.TB, fsys vfs.FS, dir string, numbers ...int) (files []string) {
 	t.Helper()
 	names, err := fsys.List(dir)
-	must(t, err)
+	check.Must(t, err)
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if info, err := fsys.Stat(path); err != nil || info.IsDir() {
-			must(t, err)
+			check.Must(t, err)
 			files = append(files, secretsIn(t, fsys, path, numbers...)...)
 			continue
 		}
 		b, err := vfs.ReadFile(fsys, path)
-		must(t, err)
+		check.Must(t, err)
 		for _, n := range numbers {
 			if bytes.Contains(b, fmt.Appendf(nil, "%s %02d", secret, n)) {
 				files = append(files, path)
@@ -97,15 +98,15 @@ func TestRedact(t *testing.T) {
 		l := mustOpen(t, o)
 		write(t, l, m.frames...)
 		before, err := l.Chunks.EventPositions("private", 1)
-		must(t, err)
+		check.Must(t, err)
 		if len(before) != 1 || before[0].Redacted || !before[0].Complete || before[0].Type != "t" {
 			t.Fatalf("%+v", before)
 		}
 		old, err := l.view() // A reader keeps what it began with.
-		must(t, err)
+		check.Must(t, err)
 		for n, some := range byChunk(positions) {
 			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
-			must(t, err)
+			check.Must(t, err)
 			if done.Redacted != len(some) || done.Removed != 0 {
 				t.Fatalf("%+v", done)
 			}
@@ -114,7 +115,7 @@ func TestRedact(t *testing.T) {
 			if err := done.Closed(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the file that a reader holds is closed: %v", err)
 			}
-			defer func() { must(t, done.Closed(background)) }()
+			defer func() { check.Must(t, done.Closed(background)) }()
 		}
 		old.release()
 		frames := redactedFrames(t, m.frames, positions)
@@ -125,21 +126,21 @@ func TestRedact(t *testing.T) {
 			t.Fatalf("the secret is in %v", files)
 		}
 		after, err := l.Chunks.EventPositions("private", 1)
-		must(t, err)
+		check.Must(t, err)
 		if len(after) != 1 || !after[0].Redacted || after[0].Position != before[0].Position || after[0].ID != before[0].ID {
 			t.Fatalf("%+v, before %+v", after, before)
 		}
 		it, err := chunkfile.ParseItem(mustRecord(t, l, after[0]))
-		must(t, err)
+		check.Must(t, err)
 		if want := bytes.Repeat([]byte{0xFF}, len(secret)+3); !bytes.Equal(it.Data(), want) {
 			t.Fatalf("data are %q", it.Data())
 		}
 		// Merging, scavenging and a rebuilt index keep it so.
 		_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 1})
-		must(t, err)
+		check.Must(t, err)
 		verify(t, l, frames, nil)
 		closeLog(t, l)
-		must(t, o.FS.RemoveAll(filepath.Join(l.opts.Dir, "index")))
+		check.Must(t, o.FS.RemoveAll(filepath.Join(l.opts.Dir, "index")))
 		l = mustOpen(t, o)
 		verify(t, l, frames, nil)
 		inspected(t, l.opts)
@@ -149,7 +150,7 @@ func TestRedact(t *testing.T) {
 func mustRecord(t testing.TB, l *Log, p EventPosition) []byte {
 	t.Helper()
 	b, err := vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, p.File))
-	must(t, err)
+	check.Must(t, err)
 	return b[p.Offset:]
 }
 
@@ -170,7 +171,7 @@ func TestEventPositions(t *testing.T) {
 		{"s", 3, false, false}, {"other", 0, false, false},
 	} {
 		got, err := l.Chunks.EventPositions(c.stream, c.number)
-		must(t, err)
+		check.Must(t, err)
 		if len(got) > 0 != c.found || c.found && got[0].Complete != c.complete {
 			t.Errorf("%d@%s: %+v", c.number, c.stream, got)
 		}
@@ -201,7 +202,7 @@ func TestRedactFetched(t *testing.T) {
 			}
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:3]...)
-			must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
+			check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
 			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkfile.ChunkStart(last+1) }) + 1
 			verify(t, to, redactedFrames(t, m.frames[:ends], positions), nil)
 			checkFiles(t, to)
@@ -226,31 +227,29 @@ func TestRedactPowerCut(t *testing.T) {
 		mu.Unlock()
 		return nil
 	})))
-	must(t, err)
+	check.Must(t, err)
 	<-l.Reads.ids.loaded
 	write(t, l, m.frames...)
-	must(t, l.syncer.Sync())
+	check.Must(t, l.syncer.Sync())
 	armed.Store(true)
 	chunks := byChunk(positions)
 	for _, n := range slices.Sorted(maps.Keys(chunks)) {
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
-		must(t, err)
+		check.Must(t, err)
 	}
 	armed.Store(false)
-	must(t, l.Close())
+	check.Must(t, l.Close())
 	states := [][]testFrame{m.frames, redactedFrames(t, m.frames, chunks[0]), redactedFrames(t, m.frames, positions)}
 	for i, fsys := range left {
 		l, err := Open(testOptions(fsys))
-		if err != nil {
-			t.Fatalf("crash %d: %v", i, err)
-		}
+		check.Must(t, err, "crash", i)
 		<-l.Reads.ids.loaded
-		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return check(l, frames, nil) == nil }) {
-			t.Fatalf("crash %d: %v", i, check(l, states[2], nil))
+		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return holds(l, frames, nil) == nil }) {
+			t.Fatalf("crash %d: %v", i, holds(l, states[2], nil))
 		}
 		checkFiles(t, l)
 		noTemps(t, l)
-		must(t, l.Close())
+		check.Must(t, l.Close())
 	}
 }
 
@@ -262,27 +261,27 @@ func TestSwitchFile(t *testing.T) {
 	write(t, l, m.frames...)
 	// A tool's copy of chunk 1, as the log itself would make it.
 	c, err := l.Chunks.sources(1, 1)
-	must(t, err)
+	check.Must(t, err)
 	chunk1 := byChunk(positions)[1]
 	good := uuid.NewString() + ".tmp"
 	make := func(name string, from []*chunkfile.Chunk, redact []int64) {
 		r := Rewrite{First: from[0].Header.First, Last: from[0].Header.Last, Redact: redact}
-		must(t, l.Chunks.writeSurvivors(background, &r, from, filepath.Join(testDir, name), new(Rewritten)))
+		check.Must(t, l.Chunks.writeSurvivors(background, &r, from, filepath.Join(testDir, name), new(Rewritten)))
 	}
 	make(good, c, chunk1)
 	make("plain.tmp", c, nil)
 	c2, err := l.Chunks.sources(2, 2)
-	must(t, err)
+	check.Must(t, err)
 	make("other.tmp", c2, nil)
-	must(t, c2[0].Release())
-	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
+	check.Must(t, c2[0].Release())
+	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
 	make("damaged.tmp", c, nil)
 	edit(t, fsys, "damaged.tmp", func(b []byte) []byte { b[chunkfile.HeaderSize+100] ^= 1; return b })
 	make("changed.tmp", c, nil)
 	edit(t, fsys, "changed.tmp", func(b []byte) []byte { return changedRecord(t, b) })
-	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000009.000000"), []byte("x")))
-	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000001.000007"), []byte("x")))
-	must(t, c[0].Release())
+	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000009.000000"), []byte("x")))
+	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000001.000007"), []byte("x")))
+	check.Must(t, c[0].Release())
 	for _, c := range []struct{ name, target, file, reason string }{
 		{"separator in the target", "a/chunk-000001.000000", good, SwitchTargetNameInvalid},
 		{"separator in the new name", "chunk-000001.000000", `a\` + good, SwitchNewNameInvalid},
@@ -308,9 +307,9 @@ func TestSwitchFile(t *testing.T) {
 			verify(t, l, m.frames, nil)
 		})
 	}
-	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000009.000000")))
-	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000001.000007")))
-	must(t, l.Chunks.SwitchFile("chunk-000001.000000", good))
+	check.Must(t, fsys.Remove(filepath.Join(testDir, "chunk-000009.000000")))
+	check.Must(t, fsys.Remove(filepath.Join(testDir, "chunk-000001.000007")))
+	check.Must(t, l.Chunks.SwitchFile("chunk-000001.000000", good))
 	verify(t, l, redactedFrames(t, m.frames, chunk1), nil)
 	if files := chunkFiles(t, fsys); !slices.Contains(files, "chunk-000001.000001") || slices.Contains(files, "chunk-000001.000000") {
 		t.Fatalf("files %s", strings.Join(files, " "))
@@ -321,7 +320,7 @@ func TestSwitchFile(t *testing.T) {
 func changedRecord(t testing.TB, b []byte) []byte {
 	t.Helper()
 	it, err := chunkfile.ParseItem(b[chunkfile.HeaderSize:])
-	must(t, err)
+	check.Must(t, err)
 	it.EventType()[0]++
 	copy(it, chunkfile.CloseItem(slices.Clone(it[:len(it)-chunkfile.ItemFoot]), 0, len(it)))
 	foot := b[len(b)-chunkfile.FooterSize:]

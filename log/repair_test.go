@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -47,8 +48,8 @@ func sourceOf(t testing.TB, m *model, merged ...[2]int) pinSource {
 		merge(t, from, r[0], r[1])
 	}
 	p, err := from.Pin()
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Close()) })
+	check.Must(t, err)
+	t.Cleanup(func() { check.Must(t, p.Close()) })
 	return pinSource{p}
 }
 
@@ -70,7 +71,7 @@ func TestRepair(t *testing.T) {
 		"data":    {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), 200) }, 1},
 		"header":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), 20) }, 1},
 		"footer":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), -60) }, 1},
-		"missing": {nil, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 0))) }, 1},
+		"missing": {nil, func(t *testing.T, fsys vfs.FS) { check.Must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 0))) }, 1},
 		"first and second": {nil, func(t *testing.T, fsys vfs.FS) {
 			rot(t, fsys, chunkfile.FileName(0, 0), 20)
 			rot(t, fsys, chunkfile.FileName(1, 0), 300)
@@ -79,9 +80,9 @@ func TestRepair(t *testing.T) {
 		"map of merged":    {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(0, 1), -200) }, 1},
 		"header of merged": {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(0, 1), 20) }, 1},
 		"footer of merged": {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 1), -20) }, 1},
-		"merged, missing":  {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 1))) }, 1},
+		"merged, missing":  {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { check.Must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 1))) }, 1},
 		"missing before damaged": {nil, func(t *testing.T, fsys vfs.FS) {
-			must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(0, 0)))
+			check.Must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(0, 0)))
 			rot(t, fsys, chunkfile.FileName(1, 0), 300)
 		}, 2},
 	}
@@ -97,15 +98,13 @@ func TestRepair(t *testing.T) {
 				closeLog(t, l)
 				c.damage(t, fsys)
 				list, err := repairWith(fsys, source)
-				must(t, err)
+				check.Must(t, err)
 				for _, one := range list {
 					if one.Error != "" || one.New == "" || one.Why == "" {
 						t.Errorf("%+v", one)
 					}
 				}
-				if len(list) != c.want {
-					t.Errorf("repaired are %+v", list)
-				}
+				check.Equal(t, len(list), c.want, "repaired are", list)
 				if again, err := repairWith(fsys, source); err != nil || len(again) > 0 {
 					t.Errorf("a second time: %+v, %v", again, err)
 				}
@@ -139,7 +138,7 @@ func TestRepairRefuses(t *testing.T) {
 	for name, source := range map[string]pinSource{"another history": sourceOf(t, other), "too short": sourceOf(t, short)} {
 		fsys := build()
 		list, err := repairWith(fsys, source)
-		must(t, err)
+		check.Must(t, err)
 		if len(list) != 1 || list[0].Error == "" || list[0].New != "" {
 			t.Errorf("%s: %+v", name, list)
 		}
@@ -148,13 +147,9 @@ func TestRepairRefuses(t *testing.T) {
 		}
 	}
 	fsys := build()
-	if _, err := repairWith(fsys, foreignSource{sourceOf(t, m)}); err == nil || !strings.Contains(err.Error(), "cluster") {
-		t.Errorf("another cluster: %v", err)
-	}
+	check.Says(t, check.Err(repairWith(fsys, foreignSource{sourceOf(t, m)})), "cluster", "another cluster")
 	l := mustOpen(t, testOptions(fsys))
-	if _, err := repairWith(fsys, sourceOf(t, m)); !errors.Is(err, vfs.ErrLocked) {
-		t.Errorf("a running node: %v", err)
-	}
+	check.Is(t, check.Err(repairWith(fsys, sourceOf(t, m))), vfs.ErrLocked, "a running node")
 	closeLog(t, l)
 }
 
@@ -176,8 +171,8 @@ func TestRepairCrash(t *testing.T) {
 	closeLog(t, l)
 	rot(t, folder, chunkfile.FileName(1, 1), 20)
 	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
-	must(t, err)
-	must(t, errors.Join(f.Sync(), f.Close()))
+	check.Must(t, err)
+	check.Must(t, errors.Join(f.Sync(), f.Close()))
 	whole := func(fsys vfs.FS) error {
 		list, err := repairWith(fsys, source)
 		for _, one := range list {
@@ -194,7 +189,7 @@ func TestRepairCrash(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(check(l, m.frames, nil), l.Close())
+		return errors.Join(holds(l, m.frames, nil), l.Close())
 	}
 	var mu sync.Mutex
 	var left []*vfs.Mem
@@ -211,11 +206,9 @@ func TestRepairCrash(t *testing.T) {
 		return nil
 	})
 	_, err = repairWith(fsys, source)
-	must(t, err)
+	check.Must(t, err)
 	for i := first; i < len(left); i += step {
-		if err := whole(left[i]); err != nil {
-			t.Fatalf("power cut %d of %d: %v", i, len(left), err)
-		}
+		check.Must(t, whole(left[i]), "power cut", i, "of", len(left))
 	}
 	t.Logf("%d power cuts, %d operations", len(left), operations.Load())
 	for fail := int64(first); fail < operations.Load(); fail += int64(step) {
@@ -228,8 +221,6 @@ func TestRepairCrash(t *testing.T) {
 			}
 			return nil
 		}), source)
-		if err := whole(mem); err != nil {
-			t.Fatalf("operation %d failed: %v", fail, err)
-		}
+		check.Must(t, whole(mem), "operation", fail, "failed")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -24,8 +25,8 @@ func benchFolder(b *testing.B) string {
 		return b.TempDir()
 	}
 	dir, err := os.MkdirTemp(dir, "annals-bench-")
-	must(b, err)
-	b.Cleanup(func() { must(b, os.RemoveAll(dir)) })
+	check.Must(b, err)
+	b.Cleanup(func() { check.Must(b, os.RemoveAll(dir)) })
 	return dir
 }
 
@@ -47,10 +48,10 @@ func fullChunk(b *testing.B) (l *Log, size int64) {
 		write(b, l, m.frame(false, list...))
 		m.frames = m.frames[:0]
 	}
-	must(b, l.syncer.Sync())
-	must(b, os.Link(filepath.Join(o.Dir, chunkfile.FileName(0, 0)), filepath.Join(o.Dir, "pristine")))
+	check.Must(b, l.syncer.Sync())
+	check.Must(b, os.Link(filepath.Join(o.Dir, chunkfile.FileName(0, 0)), filepath.Join(o.Dir, "pristine")))
 	infos, err := l.Chunks.List()
-	must(b, err)
+	check.Must(b, err)
 	return l, infos[0].DataBytes
 }
 
@@ -61,9 +62,9 @@ func BenchmarkScavengeBlock(b *testing.B) {
 	dir := l.opts.Dir
 	b.SetBytes(size)
 	for b.Loop() {
-		must(b, scavengeBlock(filepath.Join(dir, "pristine"), filepath.Join(dir, "block.out"), size))
+		check.Must(b, scavengeBlock(filepath.Join(dir, "pristine"), filepath.Join(dir, "block.out"), size))
 		b.StopTimer()
-		must(b, os.Remove(filepath.Join(dir, "block.out")))
+		check.Must(b, os.Remove(filepath.Join(dir, "block.out")))
 		b.StartTimer()
 	}
 }
@@ -124,10 +125,10 @@ func BenchmarkRewrite(b *testing.B) {
 	for b.Loop() {
 		n := 0
 		_, err := l.Chunks.Rewrite(context.Background(), Rewrite{IDsFrom: 1 << 60, Keep: func(*Stored) bool { n++; return n%2 == 0 }})
-		must(b, err)
+		check.Must(b, err)
 		b.StopTimer()
-		must(b, os.Link(filepath.Join(dir, "pristine"), filepath.Join(dir, "x.tmp")))
-		must(b, l.SwitchChunk("x.tmp"))
+		check.Must(b, os.Link(filepath.Join(dir, "pristine"), filepath.Join(dir, "x.tmp")))
+		check.Must(b, l.SwitchChunk("x.tmp"))
 		b.StartTimer()
 	}
 }
@@ -139,7 +140,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		must(b, l.Chunks.Scan(context.Background(), 0, chunkfile.ChunkSize, func(s *Stored) error {
+		check.Must(b, l.Chunks.Scan(context.Background(), 0, chunkfile.ChunkSize, func(s *Stored) error {
 			n += len(s.Stream)
 			return nil
 		}))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -126,7 +127,7 @@ func TestRewriteAmongReaders(t *testing.T) {
 				t.Fatalf("used after close: %v", misuse)
 			}
 			l = mustOpen(t, o)
-			must(t, scanSome(l, rand.New(rand.NewPCG(seed, 9))))
+			check.Must(t, scanSome(l, rand.New(rand.NewPCG(seed, 9))))
 		})
 	}
 }

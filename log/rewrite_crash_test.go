@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -91,11 +92,11 @@ func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
 	}
 	<-l.Reads.ids.loaded
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := check(l, r.m.frames, r.after(n)); err != nil {
+	if err := holds(l, r.m.frames, r.after(n)); err != nil {
 		if n == len(r.steps) {
 			return err
 		}
-		if next := check(l, r.m.frames, r.after(n+1)); next != nil {
+		if next := holds(l, r.m.frames, r.after(n+1)); next != nil {
 			return fmt.Errorf("neither %d rewrites: %w, nor one more: %w", n, err, next)
 		}
 	}
@@ -161,14 +162,12 @@ func TestRewritePowerCut(t *testing.T) {
 		}
 		return nil
 	}))
-	must(t, r.play(func() { armed.Store(true) }))
+	check.Must(t, r.play(func() { armed.Store(true) }))
 	armed.Store(false)
 	take("at the end")
 	t.Logf("%d power cuts", len(all))
 	for _, c := range all {
-		if err := r.survived(c.fsys, c.done); err != nil {
-			t.Fatalf("power cut %s: %v", c.what, err)
-		}
+		check.Must(t, r.survived(c.fsys, c.done), "power cut", c.what)
 	}
 }
 
@@ -198,16 +197,14 @@ func TestRewriteFaults(t *testing.T) {
 				t.Fatalf("operation %d: %v, fatal %d times", fail, err, r.fatal.Load())
 			}
 			names, lerr := mem.List(testDir)
-			must(t, lerr)
+			check.Must(t, lerr)
 			for _, n := range names {
 				if strings.HasSuffix(n, vfs.TempSuffix) {
 					t.Fatalf("operation %d (%v): %s is left", fail, err, n)
 				}
 			}
 		}
-		if err := r.survived(mem, int(r.done.Load())); err != nil {
-			t.Fatalf("operation %d failed: %v", fail, err)
-		}
+		check.Must(t, r.survived(mem, int(r.done.Load())), "operation", fail, "failed")
 	}
 }
 
@@ -235,7 +232,7 @@ func TestRewriteDiskFull(t *testing.T) {
 	write(t, l, m.someFrames(3, true)...)
 	full.Store(false)
 	_, err := l.Chunks.Rewrite(background, Rewrite{Keep: keepNot(removed)})
-	must(t, err)
+	check.Must(t, err)
 	verify(t, l, m.frames, removed)
 }
 
@@ -247,16 +244,16 @@ func TestRewrittenDamage(t *testing.T) {
 	write(t, l, m.someFrames(7, true)...)
 	removed, _ := scavenged(m, chunkfile.ChunkSize)
 	_, err := l.Chunks.Rewrite(background, Rewrite{Keep: keepNot(removed)})
-	must(t, err)
+	check.Must(t, err)
 	path := filepath.Join(testDir, chunkfile.FileName(0, 1))
 	whole, err := vfs.ReadFile(fsys, path)
-	must(t, err)
+	check.Must(t, err)
 	for at := range whole {
 		damaged := append([]byte{}, whole...)
 		damaged[at] ^= 4
 		other := vfs.NewMem()
-		must(t, other.MkdirAll(testDir))
-		must(t, vfs.WriteFileAtomic(other, path, damaged))
+		check.Must(t, other.MkdirAll(testDir))
+		check.Must(t, vfs.WriteFileAtomic(other, path, damaged))
 		c, err := chunkfile.Open(other, path, 1)
 		if err != nil {
 			continue
@@ -264,7 +261,7 @@ func TestRewrittenDamage(t *testing.T) {
 		if c.Complete && c.Verify(func(int64) error { return nil }) == nil {
 			t.Fatalf("byte %d may be damaged", at)
 		}
-		must(t, c.Close())
+		check.Must(t, c.Close())
 	}
 }
 
@@ -290,15 +287,13 @@ func TestRewriteSyncFails(t *testing.T) {
 		_, err := l.Chunks.Rewrite(background, Rewrite{})
 		noTemps(t, l)
 		if syncs.Load() < n {
-			must(t, err)
+			check.Must(t, err)
 			if n < 4 {
 				t.Fatalf("%d syncs", n-1)
 			}
 			break
 		}
-		if err == nil || !strings.Contains(err.Error(), "sync is broken") {
-			t.Fatalf("sync %d: %v", n, err)
-		}
+		check.MustSay(t, err, "sync is broken", "sync", n)
 		verify(t, l, m.frames, nil)
 	}
 	verify(t, l, m.frames, nil)
@@ -325,7 +320,7 @@ func TestRewriteSyncsInParts(t *testing.T) {
 		write(t, l, m.frame(i == events-1, ev("s", strings.Repeat("x", chunkfile.RewriteBuffer))))
 	}
 	_, err := l.Chunks.Rewrite(background, Rewrite{})
-	must(t, err)
+	check.Must(t, err)
 	if syncs < 3 || syncs > 5 {
 		t.Errorf("%d syncs while the log is unused", syncs)
 	}
@@ -334,7 +329,7 @@ func TestRewriteSyncsInParts(t *testing.T) {
 		write(t, l, m.frame(false, ev("other", "y")))
 		return true
 	}})
-	must(t, err)
+	check.Must(t, err)
 	if least := events * chunkfile.RewriteBuffer / chunkfile.RewriteSyncEvery; syncs < least {
 		t.Errorf("%d syncs while it is appended to, want %d", syncs, least)
 	}
@@ -350,9 +345,7 @@ func TestYielder(t *testing.T) {
 		y := l.Chunks.Yielder()
 		expect := func(what string, want bool) {
 			t.Helper()
-			if got := y.InUse(); got != want {
-				t.Errorf("%s: in use is %v", what, got)
-			}
+			check.Equal(t, y.InUse(), want, what, "in use")
 		}
 		expect("at first", false)
 		write(t, l, m.frame(false, ev("s", "x")))
@@ -361,7 +354,7 @@ func TestYielder(t *testing.T) {
 		<-time.After(2 * usedLately)
 		expect("later", false)
 		_, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", Count: 1})
-		must(t, err)
+		check.Must(t, err)
 		expect("right after a read", true)
 		<-time.After(2 * usedLately)
 		expect("later", false)

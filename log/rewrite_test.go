@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -46,23 +47,21 @@ func onBoth(t *testing.T, f func(t *testing.T, o Options)) {
 func checkFiles(t testing.TB, l *Log) {
 	t.Helper()
 	v, err := l.view()
-	must(t, err)
+	check.Must(t, err)
 	defer v.release()
 	for _, c := range v.set.chunks {
 		if !c.Complete {
 			continue
 		}
-		if _, err := c.CheckContent(); err != nil {
-			t.Fatal(err)
-		}
-		must(t, c.Verify(func(int64) error { return nil }))
+		check.Must(t, check.Err(c.CheckContent()))
+		check.Must(t, c.Verify(func(int64) error { return nil }))
 	}
 }
 
 func noTemps(t testing.TB, l *Log) {
 	t.Helper()
 	names, err := l.opts.FS.List(l.opts.Dir)
-	must(t, err)
+	check.Must(t, err)
 	for _, n := range names {
 		if strings.HasSuffix(n, vfs.TempSuffix) {
 			t.Fatalf("%s is left", n)
@@ -74,13 +73,13 @@ func noTemps(t testing.TB, l *Log) {
 func stubsOf(t testing.TB, l *Log) (at []int64) {
 	t.Helper()
 	v, err := l.view()
-	must(t, err)
+	check.Must(t, err)
 	defer v.release()
 	cu := cursor{v: v}
-	must(t, cu.seekForward(0))
+	check.Must(t, cu.seekForward(0))
 	for {
 		it, position, err := cu.next()
-		must(t, err)
+		check.Must(t, err)
 		if it == nil {
 			return at
 		}
@@ -129,7 +128,7 @@ func TestRewrite(t *testing.T) {
 					}
 				}
 				before, err := l.Chunks.List()
-				must(t, err)
+				check.Must(t, err)
 				old := 0
 				for _, b := range before[c.first : c.last+1] {
 					want.OldBytes += b.FileBytes
@@ -140,11 +139,11 @@ func TestRewrite(t *testing.T) {
 					First: c.first, Last: c.last, Keep: keepNot(removed), IDsFrom: c.ids,
 					Pace: func(_ context.Context, n int64) error { paced += n; return nil },
 				})
-				must(t, err)
-				must(t, got.Closed(background))
+				check.Must(t, err)
+				check.Must(t, got.Closed(background))
 				got.replaced = nil
 				chunks, err := l.Chunks.List()
-				must(t, err)
+				check.Must(t, err)
 				want.Chunk = chunks[c.first]
 				removedThere, saved := 0, int64(0)
 				for i, source := range got.Sources {
@@ -166,9 +165,7 @@ func TestRewrite(t *testing.T) {
 				if paced != want.OldBytes-files*(chunkfile.HeaderSize+chunkfile.FooterSize) {
 					t.Fatalf("%d bytes were paced of %d", paced, want.OldBytes)
 				}
-				if got := stubsOf(t, l); !slices.Equal(got, wantStubs) {
-					t.Fatalf("stubs at %v, want %v", got, wantStubs)
-				}
+				check.MustSlice(t, stubsOf(t, l), wantStubs, "stubs at")
 				verify(t, l, m.frames, removed)
 				checkFiles(t, l)
 				noTemps(t, l)
@@ -183,13 +180,13 @@ func TestRewrite(t *testing.T) {
 				l = mustOpen(t, o)
 				verify(t, l, m.frames, removed)
 				closeLog(t, l)
-				must(t, o.FS.RemoveAll(filepath.Join(o.Dir, "index")))
+				check.Must(t, o.FS.RemoveAll(filepath.Join(o.Dir, "index")))
 				l = mustOpen(t, o)
 				verify(t, l, m.frames, removed)
 
 				// Merging keeps the stubs that are still needed, and only those.
 				got, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, chunkfile.ChunkSize)})
-				must(t, err)
+				check.Must(t, err)
 				wantStubs = slices.DeleteFunc(wantStubs, func(p int64) bool { return p < chunkfile.ChunkSize })
 				if left := stubsOf(t, l); got.Removed != 0 || got.Chunk.Stubs != len(wantStubs) || !slices.Equal(left, wantStubs) {
 					t.Fatalf("%+v, stubs at %v, want %v", got, left, wantStubs)
@@ -214,17 +211,15 @@ func TestRewriteBounded(t *testing.T) {
 					other := mustOpen(t, testOptions(vfs.NewMem()))
 					write(t, other, m.frames...)
 					want, err := other.Chunks.Rewrite(background, Rewrite{First: 0, Last: fit - 1, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
-					must(t, err)
+					check.Must(t, err)
 
 					l := mustOpen(t, o)
 					write(t, l, m.frames...)
 					got, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize, MaxData: want.Chunk.DataBytes + spare})
-					must(t, err)
-					must(t, got.Closed(background))
+					check.Must(t, err)
+					check.Must(t, got.Closed(background))
 					got.replaced, want.replaced = nil, nil
-					if !reflect.DeepEqual(got, want) {
-						t.Fatalf("%+v, want %+v", got, want)
-					}
+					check.MustDeep(t, got, want)
 					removed = within(removed, 0, fit-1)
 					verify(t, l, m.frames, removed)
 					checkFiles(t, l)
@@ -250,25 +245,25 @@ func TestRewriteWhich(t *testing.T) {
 		if err == nil || is != nil && !errors.Is(err, is) {
 			t.Fatalf("chunks %d to %d: %v", first, last, err)
 		}
-		must(t, l.Failed())
+		check.Must(t, l.Failed())
 		noTemps(t, l)
 		verify(t, l, m.frames, nil)
 	}
 	rewritten := func(first, last int) {
 		t.Helper()
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: first, Last: last})
-		must(t, err)
+		check.Must(t, err)
 		verify(t, l, m.frames, nil)
 	}
 	refused(0, 0, nil) // Empty.
 	write(t, l, m.someFrames(4, true)...)
 	refused(0, 0, nil)              // The active one.
 	appended := func(f testFrame) { // Not committed.
-		must(t, l.Append(f.Frame))
+		check.Must(t, l.Append(f.Frame))
 		m.frames = m.frames[:len(m.frames)-1]
 	}
 	committed := func() {
-		must(t, l.Commit())
+		check.Must(t, l.Commit())
 		m.frames = m.frames[:len(m.frames)+1]
 	}
 	appended(m.frame(true, ev("s", "completes its chunk")))
@@ -299,18 +294,12 @@ func TestRewriteWhich(t *testing.T) {
 	// not committed.
 	c := &chunkfile.Chunk{Header: chunkfile.Header{First: 3, Last: 4}, Complete: true}
 	for end, settled := range map[int64]bool{5*chunkfile.ChunkSize - 100: false, 5 * chunkfile.ChunkSize: true, 5*chunkfile.ChunkSize + 100: true} {
-		if c.Settled(end) != settled {
-			t.Fatalf("in a log that ends at %d", end)
-		}
+		check.MustEqual(t, c.Settled(end), settled, "in a log that ends at", end)
 	}
 	checkFiles(t, l)
 	closeLog(t, l)
-	if _, err := l.Chunks.Rewrite(background, Rewrite{}); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
-	if _, err := l.Chunks.List(); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Chunks.Rewrite(background, Rewrite{})), event.ErrClosed)
+	check.MustBe(t, check.Err(l.Chunks.List()), event.ErrClosed)
 }
 
 // TestRewriteEnds: whatever ends a rewrite leaves the log as it was.
@@ -338,7 +327,7 @@ func TestRewriteEnds(t *testing.T) {
 			s.r.Pace = func(ctx context.Context, _ int64) error {
 				closed := make(chan error, 1)
 				go func() { closed <- s.l.Close() }()
-				s.after = func() { must(s.t, <-closed) }
+				s.after = func() { check.Must(s.t, <-closed) }
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -418,9 +407,9 @@ func TestRewriteDamaged(t *testing.T) {
 				closeLog(t, l)
 				path := filepath.Join(o.Dir, chunkfile.FileName(1, 0))
 				b, err := vfs.ReadFile(o.FS, path)
-				must(t, err)
+				check.Must(t, err)
 				c.change(b)
-				must(t, vfs.WriteFileAtomic(o.FS, path, b))
+				check.Must(t, vfs.WriteFileAtomic(o.FS, path, b))
 				l = mustOpen(t, o)
 				_, err = l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1})
 				var damage *event.Corruption
@@ -432,7 +421,7 @@ func TestRewriteDamaged(t *testing.T) {
 					t.Fatalf("scan: %v", err)
 				}
 				noTemps(t, l)
-				must(t, l.Failed())
+				check.Must(t, l.Failed())
 			})
 		})
 	}
@@ -463,18 +452,14 @@ func TestStubsOnlyInRewrittenFiles(t *testing.T) {
 	next := m.frame(false, ev("t", "y"))
 	body := chunkfile.AppendStub(nil, chunkfile.Item(next.Records))
 	tr := chunkfile.Trailer{First: next.First, Length: len(body), Index: next.Index, Term: next.Term, Time: next.tail.Time, Chain: chunkfile.NextChain(f.tail.Chain, next.First, body)}
-	if _, err := l.AppendFrames(next.First, tr.Append(bytes.Clone(body))); !errors.Is(err, event.ErrBadFrames) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.AppendFrames(next.First, tr.Append(bytes.Clone(body)))), event.ErrBadFrames)
 	if r := scanFrames(tr.Append(bytes.Clone(body)), next.First, f.tail, -1, func(int64) {}); r.frames != 0 || !errors.Is(r.why, chunkfile.ErrStub) {
 		t.Fatalf("%+v", r)
 	}
 	if err := l.Append(Frame{First: next.First, Records: body, Index: next.Index, Term: next.Term}); err == nil {
 		t.Fatal("a frame with a stub was appended")
 	}
-	if fatal != 1 {
-		t.Fatalf("OnFatal was called %d times", fatal)
-	}
+	check.MustEqual(t, fatal, 1, "OnFatal was called ... times")
 }
 
 func TestChunks(t *testing.T) {
@@ -482,9 +467,9 @@ func TestChunks(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(12, true)...)
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
-	must(t, err)
+	check.Must(t, err)
 	got, err := l.Chunks.List()
-	must(t, err)
+	check.Must(t, err)
 	data := func(frames []testFrame) (n int64) {
 		for _, f := range frames {
 			n += int64(len(f.Records)) + chunkfile.TrailerSize
@@ -498,9 +483,7 @@ func TestChunks(t *testing.T) {
 		{File: "chunk-000001.000001", First: 1, Last: 1, Version: 1, Complete: true, Rewritten: true, Start: chunkfile.ChunkSize, End: m.frames[9].First + int64(len(m.frames[9].Records)) + chunkfile.TrailerSize, DataBytes: stubs, FileBytes: stubs + 20*chunkfile.MapEntrySize + 256, Stubs: 15},
 		{File: "chunk-000002.000000", First: 2, Last: 2, Start: 2 * chunkfile.ChunkSize, End: m.tail.End, DataBytes: last, FileBytes: last + chunkfile.HeaderSize, Records: -1},
 	}
-	if !slices.Equal(got, want) {
-		t.Fatalf("%+v\nwant %+v", got, want)
-	}
+	check.MustSlice(t, got, want)
 	for _, c := range got {
 		info, err := l.opts.FS.Stat(filepath.Join(testDir, c.File))
 		if err != nil || info.Size() != c.FileBytes {
@@ -523,7 +506,7 @@ func TestRewriteAtOnce(t *testing.T) {
 		}()
 	}
 	for range 4 {
-		must(t, <-failed)
+		check.Must(t, <-failed)
 	}
 	verify(t, l, m.frames, removed)
 	checkFiles(t, l)

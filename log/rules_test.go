@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -30,13 +31,9 @@ func TestRule08ValidFramesAreKeptAndStaleOnesCut(t *testing.T) {
 	changed := newModel()
 	changed.frame(false, ev("s", "1"))
 	other := changed.frame(false, ev("s", "x"))
-	if len(other.Records) != len(second.Records) {
-		t.Fatal("frames of one length are needed")
-	}
+	check.MustEqual(t, len(other.Records), len(second.Records), "frames of one length are needed")
 	raw, err := vfs.ReadFile(fsys, testDir+"/"+chunkfile.FileName(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	third := slices.Clone(raw[chunkfile.HeaderSize+second.tail.End:])
 	foreign := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, foreign, changed.frames...)
@@ -61,16 +58,12 @@ func TestRule08LostFooterIsWritten(t *testing.T) {
 		m.frame(false, ev("s", "1"))
 		m.frame(true, ev("s", "2"))
 	})
-	if m.tail.End != chunkfile.ChunkSize {
-		t.Fatalf("the log ends at %d", m.tail.End)
-	}
+	check.MustEqual(t, m.tail.End, chunkfile.ChunkSize, "the log ends at")
 	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { return b[:len(b)-chunkfile.FooterSize] })
 	forget(t, fsys, m, 1)
 	l := mustOpen(t, testOptions(fsys))
 	verify(t, l, m.frames, nil)
-	if l.Tail().End != chunkfile.ChunkSize {
-		t.Errorf("the log ends at %d", l.Tail().End)
-	}
+	check.Equal(t, l.Tail().End, chunkfile.ChunkSize, "the log ends at")
 	closeLog(t, l)
 }
 
@@ -97,9 +90,7 @@ func TestRule08FrameThatDoesNotFollowIsCut(t *testing.T) {
 			forget(t, fsys, m, 1)
 			l := mustOpen(t, testOptions(fsys))
 			verify(t, l, m.frames[:2], nil)
-			if l.Tail() != before {
-				t.Errorf("the log ends at %+v, expected %+v", l.Tail(), before)
-			}
+			check.Equal(t, l.Tail(), before, "the log ends at")
 			closeLog(t, l)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -41,7 +42,7 @@ func TestScan(t *testing.T) {
 		write(t, l, m.someFrames(20, true)...)
 		removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(within(removed, 1, 2)), IDsFrom: 2 * chunkfile.ChunkSize})
-		must(t, err)
+		check.Must(t, err)
 		removed = within(removed, 1, 2)
 		var all []Stored
 		ends := []int64{0, 1, m.tail.End - 1, m.tail.End, m.tail.End + 1, 1 << 60, chunkfile.ChunkSize + 3, 2 * chunkfile.ChunkSize}
@@ -66,7 +67,7 @@ func TestScan(t *testing.T) {
 					want = append(want, s)
 				}
 			}
-			must(t, l.Chunks.Scan(background, from, to, func(s *Stored) error {
+			check.Must(t, l.Chunks.Scan(background, from, to, func(s *Stored) error {
 				got = append(got, cloneStored(s))
 				return nil
 			}))
@@ -86,9 +87,7 @@ func TestScan(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		if err := l.Chunks.Scan(ctx, 0, 1<<60, nothing); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, l.Chunks.Scan(ctx, 0, 1<<60, nothing), context.Canceled)
 
 		for _, s := range all {
 			name, ok, err := l.Chunks.StreamAt([]byte("x"), s.Position)
@@ -109,9 +108,7 @@ func TestScan(t *testing.T) {
 			}
 		}
 		closeLog(t, l)
-		if err := l.Chunks.Scan(background, 0, 10, nothing); !errors.Is(err, event.ErrClosed) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, l.Chunks.Scan(background, 0, 10, nothing), event.ErrClosed)
 		if _, _, err := l.Chunks.StreamAt(nil, 0); !errors.Is(err, event.ErrClosed) {
 			t.Fatal(err)
 		}
@@ -219,17 +216,15 @@ func TestLastBelow(t *testing.T) {
 		}
 	}
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 3, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
-	must(t, err)
+	check.Must(t, err)
 	ask()
-	must(t, l.index.Flush())
-	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position] || rng.IntN(2) == 0, nil }}))
+	check.Must(t, l.index.Flush())
+	check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position] || rng.IntN(2) == 0, nil }}))
 	ask()
-	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
+	check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	ask()
 	closeLog(t, l)
-	if _, err := l.Reads.LastBelow("c0", 10); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.LastBelow("c0", 10)), event.ErrClosed)
 }
 
 // TestLastBelowIsASearch: it does not look at all entries of a stream.

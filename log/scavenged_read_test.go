@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -112,32 +112,28 @@ func TestScavengedReads(t *testing.T) {
 		t.Helper()
 		got := ask()
 		for i := range got {
-			if got[i] != want[i] {
-				t.Fatalf("%s:\n%s\nbefore:\n%s", when, got[i], want[i])
-			}
+			check.MustEqual(t, got[i], want[i], when, "before")
 		}
 	}
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
-	must(t, err)
+	check.Must(t, err)
 	same("a part rewritten")
 	_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 5, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
-	must(t, err)
+	check.Must(t, err)
 	l.Reads.streams.reset()
 	same("all rewritten")
-	must(t, l.index.Flush())
+	check.Must(t, l.index.Flush())
 	half := 0
-	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { half++; return !removed[e.Position] || half%2 == 0, nil }}))
+	check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { half++; return !removed[e.Position] || half%2 == 0, nil }}))
 	l.Reads.streams.reset()
 	same("with half of the entries gone")
-	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
+	check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	l.Reads.streams.reset()
 	same("with all of the entries gone")
 	closeLog(t, l)
 	l = mustOpen(t, o)
 	same("opened again")
-	if _, err := l.Reads.ReadEvent("dead", 3, nil); !errors.Is(err, event.ErrStreamDeleted) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.ReadEvent("dead", 3, nil)), event.ErrStreamDeleted)
 }
 
 // show prints a page with what its links name.

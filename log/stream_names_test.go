@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -25,7 +25,7 @@ func allNames(t *testing.T, l *Log, r event.NamesRead) (all []event.NamedStream)
 		if _, ok := errors.AsType[*event.NamesNotListed](err); ok {
 			continue // It has waited a while for them.
 		}
-		must(t, err)
+		check.Must(t, err)
 		all = append(all, page.Streams...)
 		if r.After = page.Next; r.After == "" {
 			return all
@@ -46,9 +46,7 @@ func checkNames(t *testing.T, l *Log, r event.NamesRead, want ...string) {
 		}
 		got = append(got, text)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%+v: %q instead of %q", r, got, want)
-	}
+	check.Slice(t, got, want, r)
 }
 
 func TestNames(t *testing.T) {
@@ -79,7 +77,7 @@ func TestNames(t *testing.T) {
 		checkNames(t, l, event.NamesRead{Count: 3, Created: true}, "d 0", "b-3 0", "$sys 0", "c 0", "b-2 0 hard", "a 0 soft", "b-1 1")
 		// A log that was cut has a list that knows less.
 		closeLog(t, l)
-		must(t, vfs.WriteFileAtomic(o.FS, filepath.Join(o.Dir, datadir.TruncateCheckpoint), chunkfile.Order.AppendUint64(nil, uint64(m.frames[1].tail.End))))
+		check.Must(t, vfs.WriteFileAtomic(o.FS, filepath.Join(o.Dir, datadir.TruncateCheckpoint), chunkfile.Order.AppendUint64(nil, uint64(m.frames[1].tail.End))))
 		l = mustOpen(t, o)
 		checkNames(t, l, event.NamesRead{Count: 3}, "a 0", "b-1 1", "b-2 0")
 	})
@@ -112,11 +110,11 @@ func TestNamesScavenged(t *testing.T) {
 		for n := range 5 {
 			if random.IntN(3) > 0 {
 				_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Keep: keepNot(removed)})
-				must(t, err)
+				check.Must(t, err)
 			}
 		}
-		must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
-		must(t, l.Names.Renew(background))
+		check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
+		check.Must(t, l.Names.Renew(background))
 		check := func(cached bool) {
 			t.Helper()
 			want := map[string]bool{}
@@ -165,12 +163,12 @@ func TestNamesErased(t *testing.T) {
 	write(t, l, m.frame(true, ev("jane-doe", ""), ev("other", "")))
 	allNames(t, l, event.NamesRead{Count: 7})
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: func(s *Stored) bool { return chunkfile.String(s.Stream) != "jane-doe" }})
-	must(t, err)
-	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Hash != chunkfile.HashStream("jane-doe"), nil }}))
-	must(t, l.Names.Renew(background))
+	check.Must(t, err)
+	check.Must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Hash != chunkfile.HashStream("jane-doe"), nil }}))
+	check.Must(t, l.Names.Renew(background))
 	checkNames(t, l, event.NamesRead{Count: 2}, "other 0")
 	files, err := o.FS.List(l.Names.dir())
-	must(t, err)
+	check.Must(t, err)
 	for _, name := range files {
 		if b := mustRead(t, o.FS, l.Names.dir()+"/"+name); strings.Contains(string(b), "jane") {
 			t.Errorf("%s has the name", name)
@@ -181,6 +179,6 @@ func TestNamesErased(t *testing.T) {
 func mustRead(t *testing.T, fsys vfs.FS, name string) []byte {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, name)
-	must(t, err)
+	check.Must(t, err)
 	return b
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -55,27 +56,23 @@ func TestSwitchChunk(t *testing.T) {
 
 			// A reader that began before keeps the old file.
 			old, err := l.view()
-			must(t, err)
-			must(t, l.SwitchChunk("x.tmp"))
+			check.Must(t, err)
+			check.Must(t, l.SwitchChunk("x.tmp"))
 			verify(t, l, m.frames, removed)
 			if got := chunkFiles(t, counting); len(got) != len(c.left)+len(c.sources) {
 				t.Fatalf("files %v while the old ones are read", got)
 			}
 			cu := cursor{v: old}
-			must(t, cu.seekForward(0))
+			check.Must(t, cu.seekForward(0))
 			items := 0
 			for it, _, err := cu.next(); it != nil; it, _, err = cu.next() {
-				must(t, err)
+				check.Must(t, err)
 				items++
 			}
-			if items != 4*17 {
-				t.Fatalf("the old view shows %d items", items)
-			}
+			check.MustEqual(t, items, 4*17, "the old view shows ... items")
 			unfinished := mem.CrashClone(vfs.CrashOptions{}) // Between the rename and the removal.
 			old.release()
-			if got := chunkFiles(t, counting); !slices.Equal(got, c.left) {
-				t.Fatalf("files %v, want %v", got, c.left)
-			}
+			check.MustSlice(t, chunkFiles(t, counting), c.left, "files")
 			write(t, l, m.someFrames(3, true)...)
 			verify(t, l, m.frames, removed)
 			closeLog(t, l)
@@ -90,12 +87,10 @@ func TestSwitchChunk(t *testing.T) {
 			verify(t, l, m.frames, removed)
 			closeLog(t, l)
 			// The index is rebuilt from what is left.
-			must(t, mem.RemoveAll(filepath.Join(testDir, "index")))
+			check.Must(t, mem.RemoveAll(filepath.Join(testDir, "index")))
 			l = mustOpen(t, o)
-			rebuilt := func() error { return check(l, m.frames, nil) }
-			if rebuilt() == nil {
-				t.Fatal("removed records are indexed")
-			}
+			rebuilt := func() error { return holds(l, m.frames, nil) }
+			check.MustFail(t, rebuilt(), "removed records are indexed")
 			for _, f := range m.frames {
 				for _, e := range f.events {
 					if got, err := l.index.Get(nil, chunkfile.HashStream(e.stream), e.number); err != nil || len(got) == 0 != removed[e.position] {
@@ -108,9 +103,7 @@ func TestSwitchChunk(t *testing.T) {
 			o.FS = unfinished
 			l = mustOpen(t, o)
 			verify(t, l, m.frames[:17], removed)
-			if got := chunkFiles(t, unfinished); !slices.Equal(got, c.left) {
-				t.Fatalf("files %v after the crash, want %v", got, c.left)
-			}
+			check.MustSlice(t, chunkFiles(t, unfinished), c.left, "files ... after the crash")
 		})
 	}
 }
@@ -122,10 +115,10 @@ func TestRemovedPositions(t *testing.T) {
 	write(t, l, m.someFrames(11, true)...)
 	// One chunk without any record, one with some.
 	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(chunkfile.Item) bool { return false })
-	must(t, l.SwitchChunk("x.tmp"))
+	check.Must(t, l.SwitchChunk("x.tmp"))
 	removed, keep := scavenged(m, 2*chunkfile.ChunkSize)
 	rewrite(t, fsys, "y.tmp", []string{chunkfile.FileName(1, 0)}, keep)
-	must(t, l.SwitchChunk("y.tmp"))
+	check.Must(t, l.SwitchChunk("y.tmp"))
 	for _, f := range m.frames[:5] {
 		for _, e := range f.events {
 			removed[e.position] = true
@@ -134,7 +127,7 @@ func TestRemovedPositions(t *testing.T) {
 	verify(t, l, m.frames, removed)
 	var left []event.Record
 	page, err := l.Reads.ReadAll(event.AllRead{Count: 100})
-	must(t, err)
+	check.Must(t, err)
 	for _, e := range page.Events {
 		left = append(left, e.Record)
 	}
@@ -162,9 +155,7 @@ func TestRemovedPositions(t *testing.T) {
 			t.Fatalf("backward from %d: %+v", p, page)
 		}
 	}
-	if _, err := l.Reads.ReadEvent("a0", 0, nil); !errors.Is(err, event.ErrEventNotFound) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(l.Reads.ReadEvent("a0", 0, nil)), event.ErrEventNotFound)
 }
 
 func TestSwitchChunkRefuses(t *testing.T) {
@@ -202,16 +193,12 @@ func TestSwitchChunkRefuses(t *testing.T) {
 			write(t, l, m.someFrames(17, true)...)
 			if name == "part of a merged file" {
 				rewrite(t, fsys, "m.tmp", []string{chunkfile.FileName(1, 0), chunkfile.FileName(2, 0)}, keepAll)
-				must(t, l.SwitchChunk("m.tmp"))
+				check.Must(t, l.SwitchChunk("m.tmp"))
 			}
 			prepare(t, fsys)
 			before := chunkFiles(t, fsys)
-			if l.SwitchChunk("x.tmp") == nil {
-				t.Fatal("the file was taken")
-			}
-			if got := chunkFiles(t, fsys); !slices.Equal(got, before) {
-				t.Fatalf("files %v, before %v", got, before)
-			}
+			check.MustFail(t, l.SwitchChunk("x.tmp"), "the file was taken")
+			check.MustSlice(t, chunkFiles(t, fsys), before, "files ..., before")
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 			if open := fsys.OpenFiles(); len(open) > 0 {
@@ -224,8 +211,8 @@ func TestSwitchChunkRefuses(t *testing.T) {
 func copyFile(t *testing.T, fsys vfs.FS, from, to string) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, filepath.Join(testDir, from))
-	must(t, err)
-	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, to), b))
+	check.Must(t, err)
+	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, to), b))
 }
 
 // foreignChunk puts a complete chunk of another log into the folder as x.tmp.
@@ -236,7 +223,7 @@ func foreignChunk(t *testing.T, fsys vfs.FS, cluster event.ID, number int) {
 	f := chunkfile.Footer{LastCompletes: true, End: chunkfile.ChunkStart(number) + 64, DataSize: 64, FirstIndex: 1, LastIndex: 1, LastTerm: 1}
 	b = append(b, make([]byte, 64)...)
 	foot := f.Bytes(func(part []byte) [16]byte { return hash128(append(slices.Clone(b), part...)) })
-	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "x.tmp"), append(b, foot...)))
+	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "x.tmp"), append(b, foot...)))
 }
 
 // TestSwitchBetweenAppends: a switch publishes the set of chunks while frames wait
@@ -248,16 +235,16 @@ func TestSwitchBetweenAppends(t *testing.T) {
 	write(t, l, m.someFrames(7, true)...)
 	more := m.someFrames(12, true) // Completes the active chunk, makes two more.
 	for _, f := range more {
-		must(t, l.Append(f.Frame))
+		check.Must(t, l.Append(f.Frame))
 		rewrite(t, fsys, "x.tmp", []string{chunkFiles(t, fsys)[0]}, keepAll)
-		must(t, l.SwitchChunk("x.tmp"))
+		check.Must(t, l.SwitchChunk("x.tmp"))
 		verify(t, l, m.frames[:7], nil)
 		mf, err := l.Snapshot()
 		if err != nil || mf.Tail.End != m.frames[6].tail.End {
 			t.Fatalf("%+v, %v", mf, err)
 		}
 	}
-	must(t, l.Commit())
+	check.Must(t, l.Commit())
 	verify(t, l, m.frames, nil)
 	closeLog(t, l)
 	if open := fsys.OpenFiles(); len(open) > 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -22,10 +23,10 @@ func TestPositionAt(t *testing.T) {
 	}
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
-	check := func(when string) {
+	looked := func(when string) {
 		t.Helper()
 		page, err := l.Reads.ReadAll(event.AllRead{Count: 10_000})
-		must(t, err)
+		check.Must(t, err)
 		for _, time := range []int64{math.MinInt64, 0, 10, 11, 49, 50, 51, 100, 101, 180, 1000, math.MaxInt64} {
 			want := m.tail.End
 			for i := len(page.Events) - 1; i >= 0 && page.Events[i].Time >= time; i-- {
@@ -36,10 +37,10 @@ func TestPositionAt(t *testing.T) {
 			}
 		}
 	}
-	check("as written")
+	looked("as written")
 	_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 3, Keep: func(s *Stored) bool { return s.Position%3 != 0 }})
-	must(t, err)
-	check("chunks merged")
+	check.Must(t, err)
+	looked("chunks merged")
 	empty := mustOpen(t, testOptions(vfs.NewMem()))
 	if got, err := empty.Reads.PositionAt(5); err != nil || got != 0 {
 		t.Errorf("an empty log: %d, %v", got, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const sessionsPath = "/admin/backup/sessions"
@@ -53,13 +54,9 @@ func TestBackupSession(t *testing.T) {
 			t.Errorf("%+v has the checksum %s, %v", f, got, err)
 		}
 		path := filepath.Join(to, filepath.FromSlash(f.Name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 	n = open(t, options(to))
 	for path, want := range map[string]int{"/streams/before/2": 200, "/streams/before/3": 404, "/streams/behind": 404} {
 		if status, text := call(t, n, "GET", path, "", "Accept", "application/json"); status != want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
@@ -42,9 +43,7 @@ func backUp(t *testing.T, n *node.Node) lastBackup {
 		t.Fatalf("%d %s", status, body)
 	}
 	last := awaitBackup(t, n)
-	if last.BackupID != begun.BackupID {
-		t.Errorf("%s began, and %s ended", begun.BackupID, last.BackupID)
-	}
+	check.Equal(t, last.BackupID, begun.BackupID, "began, and ... ended")
 	return last
 }
 
@@ -97,14 +96,10 @@ func TestNodeBacksItselfUp(t *testing.T) {
 	if status, _ := call(t, n, "GET", "/streams/$backups", ""); status != 401 {
 		t.Errorf("anybody reads the history: %d", status)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), backup.NewFolder(vfs.OS, to), backup.RestoreOptions{FS: vfs.OS, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(backup.Restore(t.Context(), backup.NewFolder(vfs.OS, to), backup.RestoreOptions{FS: vfs.OS, Dir: dir})))
 	restored := open(t, options(dir))
 	if status, body := call(t, restored, "GET", "/streams/orders/2", "", admin("Accept", "application/json")...); status != 200 {
 		t.Errorf("the last event is not there: %d %s", status, body)
@@ -117,9 +112,7 @@ func fill(t *testing.T, n *node.Node) {
 	for i := range 8 {
 		status, body := call(t, n, "POST", "/streams/large", `"`+strings.Repeat("x", 1<<20)+`"`,
 			admin("Content-Type", "application/json", "ES-EventType", "t", "ES-EventId", fmt.Sprintf("fbf4a1a1-b4a3-4dfe-a01f-00000000000%d", i))...)
-		if status != 201 {
-			t.Fatalf("%d %s", status, body)
-		}
+		check.MustEqual(t, status, 201, body)
 	}
 }
 
@@ -144,9 +137,7 @@ func TestBackupIsBegunAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 	if list, err := backup.NewFolder(vfs.OS, to).List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("%d listed, %v", len(list), err)
 	}
@@ -186,9 +177,7 @@ func TestBackupIsStopped(t *testing.T) {
 // object store.
 func TestBackupFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, nil, 0o600))
 	o := options(t.TempDir())
 	o.Config.BackupTo = filepath.Join(file, "backups")
 	n := open(t, o)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/stats"
 )
@@ -43,31 +44,19 @@ func (k *certificateKit) newAuthority() {
 		k.t.Fatal(err)
 	}
 	dir := k.t.TempDir()
-	if err := k.authority.Write(dir, true); err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, k.authority.Write(dir, true))
 	text, err := os.ReadFile(filepath.Join(dir, certs.AuthorityCertificateFile))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, err)
 	roots := filepath.Join(k.dir, "roots")
-	if err := os.MkdirAll(roots, 0o700); err != nil {
-		k.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(roots, k.authority.Certificate.Subject.CommonName+".crt"), text, 0o600); err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, os.MkdirAll(roots, 0o700))
+	check.Must(k.t, os.WriteFile(filepath.Join(roots, k.authority.Certificate.Subject.CommonName+".crt"), text, 0o600))
 }
 
 func (k *certificateKit) issue(o certs.NodeOptions) *certs.Issued {
 	k.t.Helper()
 	issued, err := k.authority.Issue(o)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if err := issued.Write(k.dir, true); err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, err)
+	check.Must(k.t, issued.Write(k.dir, true))
 	return issued
 }
 
@@ -89,9 +78,7 @@ func TestReloadCertificates(t *testing.T) {
 	own := k.config()
 	own.ClusterSize, own.DiscoverViaDns = 3, false
 	n := &Node{config: own, opts: Options{Stats: registry}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Info})}
-	if err := n.openSecurity(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.openSecurity())
 	cases := []struct {
 		name   string
 		change func(c *config.Config)
@@ -102,13 +89,9 @@ func TestReloadCertificates(t *testing.T) {
 		{"another address", func(*config.Config) { k.issue(certs.NodeOptions{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}) },
 			[]string{"node.crt reason=\"was not issued for 127.0.0.1, at which other nodes dial this one, but for 10.0.0.1\" remedy=\"have it issued with 127.0.0.1"}},
 		{"key of another", func(*config.Config) {
-			if err := os.Rename(filepath.Join(k.dir, "node.crt"), filepath.Join(k.dir, "kept")); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Rename(filepath.Join(k.dir, "node.crt"), filepath.Join(k.dir, "kept")))
 			k.issue(local)
-			if err := os.Rename(filepath.Join(k.dir, "kept"), filepath.Join(k.dir, "node.crt")); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Rename(filepath.Join(k.dir, "kept"), filepath.Join(k.dir, "node.crt")))
 		}, []string{"was not issued for", "node.key reason=\"its private key does not belong to the certificate"}},
 		{"no file", func(c *config.Config) { c.CertificateFile += ".gone" }, []string{"node.crt.gone reason=\"cannot be read: no such file"}},
 		{"no option", func(c *config.Config) { c.CertificateFile = "" }, []string{"reason=\"no certificate is configured\" remedy=\"set CertificateFile\""}},
@@ -163,9 +146,7 @@ func TestReloadCertificates(t *testing.T) {
 		"annals_certificate_reloads_total/success":                 taken,
 		"annals_certificate_reloads_total/failure":                 refused,
 	} {
-		if metrics[name] != want {
-			t.Errorf("%s is %v, want %v", name, metrics[name], want)
-		}
+		check.Equal(t, metrics[name], want, name)
 	}
 }
 
@@ -189,9 +170,7 @@ func TestNothingToReload(t *testing.T) {
 			own := config.Default()
 			c.own(own)
 			n := &Node{config: own, opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
-			if err := n.openSecurity(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, n.openSecurity())
 			before := n.security
 			if taken, refused := n.ReloadCertificates(k.config()); taken || refused || n.security != before || !strings.Contains(lines.String(), c.line) || c.line == "" && lines.Len() > 0 {
 				t.Errorf("it was changed, or said:\n%s", &lines)
@@ -208,9 +187,7 @@ func TestExpiryWarnings(t *testing.T) {
 		var mu sync.Mutex // of lines
 		var lines bytes.Buffer
 		n := &Node{config: k.config(), opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Mutex: &mu})}
-		if err := n.openSecurity(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.openSecurity())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -266,13 +243,9 @@ func TestDialledHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			args := append(strings.Fields(c.args), "--gossip-seed", "x:1", "--certificate-file", "x")
 			read, err := config.Load(args, nil, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			n := &Node{config: read, logger: hclog.NewNullLogger()}
-			if got := n.dialledHost(); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
+			check.Equal(t, n.dialledHost(), c.want)
 			if hosts := n.certificateFiles(read).Hosts; len(hosts) != min(1, len(c.want)) {
 				t.Errorf("the certificate must name one of %q", hosts)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/node"
 )
@@ -62,8 +63,6 @@ func TestLoneNodeWithAWrongClock(t *testing.T) {
 			t.Errorf("event %d: %d %s", i, status, body)
 		}
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 	ready(start(0), http.StatusNoContent, "")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -111,9 +112,7 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 				t.Errorf("said %d times in %d minutes", n, minute+1)
 			}
 		}
-		if text := said(); !strings.Contains(text, "folder=db free=524287 reserve=1048576") {
-			t.Error(text)
-		}
+		check.Contains(t, said(), "folder=db free=524287 reserve=1048576")
 		if want := "the disk of this node is full and it takes no entries from the leader: 524287 bytes are free for db, half of the reserve of 1048576 is needed"; reason == nil || reason.Error() != want {
 			t.Errorf("%v", reason)
 		}

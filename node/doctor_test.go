@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestDoctor: a node on its own examines itself. The machine may have little space or a slow disk,
@@ -41,18 +43,14 @@ func TestDoctor(t *testing.T) {
 	for _, want := range []string{
 		"the default password still lets in admin and ops", "the default password still lets in ops", "admin and ops have passwords of their own",
 	} {
-		if got := passwords(); got.Text != want {
-			t.Errorf("%q, expected %q", got.Text, want)
-		}
+		check.Equal(t, passwords().Text, want)
 		login := "admin"
 		if password[login] != "changeit" {
 			login = "ops"
 		}
 		status, body := call(t, n, "POST", "/users/"+login+"/command/reset-password", `{"newPassword":"new"}`,
 			append(as("admin", password["admin"]), "Content-Type", "application/json")...)
-		if status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
+		check.MustEqual(t, status, 200, body)
 		password[login] = "new"
 	}
 	if status, _ := call(t, n, "GET", "/admin/doctor", ""); status != 401 {

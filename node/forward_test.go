@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/node"
 )
@@ -106,9 +107,7 @@ func TestWriteAnywhere(t *testing.T) {
 
 	for _, n := range voters {
 		if n != follower {
-			if err := n.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, n.Close())
 		}
 	}
 	testkit.Eventually(t, time.Minute, func() error {

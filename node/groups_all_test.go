@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -20,9 +20,7 @@ func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 	n := openReady(t)
 	write := func(stream string, events ...event.Proposed) {
 		t.Helper()
-		if _, err := n.store.Write(t.Context(), &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: events}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(n.store.Write(t.Context(), &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: events})))
 	}
 	for range 20 {
 		write("a", event.Proposed{ID: event.ID(uuid.New()), Type: "t"})
@@ -46,18 +44,12 @@ func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 			}
 			return nil
 		})
-		if !slices.Equal(got, want) {
-			t.Fatalf("%v, want %v", got, want)
-		}
+		check.MustSlice(t, got, want)
 		return ids
 	}
-	if err := n.groups.Ack(t.Context(), k, take(0, 1, 2, 3, 4)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.groups.Ack(t.Context(), k, take(0, 1, 2, 3, 4)))
 	last, err := n.store.ReadEvent(t.Context(), "a", 4, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	testkit.Eventually(t, 30*time.Second, func() error {
 		if i, err := n.groups.Info(t.Context(), k); i.Checkpoint != last.Position {
 			return fmt.Errorf("the checkpoint is %d, %w", i.Checkpoint, err)
@@ -67,18 +59,12 @@ func TestGroupOfTheLogAfterScavenge(t *testing.T) {
 
 	write(event.MetaStreamOf("a"), event.Proposed{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(`{"$tb":10}`)})
 	id, err := n.scavenge.runs.Start(scavenge.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.scavenge.runs.Wait(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, check.Err(n.scavenge.runs.Wait(t.Context(), id)))
 	page, err := n.store.ReadAll(t.Context(), event.AllRead{From: last.Position, Count: 1, MaxScan: 1})
 	if err != nil || page.Last == last.Position {
 		t.Fatalf("the event at the checkpoint was not scavenged: %d, %v", page.Last, err)
 	}
-	if err := n.groups.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.groups.Restart(t.Context()))
 	take(10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
 }

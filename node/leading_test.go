@@ -2,8 +2,9 @@ package node
 
 import (
 	"context"
-	"slices"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // noted is a service that notes what becomes of it.
@@ -20,9 +21,7 @@ func TestLeading(t *testing.T) {
 	lead := func(term uint64) { l.set(ctx, func() { l.wanted = term }) }
 	expect := func(what string, want ...string) {
 		t.Helper()
-		if !slices.Equal(s.log, want) {
-			t.Errorf("%s: %q, want %q", what, s.log, want)
-		}
+		check.Slice(t, s.log, want, what)
 		s.log = nil
 	}
 	lead(0)

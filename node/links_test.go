@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/node"
 )
@@ -39,9 +40,7 @@ func openVault(t *testing.T) *vault {
 	o.Config.MemDb, o.Config.RunProjections = true, config.ProjectionsAll
 	v := &vault{T: t, n: open(t, o)}
 	conn, err := grpc.NewClient("passthrough:///"+v.n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	v.conn = conn
 	t.Cleanup(func() { _ = conn.Close() })
 	for _, login := range []string{"plain", "reader"} {
@@ -380,9 +379,7 @@ func TestHeldOpen(t *testing.T) {
 			for range 4 {
 				select {
 				case err := <-ends:
-					if err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, err)
 				case <-time.After(20 * time.Second):
 					t.Fatal("something is still open")
 				}
@@ -402,15 +399,11 @@ func TestLinksInCaches(t *testing.T) {
 		"/streams/$all/filtered?context=streamid&type=prefix&data=loot": "application/vnd.eventstore.atom+json",
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, v.n.URL()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		request.SetBasicAuth("admin", "changeit")
 		request.Header.Set("Accept", accept)
 		answer, err := http.DefaultTransport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = answer.Body.Close()
 		control, vary := answer.Header.Get("Cache-Control"), answer.Header.Get("Vary")
 		if answer.StatusCode != http.StatusOK || !strings.Contains(control, "private") || !strings.Contains(vary, "Authorization") {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -85,9 +86,7 @@ func ask(n *node.Node, method, path, body string, headers ...string) (int, strin
 func logins(t *testing.T, n *node.Node) map[string]int {
 	t.Helper()
 	status, text := call(t, n, "GET", "/metrics", "")
-	if status != http.StatusOK {
-		t.Fatalf("metrics: %d %s", status, text)
-	}
+	check.MustEqual(t, status, http.StatusOK, "metrics", text)
 	counts := map[string]int{}
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		rest, ok := strings.CutPrefix(lines.Text(), `annals_access_logins_total{result="`)
@@ -96,9 +95,7 @@ func logins(t *testing.T, n *node.Node) map[string]int {
 		}
 		result, value, _ := strings.Cut(rest, `"} `)
 		count, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		counts[result] = int(count)
 	}
 	return counts

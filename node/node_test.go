@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
@@ -33,9 +34,7 @@ func options(dir string) node.Options {
 func open(t *testing.T, o node.Options) *node.Node {
 	t.Helper()
 	n, err := node.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() }) // Idempotent; the test looks at the error where it matters.
 	return n
 }
@@ -73,9 +72,7 @@ func openCluster(t *testing.T, size int, set func(i int, o *node.Options)) (node
 func call(t *testing.T, n *node.Node, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+n.Addr()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	request.Close = true
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
@@ -86,9 +83,7 @@ func call(t *testing.T, n *node.Node, method, path, body string, headers ...stri
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return answer.StatusCode, string(text)
 }
 
@@ -106,9 +101,7 @@ func TestReopen(t *testing.T) {
 			t.Fatalf("write %d: %d %s", i, status, body)
 		}
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 	n = open(t, o)
 	if status, body := call(t, n, "GET", "/streams/s/2", "", "Accept", "application/json"); status != 200 || body != `{"n":2}` {
 		t.Fatalf("%d %s", status, body)
@@ -120,9 +113,7 @@ func TestReopen(t *testing.T) {
 	if status, _ := call(t, n, "GET", "/streams/s/3", ""); status != 404 {
 		t.Fatalf("a retried event was written again: %d", status)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 }
 
 func TestInMemory(t *testing.T) {
@@ -132,9 +123,7 @@ func TestInMemory(t *testing.T) {
 	if status, body := write(t, n, "s", 0); status != 201 {
 		t.Fatalf("%d %s", status, body)
 	}
-	if _, err := os.Stat(o.Config.Db); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("a folder was made: %v", err)
-	}
+	check.MustBe(t, check.Err(os.Stat(o.Config.Db)), os.ErrNotExist, "a folder was made")
 }
 
 // TestFailStop: the first failed write or sync of the log ends the node with
@@ -211,9 +200,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	if status, body := write(t, n, "s", 0); status != 201 {
 		t.Fatalf("%d %s", status, body)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 	o.DiskReserve = 1 << 60
 	o.Config.Insecure = true // The built-in users are there; nothing has to be written to start.
 	n = open(t, o)
@@ -240,9 +227,7 @@ func TestUserChangesCount(t *testing.T) {
 	change := func(id, stream, eventType, body string) {
 		t.Helper()
 		status, text := call(t, n, "POST", "/streams/"+stream, body, append(admin, "ES-EventType", eventType, "ES-EventId", id)...)
-		if status != 201 {
-			t.Fatalf("%s: %d %s", stream, status, text)
-		}
+		check.MustEqual(t, status, 201, stream, text)
 	}
 	login := func(want int) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
@@ -31,13 +32,9 @@ func openReady(t testing.TB) *Node {
 	c.Db, c.Index = dir, filepath.Join(dir, "index")
 	c.NodePort = 0
 	n, err := Open(t.Context(), Options{Config: c, PasswordIterations: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, n.Close())
 	})
 	testkit.Eventually(t, 30*time.Second, func() error {
 		_, err := n.store.Write(context.Background(), &event.Write{Stream: "first", ExpectedVersion: event.AnyVersion,
@@ -63,9 +60,7 @@ func TestProjectionOutput(t *testing.T) {
 	check := func(stream string, want func(i int) bool, first int64) {
 		t.Helper()
 		page, err := db.ReadStream(t.Context(), event.StreamRead{Stream: stream, Count: 4 * events})
-		if err != nil {
-			t.Fatal(stream, err)
-		}
+		check.Must(t, err, stream)
 		k := 0
 		for i := range events {
 			if !want(i) {
@@ -76,9 +71,7 @@ func TestProjectionOutput(t *testing.T) {
 			}
 			k++
 		}
-		if k != len(page.Events) {
-			t.Errorf("%s: %d events, not %d", stream, len(page.Events), k)
-		}
+		check.Equal(t, k, len(page.Events), stream, "events, not")
 	}
 	all := func(version position.Version) {
 		t.Helper()
@@ -154,25 +147,19 @@ func benchmarkLinks(b *testing.B, streams, writes int) {
 			Metadata: []handler.Field{{Name: "$o", Value: []byte(`"category-1"`)}},
 		}})
 		if i%512 == 0 {
-			if err := o.WaitBelow(b.Context(), 5000); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, o.WaitBelow(b.Context(), 5000))
 		}
 	}
 	for i := range streams { // Each stream is looked up and gets its metadata.
 		emit(i)
 	}
-	if err := o.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, o.Flush(b.Context()))
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
 		emit(i)
 	}
-	if err := o.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, o.Flush(b.Context()))
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "links/s")
 }
 
@@ -186,14 +173,10 @@ func BenchmarkNewStreams(b *testing.B) {
 	for i := range b.N {
 		o.Emit(position.Position{Log: true, Commit: int64(i), Prepare: int64(i)}, nil, []handler.Emission{{Stream: fmt.Sprint("new-", i), Type: "t", Data: []byte("1")}})
 		if i%512 == 0 {
-			if err := o.WaitBelow(b.Context(), 5000); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, o.WaitBelow(b.Context(), 5000))
 		}
 	}
-	if err := o.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, o.Flush(b.Context()))
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "streams/s")
 }
 
@@ -202,9 +185,7 @@ func BenchmarkNewStreams(b *testing.B) {
 func BenchmarkPartitionCheckpoints(b *testing.B) {
 	db := openStore(b)
 	c := output.NewCheckpoints(output.CheckpointOptions{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}})
-	if _, err := c.Load(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, check.Err(c.Load(b.Context())))
 	const partitions = 4000
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -213,9 +194,7 @@ func BenchmarkPartitionCheckpoints(b *testing.B) {
 		for i := range changed {
 			changed[i] = output.PartitionState{Partition: fmt.Sprint(n%10, "-", i), State: []byte(`{"count":1}`)}
 		}
-		if err := c.Save(b.Context(), changed, output.Checkpoint{At: position.Position{Log: true, Commit: int64(n)}}); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, c.Save(b.Context(), changed, output.Checkpoint{At: position.Position{Log: true, Commit: int64(n)}}))
 	}
 	b.ReportMetric(float64(b.N*partitions)/b.Elapsed().Seconds(), "partitions/s")
 }
@@ -249,9 +228,7 @@ func benchmarkAppends(b *testing.B, links int) {
 					return
 				}
 			}
-			if err := o.Flush(b.Context()); err != nil {
-				b.Error(err)
-			}
+			check.NoError(b, o.Flush(b.Context()))
 		})
 	}
 	var next atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -44,9 +45,7 @@ func runOptions(s *store, name string, h handler.Handler) run.Options {
 func compiled(t testing.TB, source string) handler.Handler {
 	t.Helper()
 	h, err := script.Compile(source, script.Options{ExecutionTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return h
 }
 
@@ -88,9 +87,7 @@ func awaitProcessed(t testing.TB, r *run.Run, n int64) {
 	t.Helper()
 	testkit.Eventually(t, 5*time.Minute, func() error {
 		f := r.Statistics()
-		if f.Ending != run.Unfinished {
-			t.Fatalf("%+v", f)
-		}
+		check.MustEqual(t, f.Ending, run.Unfinished, f)
 		if f.Processed < n {
 			return fmt.Errorf("%d of %d events, %s", f.Processed, n, f.Status)
 		}

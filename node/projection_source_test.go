@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -22,9 +23,7 @@ import (
 func put(t testing.TB, s *store, w *event.Write) {
 	t.Helper()
 	w.ExpectedVersion = event.AnyVersion
-	if _, err := s.Write(context.Background(), w); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Err(s.Write(context.Background(), w)))
 }
 
 // putEvents appends n events of a type to a stream, links to another stream if that is named.
@@ -46,9 +45,7 @@ func putEvents(t testing.TB, s *store, stream, eventType, linkTo string, n int) 
 func openSource(t testing.TB, s *store, d handler.Definition, from position.Position, once bool) *source.Reader {
 	t.Helper()
 	r, err := source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: from, Once: once, Links: event.EveryLink})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return r
 }
 
@@ -100,9 +97,7 @@ func TestSourceOnLog(t *testing.T) {
 			putEvents(t, s, stream, []string{"A", "B", "C"}[rnd.IntN(3)], "", 1+rnd.IntN(5))
 		case k < 17:
 			info, err := s.StreamInfo(t.Context(), stream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			put(t, s, &event.Write{Stream: []string{"$ce-s", "$ce-t", "links"}[rnd.IntN(3)], Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeLink,
 				Data: fmt.Appendf(nil, "%d@%s", max(0, info.Last-rnd.Int64N(30)), stream), Metadata: fmt.Appendf(nil, `{"$o":"%s"}`, stream)}}})
 		case k < 18:
@@ -118,9 +113,7 @@ func TestSourceOnLog(t *testing.T) {
 	put(t, s, &event.Write{Kind: event.HardDelete, Stream: "s-3"})
 	putEvents(t, s, "s-0", "A", "", 1) // Every definition selects something.
 	info, err := s.StreamInfo(t.Context(), "s-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	put(t, s, &event.Write{Stream: "$ce-s", Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeLink, Data: fmt.Appendf(nil, "%d@s-0", info.Last)}}})
 
 	before := make([][]position.Position, len(sourceDefinitions))
@@ -144,9 +137,7 @@ func TestSourceOnLog(t *testing.T) {
 	}
 
 	id, err := n.scavenge.runs.Start(scavenge.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if status, err := n.scavenge.runs.Wait(t.Context(), id); err != nil {
 		t.Fatal(status, err)
 	}
@@ -183,9 +174,7 @@ func mergedByHand(t testing.TB, s *store, streams []string) (lines []string) {
 	var all []one
 	for i, name := range streams {
 		info, err := s.StreamInfo(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for n := range info.Last + 1 {
 			if r, err := s.ReadEvent(t.Context(), name, n, event.EveryLink); err == nil {
 				all = append(all, one{r, i})
@@ -232,9 +221,7 @@ func TestSourceLive(t *testing.T) {
 	r := openSource(t, s, d, source.Zero(&d), false)
 	var got []string
 	for last := false; !last; {
-		if err := r.Fill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Fill(t.Context()))
 		for e, ok := r.Next(); ok; e, ok = r.Next() {
 			got = append(got, line(e, r.Position()))
 			last = e.Type == "last"
@@ -249,9 +236,7 @@ func TestSourceLive(t *testing.T) {
 			}
 		}
 	}
-	if err := r.Fill(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	check.Is(t, r.Fill(ctx), context.Canceled)
 }
 
 // BenchmarkSource reads once; events per second of what is selected, and of what is looked at.

@@ -4,11 +4,10 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestCorrelationsWithoutProjections: without projections the member is the one that all know.
 func TestCorrelationsWithoutProjections(t *testing.T) {
-	if got := (&correlations{}).member(); got != event.CorrelationMember {
-		t.Error(got)
-	}
+	check.Equal(t, (&correlations{}).member(), event.CorrelationMember)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const asAdmin = "Basic YWRtaW46Y2hhbmdlaXQ="
@@ -27,9 +28,7 @@ func TestProjectionsAreLoaded(t *testing.T) {
 		if status, body := call(t, n, "GET", "/stats/es/queue/projections%20leader", "", "Authorization", asAdmin); status != 200 {
 			t.Fatalf("%s: %d %s", round, status, body)
 		}
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.Close())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/check"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -91,9 +92,7 @@ func (b *bare) stop() {
 	seedsMu.Lock()
 	*b.all = slices.DeleteFunc(*b.all, func(o *bare) bool { return o == b })
 	seedsMu.Unlock()
-	if err := errors.Join(b.Cluster.Close(), b.log.Close()); err != nil {
-		b.t.Error(err)
-	}
+	check.NoError(b.t, errors.Join(b.Cluster.Close(), b.log.Close()))
 }
 
 func until(t testing.TB, what string, is func() bool) {
@@ -148,9 +147,7 @@ func (b *bare) read() (list []event.Resolved) {
 	from := int64(0)
 	for {
 		page, err := b.log.Reads.ReadAll(event.AllRead{From: from, Count: 500})
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		check.Must(b.t, err)
 		if len(page.Events) == 0 {
 			return list
 		}
@@ -170,9 +167,7 @@ func everyThird(s *eventlog.Stored) bool { return s.Number%3 == 2 || s.Stream[0]
 
 func (b *bare) files() (list []string) {
 	chunks, err := b.log.Chunks.List()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.Must(b.t, err)
 	for _, c := range chunks {
 		list = append(list, fmt.Sprintf("%d-%d:%v", c.First, c.Last, c.Rewritten))
 	}
@@ -248,9 +243,7 @@ func (c *rewrittenCase) test(t *testing.T) {
 		for _, f := range c.peers {
 			b.rewrite(f[0], f[1])
 		}
-		if err := b.EraseLog(t.Context(), b.log.Tail().End); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, b.EraseLog(t.Context(), b.log.Tail().End))
 	}
 	want := all[0].read()
 	away = startBare(t, &all, host, dir)

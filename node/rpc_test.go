@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -31,16 +32,10 @@ import (
 func TestOnePort(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	issued, err := authority.Issue(certs.Localhost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(authority.Write(filepath.Join(dir, "roots"), false), issued.Write(dir, false)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, errors.Join(authority.Write(filepath.Join(dir, "roots"), false), issued.Write(dir, false)))
 	roots := x509.NewCertPool()
 	roots.AddCert(authority.Certificate)
 	plain, secured := options(filepath.Join(dir, "plain")), options(filepath.Join(dir, "secured"))
@@ -63,9 +58,7 @@ func TestOnePort(t *testing.T) {
 				dialed = credentials.NewTLS(c.config)
 			}
 			conn, err := grpc.NewClient("passthrough:///"+n.Addr(), grpc.WithTransportCredentials(dialed))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer conn.Close()
 			var wg sync.WaitGroup
 			for _, protocol := range []int{1, 2} {
@@ -129,7 +122,5 @@ func askRPC(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 		t.Errorf("wrong credentials: %v, %v", err, trailer)
 	}
 	err = conn.Invoke(ctx, "/event_store.client.streams.Streams/read", &shared.Empty{}, &shared.Empty{})
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("a method that is not there: %v", err)
-	}
+	check.Equal(t, status.Code(err), codes.Unimplemented, "a method that is not there", err)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
@@ -151,15 +152,11 @@ func (s schedule) read(stream string) (list []scheduled) {
 	}
 	status, body := call(s.t, s.leader(), "GET", "/streams/"+stream+"/0/forward/200?embed=body", "", "Accept", "application/json")
 	if status == 200 {
-		if err := json.Unmarshal([]byte(body), &feed); err != nil {
-			s.t.Fatal(err)
-		}
+		check.Must(s.t, json.Unmarshal([]byte(body), &feed))
 	}
 	for _, e := range slices.Backward(feed.Entries) {
 		one := scheduled{}
-		if err := json.Unmarshal([]byte(e.Data), &one); err != nil {
-			s.t.Fatalf("%+v: %v", e, err)
-		}
+		check.Must(s.t, json.Unmarshal([]byte(e.Data), &one), e)
 		one.Type = e.EventType
 		list = append(list, one)
 	}

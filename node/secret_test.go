@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node/serve"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
@@ -19,9 +20,7 @@ import (
 // node, in the data folder if there is one, and it stays over a restart.
 func TestSecretOfANode(t *testing.T) {
 	set, err := certs.Temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cases := []struct {
 		name         string
 		change       func(o *Options)
@@ -47,16 +46,10 @@ func TestSecretOfANode(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() {
-					if err := n.http.Close(); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, n.http.Close())
 				})
-				if err := n.openSecurity(); err != nil {
-					t.Fatal(err)
-				}
-				if err := n.openSecret(); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, n.openSecurity())
+				check.Must(t, n.openSecret())
 				return n
 			}
 			first, second := open(), open()
@@ -68,9 +61,7 @@ func TestSecretOfANode(t *testing.T) {
 				t.Errorf("it is in the data folder: %t, and another one after a restart", kept)
 			}
 			for _, n := range []*Node{first, second} {
-				if err := n.secret.close(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, n.secret.close())
 			}
 			if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 				t.Errorf("left is %v, %v", left, err)
@@ -85,12 +76,8 @@ func TestSecretThatWasRead(t *testing.T) {
 	o := Options{Config: config.Default(), Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
 	o.Config.ClusterSize, o.Config.Db = 3, t.TempDir()
 	before, _, err := peersecret.Settle(o.Config.Db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(before.File(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.Chmod(before.File(), 0o644))
 	n := newNode(o)
 	n.http = new(serve.Server)
 	if err := n.openSecret(); err != nil || n.secret.ID() == before.ID() {

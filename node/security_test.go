@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestCertificateWarnings: a node that can work with its certificate warns at start of each problem
@@ -17,24 +18,14 @@ import (
 func TestCertificateWarnings(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	issued, err := authority.Issue(certs.NodeOptions{DNSNames: []string{"localhost"}, Days: 29, Key: certs.ECDSAP256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	roots := filepath.Join(dir, "roots")
-	if err := authority.Write(roots, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := issued.Write(dir, false); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, authority.Write(roots, false))
+	check.Must(t, issued.Write(dir, false))
 	certificate, key := filepath.Join(dir, certs.NodeCertificateFile), filepath.Join(dir, certs.NodeKeyFile)
-	if err := os.Chmod(key, 0o604); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(key, 0o604))
 	var lines bytes.Buffer
 	o := options(filepath.Join(dir, "db"))
 	o.Config.MemDb, o.Config.CertificateFile, o.Config.CertificatePrivateKeyFile, o.Config.TrustedRootCertificatesPath = true, certificate, key, roots
@@ -44,14 +35,10 @@ func TestCertificateWarnings(t *testing.T) {
 	}
 	warnings := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")
 	want := [][]string{{certificate, "expires on ", "renew the certificate"}, {key, "every user of this machine may read the private key", "chmod o-rwx"}}
-	if len(warnings) != len(want) {
-		t.Fatalf("%d lines, want %d:\n%s", len(warnings), len(want), &lines)
-	}
+	check.MustEqual(t, len(warnings), len(want), "lines", &lines)
 	for i, parts := range want {
 		for _, part := range append(parts, "[WARN]") {
-			if !strings.Contains(warnings[i], part) {
-				t.Errorf("%q is missing in: %s", part, warnings[i])
-			}
+			check.Contains(t, warnings[i], part, "is missing in")
 		}
 	}
 }

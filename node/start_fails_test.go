@@ -5,12 +5,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
 )
@@ -18,9 +18,7 @@ import (
 // TestOpenFails: a start that fails at any step cleans up after itself.
 func TestOpenFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = taken.Close() }()
 	cases := []struct {
 		name string
@@ -28,9 +26,7 @@ func TestOpenFails(t *testing.T) {
 		want string
 	}{
 		{"the list of redactions is damaged", func(t *testing.T, c *config.Config) {
-			if err := os.WriteFile(filepath.Join(c.Db, "redactions"), []byte("{\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(filepath.Join(c.Db, "redactions"), []byte("{\n"), 0o600))
 		}, "redactions is damaged"},
 		{"the schedule of scavenges is none", func(_ *testing.T, c *config.Config) { c.ScavengeSchedule = "often" }, "ScavengeSchedule"},
 		{"the advertised host is none", func(_ *testing.T, c *config.Config) { c.AdvertiseHostToClientAs = "a b" }, "advertised host"},
@@ -42,9 +38,7 @@ func TestOpenFails(t *testing.T) {
 		}, "address already in use"},
 		{"the local socket cannot be made", func(t *testing.T, c *config.Config) {
 			c.EnableUnixSocket = true
-			if err := os.Mkdir(filepath.Join(c.Db, node.SocketFile), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Mkdir(filepath.Join(c.Db, node.SocketFile), 0o700))
 		}, "is no socket"},
 	}
 	for _, c := range cases {
@@ -58,25 +52,17 @@ func TestOpenFails(t *testing.T) {
 			if err == nil {
 				t.Fatal(n.Close())
 			}
-			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, not %q", err, c.want)
-			}
-			if err := goleak.Find(leaks); err != nil {
-				t.Error(err)
-			}
+			check.Contains(t, err.Error(), c.want)
+			check.NoError(t, goleak.Find(leaks))
 			if open := files.OpenFiles(); len(open) > 0 {
 				t.Errorf("open: %v", open)
 			}
 			again := options(o.Config.Db)
 			again.Config.NodePort, again.Config.Insecure = o.Config.NodePort, true
 			for _, f := range []string{"redactions", node.SocketFile} {
-				if err := os.RemoveAll(filepath.Join(o.Config.Db, f)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.RemoveAll(filepath.Join(o.Config.Db, f)))
 			}
-			if err := open(t, again).Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, open(t, again).Close())
 		})
 	}
 }
@@ -85,13 +71,9 @@ func TestOpenFails(t *testing.T) {
 // machine they are.
 func TestRecoverListensNowhere(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = taken.Close() }()
 	o := options(t.TempDir())
 	o.Config.ClusterSize, o.Config.Insecure, o.Config.NodePort = 3, true, port(t, taken.Addr().String())
-	if err := node.Recover(o); err == nil || !strings.Contains(err.Error(), "holds no event log") {
-		t.Error(err)
-	}
+	check.Says(t, node.Recover(o), "holds no event log")
 }

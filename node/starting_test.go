@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
@@ -47,9 +48,7 @@ func TestStarting(t *testing.T) {
 			if status, body := write(t, first, "s", 0); status != 201 {
 				t.Fatalf("%d %s", status, body)
 			}
-			if err := first.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, first.Close())
 			c.set(o.Config)
 			address := freeAddress(t)
 			o.Config.NodePort = port(t, address)
@@ -74,28 +73,18 @@ func TestStarting(t *testing.T) {
 			var got strings.Builder
 			for question := range strings.SplitSeq(strings.TrimSpace(startingQuestions), "\n") {
 				text, err := answer(t, address, question)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				fmt.Fprintf(&got, "%s: %s\n", question, ofTheMoment.ReplaceAllString(text, "…"))
 			}
 			goOn()
-			if err := <-opened; err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, <-opened)
 			file := filepath.Join("testdata", "starting", strings.ReplaceAll(c.name, " ", "-")+".txt")
 			if *update {
-				if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(file, []byte(got.String()), 0o600))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.String() != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
-			}
+			check.Must(t, err)
+			check.Equal(t, got.String(), string(want))
 		})
 	}
 }
@@ -128,9 +117,7 @@ GET /projections/any
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -139,9 +126,7 @@ func port(t *testing.T, address string) int {
 	t.Helper()
 	_, text, _ := net.SplitHostPort(address)
 	number, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return number
 }
 
@@ -150,9 +135,7 @@ func answer(t *testing.T, address, question string) (string, error) {
 	t.Helper()
 	method, path, _ := strings.Cut(question, " ")
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(`{"node":"127.0.0.1:2"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Close = true
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("ES-EventType", "t")

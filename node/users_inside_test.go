@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // fewUsers is a store that holds the last event of some users.
@@ -39,14 +40,10 @@ func (s *fewUsers) LastEvent(ctx context.Context, stream string) (event.Record, 
 		password = access.DefaultPassword
 	}
 	hash, err := access.NewHasher(access.HasherOptions{Iterations: 1}).Hash(ctx, login, password)
-	if err != nil {
-		s.t.Error(err)
-	}
+	check.NoError(s.t, err)
 	u.SetPassword(hash)
 	data, err := access.EncodeUser(&u)
-	if err != nil {
-		s.t.Error(err)
-	}
+	check.NoError(s.t, err)
 	return event.Record{Data: data}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -48,9 +49,7 @@ func BenchmarkIdle(b *testing.B) {
 			for i := range n {
 				_, err := first.Create(context.Background(), projection.Creation{Name: fmt.Sprint("p", i), Mode: projection.Continuous, By: admin, Enabled: enabled,
 					Query: fmt.Sprintf("fromStream('s-%d').when({$init: function() { return {n: 0}; }, a: function(s, e) { s.n++; return s; }})", i)})
-				if err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, err)
 			}
 			first.Stop()
 			var before, after runtime.MemStats
@@ -66,9 +65,7 @@ func BenchmarkIdle(b *testing.B) {
 				for done := 0; done < n; {
 					done = 0
 					list, err := s.List(projection.AllKinds)
-					if err != nil {
-						b.Fatal(err)
-					}
+					check.Must(b, err)
 					for i := range list {
 						if list[i].Name[0] == 'p' && list[i].Status == want {
 							done++

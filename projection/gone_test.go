@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -35,9 +36,7 @@ func TestGone(t *testing.T) {
 		test(t, func(b *bench) {
 			b.create("p", "")
 			gone := began(b, c.name, c.text)
-			if there := gone() == 0; there != c.there {
-				t.Errorf("%s: it is there: %v", name, there)
-			}
+			check.Equal(t, gone() == 0, c.there, name, "it is there")
 			c.end(b)
 			if gone() == 0 {
 				t.Errorf("%s: nobody was told", name)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 )
@@ -33,13 +34,9 @@ func TestEndOfAnEndlessScript(t *testing.T) {
 			store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "T", Data: []byte("{}"), Flags: event.FlagJSON}}})
 			_, err := s.Create(t.Context(), projection.Creation{Name: "p", Mode: projection.Continuous, Enabled: true, By: admin,
 				Query: `fromStream('s').when({$any() { log('begun'); for (;;) {} }})`})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			<-begun
-			if err := end(s); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, end(s))
 			if f, err := s.Statistics("p"); err != nil || f.StateReason != "" {
 				t.Errorf("%+v, %v", f, err)
 			}

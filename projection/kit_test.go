@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -312,28 +313,20 @@ func (b *bench) lead() {
 func (b *bench) finish() {
 	b.Helper()
 	b.Stop()
-	if b.runner.handlers.n != 0 {
-		b.Errorf("%d handlers were not closed", b.runner.handlers.n)
-	}
+	check.Equal(b, b.runner.handlers.n, 0, "handlers were not closed")
 	for name, n := range b.runner.live {
-		if n != 0 {
-			b.Errorf("%d runs of %s go on", n, name)
-		}
+		check.Equal(b, n, 0, "runs of", name, "go on")
 	}
 }
 
 func (b *bench) must(err error) {
 	b.Helper()
-	if err != nil {
-		b.Fatalf("%v", err)
-	}
+	check.Must(b, err)
 }
 
 func (b *bench) is(what string, got, want any) {
 	b.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		b.Fatalf("%s: %v, want %v", what, got, want)
-	}
+	check.MustEqual(b, fmt.Sprint(got), fmt.Sprint(want), what, got, "want", want)
 }
 
 // refused looks at the text of an error and at its type.

@@ -1,6 +1,10 @@
 package projection
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
+)
 
 func TestResultStreams(t *testing.T) {
 	for stream, want := range map[string]bool{
@@ -8,8 +12,6 @@ func TestResultStreams(t *testing.T) {
 		"$projections-p": false, "$projections-p-checkpoint": false, "$projections-p-a-checkpoint": false, "$projections-p-order": false, "$projections-pq-result": false,
 		"$projections-result": false, "$projections-p-resultx": false, "$projections-p-a-partitions": false, "result": false,
 	} {
-		if got := isResultStream("p", stream); got != want {
-			t.Errorf("%s: %v", stream, got)
-		}
+		check.Equal(t, isResultStream("p", stream), want, stream)
 	}
 }

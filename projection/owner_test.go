@@ -3,10 +3,10 @@ package projection_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -62,9 +62,7 @@ func TestOwners(t *testing.T) {
 					}
 				}
 				if c.mode == projection.Transient && !c.may {
-					if err := b.Delete(b.ctx, "p", projection.DeleteOptions{}, c.by); !errors.Is(err, event.ErrNotAuthorized) {
-						t.Errorf("delete: %v", err)
-					}
+					check.Is(t, b.Delete(b.ctx, "p", projection.DeleteOptions{}, c.by), event.ErrNotAuthorized, "delete")
 				}
 				if !c.may {
 					return
@@ -73,9 +71,7 @@ func TestOwners(t *testing.T) {
 				b.must(b.Command(b.ctx, "p", projection.Enable, c.by))
 				ran = nil
 				_ = b.runOf("p").o.MayRead(context.Background(), "s")
-				if !slices.Equal(ran, []string{c.by.Name}) {
-					t.Errorf("runs as %v, want %s", ran, c.by.Name)
-				}
+				check.Slice(t, ran, []string{c.by.Name}, "runs as ..., want", c.by.Name)
 			})
 		})
 	}

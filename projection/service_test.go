@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -359,9 +360,7 @@ func TestParseConfig(t *testing.T) {
 		if _, err := projection.ParseConfig([]byte(text)); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		check.Equal(t, got, want, text)
 	}
 }
 

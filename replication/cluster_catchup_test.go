@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
@@ -79,9 +80,7 @@ func TestRule11RestoreNeverWaits(t *testing.T) {
 		contact := behind.raft().LastContact()
 		eventually(t, "the node hears its leader", func() bool { return behind.raft().LastContact().After(contact) })
 	}
-	if behind.data.Tail() != before {
-		t.Error("data came through the cut")
-	}
+	check.Equal(t, behind.data.Tail(), before, "data came through the cut")
 	// Only with the vote of the node that lacks data can there be another leader.
 	if h.leader() == other {
 		old, other = other, old
@@ -123,9 +122,7 @@ func TestCatchingUp(t *testing.T) {
 	h.alike()
 	n.holds("s", records)
 	h.settled()
-	if n.id() != id {
-		t.Errorf("node %s is %s now", id, n.id())
-	}
+	check.Equal(t, n.id(), id, "node ... now")
 	n.data.tempMu.Lock()
 	defer n.data.tempMu.Unlock()
 	if n.data.chunks == 0 || n.data.pulled == 0 {
@@ -202,9 +199,7 @@ func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 			h.alike()
 			n.holds("s", records+1)
 			h.settled()
-			if n.id() != id {
-				t.Errorf("node %s is %s now", id, n.id())
-			}
+			check.Equal(t, n.id(), id, "node ... now")
 		})
 	}
 }
@@ -227,9 +222,7 @@ func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 			id := n.id()
 			n.stop()
 			last, err := replication.ForgeEntries(n.dir, raftdisk.BoltDB, forgedEntries)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			n.setup = append(n.setup, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
 			h.resign(t.Context()) // in another term the forged entries do not count
 			records := h.outrun(n, last-forgedEntries, "s", 10)
@@ -240,9 +233,7 @@ func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 			h.settled()
 			h.write("s", records)
 			h.alike()
-			if n.id() != id {
-				t.Errorf("node %s is %s now", id, n.id())
-			}
+			check.Equal(t, n.id(), id, "node ... now")
 			n.stop()
 			n.start()
 			h.settled()
@@ -261,9 +252,7 @@ func TestRule13InMemory(t *testing.T) {
 	n := h.others(h.leader())[0]
 	records := h.lag(n, "s", 10)
 	last, err := replication.ForgeRunning(n.cluster.Load(), forgedEntries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	term := h.leader().raft().CurrentTerm()
 	h.resign(t.Context())
 	records = h.outrun(n, h.leader().raft().LastIndex(), "s", records)
@@ -336,9 +325,7 @@ func TestRule12RestartAfterInstall(t *testing.T) {
 			h.settled()
 			h.alike()
 			n.holds("s", records+5)
-			if n.id() != id {
-				t.Errorf("it was node %s, it is %s", id, n.id())
-			}
+			check.Equal(t, n.id(), id, "it was node")
 		})
 	}
 }

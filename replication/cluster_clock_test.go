@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -34,18 +35,14 @@ func TestLeaderWithAWrongClock(t *testing.T) {
 		}
 	}
 	eventually(t, "the clock is found to be wrong", func() bool { return odd.cluster.Load().Clock.Wrong() != nil })
-	if err := odd.cluster.Load().Clock.Wrong(); !strings.Contains(err.Error(), "1h0m0s ahead of") {
-		t.Error(err)
-	}
+	check.Contains(t, odd.cluster.Load().Clock.Wrong().Error(), "1h0m0s ahead of")
 	if off := time.Since(odd.cluster.Load().Clock.Now()).Abs(); off > time.Minute {
 		t.Errorf("the clock that ages are judged by is off by %v", off)
 	}
 	eventually(t, "another node leads", func() bool { return h.leader() != odd })
 	h.writes("s", 0, 10)
 	for _, n := range h.others(odd) {
-		if err := n.cluster.Load().Clock.Wrong(); err != nil {
-			t.Errorf("node %s: %v", n.name, err)
-		}
+		check.NoError(t, n.cluster.Load().Clock.Wrong(), "node", n.name)
 	}
 	for i := range clocks {
 		clocks[i].Store(0)
@@ -69,9 +66,7 @@ func TestTwoClocksThatDiffer(t *testing.T) {
 	h.settled()
 	for _, n := range h.nodes {
 		n.says("the clocks of the members differ")
-		if err := n.cluster.Load().Clock.Wrong(); err != nil {
-			t.Errorf("node %s: %v", n.name, err)
-		}
+		check.NoError(t, n.cluster.Load().Clock.Wrong(), "node", n.name)
 	}
 	h.writes("s", 0, 1)
 	ahead.Store(0)

@@ -1,12 +1,12 @@
 package replication_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -22,17 +22,13 @@ func TestCloseWhileStarting(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 30 {
 		c, err := replication.OpenCluster(n.options())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		<-time.After(time.Duration(random.IntN(10_000)) * time.Microsecond) // anywhere in its start
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
 		select {
 		case err := <-closed:
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 		case <-time.After(patience):
 			t.Fatal("Close does not return")
 		}
@@ -50,9 +46,7 @@ func TestCloseWhileADiskHangs(t *testing.T) {
 	})
 	n := h.nodes[0]
 	c, err := replication.OpenCluster(n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	eventually(t, "it leads", func() bool { l, _ := c.Leadership(); return l.Leading })
 	hanging, release := make(chan struct{}), make(chan struct{})
 	n.data.mu.Lock()
@@ -73,15 +67,11 @@ func TestCloseWhileADiskHangs(t *testing.T) {
 	go func() { closed <- c.Close() }()
 	select {
 	case err := <-closed:
-		if err == nil {
-			t.Error("Close does not tell that something hangs")
-		}
+		check.Fails(t, err, "Close does not tell that something hangs")
 	case <-time.After(patience):
 		t.Error("Close does not return")
 	}
-	if err := <-written; !errors.Is(err, event.ErrOutcomeUnknown) {
-		t.Errorf("the write in flight: %v", err)
-	}
+	check.Is(t, <-written, event.ErrOutcomeUnknown, "the write in flight")
 	close(release)
 	eventually(t, "it ends after all", func() bool { return r.Close() == nil })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // From one set of nodes comes one cluster, in whatever order and however slowly
@@ -22,9 +23,7 @@ import (
 func TestRule18ExactlyOneClusterForms(t *testing.T) {
 	t.Parallel()
 	orders, err := strconv.Atoi(cmp.Or(os.Getenv("ANNALS_BOOTSTRAP_ORDERS"), "20"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	places := make(chan struct{}, 4)
@@ -84,9 +83,7 @@ func TestRule18NothingIsAcknowledgedBeforeAMajorityVotes(t *testing.T) {
 	if l, _ := a.cluster.Load().Leadership(); l.Leading || a.cluster.Load().Ready() {
 		t.Error("one voter of three serves")
 	}
-	if err := a.write("s", 5); !errors.Is(err, event.ErrNotReady) {
-		t.Errorf("write at one voter of three: %v", err)
-	}
+	check.Is(t, a.write("s", 5), event.ErrNotReady, "write at one voter of three")
 	if err := a.cluster.Load().Confirm(t.Context()); !errors.Is(err, event.ErrNotReady) {
 		t.Errorf("linearizable read at one voter of three: %v", err)
 	}

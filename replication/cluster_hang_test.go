@@ -3,13 +3,13 @@ package replication_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/stats"
@@ -39,9 +39,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	h.writes("s", 10, 20)
 
 	c := old.cluster.Load()
-	if err := c.Hangs(); err == nil || !strings.Contains(err.Error(), "store entries "+old.dir) {
-		t.Errorf("the old leader hangs in: %v", err)
-	}
+	check.Says(t, c.Hangs(), "store entries "+old.dir, "the old leader hangs in")
 	if state := old.state(); state != event.StateUnknown || c.Ready() {
 		t.Errorf("the old leader is %s, ready %v", state, c.Ready())
 	}
@@ -103,17 +101,13 @@ func TestHungOperations(t *testing.T) {
 	})
 	n := h.nodes[0]
 	c, err := replication.OpenCluster(n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	n.cluster.Store(c)
 	h.leader()
 	at := watch.Begin(&hang.Op{Doing: "write", File: "a chunk"})
 	n.says("a chunk")
 	// No node can take over from a node on its own: its clients wait, each as long as it likes.
-	if err := n.write("s", 0); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, n.write("s", 0))
 	if c.Ready() || n.state() != event.StateLeader {
 		t.Errorf("ready %v, %s", c.Ready(), n.state())
 	}
@@ -144,9 +138,7 @@ func TestCloseOfALeaderWhoseDiskHangs(t *testing.T) {
 		go func() { closed <- c.Close() }()
 		select {
 		case err := <-closed:
-			if err == nil {
-				t.Error("Close does not tell that something hangs")
-			}
+			check.Fails(t, err, "Close does not tell that something hangs")
 		case <-time.After(patience):
 			t.Fatal("Close does not return")
 		}

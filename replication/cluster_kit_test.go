@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication"
@@ -134,9 +135,7 @@ func (h *house) add(disk bool, setup ...func(*replication.ClusterOptions)) *node
 func (h *house) directory() string {
 	h.t.Helper()
 	dir, err := os.MkdirTemp(h.root, "node")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.Must(h.t, err)
 	return dir
 }
 
@@ -218,9 +217,7 @@ func (n *node) options() replication.ClusterOptions {
 func (n *node) start() {
 	n.house.t.Helper()
 	c, err := replication.OpenCluster(n.options())
-	if err != nil {
-		n.house.t.Fatalf("node %s: %v", n.name, err)
-	}
+	check.Must(n.house.t, err, "node", n.name)
 	n.link.lead(c.Port().Addr().String())
 	n.cluster.Store(c)
 }
@@ -231,9 +228,7 @@ func (n *node) stop() {
 	if c == nil {
 		return
 	}
-	if err := c.Close(); err != nil {
-		n.house.t.Errorf("node %s: close: %v", n.name, err)
-	}
+	check.NoError(n.house.t, c.Close(), "node", n.name, "close")
 	n.link.lead("")
 }
 
@@ -486,9 +481,7 @@ type call struct {
 func newLink(t testing.TB, n *node) *link {
 	t.Helper()
 	l, err := net.Listen("tcp", n.house.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	k := &link{node: n, listener: l, calls: map[*call]struct{}{}}
 	k.wg.Go(k.accept)
 	return k

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -27,9 +28,7 @@ func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	h.writes("s", 0, 3)
 	h.alike()
 	confirm := func(leader *node) error { return leader.cluster.Load().Confirm(t.Context()) }
-	if err := h.atLeader(confirm); err != nil {
-		t.Errorf("the leader: %v", err)
-	}
+	check.NoError(t, h.atLeader(confirm), "the leader")
 	old := h.leader()
 	h.isolate(old)
 	if err := confirm(old); err == nil { // it leads on for its lease
@@ -38,18 +37,12 @@ func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
 	eventually(t, "the others acknowledge a write", func() bool {
 		return slices.ContainsFunc(h.others(old), func(n *node) bool { return n.write("s", 3) == nil })
 	})
-	if err := confirm(old); err == nil {
-		t.Error("the deposed leader confirmed a read")
-	}
-	if err := old.write("s", 4); err == nil {
-		t.Error("the deposed leader acknowledged a write")
-	}
+	check.Fails(t, confirm(old), "the deposed leader confirmed a read")
+	check.Fails(t, old.write("s", 4), "the deposed leader acknowledged a write")
 	h.rejoin(old)
 	h.alike()
 	old.holds("s", 4)
-	if err := h.atLeader(confirm); err != nil {
-		t.Errorf("the new leader: %v", err)
-	}
+	check.NoError(t, h.atLeader(confirm), "the new leader")
 }
 
 // resign has the leader resign until another node leads, and returns that. On a busy
@@ -92,9 +85,7 @@ func TestRule23ResignPicksByPriority(t *testing.T) {
 			if n == want {
 				priority = 5 + i
 			}
-			if err := n.cluster.Load().SetPriority(priority); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, n.cluster.Load().SetPriority(priority))
 		}
 		eventually(t, "all know the priorities", func() bool {
 			for _, n := range h.nodes {
@@ -137,9 +128,7 @@ func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
 	behind := h.others(h.leader())[0]
-	if err := behind.cluster.Load().SetPriority(9); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, behind.cluster.Load().SetPriority(9))
 	h.cut("raft", func(from event.ID, to *node, kind wire.Kind) bool {
 		return kind != wire.KindService && (to == behind || from == behind.cluster.Load().Node())
 	})
@@ -187,9 +176,7 @@ func (h *house) drainsFirst(records int64) (undisturbed bool) {
 	// longer than a busy machine needs to begin
 	for limit := time.Second; !waited && leader.leads(term); limit *= 2 {
 		ctx, cancel := context.WithTimeout(h.t.Context(), limit)
-		if err := leader.cluster.Load().Resign(ctx); err != nil {
-			h.t.Errorf("resign: %v", err)
-		}
+		check.NoError(h.t, leader.cluster.Load().Resign(ctx), "resign")
 		cancel()
 		lines := leader.lines.String()[said:]
 		if handOver.MatchString(lines) && leader.leads(term) {
@@ -293,9 +280,7 @@ func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
 	if got := n.raft().CurrentTerm(); got > term+1 { // an answer may have been in flight
 		t.Errorf("the lonely node went from term %d to %d", term, got)
 	}
-	if got := n.write("s", 1); got == nil {
-		t.Error("the lonely node acknowledged a write")
-	}
+	check.Fails(t, n.write("s", 1), "the lonely node acknowledged a write")
 	h.rejoin(n)
 	h.write("s", 1)
 	h.alike()

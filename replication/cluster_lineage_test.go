@@ -13,15 +13,14 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
 // forgets throws the consensus state of a stopped node away.
 func (n *node) forgets() {
 	n.house.t.Helper()
-	if err := os.RemoveAll(n.raftFile()); err != nil {
-		n.house.t.Fatal(err)
-	}
+	check.Must(n.house.t, os.RemoveAll(n.raftFile()))
 }
 
 // waits waits until the node says what its start waits for.
@@ -201,9 +200,7 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	twin := h.add(onDisk)
 	twin.data = c.data.copied()
 	twin.data.directory = c.data.directory
-	if err := os.CopyFS(twin.raftFile(), os.DirFS(c.raftFile())); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.CopyFS(twin.raftFile(), os.DirFS(c.raftFile())))
 	c.start()
 	h.settled()
 	eventually(t, "all see it alive", func() bool {
@@ -220,9 +217,7 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	select {
 	case err := <-twin.fatal:
 		for _, part := range []string{id, c.link.address(), twin.link.address(), "rename the folder raft"} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q is missing in: %v", part, err)
-			}
+			check.Contains(t, err.Error(), part, "is missing in")
 		}
 	case <-time.After(patience):
 		t.Fatal("it keeps running")
@@ -293,9 +288,7 @@ func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	old.lead(c.Port().Addr().String())
 	replication.GossipsAddress(c, old.address())
 	known(old.address())
-	if err := replication.Asks(t.Context(), c, leader.link.address()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, replication.Asks(t.Context(), c, leader.link.address()))
 }
 
 // Nodes of the version before know no cluster incarnations and count as the first: their consensus

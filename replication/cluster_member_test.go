@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -32,17 +33,13 @@ func newApplicant(t *testing.T, cluster event.ID) *applicant {
 	t.Helper()
 	node := event.ID(uuid.New())
 	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: node, Cluster: func() event.ID { return cluster }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		return port.Dial(ctx, wire.KindService, address)
 	}}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
-		if err := port.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, port.Close())
 	})
 	return &applicant{t: t, node: node, client: client}
 }
@@ -52,17 +49,13 @@ func (a *applicant) ask(to *node, q map[string]any) (status int, answer string, 
 	a.t.Helper()
 	q["node"] = a.node
 	body, err := json.Marshal(q)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	resp, err := a.client.Post("http://"+to.link.address()+"/join", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
 	text, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, errors.Join(err, resp.Body.Close()))
 	return resp.StatusCode, string(text), nil
 }
 
@@ -283,12 +276,8 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	if err := r.RemoveServer(raft.ServerID(cut.id()), 0, patience).Error(); err != nil {
 		t.Logf("the leader was deposed before: %v", err)
 	}
-	if err := <-written; err == nil {
-		t.Error("a write was acknowledged that one node of three has")
-	}
-	if err := leader.write("s", 4); err == nil {
-		t.Error("a write was acknowledged with one voter of three")
-	}
+	check.Fails(t, <-written, "a write was acknowledged that one node of three has")
+	check.Fails(t, leader.write("s", 4), "a write was acknowledged with one voter of three")
 	if err := leader.cluster.Load().Confirm(t.Context()); err == nil {
 		t.Error("a read was confirmed with one voter of three")
 	}

@@ -13,15 +13,14 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
 // recover makes consensus state from a stopped node's data, as an operator does on one node.
 func (h *house) recover(n *node) {
 	h.t.Helper()
-	if err := replication.Recover(n.options()); err != nil {
-		h.t.Fatal(err)
-	}
+	check.Must(h.t, replication.Recover(n.options()))
 }
 
 // Nodes keep what they are when they are started again, one by one or all: a node
@@ -103,9 +102,7 @@ func TestRule14LostStateMakesANewNode(t *testing.T) {
 		n := h.others(h.leader())[0]
 		old := n.id()
 		n.stop()
-		if err := lose(n); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, lose(n))
 		asides, left := len(n.setAside("lost")), n.files(n.raftFile())
 		h.write("s", records)
 		records++
@@ -128,9 +125,7 @@ func TestRule14LostStateMakesANewNode(t *testing.T) {
 	}
 	// Erasing does not reach there, and does not pretend to.
 	for _, n := range h.nodes {
-		if err := n.cluster.Load().EraseLog(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, n.cluster.Load().EraseLog(t.Context(), 0))
 		left := n.setAside("lost")
 		if said := strings.Contains(n.lines.String(), "may hold the erased data"); said != (len(left) > 0) {
 			t.Errorf("node %s has %v, and says that they may hold erased data: %v", n.name, left, said)
@@ -155,9 +150,7 @@ func (n *node) files(dir string) (names []string) {
 func (n *node) setAside(why string) []string {
 	n.house.t.Helper()
 	found, err := filepath.Glob(n.dir + "/raft." + why + "-*")
-	if err != nil {
-		n.house.t.Fatal(err)
-	}
+	check.Must(n.house.t, err)
 	return found
 }
 
@@ -173,9 +166,7 @@ func TestRule14RestoredVolumeDoesNotVote(t *testing.T) {
 	old := restored.id()
 	restored.stop()
 	volume := h.directory()
-	if err := os.CopyFS(volume, os.DirFS(restored.dir)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.CopyFS(volume, os.DirFS(restored.dir)))
 	data := restored.data.copied()
 	data.directory = restored.data.directory
 	restored.start()
@@ -277,25 +268,17 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	b.data.shorten(10)
 	c.data.shorten(0)
 	// A restored volume brings consensus state along, which is not in the way.
-	if err := os.CopyFS(b.dir, os.DirFS(a.dir)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.CopyFS(b.dir, os.DirFS(a.dir)))
 	b.data.fromCopy = true
-	if err := replication.Recover(a.options()); err == nil || !strings.Contains(err.Error(), "has consensus state") {
-		t.Errorf("recovered a second time: %v", err)
-	}
-	if err := replication.Recover(c.options()); err == nil || !strings.Contains(err.Error(), "nothing to recover") {
-		t.Errorf("recovered from nothing: %v", err)
-	}
+	check.Says(t, replication.Recover(a.options()), "has consensus state", "recovered a second time")
+	check.Says(t, replication.Recover(c.options()), "nothing to recover", "recovered from nothing")
 	// Alone it is the only voter, and answers nothing.
 	h.start(a)
 	eventually(t, "it leads", func() bool { return a.raft() != nil && a.raft().State() == raft.Leader })
 	if servers := a.servers(); len(servers) != 1 || string(servers[0].ID) != a.id() {
 		t.Errorf("servers %v", servers)
 	}
-	if err := a.write("s", 30); err == nil {
-		t.Error("a write was acknowledged before a majority votes")
-	}
+	check.Fails(t, a.write("s", 30), "a write was acknowledged before a majority votes")
 	// A copy that went another way is compared by chain, and refused.
 	other := c.data
 	c.data = b.data.copied()
@@ -303,9 +286,7 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	h.start(c)
 	select {
 	case err := <-c.fatal:
-		if !strings.Contains(err.Error(), "data are not those of its cluster") {
-			t.Errorf("another history: %v", err)
-		}
+		check.Contains(t, err.Error(), "data are not those of its cluster", "another history")
 	case <-time.After(patience):
 		t.Error("a copy with another history waits for ever")
 	}
@@ -321,9 +302,7 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	h.alike()
 	for _, n := range h.nodes {
 		n.holds("s", 31)
-		if n.cluster.Load().ID() != id {
-			t.Errorf("node %s is of cluster %s", n.name, n.cluster.Load().ID())
-		}
+		check.Equal(t, n.cluster.Load().ID(), id, "node", n.name, "is of cluster")
 	}
 	if pulled, known := b.data.pulls(); known != 0 || pulled < 15 {
 		t.Errorf("%d frames were fetched, %d again", pulled, known)

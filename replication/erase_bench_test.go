@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -53,9 +54,7 @@ func BenchmarkEraseLog(b *testing.B) {
 				pause := time.NewTimer(300 * time.Millisecond)
 				<-pause.C
 				without = append(without, stretch())
-				if err := r.EraseLog(ctx, y.Tail().End); err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, r.EraseLog(ctx, y.Tail().End))
 				with = append(with, stretch())
 			}
 			stop()

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -48,9 +49,7 @@ func holding(t *testing.T, dir, text string) (files []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return files
 }
 
@@ -82,16 +81,12 @@ func TestRule21ErasedFromEveryFile(t *testing.T) {
 		for i := range int64(100) {
 			write(t, r, payload("forget-me-too", i), -1, 0)
 		}
-		if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.EraseLog(t.Context(), y.Tail().End))
 		gone(t, "running", dir, "forget-me")
 		killed := copyDir(t, dir)
 		gone(t, "killed", killed, "forget-me")
 		crashed := y.crashed(0)
-		if crashed.Tail() != y.Tail() {
-			t.Error("what was erased is not durable in the event log")
-		}
+		check.Equal(t, crashed.Tail(), y.Tail(), "what was erased is not durable in the event log")
 		again := toyOptions(crashed, killed, kind)
 		k := open(t, again)
 		gone(t, "killed and started", killed, "forget-me")
@@ -133,9 +128,7 @@ func TestRule21EraseWhileWriting(t *testing.T) {
 			})
 		}
 		for range rounds {
-			if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, r.EraseLog(t.Context(), y.Tail().End))
 		}
 		gone(t, "written to", dir, "forget-me")
 		replication.StopSnapshots(r)
@@ -144,9 +137,7 @@ func TestRule21EraseWhileWriting(t *testing.T) {
 		closeReplica(t, r)
 		y.mu.Lock()
 		for w, n := range counts {
-			if got := y.streams[fmt.Sprint("s", w)]; got != n {
-				t.Errorf("writer %d wrote %d, %d are there", w, n, got)
-			}
+			check.Equal(t, y.streams[fmt.Sprint("s", w)], n, "writer", w, "wrote ... are there")
 		}
 		y.mu.Unlock()
 		r = open(t, toyOptions(y, dir, kind))
@@ -161,9 +152,7 @@ func TestEraseLogReturns(t *testing.T) {
 	h := newHouse(t, 3, 3, onDisk)
 	h.start(h.nodes[0])
 	c := h.nodes[0].cluster.Load()
-	if err := c.EraseLog(t.Context(), 0); !errors.Is(err, event.ErrNotReady) {
-		t.Errorf("without raft: %v", err)
-	}
+	check.Is(t, c.EraseLog(t.Context(), 0), event.ErrNotReady, "without raft")
 	h.start(h.nodes[1:]...)
 	h.settled()
 	h.writes("s", 0, 3)
@@ -173,24 +162,16 @@ func TestEraseLogReturns(t *testing.T) {
 	// A position that this node has not reached yet.
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer stop()
-	if err := c.EraseLog(ctx, l.data.Tail().End+1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("beyond the end: %v", err)
-	}
+	check.Is(t, c.EraseLog(ctx, l.data.Tail().End+1), context.DeadlineExceeded, "beyond the end")
 	ctx, stop = context.WithCancel(t.Context())
 	stop()
-	if err := c.EraseLog(ctx, l.data.Tail().End); !errors.Is(err, context.Canceled) {
-		t.Errorf("called off: %v", err)
-	}
+	check.Is(t, c.EraseLog(ctx, l.data.Tail().End), context.Canceled, "called off")
 	h.writes("s", 3, 6)
-	if err := c.EraseLog(t.Context(), l.data.Tail().End); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, c.EraseLog(t.Context(), l.data.Tail().End))
 	answer := make(chan error)
 	go func() { answer <- c.EraseLog(context.Background(), l.data.Tail().End+1000) }()
 	l.stop()
-	if err := <-answer; !errors.Is(err, event.ErrNotReady) {
-		t.Errorf("while it closed: %v", err)
-	}
+	check.Is(t, <-answer, event.ErrNotReady, "while it closed")
 	l.start()
 	h.settled()
 	h.write("s", 6)
@@ -263,9 +244,7 @@ func TestRule21FollowerThatWasAwayWhileErased(t *testing.T) {
 				defer n.data.mu.Unlock()
 				return n.data.streams["s"] == 30
 			})
-			if err := n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End))
 		}
 		h.writes("s", 30, 33)
 		h.rejoin(away)
@@ -303,9 +282,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 				h.alike()
 			}
 		}
-		if err := old.cluster.Load().EraseLog(t.Context(), old.data.Tail().End); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, old.cluster.Load().EraseLog(t.Context(), old.data.Tail().End))
 		eventually(t, "another leader", func() bool {
 			return slices.ContainsFunc(h.others(old), func(n *node) bool { return n.raft().State() == raft.Leader })
 		})
@@ -315,9 +292,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 		h.alike()
 		old.holds("s", 8)
 		// After an entry of another history, whose place in the files is erased too.
-		if err := old.cluster.Load().EraseLog(t.Context(), old.data.Tail().End); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, old.cluster.Load().EraseLog(t.Context(), old.data.Tail().End))
 		gone(t, "old leader", old.dir, "never")
 		if old.data.restored() > 0 {
 			t.Error("it got a snapshot")
@@ -357,9 +332,7 @@ func TestRule21EraseWhileLeadersChange(t *testing.T) {
 		for _, n := range h.nodes {
 			n.holds("s", records)
 			// After the cancelled one, which still runs.
-			if err := n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End))
 			gone(t, "node "+n.name, n.dir, "forget-me")
 			if strings.Contains(n.lines.String(), "different histories") {
 				t.Errorf("node %s raised the alarm", n.name)

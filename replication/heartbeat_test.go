@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -23,9 +24,7 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	leader := h.leader()
 	port, other := h.outsider()
 	t.Cleanup(func() {
-		if err := errors.Join(other.Close(), port.Close()); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, errors.Join(other.Close(), port.Close()))
 	})
 	r := leader.raft()
 	// No node gets to this term by itself.
@@ -34,12 +33,8 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("other"), Addr: []byte("other")},
 		Term:      later,
 	}
-	if err := other.AppendEntries(raft.ServerID(leader.id()), raft.ServerAddress(leader.link.address()), &heartbeat, new(raft.AppendEntriesResponse)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Barrier(0).Error(); !errors.Is(err, raft.ErrNotLeader) {
-		t.Errorf("the leader of before took an entry: %v", err)
-	}
+	check.Must(t, other.AppendEntries(raft.ServerID(leader.id()), raft.ServerAddress(leader.link.address()), &heartbeat, new(raft.AppendEntriesResponse)))
+	check.Is(t, r.Barrier(0).Error(), raft.ErrNotLeader, "the leader of before took an entry")
 	if got := r.Stats()["last_log_term"]; got == strconv.FormatUint(later, 10) {
 		t.Errorf("an entry of term %s is in the log of a node that never led in it", got)
 	}
@@ -52,8 +47,6 @@ func (h *house) outsider() (*wire.Port, *wire.Raft) {
 	h.t.Helper()
 	cluster := h.nodes[0].data.cluster
 	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.Must(h.t, err)
 	return port, port.Raft(wire.RaftOptions{})
 }

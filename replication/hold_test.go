@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -110,9 +111,7 @@ func TestRule10CompactionWaitsNotForEver(t *testing.T) {
 			h.deaf(n)
 			records := h.outrun(n, last, "s", 10)
 			if name == "time" {
-				if err := h.leader().cluster.Load().EraseLog(t.Context(), 0); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, h.leader().cluster.Load().EraseLog(t.Context(), 0))
 			}
 			h.lift("deaf")
 			h.alike()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
 
@@ -74,9 +75,7 @@ func TestOutranked(t *testing.T) {
 			other := follower(2, 3, 0)
 			other.Priority = c.others
 			l := leadershipOf(own, heardOf(own, other))
-			if err := l.setPriority(int(c.priority)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, l.setPriority(int(c.priority)))
 			if c.clock {
 				l.clock.wrong.set(wrong)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
 
@@ -42,21 +43,15 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 		{"other", event.Written{}, errors.New("strange"), errors.New("write at the leader: strange")},
 	} {
 		data, err := json.Marshal(answerOf(c.written, c.err))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var a writeAnswer
-		if err := json.Unmarshal(data, &a); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(data, &a))
 		written, err := a.result(write)
 		if written != c.written || !errors.Is(err, c.want) && !reflect.DeepEqual(err, c.want) && fmt.Sprint(err) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %+v, %v; expected %+v, %v", c.name, written, err, c.written, c.want)
 		}
 	}
-	if _, err := (&writeAnswer{Error: "of a later version"}).result(write); !errors.Is(err, event.ErrOutcomeUnknown) {
-		t.Errorf("%v", err)
-	}
+	check.Is(t, check.Err((&writeAnswer{Error: "of a later version"}).result(write)), event.ErrOutcomeUnknown)
 }
 
 // What may be sent again is, until it is known what became of it; anything else is sent once. A
@@ -142,9 +137,7 @@ func TestOwnWriteAsRequest(t *testing.T) {
 		Events: []event.Proposed{{ID: event.ID{1, 15: 255}, Type: "t\x01", Flags: event.FlagJSON, Data: []byte{0, 255, '"'}, Metadata: []byte("{}")}, {}},
 	}}
 	data, err := json.Marshal(given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got writeRequest
 	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, given) {
 		t.Errorf("%+v, %v; expected %+v", got, err, given)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -108,9 +109,7 @@ func TestOwnWritesOfANodeWithoutSpace(t *testing.T) {
 		_, err := n.own(first)
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, err)
 	leader := h.leader()
 	for _, other := range h.others(leader) {
 		other.cluster.Load().SetReadOnly(event.ErrDiskFull)
@@ -137,9 +136,7 @@ func TestRule06OwnWritesDuringElections(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				_, err := c.Write(ctx, appending("from-"+n.name, event.AnyVersion))
 				cancel()
-				if err != nil {
-					t.Errorf("node %s: %v", n.name, err)
-				}
+				check.NoError(t, err, "node", n.name)
 			}
 		})
 	}
@@ -216,9 +213,7 @@ func TestOwnWritesWhileTheLeaderHangs(t *testing.T) {
 		done <- err
 	}()
 	resume()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-done)
 	h.alike()
 	n.holds("s", 1)
 }
@@ -267,9 +262,7 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 		{"of another cluster", event.ID(uuid.New()), "belongs to cluster"},
 	} {
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return c.cluster }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		client := &http.Client{Transport: port.HTTPTransport(wire.KindService)}
 		got := ""
 		resp, err := client.Post("http://"+address+"/write", "application/json", strings.NewReader(`{"write":{"Stream":"s"}}`))
@@ -277,33 +270,19 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 			got = err.Error()
 		} else {
 			got = resp.Status
-			if err := resp.Body.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, resp.Body.Close())
 		}
-		if !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s, expected %s", c.name, got, c.want)
-		}
+		check.Contains(t, got, c.want, c.name)
 		client.CloseIdleConnections()
-		if err := port.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, port.Close())
 	}
 	// Plain HTTP gets no answer at all.
 	conn, err := net.Dial("tcp", leader.cluster.Load().Port().Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, "POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, check.Err(io.WriteString(conn, "POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")))
 	if answer, _ := io.ReadAll(conn); len(answer) > 0 && strings.HasPrefix(string(answer), "HTTP/") {
 		t.Errorf("answer %q", answer)
 	}
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := leader.data.count("s"); n != 0 {
-		t.Errorf("%d records were written", n)
-	}
+	check.NoError(t, conn.Close())
+	check.Equal(t, leader.data.count("s"), 0, "records were written")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -80,9 +81,7 @@ func TestProgressOfALoneNode(t *testing.T) {
 	t.Parallel()
 	n := newHouse(t, 1, 1, inMemory).nodes[0]
 	c, err := replication.OpenCluster(n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	n.cluster.Store(c)
 	n.house.write("s", 0)
 	end := n.data.Tail().End

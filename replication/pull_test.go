@@ -2,10 +2,10 @@ package replication
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A node that finds no cluster to join says what is to be done.
@@ -25,9 +25,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)
 			p := newPuller(&histories{self: own, peers: heardOf(own, c.others...)}, nil)
-			if text := p.alone(c.end, c.why); !strings.Contains(text.Error(), c.says) {
-				t.Error(text)
-			}
+			check.Contains(t, p.alone(c.end, c.why).Error(), c.says)
 		})
 	}
 }
@@ -44,10 +42,6 @@ func TestPullerThatGaveUp(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- p.until(t.Context(), 10) }()
 	<-p.wake
-	if _, err := p.attempt(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; !errors.Is(err, gone) {
-		t.Error(err)
-	}
+	check.NoError(t, check.Err(p.attempt(t.Context())))
+	check.Is(t, <-done, gone)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
@@ -36,9 +37,7 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("logged %s", out)
 	}
 	base.Named("net").Error("failed to commit logs")
-	if got := out.String(); got != "[ERROR] net: failed to commit logs\n" {
-		t.Errorf("logged %s", got)
-	}
+	check.Equal(t, out.String(), "[ERROR] net: failed to commit logs\n", "logged")
 }
 
 // TestQuietElections: an election of a node without a leader repeats several times a second, and
@@ -73,9 +72,7 @@ func TestQuietWords(t *testing.T) {
 [INFO]  added peer, starting replication: peer=10.77.0.3:1112
 [INFO]  added peer, starting replication: peer=n4
 `
-	if got := out.String(); got != want {
-		t.Errorf("logged\n%swant\n%s", got, want)
-	}
+	check.Equal(t, out.String(), want, "logged")
 }
 
 // TestQuietContact: a node that is late under load tells nothing before another one would stand for

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -32,9 +33,7 @@ func toyOptions(y *toy, dir string, kind raftdisk.LogStore) replication.Options 
 func open(t testing.TB, o replication.Options) *replication.Replica {
 	t.Helper()
 	r, err := replication.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	awaitLeader(t, r)
 	return r
 }
@@ -57,9 +56,7 @@ func awaitLeader(t testing.TB, r *replication.Replica) {
 
 func closeReplica(t testing.TB, r *replication.Replica) {
 	t.Helper()
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, r.Close())
 }
 
 func write(t testing.TB, r *replication.Replica, stream string, expected, want int64) {
@@ -88,9 +85,7 @@ func copyDir(t testing.TB, from string) string {
 		}
 		return os.WriteFile(target, data, 0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return to
 }
 
@@ -109,9 +104,7 @@ func TestSingleNode(t *testing.T) {
 			if _, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: "a", ExpectedVersion: 3}); !errors.As(err, &conflict) || conflict.Current != 19 {
 				t.Errorf("conflict: %v", err)
 			}
-			if err := r.Pipeline().Confirm(t.Context()); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, r.Pipeline().Confirm(t.Context()))
 			if c, _, err := r.Configuration(); err != nil || len(c.Servers) != 1 || c.Servers[0].Suffrage != raft.Voter {
 				t.Errorf("configuration %+v, %v", c, err)
 			}
@@ -201,9 +194,7 @@ func TestLogOfAnotherHistoryIsRefused(t *testing.T) {
 		}
 	}
 	// Without its raft folder the node was never anything else.
-	if err := os.RemoveAll(filepath.Join(dir, "raft")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.RemoveAll(filepath.Join(dir, "raft")))
 	r = open(t, toyOptions(other, dir, raftdisk.BoltDB))
 	closeReplica(t, r)
 }
@@ -279,9 +270,7 @@ func TestRule21EraseLog(t *testing.T) {
 			write(t, r, "to-be-forgotten", -1, 0)
 			closeReplica(t, r)
 			r = open(t, toyOptions(y, dir, kind)) // nothing was applied since the start
-			if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, r.EraseLog(t.Context(), y.Tail().End))
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return err
@@ -292,9 +281,7 @@ func TestRule21EraseLog(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			write(t, r, "a", -1, 0)
 			crashed := y.crashed(0)
 			again := open(t, toyOptions(crashed, copyDir(t, dir), kind))
@@ -315,9 +302,7 @@ func TestInMemory(t *testing.T) {
 	for i := range int64(100) {
 		write(t, r, "a", i-1, i)
 	}
-	if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, r.EraseLog(t.Context(), y.Tail().End))
 	write(t, r, "a", 99, 100)
 	closeReplica(t, r)
 	r = open(t, toyOptions(y, "", "")) // a log that is there already is taken as restored
@@ -345,9 +330,7 @@ func TestConcurrentWriters(t *testing.T) {
 				y.mu.Lock()
 				n := y.streams[stream]
 				y.mu.Unlock()
-				if n != i+1 {
-					t.Errorf("%s: wrote %d, reads %d", stream, i+1, n)
-				}
+				check.Equal(t, n, i+1, stream, "wrote ..., reads")
 			}
 		})
 	}
@@ -367,9 +350,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	if _, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrDiskFull) {
 		t.Errorf("error %v", err)
 	}
-	if err := r.Pipeline().Confirm(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, r.Pipeline().Confirm(t.Context()))
 	r.Pipeline().SetReadOnly(nil)
 	write(t, r, "a", -1, 0)
 }
@@ -403,12 +384,8 @@ func TestCloseReturnsThoughApplyHangs(t *testing.T) {
 		answered <- err
 	}()
 	<-h.entered
-	if err := r.Close(); err == nil {
-		t.Error("closed although the state machine hangs")
-	}
-	if err := <-answered; !errors.Is(err, event.ErrOutcomeUnknown) {
-		t.Errorf("answered %v", err)
-	}
+	check.Fails(t, r.Close(), "closed although the state machine hangs")
+	check.Is(t, <-answered, event.ErrOutcomeUnknown, "answered")
 	close(h.release)
 	closeReplica(t, r)
 }
@@ -427,9 +404,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	} {
 		o := toyOptions(y, t.TempDir(), raftdisk.BoltDB)
 		spoil(&o)
-		if _, err := replication.Open(o); err == nil {
-			t.Errorf("%s: started", name)
-		}
+		check.Fails(t, check.Err(replication.Open(o)), name, "started")
 	}
 }
 
@@ -472,7 +447,5 @@ func TestCloseEndsWhatRaftNeverResolves(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("futures of a raft that has ended do not end")
 	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-closed)
 }

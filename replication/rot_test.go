@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -19,14 +20,10 @@ import (
 func rotLog(t *testing.T, dir string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "raft", "segments", "*.segment"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for i := len(paths) - 1; i >= 0; i-- {
 		b, err := os.ReadFile(paths[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if !strings.HasPrefix(string(b), "ANNALSRL") {
 			continue // It is prepared.
 		}
@@ -35,9 +32,7 @@ func rotLog(t *testing.T, dir string) {
 			at++ // What fills up an entry to a multiple of eight means nothing.
 		}
 		b[at] ^= 1
-		if err := os.WriteFile(paths[i], b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(paths[i], b, 0o600))
 		return
 	}
 	t.Fatal("there is no segment")
@@ -64,9 +59,7 @@ func TestLoneNodeWithARottenRaftLog(t *testing.T) {
 			}
 			_, err := replication.Open(toyOptions(crashed, killed, raftdisk.Wal))
 			for _, part := range []string{".segment: entry ", "at offset", lost, "newest backup", "annals cluster accept-loss"} {
-				if err == nil || !strings.Contains(err.Error(), part) {
-					t.Errorf("%q is missing in: %v", part, err)
-				}
+				check.Says(t, err, part, "is missing in")
 			}
 			done, err := raftdisk.AcceptLoss(vfs.OS, killed, crashed.Tail(), hclog.NewNullLogger())
 			if err != nil || !strings.Contains(done, lost) || !strings.Contains(done, "raft.lost-") {

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -31,9 +32,7 @@ func TestTakeOverWhenAMajorityIsLost(t *testing.T) {
 		n.wipe()
 	}
 	taken, err := replication.TakeOver(a.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if taken.Before.End != before.End || taken.After.End != whole.End || taken.After.Chain != whole.Chain || taken.Entries == 0 || len(taken.Voters) != 3 || taken.Index < whole.Index {
 		t.Errorf("taken over: %+v, had %+v of %+v", taken, before, whole)
 	}
@@ -67,18 +66,14 @@ func TestTakeOverAgain(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	// As if the machine had stopped before the new one was made.
-	if err := os.RemoveAll(filepath.Join(a.dir, "raft")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.RemoveAll(filepath.Join(a.dir, "raft")))
 	second, err := replication.TakeOver(a.options())
 	if err != nil || second.After != first.After {
 		t.Fatalf("%+v, then %+v, %v", first, second, err)
 	}
 	b := h.nodes[1]
 	b.wipe()
-	if _, err := replication.TakeOver(b.options()); err == nil {
-		t.Error("a node without data took over")
-	}
+	check.Fails(t, check.Err(replication.TakeOver(b.options())), "a node without data took over")
 	if tail := a.data.Tail(); tail == (event.Tail{}) {
 		t.Error("the data are gone")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
@@ -48,9 +49,7 @@ func TestView(t *testing.T) {
 				t.Errorf("this node: %+v", v)
 			}
 			if c.gone {
-				if len(v.Members) != 1 {
-					t.Errorf("%+v", v.Members)
-				}
+				check.Equal(t, len(v.Members), 1, v.Members)
 				return
 			}
 			m := v.Members[1]

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -14,9 +15,7 @@ import (
 func checkQueue(t *testing.T, q *stats.Queue, when string, want stats.QueueStatistics) {
 	t.Helper()
 	want.Name, want.Group = "q", "g"
-	if got := q.Statistics(); got != want {
-		t.Errorf("%s:\n got %+v\nwant %+v", when, got, want)
-	}
+	check.Equal(t, q.Statistics(), want, when)
 }
 
 func TestQueueStatistics(t *testing.T) {
@@ -115,12 +114,8 @@ func TestQueueRegistration(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(r.Queues()); n != 2 {
-		t.Errorf("%d queues", n)
-	}
-	if got := r.Queue("q", "", 1).Statistics().Items; got != 8 {
-		t.Errorf("%d items", got)
-	}
+	check.Equal(t, len(r.Queues()), 2, "queues")
+	check.Equal(t, r.Queue("q", "", 1).Statistics().Items, 8, "items")
 	if got := metric(&r, "eventstore_queue_queueing_duration_max_seconds", stats.Label{Name: "name", Value: "q"}); got != 1 {
 		t.Errorf("waited for %v s", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -45,9 +46,7 @@ func TestEach(t *testing.T) {
 			{Name: "requests", Help: "Requests by kind.", Kind: stats.CounterKind, Labels: []stats.Label{{Name: "kind", Value: "write"}}, Value: 2},
 			{Name: "seconds_up", Help: "Seconds.", Kind: stats.CounterKind, Value: 9},
 		}
-		if got := samples(&r); !reflect.DeepEqual(got, want) {
-			t.Fatalf("got  %+v\nwant %+v", got, want)
-		}
+		check.MustDeep(t, samples(&r), want)
 	})
 }
 
@@ -109,9 +108,7 @@ func TestNilRegistry(t *testing.T) {
 	if got := samples(r); got != nil {
 		t.Fatalf("a nil registry shows %v", got)
 	}
-	if h.Snapshot().Count != 1 {
-		t.Fatal("an unregistered histogram does not count")
-	}
+	check.MustEqual(t, h.Snapshot().Count, 1, "an unregistered histogram does not count")
 }
 
 func TestMaxForgets(t *testing.T) {
@@ -120,27 +117,17 @@ func TestMaxForgets(t *testing.T) {
 		m.Observe(5)
 		m.Observe(3)
 		m.Observe(-1)
-		if m.Value() != 5 {
-			t.Fatalf("got %v at once", m.Value())
-		}
+		check.MustEqual(t, m.Value(), 5, "at once")
 		time.Sleep(16 * time.Second)
-		if m.Value() != 5 {
-			t.Fatalf("got %v after 16 seconds", m.Value())
-		}
+		check.MustEqual(t, m.Value(), 5, "after 16 seconds")
 		m.Observe(2)
 		time.Sleep(4 * time.Second)
-		if m.Value() != 2 {
-			t.Fatalf("got %v after 20 seconds", m.Value())
-		}
+		check.MustEqual(t, m.Value(), 2, "after 20 seconds")
 		m.Observe(1)
 		time.Sleep(time.Hour)
-		if m.Value() != 0 {
-			t.Fatalf("got %v after an hour", m.Value())
-		}
+		check.MustEqual(t, m.Value(), 0, "after an hour")
 		m.Observe(1)
-		if m.Value() != 1 {
-			t.Fatalf("got %v in a reused slot", m.Value())
-		}
+		check.MustEqual(t, m.Value(), 1, "in a reused slot")
 	})
 }
 
@@ -162,9 +149,7 @@ func testConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := r.Counter("c", "").Value(); n != workers*each {
-		t.Errorf("counted %d", n)
-	}
+	check.Equal(t, r.Counter("c", "").Value(), workers*each, "counted")
 	d := r.Histogram("h", "", stats.DurationBounds).Snapshot()
 	if d.Count != workers*each || d.Sum != workers*each*(each-1)/2 || d.RecentMax != each-1 {
 		t.Errorf("got %+v", d)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -21,24 +22,18 @@ func BenchmarkReadAck(b *testing.B) {
 	s.Start(context.Background())
 	defer s.Stop()
 	ready(b, s)
-	if err := s.Create(b.Context(), k, subscription.DefaultSettings(), ""); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, s.Create(b.Context(), k, subscription.DefaultSettings(), ""))
 	b.ReportAllocs()
 	b.ResetTimer()
 	buf := make([]event.ID, 0, 100)
 	for got := 0; got < 100*b.N; {
 		all, err := s.Read(b.Context(), k, 100, event.EveryLink)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		buf = buf[:0]
 		for i := range all {
 			buf = append(buf, all[i].ID)
 		}
-		if err := s.Ack(b.Context(), k, buf); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, s.Ack(b.Context(), k, buf))
 		got += len(all)
 	}
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "messages/s")
@@ -80,26 +75,20 @@ func testIdleGroupsAreSmall(t *testing.T) {
 		k := subscription.Key{Stream: fmt.Sprint("stream-", i%streams), Group: fmt.Sprint("group-", i)}
 		set := subscription.DefaultSettings()
 		set.StartFrom, set.Strategy = 20, subscription.Pinned // The strategy that remembers most.
-		if err := s.Create(t.Context(), k, set, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Create(t.Context(), k, set, ""))
 	}
 	synctest.Wait()
 	store.mu.Lock()
 	store.streams["$persistentSubscriptionConfig"].events = nil // Not the group's.
 	store.log.records = nil
-	if store.waiting != groups {
-		t.Errorf("%d groups wait for their streams", store.waiting)
-	}
+	check.Equal(t, store.waiting, groups, "groups wait for their streams")
 	store.mu.Unlock()
 	each := (used() - before) / groups
 	t.Logf("%d bytes per idle group, %d goroutines", each, runtime.NumGoroutine()-goroutines)
 	if each > most {
 		t.Errorf("%d bytes per idle group", each)
 	}
-	if n := runtime.NumGoroutine() - goroutines; n != groups {
-		t.Errorf("%d goroutines for %d groups", n, groups)
-	}
+	check.Equal(t, runtime.NumGoroutine()-goroutines, groups, "goroutines for ... groups")
 	count := func() [2]int {
 		store.mu.Lock()
 		defer store.mu.Unlock()
@@ -108,7 +97,5 @@ func testIdleGroupsAreSmall(t *testing.T) {
 	was := count()
 	time.Sleep(3 * time.Second) // Of the bubble's clock: several ticks.
 	synctest.Wait()
-	if count() != was {
-		t.Error("idle groups read or write")
-	}
+	check.Equal(t, count(), was, "idle groups read or write")
 }

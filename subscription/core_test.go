@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // trial drives a core by commands. What a command gives stands after an arrow: its own
@@ -209,9 +210,7 @@ func (l *trial) verify() {
 			seen[m] = true
 			n++
 		}
-		if n != of.n {
-			l.t.Errorf("a list of %d counts %d", n, of.n)
-		}
+		check.Equal(l.t, n, of.n, "a list of ... counts")
 	}
 	for _, of := range []*list{&c.unanswered, &c.unansweredReplays} {
 		for m := of.head; m != nil; m = of.next(m) {

@@ -1,14 +1,16 @@
 package subscription
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
+)
 
 func TestHash32(t *testing.T) {
 	for text, want := range map[string]uint32{
 		"": 0x02CC5D05, "a": 0x550D7456, "abc": 0x32D153FF, "Nobody inspects the spammish repetition": 0xE2293B2F,
 	} {
-		if got := hash32([]byte(text)); got != want {
-			t.Errorf("%q: %#x, want %#x", text, got, want)
-		}
+		check.Equal(t, hash32([]byte(text)), want, text)
 	}
 }
 
@@ -31,9 +33,7 @@ func TestPinnedShares(t *testing.T) {
 		t.Errorf("%d and %d", one.buckets, two.buckets)
 	}
 	three := join()
-	if three.buckets != 3 {
-		t.Errorf("the third has %d", three.buckets)
-	}
+	check.Equal(t, three.buckets, 3, "the third has")
 	p.left(one)
 	if one.buckets != 0 || p.owner[0] != nil {
 		t.Errorf("who left has %d", one.buckets)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -92,9 +93,7 @@ func (b *bench) update(edit func(s *subscription.Settings)) {
 
 func (b *bench) must(err error) {
 	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 }
 
 func (b *bench) is(what string, got, want any) {

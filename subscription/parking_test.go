@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -40,9 +41,7 @@ func TestParking(t *testing.T) {
 				b.must(json.Unmarshal(all[i].Metadata, &m))
 				b.is("reason", m["reason"], want.reason)
 				b.is("number", m["subscriptionEventNumber"], want.number)
-				if _, err := time.Parse(time.RFC3339Nano, m["added"].(string)); err != nil {
-					b.Error(err)
-				}
+				check.NoError(b, check.Err(time.Parse(time.RFC3339Nano, m["added"].(string))))
 			}
 			b.is("oldest", b.info().OldestParked.Equal(all[0].When()), true)
 		}},

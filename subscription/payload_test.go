@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -70,9 +71,7 @@ func TestLargeEvents(t *testing.T) {
 			for _, c := range []*subscription.Connection{one, two} {
 				ns := numbers(got(c))
 				for _, n := range ns {
-					if n%2 != ns[0]%2 {
-						t.Errorf("one connection got %v", ns)
-					}
+					check.Equal(t, n%2, ns[0]%2, "one connection got", ns)
 				}
 			}
 		})

@@ -1,6 +1,10 @@
 package torture
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
+)
 
 // TestBook shows nodes that disagree, and some that lag.
 func TestBook(t *testing.T) {
@@ -126,13 +130,9 @@ func TestSpots(t *testing.T) {
 		s.book.logForward(from, i, []entry{s.shown(r, "s", int64(i))}, int64(i+1)*eventSize, i%2 == 0)
 	}
 	for ordinal, want := range []spot{{0, 0}, {1, 100}, {2, 200}, {3, 300}} {
-		if got := s.book.near(ordinal); got != want {
-			t.Errorf("near %d: %+v, want %+v", ordinal, got, want)
-		}
+		check.Equal(t, s.book.near(ordinal), want, "near", ordinal)
 	}
-	if got := s.book.near(100); got != (spot{6, 600}) {
-		t.Errorf("near the end: %+v", got)
-	}
+	check.Equal(t, s.book.near(100), spot{6, 600}, "near the end")
 	s.expect()
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // servers starts one test server for each handler and returns them as targets.
@@ -47,9 +48,7 @@ func TestFollowsRedirects(t *testing.T) {
 		},
 		func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, err)
 			text := r.Method + " " + r.URL.Path + " " + r.Header.Get(client.HeaderExpectedVersion) + " " + string(body[:min(1, len(body))])
 			got.Store(&text)
 			w.Header().Set("Location", leader+"/streams/s/5")
@@ -58,18 +57,12 @@ func TestFollowsRedirects(t *testing.T) {
 	leader = nodes.all()[1].base
 	c := testClient(t, nodes, time.Minute)
 	a, err := c.do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 2, false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "POST /streams/s 4 ["; *got.Load() != want {
-		t.Errorf("the leader got %q, want %q", *got.Load(), want)
-	}
+	check.Must(t, err)
+	check.Equal(t, *got.Load(), "POST /streams/s 4 [", "the leader")
 	if a.from.index != 1 || c.choose().index != 1 {
 		t.Errorf("from %+v, next %+v", a.from, c.choose())
 	}
-	if v := judgeWrite(a, err, http.StatusCreated, "s"); v != (verdict{outcome: done, number: 5}) {
-		t.Errorf("%+v", v)
-	}
+	check.Equal(t, judgeWrite(a, err, http.StatusCreated, "s"), verdict{outcome: done, number: 5})
 }
 
 // TestJudgeWrite: what each answer says about the write.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -182,9 +183,7 @@ func (f *fakeGroups) handler() http.Handler {
 }
 
 func (f *fakeGroups) must(err error) {
-	if err != nil {
-		f.t.Error(err)
-	}
+	check.NoError(f.t, err)
 }
 
 func (f *fakeGroups) write(w http.ResponseWriter, r *http.Request) {

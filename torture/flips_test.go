@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestKindsOfFiles(t *testing.T) {
@@ -21,21 +23,15 @@ func TestKindsOfFiles(t *testing.T) {
 		"raft/identity":                 "other file of raft",
 		"annals.format":                 "other file",
 	} {
-		if got := kindOfFile(rel); got != want {
-			t.Errorf("%s is %q, want %q", rel, got, want)
-		}
+		check.Equal(t, kindOfFile(rel), want, rel)
 	}
 }
 
 func TestFlipBit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(name, []byte{0, 0x40, 0}, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(name, []byte{0, 0x40, 0}, 0o600))
 	for range 3 {
-		if err := flipBit(name, 14); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, flipBit(name, 14))
 	}
 	if b, err := os.ReadFile(name); err != nil || b[0] != 0 || b[1] != 0 || b[2] != 0 {
 		t.Errorf("%x, %v", b, err)
@@ -46,11 +42,7 @@ func TestNumberGivenTwice(t *testing.T) {
 	f := &flipper{find: newFindings(then), acked: map[string]map[int64]string{}}
 	f.acknowledged("s", 1, "a")
 	f.acknowledged("s", 1, "a")
-	if f.find.total() != 0 {
-		t.Error("an event acknowledged again is no violation")
-	}
+	check.Equal(t, f.find.total(), 0, "an event acknowledged again is no violation")
 	f.acknowledged("s", 1, "b")
-	if f.find.total() != 1 {
-		t.Error("a number given twice was not found")
-	}
+	check.Equal(t, f.find.total(), 1, "a number given twice was not found")
 }

@@ -1,11 +1,11 @@
 package torture
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // groupScene is one event in one group, which times out after two seconds.
@@ -226,7 +226,5 @@ func TestCalm(t *testing.T) {
 		got = append(got, span{c.to / far, c.leader, c.term})
 	}
 	want := []span{{2, 0, 2}, {5, 0, 2}, {8, 1, 3}, {10, 1, 4}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	check.Slice(t, got, want)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // fakeCluster notes what is done to it and can tell when that is not allowed.
@@ -162,13 +164,9 @@ func TestNemesis(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 				defer cancel()
 				n.run(ctx)
-				if err := n.heal(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, n.heal(t.Context()))
 				for i := range nodes {
-					if c.skewed[i] != 0 {
-						t.Errorf("node %d: its clock is wrong by %s", i, c.skewed[i])
-					}
+					check.Equal(t, c.skewed[i], 0, "node", i, "its clock is wrong by")
 					if !c.runs[i] || c.paused[i] || c.full[i] || c.frozen[i] {
 						t.Errorf("node %d: runs %t, paused %t, disk full %t, frozen %t", i, c.runs[i], c.paused[i], c.full[i], c.frozen[i])
 					}
@@ -258,9 +256,7 @@ func TestOutages(t *testing.T) {
 		{Fault: "kill", Times: 2, LongestGap: 2.4, MeanGap: 1.6},
 		{Fault: "pause", Times: 1, LongestGap: 0.3, MeanGap: 0.3},
 	}
-	if got := outages(all, gaps, at(2000)); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Deep(t, outages(all, gaps, at(2000)), want)
 }
 
 func TestChooseFaults(t *testing.T) {
@@ -273,7 +269,5 @@ func TestChooseFaults(t *testing.T) {
 	if got, err := chooseFaults([]string{"kill", "wipe"}); err != nil || len(got) != 2 || got[1].name != "wipe" {
 		t.Errorf("%v", err)
 	}
-	if _, err := chooseFaults([]string{"kil"}); err == nil {
-		t.Error("an unknown fault was accepted")
-	}
+	check.Fails(t, check.Err(chooseFaults([]string{"kil"})), "an unknown fault was accepted")
 }

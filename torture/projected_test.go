@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // projected makes a run whose log has events that are copied, and others, and a
@@ -155,14 +157,10 @@ func TestProjector(t *testing.T) {
 				p := newProjector(newLoad(1, newHTTP(fake), s.hist, s.book, list), false)
 				err := p.create(t.Context())
 				if c.create != "" {
-					if err == nil || !strings.Contains(err.Error(), c.create) {
-						t.Errorf("got %v", err)
-					}
+					check.Says(t, err, c.create)
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				p.drain(t.Context())
 				p.read(t.Context(), node)
 				s.expect(c.kinds...)
@@ -180,9 +178,7 @@ func TestProjector(t *testing.T) {
 func TestProjectorScript(t *testing.T) {
 	_, p, _ := projected(t)
 	for _, part := range []string{`startsWith("torture-x-spread-")`, `!== "torture-x-queue"`, `emit("copies-torture-x-", "copied", `, "  tortured: function"} {
-		if !strings.Contains(p.script(), part) {
-			t.Errorf("%q is not in\n%s", part, p.script())
-		}
+		check.Contains(t, p.script(), part, "is not in")
 	}
 	for stream, is := range map[string]bool{
 		"torture-x-spread-7": true, "torture-x-queue": true, "torture-x-queued": false, "torture-x-links": false, "torture-x-shed-1": false, "copies-torture-x-": false,

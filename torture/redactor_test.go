@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // folderCluster is one whose nodes have files.
@@ -38,18 +40,10 @@ func TestSearchForRedacted(t *testing.T) {
 			if c.left {
 				data += "\x00" + r.ids.data(of)
 			}
-			if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "raft", "log"), []byte(data), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.search(&folderCluster{dir: dir}, c.wiped); err != nil {
-				t.Fatal(err)
-			}
-			if n := r.find.total(); n != c.want {
-				t.Errorf("%d findings, want %d", n, c.want)
-			}
+			check.Must(t, os.MkdirAll(filepath.Join(dir, "raft"), 0o755))
+			check.Must(t, os.WriteFile(filepath.Join(dir, "raft", "log"), []byte(data), 0o644))
+			check.Must(t, r.search(&folderCluster{dir: dir}, c.wiped))
+			check.Equal(t, r.find.total(), c.want, "findings")
 		})
 	}
 }

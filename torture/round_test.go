@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -41,9 +42,7 @@ func torture(t *testing.T, args ...string) (s summary, err error) {
 	if err != nil && !errors.Is(err, ErrViolated) {
 		return s, err
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
-		t.Fatalf("%v\n%s", err, &stdout)
-	}
+	check.Must(t, json.Unmarshal(stdout.Bytes(), &s), &stdout)
 	t.Logf("%s", s.text())
 	if _, missing := os.Stat(keep); (missing == nil) != (len(s.Violations) > 0) {
 		t.Errorf("%d violations, and the folder for them: %v", len(s.Violations), missing)
@@ -81,12 +80,8 @@ func TestOneNode(t *testing.T) {
 			for seconds := c.seconds; ; seconds *= 2 { // A busy machine does little in the first.
 				var err error
 				s, err = torture(t, "--nodes=1", "--loopback", "--binary", binary, "--faults", c.faults, "--seconds", strconv.Itoa(seconds), "--seed=3")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if s.Verdict != noViolation {
-					t.Fatalf("%+v", s)
-				}
+				check.Must(t, err)
+				check.MustEqual(t, s.Verdict, noViolation, s)
 				if !isPoor(&s) {
 					break
 				}
@@ -109,9 +104,7 @@ func TestAttach(t *testing.T) {
 	// The second time there is a log that is not ours.
 	for _, consumers := range []string{"0", "8"} {
 		s, err := torture(t, "--attach", p.URL(), "--seconds=1", "--consumers", consumers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if s.Writes[written[done]] == 0 || s.Verified != 0 || s.LogEvents == 0 || (s.Groups == nil) != (consumers == "0") {
 			t.Errorf("%+v", s)
 		}
@@ -137,18 +130,14 @@ func TestLiar(t *testing.T) {
 	server := httptest.NewServer(forgetful)
 	t.Cleanup(server.Close)
 	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0")
-	if !errors.Is(err, ErrViolated) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, err, ErrViolated)
 	for _, kind := range []string{kindLost, kindStale, kindLinear} {
 		if s.Counts[kind] == 0 {
 			t.Errorf("%q was not found: %v", kind, s.Counts)
 		}
 	}
 	for _, name := range []string{"summary.json", "history.jsonl", "log.jsonl", "messages.jsonl"} {
-		if _, err := os.Stat(filepath.Join(s.Kept, name)); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, check.Err(os.Stat(filepath.Join(s.Kept, name))))
 	}
 }
 
@@ -158,9 +147,7 @@ func TestNobodyThere(t *testing.T) {
 	gone.Close()
 	o := options{attach: []string{gone.URL}}
 	c, err := newGiven(o.attach)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := newRound(&o, 1, nil, t.TempDir(), t.Output(), c)
 	r.startup = time.Second
 	if s, err := r.run(t.Context()); err == nil || errors.Is(err, ErrViolated) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // sparse lets a node show the log with some of the events.
@@ -104,9 +106,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("visible from %d, discarded below %d, want %d, %d", s.visible(), s.discard(), c.visible, c.discard)
 			}
 			for n := range int64(10) {
-				if s.mayLack(n) != (n < c.lacks) {
-					t.Errorf("number %d may be gone: %t", n, s.mayLack(n))
-				}
+				check.Equal(t, s.mayLack(n), n < c.lacks, "number", n, "may be gone")
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -76,9 +77,7 @@ func runGroups(t *testing.T, promise string) (*scene, map[string]int64) {
 	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})
 	l := newLoad(1, newHTTP(newFakeWire(fake.handler())), s.hist, s.book, nodes)
 	subs := newSubscriptions(l, tormentedGroups(scenePrefix))
-	if err := subs.create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, subs.create(t.Context()))
 	var working sync.WaitGroup
 	subs.begin(8, links)
 	for _, run := range l.work {
@@ -88,9 +87,7 @@ func runGroups(t *testing.T, promise string) (*scene, map[string]int64) {
 	close(l.stop)
 	working.Wait()
 	drained := subs.drain(context.WithoutCancel(t.Context()))
-	if drained != (promise != breakStuck) {
-		t.Errorf("drained: %t", drained)
-	}
+	check.Equal(t, drained, promise != breakStuck, "drained")
 	s.book.logForward(place{node: "node 0", at: l.hist.now()}, 0, fake.log, int64(len(fake.log))*eventSize, true)
 	ledger := newLedger(s.hist, s.book)
 	ledger.check()
@@ -110,7 +107,5 @@ func TestDate(t *testing.T) {
 	s.book.logForward(place{node: "node 0", at: 200}, 3, []entry{server}, 4*eventSize, true)
 	c := groupCheck{ledger: newLedger(s.hist, s.book)}
 	c.date()
-	if want := []int64{20, 40, 40, 200}; !slices.Equal(c.dated, want) {
-		t.Errorf("%v, want %v", c.dated, want)
-	}
+	check.Slice(t, c.dated, []int64{20, 40, 40, 200})
 }

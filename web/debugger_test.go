@@ -5,6 +5,7 @@ import (
 
 	"github.com/dop251/goja"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/web"
 )
 
@@ -15,16 +16,12 @@ func frame(t *testing.T, script string) *goja.Runtime {
 	vm := goja.New()
 	run := func(text string) {
 		t.Helper()
-		if _, err := vm.RunString(text); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(vm.RunString(text)))
 	}
 	run(`var window = this, emitted = [], console = { log: function() { emitted.push(Array.prototype.slice.call(arguments)); } };`)
 	for _, file := range []string{"v8/Prelude/Modules.js", "v8/Prelude/Projections.js", "es.projections.environment.js", "v8/Prelude/1Prelude.js"} {
 		text, err := web.Debugger.ReadFile("es/js/projections/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		run(string(text))
 	}
 	run(`window.processor = $initialize_hosted_projections(); processor.set_debugging();`)
@@ -69,12 +66,8 @@ func TestDebugger(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := frame(t, c.script).RunString(c.do)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := v.String(); got != c.want {
-				t.Errorf("%s\n got %s\nwant %s", c.do, got, c.want)
-			}
+			check.Must(t, err)
+			check.Equal(t, v.String(), c.want, c.do)
 		})
 	}
 }

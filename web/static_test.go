@@ -14,15 +14,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/web"
 )
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := fs.ReadFile(web.Static, "static/"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return b
 }
 
@@ -36,9 +35,7 @@ func own(t *testing.T, f func(name string, content []byte)) {
 		f(strings.TrimPrefix(name, "static/"), read(t, strings.TrimPrefix(name, "static/")))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 // bundler returns the path of esbuild, which is a tool of the module in tools.
@@ -64,17 +61,13 @@ func TestModules(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	about, err := os.ReadFile(metafile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var meta struct {
 		Inputs map[string]struct {
 			Imports []struct{ Path, Kind string }
 		}
 	}
-	if err := json.Unmarshal(about, &meta); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(about, &meta))
 	own(t, func(name string, _ []byte) {
 		if _, isUsed := meta.Inputs["static/"+name]; strings.HasSuffix(name, ".js") && !isUsed {
 			t.Errorf("%s is imported by nothing", name)
@@ -143,13 +136,9 @@ func TestVendor(t *testing.T) {
 		Packages []struct{ Name, Version, Licence string }
 		Files    map[string]string
 	}
-	if err := json.Unmarshal(read(t, "vendor/VENDOR.json"), &list); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(read(t, "vendor/VENDOR.json"), &list))
 	entries, err := fs.ReadDir(web.Static, "static/vendor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	total := 0
 	for _, e := range entries {
 		if e.Name() == "VENDOR.json" {

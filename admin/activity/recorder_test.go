@@ -18,6 +18,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -137,12 +138,8 @@ func (k *kit) figures() string {
 func (k *kit) check(t *testing.T, figures string, warnings int) {
 	t.Helper()
 	synctest.Wait()
-	if got := k.figures(); got != figures {
-		t.Errorf("written, and left out as anonymous, for the queue, failed: %s, not %s", got, figures)
-	}
-	if got := strings.Count(k.lines.String(), "[WARN]"); got != warnings {
-		t.Errorf("%d warnings, not %d: %s", got, warnings, k.lines)
-	}
+	check.Equal(t, k.figures(), figures, "written, and left out as anonymous, for the queue, failed")
+	check.Equal(t, strings.Count(k.lines.String(), "[WARN]"), warnings, "warnings", k.lines)
 }
 
 func by(who string) activity.Operation {
@@ -162,9 +159,7 @@ func TestRecord(t *testing.T) {
 			`{"who":"<b>\ufffd","from":"10.0.0.1:5000","node":"node:2113","method":"POST","path":"/users/%3C","query":"a=1&Pass%77ord=***&apikey=***&x&token&%zz=***","status":201}`,
 			`{"who":"` + strings.Repeat("é", 512) + `...","from":"","node":"node:2113","method":"","path":"/` + strings.Repeat("x", 1023) + `...","query":"","status":0}`,
 		}
-		if got := k.data(t); !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
+		check.Slice(t, k.data(t), want)
 		meta := k.streams[metaStream]
 		if len(meta) != 1 || meta[0].Type != event.TypeMetadata || string(meta[0].Data) != `{"$maxAge":7776000,"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}` {
 			t.Errorf("%+v", meta)
@@ -254,14 +249,10 @@ func TestAnonymous(t *testing.T) {
 		left := 0
 		for _, text := range k.data(t) {
 			var d struct{ LeftOut int }
-			if err := json.Unmarshal([]byte(text), &d); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal([]byte(text), &d))
 			left += d.LeftOut
 		}
-		if left != 10078 {
-			t.Errorf("the events count %d that have none", left)
-		}
+		check.Equal(t, left, 10078, "the events count ... that have none")
 		k.Close()
 	})
 }
@@ -319,15 +310,11 @@ func TestCloseWaitsForChanges(t *testing.T) {
 		k.Begin()
 		begun := time.Now()
 		k.Close()
-		if took := time.Since(begun); took != 3*time.Second {
-			t.Errorf("it took %s", took)
-		}
+		check.Equal(t, time.Since(begun), 3*time.Second, "it took")
 		k.Note(by("late"))
 		k.End()
 		k.check(t, "0 0 1 0", 1)
-		if !strings.Contains(k.lines.String(), "who=late") {
-			t.Error(k.lines)
-		}
+		check.Contains(t, k.lines.String(), "who=late")
 	})
 }
 
@@ -392,21 +379,15 @@ func TestClose(t *testing.T) {
 				}
 				begun := time.Now()
 				k.Close()
-				if took := time.Since(begun); took != c.took {
-					t.Errorf("it took %s, not %s", took, c.took)
-				}
+				check.Equal(t, time.Since(begun), c.took, "it took")
 				if c.hung {
 					close(d.hold)
 					synctest.Wait()
 					return
 				}
 				var written, anonymous, queue, failed int
-				if _, err := fmt.Sscan(k.figures(), &written, &anonymous, &queue, &failed); err != nil {
-					t.Fatal(err)
-				}
-				if got := [2]int{written, queue + failed}; got != c.want {
-					t.Errorf("written and left out: %v, not %v", got, c.want)
-				}
+				check.Must(t, check.Err(fmt.Sscan(k.figures(), &written, &anonymous, &queue, &failed)))
+				check.Equal(t, [2]int{written, queue + failed}, c.want, "written and left out")
 			})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/session"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/inspect"
@@ -25,7 +26,7 @@ func TestDamagedManifest(t *testing.T) {
 	now := clock()
 	first := d.create(target, backup.CreateOptions{Now: now})
 	second := d.create(target, backup.CreateOptions{Now: now})
-	must(t, vfs.WriteFileAtomic(fsys, "/backups/"+second.ID+"/manifest.json", []byte("{")))
+	check.Must(t, vfs.WriteFileAtomic(fsys, "/backups/"+second.ID+"/manifest.json", []byte("{")))
 	all, err := target.List(t.Context())
 	if _, ok := errors.AsType[*backup.Damaged](err); !ok || !strings.Contains(err.Error(), second.ID) || len(all) != 1 || all[0].ID != first.ID {
 		t.Errorf("listed %v, %v", all, err)
@@ -70,11 +71,11 @@ func TestReuseVanishes(t *testing.T) {
 		return nil
 	})
 	w, err := backup.NewFolder(gone, "/backups").Begin(context.Background(), backup.NewID(now()))
-	must(t, err)
+	check.Must(t, err)
 	if reused, err := w.Reuse(t.Context(), &first, file); reused || err != nil {
 		t.Errorf("reused %v, %v", reused, err)
 	}
-	must(t, w.Abort(t.Context()))
+	check.Must(t, w.Abort(t.Context()))
 }
 
 // TestDamagedFilter: the filter of a table has a damaged page. That is harmless, and a backup that
@@ -85,45 +86,41 @@ func TestDamagedFilter(t *testing.T) {
 	o := logOptions(fsys, filepath.Join(home, "db"))
 	o.Index.MaxMemTable = 10
 	o.Index.MaxAutoMergeLevel = -1
-	must(t, fsys.MkdirAll(o.Dir))
+	check.Must(t, fsys.MkdirAll(o.Dir))
 	l, err := eventlog.Open(o)
-	must(t, err)
+	check.Must(t, err)
 	d := &database{t: t, fs: fsys, Log: l}
 	d.write(30, false)
-	must(t, l.Index().Flush())
+	check.Must(t, l.Index().Flush())
 	tables := l.Index().Tables()
 	if len(tables) < 2 {
 		t.Fatal(tables)
 	}
-	must(t, l.Close())
+	check.Must(t, l.Close())
 	filter := filepath.Join(o.Dir, "index", tables[0].File+".bloomfilter")
 	bits, err := vfs.ReadFile(fsys, filter)
-	must(t, err)
+	check.Must(t, err)
 	bits[40] ^= 1
-	must(t, vfs.WriteFileAtomic(fsys, filter, bits))
+	check.Must(t, vfs.WriteFileAtomic(fsys, filter, bits))
 
 	l, err = eventlog.Open(o)
-	must(t, err)
-	if _, err := l.Reads.StreamInfo("s"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fsys.Stat(filter); err == nil {
-		t.Fatal("the filter is there")
-	}
-	must(t, l.Health.Unhealthy())
+	check.Must(t, err)
+	check.Must(t, check.Err(l.Reads.StreamInfo("s")))
+	check.MustFail(t, check.Err(fsys.Stat(filter)), "the filter is there")
+	check.Must(t, l.Health.Unhealthy())
 	s := session.New(session.Options{Pin: l.Pin, NodeID: func() string { return "n1" }})
 	target := backup.NewFolder(fsys, filepath.Join(home, "backups"))
 	m, err := backup.Create(t.Context(), s, target, backup.CreateOptions{Now: clock()})
-	must(t, err)
+	check.Must(t, err)
 	problems, err := backup.Verify(t.Context(), target, &m, backup.VerifyOptions{FS: fsys, Report: func(f backup.Finding) {
 		if f.Severity == inspect.Problem {
 			t.Errorf("verify of the backup: %s %s: %s", f.Kind, filepath.Base(f.File), strings.TrimSpace(f.Detail))
 		}
 	}})
-	must(t, err)
+	check.Must(t, err)
 	if problems > 0 {
 		t.Errorf("%d problems", problems)
 	}
 	s.Close()
-	must(t, l.Close())
+	check.Must(t, l.Close())
 }

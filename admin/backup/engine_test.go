@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -30,13 +31,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const dir = "/db"
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // database is a log with sessions over it.
 type database struct {
@@ -55,11 +49,11 @@ func open(t testing.TB, fsys vfs.FS) *database {
 	d := &database{t: t, fs: fsys}
 	var err error
 	d.Log, err = eventlog.Open(logOptions(fsys, dir))
-	must(t, err)
+	check.Must(t, err)
 	d.sessions = session.New(session.Options{Pin: d.Pin, NodeID: func() string { return "n1" }})
 	t.Cleanup(func() {
 		d.sessions.Close()
-		must(t, d.Log.Close())
+		check.Must(t, d.Log.Close())
 	})
 	return d
 }
@@ -79,7 +73,7 @@ func (d *database) write(frames int, completes bool) {
 			e.ID[15] = byte(i)
 			f.Records = chunkfile.AppendRecord(f.Records, f.First+int64(len(f.Records)), "s", int64(index-1)*2+int64(i), at(index).UnixNano(), 0, &e)
 		}
-		must(d.t, errors.Join(d.Append(f), d.Commit()))
+		check.Must(d.t, errors.Join(d.Append(f), d.Commit()))
 	}
 }
 
@@ -89,7 +83,7 @@ func at(index uint64) time.Time { return time.Unix(1700000000+int64(index), 0).U
 func (d *database) create(target backup.Target, o backup.CreateOptions) backup.Manifest {
 	d.t.Helper()
 	m, err := backup.Create(d.t.Context(), d.sessions, target, o)
-	must(d.t, err)
+	check.Must(d.t, err)
 	return m
 }
 
@@ -102,15 +96,15 @@ func content(t testing.TB, fsys vfs.FS, dir string) (text string, tail event.Tai
 			t.Errorf("%s: %+v", dir, f)
 		}
 	})
-	must(t, err)
+	check.Must(t, err)
 	l, err := eventlog.Open(logOptions(fsys, dir))
-	must(t, err)
-	must(t, l.Chunks.Scan(t.Context(), 0, l.Tail().End, func(s *eventlog.Stored) error {
+	check.Must(t, err)
+	check.Must(t, l.Chunks.Scan(t.Context(), 0, l.Tail().End, func(s *eventlog.Stored) error {
 		fmt.Fprintf(&b, "%d %d %s\n", s.Position, s.Number, s.Data)
 		return nil
 	}))
 	tail = l.Tail()
-	must(t, l.Close())
+	check.Must(t, l.Close())
 	return b.String(), tail
 }
 
@@ -145,13 +139,13 @@ func TestCreateAndRestore(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	all, err := target.List(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	if len(all) != 3 || all[0].ID != full.ID || all[1].ID != second.ID {
 		t.Fatalf("%+v", all)
 	}
 	for i := range all {
 		problems, err := backup.Verify(t.Context(), target, &all[i], backup.VerifyOptions{FS: fsys, Report: func(f inspect.Finding) { t.Errorf("%+v", f) }})
-		if must(t, err); problems > 0 {
+		if check.Must(t, err); problems > 0 {
 			t.Errorf("%d problems", problems)
 		}
 	}
@@ -159,11 +153,9 @@ func TestCreateAndRestore(t *testing.T) {
 		t.Helper()
 		o.FS, o.Dir = fsys, to
 		r, err := backup.Restore(t.Context(), target, o)
-		must(t, err)
+		check.Must(t, err)
 		text, tail := content(t, fsys, to)
-		if tail.End != r.Position {
-			t.Errorf("%s ends at %d, is said to at %d", to, tail.End, r.Position)
-		}
+		check.Equal(t, tail.End, r.Position, to, "ends at ..., is said to at")
 		return r, text
 	}
 	want, wantTail := restoreWhole(t, d)
@@ -196,16 +188,10 @@ func TestCreateAndRestore(t *testing.T) {
 		"a backup that is less": {ID: full.ID, At: at(20)},
 	} {
 		o.FS, o.Dir = fsys, "/none"
-		if _, err := backup.Restore(t.Context(), target, o); !errors.Is(err, backup.ErrTooLate) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Is(t, check.Err(backup.Restore(t.Context(), target, o)), backup.ErrTooLate, name)
 	}
-	if _, err := backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: "/none", ID: "20260101T000000.000Z-00000000"}); !errors.Is(err, backup.ErrNoBackup) {
-		t.Error(err)
-	}
-	if _, err := backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: "/whole"}); !errors.Is(err, backup.ErrNotEmpty) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: "/none", ID: "20260101T000000.000Z-00000000"})), backup.ErrNoBackup)
+	check.Is(t, check.Err(backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: "/whole"})), backup.ErrNotEmpty)
 	if names, err := fsys.List("/"); err != nil || strings.Contains(strings.Join(names, " "), "none") || strings.Contains(strings.Join(names, " "), "restoring") {
 		t.Errorf("left: %v, %v", names, err)
 	}
@@ -217,7 +203,7 @@ func pointer(p int64) *int64 { return &p }
 func restoreWhole(t testing.TB, d *database) (string, event.Tail) {
 	t.Helper()
 	var b strings.Builder
-	must(t, d.Chunks.Scan(t.Context(), 0, d.Tail().End, func(s *eventlog.Stored) error {
+	check.Must(t, d.Chunks.Scan(t.Context(), 0, d.Tail().End, func(s *eventlog.Stored) error {
 		fmt.Fprintf(&b, "%d %d %s\n", s.Position, s.Number, s.Data)
 		return nil
 	}))
@@ -231,16 +217,14 @@ func TestRestoreInsideRewritten(t *testing.T) {
 	d.write(5, true)
 	d.write(5, false)
 	_, err := d.Chunks.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number != 3 }})
-	must(t, err)
+	check.Must(t, err)
 	target := backup.NewFolder(fsys, "/backups")
 	d.create(target, backup.CreateOptions{})
 	var inside *backup.CutInside
 	if _, err := backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: "/r", At: at(3)}); !errors.As(err, &inside) || inside.Start != 0 || inside.End <= 0 {
 		t.Fatal(err)
 	}
-	if _, err := fsys.List("/r"); err == nil {
-		t.Error("something is there")
-	}
+	check.Fails(t, check.Err(fsys.List("/r")), "something is there")
 	for to, end := range map[string]time.Time{"/a": at(5), "/b": at(7)} {
 		if r, err := backup.Restore(t.Context(), target, backup.RestoreOptions{FS: fsys, Dir: to, At: end}); err != nil || !r.Time.Equal(end) {
 			t.Errorf("%+v, %v", r, err)
@@ -259,18 +243,18 @@ func TestPrune(t *testing.T) {
 		d.write(12, true)
 		all = append(all, d.create(target, backup.CreateOptions{Now: now}))
 	}
-	must(t, fsys.MkdirAll("/backups/.20250101T000000.000Z-aaaaaaaa.partial"))
-	must(t, fsys.MkdirAll("/backups/.20260101T000000.000Z-bbbbbbbb.partial"))
-	must(t, fsys.MkdirAll("/backups/mine"))
+	check.Must(t, fsys.MkdirAll("/backups/.20250101T000000.000Z-aaaaaaaa.partial"))
+	check.Must(t, fsys.MkdirAll("/backups/.20260101T000000.000Z-bbbbbbbb.partial"))
+	check.Must(t, fsys.MkdirAll("/backups/mine"))
 	dry, err := backup.Prune(t.Context(), target, 2, 0, now(), true)
-	must(t, err)
+	check.Must(t, err)
 	got, err := backup.Prune(t.Context(), target, 2, 0, now(), false)
-	must(t, err)
+	check.Must(t, err)
 	if len(got.Removed) != 2 || got.Removed[0] != all[0].ID || got.BytesFreed <= 0 || got.BytesFreed != dry.BytesFreed || len(dry.Removed) != 2 {
 		t.Errorf("%+v, dry %+v", got, dry)
 	}
 	names, err := fsys.List("/backups")
-	must(t, err)
+	check.Must(t, err)
 	if want := ".20260101T000000.000Z-bbbbbbbb.partial " + all[2].ID + " " + all[3].ID + " mine"; strings.Join(names, " ") != want {
 		t.Errorf("%v, want %s", names, want)
 	}
@@ -308,7 +292,7 @@ func TestCreateFails(t *testing.T) {
 		target := backup.NewFolder(fsys, fmt.Sprintf("/backups-%d", n))
 		m, err := backup.Create(t.Context(), d.sessions, target, backup.CreateOptions{Verify: true})
 		all, listErr := backup.NewFolder(mem, fmt.Sprintf("/backups-%d", n)).List(t.Context())
-		must(t, listErr)
+		check.Must(t, listErr)
 		if err == nil {
 			if len(all) != 1 || all[0].ID != m.ID {
 				t.Fatalf("operation %d: %+v", n, all)
@@ -382,9 +366,7 @@ func TestSourceBreaks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := backup.Create(ctx, d.sessions, target, backup.CreateOptions{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(backup.Create(ctx, d.sessions, target, backup.CreateOptions{})), context.Canceled)
 	if open := d.sessions.Sessions(); len(open) > 0 {
 		t.Errorf("left open: %v", open)
 	}
@@ -421,7 +403,7 @@ func TestPowerCuts(t *testing.T) {
 		armed = on
 		mu.Unlock()
 	}
-	must(t, mem.MkdirAll("/"))
+	check.Must(t, mem.MkdirAll("/"))
 	m := d.create(backup.NewFolder(faulty, "/backups"), backup.CreateOptions{})
 	left = append(left, mem.CrashClone(vfs.CrashOptions{}))
 	arm(false)
@@ -429,9 +411,7 @@ func TestPowerCuts(t *testing.T) {
 	for i, fsys := range left {
 		target := backup.NewFolder(fsys, "/backups")
 		all, err := target.List(t.Context())
-		if err != nil {
-			t.Fatalf("cut %d: %v", i, err)
-		}
+		check.Must(t, err, "cut", i)
 		if len(all) == 0 && i == len(left)-1 {
 			t.Fatal("a backup that was made is gone")
 		}
@@ -453,7 +433,7 @@ func TestPowerCuts(t *testing.T) {
 	for i, o := range []backup.RestoreOptions{{Dir: "/r0"}, {Dir: "/r1", ToPosition: &position}} {
 		o.FS = faulty
 		_, err := backup.Restore(t.Context(), target, o)
-		must(t, err)
+		check.Must(t, err)
 		arm(false)
 		left = append(left, mem.CrashClone(vfs.CrashOptions{}))
 		for j, fsys := range left {
@@ -476,9 +456,9 @@ func TestPowerCuts(t *testing.T) {
 		left = nil
 		arm(true)
 		l, err := eventlog.Open(logOptions(faulty, o.Dir))
-		must(t, err)
+		check.Must(t, err)
 		(&database{Log: l, t: t}).write(2, false)
-		must(t, errors.Join(l.Sync(), l.Close()))
+		check.Must(t, errors.Join(l.Sync(), l.Close()))
 		arm(false)
 		for j, fsys := range left {
 			if text, _ := content(t, fsys, o.Dir); !strings.HasPrefix(text, restored) {
@@ -502,9 +482,7 @@ func TestManifestNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := (&backup.Manifest{Format: 2, ID: "20260101T000000.000Z-0123abcd"}).Check(); err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Error(err)
-	}
+	check.Says(t, (&backup.Manifest{Format: 2, ID: "20260101T000000.000Z-0123abcd"}).Check(), "newer")
 	for _, id := range []string{"", "x", "../20260101T000000.000Z-0123abcd", "20260101T000000.000Z-0123abcdz", "20261301T000000.000Z-0123abcd"} {
 		if backup.ValidID(id) {
 			t.Errorf("%q is an id", id)

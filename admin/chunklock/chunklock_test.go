@@ -8,22 +8,17 @@ import (
 
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestOneHolder(t *testing.T) {
 	var l chunklock.Lock
 	first, err := l.TryLock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.TryLock(); !errors.Is(err, event.ErrChunksLocked) {
-		t.Fatalf("second holder: %v", err)
-	}
+	check.Must(t, err)
+	check.MustBe(t, check.Err(l.TryLock()), event.ErrChunksLocked, "second holder")
 	first.Unlock()
 	second, err := l.TryLock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	first.Unlock() // Not its hold any more.
 	if _, err := l.TryLock(); !errors.Is(err, event.ErrChunksLocked) {
 		t.Fatalf("the first holder let go of the second one's hold: %v", err)
@@ -35,9 +30,7 @@ func TestLockWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l chunklock.Lock
 		first, err := l.TryLock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got := make(chan error, 3)
 		for range 3 {
 			go func() {
@@ -52,14 +45,10 @@ func TestLockWaits(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := l.Lock(ended); !errors.Is(err, context.Canceled) {
-			t.Fatalf("with a context that has ended: %v", err)
-		}
+		check.MustBe(t, check.Err(l.Lock(ended)), context.Canceled, "with a context that has ended")
 		first.Unlock()
 		for range 3 {
-			if err := <-got; err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, <-got)
 		}
 	})
 }

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func at(t *testing.T, text string) time.Time {
 	t.Helper()
 	when, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return when.UTC()
 }
 
@@ -36,12 +36,8 @@ func TestNext(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := Parse(c.expression)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := s.Next(at(t, c.after)).Format(time.RFC3339); got != c.next {
-				t.Errorf("next is %s, expected %s", got, c.next)
-			}
+			check.Must(t, err)
+			check.Equal(t, s.Next(at(t, c.after)).Format(time.RFC3339), c.next, "next")
 		})
 	}
 }
@@ -89,16 +85,12 @@ func TestLatest(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := Parse(c.expression)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			got := ""
 			if latest := s.Latest(at(t, c.after), at(t, c.until)); !latest.IsZero() {
 				got = latest.Format(time.RFC3339)
 			}
-			if got != c.latest {
-				t.Errorf("latest is %q, expected %q", got, c.latest)
-			}
+			check.Equal(t, got, c.latest, "latest")
 		})
 	}
 }
@@ -114,9 +106,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		again, err := Parse(s.String())
-		if err != nil {
-			t.Fatalf("%q gives %q: %v", expression, s, err)
-		}
+		check.Must(t, err, expression, "gives", s)
 		now := time.Unix(seconds%4_000_000_000, 0).UTC()
 		for range 5 {
 			next := s.Next(now)

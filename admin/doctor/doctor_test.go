@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -33,9 +35,7 @@ func TestHealthy(t *testing.T) {
 	follower.Leading, follower.Lag = false, &Lag{Leader: "b:2113", Behind: 100, CaughtUp: true}
 	for name, f := range map[string]*Facts{"leader": healthy(), "alone": alone, "memory": memory, "follower": follower} {
 		lines := Examine(f)
-		if len(lines) != len(checks) {
-			t.Errorf("%s: %d lines of %d checks", name, len(lines), len(checks))
-		}
+		check.Equal(t, len(lines), len(checks), name, "lines checks")
 		for _, l := range lines {
 			if !l.Fine() || l.Text == "" || l.Check == "" || !strings.HasPrefix(l.String(), "ok    "+l.Check+": ") {
 				t.Errorf("%s: %s", name, l)
@@ -133,9 +133,7 @@ func TestFindings(t *testing.T) {
 					}
 				}
 			}
-			if found != (c.text != "") {
-				t.Errorf("found: %t", found)
-			}
+			check.Equal(t, found, c.text != "", "found")
 		})
 	}
 }

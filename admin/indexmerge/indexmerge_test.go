@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/indexmerge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // index is one whose merges end when the test says so.
@@ -41,9 +42,7 @@ func TestOneAtATime(t *testing.T) {
 				seen[id] = true
 			}
 			synctest.Wait()
-			if x.merges != before+1 {
-				t.Fatalf("%d merges for %d batches of three orders", x.merges, before+1)
-			}
+			check.MustEqual(t, x.merges, before+1, "merges for ... batches of three orders")
 			x.end <- outcome
 			synctest.Wait()
 		}
@@ -54,14 +53,10 @@ func TestOneAtATime(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs, x := indexmerge.New(hclog.NewNullLogger()), &index{end: make(chan error)}
-		if _, err := jobs.Start(x.Merge); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(jobs.Start(x.Merge)))
 		synctest.Wait()
 		jobs.Close() // It returns although the merge does not end.
 		jobs.Close()
-		if _, err := jobs.Start(x.Merge); !errors.Is(err, event.ErrClosed) {
-			t.Fatalf("started after the end: %v", err)
-		}
+		check.MustBe(t, check.Err(jobs.Start(x.Merge)), event.ErrClosed, "started after the end")
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -101,9 +102,7 @@ func (database) ReadEvent(context.Context, string, int64, event.LinkReader) (eve
 func mustOpen(t testing.TB, fsys vfs.FS) *node {
 	t.Helper()
 	n, err := open(t, fsys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(n.close)
 	return n
 }
@@ -137,9 +136,7 @@ func (n *node) write(completes bool, typ, data string, streams ...string) {
 		number := info.Last + 1
 		f.Records = chunkfile.AppendRecord(f.Records, f.First+int64(len(f.Records)), s, number, 1, 0, &events[i])
 	}
-	if err := errors.Join(n.log.Append(f), n.log.Commit()); err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, errors.Join(n.log.Append(f), n.log.Commit()))
 }
 
 const secret = "4000 0012 3456 7899"
@@ -155,9 +152,7 @@ func (n *node) fill() {
 	n.write(false, event.TypeMetadata, "{}", "$$private")
 	n.write(true, event.TypeLink, "0@private", "links")
 	n.write(false, "t", secret, "active")
-	if err := n.log.Sync(); err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, n.log.Sync())
 }
 
 func events(texts ...string) (all []redact.Event) {
@@ -175,18 +170,14 @@ func events(texts ...string) (all []redact.Event) {
 func holding(t testing.TB, fsys vfs.FS, folder, text string) (files []string) {
 	t.Helper()
 	names, err := fsys.List(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, name := range names {
 		path := filepath.Join(folder, name)
 		info, err := fsys.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // The node, which is open, has removed it meanwhile.
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if info.IsDir() {
 			files = append(files, holding(t, fsys, path, text)...)
 			continue
@@ -210,9 +201,7 @@ func (n *node) content() map[int64]string {
 		all[r.Position] = fmt.Sprintf("%d@%s %s %s %x %q %q %d", r.Number, r.Stream, r.ID, r.Type, r.Flags, r.Data, r.Metadata, r.Time)
 		return nil
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	return all
 }
 
@@ -230,9 +219,7 @@ func TestRedact(t *testing.T) {
 		t.Fatal("a dry run changed something")
 	}
 	got, err := n.service.Redact(t.Context(), redact.Request{Events: events(append(all, all[0])...), Reason: "because", User: "admin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	redacted := map[int64]bool{}
 	for i, o := range got {
 		if o.Event != all[i] || o.Status != redact.StatusRedacted || !strings.HasPrefix(o.Chunk, "chunk-") {
@@ -274,19 +261,13 @@ func TestRedact(t *testing.T) {
 	// A lost list is rebuilt.
 	n.close()
 	want, err := vfs.ReadFile(fsys, dir+"/redactions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.Remove(dir + "/redactions"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, fsys.Remove(dir+"/redactions"))
 	mustOpen(t, fsys)
 	for {
 		b, err := vfs.ReadFile(fsys, dir+"/redactions")
 		if err == nil {
-			if !bytes.Equal(b, want) {
-				t.Errorf("the list is %s, was %s", b, want)
-			}
+			check.Slice(t, b, want, "the list ..., was")
 			break
 		}
 		select {
@@ -312,9 +293,7 @@ func (n *node) recorded(count int, reason, user string) {
 		n.t.Fatalf("written: %+v", n.written)
 	}
 	text := n.written[1].Events[0].Data
-	if err := json.Unmarshal(text, &data); err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, json.Unmarshal(text, &data))
 	if data.NodeEndpoint != "127.0.0.1:2113" || data.User != user || data.Reason != reason || len(data.Events) != count || data.Events[0].Stream == "" || data.Events[0].EventID == "" || bytes.Contains(text, []byte(secret)) {
 		n.t.Errorf("the record is %s", text)
 	}
@@ -350,19 +329,11 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := n.service.Redact(t.Context(), redact.Request{}); !errors.Is(err, redact.ErrNoEvents) {
-		t.Error(err)
-	}
-	if _, err := n.service.Redact(t.Context(), redact.Request{Events: make([]redact.Event, redact.MaxEvents+1)}); !errors.Is(err, redact.ErrTooMany) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{})), redact.ErrNoEvents)
+	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: make([]redact.Event, redact.MaxEvents+1)})), redact.ErrTooMany)
 	hold, err := n.lock.TryLock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private")}); !errors.Is(err, redact.ErrLocked) {
-		t.Error(err)
-	}
+	check.Must(t, err)
+	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})), redact.ErrLocked)
 	hold.Unlock()
 	if !maps.Equal(n.content(), before) || len(n.written)+len(n.erased)+n.ended > 0 {
 		t.Error("a refusal changed something")
@@ -436,16 +407,12 @@ func TestPowerCuts(t *testing.T) {
 	}
 	arm(true)
 	names := events("0@private", "3@private", "4@private")
-	if _, err := n.service.Redact(t.Context(), redact.Request{Events: names}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: names})))
 	arm(false)
 	begun := false
 	for i, fsys := range left {
 		after, err := open(t, fsys)
-		if err != nil {
-			t.Fatalf("cut %d: %v", i, err)
-		}
+		check.Must(t, err, "cut", i)
 		if begun = begun || len(holding(t, fsys, dir, secret)) < 4; begun {
 			for _, e := range names {
 				if p, err := after.service.Positions(e.Stream, e.Number); err != nil || !p[0].Redacted {
@@ -471,16 +438,10 @@ func TestCutLedger(t *testing.T) {
 	n := mustOpen(t, fsys)
 	n.fill()
 	got, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private", "4@private")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l, err := redact.OpenLedger(fsys, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Cut(got[1].Position); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, l.Cut(got[1].Position))
 	if l, err = redact.OpenLedger(fsys, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -505,12 +466,8 @@ func TestRecall(t *testing.T) {
 	n.write(false, "$redacted", record, redact.Stream)
 	n.write(false, event.TypeMetadata, `{"$tb":9}`, "$$"+redact.Stream) // Hidden is not forgotten.
 	n.close()
-	if err := vfs.RemoveIfThere(fsys, dir+"/redactions"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, vfs.RemoveIfThere(fsys, dir+"/redactions"))
 	again := mustOpen(t, fsys)
 	want := []eventlog.Redaction{{Position: places[0].Position, Stream: chunkfile.HashStream("private"), Number: 1}}
-	if got := again.ledger.Between(0, again.log.Tail().End); !slices.Equal(got, want) {
-		t.Errorf("the ledger knows %+v, want %+v", got, want)
-	}
+	check.Slice(t, again.ledger.Between(0, again.log.Tail().End), want, "the ledger knows")
 }

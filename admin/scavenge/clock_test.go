@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 )
@@ -56,9 +57,7 @@ func newClocked(t *testing.T) *clocked {
 	t.Cleanup(func() {
 		c.service.Close()
 		h.Close()
-		if err := c.log.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, c.log.Close())
 	})
 	return c
 }
@@ -93,9 +92,7 @@ func (c *clocked) visible(streams ...string) (found []string) {
 	c.own = 0
 	for _, stream := range streams {
 		page, err := c.log.Reads.ReadStream(event.StreamRead{Stream: stream, From: 0, Count: 1000})
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		check.Must(c.t, err)
 		for _, e := range page.Events {
 			found = append(found, fmt.Sprint(stream, " ", e.Number))
 		}
@@ -106,13 +103,9 @@ func (c *clocked) visible(streams ...string) (found []string) {
 func (c *clocked) run() scavenge.Status {
 	c.t.Helper()
 	id, err := c.service.Start(scavenge.Request{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, err)
 	status, err := c.service.Wait(c.t.Context(), id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, err)
 	return status
 }
 

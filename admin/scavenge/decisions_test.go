@@ -3,11 +3,11 @@ package scavenge_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestDecisionsAreTheSameEverywhere gives one history to three nodes. The first
@@ -61,17 +61,13 @@ func sameDecisions(t *testing.T, m *model, one, other *house) {
 		var infos [2]event.StreamInfo
 		for i, h := range []*house{one, other} {
 			info, err := h.log.Reads.StreamInfo(stream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if info.HardDeleted { // Nothing else is asked of it.
 				info = event.StreamInfo{HardDeleted: true}
 			}
 			infos[i] = info
 		}
-		if !reflect.DeepEqual(infos[0], infos[1]) {
-			t.Fatalf("%s is %+v here and %+v there", stream, infos[0], infos[1])
-		}
+		check.MustDeep(t, infos[0], infos[1], stream, "here and ... there")
 		for _, r := range records {
 			for _, number := range []int64{r.number, r.number + 1} {
 				a, err1 := one.log.Reads.HasID(stream, number, r.id)
@@ -87,9 +83,7 @@ func sameDecisions(t *testing.T, m *model, one, other *house) {
 			}
 		}
 	}
-	if one.log.Tail() != other.log.Tail() {
-		t.Fatalf("ends differ: %+v and %+v", one.log.Tail(), other.log.Tail())
-	}
+	check.MustEqual(t, one.log.Tail(), other.log.Tail(), "ends differ ...")
 }
 
 // TestNodesThatScavengedForTheSamePointHoldTheSame scavenges two nodes for the
@@ -118,9 +112,7 @@ func TestNodesThatScavengedForTheSamePointHoldTheSame(t *testing.T) {
 					t.Fatalf("%+v", status)
 				}
 				a, b := m.checkAll(t, nodes[0].log), m.checkAll(t, nodes[1].log)
-				if !reflect.DeepEqual(a, b) {
-					t.Fatalf("one holds %v, the other %v", a, b)
-				}
+				check.MustDeep(t, a, b, "one holds ..., the other")
 			}
 			for _, h := range nodes {
 				h.close()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -39,9 +40,7 @@ func TestMergedAsExecuted(t *testing.T) {
 		}
 		found := h.m.checkAll(t, h.log)
 		for i, r := range h.m.streams["c"] {
-			if found[r.position] != (i != 0 && i != 2) {
-				t.Errorf("event %d of c is there: %v", i, found[r.position])
-			}
+			check.Equal(t, found[r.position], i != 0 && i != 2, "event", i, "of c is there")
 		}
 		h.m.check(t, h.log, false)
 		// What was left weighs still, and goes when the threshold lets it.
@@ -68,9 +67,7 @@ func TestMergedAsExecutedButForDamage(t *testing.T) {
 		_, err = f.WriteAt([]byte{0xAA, 0xBB}, chunkfile.HeaderSize+70)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	h.opts = func(*scavenge.Options) {}
 	h.open()
 	got := h.run(scavenge.Request{Threads: 1})
@@ -110,9 +107,7 @@ func TestMergedAsExecutedOnAFullDisk(t *testing.T) {
 	h.service.Close()
 	fsys := &tight{FS: h.disk}
 	used, err := fsys.Free("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	fsys.size = 2<<20 - used // The files have 5 MB, of which half goes.
 	h.on(fsys, scavenge.Options{DiskReserve: 1 << 20})
 	got := h.run(scavenge.Request{Threads: 1})

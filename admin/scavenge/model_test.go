@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -232,9 +233,7 @@ func (m *model) checkAll(t *testing.T, l *eventlog.Log) map[int64]bool {
 	var forward, backward []int64
 	for from := int64(0); ; {
 		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 7})
-		if err != nil {
-			t.Fatalf("read the log from %d: %v", from, err)
-		}
+		check.Must(t, err, "read the log from", from)
 		for i := range page.Events {
 			got := &page.Events[i].Record
 			want := byPosition[got.Position]
@@ -255,9 +254,7 @@ func (m *model) checkAll(t *testing.T, l *eventlog.Log) map[int64]bool {
 	}
 	for from := event.End; ; {
 		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 5, Backward: true})
-		if err != nil {
-			t.Fatalf("read the log backward from %d: %v", from, err)
-		}
+		check.Must(t, err, "read the log backward from", from)
 		for i := range page.Events {
 			backward = append(backward, page.Events[i].Position)
 		}
@@ -267,9 +264,7 @@ func (m *model) checkAll(t *testing.T, l *eventlog.Log) map[int64]bool {
 		from = page.Next
 	}
 	slices.Reverse(backward)
-	if !slices.Equal(forward, backward) {
-		t.Fatalf("forward %v, backward %v", forward, backward)
-	}
+	check.MustSlice(t, forward, backward, "forward ..., backward")
 	return found
 }
 
@@ -278,9 +273,7 @@ func (m *model) checkStream(t *testing.T, l *eventlog.Log, stream string) {
 	want := m.read(stream, m.clock)
 	for _, backward := range []bool{false, true} {
 		got, err := readStream(l, stream, backward)
-		if err != want.err {
-			t.Fatalf("read %s: %v, want %v", stream, err, want.err)
-		}
+		check.MustEqual(t, err, want.err, "read", stream)
 		if backward {
 			slices.Reverse(got)
 		}
@@ -289,15 +282,11 @@ func (m *model) checkStream(t *testing.T, l *eventlog.Log, stream string) {
 		}
 	}
 	info, err := l.Reads.StreamInfo(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if last := int64(len(m.streams[stream]) - 1); want.err != event.ErrStreamDeleted && info.Last != last {
 		t.Fatalf("last of %s is %d, want %d", stream, info.Last, last)
 	}
-	if (want.err == event.ErrStreamDeleted) != info.HardDeleted {
-		t.Fatalf("%s: deleted is %v", stream, info.HardDeleted)
-	}
+	check.MustEqual(t, want.err == event.ErrStreamDeleted, info.HardDeleted, stream, "deleted is")
 	// Retries: the ids of all that was ever written are known still.
 	for _, r := range m.streams[stream] {
 		if ok, err := l.Reads.HasID(stream, r.number, r.id); err != nil || !ok {

@@ -19,6 +19,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
@@ -80,9 +81,7 @@ func (h *house) open() {
 		Dir: dir, FS: h.fsys, ClusterID: h.m.cluster, Index: index.Options{MaxMemTable: 16}, StreamCache: 8, SkipVerify: true,
 		Now: func() time.Time { return time.Unix(0, h.m.clock) },
 	})
-	if err != nil {
-		h.t.Fatalf("open: %v", err)
-	}
+	check.Must(h.t, err, "open")
 	h.replay()
 	h.history = history.New(history.Options{Store: noStore{}, Endpoint: func() string { return "test" }})
 	o := scavenge.Options{
@@ -101,14 +100,10 @@ func (h *house) replay() {
 	h.t.Helper()
 	for _, f := range h.m.frames {
 		if f.Index > h.log.Appended().Index {
-			if err := h.log.Append(f); err != nil {
-				h.t.Fatalf("replay entry %d: %v", f.Index, err)
-			}
+			check.Must(h.t, h.log.Append(f), "replay entry", f.Index)
 		}
 	}
-	if err := h.log.Commit(); err != nil {
-		h.t.Fatalf("replay: %v", err)
-	}
+	check.Must(h.t, h.log.Commit(), "replay")
 }
 
 // close ends the process in good order.
@@ -134,9 +129,7 @@ func (h *house) crash() {
 
 func (h *house) append(events ...proposed) {
 	h.t.Helper()
-	if err := h.tryAppend(events...); err != nil {
-		h.t.Fatalf("append: %v", err)
-	}
+	check.Must(h.t, h.tryAppend(events...), "append")
 }
 
 func (h *house) tryAppend(events ...proposed) error {
@@ -257,16 +250,12 @@ func (h *house) point(done int) *record {
 func seeds(t *testing.T, usual int) []uint64 {
 	if text := os.Getenv("ANNALS_SCAVENGE_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return []uint64{seed}
 	}
 	if text := os.Getenv("ANNALS_SCAVENGE_SEEDS"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		usual = n
 	}
 	if raced {
@@ -326,16 +315,12 @@ func (h *house) scavenge(done int) int {
 		h.fuse.Store(cut)
 		points := len(h.m.points)
 		id, err := h.service.Start(r)
-		if err != nil {
-			t.Fatalf("start: %v", err)
-		}
+		check.Must(t, err, "start")
 		if h.rng.IntN(3) == 0 {
 			h.stopSoon(id)
 		}
 		status, err := h.service.Wait(context.Background(), id)
-		if err != nil {
-			t.Fatalf("wait: %v", err)
-		}
+		check.Must(t, err, "wait")
 		if len(h.m.points) > points && !decided {
 			h.m.decide(h.point(done))
 			decided = true

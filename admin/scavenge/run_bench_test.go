@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -60,18 +61,14 @@ func (g *grown) frame(completes bool, events ...proposed) {
 	g.tail.End = chunkfile.EndBehind(f.First, len(f.Records), f.Completes)
 	g.tail.Chain = chunkfile.NextChain(g.tail.Chain, f.First, f.Records)
 	g.tail.Index, g.tail.Term = f.Index, 1
-	if err := errors.Join(g.log.Append(f), g.log.Commit()); err != nil {
-		g.tb.Fatal(err)
-	}
+	check.Must(g.tb, errors.Join(g.log.Append(f), g.log.Commit()))
 }
 
 var benchCluster = event.ID{7}
 
 func openGrown(tb testing.TB, dir string) *grown {
 	l, err := eventlog.Open(eventlog.Options{Dir: dir, ClusterID: benchCluster, SkipVerify: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, err)
 	g := &grown{tb: tb, log: l, tail: l.Tail(), rng: rand.New(rand.NewPCG(1, 2)), counts: map[string]int64{}}
 	if g.tail.End == 0 {
 		g.tail = event.Tail{Chain: chunkfile.GenesisChain(benchCluster), Time: 1_700_000_000_000_000_000}
@@ -97,9 +94,7 @@ func grow(tb testing.TB, dir string, batches int, nameOf func(i int) string, met
 		g.frame(false, metadataOf(nameOf(i), metadata))
 	}
 	g.frame(true, proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: []byte(`{"threshold":0}`)})
-	if err := errors.Join(g.log.Sync(), g.log.Close()); err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, errors.Join(g.log.Sync(), g.log.Close()))
 }
 
 // copyLog makes a copy of a log that is closed. Files that never change are shared.
@@ -118,9 +113,7 @@ func copyLog(tb testing.TB, from, to string) {
 		b, err := os.ReadFile(path)
 		return cmp.Or(err, os.WriteFile(target, b, 0o600))
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, err)
 }
 
 // phaseMeter takes the processor time of each phase from the log lines at its begin and end.
@@ -177,13 +170,9 @@ func BenchmarkRun(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			base, err := os.MkdirTemp(os.Getenv("ANNALS_BENCH_DIR"), "annals-scavenge-")
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			b.Cleanup(func() {
-				if err := os.RemoveAll(base); err != nil {
-					b.Error(err)
-				}
+				check.NoError(b, os.RemoveAll(base))
 			})
 			pristine := filepath.Join(base, "pristine")
 			grow(b, pristine, c.batches, c.nameOf, c.metadata)
@@ -195,9 +184,7 @@ func BenchmarkRun(b *testing.B) {
 				dir := filepath.Join(base, fmt.Sprint(n))
 				copyLog(b, pristine, dir)
 				bytes = scavengeOnce(b, dir, meter, &total)
-				if err := os.RemoveAll(dir); err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, os.RemoveAll(dir))
 				b.StartTimer()
 			}
 			b.StopTimer()
@@ -224,18 +211,14 @@ func scavengeOnce(b *testing.B, dir string, meter *phaseMeter, total *time.Durat
 		History: writer, Logger: hclog.New(&hclog.LoggerOptions{Output: meter, JSONFormat: true, Level: hclog.Info}),
 	})
 	chunks, err := g.log.Chunks.List()
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	for _, c := range chunks {
 		bytes += c.DataBytes
 	}
 	cpu := processorTime()
 	b.StartTimer()
 	id, err := service.Start(scavenge.Request{Threads: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	status, err := service.Wait(context.Background(), id)
 	b.StopTimer()
 	*total += processorTime() - cpu
@@ -244,8 +227,6 @@ func scavengeOnce(b *testing.B, dir string, meter *phaseMeter, total *time.Durat
 	}
 	service.Close()
 	writer.Close()
-	if err := g.log.Close(); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, g.log.Close())
 	return bytes
 }

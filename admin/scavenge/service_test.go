@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -29,13 +30,9 @@ import (
 func (h *house) run(r scavenge.Request) scavenge.Status {
 	h.t.Helper()
 	id, err := h.service.Start(r)
-	if err != nil {
-		h.t.Fatalf("start: %v", err)
-	}
+	check.Must(h.t, err, "start")
 	status, err := h.service.Wait(context.Background(), id)
-	if err != nil {
-		h.t.Fatalf("wait: %v", err)
-	}
+	check.Must(h.t, err, "wait")
 	return status
 }
 
@@ -46,9 +43,7 @@ func (h *house) on(fsys vfs.FS, o scavenge.Options) {
 	if err == nil {
 		h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }})
 	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.Must(h.t, err)
 	o.Log, o.FS, o.Dir, o.Write, o.History = func() (*eventlog.Log, error) { return h.log, nil }, h.disk, "db/index/scavenging", h.writePoint, h.history
 	h.service = scavenge.New(o)
 }
@@ -93,9 +88,7 @@ func TestNothingHasRunYet(t *testing.T) {
 func TestStartRefused(t *testing.T) {
 	var lock chunklock.Lock
 	held, err := lock.TryLock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cases := []struct {
 		name    string
 		options func(*scavenge.Options)
@@ -108,9 +101,7 @@ func TestStartRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			h := opened(t, c.options)
-			if _, err := h.service.Start(scavenge.Request{}); !errors.Is(err, c.want) {
-				t.Errorf("start: %v", err)
-			}
+			check.Is(t, check.Err(h.service.Start(scavenge.Request{})), c.want, "start")
 		})
 	}
 	held.Unlock()
@@ -145,13 +136,9 @@ func TestOneAtATimeAndStop(t *testing.T) {
 	})
 	h.append(plain("a", "x"))
 	id, err := h.service.Start(scavenge.Request{Threads: 9, ThrottlePercent: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	<-asked
-	if _, err := h.service.Start(scavenge.Request{}); !errors.Is(err, scavenge.ErrRunning) {
-		t.Errorf("second start: %v", err)
-	}
+	check.Is(t, check.Err(h.service.Start(scavenge.Request{})), scavenge.ErrRunning, "second start")
 	if got := h.service.Current(); got.ID != id || got.Result != scavenge.ResultInProgress || got.Request.Threads != scavenge.MaxThreads {
 		t.Errorf("current: %+v", got)
 	}
@@ -284,9 +271,7 @@ func TestEraseIsTriedAgain(t *testing.T) {
 				if tries.Add(1) < 3 {
 					return event.ErrNotReady
 				}
-				if position != chunkfile.ChunkSize {
-					t.Errorf("erase up to %d", position)
-				}
+				check.Equal(t, position, chunkfile.ChunkSize, "erase up to")
 				return nil
 			}
 		}
@@ -299,9 +284,7 @@ func TestEraseIsTriedAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // Of the bubble's clock.
 		synctest.Wait()
-		if tries.Load() != 3 {
-			t.Errorf("%d tries", tries.Load())
-		}
+		check.Equal(t, tries.Load(), 3, "tries")
 	})
 }
 
@@ -317,15 +300,11 @@ func TestEraseOutlivesTheProcess(t *testing.T) {
 		{"power cut", (*house).crash, []int64{chunkfile.ChunkSize}},
 		{"what is known of scavenging goes", func(h *house) {
 			h.close()
-			if err := h.fsys.RemoveAll(filepath.Join("db", "index", scavenge.Folder)); err != nil {
-				h.t.Fatal(err)
-			}
+			check.Must(h.t, h.fsys.RemoveAll(filepath.Join("db", "index", scavenge.Folder)))
 		}, []int64{chunkfile.ChunkSize}},
 		{"the file is damaged", func(h *house) {
 			h.close()
-			if err := vfs.WriteFileAtomic(h.fsys, filepath.Join("db", "erase.pending"), []byte("?")); err != nil {
-				h.t.Fatal(err)
-			}
+			check.Must(h.t, vfs.WriteFileAtomic(h.fsys, filepath.Join("db", "erase.pending"), []byte("?")))
 		}, []int64{0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -364,9 +343,7 @@ func TestEraseOutlivesTheProcess(t *testing.T) {
 					synctest.Wait()
 					h.close()
 				}
-				if !slices.Equal(erased, c.wants) {
-					t.Errorf("erased up to %v, not %v", erased, c.wants)
-				}
+				check.Slice(t, erased, c.wants, "erased up to")
 			})
 		})
 	}
@@ -403,9 +380,7 @@ func TestEstimate(t *testing.T) {
 	h.append(metadataOf("kept", `{"$maxCount":200}`))
 	h.append(proposed{stream: "deleted", typ: event.TypeStreamDeleted, flags: event.FlagDeleted})
 	estimate, err := h.service.Estimate(context.Background(), scavenge.EstimateOptions{Top: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	type stream struct {
 		name   string
 		events int64
@@ -494,9 +469,7 @@ func TestStartWhenLastHasEnded(t *testing.T) {
 	h := opened(t, nil)
 	for range 100 {
 		id, err := h.service.Start(scavenge.Request{SyncOnly: true})
-		if err != nil {
-			t.Fatalf("start after the end of the last run: %v", err)
-		}
+		check.Must(t, err, "start after the end of the last run")
 		for h.service.Last().Result == scavenge.ResultInProgress {
 			runtime.Gosched()
 		}
@@ -554,9 +527,7 @@ func TestEraseIsAwaitedOnce(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []int64{1, 2, 3, 3, 3}; !slices.Equal(tries, want) {
-			t.Errorf("erased up to chunks %v, not %v", tries, want)
-		}
+		check.Slice(t, tries, []int64{1, 2, 3, 3, 3}, "erased up to chunks")
 	})
 }
 
@@ -620,9 +591,7 @@ func TestOneChunkFails(t *testing.T) {
 			failed++
 		}
 	}
-	if failed != 1 {
-		t.Errorf("%d chunk files are said to have failed", failed)
-	}
+	check.Equal(t, failed, 1, "chunk files are said to have failed")
 }
 
 func TestInterrupt(t *testing.T) {
@@ -637,9 +606,7 @@ func TestInterrupt(t *testing.T) {
 	h.service.Interrupt(event.ErrChunksFetched) // Nothing runs.
 	h.append(plain("a", "x"))
 	id, err := h.service.Start(scavenge.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	<-asked
 	h.service.Interrupt(event.ErrChunksFetched)
 	if got := h.service.Last(); got.ID != id || got.Result != scavenge.ResultErrored || got.Error != event.ErrChunksFetched.Error() {
@@ -695,9 +662,7 @@ func TestInterruptInExecution(t *testing.T) {
 			return nil
 		})
 		h.on(fsys, scavenge.Options{DisableMerging: true})
-		if _, err := h.service.Start(scavenge.Request{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(h.service.Start(scavenge.Request{})))
 		<-at
 		done := make(chan struct{})
 		go func() {

@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/admin/verify"
 	"github.com/annalsdb/annals/admin/verify/verifytest"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -24,42 +25,28 @@ import (
 func write(t *testing.T, fsys vfs.FS, dir string, events int) {
 	t.Helper()
 	l, err := eventlog.Open(eventlog.Options{Dir: dir, FS: fsys, SkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	e := event.Proposed{Type: "type", Data: []byte("data")}
 	for i := range int64(events) {
 		first := chunkfile.Place(l.Appended().End, chunkfile.RecordSize("s", &e))
 		f := eventlog.Frame{First: first, Records: chunkfile.AppendRecord(nil, first, "s", i, i, 0, &e), Index: uint64(i + 1), Term: 1}
-		if err := errors.Join(l.Append(f), l.Commit()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(l.Append(f), l.Commit()))
 	}
-	if err := errors.Join(l.Index().Flush(), l.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(l.Index().Flush(), l.Close()))
 }
 
 // damage turns over a bit in every record of the first chunk.
 func damage(t *testing.T, fsys vfs.FS, dir string) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(filepath.Join(dir, "chunk-000000.000000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	size, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const frame = 73 + 68 // a record and its trailer
 	for at := int64(128 + 60); at < size; at += frame {
-		if _, err := f.WriteAt([]byte{0xff}, at); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(f.WriteAt([]byte{0xff}, at)))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.Close())
 }
 
 func TestRun(t *testing.T) {
@@ -71,9 +58,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	for _, part := range []string{"1 chunks", "100 frames", "100 records", "1 streams", "100 entries in 1 tables", "\nno errors\n"} {
-		if !strings.Contains(r.Text(), part) {
-			t.Errorf("%q lacks %q", r.Text(), part)
-		}
+		check.Contains(t, r.Text(), part, "lacks")
 	}
 }
 
@@ -89,19 +74,13 @@ func TestScavengedFolder(t *testing.T) {
 			fsys := vfs.NewMem()
 			write(t, fsys, "/db", 100)
 			l, err := eventlog.Open(eventlog.Options{Dir: "/db", FS: fsys, SkipVerify: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			e := event.Proposed{Type: "type"}
 			first := l.Appended().End
 			last := eventlog.Frame{First: first, Records: chunkfile.AppendRecord(nil, first, "t", 0, 100, 0, &e), Completes: true, Index: 101, Term: 1}
-			if err := errors.Join(l.Append(last), l.Commit(), l.Sync()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, errors.Join(l.Append(last), l.Commit(), l.Sync()))
 			_, err = l.Chunks.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number >= c.from || string(s.Stream) == "t" }})
-			if err := errors.Join(err, l.Index().Flush(), l.Close()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, errors.Join(err, l.Index().Flush(), l.Close()))
 			r, err := verify.Run(t.Context(), verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db"}})
 			removed := min(c.from, 100)
 			if err != nil || r.Problems != c.problems || r.Summary.Stubs != removed || r.Summary.Records != 101-removed {
@@ -137,13 +116,9 @@ func TestFindingsAreCapped(t *testing.T) {
 		t.Errorf("%q", r.Text())
 	}
 	doc, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, part := range []string{`"errors":100`, `"omitted":93`, `"severity":"error"`, `"kind":"item"`, `"position":0`, `"records":0`} {
-		if !strings.Contains(string(doc), part) {
-			t.Errorf("%s lacks %s", doc, part)
-		}
+		check.Contains(t, string(doc), part, "lacks")
 	}
 }
 
@@ -151,9 +126,7 @@ func TestCancelled(t *testing.T) {
 	fsys := vfs.NewMem()
 	write(t, fsys, "/db", 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := verify.Run(ctx, verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db", Progress: func(verify.Progress) { cancel() }}}); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, check.Err(verify.Run(ctx, verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db", Progress: func(verify.Progress) { cancel() }}})), context.Canceled)
 }
 
 func TestOptions(t *testing.T) {
@@ -171,39 +144,21 @@ func TestOptions(t *testing.T) {
 func TestHold(t *testing.T) {
 	dir := t.TempDir()
 	hold, err := verify.Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := hold.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, hold.Close())
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Fatal(names, err)
 	}
 	lock, err := vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := verify.Hold(dir); !errors.Is(err, verify.ErrLocked) {
-		t.Fatal(err)
-	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.MustBe(t, check.Err(verify.Hold(dir)), verify.ErrLocked)
+	check.Must(t, lock.Close())
 	one, err := verify.Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	two, err := verify.Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := vfs.OS.Lock(filepath.Join(dir, datadir.LockFile)); !errors.Is(err, vfs.ErrLocked) {
-		t.Fatal(err)
-	}
-	if err := errors.Join(one.Close(), two.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.MustBe(t, check.Err(vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))), vfs.ErrLocked)
+	check.Must(t, errors.Join(one.Close(), two.Close()))
 }
 
 // recorder is a testing.TB that only remembers.
@@ -224,7 +179,5 @@ func TestCheck(t *testing.T) {
 	damage(t, fsys, "/db")
 	r := &recorder{TB: t}
 	verifytest.Check(r, fsys, "/db", "")
-	if len(r.errors) != 10 {
-		t.Errorf("%q", r.errors)
-	}
+	check.Equal(t, len(r.errors), 10, r.errors)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/owner"
 	"github.com/annalsdb/annals/node"
 )
@@ -32,9 +33,7 @@ func TestAtRestOwner(t *testing.T) {
 			}
 			return os.Lchown(path, service.User, service.Group)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	foreign := func(dir string) {
 		t.Helper()
@@ -68,19 +67,13 @@ func TestAtRestOwner(t *testing.T) {
 	c := config.Default()
 	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, true
 	n, err := node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	command("backup", "create", "--node", n.URL(), "--to", place)
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.Close())
 
 	t.Run("cluster recover", func(t *testing.T) {
 		options := []string{"--yes", "--db", dir, "--cluster-size", "3", "--replication-ip", "127.0.0.1", "--replication-port", "1", "--insecure", "--discover-via-dns", "false", "--gossip-seed", "127.0.0.1:3"}
-		if err := os.RemoveAll(filepath.Join(dir, "raft")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.RemoveAll(filepath.Join(dir, "raft")))
 		give(dir)
 		command(append([]string{"cluster", "recover"}, options...)...)
 		foreign(dir)
@@ -92,15 +85,11 @@ func TestAtRestOwner(t *testing.T) {
 			above := t.TempDir()
 			restored := filepath.Join(above, "db")
 			if exists {
-				if err := os.Mkdir(restored, 0o750); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Mkdir(restored, 0o750))
 			}
 			give(above)
 			if exists { // The folder above it is root's, as /var/lib is.
-				if err := os.Chown(above, 0, 0); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Chown(above, 0, 0))
 			}
 			command("backup", "restore", "--from", place, "--db", restored)
 			foreign(restored)
@@ -129,18 +118,14 @@ func TestForeignFiles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			home := filepath.Join(above, strings.ReplaceAll(c.name, " ", "-"))
 			for dir, id := range map[string]int{"": service, c.mine: service, c.foreign: 0} {
-				if err := errors.Join(os.MkdirAll(filepath.Join(home, dir), 0o700), os.Chown(filepath.Join(home, dir), id, id)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, errors.Join(os.MkdirAll(filepath.Join(home, dir), 0o700), os.Chown(filepath.Join(home, dir), id, id)))
 			}
 			binary := filepath.Join(above, "annals.test")
 			text, err := os.ReadFile(os.Args[0])
 			if err == nil {
 				err = os.WriteFile(binary, text, 0o755)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			command := exec.Command(binary, "node", "--db", filepath.Join(home, "db"), "--log", filepath.Join(home, "log"), "--node-port=0")
 			command.Dir, command.Env = home, append(os.Environ(), asProcess+"=1")
 			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: service, Gid: service}}

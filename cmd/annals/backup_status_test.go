@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestBackupStatus(t *testing.T) {
@@ -35,9 +37,7 @@ func TestBackupStatus(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, address := scavenger(t, c.answers)
 			u, err := url.Parse(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			c.answers[getGossip] = []string{fmt.Sprintf(`{"members":[{"state":"Leader","isAlive":true,"httpEndPointIp":%q,"httpEndPointPort":%s},`+
 				`{"state":"Follower","isAlive":false,"httpEndPointIp":"gone.example","httpEndPointPort":2113}]}`, u.Hostname(), u.Port())}
 			var out, complaints bytes.Buffer
@@ -46,9 +46,7 @@ func TestBackupStatus(t *testing.T) {
 				t.Errorf("code %d: %s", code, complaints.String())
 			}
 			for _, want := range append(c.want, "Leader", "gone.example:2113", "not alive as") {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("lacks %q:\n%s", want, out.String())
-				}
+				check.Contains(t, out.String(), want, "lacks")
 			}
 			c.answers[getGossip] = []string{"404 "}
 			out.Reset()
@@ -82,7 +80,5 @@ a:2113  Leader           Success  2026-01-02T03:04:06Z  25h1m  3.0 GiB  5.0 MiB 
 b:2113  Follower         Failed   2026-01-02T03:04:06Z  25h1m  -        -        -        write /backups: no space left on device
 c:2113  ReadOnlyReplica  -        -                     -      -        -        -        does not back itself up: BackupTo is not set
 `
-	if out.String() != want {
-		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
-	}
+	check.Equal(t, out.String(), want)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -32,9 +34,7 @@ var digests = regexp.MustCompile(`[0-9a-f]{64}|"serial": "[0-9a-f]+"`)
 // compares everything they print with a file. The clock stands at the beginning of 2000.
 func TestCertsGolden(t *testing.T) {
 	golden, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const node = "--certificate-file node1/node.crt --certificate-private-key-file node1/node.key"
 	scripts := map[string][]string{
 		"certs_help": {"", "ca --help", "node --help", "check --help", "renew --help"},
@@ -112,14 +112,10 @@ func TestCertsGolden(t *testing.T) {
 				got := digests.ReplaceAllString(all.String(), "DIGEST")
 				file := filepath.Join(golden, name+".golden")
 				if *update {
-					if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, os.WriteFile(file, []byte(got), 0o644))
 				}
 				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if got != string(want) {
 					t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
 				}
@@ -137,9 +133,7 @@ func TestCertsCheckPasswords(t *testing.T) {
 		}
 	}
 	// A key that asks for a password is refused at once without one.
-	if err := os.WriteFile("n/node.key", []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile("n/node.key", []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), 0o600))
 	check := strings.Fields("check --json --certificate-file n/node.crt --certificate-private-key-file n/node.key --trusted-root-certificates-path ca")
 	cases := []struct {
 		name        string
@@ -185,18 +179,14 @@ func TestCertsKeep(t *testing.T) {
 	for round := range 2 {
 		for _, args := range commands {
 			var out, said bytes.Buffer
-			if code := run(args, &out, &said, nil); code != 0 {
-				t.Fatalf("%v: %d %s", args, code, &said)
-			}
+			check.MustEqual(t, run(args, &out, &said, nil), 0, args, &said)
 			if kept := strings.Contains(out.String(), "nothing was changed"); kept != (round == 1) {
 				t.Errorf("%v, round %d: %s", args, round, &out)
 			}
 		}
 		for _, file := range []string{ca + "/ca.crt", ca + "/ca.key", node + "/node.crt", node + "/node.key"} {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if round == 1 && made[file] != string(text) {
 				t.Errorf("%s changed", file)
 			}

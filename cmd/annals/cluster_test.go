@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const (
@@ -115,9 +117,7 @@ func TestClusterArguments(t *testing.T) {
 	n, address := serve(t, nil)
 	empty := t.TempDir()
 	broken := t.TempDir()
-	if err := os.WriteFile(filepath.Join(broken, "a.pem"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(broken, "a.pem"), []byte("x"), 0o600))
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -225,9 +225,7 @@ func TestClusterFollowsToTheLeader(t *testing.T) {
 		t.Errorf("code %d\nstdout: %s\nstderr: %s", code, stdout, stderr)
 	}
 	const want = "admin:p POST /admin/cluster/members?node=h%3A1"
-	if asked := follower.asked() + ", " + leader.asked(); asked != want+", "+want {
-		t.Errorf("asked %q", asked)
-	}
+	check.Equal(t, follower.asked()+", "+leader.asked(), want+", "+want, "asked")
 }
 
 func TestClusterRedirects(t *testing.T) {
@@ -250,9 +248,7 @@ func TestClusterRedirects(t *testing.T) {
 			t.Errorf("%s: code %d\nstdout: %s\nstderr: %s", c.name, code, stdout, stderr)
 		}
 	}
-	if asked := strings.Count(n.asked(), "GET"); asked != 5+2 {
-		t.Errorf("asked %d times", asked)
-	}
+	check.Equal(t, strings.Count(n.asked(), "GET"), 5+2, "asked ... times")
 }
 
 func TestClusterOverTLS(t *testing.T) {
@@ -275,13 +271,9 @@ func TestClusterOverTLS(t *testing.T) {
 	for name, data := range certificates {
 		dir := t.TempDir()
 		for file, content := range map[string][]byte{name: data, "notes.txt": []byte("not read")} {
-			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 		}
-		if err := os.Mkdir(filepath.Join(dir, "old.pem"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Mkdir(filepath.Join(dir, "old.pem"), 0o700))
 		trusted = append(trusted, []string{"--ca", dir})
 	}
 	for _, args := range trusted {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/owner"
 )
 
@@ -20,9 +21,7 @@ func TestConfigCheckAsRoot(t *testing.T) {
 	name := owner.UserName(service.User)
 	home := t.TempDir()
 	for dir := home; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Chmod(dir, 0o755))
 	}
 	at := func(parts ...string) string { return filepath.Join(append([]string{home}, parts...)...) }
 	command := func(args ...string) string {
@@ -41,9 +40,7 @@ func TestConfigCheckAsRoot(t *testing.T) {
 		os.Mkdir(at("db"), 0o700), os.Chown(at("db"), service.User, service.Group),
 		os.Mkdir(at("backup"), 0o755),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	for _, c := range []struct {
 		name    string
@@ -62,9 +59,7 @@ func TestConfigCheckAsRoot(t *testing.T) {
 			"may not list " + at("roots") + ": " + at("roots") + " belongs to root, mode 0711",
 		}},
 	} {
-		if err := c.prepare(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.prepare())
 		out := command("config", "check", "--config", "/dev/null", "--db", at("db"), "--certificate-file", at("etc", "node.crt"),
 			"--certificate-private-key-file", at("etc", "node.key"), "--trusted-root-certificates-path", at("roots"), "--backup-to", at("backup", "node1"))
 		for _, want := range c.want {
@@ -83,16 +78,10 @@ func TestConfigCheckAsRoot(t *testing.T) {
 func TestConfigCheckBackupTo(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if err := checkConfig([]string{"--db", filepath.Join(dir, "db"), "--backup-to", filepath.Join(os.Args[0], "backups")}, nil, os.ReadFile, &out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "warning: option BackupTo: no backup can be written: ") {
-		t.Error(out.String())
-	}
+	check.Must(t, checkConfig([]string{"--db", filepath.Join(dir, "db"), "--backup-to", filepath.Join(os.Args[0], "backups")}, nil, os.ReadFile, &out))
+	check.Contains(t, out.String(), "warning: option BackupTo: no backup can be written: ")
 	out.Reset()
-	if err := checkConfig([]string{"--db", filepath.Join(dir, "db"), "--backup-to", filepath.Join(dir, "backups", "node1")}, nil, os.ReadFile, &out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, checkConfig([]string{"--db", filepath.Join(dir, "db"), "--backup-to", filepath.Join(dir, "backups", "node1")}, nil, os.ReadFile, &out))
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || strings.Contains(out.String(), "BackupTo") {
 		t.Errorf("%v, %v\n%s", left, err, out.String())
 	}
@@ -105,9 +94,7 @@ func TestConfigCheckNamesOption(t *testing.T) {
 	content := "CertificateFile: " + file("node.crt") + "\nCertificatePrivateKeyFile: " + file("node.key") + "\nTrustedRootCertificatesPath: " + file("roots") + "\n"
 	readFile := func(string) ([]byte, error) { return []byte(content), nil }
 	err := checkConfig([]string{"--config", "annals.conf"}, nil, readFile, &bytes.Buffer{})
-	if err == nil {
-		t.Fatal("no error")
-	}
+	check.MustFail(t, err, "no error")
 	for option, name := range map[string]string{"CertificateFile": "node.crt", "CertificatePrivateKeyFile": "node.key", "TrustedRootCertificatesPath": "roots"} {
 		if want := "option " + option + ": " + file(name) + ": cannot be read"; !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -59,9 +60,7 @@ func TestDevRefuses(t *testing.T) {
 // TestDevHelp: the options that are taken are listed, those that are refused are not.
 func TestDevHelp(t *testing.T) {
 	stdout := &lockedBuffer{}
-	if code := run([]string{"dev", "--help"}, stdout, io.Discard, nil); code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
+	check.MustEqual(t, run([]string{"dev", "--help"}, stdout, io.Discard, nil), 0, "exit code")
 	for text, want := range map[string]bool{
 		"--nodes int": true, "--port int": true, "--tls ": true, "--db <": true, "--insecure\n": true, "--max-append-size <": true, "--follower-writes <": true,
 		"--cluster-size": false, "--node-port": false, "--certificate-file": false, "--what-if": false,
@@ -165,9 +164,7 @@ func runsDev(t *testing.T, nodes int) *devRun {
 	t.Cleanup(func() {
 		cancel()
 		_ = typed.Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, <-done)
 	})
 	d.await("data are in ")
 	return d
@@ -185,9 +182,7 @@ func (d *devRun) await(text string) {
 
 func (d *devRun) obeys(line, says string) {
 	d.t.Helper()
-	if _, err := io.WriteString(d.typed, line+"\n"); err != nil {
-		d.t.Fatal(err)
-	}
+	check.Must(d.t, check.Err(io.WriteString(d.typed, line+"\n")))
 	d.await(says)
 }
 

@@ -1,32 +1,27 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // logDir returns the content of each file of a folder, by name.
 func logDir(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		files[e.Name()] = string(content)
 	}
 	return files
@@ -57,25 +52,17 @@ func TestLogFileRotation(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "logs")
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			f, err := openLogFile(logFileOptions{Dir: dir, Size: c.size, Interval: c.interval, Keep: c.keep, Now: func() time.Time { return now }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, line := range []string{"aaaa\n", "bbbb\n", "cccc\n", "dddd\n"} {
-				if _, err := f.Write([]byte(line)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(f.Write([]byte(line))))
 				now = now.Add(c.step)
 			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, f.Close())
 			files := logDir(t, dir)
 			if files[currentLogFile] != c.current || len(files) != c.finished+1 {
 				t.Errorf("files: %q", files)
 			}
-			if _, err := f.Write([]byte("late\n")); err == nil {
-				t.Error("a line was taken after Close")
-			}
+			check.Fails(t, check.Err(f.Write([]byte("late\n"))), "a line was taken after Close")
 		})
 	}
 }
@@ -84,15 +71,9 @@ func TestLogFileGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
 		f, err := openLogFile(logFileOptions{Dir: dir, Size: 100, Interval: config.LogIntervalInfinite, Keep: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write([]byte("line\n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, check.Err(f.Write([]byte("line\n"))))
+		check.Must(t, f.Close())
 	}
 	if files := logDir(t, dir); files[currentLogFile] != "line\nline\n" {
 		t.Errorf("files: %q", files)
@@ -155,18 +136,12 @@ func write(f *logFile, lines ...string) {
 func TestLogFileOnAFullDisk(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 8}
 	f, err := openLogFile(disk.options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	write(f, "aaaa\n", "bbbb\n", "cccc\n")
 	disk.left = 100
 	write(f, "dddd\n", "eeee\n", "ffff\n")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"no space left on device", "2 lost"}; !slices.Equal(disk.troubles, want) {
-		t.Errorf("told %q, want %q", disk.troubles, want)
-	}
+	check.Must(t, f.Close())
+	check.Slice(t, disk.troubles, []string{"no space left on device", "2 lost"}, "told")
 	files := logDir(t, dir)
 	if files[currentLogFile] != "eeee\nffff\n" || len(files) != 2 {
 		t.Errorf("files: %q", files)
@@ -182,19 +157,13 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 func TestLogFileThatCannotBeRotated(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 1000}
 	f, err := openLogFile(disk.options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	disk.denied = true
 	write(f, "aaaa\n", "bbbb\n", "cccc\n", "dddd\n")
 	disk.denied = false
 	write(f, "eeee\n")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"begin a new log file: open annals.log: too many open files", "0 lost"}; !slices.Equal(disk.troubles, want) {
-		t.Errorf("told %q, want %q", disk.troubles, want)
-	}
+	check.Must(t, f.Close())
+	check.Slice(t, disk.troubles, []string{"begin a new log file: open annals.log: too many open files", "0 lost"}, "told")
 	files := logDir(t, dir)
 	if files[currentLogFile] != "eeee\n" || len(files) != 2 {
 		t.Errorf("files: %q", files)
@@ -205,18 +174,12 @@ func TestLogFileThatCannotBeRotated(t *testing.T) {
 func TestLogFileThatIsOpenedLater(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 1000, denied: true}
 	f, err := openLogFile(disk.options(dir))
-	if !errors.Is(err, syscall.EMFILE) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, err, syscall.EMFILE)
 	write(f, "aaaa\n", "bbbb\n")
 	disk.denied = false
 	write(f, "cccc\n")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"open annals.log: too many open files", "2 lost"}; !slices.Equal(disk.troubles, want) {
-		t.Errorf("told %q, want %q", disk.troubles, want)
-	}
+	check.Must(t, f.Close())
+	check.Slice(t, disk.troubles, []string{"open annals.log: too many open files", "2 lost"}, "told")
 	if files := logDir(t, dir); files[currentLogFile] != "cccc\n" || len(files) != 1 {
 		t.Errorf("files: %q", files)
 	}

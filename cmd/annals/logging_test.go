@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -21,9 +22,7 @@ func openLog(t *testing.T, c *config.Config) (*processLog, *lockedBuffer) {
 	t.Helper()
 	stderr := &lockedBuffer{}
 	l, err := newLogger(c, stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(l.close)
 	return l, stderr
 }
@@ -107,9 +106,7 @@ func TestOneLinePerEvent(t *testing.T) {
 			c.log(plain)
 			plain.flush()
 			_, line, _ := strings.Cut(stderr.String(), "Z ")
-			if line != c.plain+"\n" {
-				t.Errorf("got  %s\nwant %s", line, c.plain)
-			}
+			check.Equal(t, line, c.plain+"\n", "want", c.plain)
 
 			g := config.Default()
 			g.LogConsoleFormat = config.LogFormatJSON
@@ -141,9 +138,7 @@ func TestLevelReachesSubLoggers(t *testing.T) {
 		want  int
 	}{{config.LogLevelDefault, 0}, {config.LogLevelDebug, len(subs)}, {config.LogLevelWarning, 0}, {config.LogLevelVerbose, len(subs)}, {config.LogLevelFatal, 0}} {
 		l.SetLevel(hclogLevel(level.level))
-		if got := count(); got != level.want {
-			t.Errorf("%s: %d lines, want %d", level.level, got, level.want)
-		}
+		check.Equal(t, count(), level.want, level.level, "lines")
 	}
 }
 
@@ -158,9 +153,7 @@ func TestFatalIsSilent(t *testing.T) {
 	if err != nil || !strings.HasSuffix(string(content), `[ERROR] annals: the node ends at once: error="a\nb"`+"\n") || strings.Count(string(content), "\n") != 1 {
 		t.Errorf("file: %q, %v", content, err)
 	}
-	if stderr.String() != "" {
-		t.Errorf("stderr: %q", stderr)
-	}
+	check.Equal(t, stderr.String(), "", "stderr")
 }
 
 // brokenPipe is a standard error without a reader.
@@ -172,9 +165,7 @@ func TestFileIsWrittenWithoutStandardError(t *testing.T) {
 	c := config.Default()
 	c.Log = t.TempDir()
 	l, err := newLogger(c, brokenPipe{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l.Info("this")
 	l.close()
 	content, err := os.ReadFile(filepath.Join(c.Log, currentLogFile))
@@ -190,9 +181,7 @@ func TestFullLogDisk(t *testing.T) {
 	}
 	c := config.Default()
 	c.Log = t.TempDir()
-	if err := os.Symlink("/dev/full", filepath.Join(c.Log, currentLogFile)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Symlink("/dev/full", filepath.Join(c.Log, currentLogFile)))
 	l, stderr := openLog(t, c)
 	for range 5 {
 		l.Info("line")
@@ -206,9 +195,7 @@ func TestFullLogDisk(t *testing.T) {
 func TestLogFolderThatCannotBeMade(t *testing.T) {
 	c := config.Default()
 	c.Log = filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(c.Log, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(c.Log, nil, 0o600))
 	if _, err := newLogger(c, brokenPipe{}); err == nil || !strings.HasPrefix(err.Error(), "log file: ") {
 		t.Errorf("%v", err)
 	}
@@ -222,9 +209,7 @@ func TestFileTellsWhyTheNodeEnds(t *testing.T) {
 		o.OnFatal(errors.New("sync chunk-000000.000000: input/output error"))
 		return nil, errors.New("serve HTTP: address already in use")
 	}
-	if err := w.run([]string{"--log", dir, "--log-level=fatal"}); err == nil {
-		t.Error("started")
-	}
+	check.Fails(t, w.run([]string{"--log", dir, "--log-level=fatal"}), "started")
 	content, err := os.ReadFile(filepath.Join(dir, currentLogFile))
 	got := regexp.MustCompile(`(?m)^\S+ `).ReplaceAllString(string(content), "")
 	want := `[ERROR] annals: the node ends at once: error="sync chunk-000000.000000: input/output error"` + "\n" +

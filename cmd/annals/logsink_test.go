@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // stuck is a place that takes nothing until it is released.
@@ -32,22 +33,16 @@ func TestSinkThatTakesNothing(t *testing.T) {
 		line := []byte(strings.Repeat("x", 1<<10-1) + "\n")
 		log := func(n int) {
 			for range n {
-				if _, err := s.Write(line); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, check.Err(s.Write(line)))
 			}
 		}
 		log(1)
 		synctest.Wait() // It is being written.
 		log(1024 + 7)
-		if got := s.droppedLines(); got != 7 {
-			t.Errorf("%d lines dropped, want 7", got)
-		}
+		check.Equal(t, s.droppedLines(), 7, "lines dropped")
 		begun := time.Now()
 		s.flush()
-		if took := time.Since(begun); took != sinkPatience {
-			t.Errorf("flush took %s", took)
-		}
+		check.Equal(t, time.Since(begun), sinkPatience, "flush took")
 		close(out.release)
 		s.flush()
 		log(1)
@@ -65,16 +60,12 @@ func TestSinkThatTakesNothing(t *testing.T) {
 // make no caller wait.
 func TestLogIntoAFullPipe(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = errors.Join(r.Close(), w.Close()) }()
 	c := config.Default()
 	c.Log = t.TempDir()
 	l, err := newLogger(c, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

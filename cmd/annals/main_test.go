@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestCommands(t *testing.T) {
@@ -101,9 +103,7 @@ func TestVersion(t *testing.T) {
 // TestReadmeShowsTheFirstAppend keeps the line printed at start and the README together.
 func TestReadmeShowsTheFirstAppend(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if want := firstAppend("127.0.0.1:2113"); !strings.Contains(string(readme), "\n"+want+"\n") {
 		t.Errorf("the README lacks the line\n%s", want)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -120,17 +121,13 @@ func TestSignalStopsTheNode(t *testing.T) {
 		result := w.start("--node-port=0")
 		o := <-w.opened
 		w.signals <- signal
-		if err := <-result; err != nil {
-			t.Fatalf("%v: %v", signal, err)
-		}
+		check.Must(t, <-result, signal)
 		<-n.closed
 		if o.Config.NodePort != 0 || o.Version == "" || o.Logger == nil {
 			t.Errorf("options: %+v", o)
 		}
 		want := "annals listens on http://127.0.0.1:4711\nwrite a first event: " + firstAppend("127.0.0.1:4711") + "\n"
-		if w.out.String() != want {
-			t.Errorf("got  %q\nwant %q", w.out, want)
-		}
+		check.Equal(t, w.out.String(), want)
 	}
 }
 
@@ -151,16 +148,10 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	w.signals <- syscall.SIGTERM
 	<-n.closed
 	w.signals <- syscall.SIGINT
-	if code := <-w.exits; code != 1 {
-		t.Errorf("exit code %d", code)
-	}
+	check.Equal(t, <-w.exits, 1, "exit code")
 	close(n.closing)
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(w.err.String(), "annals: "+errForced.Error()+"\n") {
-		t.Errorf("stderr: %s", w.err)
-	}
+	check.NoError(t, <-result)
+	check.Contains(t, w.err.String(), "annals: "+errForced.Error()+"\n", "stderr")
 }
 
 func TestNodeStopsByItself(t *testing.T) {
@@ -172,9 +163,7 @@ func TestNodeStopsByItself(t *testing.T) {
 	}()
 	<-w.opened
 	close(n.done)
-	if got := <-code; got != 0 {
-		t.Errorf("exit code %d\n%s", got, w.err)
-	}
+	check.Equal(t, <-code, 0, "exit code", w.err)
 	<-n.closed
 }
 
@@ -195,16 +184,12 @@ func TestFatalErrorEndsTheProcess(t *testing.T) {
 	result := w.start()
 	o := <-w.opened
 	o.OnFatal(errors.New("sync data/chunk-000000.000000: input/output error"))
-	if code := <-w.exits; code != 1 {
-		t.Errorf("exit code %d", code)
-	}
+	check.Equal(t, <-w.exits, 1, "exit code")
 	if !strings.Contains(w.err.String(), "annals: sync data/chunk-000000.000000: input/output error\n") {
 		t.Errorf("stderr: %s", w.err)
 	}
 	w.signals <- syscall.SIGTERM
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-result)
 }
 
 func TestStartThatFails(t *testing.T) {
@@ -226,9 +211,7 @@ func TestStartThatFails(t *testing.T) {
 			if err := w.run(c.args); err == nil || err.Error() != c.want {
 				t.Errorf("got %v", err)
 			}
-			if w.out.String() != "" {
-				t.Errorf("stdout: %s", w.out)
-			}
+			check.Equal(t, w.out.String(), "", "stdout")
 		})
 	}
 }
@@ -244,9 +227,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	result := w.start()
 	<-opening
 	w.signals <- syscall.SIGTERM
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-result)
 }
 
 func TestTextsInsteadOfANode(t *testing.T) {
@@ -282,13 +263,9 @@ func TestWarningsAreLogged(t *testing.T) {
 	result := w.start("--insecure", "--http-port=0", "--log-console-format=json")
 	<-w.opened
 	close(n.done)
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-result)
 	for _, part := range []string{`"@message":"option http-port (Command Line) is deprecated, use NodePort"`, "this node is INSECURE"} {
-		if !strings.Contains(w.err.String(), part) {
-			t.Errorf("the log lacks %s:\n%s", part, w.err)
-		}
+		check.Contains(t, w.err.String(), part, "the log lacks")
 	}
 }
 
@@ -297,8 +274,6 @@ func TestLogLevels(t *testing.T) {
 		config.LogLevelDefault: hclog.Info, config.LogLevelVerbose: hclog.Trace, config.LogLevelDebug: hclog.Debug,
 		config.LogLevelInformation: hclog.Info, config.LogLevelWarning: hclog.Warn, config.LogLevelError: hclog.Error, config.LogLevelFatal: hclog.Off,
 	} {
-		if got := hclogLevel(level); got != want {
-			t.Errorf("%s: %s", level, got)
-		}
+		check.Equal(t, hclogLevel(level), want, level)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // asProcess makes the test binary be the product's, for tests of a whole process.
@@ -28,15 +30,11 @@ func startNode(t *testing.T) (command *exec.Cmd, stderr io.ReadCloser) {
 	command.Dir = t.TempDir()
 	command.Env = append(os.Environ(), asProcess+"=1")
 	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if stderr, err = command.StderrPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, command.Start())
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "write a first event") {
 	}
@@ -46,20 +44,14 @@ func startNode(t *testing.T) (command *exec.Cmd, stderr io.ReadCloser) {
 // end has a node end in order.
 func end(t *testing.T, command *exec.Cmd) {
 	t.Helper()
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
-	if err := command.Wait(); err != nil {
-		t.Errorf("the process ended with %v", err)
-	}
+	check.NoError(t, command.Process.Signal(syscall.SIGTERM))
+	check.NoError(t, command.Wait(), "the process ended with")
 }
 
 // TestNobodyReadsTheLog: a process whose standard error is a pipe that was closed
 // at the other end keeps serving, and ends in order.
 func TestNobodyReadsTheLog(t *testing.T) {
 	command, stderr := startNode(t)
-	if err := stderr.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, stderr.Close())
 	end(t, command)
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A stage is a part of the work of nodes. A sample of the processor's time belongs to the stage
@@ -85,23 +87,17 @@ func BenchmarkProfile(b *testing.B) {
 			load("1s")
 			b.ResetTimer()
 			var samples bytes.Buffer
-			if err := pprof.StartCPUProfile(&samples); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, pprof.StartCPUProfile(&samples))
 			load("4s")
 			pprof.StopCPUProfile()
 			b.StopTimer()
 			drawing, err := draw(c.name, &samples, result, b.ReportMetric)
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			drawings.WriteString(drawing)
 		})
 	}
 	if file := os.Getenv("ANNALS_PROFILE"); file != "" {
-		if err := os.WriteFile(file, drawings.Bytes(), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, os.WriteFile(file, drawings.Bytes(), 0o644))
 	}
 }
 
@@ -122,9 +118,7 @@ func startDev(b *testing.B, dir string, nodes int) string {
 	})
 	b.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
+		check.NoError(b, <-ended)
 	})
 	leader := ""
 	for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -7,19 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // TestProjectionTestDocument runs the example of the document.
 func TestProjectionTestDocument(t *testing.T) {
 	root, err := testkit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "projection-test.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	block := func(language string) string {
 		t.Helper()
 		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)
@@ -38,9 +35,7 @@ func TestProjectionTestDocument(t *testing.T) {
 func runProjectionTest(t *testing.T, source, events string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "p.js")
-	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(source), 0o644))
 	code, stdout, stderr = runProjection(events, append([]string{"test", file, "--events", "-"}, args...)...)
 	return code, stdout, strings.ReplaceAll(stderr, file, "p.js")
 }

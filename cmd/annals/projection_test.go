@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // fakeProjector answers as a node that runs projections. Answers are found by method
@@ -108,9 +110,7 @@ func TestProjectionCommands(t *testing.T) {
 	t.Setenv(passwordVariable, "")
 	file := filepath.Join(t.TempDir(), "orders.js")
 	const script = "fromAll().when({})\r\n"
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(script), 0o600))
 	const get, table = "GET /projection/orders", "NAME    MODE        STATUS   PROGRESS  HANDLED  POSITION\norders  Continuous  Running  99.5%     1234     C:9/P:9\n"
 	const why = "annals: projection \"orders\" has faulted: The orders projection failed to process an event.\nannals: Handler: t\nannals: Message:\nannals: \"bad \\x1b[2J\"\n"
 	for _, c := range []struct {
@@ -245,9 +245,7 @@ func TestProjectionCommands(t *testing.T) {
 			if code != c.code || stdout != c.stdout || stderr != c.stderr {
 				t.Errorf("code %d\nstdout: %s\nstderr: %s", code, stdout, stderr)
 			}
-			if asked := n.asked(); asked != c.asked {
-				t.Errorf("asked %q, want %q", asked, c.asked)
-			}
+			check.Equal(t, n.asked(), c.asked, "asked")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -95,9 +96,7 @@ func TestReloadPassesCertificatesOn(t *testing.T) {
 			load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml" + c.args)) }
 			w.files["c.yaml"] = "CertificateFile: old.crt"
 			old, err := load()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
 			if !c.late {
 				r.attach(n)
@@ -133,14 +132,10 @@ func TestReloadNeedsRestart(t *testing.T) {
 	load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml --node-port 2200")) }
 	w.files["c.yaml"] = "ClusterSize: 3\nNodePort: 2201\nGossipSeed: a:1,b:1\nDiscoverViaDns: false"
 	old, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
 	r.run()
-	if err := w.logged("needs a restart"); err == nil {
-		t.Errorf("nothing changed\n%s", w.err)
-	}
+	check.Fails(t, w.logged("needs a restart"), "nothing changed", w.err)
 	w.files["c.yaml"] = "ClusterSize: 5\nNodePort: 2202\nGossipSeed: a:1,b:1\nDiscoverViaDns: false\nLogLevel: Debug\nStatsPeriodSec: 7"
 	for range 2 { // It stays so.
 		r.run()
@@ -181,9 +176,7 @@ func TestHangupReloads(t *testing.T) {
 	w.signals <- syscall.SIGTERM
 	testkit.Eventually(t, eventually, func() error { return w.logged(`"@message":"stopped"`) })
 	close(goOn)
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-result)
 	if !o.Logger.IsDebug() || reads != 2 {
 		t.Errorf("level %s after %d reads\n%s", o.Logger.GetLevel(), reads, w.err)
 	}

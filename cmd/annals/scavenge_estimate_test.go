@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const estimateAnswer = `{"end":1300000000,"threshold":10,"bytes":90000000,"events":123456,"tookMs":1234,
@@ -30,9 +32,7 @@ func TestScavengeDryRun(t *testing.T) {
 	code, stdout, stderr = runScavenge("dry-run", "--node", address, "--json")
 	var got, want map[string]any
 	for text, into := range map[string]*map[string]any{stdout: &got, estimateAnswer: &want} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(text), into))
 	}
 	want["node"] = "127.0.0.1:1"
 	a, _ := json.Marshal(got)

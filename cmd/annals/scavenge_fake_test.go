@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // The run that fakes tell of.
@@ -136,9 +138,7 @@ func runScavenge(args ...string) (code int, stdout, stderr string) {
 func expect(t *testing.T, args []string, code int, stdout, stderr []string) {
 	t.Helper()
 	gotCode, gotOut, gotErr := runScavenge(args...)
-	if gotCode != code {
-		t.Errorf("code %d, want %d", gotCode, code)
-	}
+	check.Equal(t, gotCode, code, "code")
 	for _, c := range []struct {
 		name, got string
 		want      []string
@@ -147,9 +147,7 @@ func expect(t *testing.T, args []string, code int, stdout, stderr []string) {
 			t.Errorf("%s is not empty", c.name)
 		}
 		for _, part := range c.want {
-			if !strings.Contains(c.got, part) {
-				t.Errorf("%s lacks %q", c.name, part)
-			}
+			check.Contains(t, c.got, part, c.name, "lacks")
 		}
 	}
 	if t.Failed() {

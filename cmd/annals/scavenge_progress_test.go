@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestHumanBytes(t *testing.T) {
@@ -14,9 +15,7 @@ func TestHumanBytes(t *testing.T) {
 		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", -1: "-1 B", -1536: "-1.5 KiB", 1<<20 - 1: "1.0 MiB", 256 << 20: "256.0 MiB",
 		1 << 40: "1.0 TiB", 1<<63 - 1: "8.0 EiB", -1 << 63: "-8.0 EiB",
 	} {
-		if got := humanBytes(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
+		check.Equal(t, humanBytes(n), want, n)
 	}
 }
 
@@ -45,9 +44,7 @@ func TestPhaseLines(t *testing.T) {
 		if c.want != "" {
 			want = "annals: scavenging h: " + c.want + "\n"
 		}
-		if w.String() != want {
-			t.Errorf("got %q, want %q", &w, want)
-		}
+		check.Equal(t, w.String(), want)
 	}
 }
 
@@ -143,9 +140,7 @@ func TestPhaseBars(t *testing.T) {
 				var w bytes.Buffer
 				c.draw(&phaseBars{w: &w, columns: func() int { return columns }, clock: time.Now})
 				lines := drawn(w.String())
-				if len(lines) != len(c.text) {
-					t.Fatalf("%q", lines)
-				}
+				check.MustEqual(t, len(lines), len(c.text), lines)
 				for i, text := range c.text {
 					if text == "" && lines[i] != "" || !strings.Contains(lines[i], text) || !strings.HasPrefix(lines[i], c.bar[i]) {
 						t.Errorf("line %q, want %q and %q", lines[i], c.bar[i], text)

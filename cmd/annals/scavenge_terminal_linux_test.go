@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestTerminalColumns: a bar is drawn on a terminal that is wide enough, else lines.
@@ -17,9 +19,7 @@ func TestTerminalColumns(t *testing.T) {
 		t.Skip("no terminals here:", err)
 	}
 	defer func() {
-		if err := terminal.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, terminal.Close())
 	}()
 	kind := func(progress string) string {
 		f := scavengeFlags{progress: progress}
@@ -45,31 +45,15 @@ func TestTerminalColumns(t *testing.T) {
 		{120, "lines", "lines"},
 		{120, "none", "none"},
 	} {
-		if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: c.columns}); err != nil {
-			t.Fatal(err)
-		}
-		if columns := terminalColumns(terminal); columns != int(c.columns) {
-			t.Errorf("%d columns, want %d", columns, c.columns)
-		}
-		if got := kind(c.progress); got != c.want {
-			t.Errorf("%s with %d columns: %s, want %s", c.progress, c.columns, got, c.want)
-		}
+		check.Must(t, unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: c.columns}))
+		check.Equal(t, terminalColumns(terminal), int(c.columns), "columns, want", c.columns)
+		check.Equal(t, kind(c.progress), c.want, c.progress, "with", c.columns, "columns")
 	}
 	t.Setenv("TERM", "dumb")
-	if columns := terminalColumns(terminal); columns != 0 {
-		t.Errorf("a dumb terminal: %d", columns)
-	}
+	check.Equal(t, terminalColumns(terminal), 0, "a dumb terminal")
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if columns := terminalColumns(null); columns != 0 {
-		t.Errorf("%s: %d", os.DevNull, columns)
-	}
-	if err := null.Close(); err != nil {
-		t.Error(err)
-	}
-	if columns := terminalColumns(&bytes.Buffer{}); columns != 0 {
-		t.Errorf("a buffer: %d", columns)
-	}
+	check.Must(t, err)
+	check.Equal(t, terminalColumns(null), 0, os.DevNull)
+	check.NoError(t, null.Close())
+	check.Equal(t, terminalColumns(&bytes.Buffer{}), 0, "a buffer")
 }

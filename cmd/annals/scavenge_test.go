@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestScavengeHelp(t *testing.T) {
@@ -35,17 +37,11 @@ func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
-	}
+	check.Must(t, err)
+	check.Equal(t, got, string(want), file, "differs (rewrite it with -update and review the diff)")
 }
 
 func TestScavengeArguments(t *testing.T) {
@@ -239,9 +235,7 @@ func TestScavengeStartRefused(t *testing.T) {
 			} else {
 				want[0] = strings.TrimSpace(want[0])
 			}
-			if asked := n.asked(); !slices.Equal(asked, want) {
-				t.Errorf("asked %q, want %q", asked, want)
-			}
+			check.Slice(t, n.asked(), want, "asked")
 		})
 	}
 	code, stdout, stderr := runScavenge("start", "--node", "127.0.0.1:1")
@@ -277,9 +271,7 @@ func TestScavengeInterrupted(t *testing.T) {
 			stdout: &stdout, stderr: stderr, threads: 1, throttle: 100,
 		}
 		c, err := s.connect(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer c.Close()
 		err = s.run(ctx, &scavengeClient{c, s.scavengeFlags})
 		coded, ok := errors.AsType[*codedError](err)
@@ -390,9 +382,7 @@ func TestScavengeOverTLS(t *testing.T) {
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600))
 	expect(t, []string{"stop", "--node", s.URL}, 1, nil, []string{"the certificate of 127.0.0.1:1 is not trusted: tls: failed to verify certificate", "; see --ca"})
 	expect(t, []string{"stop", "--node", s.URL, "--ca", dir}, 0, []string{testRun}, nil)
 	expect(t, []string{"stop", "--node", s.URL, "--insecure-skip-verify"}, 0, []string{testRun}, nil)

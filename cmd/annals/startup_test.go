@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -15,24 +16,16 @@ import (
 // for each thing that is wrong, and the exit code is 1. The log has nothing to add.
 func TestStartUpFailures(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := busy.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, busy.Close())
 	})
 	_, busyPort, err := net.SplitHostPort(busy.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	inUse := filepath.Join(dir, "in-use")
@@ -76,9 +69,7 @@ func TestStartUpFailures(t *testing.T) {
 				t.Fatalf("exit code %d\n--- standard output ---\n%s--- standard error ---\n%s", code, stdout, stderr)
 			}
 			for _, want := range c.want {
-				if !strings.Contains(line, want) {
-					t.Errorf("%q is missing in: %s", want, line)
-				}
+				check.Contains(t, line, want, "is missing in")
 			}
 		})
 	}
@@ -90,13 +81,9 @@ func openNode(t *testing.T, dir string, insecure bool) string {
 	c := config.Default()
 	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, insecure
 	n, err := node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, n.Close())
 	})
 	return n.URL()
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // listen is the socket of a supervisor. heard waits for the next message of it.
@@ -20,20 +22,14 @@ func listen(t *testing.T) (address string, heard func() string) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() {
-		if err := socket.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, socket.Close())
 	})
 	return address, func() string {
 		t.Helper()
 		b := make([]byte, 4096)
-		if err := socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
 		n, err := socket.Read(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return strings.ReplaceAll(string(b[:n]), "\n", " ")
 	}
 }
@@ -51,14 +47,10 @@ func TestSupervisorHears(t *testing.T) {
 		"WATCHDOG=1 STATUS=serves on http://127.0.0.1:4711, not ready: there is no leader",
 		"WATCHDOG=1 STATUS=serves on http://127.0.0.1:4711, not ready: there is no leader",
 	} {
-		if got := heard(); got != want {
-			t.Fatalf("got %q, want %q", got, want)
-		}
+		check.MustEqual(t, heard(), want)
 	}
 	w.signals <- syscall.SIGTERM
-	if err := <-result; err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, <-result)
 	for got := "WATCHDOG=1"; got != "STOPPING=1 STATUS=stopping"; got = heard() {
 		if !strings.HasPrefix(got, "WATCHDOG=1") {
 			t.Fatalf("got %q", got)

@@ -6,27 +6,20 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestTailOfNothing: a tail without an event says why it has none, if there is a reason.
 func TestTailOfNothing(t *testing.T) {
 	node := openNode(t, t.TempDir(), true)
 	c, err := client.New(client.Options{Nodes: []string{node}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(c.Close)
 	for _, stream := range []string{"full", "deleted", "gone"} {
-		if _, err := c.Append(t.Context(), stream, client.AnyVersion, client.Event{ID: client.NewID(), Type: "T", Data: []byte("{}")}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(c.Append(t.Context(), stream, client.AnyVersion, client.Event{ID: client.NewID(), Type: "T", Data: []byte("{}")})))
 	}
-	if err := c.Delete(t.Context(), "deleted", client.AnyVersion); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Tombstone(t.Context(), "gone", client.AnyVersion); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Delete(t.Context(), "deleted", client.AnyVersion))
+	check.Must(t, c.Tombstone(t.Context(), "gone", client.AnyVersion))
 	for _, test := range []struct {
 		stream, flags, stderr string
 		code                  int

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestTimersAreRelaxed: every thread of a node has the slack, those of the runtime too. The process
@@ -18,9 +20,7 @@ func TestTimersAreRelaxed(t *testing.T) {
 	defer end(t, command)
 	defer func() { _ = stderr.Close() }()
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", command.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := filepath.Base(os.Args[0])
 	if got := strings.TrimSpace(string(comm)); got != want[:min(len(want), 15)] {
 		t.Errorf("the process is named %q, and was started as %q", got, want)

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // runLine runs a command line without a node.
@@ -139,9 +140,7 @@ func TestCommandsThatConfirm(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{"backup prune", "cluster accept-loss", "cluster recover", "cluster remove", "projection delete", "projection reset", "redact", "user remove"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
+	check.Slice(t, got, want)
 }
 
 // TestCommandReference keeps docs/cli.md equal to the help texts.
@@ -150,14 +149,10 @@ func TestCommandReference(t *testing.T) {
 	const file = "../../docs/cli.md"
 	got := commandReference(newRoot(io.Discard, io.Discard, nil))
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, got, 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the help texts (rewrite it with -update and review the diff)", file)
 	}
@@ -227,9 +222,7 @@ func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "annals.conf")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	expectConfig := func(code int, stdout, stderr string, args ...string) {
 		t.Helper()
@@ -264,9 +257,7 @@ func TestConfigCheck(t *testing.T) {
 func TestHealth(t *testing.T) {
 	answers := map[string]int{"/health/live": http.StatusNoContent, "/health/ready": http.StatusServiceUnavailable}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			t.Error("credentials were sent")
-		}
+		check.Equal(t, r.Header.Get("Authorization"), "", "credentials were sent")
 		w.WriteHeader(answers[r.URL.Path])
 		if answers[r.URL.Path] != http.StatusNoContent {
 			_, _ = io.WriteString(w, "the leader is not known")
@@ -278,9 +269,7 @@ func TestHealth(t *testing.T) {
 	defer secure.Close()
 	roots := t.TempDir()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	if err := os.WriteFile(filepath.Join(roots, "ca.crt"), authority, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(roots, "ca.crt"), authority, 0o600))
 	host := func(s *httptest.Server) string { return client.Response{Node: s.URL}.Host() }
 	own := func(s *httptest.Server, more ...string) map[string]string {
 		_, port, _ := strings.Cut(host(s), ":")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // runUser runs the command. What is typed at the terminal are the lines of typed; with
@@ -129,9 +131,7 @@ func TestUserCommands(t *testing.T) {
 			if code != c.code || stdout != c.stdout || stderr != c.stderr {
 				t.Errorf("code %d\n%s%s\nwant %d\n%s%s", code, stdout, stderr, c.code, c.stdout, c.stderr)
 			}
-			if asked := n.asked(); asked != c.asked {
-				t.Errorf("asked:\n%s\nwant:\n%s", asked, c.asked)
-			}
+			check.Equal(t, n.asked(), c.asked, "asked ... want")
 		})
 	}
 }

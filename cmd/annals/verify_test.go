@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/verify"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // runVerify runs the command and returns its exit code.
@@ -34,9 +35,7 @@ func emptyDatabase(t *testing.T) string {
 		"writer.chk":    make([]byte, 8),
 	}
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	return dir
 }
@@ -44,17 +43,11 @@ func emptyDatabase(t *testing.T) string {
 func TestVerifyExitCodes(t *testing.T) {
 	clean := emptyDatabase(t)
 	torn := emptyDatabase(t)
-	if err := os.WriteFile(filepath.Join(torn, "x.tmp"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(torn, "x.tmp"), nil, 0o600))
 	lost := emptyDatabase(t)
-	if err := os.WriteFile(filepath.Join(lost, "writer.chk"), []byte{100, 0, 0, 0, 0, 0, 0, 0}, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(lost, "writer.chk"), []byte{100, 0, 0, 0, 0, 0, 0, 0}, 0o600))
 	newer := emptyDatabase(t)
-	if err := os.WriteFile(filepath.Join(newer, "annals.format"), []byte(`{"format":99}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(newer, "annals.format"), []byte(`{"format":99}`), 0o600))
 	file := filepath.Join(clean, "writer.chk")
 	cases := []struct {
 		name           string
@@ -88,9 +81,7 @@ func TestVerifyExitCodes(t *testing.T) {
 
 func TestVerifyJSON(t *testing.T) {
 	dir := emptyDatabase(t)
-	if err := os.WriteFile(filepath.Join(dir, "writer.chk"), []byte{1}, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(dir, "writer.chk"), []byte{1}, 0o600))
 	code, stdout, stderr := runVerify("--db", dir, "--json")
 	var report verify.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 1 || stderr != "" {
@@ -106,17 +97,11 @@ func TestVerifyJSON(t *testing.T) {
 func TestVerifyOfLockedFolder(t *testing.T) {
 	dir := emptyDatabase(t)
 	lock, err := os.OpenFile(filepath.Join(dir, "annals.lock"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() {
-		if err := lock.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, lock.Close())
 	}()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	if code, _, stderr := runVerify("--db", dir); code != 2 || !strings.Contains(stderr, "--force") {
 		t.Errorf("code %d, %s", code, stderr)
 	}
@@ -146,7 +131,5 @@ func TestProgressLines(t *testing.T) {
 	told(verify.Progress{Phase: "log", Done: 2, Total: 8, Records: 5})
 	now = now.Add(time.Millisecond)
 	told(verify.Progress{Phase: "log", Done: 3, Total: 8})
-	if want := "annals: verifying the log: 25.0 %, 5 records\n"; stderr.String() != want {
-		t.Errorf("%q, want %q", &stderr, want)
-	}
+	check.Equal(t, stderr.String(), "annals: verifying the log: 25.0 %, 5 records\n")
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func FuzzPosition(f *testing.F) {
@@ -36,11 +38,7 @@ func TestAppendTime(t *testing.T) {
 		time.Date(1999, 12, 31, 23, 59, 59, 1000, time.UTC), time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC), time.Date(2024, 2, 29, 1, 2, 3, 123456789, time.UTC),
 	} {
 		want := at.UTC().Format("2006-01-02T15:04:05.000000Z")
-		if got := string(AppendTime(nil, at.UnixNano())); got != want {
-			t.Errorf("%v: %s, want %s", at, got, want)
-		}
-		if got := string(w.appendTime(nil, at.UnixNano())); got != want {
-			t.Errorf("%v, behind the one before: %s, want %s", at, got, want)
-		}
+		check.Equal(t, string(AppendTime(nil, at.UnixNano())), want, at)
+		check.Equal(t, string(w.appendTime(nil, at.UnixNano())), want, at, "behind the one before")
 	}
 }

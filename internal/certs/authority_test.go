@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func authority(t *testing.T, o certs.AuthorityOptions) *certs.Authority {
@@ -25,9 +26,7 @@ func authority(t *testing.T, o certs.AuthorityOptions) *certs.Authority {
 		o.Key = certs.ECDSAP256
 	}
 	a, err := certs.NewAuthority(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return a
 }
 
@@ -37,23 +36,13 @@ func TestWrittenFilesLoad(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := t.TempDir()
 			ca, roots, out := filepath.Join(dir, "ca"), filepath.Join(dir, "roots"), filepath.Join(dir, "deep", "node1")
-			if err := authority(t, certs.AuthorityOptions{Key: kind}).Write(ca, false); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, authority(t, certs.AuthorityOptions{Key: kind}).Write(ca, false))
 			a, err := certs.LoadAuthority(ca)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			issued, err := a.Issue(certs.NodeOptions{DNSNames: []string{"localhost", "*.example.com"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := issued.Write(out, false); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.CopyFS(roots, os.DirFS(ca)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, issued.Write(out, false))
+			check.Must(t, os.CopyFS(roots, os.DirFS(ca)))
 			f := certs.Files{Certificate: filepath.Join(out, "node.crt"), PrivateKey: filepath.Join(out, "node.key"), RootsDir: roots}
 			report := certs.Inspect(f)
 			if len(report.Findings) != 0 || !report.Node || report.ReservedCN != "eventstoredb-node" || !report.Certificate.Equal(issued.Certificate) {
@@ -91,33 +80,23 @@ func noLeftovers(t *testing.T, dir string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, err)
 }
 
 func TestNothingIsOverwritten(t *testing.T) {
 	dir := newFolder(t)
 	a := authority(t, certs.AuthorityOptions{})
-	if err := a.Write(dir.dir, false); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, a.Write(dir.dir, false))
 	before, err := os.ReadFile(filepath.Join(dir.dir, "ca.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	other := authority(t, certs.AuthorityOptions{})
 	if err := other.Write(dir.dir, false); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "ca.key") {
 		t.Errorf("written over: %v", err)
 	}
 	// One of two files is enough, a link to nowhere too, and then none is written.
 	half := newFolder(t)
-	if err := os.Symlink("nowhere", filepath.Join(half.dir, "ca.crt")); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Write(half.dir, false); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("written over a link: %v", err)
-	}
+	check.Must(t, os.Symlink("nowhere", filepath.Join(half.dir, "ca.crt")))
+	check.Is(t, other.Write(half.dir, false), fs.ErrExist, "written over a link")
 	if _, err := os.Lstat(filepath.Join(half.dir, "ca.key")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the key was written: %v", err)
 	}
@@ -125,12 +104,8 @@ func TestNothingIsOverwritten(t *testing.T) {
 		t.Errorf("the key changed: %v", err)
 	}
 	// By force the new file has the permissions of a new file.
-	if err := os.Chmod(filepath.Join(dir.dir, "ca.key"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Write(dir.dir, true); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(filepath.Join(dir.dir, "ca.key"), 0o644))
+	check.Must(t, other.Write(dir.dir, true))
 	if info, err := os.Stat(filepath.Join(dir.dir, "ca.key")); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -140,13 +115,9 @@ func TestNothingIsOverwritten(t *testing.T) {
 	// A folder in the place of a file cannot be replaced, and nothing is left.
 	blocked := newFolder(t)
 	blocked.put("ca.crt/x", nil)
-	if err := other.Write(blocked.dir, true); err == nil || !strings.Contains(err.Error(), "ca.crt") {
-		t.Errorf("written over a folder: %v", err)
-	}
+	check.Says(t, other.Write(blocked.dir, true), "ca.crt", "written over a folder")
 	noLeftovers(t, blocked.dir)
-	if err := other.Write(blocked.put("file", nil), false); err == nil {
-		t.Error("a file was taken for a folder")
-	}
+	check.Fails(t, other.Write(blocked.put("file", nil), false), "a file was taken for a folder")
 }
 
 func TestAuthorityOptions(t *testing.T) {
@@ -165,9 +136,7 @@ func TestAuthorityOptions(t *testing.T) {
 		`unknown kind of key "dsa": it is rsa-2048, rsa-4096 or ecdsa-p256`: {Key: "dsa"},
 		"longer than 64 bytes": {CommonName: strings.Repeat("x", 65)},
 	} {
-		if _, err := certs.NewAuthority(o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Says(t, check.Err(certs.NewAuthority(o)), name)
 	}
 }
 
@@ -240,18 +209,14 @@ func TestLoadAuthorityFails(t *testing.T) {
 			if c.k != nil {
 				d.put("ca.key", c.k)
 			}
-			if _, err := certs.LoadAuthority(d.dir); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v", err)
-			}
+			check.Says(t, check.Err(certs.LoadAuthority(d.dir)), c.want)
 		})
 	}
 }
 
 func TestTemporary(t *testing.T) {
 	set, err := certs.Temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	store := certs.NewStore(set, certs.StoreOptions{})
 	for _, host := range []string{"localhost", "127.0.0.1", "::1"} {
 		if serverErr, clientErr := connect(t, store.Server(), store.Client(host)); serverErr != nil || clientErr != nil {

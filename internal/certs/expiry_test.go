@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A node that serves refuses what would have the others refuse it; one that starts warns.
@@ -47,9 +48,7 @@ func TestReloadRefusesIsolation(t *testing.T) {
 				t.Errorf("started with %v, %q", err, d.lines(set.Warnings))
 			}
 			set, err = certs.Reload(f)
-			if (err == nil) != (len(errors) == 0) {
-				t.Fatalf("reloaded: %v", err)
-			}
+			check.MustEqual(t, err == nil, len(errors) == 0, "reloaded", err)
 			if err != nil && !slices.Equal(d.lines(err.(*certs.LoadError).Findings), errors) || err == nil && len(set.Warnings) > 0 {
 				t.Errorf("reloaded with %v", err)
 			}
@@ -81,9 +80,7 @@ func TestExpiring(t *testing.T) {
 		{"authority over", long, 81, []string{"warning DIR/node.crt: expires on " + at(90) + renew, `error DIR/node.crt: the authority "CN=between" above it expired on ` + at(80) + authority}},
 	}
 	for _, c := range cases {
-		if got := d.lines(c.set.Expiring(begun.AddDate(0, 0, c.days).Add(time.Minute))); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		check.Slice(t, d.lines(c.set.Expiring(begun.AddDate(0, 0, c.days).Add(time.Minute))), c.want, c.name)
 	}
 	if node, above := short.NodeExpires(), short.AuthorityExpires(); !node.Equal(short.Expires) || !above.Equal(between.c.NotAfter) {
 		t.Errorf("the node's ends %s, what is above it %s", node, above)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/youmark/pkcs8"
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const fuzzPassword = "pw"
@@ -19,15 +21,11 @@ const fuzzPassword = "pw"
 func seeds(f *testing.F) [][]byte {
 	f.Helper()
 	must := func(data []byte, err error) []byte {
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.Must(f, err)
 		return data
 	}
 	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	key := a.key.(*ecdsa.PrivateKey)
 	fast := &pkcs8.Opts{Cipher: pkcs8.AES256CBC, KDFOpts: pkcs8.PBKDF2Opts{SaltSize: 8, IterationCount: 2, HMACHash: pkcs8.DefaultOpts.KDFOpts.(pkcs8.PBKDF2Opts).HMACHash}}
 	slow := &pkcs8.Opts{Cipher: pkcs8.TripleDESCBC, KDFOpts: pkcs8.ScryptOpts{SaltSize: 8, CostParameter: 16, BlockSize: 1, ParallelizationParameter: 1}}
@@ -100,9 +98,7 @@ func FuzzCommonName(f *testing.F) {
 func TestEffortOfKeysIsBounded(t *testing.T) {
 	marshal := func(v any) []byte {
 		der, err := asn1.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return der
 	}
 	identifier := func(id asn1.ObjectIdentifier, parameters any) pkix.AlgorithmIdentifier {
@@ -156,9 +152,7 @@ func TestEffortOfKeysIsBounded(t *testing.T) {
 // A bundle says in several places how much work its password is, and each counts.
 func TestEffortOfBundlesIsBounded(t *testing.T) {
 	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The number is written over in place, so the bundle keeps its structure.
 	const iterations, written, huge = 0x010203, "\x02\x03\x01\x02\x03", "\x02\x03\x7f\xff\xff"
 	for name, c := range map[string]struct {
@@ -166,12 +160,8 @@ func TestEffortOfBundlesIsBounded(t *testing.T) {
 		places  int // of certificates, key and checksum
 	}{"2023": {pkcs12.Modern2023, 3}, "2026": {pkcs12.Modern2026, 3}, "legacy": {pkcs12.LegacyRC2, 3}} {
 		der, err := c.encoder.WithIterations(iterations).Encode(a.key, a.Certificate, nil, fuzzPassword)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := parseBundle(der, fuzzPassword); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Must(t, err)
+		check.NoError(t, check.Err(parseBundle(der, fuzzPassword)), name)
 		parts := strings.Split(string(der), written)
 		if len(parts) != c.places+1 {
 			t.Errorf("%s says in %d places how much work it is", name, len(parts)-1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestNodeNames(t *testing.T) {
@@ -65,9 +66,7 @@ func TestNodeNames(t *testing.T) {
 
 func TestNodeNeedsAddressAndUsage(t *testing.T) {
 	link, err := url.Parse("spiffe://x/node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server, client := x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth
 	cases := []struct {
 		name   string
@@ -90,8 +89,6 @@ func TestNodeNeedsAddressAndUsage(t *testing.T) {
 	for _, c := range cases {
 		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "node"}, DNSNames: []string{"x"}}
 		c.change(leaf)
-		if got := certs.IsNode(leaf, "node"); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
+		check.Equal(t, certs.IsNode(leaf, "node"), c.want, c.name)
 	}
 }

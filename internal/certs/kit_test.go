@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // pair is a certificate with its key.
@@ -38,9 +39,7 @@ var rsaKey = sync.OnceValue(func() crypto.Signer {
 func ecKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return key
 }
 
@@ -48,9 +47,7 @@ func ecKey(t testing.TB) crypto.Signer {
 func p384Key(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return key
 }
 
@@ -68,13 +65,9 @@ func mint(t testing.TB, issuer *pair, key crypto.Signer, change func(*x509.Certi
 		parent, signer = issuer.c, issuer.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return &pair{c, key}
 }
 
@@ -144,9 +137,7 @@ func pemBlock(kind string, der []byte) []byte {
 func pkcs8Of(t testing.TB, key crypto.Signer) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return der
 }
 
@@ -167,12 +158,8 @@ func newFolder(t testing.TB) folder { return folder{t, t.TempDir()} }
 func (f folder) put(name string, data []byte) string {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	check.Must(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check.Must(f.t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -200,9 +187,7 @@ func (f folder) lines(findings []certs.Finding) []string {
 func load(t testing.TB, f certs.Files) *certs.Set {
 	t.Helper()
 	set, err := certs.Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return set
 }
 

@@ -22,24 +22,21 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // encrypt makes an encrypted PKCS#8 key by another implementation than ours.
 func encrypt(t testing.TB, key any, password string, o *pkcs8.Opts) []byte {
 	t.Helper()
 	der, err := pkcs8.MarshalPrivateKey(key, []byte(password), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return der
 }
 
 func bundleOf(t testing.TB, e *pkcs12.Encoder, node *pair, password string, others ...*x509.Certificate) []byte {
 	t.Helper()
 	data, err := e.Encode(node.key, node.c, others, password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return data
 }
 
@@ -49,9 +46,7 @@ func TestFormats(t *testing.T) {
 	ec := between.node(t)
 	rsaNode := between.nodeFor(t, rsaKey())
 	sec1, err := x509.MarshalECPrivateKey(ec.key.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pkcs1 := x509.MarshalPKCS1PrivateKey(rsaKey().(*rsa.PrivateKey))
 	fast := func(o pkcs8.Opts) *pkcs8.Opts {
 		if o.KDFOpts == nil {
@@ -154,9 +149,7 @@ func TestRootsFolder(t *testing.T) {
 	dir.put("roots/garbage.crt", []byte("hello"))
 	dir.put("roots/key.pem", pemKey(t, node.key))
 	dir.put("roots/large.pem", make([]byte, 1<<20+1))
-	if err := os.Symlink("nowhere", filepath.Join(dir.dir, "roots", "dangling.pem")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Symlink("nowhere", filepath.Join(dir.dir, "roots", "dangling.pem")))
 	report := certs.Inspect(f)
 	if report.Roots != 6 || report.Refused() {
 		t.Errorf("%d roots, %v", report.Roots, report.Findings)
@@ -171,9 +164,7 @@ func TestRootsFolder(t *testing.T) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 	set := load(t, f)
-	if len(set.Warnings) != len(want) {
-		t.Errorf("the set has warnings %v", set.Warnings)
-	}
+	check.Equal(t, len(set.Warnings), len(want), "the set has warnings", set.Warnings)
 }
 
 // A finding's line is compared by its beginning, which names what is wrong.
@@ -183,17 +174,11 @@ func TestFindings(t *testing.T) {
 	foreign := newAuthority(t, nil, "foreign")
 	node := root.node(t)
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	encrypted := pemBlock("ENCRYPTED PRIVATE KEY", encrypt(t, node.key, "right", nil))
 	oldPEM := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte{1}})
 	missing := "cannot be read: no such file or directory"
@@ -258,9 +243,7 @@ func TestFindings(t *testing.T) {
 		{"p-224", with(root.nodeFor(t, p224), root), []string{"error DIR/node.key: its private key is neither RSA nor ECDSA"}},
 		{"short rsa key", with(root.nodeFor(t, weak), root), []string{"warning DIR/node.crt: its RSA key has 1024 bits"}},
 		{"key for all to read", but(func(d folder, f *certs.Files) {
-			if err := os.Chmod(f.PrivateKey, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chmod(f.PrivateKey, 0o644))
 		}), []string{"warning DIR/node.key: every user of this machine may read the private key (take the permission away: chmod o-rwx DIR/node.key)"}},
 		{"pkcs12 and a key", func(d folder) certs.Files {
 			f := d.files(node, root)
@@ -395,7 +378,5 @@ func TestInspectTellsWhatItIs(t *testing.T) {
 		Certificate: node.c, Chain: []*x509.Certificate{node.c, between.c, root.c},
 		Roots: 1, ReservedCN: "node", Node: true,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
-	}
+	check.Deep(t, got, want)
 }

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // The next certificate is what the present one is, by another key.
@@ -67,21 +67,15 @@ func TestReplaceFiles(t *testing.T) {
 			var both []byte
 			for _, name := range []string{"node.crt", "node.key"} {
 				text, err := os.ReadFile(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				both = append(both, text...)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "node.pem"), both, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(filepath.Join(dir, "node.pem"), both, 0o600))
 			return certs.Files{Certificate: "node.pem", PrivateKey: "node.pem"}
 		}, []string{"node.pem"}},
 		{"links", func(t *testing.T, dir string) certs.Files {
 			for _, name := range []string{"node.crt", "node.key"} {
-				if err := os.Symlink(name, filepath.Join(dir, "live-"+name)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Symlink(name, filepath.Join(dir, "live-"+name)))
 			}
 			return certs.Files{Certificate: "live-node.crt", PrivateKey: "live-node.key"}
 		}, []string{"node.key", "node.crt"}},
@@ -89,30 +83,20 @@ func TestReplaceFiles(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := a.Write(filepath.Join(dir, "roots"), false); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, a.Write(filepath.Join(dir, "roots"), false))
 			issue := func() *certs.Issued {
 				issued, err := a.Issue(certs.NodeOptions{DNSNames: []string{"localhost"}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				return issued
 			}
-			if err := issue().Write(dir, false); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, issue().Write(dir, false))
 			f := c.lie(t, dir)
 			f.Certificate, f.PrivateKey, f.RootsDir = filepath.Join(dir, f.Certificate), filepath.Join(dir, f.PrivateKey), filepath.Join(dir, "roots")
-			if err := os.Chmod(f.PrivateKey, 0o640); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chmod(f.PrivateKey, 0o640))
 			before := load(t, f).Certificate.Leaf
 			next := issue()
 			kept, err := next.Replace(f.Certificate, f.PrivateKey, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for i := range kept {
 				if want := filepath.Join(dir, c.kept[i]+stamp); kept[i] != want || len(kept) != len(c.kept) {
 					t.Errorf("kept are %q, want %s", kept, want)
@@ -132,9 +116,7 @@ func TestReplaceFiles(t *testing.T) {
 			}
 			noLeftovers(t, dir)
 			// What is kept is never lost.
-			if _, err := issue().Replace(f.Certificate, f.PrivateKey, now); err == nil || !strings.Contains(err.Error(), stamp) {
-				t.Errorf("kept files were overwritten: %v", err)
-			}
+			check.Says(t, check.Err(issue().Replace(f.Certificate, f.PrivateKey, now)), stamp, "kept files were overwritten")
 			if now := load(t, f).Certificate.Leaf; !now.Equal(next.Certificate) {
 				t.Errorf("a refused replacement left %v", now.SerialNumber)
 			}
@@ -143,12 +125,8 @@ func TestReplaceFiles(t *testing.T) {
 	for name, f := range map[string][2]string{"no certificate": {"nothing", "node.key"}, "no key": {"node.crt", "nothing"}} {
 		dir := t.TempDir()
 		issued, err := a.Issue(certs.NodeOptions{DNSNames: []string{"localhost"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := issued.Write(dir, false); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, issued.Write(dir, false))
 		if kept, err := issued.Replace(filepath.Join(dir, f[0]), filepath.Join(dir, f[1]), now); err == nil || len(kept) > 0 {
 			t.Errorf("%s: %v, kept %q", name, err, kept)
 		}

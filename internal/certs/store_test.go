@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // connect does a handshake over a loopback connection, and sends a byte each
@@ -36,9 +37,7 @@ type side struct {
 func dial(t testing.TB, server, client *tls.Config) (s, c side) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer l.Close()
 	done := make(chan side, 1)
 	go func() {
@@ -51,9 +50,7 @@ func dial(t testing.TB, server, client *tls.Config) (s, c side) {
 		done <- side{conn, talk(conn)}
 	}()
 	raw, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	conn := tls.Client(raw, client)
 	c = side{conn, talk(conn)}
 	s = <-done
@@ -248,22 +245,14 @@ func TestReplaceBetweenPeers(t *testing.T) {
 	// A client that would resume its session if it could.
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(4)
 	s, c := dial(t, server, client)
-	if err := errors.Join(s.err, c.err); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(s.err, c.err))
 	one.Replace(setOf(t, newRoot.node(t), newRoot))
-	if err := both(s.conn, c.conn); err != nil {
-		t.Errorf("the connection that was there: %v", err)
-	}
+	check.NoError(t, both(s.conn, c.conn), "the connection that was there")
 	serverErr, clientErr := connect(t, server, client)
-	if !errors.Is(clientErr, certs.ErrChain) {
-		t.Errorf("the old client accepted the new server: %v, %v", serverErr, clientErr)
-	}
+	check.Is(t, clientErr, certs.ErrChain, "the old client accepted the new server", serverErr)
 	two.Replace(setOf(t, newRoot.node(t), newRoot))
 	s, c = dial(t, server, client)
-	if err := errors.Join(s.err, c.err); err != nil {
-		t.Errorf("both with new certificates: %v", err)
-	}
+	check.NoError(t, errors.Join(s.err, c.err), "both with new certificates")
 	if s, c := dial(t, server, client); s.err != nil || c.err != nil || c.conn.ConnectionState().DidResume {
 		t.Errorf("resumed, or %v, %v", s.err, c.err)
 	}
@@ -321,18 +310,12 @@ func web(t *testing.T, store *certs.Store, prepare func(context.Context, net.Con
 		TLSConfig:   store.PublicServer(),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(l, "", "") }()
 	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		check.NoError(t, server.Close())
+		check.Is(t, <-done, http.ErrServerClosed)
 	})
 	return "https://" + l.Addr().String(), log
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -19,9 +20,7 @@ func TestSleep(t *testing.T) {
 		why := errors.New("because")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if err := clock.Sleep(ctx, time.Hour); !errors.Is(err, why) {
-			t.Errorf("with a context that has ended: %v", err)
-		}
+		check.Is(t, clock.Sleep(ctx, time.Hour), why, "with a context that has ended")
 	})
 }
 
@@ -41,9 +40,7 @@ func TestDeadline(t *testing.T) {
 
 		d = clock.NewDeadline(t.Context(), time.Second) // No one waits for it.
 		time.Sleep(time.Second)
-		if d.Err() != context.DeadlineExceeded {
-			t.Errorf("%v", d.Err())
-		}
+		check.Equal(t, d.Err(), context.DeadlineExceeded)
 		<-d.Done()
 		d.Release()
 
@@ -54,8 +51,6 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("%v", at)
 		}
 		stop()
-		if d.Err() != context.Canceled {
-			t.Errorf("%v", d.Err())
-		}
+		check.Equal(t, d.Err(), context.Canceled)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -29,9 +30,7 @@ func batch() []byte {
 
 func BenchmarkValid(b *testing.B) {
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, batch(), "", "  "); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, json.Indent(&indented, batch(), "", "  "))
 	for _, in := range []struct {
 		name string
 		text []byte
@@ -75,9 +74,7 @@ func BenchmarkAppendString(b *testing.B) {
 		b.SetBytes(int64(len(s)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := json.Marshal(s); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, check.Err(json.Marshal(s)))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -51,12 +52,8 @@ func TestDepth(t *testing.T) {
 		{"never closed", nest("[", "", "", 1<<20), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := jsontext.Valid(c.text); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-			if got := json.Valid(c.text); got != c.want {
-				t.Errorf("encoding/json says %v, want %v", got, c.want)
-			}
+			check.Equal(t, jsontext.Valid(c.text), c.want)
+			check.Equal(t, json.Valid(c.text), c.want, "encoding/json says")
 		})
 	}
 }
@@ -96,9 +93,7 @@ func TestMembers(t *testing.T) {
 		got = append(got, string(m.Name)+"="+kindNames[m.Kind]+" "+string(m.Value))
 	}
 	want := `"a"=number 1|"b\n"=string "x"|"c"=object {"d":[]}|"e"=null null`
-	if s := strings.Join(got, "|"); s != want {
-		t.Errorf("got %s, want %s", s, want)
-	}
+	check.Equal(t, strings.Join(got, "|"), want)
 	if end, ok := m.End(); !ok || string(text[end:]) != " tail" {
 		t.Errorf("End() = %d, %v", end, ok)
 	}
@@ -121,9 +116,7 @@ func TestElements(t *testing.T) {
 		e.Resume(end)
 	}
 	want := `object {"a":[1]}|string "x"|number 2|array [ ]`
-	if s := strings.Join(got, "|"); s != want {
-		t.Errorf("got %s, want %s", s, want)
-	}
+	check.Equal(t, strings.Join(got, "|"), want)
 	if end, ok := e.End(); !ok || end != len(text) {
 		t.Errorf("End() = %d, %v", end, ok)
 	}
@@ -153,9 +146,7 @@ func TestUnquote(t *testing.T) {
 		t.Error("appending to the text overwrote what follows it")
 	}
 	buf := make([]byte, 8)
-	if got := jsontext.Unquote(buf, []byte(`"a\nb"`)); &got[0] != &buf[0] {
-		t.Error("dst was not used")
-	}
+	check.Equal(t, &jsontext.Unquote(buf, []byte(`"a\nb"`))[0], &buf[0], "dst was not used")
 }
 
 func TestAppendString(t *testing.T) {
@@ -214,9 +205,7 @@ func FuzzJSON(f *testing.F) {
 			return
 		}
 		var compact, want bytes.Buffer
-		if err := json.Compact(&compact, b); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Compact(&compact, b))
 		at := jsontext.Space(b, 0)
 		end, kind := jsontext.End(b, at)
 		if at = jsontext.Space(b, end); at != len(b) {
@@ -227,9 +216,7 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("AppendIndent takes an %v", kind)
 		}
 		if ok {
-			if err := json.Indent(&want, bytes.TrimSpace(b), "", "  "); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Indent(&want, bytes.TrimSpace(b), "", "  "))
 			if !bytes.Equal(indented, want.Bytes()) {
 				t.Fatalf("AppendIndent(%q) = %q, want %q", b, indented, want.Bytes())
 			}
@@ -242,9 +229,7 @@ func FuzzJSON(f *testing.F) {
 func walk(t *testing.T, b []byte) {
 	str := func(raw []byte) {
 		var want string
-		if err := json.Unmarshal(raw, &want); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(raw, &want))
 		text := jsontext.Unquote(nil, raw)
 		if string(text) != want {
 			t.Fatalf("Unquote(%q) = %q, want %q", raw, text, want)
@@ -283,9 +268,7 @@ func FuzzAppendString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		b := jsontext.AppendString(nil, s)
 		var got string
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatalf("%q: %v", b, err)
-		}
+		check.Must(t, json.Unmarshal(b, &got), b)
 		if want := string([]rune(s)); got != want {
 			t.Fatalf("AppendString(%q) reads as %q", s, got)
 		}

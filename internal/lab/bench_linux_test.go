@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -17,9 +18,7 @@ func BenchmarkThroughput(b *testing.B) {
 	b.Run("client to host", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
-			if _, err := push(to.Addr(), size); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, check.Err(push(to.Addr(), size)))
 		}
 	})
 	b.Run("host to host", func(b *testing.B) {
@@ -52,9 +51,7 @@ func BenchmarkNew(b *testing.B) {
 		b.Run(fmt.Sprintf("%d hosts", hosts), func(b *testing.B) {
 			for b.Loop() {
 				l, err := lab.New(lab.Options{Hosts: hosts})
-				if err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, err)
 				do(b, l.Close())
 			}
 		})

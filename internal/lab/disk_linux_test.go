@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -38,9 +39,7 @@ func TestDiskLimit(t *testing.T) {
 	if write(t, h, "large", 2<<20) {
 		t.Error("a disk of 1 MiB took 2 MiB")
 	}
-	if err := h.LimitDisk(64 << 10); err == nil {
-		t.Error("a full disk became smaller")
-	}
+	check.Fails(t, h.LimitDisk(64<<10), "a full disk became smaller")
 	do(t, h.LimitDisk(4<<20))
 	if !write(t, h, "large", 2<<20) {
 		t.Error("a disk of 4 MiB does not take 2 MiB")
@@ -78,24 +77,14 @@ func TestFillDisk(t *testing.T) {
 func TestDiskIsLimitedInTime(t *testing.T) {
 	l := openLab(t, lab.Options{Hosts: 2})
 	h := l.Host(0)
-	if err := h.FillDisk(0); !errors.Is(err, lab.ErrNoDiskLimit) {
-		t.Errorf("fill the machine: %v", err)
-	}
-	if err := h.FreeDisk(); !errors.Is(err, lab.ErrNoDiskLimit) {
-		t.Errorf("free the machine: %v", err)
-	}
-	if err := h.LimitDisk(0); err == nil {
-		t.Error("a disk has no size")
-	}
+	check.Is(t, h.FillDisk(0), lab.ErrNoDiskLimit, "fill the machine")
+	check.Is(t, h.FreeDisk(), lab.ErrNoDiskLimit, "free the machine")
+	check.Fails(t, h.LimitDisk(0), "a disk has no size")
 	launch(t, h, "server", "ready")
-	if err := h.LimitDisk(1 << 20); err == nil {
-		t.Error("the disk of a running process was limited")
-	}
+	check.Fails(t, h.LimitDisk(1<<20), "the disk of a running process was limited")
 	h = l.Host(1)
 	do(t, os.WriteFile(filepath.Join(h.Dir(), "data"), nil, 0o600))
-	if err := h.LimitDisk(1 << 20); err == nil {
-		t.Error("a disk covered what was there")
-	}
+	check.Fails(t, h.LimitDisk(1<<20), "a disk covered what was there")
 }
 
 // newDevice makes a host with a disk that can hang, or skips the test.
@@ -162,17 +151,11 @@ func TestClosedLabThawsItsDisks(t *testing.T) {
 func TestMadeDiskIsNoOtherDisk(t *testing.T) {
 	l := openLab(t, lab.Options{Hosts: 1})
 	h := l.Host(0)
-	if err := h.FreezeDisk(); !errors.Is(err, lab.ErrNoDevice) {
-		t.Errorf("freeze the machine: %v", err)
-	}
+	check.Is(t, h.FreezeDisk(), lab.ErrNoDevice, "freeze the machine")
 	do(t, h.ThawDisk())
 	if err := h.LimitDisk(1 << 20); errors.Is(err, os.ErrPermission) {
 		t.Skipf("needs the right to mount: %v", err)
 	}
-	if err := h.MakeDisk(16 << 20); err == nil {
-		t.Error("a second disk covered the first")
-	}
-	if err := h.FreezeDisk(); !errors.Is(err, lab.ErrNoDevice) {
-		t.Errorf("freeze a disk in memory: %v", err)
-	}
+	check.Fails(t, h.MakeDisk(16<<20), "a second disk covered the first")
+	check.Is(t, h.FreezeDisk(), lab.ErrNoDevice, "freeze a disk in memory")
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -293,13 +294,9 @@ func newLab(t testing.TB, o lab.Options) *lab.Lab {
 func openLab(t testing.TB, o lab.Options) *lab.Lab {
 	t.Helper()
 	l, err := lab.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	})
 	return l
 }
@@ -318,9 +315,7 @@ func role(name string, h *lab.Host) lab.Command {
 func launch(t testing.TB, h *lab.Host, name, text string) *lab.Process {
 	t.Helper()
 	p, err := h.Start(context.Background(), role(name, h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	eventually(t, "the program says "+text, func() bool { return strings.HasPrefix(p.Output(), text) })
 	return p
 }
@@ -339,9 +334,7 @@ func serveAll(t testing.TB, l *lab.Lab) []*connection {
 func connect(t testing.TB, h *lab.Host) *connection {
 	t.Helper()
 	c, err := dial(h.Addr(), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -372,9 +365,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func do(t testing.TB, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 }
 

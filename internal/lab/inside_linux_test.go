@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // ClientAddr is the address by which the hosts see this process.
@@ -37,9 +39,7 @@ func TestTail(t *testing.T) {
 					t.Errorf("wrote %d bytes of %q, %v", n, w, err)
 				}
 			}
-			if got := tail.String(); got != c.want {
-				t.Errorf("kept %q, not %q", got, c.want)
-			}
+			check.Equal(t, tail.String(), c.want, "kept")
 		})
 	}
 }
@@ -56,17 +56,13 @@ func TestOwnerDead(t *testing.T) {
 		"another-" + strconv.Itoa(nobody) + "-0":             false,
 	}
 	for name, want := range cases {
-		if got := ownerDead(name); got != want {
-			t.Errorf("%s: %t", name, got)
-		}
+		check.Equal(t, ownerDead(name), want, name)
 	}
 }
 
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{`/a\040b\134c`: `/a b\c`, `/a\`: `/a\`, `/a\04`: `/a\04`, `/a\999`: `/a\999`, "/a": "/a"} {
-		if got := unescape(in); got != want {
-			t.Errorf("%s: %s, not %s", in, got, want)
-		}
+		check.Equal(t, unescape(in), want, in)
 	}
 }
 

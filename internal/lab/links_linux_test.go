@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -44,19 +45,13 @@ func TestHostsReachEachOther(t *testing.T) {
 	c := serveAll(t, l)
 	for i, from := range c {
 		for _, to := range l.Hosts() {
-			if got := from.must(t, "ask %s hello", to.Addr()); got != "hello" {
-				t.Errorf("host %d asked %s: %q", i, to, got)
-			}
+			check.Equal(t, from.must(t, "ask %s hello", to.Addr()), "hello", "host", i, "asked", to)
 		}
 	}
-	if got := settle(t, c[0], c[1], l.Host(1).Addr()); got != "" {
-		t.Errorf("host 1 got %q", got)
-	}
+	check.Equal(t, settle(t, c[0], c[1], l.Host(1).Addr()), "", "host 1")
 	// From a host to the client.
 	listener, err := net.Listen("tcp4", net.JoinHostPort(l.ClientAddr(), commandPort))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer listener.Close()
 	go accept(listener, func(c net.Conn) { obey(c, nil, &received{}) })
 	if got := c[2].must(t, "ask %s client", l.ClientAddr()); got != "client" {
@@ -74,9 +69,7 @@ func TestCutIsOneWay(t *testing.T) {
 	do(t, l.Link(a, b).Cut())
 	c[0].must(t, "send %s 1 10", b.Addr())
 	c[1].must(t, "send %s 11 20", a.Addr())
-	if got := settle(t, c[1], c[0], a.Addr()); got != numbers(11, 20) {
-		t.Errorf("the whole direction carried %q", got)
-	}
+	check.Equal(t, settle(t, c[1], c[0], a.Addr()), numbers(11, 20), "the whole direction carried")
 	do(t, l.Link(a, b).Set(lab.Rule{}))
 	c[0].must(t, "send %s 21 30", b.Addr())
 	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(21, 30) {
@@ -138,9 +131,7 @@ func TestDelayKeepsOrder(t *testing.T) {
 	c[0].must(t, "send %s 21 40", b.Addr())
 	do(t, l.Link(a, b).Set(lab.Rule{}))
 	c[0].must(t, "send %s 41 60", b.Addr())
-	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(1, 60) {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, settle(t, c[0], c[1], b.Addr()), numbers(1, 60))
 }
 
 func TestHealEndsALongDelay(t *testing.T) {
@@ -168,9 +159,7 @@ func TestCutLosesWhatIsOnTheWay(t *testing.T) {
 		return err == nil && r.Dropped == 10
 	})
 	do(t, l.Link(a, b).Set(lab.Rule{}))
-	if got := settle(t, c[0], c[1], b.Addr()); got != "" {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, settle(t, c[0], c[1], b.Addr()), "")
 }
 
 func TestDrop(t *testing.T) {
@@ -193,16 +182,12 @@ func TestDrop(t *testing.T) {
 		}
 		return got
 	}
-	if got := arrived(t, 1); got != "" {
-		t.Errorf("with probability 1 %q arrived", got)
-	}
+	check.Equal(t, arrived(t, 1), "", "with probability 1 ... arrived")
 	first := arrived(t, 0.3)
 	if n := len(strings.Fields(first)); n < 640 || n > 760 {
 		t.Errorf("with probability 0.3 %d of %d arrived", n, sent)
 	}
-	if second := arrived(t, 0.3); first != second {
-		t.Errorf("with the same seed arrived\n%s\nand\n%s", first, second)
-	}
+	check.Equal(t, first, arrived(t, 0.3), "with the same seed arrived ...")
 }
 
 func TestBandwidth(t *testing.T) {
@@ -211,9 +196,7 @@ func TestBandwidth(t *testing.T) {
 	serveAll(t, l)
 	do(t, l.Link(nil, l.Host(0)).Set(lab.Rule{BytesPerSecond: perSecond}))
 	took, err := push(l.Host(0).Addr(), size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if took < time.Second*size/perSecond {
 		t.Errorf("%d bytes at %d per second took %s", size, perSecond, took)
 	}
@@ -291,13 +274,9 @@ func TestCutIsOfOneLink(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			do(t, c.do())
-			if got := cuts(); got != c.want {
-				t.Errorf("cut are %s, not %s", got, c.want)
-			}
+			check.Equal(t, cuts(), c.want, "cut are")
 			do(t, l.HealAll())
-			if got := cuts(); got != "" {
-				t.Errorf("after healing all are cut %s", got)
-			}
+			check.Equal(t, cuts(), "", "after healing all are cut")
 		})
 	}
 }
@@ -315,9 +294,7 @@ func TestRulesAreChecked(t *testing.T) {
 		"a host of another lab": l.Link(a, other.Host(0)).Cut(),
 	}
 	for name, err := range cases {
-		if err == nil {
-			t.Errorf("%s is no error", name)
-		}
+		check.Fails(t, err, name, "is no error")
 	}
 	if r, err := l.Link(a, b).Rule(); err != nil || r != (lab.Rule{}) {
 		t.Errorf("the rule became %+v, %v", r, err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -56,9 +57,7 @@ func TestEndOfAProcess(t *testing.T) {
 				// Everything may be said to a process that is gone.
 				do(t, p.Kill(), p.Terminate(0))
 				for _, err := range []error{p.Pause(), p.Resume(), p.Signal(syscall.SIGHUP)} {
-					if !errors.Is(err, os.ErrProcessDone) {
-						t.Errorf("of a process that is gone: %v", err)
-					}
+					check.Is(t, err, os.ErrProcessDone, "of a process that is gone")
 				}
 			})
 		}
@@ -90,9 +89,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestHostsListenOnTheSamePort(t *testing.T) {
 	forEachKind(t, func(t *testing.T, l *lab.Lab) {
 		c := serveAll(t, l)
-		if got := c[0].must(t, "ask %s hello", l.Host(1).Addr()); got != "hello" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, c[0].must(t, "ask %s hello", l.Host(1).Addr()), "hello")
 	})
 }
 
@@ -102,9 +99,7 @@ func TestGroupEndsWithItsLeader(t *testing.T) {
 			l := openLab(t, lab.Options{Hosts: 1})
 			p := launch(t, l.Host(0), "family", "child")
 			child, err := strconv.Atoi(strings.Fields(p.Output())[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if s == 0 {
 				do(t, p.Kill())
 			} else {
@@ -129,15 +124,11 @@ func TestOutput(t *testing.T) {
 	c := role("fail", h)
 	c.Log = &more
 	p, err := h.Start(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	<-p.Done()
 	const want = "to standard output\nto standard error\n"
 	text, err := os.ReadFile(p.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if p.ExitCode() != 7 || p.Output() != want || string(text) != want || more.String() != want || p.Err() != nil {
 		t.Errorf("exit code %d, output %q, log %q, more %q, %v", p.ExitCode(), p.Output(), text, more.String(), p.Err())
 	}
@@ -180,9 +171,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	h := l.Host(0)
 	for _, role := range []string{"stubborn", "family"} {
 		p, err := l.Host(1).Start(t.Context(), lab.Command{Path: "sleep", Args: []string{"1000"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		do(t, p.Pause())
 		launch(t, h, role, "")
 	}
@@ -190,27 +179,19 @@ func TestCloseEndsEverything(t *testing.T) {
 	var group sync.WaitGroup
 	for range 3 {
 		group.Go(func() {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, l.Close())
 		})
 	}
 	group.Wait()
-	if len(all) != 4 {
-		t.Errorf("%d processes ran", len(all))
-	}
+	check.Equal(t, len(all), 4, "processes ran")
 	for _, p := range all {
 		if !gone(p.Pid()) {
 			t.Errorf("process %d runs", p.Pid())
 		}
 	}
-	if _, err := os.Stat(l.Dir()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder: %v", err)
-	}
+	check.Is(t, check.Err(os.Stat(l.Dir())), os.ErrNotExist, "the folder")
 	_, startErr := h.Start(t.Context(), role("fail", h))
-	if !errors.Is(startErr, lab.ErrClosed) {
-		t.Errorf("of a closed lab: %v", startErr)
-	}
+	check.Is(t, startErr, lab.ErrClosed, "of a closed lab")
 	if err := l.Link(h, nil).Cut(); l.NoLinks() == nil && !errors.Is(err, lab.ErrClosed) {
 		t.Errorf("cut in a closed lab: %v", err)
 	}
@@ -236,15 +217,11 @@ func TestFolders(t *testing.T) {
 
 func TestLoopbackHasNoLinks(t *testing.T) {
 	l := openLab(t, lab.Options{Hosts: 2, Loopback: true})
-	if l.NoLinks() == nil {
-		t.Error("links can be cut")
-	}
+	check.Fails(t, l.NoLinks(), "links can be cut")
 	_, ruleErr := l.Link(l.Host(0), nil).Rule()
 	_, trafficErr := l.Link(l.Host(0), nil).Traffic()
 	for i, err := range []error{l.NoLinks(), l.Link(l.Host(0), nil).Cut(), l.HealAll(), ruleErr, trafficErr} {
-		if !errors.Is(err, lab.ErrNoLinks) {
-			t.Errorf("%d: %v", i, err)
-		}
+		check.Is(t, err, lab.ErrNoLinks, i)
 	}
 }
 
@@ -290,9 +267,7 @@ func TestLabsSideBySide(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if len(seen) != labs+1 {
-			t.Errorf("hosts have the addresses %v", seen)
-		}
+		check.Equal(t, len(seen), labs+1, "hosts have the addresses", seen)
 	})
 }
 
@@ -309,20 +284,14 @@ func TestLeftoversOfTheDead(t *testing.T) {
 	words := strings.Fields(string(output))
 	pid, folder := words[1], words[2]
 	child, err := strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	eventually(t, "the process of the dead is gone", func() bool { return gone(child) })
 	mounts := func() string {
 		text, err := os.ReadFile("/proc/self/mounts")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return string(text)
 	}
-	if _, err := os.Stat(folder); err != nil {
-		t.Fatalf("nothing is left: %v", err)
-	}
+	check.Must(t, check.Err(os.Stat(folder)), "nothing is left")
 	openLab(t, lab.Options{Hosts: 1})
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) || strings.Contains(mounts(), folder) {
 		t.Errorf("of the dead is left: %v\n%s", err, mounts())

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestImportGroups: the standard library, then what others wrote, then this module, with an empty
@@ -17,9 +19,7 @@ func TestImportGroups(t *testing.T) {
 		last, end := 0, 0
 		for _, i := range f.file.Imports {
 			p, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			group, line := importGroup(p), f.set.Position(i.Pos()).Line
 			if end > 0 && (group < last || (group > last) != (line > end+1)) {
 				t.Errorf("%s: %s stands in the wrong group of imports", f.name, p)

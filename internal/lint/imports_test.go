@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A row says what a package and its children may import of this module.
@@ -108,9 +110,7 @@ func TestImports(t *testing.T) {
 			if !ours {
 				continue
 			}
-			if why := arrow(f.folder(), to, f.isTest()); why != "" {
-				t.Errorf("%s imports %s: %s", f.name, to, why)
-			}
+			check.Equal(t, arrow(f.folder(), to, f.isTest()), "", f.name, "imports", to)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // mostModules is how many modules of others a build of the binary may download. A new dependency
@@ -22,9 +24,7 @@ func TestModules(t *testing.T) {
 		Require []struct{ Path, Version string }
 		Replace []struct{ Old struct{ Path string } }
 	}
-	if err := json.Unmarshal(goTool(t, "mod", "edit", "-json"), &module); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(goTool(t, "mod", "edit", "-json"), &module))
 	var downloaded []string
 	for _, required := range module.Require {
 		for _, replaced := range module.Replace {

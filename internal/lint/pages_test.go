@@ -13,15 +13,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // page reads a document.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root(t), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(text)
 }
 
@@ -158,15 +158,11 @@ func raftLines(t *testing.T) (lines []string) {
 	list := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/hashicorp/raft")
 	list.Dir = root(t)
 	dir, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The other files are of parts that are not used.
 	for _, name := range []string{"api.go", "raft.go", "replication.go", "snapshot.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), name), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) == 0 {

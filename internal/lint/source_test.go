@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const modulePath = "github.com/annalsdb/annals"
@@ -73,9 +75,7 @@ func (s *source) uses(importPath string) map[string][]token.Position {
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
@@ -110,16 +110,12 @@ func walk(t *testing.T, visit func(name string, read func() []byte)) {
 		}
 		visit(name, func() []byte {
 			text, err := os.ReadFile(full)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			check.NoError(t, err, name)
 			return text
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 // parsed keeps the files between the tests of one run.

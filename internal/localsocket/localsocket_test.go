@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/localsocket"
 )
 
@@ -16,37 +17,25 @@ import (
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	left, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := left.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, left.Close())
 	l, err := localsocket.Listen(path, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 	dialled, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = dialled.Close() }()
 	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = c.Close() }()
 	if uid := localsocket.UID(c); runtime.GOOS == "linux" && uid != os.Geteuid() {
 		t.Errorf("the peer is user %d", uid)
 	}
-	if uid := localsocket.UID(nil); uid != -1 {
-		t.Errorf("no peer is user %d", uid)
-	}
+	check.Equal(t, localsocket.UID(nil), -1, "no peer is user")
 }
 
 // TestListenRefuses: a file that is not a socket stays.
@@ -62,20 +51,14 @@ func TestListenRefuses(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "socket")
-			if err := c.make(path); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, c.make(path))
 			before, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			l, err := localsocket.Listen(path, hclog.NewNullLogger())
 			if err == nil {
 				t.Fatal(l.Close())
 			}
-			if want := "listen at " + path + ": what is there is no socket, move it away"; err.Error() != want {
-				t.Errorf("%q, not %q", err, want)
-			}
+			check.Equal(t, err.Error(), "listen at "+path+": what is there is no socket, move it away")
 			if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() || after.Size() != before.Size() {
 				t.Errorf("%v, %v", after, err)
 			}

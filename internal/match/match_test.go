@@ -7,21 +7,19 @@ import (
 	"time"
 
 	"github.com/dlclark/regexp2/v2"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestPrefixes(t *testing.T) {
 	n, err := Prefixes([]string{"", "ord", "in voice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, want := range map[string]bool{"order-1": true, "or": false, "in voice": true, "": false, "Order": false} {
 		if got, err := n.Match(name); got != want || err != nil {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	if _, err := Prefixes([]string{"", ""}); !errors.Is(err, ErrNothing) {
-		t.Errorf("no prefix: %v", err)
-	}
+	check.Is(t, check.Err(Prefixes([]string{"", ""})), ErrNothing, "no prefix")
 }
 
 func TestExpression(t *testing.T) {
@@ -37,9 +35,7 @@ func TestExpression(t *testing.T) {
 		{`(?<=\$ce-)\w+`, "$ce-order", true},
 	} {
 		n, err := Expression(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got, err := n.Match(c.name); got != c.want || err != nil {
 			t.Errorf("%s in %q: %v, %v", c.text, c.name, got, err)
 		}
@@ -57,36 +53,24 @@ func TestKnownExpressions(t *testing.T) {
 		"$\n", "$a\n", "$a\nb", "\n", "ä", "aPersistentConfig1", "$PersistentConfig1", "PersistentConfig١"}
 	for text, is := range known {
 		re, err := regexp2.Compile(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, name := range names {
 			want, err := re.MatchString(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if is(name) != want {
-				t.Errorf("%s in %q: %v, the engine says %v", text, name, is(name), want)
-			}
+			check.Must(t, err)
+			check.Equal(t, is(name), want, text, "in", name, "..., the engine says")
 		}
 	}
 }
 
 func TestTimeout(t *testing.T) {
 	n, err := Expression(`^(?!z)(a+)+$`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.Match(strings.Repeat("a", 40) + "!"); !errors.Is(err, ErrTimeout) {
-		t.Errorf("%v", err)
-	}
+	check.Must(t, err)
+	check.Is(t, check.Err(n.Match(strings.Repeat("a", 40)+"!")), ErrTimeout)
 }
 
 func TestSieve(t *testing.T) {
 	n, err := Expression(`^(?!z)(a+)+$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := Sieve{Names: n}
 	if !s.Takes("aa") || s.Takes("b") || s.Err != nil {
 		t.Errorf("short names: %v", s.Err)
@@ -100,17 +84,13 @@ func TestSieve(t *testing.T) {
 func TestBudget(t *testing.T) {
 	for expression, want := range map[string]error{`^(?!z)a`: ErrTimeout, `^a`: nil} {
 		n, err := Expression(expression)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		s := Sieve{Names: n, Budget: time.Nanosecond}
 		for range 1000 {
 			if !s.Takes("a") {
 				t.Fatalf("%s: not taken", expression)
 			}
 		}
-		if s.Err != want {
-			t.Errorf("%s: %v", expression, s.Err)
-		}
+		check.Equal(t, s.Err, want, expression)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/owner"
 )
 
@@ -22,27 +23,19 @@ func asRoot(t *testing.T) {
 
 func write(t *testing.T, file string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	check.Must(t, os.WriteFile(file, nil, 0o600))
 }
 
 func give(t *testing.T, file string, to owner.ID) {
 	t.Helper()
-	if err := os.Lchown(file, to.User, to.Group); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Lchown(file, to.User, to.Group))
 }
 
 func owned(t *testing.T, file string) owner.ID {
 	t.Helper()
 	info, err := os.Lstat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	id, _ := owner.Of(info)
 	return id
 }
@@ -69,9 +62,7 @@ func TestKeep(t *testing.T) {
 			write(t, filepath.Join(dir, "replaced"))
 			give(t, filepath.Join(dir, "replaced"), service)
 			k, err := owner.Keep(filepath.Join(dir, c.dir), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if c.dir == "." {
 				write(t, filepath.Join(dir, "raft", "log"))
 				write(t, filepath.Join(dir, "temp"))
@@ -80,24 +71,16 @@ func TestKeep(t *testing.T) {
 					os.Symlink(outside, filepath.Join(dir, "link")),
 					os.Link(outside, filepath.Join(dir, "second")),
 				} {
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 				}
 			} else {
 				write(t, filepath.Join(dir, c.dir, "new"))
 			}
-			if err := k.Give(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, k.Give())
 			for name, want := range c.is {
-				if got := owned(t, filepath.Join(dir, name)); got != want {
-					t.Errorf("%s belongs to %v, want %v", name, got, want)
-				}
+				check.Equal(t, owned(t, filepath.Join(dir, name)), want, name, "belongs to")
 			}
-			if got := owned(t, outside); got != root {
-				t.Errorf("the target of a link belongs to %v", got)
-			}
+			check.Equal(t, owned(t, outside), root, "the target of a link belongs to")
 		})
 	}
 }
@@ -105,12 +88,8 @@ func TestKeep(t *testing.T) {
 // TestKeepNothing has a folder that no one made.
 func TestKeepNothing(t *testing.T) {
 	k, err := owner.Keep(filepath.Join(t.TempDir(), "absent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Give(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, k.Give())
 }
 
 func TestLike(t *testing.T) {
@@ -119,18 +98,10 @@ func TestLike(t *testing.T) {
 	write(t, file)
 	give(t, file, service)
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	f, err := os.OpenFile(filepath.Join(t.TempDir(), "other"), os.O_CREATE|os.O_WRONLY, fs.FileMode(0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = f.Close() }()
-	if err := owner.Like(f, info); err != nil {
-		t.Fatal(err)
-	}
-	if got := owned(t, f.Name()); got != service {
-		t.Errorf("the file belongs to %v", got)
-	}
+	check.Must(t, owner.Like(f, info))
+	check.Equal(t, owned(t, f.Name()), service, "the file belongs to")
 }

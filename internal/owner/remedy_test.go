@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestExplainGivesAwayNothingElse: a command is given for a folder of the node alone, never for one
 // of the system in which it would be.
 func TestExplainGivesAwayNothingElse(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "it's"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Mkdir(filepath.Join(dir, "it's"), 0o755))
 	for _, test := range []struct {
 		path string // of the error, in dir
 		dirs []string
@@ -25,8 +25,6 @@ func TestExplainGivesAwayNothingElse(t *testing.T) {
 		{"it's", []string{filepath.Join(dir, "other/it's")}, ""},
 	} {
 		got := remedyFor(filepath.Join(dir, test.path), "ann", test.dirs)
-		if want := strings.ReplaceAll(test.want, "DIR", dir); got != want {
-			t.Errorf("%s of %q: %q, want %q", test.path, test.dirs, got, want)
-		}
+		check.Equal(t, got, strings.ReplaceAll(test.want, "DIR", dir), test.path, "of", test.dirs)
 	}
 }

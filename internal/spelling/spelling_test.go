@@ -1,6 +1,10 @@
 package spelling
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
+)
 
 func TestEditDistance(t *testing.T) {
 	cases := []struct {
@@ -19,11 +23,7 @@ func TestEditDistance(t *testing.T) {
 		{"", "abcdefgh", 6, 6},
 	}
 	for _, c := range cases {
-		if got := Distance(c.a, c.b, c.bound); got != c.want {
-			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
-		}
-		if got := Distance(c.b, c.a, c.bound); got != c.want {
-			t.Errorf("%q to %q: %d, want %d", c.b, c.a, got, c.want)
-		}
+		check.Equal(t, Distance(c.a, c.b, c.bound), c.want, c.a, "to", c.b)
+		check.Equal(t, Distance(c.b, c.a, c.bound), c.want, c.b, "to", c.a)
 	}
 }

@@ -3,10 +3,10 @@ package vfs_test
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -59,9 +59,7 @@ func TestWriteFileAtomicOrder(t *testing.T) {
 	fsys := vfs.NewLogging(vfs.NewMem(), func(line string) { lines = append(lines, line) })
 	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte("data")))
 	want := []string{"create /f.tmp", "write /f.tmp 0+4", "sync /f.tmp", "rename /f.tmp /f", "syncdir /"}
-	if !slices.Equal(lines, want) {
-		t.Errorf("got %q, want %q", lines, want)
-	}
+	check.Slice(t, lines, want)
 }
 
 // TestWriteFileAtomicCrash cuts the power before each operation, with any outcome for data that was
@@ -90,12 +88,8 @@ func TestMkdirAllSync(t *testing.T) {
 	fsys := vfs.NewLogging(m, func(line string) { lines = append(lines, line) })
 	ok(t, vfs.MkdirAllSync(fsys, "/a/b/c"))
 	ok(t, vfs.MkdirAllSync(fsys, "/a/b/c"))
-	if want := []string{"mkdirall /a/b/c", "syncdir /a", "syncdir /a/b", "mkdirall /a/b/c"}; !slices.Equal(lines, want) {
-		t.Errorf("got %q, want %q", lines, want)
-	}
+	check.Slice(t, lines, []string{"mkdirall /a/b/c", "syncdir /a", "syncdir /a/b", "mkdirall /a/b/c"})
 	wantList(t, m.CrashClone(vfs.CrashOptions{}), "/a/b", "c")
 	put(t, m, "/a/f", "")
-	if err := vfs.MkdirAllSync(m, "/a/f"); err == nil {
-		t.Error("a file passed for a folder")
-	}
+	check.Fails(t, vfs.MkdirAllSync(m, "/a/f"), "a file passed for a folder")
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -19,9 +19,7 @@ import (
 func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
 	t.Helper()
 	within := func(fsys vfs.FS) (vfs.FS, string) {
-		if err := vfs.MkdirAllSync(fsys, "/data/node"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, vfs.MkdirAllSync(fsys, "/data/node"))
 		return fsys, "/data/node"
 	}
 	return map[string]func(t *testing.T) (vfs.FS, string){
@@ -81,16 +79,12 @@ func TestConformance(t *testing.T) {
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 func wantIs(t *testing.T, err, target error) {
 	t.Helper()
-	if !errors.Is(err, target) {
-		t.Fatalf("got error %v, want one that is %v", err, target)
-	}
+	check.MustBe(t, err, target, "got error ..., want one that is")
 }
 
 // put writes a whole file without making anything durable.
@@ -106,9 +100,7 @@ func write(t *testing.T, f vfs.File, data string, off int64) {
 	t.Helper()
 	n, err := f.WriteAt([]byte(data), off)
 	ok(t, err)
-	if n != len(data) {
-		t.Fatalf("wrote %d of %d bytes", n, len(data))
-	}
+	check.MustEqual(t, n, len(data), "wrote ... bytes")
 }
 
 func wantContent(t *testing.T, fsys vfs.FS, name, want string) {
@@ -126,18 +118,14 @@ func wantList(t *testing.T, fsys vfs.FS, dir string, want ...string) {
 	t.Helper()
 	got, err := fsys.List(dir)
 	ok(t, err)
-	if !slices.Equal(got, want) {
-		t.Fatalf("%s lists %q, want %q", dir, got, want)
-	}
+	check.MustSlice(t, got, want, dir, "lists")
 }
 
 func testReadWrite(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "f")
 	f, err := fsys.Create(name)
 	ok(t, err)
-	if f.Name() != name {
-		t.Errorf("name %q, want %q", f.Name(), name)
-	}
+	check.Equal(t, f.Name(), name, "name")
 	want := bytes.Repeat([]byte("0123456789abcdef-"), 20_000) // several blocks, no multiple of them
 	for off := 0; off < len(want); off += 7_777 {
 		_, err := f.WriteAt(want[off:min(len(want), off+7_777)], int64(off))
@@ -155,9 +143,7 @@ func testReadWrite(t *testing.T, fsys vfs.FS, dir string) {
 	part := make([]byte, 10)
 	_, err = f.ReadAt(part, 0)
 	ok(t, err)
-	if string(part) != "012again89" {
-		t.Errorf("read %q", part)
-	}
+	check.Equal(t, string(part), "012again89", "read")
 	ok(t, f.Close())
 }
 
@@ -172,9 +158,7 @@ func testHoles(t *testing.T, fsys vfs.FS, dir string) {
 		t.Fatalf("read %d, %v", n, err)
 	}
 	want := append(make([]byte, 200_000), "end"...)
-	if !bytes.Equal(got[:n], want) {
-		t.Error("a hole does not read as zeros")
-	}
+	check.Slice(t, got[:n], want, "a hole does not read as zeros")
 	if n, err := f.ReadAt(got, 200_003); n != 0 || err != io.EOF {
 		t.Errorf("at the end: read %d, %v", n, err)
 	}
@@ -187,9 +171,7 @@ func testHoles(t *testing.T, fsys vfs.FS, dir string) {
 	if _, err := f.ReadAt(got, -1); err == nil || err == io.EOF {
 		t.Errorf("before the start: %v", err)
 	}
-	if _, err := f.WriteAt(got, -1); err == nil {
-		t.Error("a write before the start was taken")
-	}
+	check.Fails(t, check.Err(f.WriteAt(got, -1)), "a write before the start was taken")
 }
 
 func testTruncate(t *testing.T, fsys vfs.FS, dir string) {
@@ -206,14 +188,10 @@ func testTruncate(t *testing.T, fsys vfs.FS, dir string) {
 	ok(t, f.Truncate(0))
 	ok(t, f.Truncate(3))
 	wantContent(t, fsys, name, "\x00\x00\x00")
-	if err := f.Truncate(-1); err == nil {
-		t.Error("a negative size was taken")
-	}
+	check.Fails(t, f.Truncate(-1), "a negative size was taken")
 	size, err := f.Size()
 	ok(t, err)
-	if size != 3 {
-		t.Errorf("size %d, want 3", size)
-	}
+	check.Equal(t, size, 3, "size ...")
 	ok(t, f.Close())
 }
 
@@ -242,9 +220,7 @@ func testMissing(t *testing.T, fsys vfs.FS, dir string) {
 		"syncdir":       func() error { return fsys.SyncDir(name) },
 	}
 	for what, call := range calls {
-		if err := call(); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", what, err)
-		}
+		check.Is(t, call(), fs.ErrNotExist, what)
 	}
 	ok(t, fsys.RemoveAll(name))
 	ok(t, fsys.RemoveAll(inside))
@@ -260,15 +236,9 @@ func testNames(t *testing.T, fsys vfs.FS, dir string) {
 	wantList(t, fsys, dir, "a", "b", "d")
 	wantList(t, fsys, filepath.Join(dir, "d"), "c", "e")
 	wantContent(t, fsys, filepath.Join(dir, "d", "c"), "c")
-	if err := fsys.MkdirAll(filepath.Join(dir, "a", "x")); err == nil {
-		t.Error("a folder was made in a file")
-	}
-	if _, err := fsys.List(filepath.Join(dir, "a")); err == nil {
-		t.Error("a file was listed")
-	}
-	if err := fsys.SyncDir(filepath.Join(dir, "a")); err == nil {
-		t.Error("a file was synced as a folder")
-	}
+	check.Fails(t, fsys.MkdirAll(filepath.Join(dir, "a", "x")), "a folder was made in a file")
+	check.Fails(t, check.Err(fsys.List(filepath.Join(dir, "a"))), "a file was listed")
+	check.Fails(t, fsys.SyncDir(filepath.Join(dir, "a")), "a file was synced as a folder")
 	ok(t, fsys.SyncDir(dir))
 }
 
@@ -297,15 +267,9 @@ func testRenameFolder(t *testing.T, fsys vfs.FS, dir string) {
 	ok(t, fsys.MkdirAll(d))
 	put(t, fsys, filepath.Join(d, "x"), "X")
 	put(t, fsys, f, "F")
-	if err := fsys.Rename(d, filepath.Join(d, "y")); err == nil {
-		t.Error("a folder was moved into itself")
-	}
-	if err := fsys.Rename(d, f); err == nil {
-		t.Error("a folder replaced a file")
-	}
-	if err := fsys.Rename(f, d); err == nil {
-		t.Error("a file replaced a folder")
-	}
+	check.Fails(t, fsys.Rename(d, filepath.Join(d, "y")), "a folder was moved into itself")
+	check.Fails(t, fsys.Rename(d, f), "a folder replaced a file")
+	check.Fails(t, fsys.Rename(f, d), "a file replaced a folder")
 	ok(t, fsys.Rename(d, e))
 	wantContent(t, fsys, filepath.Join(e, "x"), "X")
 	wantList(t, fsys, dir, "e", "f")
@@ -316,9 +280,7 @@ func testRemove(t *testing.T, fsys vfs.FS, dir string) {
 	ok(t, fsys.MkdirAll(filepath.Join(d, "sub")))
 	put(t, fsys, x, "X")
 	put(t, fsys, filepath.Join(d, "sub", "y"), "Y")
-	if err := fsys.Remove(d); err == nil {
-		t.Error("a folder was removed with what it held")
-	}
+	check.Fails(t, fsys.Remove(d), "a folder was removed with what it held")
 	ok(t, fsys.Remove(x))
 	wantList(t, fsys, d, "sub")
 	ok(t, fsys.RemoveAll(d))
@@ -337,9 +299,7 @@ func testRemovedButOpen(t *testing.T, fsys vfs.FS, dir string) {
 	got := make([]byte, 10)
 	_, err = f.ReadAt(got, 0)
 	ok(t, err)
-	if string(got) != "still here" {
-		t.Errorf("read %q", got)
-	}
+	check.Equal(t, string(got), "still here", "read")
 	ok(t, f.Sync())
 	ok(t, f.Close())
 }
@@ -355,9 +315,7 @@ func testLock(t *testing.T, fsys vfs.FS, dir string) {
 	l, err = fsys.Lock(name)
 	ok(t, err)
 	ok(t, l.Close())
-	if err := l.Close(); err == nil {
-		t.Error("a lock was released twice")
-	}
+	check.Fails(t, l.Close(), "a lock was released twice")
 }
 
 func testClosed(t *testing.T, fsys vfs.FS, dir string) {
@@ -388,12 +346,8 @@ func testReadOnly(t *testing.T, fsys vfs.FS, dir string) {
 	put(t, fsys, name, "data")
 	f, err := fsys.Open(name)
 	ok(t, err)
-	if _, err := f.WriteAt([]byte("x"), 0); err == nil {
-		t.Error("a write was taken")
-	}
-	if err := f.Truncate(0); err == nil {
-		t.Error("a truncation was taken")
-	}
+	check.Fails(t, check.Err(f.WriteAt([]byte("x"), 0)), "a write was taken")
+	check.Fails(t, f.Truncate(0), "a truncation was taken")
 	ok(t, f.Sync())
 	ok(t, f.Close())
 	wantContent(t, fsys, name, "data")
@@ -404,28 +358,20 @@ func testMap(t *testing.T, fsys vfs.FS, dir string) {
 	ok(t, err)
 	defer func() { ok(t, f.Close()) }()
 	write(t, f, "first", 0)
-	if _, err := f.Map(-1); err == nil {
-		t.Error("a negative size was mapped")
-	}
+	check.Fails(t, check.Err(f.Map(-1)), "a negative size was mapped")
 	m, err := f.Map(1 << 20)
 	if errors.Is(err, vfs.ErrNotMappable) {
 		return
 	}
 	ok(t, err)
-	if got := string(m.Bytes()[:5]); got != "first" {
-		t.Errorf("mapped %q", got)
-	}
+	check.Equal(t, string(m.Bytes()[:5]), "first", "mapped")
 	write(t, f, "later", 100_000)
-	if got := string(m.Bytes()[100_000:100_005]); got != "later" {
-		t.Errorf("mapped %q", got)
-	}
+	check.Equal(t, string(m.Bytes()[100_000:100_005]), "later", "mapped")
 	ok(t, m.Close())
 	wantIs(t, m.Close(), fs.ErrClosed)
 	m, err = f.Map(0)
 	ok(t, err)
-	if len(m.Bytes()) != 0 {
-		t.Error("an empty mapping has bytes")
-	}
+	check.Equal(t, len(m.Bytes()), 0, "an empty mapping has bytes")
 	ok(t, m.Close())
 }
 
@@ -460,9 +406,7 @@ func testConcurrent(t *testing.T, fsys vfs.FS, dir string) {
 		wg.Go(func() {
 			p := bytes.Repeat([]byte{byte('a' + w)}, piece)
 			for r := range rounds {
-				if _, err := f.WriteAt(p, int64(r*writers+w)*piece); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, check.Err(f.WriteAt(p, int64(r*writers+w)*piece)))
 			}
 		})
 		wg.Go(func() {
@@ -488,9 +432,7 @@ func testConcurrent(t *testing.T, fsys vfs.FS, dir string) {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(g.Sync(), g.Close(), fsys.Rename(own, own+"x"), fsys.SyncDir(dir)); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, errors.Join(g.Sync(), g.Close(), fsys.Rename(own, own+"x"), fsys.SyncDir(dir)))
 			}
 		})
 	}

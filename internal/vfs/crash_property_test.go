@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -68,9 +69,7 @@ func TestCrashMemAgainstModel(t *testing.T) {
 		m := vfs.NewCrashMem()
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 		}
 		dirs := map[string]*modelDir{}
 		for _, dir := range []string{"/p", "/q"} {
@@ -210,8 +209,6 @@ func readIfThere(t *rapid.T, m *vfs.Mem, path string) ([]byte, bool) {
 		return nil, false
 	}
 	got, err := vfs.ReadFile(m, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return got, true
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -173,9 +174,7 @@ func TestCrashOutcomes(t *testing.T) {
 					t.Errorf("never seen: %q", w)
 				}
 			}
-			if after := content(t, m); after != before {
-				t.Errorf("the original changed: %q, then %q", before, after)
-			}
+			check.Equal(t, content(t, m), before, "the original changed ..., then")
 		})
 	}
 }
@@ -189,9 +188,7 @@ func TestCrashTearsAtSectors(t *testing.T) {
 	for seed := range uint64(200) {
 		got, err := vfs.ReadFile(m.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 1))}), "f")
 		ok(t, err)
-		if len(got) != 4_000 {
-			t.Fatalf("seed %d: %d bytes", seed, len(got))
-		}
+		check.MustEqual(t, len(got), 4_000, "seed", seed, "bytes")
 		kinds := make(map[byte]bool)
 		for from := 700; from < 3_700; {
 			to := min((from/512+1)*512, 3_700)
@@ -221,9 +218,7 @@ func TestCrashCloneIsRepeatable(t *testing.T) {
 	for seed := range uint64(20) {
 		one := content(t, m.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 2))}))
 		two := content(t, m.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 2))}))
-		if one != two {
-			t.Fatalf("seed %d gave two outcomes", seed)
-		}
+		check.MustEqual(t, one, two, "seed", seed, "gave two outcomes")
 	}
 }
 
@@ -252,12 +247,8 @@ func TestCrashCloneIsOneMoment(t *testing.T) {
 			default:
 			}
 			for _, f := range []vfs.File{a, z} {
-				if _, err := f.WriteAt([]byte{n}, 0); err != nil {
-					t.Error(err)
-				}
-				if err := f.Sync(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, check.Err(f.WriteAt([]byte{n}, 0)))
+				check.NoError(t, f.Sync())
 			}
 		}
 	}()

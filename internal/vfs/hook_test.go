@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -78,9 +79,7 @@ func TestFaultyShortWrite(t *testing.T) {
 	f, err := fsys.Create("f")
 	ok(t, err)
 	n, err := f.WriteAt([]byte("12345"), 0)
-	if n != 3 {
-		t.Errorf("wrote %d bytes", n)
-	}
+	check.Equal(t, n, 3, "wrote ... bytes")
 	wantIs(t, err, syscall.ENOSPC)
 	ok(t, f.Close())
 	wantContent(t, m, "f", "123")
@@ -122,9 +121,7 @@ func TestFaultyHooksCrash(t *testing.T) {
 		return err
 	})
 	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte("new")))
-	if want := []string{"old", "old", "old", "old", "old", "old"}; !slices.Equal(seen, want) {
-		t.Errorf("seen %q", seen)
-	}
+	check.Slice(t, seen, []string{"old", "old", "old", "old", "old", "old"}, "seen")
 	wantContent(t, m.CrashClone(vfs.CrashOptions{}), "/f", "new")
 }
 
@@ -167,9 +164,7 @@ rename none x: no such file or directory
 lock lock
 remove lock
 removeall /other`
-	if got := strings.Join(lines, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	check.Equal(t, strings.Join(lines, "\n"), want)
 }
 
 func TestCounting(t *testing.T) {
@@ -178,9 +173,7 @@ func TestCounting(t *testing.T) {
 	a, l := filepath.Join(dir, "a"), filepath.Join(dir, "l")
 	wantOpen := func(want ...string) {
 		t.Helper()
-		if got := fsys.OpenFiles(); !slices.Equal(got, want) {
-			t.Errorf("open: %q, want %q", got, want)
-		}
+		check.Slice(t, fsys.OpenFiles(), want, "open")
 	}
 	wantOpen()
 	f, err := fsys.Create(a)
@@ -228,25 +221,17 @@ func TestWatched(t *testing.T) {
 	})
 	fsys := vfs.NewWatched(inner, &watch)
 	f, err := fsys.Create("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, writeErr := f.WriteAt([]byte("abc"), 0)
 	for _, err := range []error{writeErr, f.Truncate(1), f.Sync(), f.Close(), fsys.Rename("a", "b"), fsys.SyncDir("."), fsys.Remove("b")} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
-	if _, err := fsys.OpenReadWrite("missing"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(fsys.OpenReadWrite("missing")), fs.ErrNotExist)
 	want := []string{
 		"create a during create", "write a during write", "write a during truncate", "sync a during sync",
 		"rename a during rename", "sync . during syncdir", "remove b during remove", "open missing during openreadwrite",
 	}
-	if !slices.Equal(seen, want) {
-		t.Errorf("seen %q, want %q", seen, want)
-	}
+	check.Slice(t, seen, want, "seen")
 	if op, _ := watch.Overdue(0); op != nil {
 		t.Errorf("%+v is still running", op)
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -15,9 +16,7 @@ func wantFree(t *testing.T, m *vfs.Mem, want int64) {
 	t.Helper()
 	free, err := m.Free("/")
 	ok(t, err)
-	if free != want {
-		t.Errorf("%d bytes free, want %d", free, want)
-	}
+	check.Equal(t, free, want, "bytes free")
 }
 
 func TestMemCapacity(t *testing.T) {
@@ -33,9 +32,7 @@ func TestMemCapacity(t *testing.T) {
 			}
 			wantFree(t, m, 50_000)
 			n, err = f.WriteAt(make([]byte, 70_000), 140_000)
-			if n != 60_000 {
-				t.Errorf("wrote %d bytes of those that fit", n)
-			}
+			check.Equal(t, n, 60_000, "wrote ... bytes of those that fit")
 			wantIs(t, err, syscall.ENOSPC)
 			wantFree(t, m, 0)
 			if size, err := f.Size(); err != nil || size != capacity {
@@ -119,9 +116,7 @@ func TestMemConcurrentChanges(t *testing.T) {
 				wg.Go(func() {
 					p := make([]byte, 3_000)
 					for r := range int64(rounds) {
-						if _, err := f.WriteAt(p, r*2_999+w*70_000); err != nil {
-							t.Error(err)
-						}
+						check.NoError(t, check.Err(f.WriteAt(p, r*2_999+w*70_000)))
 						if _, err := f.ReadAt(p, r*4_001); err != nil && err != io.EOF {
 							t.Error(err)
 						}
@@ -130,9 +125,7 @@ func TestMemConcurrentChanges(t *testing.T) {
 			}
 			wg.Go(func() {
 				for r := range int64(rounds) {
-					if err := errors.Join(f.Truncate(r*3_333), f.Sync(), m.SyncDir("/")); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, errors.Join(f.Truncate(r*3_333), f.Sync(), m.SyncDir("/")))
 				}
 			})
 			wg.Go(func() {
@@ -143,18 +136,14 @@ func TestMemConcurrentChanges(t *testing.T) {
 						return
 					}
 					_, err = g.WriteAt(make([]byte, 1_000), 0)
-					if err := errors.Join(err, m.Remove("g"), g.Close()); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, errors.Join(err, m.Remove("g"), g.Close()))
 				}
 			})
 			if name == "crashmem" {
 				wg.Go(func() {
 					for r := range uint64(rounds) {
 						clone := m.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(r, 0))})
-						if err := vfs.WriteFileAtomic(clone, "f", make([]byte, 100_000)); err != nil {
-							t.Error(err)
-						}
+						check.NoError(t, vfs.WriteFileAtomic(clone, "f", make([]byte, 100_000)))
 					}
 				})
 			}
@@ -171,13 +160,9 @@ const benchFile = 16 << 20
 func benchMem(b *testing.B, m *vfs.Mem) vfs.File {
 	b.Helper()
 	f, err := m.Create("f")
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	for off := int64(0); off < benchFile; off += 1 << 20 {
-		if _, err := f.WriteAt(make([]byte, 1<<20), off); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(f.WriteAt(make([]byte, 1<<20), off)))
 	}
 	return f
 }
@@ -217,22 +202,16 @@ func BenchmarkMemWriteAt(b *testing.B) {
 func BenchmarkMemAppend(b *testing.B) {
 	m := vfs.NewMem()
 	f, err := m.Create("f")
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	p := make([]byte, 500)
 	b.SetBytes(int64(len(p)))
 	off := int64(0)
 	for b.Loop() {
 		if off > 256<<20 {
-			if err := f.Truncate(0); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, f.Truncate(0))
 			off = 0
 		}
-		if _, err := f.WriteAt(p, off); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(f.WriteAt(p, off)))
 		off += int64(len(p))
 	}
 }
@@ -240,22 +219,14 @@ func BenchmarkMemAppend(b *testing.B) {
 func BenchmarkCrashClone(b *testing.B) {
 	m := vfs.NewCrashMem()
 	f := benchMem(b, m)
-	if err := f.Sync(); err != nil {
-		b.Fatal(err)
-	}
-	if err := m.SyncDir("/"); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, f.Sync())
+	check.Must(b, m.SyncDir("/"))
 	r := rand.New(rand.NewPCG(1, 2))
 	off := int64(0)
 	for b.Loop() {
-		if _, err := f.WriteAt(make([]byte, 500), off%benchFile); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(f.WriteAt(make([]byte, 500), off%benchFile)))
 		off += 500
 		m.CrashClone(vfs.CrashOptions{Rand: r})
-		if err := f.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, f.Sync())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -76,8 +77,6 @@ func cached(t *testing.T, path string) bool {
 	defer func() { ok(t, unix.Munmap(page)) }()
 	var in [1]byte
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(page))), uintptr(len(page)), uintptr(unsafe.Pointer(&in[0])))
-	if errno != 0 {
-		t.Fatal("mincore: ", errno)
-	}
+	check.MustEqual(t, errno, 0, "mincore")
 	return in[0]&1 != 0
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -36,9 +37,7 @@ func folder(t *testing.T, kind vfs.Kind, fault error, times *int) vfs.FS {
 	t.Helper()
 	mem := vfs.NewMem()
 	for _, err := range []error{mem.MkdirAll("d"), closed(mem.Create("d/old"))} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	return vfs.NewFaulty(mem, func(op vfs.Op) error {
 		if op.Kind != kind || *times == 0 {
@@ -88,16 +87,12 @@ func TestPatientPassesOtherErrorsOn(t *testing.T) {
 		for _, kind := range []vfs.Kind{vfs.OpSync, vfs.OpWrite, vfs.OpTruncate} {
 			times := -1
 			f, err := vfs.NewPatient(folder(t, kind, syscall.EMFILE, &times), vfs.Patience{Context: t.Context()}).OpenReadWrite("d/old")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			_, wrote := f.WriteAt([]byte("x"), 0)
 			if err := errors.Join(wrote, f.Truncate(0), f.Sync()); !errors.Is(err, syscall.EMFILE) || times != -2 {
 				t.Errorf("%s: %v after %d tries", kind, err, -1-times)
 			}
-			if err := f.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, f.Close())
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/xmljson"
 )
 
@@ -42,9 +43,7 @@ func TestAppendXML(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := string(xmljson.AppendXML([]byte("x"), "data", []byte(c.json)))
-			if got != "x"+c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			check.Equal(t, got, "x"+c.want, "want", c.want)
 			wellFormed(t, got[1:])
 		})
 	}
@@ -74,9 +73,7 @@ func TestEveryNameIsAllowed(t *testing.T) {
 			}
 		}
 		quoted, err := json.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		d, err := xmljson.Parse(xmljson.AppendXML(nil, "data", quoted))
 		if err != nil {
 			t.Fatalf("from U+%04X: %v", low, err)
@@ -85,9 +82,7 @@ func TestEveryNameIsAllowed(t *testing.T) {
 			continue
 		}
 		var out map[string]json.Number
-		if err := json.Unmarshal(d.Root().AppendJSON(nil), &out); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(d.Root().AppendJSON(nil), &out))
 		for name, number := range in {
 			if out[name].String() != strconv.Itoa(number) {
 				t.Fatalf("%q comes back as %q, not %d", name, out[name], number)
@@ -115,13 +110,9 @@ func TestAppendJSON(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, err := xmljson.Parse([]byte(c.xml))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for range 2 { // Marks of an earlier call do no harm.
-				if got := string(d.Root().AppendJSON(nil)); got != c.want {
-					t.Errorf("got  %s\nwant %s", got, c.want)
-				}
+				check.Equal(t, string(d.Root().AppendJSON(nil)), c.want)
 			}
 		})
 	}
@@ -129,9 +120,7 @@ func TestAppendJSON(t *testing.T) {
 
 func TestElement(t *testing.T) {
 	d, err := xmljson.Parse([]byte(`<r><p:a xmlns="x" xml:space="preserve">one</p:a>text<b x="1">two</b><c><d/></c></r>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []string
 	for e := range d.Root().Children {
 		kind := ""
@@ -174,9 +163,7 @@ func TestParseRefuses(t *testing.T) {
 		"json":                `{"a":1}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := xmljson.Parse([]byte(text)); err == nil {
-				t.Error("was taken")
-			}
+			check.Fails(t, check.Err(xmljson.Parse([]byte(text))), "was taken")
 		})
 	}
 }

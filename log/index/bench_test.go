@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -23,7 +24,7 @@ func addEvents(b *testing.B, x *index.Index, first, n, streams int64) {
 	for i := first; i < first+n; i++ {
 		batch = append(batch, index.Entry{Hash: spread(uint64(i % streams)), Number: i / streams, Position: i * 300})
 		if len(batch) == cap(batch) || i == first+n-1 {
-			must(b, x.Add(batch, (i+1)*300, event.Chain{}))
+			check.Must(b, x.Add(batch, (i+1)*300, event.Chain{}))
 			batch = batch[:0]
 		}
 	}
@@ -41,7 +42,7 @@ func BenchmarkAdd(b *testing.B) {
 			for b.Loop() {
 				x := quiet(b, filepath.Join(b.TempDir(), "i"), false)
 				addEvents(b, x, 0, n, s.streams)
-				must(b, x.Close())
+				check.Must(b, x.Close())
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/entry")
 		})
@@ -57,9 +58,9 @@ func BenchmarkFlush(b *testing.B) {
 				x := quiet(b, filepath.Join(b.TempDir(), "i"), false)
 				addEvents(b, x, 0, 1_000_000, s.streams)
 				b.StartTimer()
-				must(b, x.Flush())
+				check.Must(b, x.Flush())
 				b.StopTimer()
-				must(b, x.Close())
+				check.Must(b, x.Close())
 				b.StartTimer()
 			}
 		})
@@ -76,12 +77,12 @@ func BenchmarkMerge(b *testing.B) {
 				x := quiet(b, filepath.Join(b.TempDir(), "i"), false)
 				for i := range int64(runs) {
 					addEvents(b, x, i*each, each, s.streams)
-					must(b, x.Flush())
+					check.Must(b, x.Flush())
 				}
 				b.StartTimer()
-				must(b, x.Merge(b.Context()))
+				check.Must(b, x.Merge(b.Context()))
 				b.StopTimer()
-				must(b, x.Close())
+				check.Must(b, x.Close())
 				b.StartTimer()
 			}
 			b.ReportMetric(runs*each*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mentries/s")
@@ -95,7 +96,7 @@ func BenchmarkLookupMem(b *testing.B) {
 		const n = 1_000_000
 		addEvents(b, x, 0, n, s.streams)
 		lookups(b, x, s.name, n, s.streams)
-		must(b, x.Close())
+		check.Must(b, x.Close())
 	}
 }
 
@@ -106,9 +107,7 @@ func lookups(b *testing.B, x *index.Index, name string, n, streams int64) {
 		for b.Loop() {
 			i = (i + 7_654_321) % n
 			buf = found(x.Get(buf[:0], spread(uint64(i%streams)), i/streams))
-			if len(buf) != 1 {
-				b.Fatal("not found")
-			}
+			check.MustEqual(b, len(buf), 1, "not found")
 		}
 	})
 	b.Run(name+"/last", func(b *testing.B) {
@@ -139,9 +138,9 @@ func bigIndex(b *testing.B, streams int64, noBloom bool) *index.Index {
 	x := quiet(b, filepath.Join(b.TempDir(), "i"), noBloom)
 	for i := range int64(10) {
 		addEvents(b, x, i*big/10, big/10, streams)
-		must(b, x.Flush())
+		check.Must(b, x.Flush())
 	}
-	must(b, x.Merge(b.Context()))
+	check.Must(b, x.Merge(b.Context()))
 	return x
 }
 
@@ -149,7 +148,7 @@ func BenchmarkLookupTable10M(b *testing.B) {
 	for _, streams := range []int64{100, 1_000_000} {
 		x := bigIndex(b, streams, false)
 		lookups(b, x, map[bool]string{true: "streams=1M", false: "streams=100"}[streams > 100], big, streams)
-		must(b, x.Close())
+		check.Must(b, x.Close())
 	}
 }
 
@@ -158,7 +157,7 @@ func BenchmarkAbsent(b *testing.B) {
 	x := quiet(b, filepath.Join(b.TempDir(), "i"), false)
 	for i := range int64(10) {
 		addEvents(b, x, i*100_000, 100_000, 1_000_000)
-		must(b, x.Flush())
+		check.Must(b, x.Flush())
 	}
 	b.Run("last", func(b *testing.B) {
 		i := uint64(1 << 40)
@@ -174,7 +173,7 @@ func BenchmarkAbsent(b *testing.B) {
 			x.MayExist(spread(i))
 		}
 	})
-	must(b, x.Close())
+	check.Must(b, x.Close())
 }
 
 // BenchmarkOpen opens a table of 10M entries with its filters.
@@ -182,13 +181,13 @@ func BenchmarkOpen(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "i")
 	x := quiet(b, dir, false)
 	addEvents(b, x, 0, big, 1_000_000)
-	must(b, x.Flush())
-	must(b, x.Close())
+	check.Must(b, x.Flush())
+	check.Must(b, x.Close())
 	for _, skip := range []bool{false, true} {
 		b.Run(map[bool]string{true: "unverified", false: "verified"}[skip], func(b *testing.B) {
 			for b.Loop() {
 				x := open(b, index.Options{FS: vfs.OS, Dir: dir, SkipVerify: skip})
-				must(b, x.Close())
+				check.Must(b, x.Close())
 			}
 		})
 	}
@@ -199,19 +198,19 @@ func BenchmarkEntries(b *testing.B) {
 	x := quiet(b, filepath.Join(b.TempDir(), "i"), false)
 	for i := range int64(10) {
 		addEvents(b, x, i*100_000, 100_000, 10_000)
-		must(b, x.Flush())
+		check.Must(b, x.Flush())
 	}
 	for b.Loop() {
 		var all []index.Entry
 		for e, err := range x.Entries() {
-			must(b, err)
+			check.Must(b, err)
 			all = append(all, e)
 		}
 		if !slices.IsSortedFunc(all, less) {
 			b.Fatal("not in order")
 		}
 	}
-	must(b, x.Close())
+	check.Must(b, x.Close())
 }
 
 // BenchmarkScavenge goes through a table of 10M entries from which nothing, or every second entry,
@@ -230,9 +229,9 @@ func BenchmarkScavenge(b *testing.B) {
 				b.StopTimer()
 				x := bigIndex(b, 1_000_000, false)
 				b.StartTimer()
-				must(b, x.Scavenge(b.Context(), index.ScavengeOptions{Keep: c.keep}))
+				check.Must(b, x.Scavenge(b.Context(), index.ScavengeOptions{Keep: c.keep}))
 				b.StopTimer()
-				must(b, x.Close())
+				check.Must(b, x.Close())
 				b.StartTimer()
 			}
 			b.ReportMetric(big*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mentries/s")

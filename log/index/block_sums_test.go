@@ -14,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
@@ -39,9 +40,9 @@ func oneTable(t *testing.T, fsys vfs.FS, dir string, entries, streams int) (*mod
 	m := &model{}
 	x := open(t, index.Options{FS: fsys, Dir: dir})
 	fill(t, x, m, entries, streams)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	file := x.Tables()[0].File
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	return m, filepath.Join(dir, file)
 }
 
@@ -99,7 +100,7 @@ func TestDamagedBlock(t *testing.T) {
 				t.Errorf("%d lookups failed", failed)
 			}
 			fill(t, x, m, 100, streams)
-			must(t, x.Flush())
+			check.Must(t, x.Flush())
 			for name, err := range map[string]error{
 				"damage": x.Damage(), "merge": x.Merge(t.Context()),
 				"scavenge": x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number > 2, nil }}),
@@ -112,14 +113,10 @@ func TestDamagedBlock(t *testing.T) {
 				t.Errorf("pin: %v", err)
 			}
 			fill(t, x, m, 100, streams)
-			must(t, x.Flush())
-			if n := len(x.Tables()); n != 3 {
-				t.Errorf("%d tables", n)
-			}
-			must(t, x.Close())
-			if n := strings.Count(logged.String(), "[ERROR]"); n != 1 {
-				t.Errorf("told %d times: %s", n, &logged)
-			}
+			check.Must(t, x.Flush())
+			check.Equal(t, len(x.Tables()), 3, "tables")
+			check.Must(t, x.Close())
+			check.Equal(t, strings.Count(logged.String(), "[ERROR]"), 1, "told ... times", &logged)
 			rebuilt(t, fsys, dir, m)
 		})
 	}
@@ -132,13 +129,13 @@ func TestDamageBehindReads(t *testing.T) {
 	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
 		m, file := oneTable(t, fsys, dir, entries, streams)
 		x := open(t, index.Options{FS: fsys, Dir: dir})
-		defer func() { must(t, x.Close()) }()
+		defer func() { check.Must(t, x.Close()) }()
 		for h := range uint64(streams) {
 			m.check(t, x, spread(h))
 		}
 		overwrite(t, fsys, file, headerSize+blockSize, 2*blockSize) // Of five blocks.
 		overwrite(t, fsys, file+".bloomfilter", 32, 512)
-		must(t, index.Check(x, func(int64) error { return nil }))
+		check.Must(t, index.Check(x, func(int64) error { return nil }))
 		if !event.IsCorruption(x.Damage()) {
 			t.Fatalf("damage: %v", x.Damage())
 		}
@@ -164,16 +161,16 @@ func TestDamageBehindReads(t *testing.T) {
 func overwrite(t *testing.T, fsys vfs.FS, name string, at, n int64) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(name)
-	must(t, err)
+	check.Must(t, err)
 	data := make([]byte, n)
 	_, err = f.ReadAt(data, at)
-	must(t, err)
+	check.Must(t, err)
 	for i := range data {
 		data[i] ^= 0x5a
 	}
 	_, err = f.WriteAt(data, at)
-	must(t, err)
-	must(t, f.Close())
+	check.Must(t, err)
+	check.Must(t, f.Close())
 }
 
 // rebuilt expects an index that must be built again, and builds it.
@@ -184,8 +181,8 @@ func rebuilt(t *testing.T, fsys vfs.FS, dir string, m *model) {
 		t.Fatalf("checkpoint %d, tables %v", x.Checkpoint(), x.Tables())
 	}
 	m.replay(t, x)
-	must(t, x.Flush())
-	must(t, x.Close())
+	check.Must(t, x.Flush())
+	check.Must(t, x.Close())
 	m.verifyFiles(t, fsys, dir)
 }
 
@@ -197,7 +194,7 @@ func TestMergeFindsDamage(t *testing.T) {
 	if err := x.Merge(t.Context()); !event.IsCorruption(err) || x.Damage() == nil || !slices.Equal(x.Tables(), tables) {
 		t.Fatalf("merge: %v, damage %v, tables %v", err, x.Damage(), x.Tables())
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	rebuilt(t, fsys, dir, m)
 }
 
@@ -205,7 +202,7 @@ func TestMergeFindsDamage(t *testing.T) {
 func TestDamagedTableAtOpen(t *testing.T) {
 	fsys, m, tables := build(t)
 	flip(t, fsys, filepath.Join(dir, tables[1].File), 5000)
-	must(t, fsys.Remove(filepath.Join(dir, "stream-existence", "streamExistenceFilter.dat")))
+	check.Must(t, fsys.Remove(filepath.Join(dir, "stream-existence", "streamExistenceFilter.dat")))
 	rebuilt(t, fsys, dir, m)
 }
 
@@ -233,7 +230,7 @@ func TestDamagedFilterPage(t *testing.T) {
 		if _, err := fsys.Stat(file); strings.Count(logged.String(), "next start") != warned || (err == nil) != (warned == 0) || x.Damage() != nil {
 			t.Fatalf("%s, file: %v, damage %v", &logged, err, x.Damage())
 		}
-		must(t, x.Close())
+		check.Must(t, x.Close())
 	}
 	m.verifyFiles(t, fsys, dir)
 }
@@ -243,21 +240,21 @@ func older(t *testing.T, fsys vfs.FS, file string) {
 	t.Helper()
 	le := binary.LittleEndian
 	data, err := vfs.ReadFile(fsys, file)
-	must(t, err)
+	check.Must(t, err)
 	footer := data[len(data)-footerSize:]
 	le.PutUint32(data[8:], 1)
 	data = append(data[:headerSize+le.Uint64(footer[8:])*entrySize], footer...)
 	sums := data[len(data)-16:]
 	le.PutUint64(sums, xxh3.Hash(data[:len(data)-footerSize]))
 	le.PutUint64(sums[8:], xxh3.Hash(data[len(data)-footerSize:len(data)-8]))
-	must(t, vfs.WriteFileAtomic(fsys, file, data))
+	check.Must(t, vfs.WriteFileAtomic(fsys, file, data))
 
 	filter, err := vfs.ReadFile(fsys, file+".bloomfilter")
-	must(t, err)
+	check.Must(t, err)
 	le.PutUint32(filter[8:], 1)
 	copy(filter[24:], sums[:8])
 	filter = filter[:32+64*le.Uint64(filter[16:])]
-	must(t, vfs.WriteFileAtomic(fsys, file+".bloomfilter", le.AppendUint64(filter, xxh3.Hash(filter))))
+	check.Must(t, vfs.WriteFileAtomic(fsys, file+".bloomfilter", le.AppendUint64(filter, xxh3.Hash(filter))))
 }
 
 // TestOlderTables: tables without checksums of blocks are read, checked as a whole when they are
@@ -273,7 +270,7 @@ func TestOlderTables(t *testing.T) {
 			for h := range uint64(71) {
 				m.check(t, x, spread(h))
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			if logged.Len() > 0 {
 				t.Fatal(logged.String())
 			}
@@ -283,17 +280,15 @@ func TestOlderTables(t *testing.T) {
 
 		x := open(t, index.Options{FS: fsys, Dir: dir})
 		older(t, fsys, filepath.Join(dir, x.Tables()[0].File))
-		must(t, x.Close())
+		check.Must(t, x.Close())
 		x = open(t, index.Options{FS: fsys, Dir: dir})
 		fill(t, x, m, 100, 70)
-		must(t, x.Flush())
-		must(t, x.Merge(t.Context()))
+		check.Must(t, x.Flush())
+		check.Must(t, x.Merge(t.Context()))
 		data, err := vfs.ReadFile(fsys, filepath.Join(dir, x.Tables()[0].File))
-		must(t, err)
-		if version := binary.LittleEndian.Uint32(data[8:]); version != 2 {
-			t.Errorf("version %d", version)
-		}
-		must(t, x.Close())
+		check.Must(t, err)
+		check.Equal(t, binary.LittleEndian.Uint32(data[8:]), 2, "version")
+		check.Must(t, x.Close())
 		m.verifyFiles(t, fsys, dir)
 	})
 }
@@ -312,7 +307,7 @@ func TestOpenReadsLittle(t *testing.T) {
 	})
 	x := open(t, index.Options{FS: counting, Dir: dir})
 	size := x.Tables()[0].Bytes
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	if read > size/500 {
 		t.Errorf("read %d bytes of %d", read, size)
 	}
@@ -343,7 +338,7 @@ func TestRotAfterReads(t *testing.T) {
 				}
 				at := place.at + round*37*place.size
 				data, err := os.ReadFile(place.file)
-				must(t, err)
+				check.Must(t, err)
 				data[at] ^= 1 << round
 				overwriteWith(t, fsys, place.file, at, data[at])
 				failed := 0
@@ -364,14 +359,14 @@ func TestRotAfterReads(t *testing.T) {
 				if inTable := place.file == file; inTable != (failed > 0) || inTable != (x.Damage() != nil) {
 					t.Errorf("%d lookups failed, damage %v", failed, x.Damage())
 				}
-				must(t, x.Close())
+				check.Must(t, x.Close())
 				data[at] ^= 1 << round
-				must(t, os.WriteFile(place.file, data, 0o644))
+				check.Must(t, os.WriteFile(place.file, data, 0o644))
 			}
 		})
 	}
 	x := open(t, index.Options{FS: fsys, Dir: dir})
-	defer func() { must(t, x.Close()) }()
+	defer func() { check.Must(t, x.Close()) }()
 	hash := m.log[0].Hash
 	m.check(t, x, hash)
 	overwrite(t, fsys, file, headerSize, entries*entrySize)
@@ -387,7 +382,7 @@ func TestRotAfterReads(t *testing.T) {
 func overwriteWith(t *testing.T, fsys vfs.FS, name string, at int64, b byte) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(name)
-	must(t, err)
+	check.Must(t, err)
 	_, err = f.WriteAt([]byte{b}, at)
-	must(t, errors.Join(err, f.Close()))
+	check.Must(t, errors.Join(err, f.Close()))
 }

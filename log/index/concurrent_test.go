@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -71,18 +72,18 @@ func TestReadersDuringFlushAndMerge(t *testing.T) {
 				fill(t, x, m, streams, streams)
 				written.Store(int64(i + 1))
 				if i%60 == 59 {
-					must(t, x.Merge(t.Context()))
+					check.Must(t, x.Merge(t.Context()))
 				}
 			}
-			must(t, x.Flush())
-			must(t, x.Merge(t.Context()))
+			check.Must(t, x.Flush())
+			check.Must(t, x.Merge(t.Context()))
 			close(stop)
 			wg.Wait()
 			got := samples(r)
 			if n := got["annals_index_merge_seconds"]; n < 3 || len(x.Tables()) != 1 || got["annals_index_merge_read_entries_total"] != got["annals_index_merge_written_entries_total"] {
 				t.Errorf("%v merges, tables %+v, samples %v", n, x.Tables(), got)
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			if left := append(fsys.OpenFiles(), fsys.UsedAfterClose()...); len(left) > 0 {
 				t.Errorf("files left open or used after close: %v", left)
 			}
@@ -107,16 +108,14 @@ func TestAddWaits(t *testing.T) {
 		for i := range int64(10) {
 			batch = append(batch, m.add(spread(9), i))
 		}
-		if err := x.Add(batch, m.end, event.Chain{}); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, x.Add(batch, m.end, event.Chain{}))
 	}()
 	gate <- struct{}{} // The second continues when the first is written.
 	<-done
 	m.check(t, x, spread(9))
 	close(gate)
-	must(t, x.Flush())
-	must(t, x.Close())
+	check.Must(t, x.Flush())
+	check.Must(t, x.Close())
 }
 
 // atMerge calls do when the third table is begun, which is made of the first two.
@@ -139,7 +138,7 @@ func TestCloseCancelsMerge(t *testing.T) {
 	m := &model{}
 	for range 2 {
 		fill(t, x, m, 100, 5)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 	}
 	before := x.Tables()
 	merged := make(chan error)
@@ -150,17 +149,15 @@ func TestCloseCancelsMerge(t *testing.T) {
 	// Whatever is asked of it from here on is refused, at the latest when it is closed.
 	close(proceed)
 	err := <-merged
-	must(t, <-closed)
-	must(t, x.Close())
+	check.Must(t, <-closed)
+	check.Must(t, x.Close())
 	if err != nil && !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
 		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()),
 	} {
-		if !errors.Is(err, event.ErrClosed) {
-			t.Errorf("%s of a closed index: %v", name, err)
-		}
+		check.Is(t, err, event.ErrClosed, name, "of a closed index")
 	}
 	_, ok, lastErr := x.Last(spread(1))
 	_, ascendErr := x.Ascend(nil, spread(1), 0, 9, 9)
@@ -168,7 +165,7 @@ func TestCloseCancelsMerge(t *testing.T) {
 		t.Error("a closed index answers")
 	}
 	y := open(t, index.Options{FS: fsys})
-	defer func() { must(t, y.Close()) }()
+	defer func() { check.Must(t, y.Close()) }()
 	if err != nil && len(y.Tables()) != len(before) {
 		t.Errorf("tables %+v, want %+v", y.Tables(), before)
 	}
@@ -178,20 +175,18 @@ func TestCloseCancelsMerge(t *testing.T) {
 func TestMergeHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := open(t, index.Options{FS: atMerge(vfs.NewMem(), cancel)})
-	defer func() { must(t, x.Close()) }()
+	defer func() { check.Must(t, x.Close()) }()
 	m := &model{}
 	for range 2 {
 		fill(t, x, m, 100, 5)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 	}
 	before := x.Tables()
-	if err := x.Merge(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, x.Merge(ctx), context.Canceled)
 	if after := x.Tables(); len(after) != len(before) {
 		t.Fatalf("tables %+v, want %+v", after, before)
 	}
-	must(t, x.Merge(context.Background()))
+	check.Must(t, x.Merge(context.Background()))
 	m.check(t, x, spread(3))
 }
 
@@ -209,11 +204,11 @@ func TestLevels(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			x := open(t, index.Options{FS: vfs.NewMem(), MaxAutoMergeLevel: c.max})
-			defer func() { must(t, x.Close()) }()
+			defer func() { check.Must(t, x.Close()) }()
 			m := &model{}
 			for range 16 {
 				fill(t, x, m, 30, 5)
-				must(t, x.Flush())
+				check.Must(t, x.Flush())
 				x.WaitMerges()
 			}
 			var levels []int
@@ -231,14 +226,12 @@ func TestLevels(t *testing.T) {
 func TestReadOnlyRefusesChanges(t *testing.T) {
 	fsys, m, tables := build(t)
 	x, err := index.OpenReadOnly(fsys, dir)
-	must(t, err)
-	defer func() { must(t, x.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, x.Close()) }()
 	for name, err := range map[string]error{
 		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()),
 	} {
-		if !errors.Is(err, index.ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Is(t, err, index.ErrReadOnly, name)
 	}
 	if got := x.Tables(); len(got) != len(tables) || x.Checkpoint() != m.end {
 		t.Errorf("tables %v, checkpoint %d", got, x.Checkpoint())
@@ -248,8 +241,6 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 
 func TestAddRefusesEntriesAboveTheirEnd(t *testing.T) {
 	x := open(t, index.Options{FS: vfs.NewMem()})
-	defer func() { must(t, x.Close()) }()
-	if err := x.Add([]index.Entry{{Hash: 1, Position: 5}}, 5, event.Chain{}); err == nil {
-		t.Fatal("accepted")
-	}
+	defer func() { check.Must(t, x.Close()) }()
+	check.MustFail(t, x.Add([]index.Entry{{Hash: 1, Position: 5}}, 5, event.Chain{}), "accepted")
 }

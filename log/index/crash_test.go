@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
@@ -51,7 +52,7 @@ func TestPowerCut(t *testing.T) {
 	opt := index.Options{FS: fsys, MaxMemTable: 30, ExistenceFilterMax: 128}
 	x := open(t, opt)
 	flush := func() {
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 		mu.Lock()
 		promised = m.end
 		mu.Unlock()
@@ -61,14 +62,14 @@ func TestPowerCut(t *testing.T) {
 		flush()
 	}
 	fill(t, x, m, 50, 9)
-	must(t, x.Merge(t.Context()))
+	check.Must(t, x.Merge(t.Context()))
 	flush()
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	x = open(t, opt)
 	m.replay(t, x)
 	fill(t, x, m, 10, 9)
 	flush()
-	must(t, x.Close())
+	check.Must(t, x.Close())
 
 	for _, c := range crashes {
 		t.Run(c.at, func(t *testing.T) {
@@ -80,8 +81,8 @@ func TestPowerCut(t *testing.T) {
 			for h := range uint64(9) {
 				m.check(t, x, spread(h))
 			}
-			must(t, x.Flush())
-			must(t, x.Close())
+			check.Must(t, x.Flush())
+			check.Must(t, x.Close())
 			m.verifyFiles(t, c.disk, "db/index")
 		})
 	}
@@ -102,10 +103,10 @@ func TestPowerCutDuringVoid(t *testing.T) {
 	m := &model{}
 	x := open(t, index.Options{FS: fsys})
 	fill(t, x, m, 50, 5)
-	must(t, x.Flush())
-	must(t, x.Close())
+	check.Must(t, x.Flush())
+	check.Must(t, x.Close())
 	armed = true
-	must(t, index.Void(fsys, "db/index"))
+	check.Must(t, index.Void(fsys, "db/index"))
 	armed = false
 	for i, disk := range crashes {
 		y := open(t, index.Options{FS: disk})
@@ -114,7 +115,7 @@ func TestPowerCutDuringVoid(t *testing.T) {
 		}
 		m.replay(t, y)
 		m.check(t, y, spread(3))
-		must(t, y.Close())
+		check.Must(t, y.Close())
 	}
 }
 
@@ -144,7 +145,7 @@ func TestWriteErrors(t *testing.T) {
 		x := open(t, index.Options{FS: fsys, MaxAutoMergeLevel: -1, OnFatal: func(err error) { fatal = append(fatal, err) }})
 		m := &model{}
 		fill(t, x, m, 20, 3)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 		armed = true
 		fill(t, x, m, 20, 3)
 		err := errors.Join(x.Flush(), x.Merge(t.Context()))
@@ -152,7 +153,7 @@ func TestWriteErrors(t *testing.T) {
 		hit := failedName
 		mu.Unlock()
 		if hit == "" { // Every operation of the script had its turn.
-			must(t, errors.Join(err, x.Close()))
+			check.Must(t, errors.Join(err, x.Close()))
 			if fail < 20 {
 				t.Fatalf("only %d operations were seen", fail)
 			}
@@ -160,18 +161,18 @@ func TestWriteErrors(t *testing.T) {
 		}
 		add := x.Add(nil, m.end, event.Chain{})
 		flush := x.Flush()
-		must(t, x.Close())
+		check.Must(t, x.Close())
 		if hit[:6] == "remove" { // Old files of a merge: left to the next start.
-			must(t, err)
+			check.Must(t, err)
 		} else if !errors.Is(err, errDisk) || !errors.Is(add, errDisk) || !errors.Is(flush, errDisk) || len(fatal) != 1 {
 			t.Fatalf("%s: flush and merge %v, add %v, flush %v, fatal %v", hit, err, add, flush, fatal)
 		}
 		x = open(t, index.Options{FS: mem})
 		m.replay(t, x)
 		m.check(t, x, spread(1))
-		must(t, x.Close())
+		check.Must(t, x.Close())
 		names, err := mem.List("db/index")
-		must(t, err)
+		check.Must(t, err)
 		if slices.ContainsFunc(names, func(n string) bool { return len(n) > 4 && n[len(n)-4:] == vfs.TempSuffix }) {
 			t.Fatalf("%s: temporary files left: %v", hit, names)
 		}
@@ -201,15 +202,13 @@ func TestMapErrorIsFatalAfterCancel(t *testing.T) {
 			})
 			var fatal []error
 			x, _ := layers(t, index.Options{FS: fsys, OnFatal: func(err error) { fatal = append(fatal, err) }})
-			must(t, x.Flush())
+			check.Must(t, x.Flush())
 			armed.Store(true)
 			if err := do(ctx, x); !errors.Is(err, errDisk) || len(fatal) != 1 {
 				t.Errorf("error %v, fatal %v", err, fatal)
 			}
-			if err := x.Flush(); !errors.Is(err, errDisk) {
-				t.Errorf("flush: %v", err)
-			}
-			must(t, x.Close())
+			check.Is(t, x.Flush(), errDisk, "flush")
+			check.Must(t, x.Close())
 		})
 	}
 }

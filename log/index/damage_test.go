@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -30,12 +31,12 @@ func exists(t *testing.T, fsys vfs.FS, name string) bool {
 func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
 	t.Helper()
 	data, err := vfs.ReadFile(fsys, name)
-	must(t, err)
+	check.Must(t, err)
 	if at < 0 {
 		at += int64(len(data))
 	}
 	data[at] ^= 0x10
-	must(t, vfs.WriteFileAtomic(fsys, name, data))
+	check.Must(t, vfs.WriteFileAtomic(fsys, name, data))
 }
 
 // build makes an index of two tables and closes it.
@@ -44,11 +45,11 @@ func build(t *testing.T) (*vfs.Mem, *model, []index.TableInfo) {
 	fsys, m := vfs.NewMem(), &model{}
 	x := open(t, index.Options{FS: fsys})
 	fill(t, x, m, 300, 11)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	fill(t, x, m, 300, 11)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	tables := x.Tables()
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	return fsys, m, tables
 }
 
@@ -97,7 +98,7 @@ func TestDamage(t *testing.T) {
 				if _, ok, err := x.Last(spread(1)); ok || !event.IsCorruption(err) || !event.IsCorruption(x.Damage()) {
 					t.Fatalf("Last = %v, %v, damage %v", ok, err, x.Damage())
 				}
-				must(t, x.Close())
+				check.Must(t, x.Close())
 			}
 			var logged bytes.Buffer
 			x := open(t, index.Options{FS: fsys, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, Level: hclog.Warn})})
@@ -115,8 +116,8 @@ func TestDamage(t *testing.T) {
 			for h := range uint64(12) {
 				m.check(t, x, spread(h))
 			}
-			must(t, x.Flush())
-			must(t, x.Close())
+			check.Must(t, x.Flush())
+			check.Must(t, x.Close())
 			m.verifyFiles(t, fsys, dir)
 		})
 	}
@@ -132,14 +133,12 @@ func offline(t *testing.T, fsys vfs.FS, byEntries bool) {
 		return nil
 	})
 	x, err := index.OpenReadOnly(readOnly, dir)
-	if (err == nil) != byEntries {
-		t.Fatalf("OpenReadOnly: %v", err)
-	}
+	check.MustEqual(t, err == nil, byEntries, "OpenReadOnly", err)
 	if err == nil {
 		for _, e := range x.Entries() {
 			err = e
 		}
-		must(t, x.Close())
+		check.Must(t, x.Close())
 	}
 	if !event.IsCorruption(err) {
 		t.Fatalf("error %v is no corruption", err)
@@ -161,7 +160,7 @@ func TestMissingFiles(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			fsys, m, tables := build(t)
-			must(t, fsys.Remove(filepath.Join(dir, c.file(tables[1].File))))
+			check.Must(t, fsys.Remove(filepath.Join(dir, c.file(tables[1].File))))
 			x := open(t, index.Options{FS: fsys})
 			if (x.Checkpoint() == 0) != c.lost {
 				t.Fatalf("checkpoint %d", x.Checkpoint())
@@ -177,22 +176,22 @@ func TestMissingFiles(t *testing.T) {
 			if !c.lost && !exists(t, fsys, tables[1].File+".bloomfilter") {
 				t.Fatal("filter was not rebuilt")
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 		})
 	}
 }
 
 func TestStrangersAreLeftAlone(t *testing.T) {
 	fsys, _, tables := build(t)
-	must(t, fsys.MkdirAll(dir+"/scavenging"))
+	check.Must(t, fsys.MkdirAll(dir+"/scavenging"))
 	ours := []string{"indexmap.tmp", "0b0b0b0b-1111-4222-8333-444444444444", "0b0b0b0b-1111-4222-8333-444444444444.bloomfilter",
 		"0b0b0b0b-1111-4222-8333-444444444444.tmp", tables[0].File + ".tmp", tables[0].File + ".bloomfilter.tmp"}
 	others := []string{"scavenging/scavenging.db", "notes.txt", "0B0B0B0B-1111-4222-8333-444444444444"}
 	for _, name := range slices.Concat(ours, others) {
-		must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), []byte("x")))
+		check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), []byte("x")))
 	}
 	x := open(t, index.Options{FS: fsys})
-	defer func() { must(t, x.Close()) }()
+	defer func() { check.Must(t, x.Close()) }()
 	for _, name := range ours {
 		if exists(t, fsys, name) {
 			t.Errorf("%s was not removed", name)

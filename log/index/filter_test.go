@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -55,9 +56,7 @@ func TestExistenceFilter(t *testing.T) {
 				t.Fatalf("%d bytes exceed the bound", f.bytes())
 			}
 			fsys := vfs.NewMem()
-			if err := f.save(fsys, "", 77); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, f.save(fsys, "", 77))
 			g, checkpoint, err := loadExistence(fsys, "", c.bound)
 			if err != nil || checkpoint != 77 {
 				t.Fatalf("load: checkpoint %d, %v", checkpoint, err)
@@ -92,39 +91,23 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 		return nil
 	})
 	x, err := Open(Options{FS: counting, Dir: "index", MaxAutoMergeLevel: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	big := &existenceFilter{max: 64 << 20}
 	big.layers.Store(&[]*existenceLayer{newExistenceLayer(existenceSmall + bloomBlock)})
 	x.existence.Store(big)
 	for i := range int64(5) {
-		if err := x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1, event.Chain{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1, event.Chain{}))
+		check.Must(t, x.Flush())
 	}
-	if saves != 1 {
-		t.Fatalf("saved %d times", saves)
-	}
+	check.MustEqual(t, saves, 1, "saved ... times")
 	// A merge counts as well: what it makes has all that the file lacks.
 	x.commitMu.Lock()
 	x.unsaved = existenceSmall / entrySize
 	x.commitMu.Unlock()
-	if err := x.Merge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if saves != 2 {
-		t.Fatalf("saved %d times after a merge", saves)
-	}
-	if err := x.Add([]Entry{{Hash: 5 << 40, Position: 5}}, 6, event.Chain{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(x.Flush(), x.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, x.Merge(t.Context()))
+	check.MustEqual(t, saves, 2, "saved ... times after a merge")
+	check.Must(t, x.Add([]Entry{{Hash: 5 << 40, Position: 5}}, 6, event.Chain{}))
+	check.Must(t, errors.Join(x.Flush(), x.Close()))
 	if x, err = Open(Options{FS: fsys, Dir: "index"}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +119,5 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 	if x.MayExist(12345) {
 		t.Fatal("was made without the older file")
 	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, x.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -50,9 +51,7 @@ func FuzzTable(f *testing.F) {
 	t := makeTable(f, mem, "", []Entry{{1, 0, 0}, {1, 1, 300}, {1 << 60, 7, 100}, {1<<64 - 1, 1<<63 - 1, 200}})
 	t.release()
 	good, err := vfs.ReadFile(mem, t.file)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(good, false)
 	f.Add(good[:len(good)-entrySize], true)
 	many := make([]Entry, 1400)
@@ -71,9 +70,7 @@ func FuzzTable(f *testing.F) {
 			data = sealTable(data)
 		}
 		fsys := vfs.NewMem()
-		if err := vfs.WriteFileAtomic(fsys, fuzzTable, data); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, vfs.WriteFileAtomic(fsys, fuzzTable, data))
 		tab, err := openTable(fsys, "", fuzzTable, 0)
 		if err != nil {
 			return
@@ -128,19 +125,13 @@ func FuzzBloom(f *testing.F) {
 	fsys := vfs.NewMem()
 	b := newBloom(100)
 	b.add(5)
-	if err := writeBloom(&table{fsys: fsys, path: "table", tableFooter: tableFooter{sum: 77}}, b); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, writeBloom(&table{fsys: fsys, path: "table", tableFooter: tableFooter{sum: 77}}, b))
 	good, err := vfs.ReadFile(fsys, "table"+bloomSuffix)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(good, true)
 	e := newExistenceFilter(300)
 	e.add(5)
-	if err := e.save(fsys, "", 1); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, e.save(fsys, "", 1))
 	if good, err = vfs.ReadFile(fsys, existenceName); err != nil {
 		f.Fatal(err)
 	}
@@ -168,9 +159,7 @@ func FuzzBloom(f *testing.F) {
 		}
 		e.mayContain(5)
 		mem := vfs.NewMem()
-		if err := e.replace(mem, existenceName); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, e.replace(mem, existenceName))
 		again, err := vfs.ReadFile(mem, filepath.Join("", existenceName))
 		if err != nil || !bytes.Equal(again, data) {
 			t.Fatalf("written again it differs (%v)", err)

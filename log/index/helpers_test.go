@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
 
 // tester is what both testing.T and rapid.T offer.
-type tester interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
+type tester = check.T
 
 func open(t tester, opt index.Options) *index.Index {
 	t.Helper()
@@ -28,13 +26,6 @@ func open(t tester, opt index.Options) *index.Index {
 		t.Fatalf("open: %v", err)
 	}
 	return x
-}
-
-func must(t tester, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("unexpected error: %v", err)
-	}
 }
 
 // found is what a lookup has found without an error.
@@ -132,7 +123,7 @@ func (m *model) replay(t tester, x *index.Index) {
 			batch = append(batch, e)
 		}
 	}
-	must(t, x.Add(batch, m.end, event.Chain{}))
+	check.Must(t, x.Add(batch, m.end, event.Chain{}))
 }
 
 // check compares all that the index answers about a hash with the model.
@@ -179,8 +170,8 @@ func (m *model) checkRange(t tester, x *index.Index, hash uint64, low, high int6
 func (m *model) verifyFiles(t tester, fsys vfs.FS, dir string) {
 	t.Helper()
 	x, err := index.OpenReadOnly(fsys, dir)
-	must(t, err)
-	defer func() { must(t, x.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, x.Close()) }()
 	var want []index.Entry
 	for _, e := range m.log {
 		if e.Position < x.Checkpoint() {
@@ -190,7 +181,7 @@ func (m *model) verifyFiles(t tester, fsys vfs.FS, dir string) {
 	slices.SortFunc(want, less)
 	var got []index.Entry
 	for e, err := range x.Entries() {
-		must(t, err)
+		check.Must(t, err)
 		got = append(got, e)
 	}
 	if !slices.Equal(got, want) {
@@ -207,7 +198,7 @@ func fill(t *testing.T, x *index.Index, m *model, n, streams int) {
 			k := len(m.log)
 			batch = append(batch, m.add(spread(uint64(k%streams)), int64(k/streams)))
 		}
-		must(t, x.Add(batch, m.end, event.Chain{}))
+		check.Must(t, x.Add(batch, m.end, event.Chain{}))
 	}
 }
 

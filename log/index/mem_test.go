@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func announceNothing(uint64) {}
@@ -16,9 +18,7 @@ func TestMemChainSteps(t *testing.T) {
 		m.add(Entry{Hash: 42, Number: i * 2, Position: i}, announceNothing)
 	}
 	head := m.head(42)
-	if head.disordered != 0 {
-		t.Fatal("a rising stream counts as disordered")
-	}
+	check.MustEqual(t, head.disordered, 0, "a rising stream counts as disordered")
 	worst := 0
 	for target := int64(0); target < 2*n; target += 997 {
 		steps := 0
@@ -63,12 +63,8 @@ func TestMemTable(t *testing.T) {
 			}
 			slices.SortFunc(all, compareEntries)
 			var got []Entry
-			if err := m.sorted(func(e Entry) error { got = append(got, e); return nil }); err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(got, all) {
-				t.Fatal("sorted gives something else")
-			}
+			check.Must(t, m.sorted(func(e Entry) error { got = append(got, e); return nil }))
+			check.MustSlice(t, got, all, "sorted gives something else")
 			for range 200 {
 				probe := all[r.IntN(len(all))]
 				from, to := probe.Number-r.Int64N(20), probe.Number+r.Int64N(20)

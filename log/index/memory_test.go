@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -25,7 +26,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	for i := range int64(streams) {
 		batch[i%1000] = index.Entry{Hash: spread(uint64(i)), Position: i}
 		if i%1000 == 999 {
-			must(t, x.Add(batch, i+1, event.Chain{}))
+			check.Must(t, x.Add(batch, i+1, event.Chain{}))
 		}
 	}
 	full := heap() - before
@@ -33,5 +34,5 @@ func TestMemoryOfStreams(t *testing.T) {
 	if empty > 1<<20 || full > 64*streams {
 		t.Fatalf("%d bytes when empty, %d when full", empty, full)
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -31,17 +32,17 @@ func TestMetrics(t *testing.T) {
 	position := int64(0)
 	add := func(hash uint64, numbers ...int64) {
 		for _, n := range numbers {
-			must(t, x.Add([]index.Entry{{Hash: hash, Number: n, Position: position}}, position+1, event.Chain{}))
+			check.Must(t, x.Add([]index.Entry{{Hash: hash, Number: n, Position: position}}, position+1, event.Chain{}))
 			position++
 		}
 	}
 	const old, fresh, both = 1 << 61, 2 << 61, 3 << 61
 	add(old, 0, 1, 2)
 	add(both, 0)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	add(old+1, 0)
-	must(t, x.Flush())
-	must(t, x.Merge(t.Context()))
+	check.Must(t, x.Flush())
+	check.Must(t, x.Merge(t.Context()))
 	add(fresh, 0, 1)
 	add(both, 1)
 	x.Last(old)          // in a table
@@ -82,10 +83,8 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v (%t), expected %v", key, have, ok, want)
 		}
 	}
-	must(t, x.Close())
-	if got := samples(r); got["annals_index_table_entries"] != 0 {
-		t.Errorf("a closed index shows %v entries", got["annals_index_table_entries"])
-	}
+	check.Must(t, x.Close())
+	check.Equal(t, samples(r)["annals_index_table_entries"], 0, "a closed index shows ... entries")
 }
 
 // Whatever happens to a table in memory, it leaves the queue once.
@@ -101,10 +100,10 @@ func TestCommitterQueueEndsEmpty(t *testing.T) {
 			r := new(stats.Registry)
 			x := open(t, index.Options{FS: vfs.NewMem(), Stats: r, MaxMemTable: 10})
 			for i := range int64(500) {
-				must(t, x.Add([]index.Entry{{Hash: uint64(i) << 50, Number: i, Position: i}}, i+1, event.Chain{}))
+				check.Must(t, x.Add([]index.Entry{{Hash: uint64(i) << 50, Number: i, Position: i}}, i+1, event.Chain{}))
 			}
-			must(t, c.end(x))
-			must(t, x.Close())
+			check.Must(t, c.end(x))
+			check.Must(t, x.Close())
 			queue := r.Queues()[0]
 			queue.Enter(1) // It would hide a negative length.
 			if f := queue.Statistics(); f.Length != 1 || f.Doing != "" {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -21,7 +22,7 @@ func TestModel(t *testing.T) {
 			runModel(t, vfs.NewMem(), "db/index")
 			return
 		}
-		must(t, os.RemoveAll(dir))
+		check.Must(t, os.RemoveAll(dir))
 		runModel(t, unsynced{vfs.OS}, dir)
 	})
 }
@@ -50,7 +51,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 		ExistenceFilterMax: rapid.SampledFrom([]int64{-1, 0, 64, 4096}).Draw(t, "existence"),
 	}
 	x := open(t, opt)
-	defer func() { must(t, x.Close()) }()
+	defer func() { check.Must(t, x.Close()) }()
 	m := &model{}
 	next := map[uint64]int64{}
 	hashes := []uint64{0, 1, 2, 1 << 63, 1<<64 - 1, spread(1), spread(2)}
@@ -64,7 +65,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 				batch = append(batch, m.add(h, next[h]))
 				next[h]++
 			}
-			must(t, x.Add(batch, m.end, event.Chain{}))
+			check.Must(t, x.Add(batch, m.end, event.Chain{}))
 		},
 		"collide": func(t *rapid.T) {
 			h := hash.Draw(t, "hash")
@@ -72,24 +73,22 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			for range rapid.IntRange(1, 10).Draw(t, "events") {
 				batch = append(batch, m.add(h, rapid.SampledFrom([]int64{0, 1, 2, 3, 8, 50, 1<<63 - 1}).Draw(t, "number")))
 			}
-			must(t, x.Add(batch, m.end, event.Chain{}))
+			check.Must(t, x.Add(batch, m.end, event.Chain{}))
 		},
 		"pass": func(t *rapid.T) {
 			m.end += 1000
-			must(t, x.Add(nil, m.end, event.Chain{}))
+			check.Must(t, x.Add(nil, m.end, event.Chain{}))
 		},
-		"rebuild": func(t *rapid.T) { must(t, index.Rebuild(context.Background(), x, m.refill)) },
+		"rebuild": func(t *rapid.T) { check.Must(t, index.Rebuild(context.Background(), x, m.refill)) },
 		"flush": func(t *rapid.T) {
-			must(t, x.Flush())
-			if x.Checkpoint() != m.end {
-				t.Fatalf("checkpoint %d after a flush at %d", x.Checkpoint(), m.end)
-			}
+			check.Must(t, x.Flush())
+			check.MustEqual(t, x.Checkpoint(), m.end, "checkpoint ... after a flush at")
 		},
-		"merge": func(t *rapid.T) { must(t, x.Merge(t.Context())) },
+		"merge": func(t *rapid.T) { check.Must(t, x.Merge(t.Context())) },
 		"prune": func(t *rapid.T) {
-			must(t, x.Flush())
+			check.Must(t, x.Flush())
 			gone := hash.Draw(t, "gone")
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(e index.Entry) bool { return e.Hash != gone })}))
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(e index.Entry) bool { return e.Hash != gone })}))
 			var left []index.Entry
 			for _, e := range m.log {
 				if e.Hash != gone {
@@ -102,7 +101,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			h, below := hash.Draw(t, "scavenged"), rapid.Int64Range(0, 20).Draw(t, "discard point")
 			keep := func(e index.Entry) bool { return e.Hash != h || e.Number >= below }
 			var kept, dropped int64
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
 				Keep: keeping(keep),
 				Done: func(s index.ScavengedTable) { kept, dropped = kept+s.Kept, dropped+s.Dropped },
 			}))
@@ -114,21 +113,19 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			}
 		},
 		"reopen": func(t *rapid.T) {
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			if x.Checkpoint() > 0 {
 				m.verifyFiles(t, fsys, dir)
 			}
 			before := x.Checkpoint()
 			opt.SkipVerify = rapid.Bool().Draw(t, "skip verify")
 			x = open(t, opt)
-			if x.Checkpoint() != before {
-				t.Fatalf("checkpoint %d after reopening, %d before", x.Checkpoint(), before)
-			}
+			check.MustEqual(t, x.Checkpoint(), before, "checkpoint ... after reopening ... before")
 			m.replay(t, x)
 		},
 		"void": func(t *rapid.T) {
-			must(t, x.Close())
-			must(t, index.Void(fsys, dir))
+			check.Must(t, x.Close())
+			check.Must(t, index.Void(fsys, dir))
 			x = open(t, opt)
 			if x.Checkpoint() != 0 || len(x.Tables()) != 0 {
 				t.Fatalf("checkpoint %d, tables %v after a Void", x.Checkpoint(), x.Tables())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
@@ -35,10 +36,10 @@ func damaged(t *testing.T, fsys vfs.FS) (*index.Index, *model) {
 	x := open(t, o)
 	for range 3 {
 		fill(t, x, m, 90, 11)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 	}
 	tables := x.Tables()
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	flip(t, fsys, filepath.Join(dir, tables[len(tables)-1].File), 33)
 	told := make(chan struct{}, 2)
 	o.MaxAutoMergeLevel = 1
@@ -59,12 +60,12 @@ func damaged(t *testing.T, fsys vfs.FS) (*index.Index, *model) {
 
 func (m *model) wholeAndClosed(t *testing.T, fsys vfs.FS, x *index.Index) {
 	t.Helper()
-	must(t, x.Damage())
+	check.Must(t, x.Damage())
 	for h := range uint64(12) {
 		m.check(t, x, spread(h))
 	}
-	must(t, x.Flush())
-	must(t, x.Close())
+	check.Must(t, x.Flush())
+	check.Must(t, x.Close())
 	m.verifyFiles(t, fsys, dir)
 }
 
@@ -77,20 +78,16 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("merge: %v", err)
 	}
 	before := x.Checkpoint()
-	must(t, index.Rebuild(t.Context(), x, func(upTo int64, add func([]index.Entry) error) error {
-		if upTo != before {
-			t.Errorf("up to %d, want %d", upTo, before)
-		}
+	check.Must(t, index.Rebuild(t.Context(), x, func(upTo int64, add func([]index.Entry) error) error {
+		check.Equal(t, upTo, before, "up to")
 		fill(t, x, m, 100, 11)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 		return m.refill(upTo, add)
 	}))
-	must(t, x.Merge(t.Context()))
+	check.Must(t, x.Merge(t.Context()))
 	m.wholeAndClosed(t, fsys, x)
 	x = open(t, index.Options{FS: fsys})
-	if x.Checkpoint() != m.end {
-		t.Errorf("checkpoint %d, want %d", x.Checkpoint(), m.end)
-	}
+	check.Equal(t, x.Checkpoint(), m.end, "checkpoint")
 	m.wholeAndClosed(t, fsys, x)
 }
 
@@ -120,12 +117,12 @@ func TestRebuildEnds(t *testing.T) {
 	} {
 		err := index.Rebuild(c.ctx, x, c.fill)
 		left, listErr := fsys.List(dir)
-		must(t, listErr)
+		check.Must(t, listErr)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || x.Damage() == nil || len(left) != len(files) {
 			t.Errorf("%s: %v, damage %v, %d files where %d were", name, err, x.Damage(), len(left), len(files))
 		}
 	}
-	must(t, index.Rebuild(t.Context(), x, m.refill))
+	check.Must(t, index.Rebuild(t.Context(), x, m.refill))
 	m.wholeAndClosed(t, fsys, x)
 }
 
@@ -146,11 +143,11 @@ func TestPowerCutDuringRebuild(t *testing.T) {
 		return nil
 	})
 	x, m := damaged(t, fsys)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	armed = true
-	must(t, index.Rebuild(t.Context(), x, m.refill))
+	check.Must(t, index.Rebuild(t.Context(), x, m.refill))
 	armed = false
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	whole := 0
 	for i, disk := range crashes {
 		y := open(t, index.Options{FS: disk})
@@ -191,10 +188,10 @@ func TestRebuildOnFullDisk(t *testing.T) {
 		switch {
 		case err == nil: // Or of what was replaced not all could be removed: the next start does.
 		case x.Flush() == nil:
-			must(t, index.Rebuild(t.Context(), x, m.refill))
+			check.Must(t, index.Rebuild(t.Context(), x, m.refill))
 		default:
 			fatal++
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			x = open(t, index.Options{FS: fsys})
 			m.replay(t, x)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -116,7 +117,7 @@ func TestReadersDuringScavenge(t *testing.T) {
 			close(stop)
 			wg.Wait()
 			point := int64(rounds - 1)
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number >= point, nil }}))
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number >= point, nil }}))
 			m.drop(m.end, func(e index.Entry) bool { return e.Number >= point })
 			for h := range uint64(streams) {
 				m.check(t, x, spread(h))
@@ -124,7 +125,7 @@ func TestReadersDuringScavenge(t *testing.T) {
 			if scavenges.Load() == 0 || dropped.Load() == 0 {
 				t.Errorf("%d scavenges, %d entries dropped", scavenges.Load(), dropped.Load())
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			if left := append(fsys.OpenFiles(), fsys.UsedAfterClose()...); len(left) > 0 {
 				t.Errorf("files left open or used after close: %v", left)
 			}
@@ -145,7 +146,7 @@ func TestMergesBetweenScavengedTables(t *testing.T) {
 			all := len(m.log)
 			asked, tables := 0, 0
 			want := all
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
 				Keep: func(e index.Entry) (bool, error) {
 					asked++
 					if e.Position >= int64(all)*100 {
@@ -157,7 +158,7 @@ func TestMergesBetweenScavengedTables(t *testing.T) {
 					if tables++; tables != c.after {
 						return
 					}
-					must(t, x.Merge(t.Context()))
+					check.Must(t, x.Merge(t.Context()))
 					if c.again {
 						want = asked
 						for _, tab := range x.Tables() {
@@ -166,8 +167,8 @@ func TestMergesBetweenScavengedTables(t *testing.T) {
 					} else {
 						// A merge with what came since changes nothing in that.
 						fill(t, x, m, 20, 9)
-						must(t, x.Flush())
-						must(t, x.Merge(t.Context()))
+						check.Must(t, x.Flush())
+						check.Must(t, x.Merge(t.Context()))
 					}
 				},
 			}))
@@ -178,7 +179,7 @@ func TestMergesBetweenScavengedTables(t *testing.T) {
 			for h := range uint64(9) {
 				m.check(t, x, spread(h))
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 		})
 	}
 }
@@ -203,9 +204,7 @@ func TestMergeAndScavengeExcludeEachOther(t *testing.T) {
 	for name, err := range map[string]error{
 		"merge": x.Merge(ended), "scavenge": x.Scavenge(ended, index.ScavengeOptions{Keep: all}),
 	} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Is(t, err, context.Canceled, name)
 	}
 	if !x.Scavenging() {
 		t.Error("no scavenge is running")
@@ -214,11 +213,11 @@ func TestMergeAndScavengeExcludeEachOther(t *testing.T) {
 	go func() { done <- x.Merge(t.Context()) }()
 	go func() { done <- x.Scavenge(t.Context(), index.ScavengeOptions{Keep: all}) }()
 	close(proceed)
-	must(t, errors.Join(<-scavenged, <-done, <-done))
+	check.Must(t, errors.Join(<-scavenged, <-done, <-done))
 	if len(x.Tables()) != 1 {
 		t.Errorf("tables %+v", x.Tables())
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 }
 
 func TestCloseCancelsScavenge(t *testing.T) {
@@ -239,16 +238,12 @@ func TestCloseCancelsScavenge(t *testing.T) {
 	}()
 	<-inside
 	go close(closing)
-	must(t, x.Close())
-	if err := <-scavenged; !errors.Is(err, event.ErrClosed) {
-		t.Errorf("scavenge: %v", err)
-	}
+	check.Must(t, x.Close())
+	check.Is(t, <-scavenged, event.ErrClosed, "scavenge")
 	m.verifyFiles(t, fsys, "db/index")
 	names, err := fsys.List("db/index")
-	must(t, err)
-	if len(names) != 2+2*len(lines(t, fsys)) {
-		t.Errorf("files %v", names)
-	}
+	check.Must(t, err)
+	check.Equal(t, len(names), 2+2*len(lines(t, fsys)), "files", names)
 }
 
 // TestPowerCutDuringScavenge cuts the power before every changing operation: each
@@ -281,23 +276,21 @@ func TestPowerCutDuringScavenge(t *testing.T) {
 		mu.Unlock()
 	}
 	x, m := layers(t, index.Options{FS: fsys})
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	// All goes from the newest table and from the oldest ones half.
 	keep := func(e index.Entry) bool {
 		return e.Position < m.end-30*100 && (e.Number%2 == 0 || e.Position >= 18_000)
 	}
 	arm(true)
-	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
 	arm(false)
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	left := &model{log: append([]index.Entry(nil), m.log...), end: m.end}
 	left.drop(m.end, keep)
 	for _, c := range crashes {
 		t.Run(c.at, func(t *testing.T) {
 			x := open(t, index.Options{FS: c.disk, MaxAutoMergeLevel: -1})
-			if x.Checkpoint() != m.end {
-				t.Fatalf("checkpoint %d, expected %d", x.Checkpoint(), m.end)
-			}
+			check.MustEqual(t, x.Checkpoint(), m.end, "checkpoint")
 			for h := range uint64(9) {
 				for _, e := range left.of(spread(h)) {
 					if got := found(x.Get(nil, e.Hash, e.Number)); !slices.Contains(got, e) {
@@ -305,15 +298,13 @@ func TestPowerCutDuringScavenge(t *testing.T) {
 					}
 				}
 			}
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
 			left.check(t, x, spread(3)) // Of the others the files tell.
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			left.verifyFiles(t, c.disk, "db/index")
 			names, err := c.disk.List("db/index")
-			must(t, err)
-			if len(names) != 2+2*len(lines(t, c.disk)) {
-				t.Errorf("files %v", names)
-			}
+			check.Must(t, err)
+			check.Equal(t, len(names), 2+2*len(lines(t, c.disk)), "files", names)
 		})
 	}
 	if len(crashes) < 50 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -34,14 +35,14 @@ func layers(t *testing.T, opt index.Options) (*index.Index, *model) {
 	m := &model{}
 	for range 2 {
 		fill(t, x, m, 60, 7)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 		fill(t, x, m, 50, 7)
-		must(t, x.Flush())
-		must(t, x.Merge(t.Context()))
+		check.Must(t, x.Flush())
+		check.Must(t, x.Merge(t.Context()))
 	}
 	for range 3 {
 		fill(t, x, m, 40, 9)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 	}
 	fill(t, x, m, 30, 9)
 	return x, m
@@ -51,7 +52,7 @@ func TestScavengeReportsEachTable(t *testing.T) {
 	fsys := vfs.NewMem()
 	r := new(stats.Registry)
 	x, m := layers(t, index.Options{FS: fsys, Stats: r})
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	before := x.Tables()
 	slices.Reverse(before)
 	// The newest table keeps all, the next one nothing, of the others every third entry goes.
@@ -60,7 +61,7 @@ func TestScavengeReportsEachTable(t *testing.T) {
 		return e.Position >= cuts[0] || e.Position < cuts[1] && e.Position%300 != 0
 	}
 	var done []index.ScavengedTable
-	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
 		Keep: keeping(keep),
 		Done: func(s index.ScavengedTable) {
 			if !x.Scavenging() || x.Merging() {
@@ -109,7 +110,7 @@ func TestScavengeReportsEachTable(t *testing.T) {
 	for h := range uint64(9) {
 		m.check(t, x, spread(h))
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	m.verifyFiles(t, fsys, "db/index")
 	// The bytes told are those of the files.
 	var told, real int64
@@ -117,40 +118,38 @@ func TestScavengeReportsEachTable(t *testing.T) {
 		told += s.After
 	}
 	names, err := fsys.List("db/index")
-	must(t, err)
+	check.Must(t, err)
 	for _, name := range names {
 		if strings.Contains(name, "-") && name != "stream-existence" {
 			info, err := fsys.Stat(filepath.Join("db/index", name))
-			must(t, err)
+			check.Must(t, err)
 			real += info.Size()
 		}
 	}
-	if told != real {
-		t.Errorf("%d bytes told, the files have %d", told, real)
-	}
+	check.Equal(t, told, real, "bytes told, the files have")
 }
 
 // The position up to which the index is complete outlives its last table.
 func TestScavengeOfEverything(t *testing.T) {
 	fsys := vfs.NewMem()
 	x, m := layers(t, index.Options{FS: fsys})
-	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(index.Entry) bool { return false })}))
+	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(index.Entry) bool { return false })}))
 	if len(x.Tables()) != 0 || x.Checkpoint() != m.end {
 		t.Fatalf("tables %v, checkpoint %d, expected %d", x.Tables(), x.Checkpoint(), m.end)
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	x = open(t, index.Options{FS: fsys})
 	if x.Checkpoint() != m.end || len(x.Tables()) != 0 {
 		t.Fatalf("tables %v, checkpoint %d after reopening, expected %d", x.Tables(), x.Checkpoint(), m.end)
 	}
 	m.log = nil
 	fill(t, x, m, 20, 3)
-	must(t, x.Flush())
+	check.Must(t, x.Flush())
 	m.check(t, x, spread(1))
-	must(t, x.Close())
+	check.Must(t, x.Close())
 	m.verifyFiles(t, fsys, "db/index")
 	names, err := fsys.List("db/index")
-	must(t, err)
+	check.Must(t, err)
 	if len(names) != 4 { // indexmap, a table, its filter, stream-existence
 		t.Errorf("files %v", names)
 	}
@@ -172,12 +171,12 @@ func TestScavengeAsksOnceInOrder(t *testing.T) {
 			x := open(t, index.Options{FS: fsys, MaxAutoMergeLevel: -1})
 			m := &model{}
 			fill(t, x, m, n, 1000)
-			must(t, x.Flush())
+			check.Must(t, x.Flush())
 			var asked []index.Entry
 			var paced int64
 			var done index.ScavengedTable
 			gone := make(map[int64]bool)
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
 				Keep: func(e index.Entry) (bool, error) {
 					i := len(asked)
 					asked = append(asked, e)
@@ -203,7 +202,7 @@ func TestScavengeAsksOnceInOrder(t *testing.T) {
 				t.Errorf("%+v", done)
 			}
 			m.drop(m.end, func(e index.Entry) bool { return !gone[e.Position] })
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			m.verifyFiles(t, fsys, "db/index")
 		})
 	}
@@ -232,7 +231,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 		})
 		var fatal []error
 		x, m := layers(t, index.Options{FS: fsys, OnFatal: func(err error) { fatal = append(fatal, err) }})
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 		mu.Lock()
 		armed = true
 		mu.Unlock()
@@ -246,7 +245,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 		at := hit
 		mu.Unlock()
 		if at == "" {
-			must(t, errors.Join(err, x.Close()))
+			check.Must(t, errors.Join(err, x.Close()))
 			if fail < 30 {
 				t.Fatalf("only %d operations were seen", fail)
 			}
@@ -257,14 +256,14 @@ func TestScavengeWriteErrors(t *testing.T) {
 		switch {
 		case strings.HasPrefix(at, "remove"):
 			// Files of a table that was replaced: left to the next start.
-			must(t, err)
+			check.Must(t, err)
 		case !errors.Is(err, errDisk) || ofMap != (len(fatal) == 1):
 			t.Fatalf("%s: %v, fatal %v", at, err, fatal)
 		}
 		if !ofMap {
 			// The index keeps working, and the next try succeeds.
 			fill(t, x, m, 30, 9)
-			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(even)}))
+			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(even)}))
 			m.drop(m.end, even)
 			for h := range uint64(9) {
 				m.check(t, x, spread(h))
@@ -272,30 +271,28 @@ func TestScavengeWriteErrors(t *testing.T) {
 			if len(fatal) > 0 {
 				t.Fatalf("%s: fatal %v", at, fatal)
 			}
-			must(t, x.Close())
+			check.Must(t, x.Close())
 			m.verifyFiles(t, mem, "db/index")
 			names, err := mem.List("db/index")
-			must(t, err)
+			check.Must(t, err)
 			if want := 2 + 2*len(lines(t, mem)); len(names) != want && !strings.HasPrefix(at, "remove") {
 				t.Fatalf("%s: files %v, expected %d", at, names, want)
 			}
 			continue
 		}
-		if err := x.Flush(); !errors.Is(err, errDisk) {
-			t.Fatalf("%s: flush gives %v", at, err)
-		}
-		must(t, x.Close())
+		check.MustBe(t, x.Flush(), errDisk, at, "flush gives")
+		check.Must(t, x.Close())
 		x = open(t, index.Options{FS: mem})
 		for _, tab := range x.Tables() {
 			if tab.Entries == 0 {
 				t.Error("an empty table")
 			}
 		}
-		must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(even)}))
+		check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(even)}))
 		m.drop(m.end, even)
 		m.replay(t, x)
 		m.check(t, x, spread(1))
-		must(t, x.Close())
+		check.Must(t, x.Close())
 	}
 }
 
@@ -303,8 +300,8 @@ func TestScavengeWriteErrors(t *testing.T) {
 func lines(t *testing.T, fsys vfs.FS) []index.TableInfo {
 	t.Helper()
 	x, err := index.OpenReadOnly(fsys, "db/index")
-	must(t, err)
-	defer func() { must(t, x.Close()) }()
+	check.Must(t, err)
+	defer func() { check.Must(t, x.Close()) }()
 	return x.Tables()
 }
 
@@ -342,16 +339,14 @@ func TestScavengeErrorsOfCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fsys := vfs.NewMem()
 			x, _ := layers(t, index.Options{FS: fsys})
-			must(t, x.Flush())
+			check.Must(t, x.Flush())
 			ctx, cancel := context.WithCancelCause(t.Context())
 			n := 0
 			o := c(&n, func() { cancel(errMine) })
 			var done int
 			o.Done = func(index.ScavengedTable) { done++ }
 			before := x.Tables()
-			if err := x.Scavenge(ctx, o); err != errMine {
-				t.Fatalf("error %v", err)
-			}
+			check.MustEqual(t, x.Scavenge(ctx, o), errMine, "error")
 			after := x.Tables()
 			if len(after) != len(before) || done == 0 || done == len(before) {
 				t.Fatalf("%d of %d tables done, %d are there", done, len(before), len(after))
@@ -362,15 +357,11 @@ func TestScavengeErrorsOfCallers(t *testing.T) {
 				}
 			}
 			names, err := fsys.List("db/index")
-			must(t, err)
-			if len(names) != 2+2*len(after) {
-				t.Errorf("files %v", names)
-			}
-			must(t, x.Merge(t.Context()))
-			must(t, x.Close())
-			if err := x.Scavenge(t.Context(), o); !errors.Is(err, event.ErrClosed) {
-				t.Errorf("scavenge of a closed index: %v", err)
-			}
+			check.Must(t, err)
+			check.Equal(t, len(names), 2+2*len(after), "files", names)
+			check.Must(t, x.Merge(t.Context()))
+			check.Must(t, x.Close())
+			check.Is(t, x.Scavenge(t.Context(), o), event.ErrClosed, "scavenge of a closed index")
 		})
 	}
 }
@@ -385,7 +376,7 @@ func TestScavengeStopsSoon(t *testing.T) {
 	const n = 10_000
 	for range 3 {
 		fill(t, x, m, n, 1000)
-		must(t, x.Flush())
+		check.Must(t, x.Flush())
 	}
 	for range 30 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -409,7 +400,7 @@ func TestScavengeStopsSoon(t *testing.T) {
 			t.Fatalf("stopped at %d of %d with %v, %d entries late", stopAt, all, err, late)
 		}
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 }
 
 // TestScavengeWhoseKeepPanics: a fault of mapped memory that Keep reads is a panic that its caller
@@ -425,11 +416,11 @@ func TestScavengeWhoseKeepPanics(t *testing.T) {
 		t.Error(x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) { panic("fault") }}))
 	}()
 	keep := func(e index.Entry) bool { return e.Number%2 == 0 }
-	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
 	m.drop(1<<62, keep)
-	must(t, x.Merge(t.Context()))
+	check.Must(t, x.Merge(t.Context()))
 	for h := range uint64(9) {
 		m.check(t, x, spread(h))
 	}
-	must(t, x.Close())
+	check.Must(t, x.Close())
 }

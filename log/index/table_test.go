@@ -8,15 +8,14 @@ import (
 	"sort"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
 	t.Helper()
 	w, err := newTableWriter(fsys, dir, int64(len(all)), int64(len(all)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	tab, err := writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
 		for _, e := range all {
 			if err := emit(e); err != nil {
@@ -25,9 +24,7 @@ func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return tab
 }
 
@@ -76,9 +73,7 @@ func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 		return newBlockSums(sums, uint64(tab.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
 	}
 	tab.blocks = sums(blocks.sums)
-	if err := tab.verify(func(int64) {}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, tab.verify(func(int64) {}))
 	starts, verified, known := tab.starts, tab.samples, tab.blocks
 	known.sums = nil
 	for i := range 450 {
@@ -122,21 +117,13 @@ func TestMergeReaderFindsDamage(t *testing.T) {
 	defer a.release()
 	defer b.release()
 	f, err := mem.OpenReadWrite(a.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte{9}, tableHeaderSize+entrySize); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, check.Err(f.WriteAt([]byte{9}, tableHeaderSize+entrySize)))
+	check.Must(t, f.Close())
 	m := newMergeReader([]*table{a, b})
 	for m.next() {
 	}
-	if m.err == nil {
-		t.Fatal("a changed entry went unnoticed")
-	}
+	check.MustFail(t, m.err, "a changed entry went unnoticed")
 }
 
 func TestReadErrorIsReported(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -18,9 +19,7 @@ func onDisk(tb testing.TB, records, streams int) string {
 	tb.Helper()
 	dir := tb.TempDir()
 	l, err := eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, err)
 	next := make([]int64, streams)
 	e := event.Proposed{Type: "type", Data: []byte(`{"some":"data","more":"of it"}`)}
 	const batch = 500
@@ -40,25 +39,15 @@ func onDisk(tb testing.TB, records, streams int) string {
 		var b []byte
 		for i, name := range names {
 			var s int
-			if _, err := fmt.Sscanf(name, "stream-%d", &s); err != nil {
-				tb.Fatal(err)
-			}
+			check.Must(tb, check.Err(fmt.Sscanf(name, "stream-%d", &s)))
 			b = chunkfile.AppendRecord(b, first+int64(len(b)), name, next[s], int64(done+i), 0, &e)
 			next[s]++
 		}
-		if err := l.Append(eventlog.Frame{First: first, Records: b, Index: uint64(done/batch + 1), Term: 1}); err != nil {
-			tb.Fatal(err)
-		}
-		if err := l.Commit(); err != nil {
-			tb.Fatal(err)
-		}
+		check.Must(tb, l.Append(eventlog.Frame{First: first, Records: b, Index: uint64(done/batch + 1), Term: 1}))
+		check.Must(tb, l.Commit())
 	}
-	if err := l.Index().Flush(); err != nil {
-		tb.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, l.Index().Flush())
+	check.Must(tb, l.Close())
 	return dir
 }
 
@@ -92,16 +81,12 @@ func BenchmarkInspectScavenged(b *testing.B) {
 	const records = 500_000
 	dir := onDisk(b, records, 5_000)
 	l, err := eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	err = l.Index().Scavenge(b.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number >= 50, nil }})
 	if err = errors.Join(err, l.Close(), vfs.OS.MkdirAll(dir+"/index/scavenging")); err != nil {
 		b.Fatal(err)
 	}
-	if err := vfs.WriteFileAtomic(vfs.OS, dir+"/index/scavenging/scavenging.db", nil); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, vfs.WriteFileAtomic(vfs.OS, dir+"/index/scavenging/scavenging.db", nil))
 	for b.Loop() {
 		sum, err := Run(context.Background(), Options{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
 		if err != nil || sum.Records != records || sum.IndexEntries > records*2/3 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -200,9 +201,7 @@ func TestInspectDamage(t *testing.T) {
 			f := newInspectFolder(t, vfs.NewMem()).build()
 			c.damage(f)
 			findings, _, err := f.inspect(false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			inspectCompare(t, findings, c.want)
 		})
 	}
@@ -261,9 +260,7 @@ func TestInspectStreams(t *testing.T) {
 			f.frame(false, c.records...)
 			f.close()
 			findings, _, err := f.inspect(false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			inspectCompare(t, findings, c.want)
 		})
 	}
@@ -411,9 +408,7 @@ func TestInspectIndex(t *testing.T) {
 			f := newInspectFolder(t, vfs.NewMem()).build()
 			c.damage(f)
 			findings, _, err := f.inspect(false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if c.want == nil {
 				if len(findings) == 0 || findings[0].Severity != Problem {
 					t.Fatalf("%v", findings)
@@ -481,19 +476,13 @@ func TestInspectFindsEveryFlip(t *testing.T) {
 func TestInspectCannot(t *testing.T) {
 	t.Run("no folder", func(t *testing.T) {
 		_, err := Run(context.Background(), Options{FS: vfs.NewMem(), Dir: inspectDir}, func(Finding) {})
-		if err == nil {
-			t.Fatal("no error")
-		}
+		check.MustFail(t, err, "no error")
 	})
 	t.Run("no data folder", func(t *testing.T) {
 		fsys := vfs.NewMem()
-		if err := fsys.MkdirAll(inspectDir); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, fsys.MkdirAll(inspectDir))
 		_, err := Run(context.Background(), Options{FS: fsys, Dir: inspectDir}, func(Finding) {})
-		if !errors.Is(err, ErrNoDataFolder) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, ErrNoDataFolder)
 	})
 	t.Run("newer folder", func(t *testing.T) {
 		f := newInspectFolder(t, vfs.NewMem()).build()
@@ -507,9 +496,7 @@ func TestInspectCannot(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := Run(ctx, Options{FS: f.fs, Dir: inspectDir}, func(Finding) {})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, context.Canceled)
 	})
 }
 

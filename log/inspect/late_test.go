@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -34,14 +35,10 @@ func TestLateNumbers(t *testing.T) {
 			f.must(err)
 			wrong := false
 			for _, x := range findings {
-				if x.Kind != FindStream {
-					t.Errorf("%+v", x)
-				}
+				check.Equal(t, x.Kind, FindStream, x)
 				wrong = true
 			}
-			if wrong != c.wrong {
-				t.Errorf("%+v", findings)
-			}
+			check.Equal(t, wrong, c.wrong, findings)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -287,9 +288,7 @@ func TestInspectScavengedIndex(t *testing.T) {
 			// Without looking for the place it is found as well.
 			findings, _, err = f.inspect(true)
 			f.must(err)
-			if (len(findings) > 0) != (len(c.want) > 0) {
-				t.Errorf("quick: %v", findings)
-			}
+			check.Equal(t, len(findings) > 0, len(c.want) > 0, "quick", findings)
 		})
 	}
 	t.Run("of which no chunk was executed, in a copy", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/names"
 )
@@ -28,15 +29,8 @@ func markAt(position int64) names.Mark {
 func open(t *testing.T, o names.Options) *names.List {
 	t.Helper()
 	l, err := names.Open(o)
-	must(t, err)
+	check.Must(t, err)
 	return l
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // all reads a list page by page.
@@ -67,16 +61,16 @@ func TestModel(t *testing.T) {
 	for range 150 {
 		switch random.IntN(10) {
 		case 0:
-			must(t, l.Close())
+			check.Must(t, l.Close())
 			l = open(t, options(fsys))
 		case 1:
 			crashed := fsys.CrashClone(vfs.CrashOptions{Rand: random})
-			must(t, l.Close())
+			check.Must(t, l.Close())
 			fsys = crashed
 			l = open(t, options(fsys))
 		case 2:
 			if random.IntN(10) == 0 {
-				must(t, l.Clear())
+				check.Must(t, l.Clear())
 			}
 		}
 		for range random.IntN(30) {
@@ -86,9 +80,9 @@ func TestModel(t *testing.T) {
 			if l.Has(log[at]) {
 				t.Fatalf("%q is there twice", log[at])
 			}
-			must(t, l.Add(log[at], at))
+			check.Must(t, l.Add(log[at], at))
 		}
-		must(t, l.Advance(markAt(int64(len(log)))))
+		check.Must(t, l.Advance(markAt(int64(len(log)))))
 		for _, prefix := range []string{"", "orders", "orders-", "\xff", "none"} {
 			var want []string
 			for _, name := range log {
@@ -98,21 +92,17 @@ func TestModel(t *testing.T) {
 			}
 			size := 1 + random.IntN(50)
 			slices.Reverse(want)
-			if got := all(l.ByCreation, prefix, size); !slices.Equal(got, want) {
-				t.Fatalf("by creation, prefix %q: %q instead of %q", prefix, got, want)
-			}
+			check.MustSlice(t, all(l.ByCreation, prefix, size), want, "by creation, prefix", prefix)
 			slices.Sort(want)
-			if got := all(l.ByName, prefix, size); !slices.Equal(got, want) {
-				t.Fatalf("by name, prefix %q: %q instead of %q", prefix, got, want)
-			}
+			check.MustSlice(t, all(l.ByName, prefix, size), want, "by name, prefix", prefix)
 		}
 		if len(log) > 0 && !l.Has(log[random.IntN(len(log))]) || l.Has("none") {
 			t.Fatal("it does not know its names")
 		}
 	}
-	must(t, l.Close())
+	check.Must(t, l.Close())
 	files, err := fsys.List(dir)
-	must(t, err)
+	check.Must(t, err)
 	if len(files) > 20 {
 		t.Errorf("%d names are in %d files", len(log), len(files))
 	}
@@ -123,20 +113,20 @@ func TestUseless(t *testing.T) {
 	flip := func(suffix string, at int64) func(t *testing.T, fsys vfs.FS) {
 		return func(t *testing.T, fsys vfs.FS) {
 			files, err := fsys.List(dir)
-			must(t, err)
+			check.Must(t, err)
 			for _, name := range files {
 				if (name == "segments") != (suffix == "segments") {
 					continue
 				}
 				f, err := fsys.OpenReadWrite(dir + "/" + name)
-				must(t, err)
+				check.Must(t, err)
 				var b [1]byte
 				_, err = f.ReadAt(b[:], at)
-				must(t, err)
+				check.Must(t, err)
 				b[0] ^= 0x55
 				_, err = f.WriteAt(b[:], at)
-				must(t, err)
-				must(t, f.Close())
+				check.Must(t, err)
+				check.Must(t, f.Close())
 			}
 		}
 	}
@@ -152,62 +142,50 @@ func TestUseless(t *testing.T) {
 			fsys := vfs.NewMem()
 			l := open(t, options(fsys))
 			for i := range int64(20) {
-				must(t, l.Add(fmt.Sprint("s", i), i))
+				check.Must(t, l.Add(fmt.Sprint("s", i), i))
 			}
-			must(t, l.Advance(markAt(20)))
+			check.Must(t, l.Advance(markAt(20)))
 			far := markAt(20)
 			far.Position += 1 << 28
-			must(t, l.Advance(far)) // Far enough to be written.
-			must(t, l.Close())
+			check.Must(t, l.Advance(far)) // Far enough to be written.
+			check.Must(t, l.Close())
 			change(t, fsys)
 			l = open(t, options(fsys))
 			if got := all(l.ByName, "", 10); len(got) > 0 || l.Mark() != (names.Mark{}) {
 				t.Errorf("it has %q and says %v", got, l.Mark())
 			}
-			must(t, l.Add("s1", 1))
-			must(t, l.Advance(markAt(2)))
-			if got := all(l.ByName, "", 10); !slices.Equal(got, []string{"s1"}) {
-				t.Errorf("it has %q", got)
-			}
-			must(t, l.Close())
+			check.Must(t, l.Add("s1", 1))
+			check.Must(t, l.Advance(markAt(2)))
+			check.Slice(t, all(l.ByName, "", 10), []string{"s1"}, "it has")
+			check.Must(t, l.Close())
 			files, err := fsys.List(dir)
-			must(t, err)
-			if len(files) != 1 {
-				t.Errorf("files were left: %q", files)
-			}
+			check.Must(t, err)
+			check.Equal(t, len(files), 1, "files were left", files)
 		})
 	}
 }
 
 func removeSegments(t *testing.T, fsys vfs.FS) {
 	files, err := fsys.List(dir)
-	must(t, err)
+	check.Must(t, err)
 	for _, name := range files {
 		if name != "segments" {
-			must(t, fsys.Remove(dir+"/"+name))
+			check.Must(t, fsys.Remove(dir+"/"+name))
 		}
 	}
 }
 
 func BenchmarkByName(b *testing.B) {
 	l, err := names.Open(names.Options{FS: vfs.OS, Dir: b.TempDir(), BeforeFlush: func() error { return nil }, Belongs: func(int64, event.Chain) (bool, error) { return true, nil }})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	const count = 1_000_000
 	for i := range int64(count) {
-		if err := l.Add(fmt.Sprintf("orders-%016x", rand.Uint64()), i); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, l.Add(fmt.Sprintf("orders-%016x", rand.Uint64()), i))
 	}
-	if err := l.Advance(names.Mark{Position: count}); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, l.Advance(names.Mark{Position: count}))
 	for b.Loop() {
 		n := 0
 		l.ByName(fmt.Sprintf("orders-%04x", rand.Uint32N(1<<16)), "", func([]byte) bool { n++; return n < 100 })
 	}
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, l.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -19,13 +20,9 @@ func TestClientAddress(t *testing.T) {
 	open := func() *wire.Port {
 		t.Helper()
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() {
-			if err := port.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, port.Close())
 		})
 		return port
 	}
@@ -34,27 +31,19 @@ func TestClientAddress(t *testing.T) {
 		_, _ = io.WriteString(w, r.RemoteAddr+r.Header.Get(headerClient))
 	}), hclog.NewNullLogger())
 	defer func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, server.Close())
 	}()
 	client := from.HTTPTransport(wire.KindRelay)
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.RemoteAddr = "192.0.2.7:5000"
 	r.Header.Set(headerClient, "10.0.0.1:1")
 	answer, _, err := New(nil, 0, hclog.NewNullLogger()).send(t.Context(), client, r, to.Advertised(), http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || string(got) != "192.0.2.7:5000" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := answer.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, answer.Body.Close())
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestPass passes answers on as they come, and breaks off where they do.
@@ -41,9 +43,7 @@ func TestPass(t *testing.T) {
 			if c.broken && errors.Is(err, io.EOF) {
 				return // Nothing of it had been sent.
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			got, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
 			if string(got) != c.want || errors.Is(err, io.ErrUnexpectedEOF) != c.broken {
@@ -63,9 +63,7 @@ func TestPassAsItComes(t *testing.T) {
 	}))
 	defer server.Close()
 	write := func(text string) {
-		if _, err := io.WriteString(out, text); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, check.Err(io.WriteString(out, text)))
 	}
 	written := make(chan struct{})
 	go func() {
@@ -73,9 +71,7 @@ func TestPassAsItComes(t *testing.T) {
 		close(written)
 	}()
 	answer, err := server.Client().Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	lines := bufio.NewReader(answer.Body)
 	<-written

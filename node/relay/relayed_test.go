@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/node/relay"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -28,13 +29,9 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 	open := func() *wire.Port {
 		t.Helper()
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }, Renew: renew})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() {
-			if err := port.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, port.Close())
 		})
 		return port
 	}
@@ -48,9 +45,7 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}), hclog.NewNullLogger())
 	defer func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, server.Close())
 	}()
 	client := from.HTTPTransport(wire.KindRelay)
 	defer client.CloseIdleConnections()
@@ -61,19 +56,11 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+to.Advertised()+"/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		answer, err := client.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-			t.Fatal(err)
-		}
-		if err := answer.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, check.Err(io.Copy(io.Discard, answer.Body)))
+		check.Must(t, answer.Body.Close())
 	}
 	connections := func() int {
 		mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // guest is a connection of a test's crowd.
@@ -97,15 +99,11 @@ func TestCrowdChoosesTheIdlest(t *testing.T) {
 		if gone := before - len(in); gone != min(len(want), 1) || gone == 1 && !slices.ContainsFunc(want, func(g *guest) bool { return g.ended }) {
 			t.Fatalf("seed %d: %d ended, want one of %d", seed, gone, len(want))
 		}
-		if crowd.size != len(in) {
-			t.Fatalf("seed %d: size %d, want %d", seed, crowd.size, len(in))
-		}
+		check.MustEqual(t, crowd.size, len(in), "seed", seed, "size")
 	}
 	for crowd.giveWay(3) {
 	}
-	if crowd.size != 3 {
-		t.Errorf("seed %d: %d are left, want 3", seed, crowd.size)
-	}
+	check.Equal(t, crowd.size, 3, "seed", seed, "are left")
 }
 
 // idlest are those of which one is to end: of the addresses with most those used the longest time

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // The end does not wait for a client whose answer, begun before, is finished, nor for one that sent
@@ -30,15 +32,11 @@ func TestEndIsPrompt(t *testing.T) {
 				client, server := net.Pipe()
 				l.conns <- server
 				go func() { _, _ = io.Copy(io.Discard, client) }()
-				if _, err := io.WriteString(client, c.sent); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(io.WriteString(client, c.sent)))
 				time.Sleep(time.Second)
 				begun := time.Now()
 				time.AfterFunc(10*time.Millisecond, func() { close(drain) })
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, s.Close())
 				if took := time.Since(begun); took > time.Second {
 					t.Errorf("the end took %s", took)
 				}

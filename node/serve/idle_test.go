@@ -15,24 +15,22 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A client of gRPC that was idle for so long that its connection was closed calls again without an
 // error.
 func TestCallsBehindIdleness(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	calls := grpc.NewServer()
 	healthpb.RegisterHealthServer(calls, health.NewServer())
 	s := New(l, hclog.NewNullLogger())
 	s.idle = 20 * time.Millisecond
 	s.Serve(calls, nil)
 	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	client := healthpb.NewHealthClient(conn)
 	for i := range 5 {
 		if _, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
@@ -44,9 +42,7 @@ func TestCallsBehindIdleness(t *testing.T) {
 	}
 	_ = conn.Close()
 	calls.Stop()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, s.Close())
 }
 
 // Idle connections of HTTP/2 are closed. Pings of the client do not keep them, but an answer in
@@ -73,21 +69,15 @@ func TestIdleHTTP2(t *testing.T) {
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		for range 2 {
 			resp, err := (&http.Client{Transport: transport}).Get("http://node")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if text, err := io.ReadAll(resp.Body); len(text) != 20 || err != nil || resp.ProtoMajor != 2 {
 				t.Errorf("%q, %v, %s", text, err, resp.Proto)
 			}
 			_ = resp.Body.Close()
 			time.Sleep(2 * s.idle)
 		}
-		if dials != 2 {
-			t.Errorf("%d connections", dials)
-		}
+		check.Equal(t, dials, 2, "connections")
 		transport.CloseIdleConnections()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 	})
 }

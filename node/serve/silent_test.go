@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,14 +38,10 @@ func TestSilentConnection(t *testing.T) {
 		l.conns <- server
 		synctest.Wait()
 		begun := time.Now()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("the end took %s", took)
 		}
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, client.Close())
 	})
 }

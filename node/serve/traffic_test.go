@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // faultyListener fails so many times before each connection.
@@ -48,9 +49,7 @@ func serveOn(t *testing.T, traffic *Traffic, l net.Listener, security *certs.Sto
 		_, _ = io.WriteString(w, "pong")
 	}), security)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 	})
 	return s, waits
 }
@@ -58,18 +57,14 @@ func serveOn(t *testing.T, traffic *Traffic, l net.Listener, security *certs.Sto
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return l
 }
 
 func dial(t *testing.T, s *Server) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -97,9 +92,7 @@ func TestAcceptFails(t *testing.T) {
 		l := &faultyListener{Listener: listen(t), fault: fault}
 		l.left.Store(5)
 		s, _ := serveOn(t, new(Traffic), l, nil)
-		if err := ping(dial(t, s)); err != nil {
-			t.Errorf("behind %v: %v", fault, err)
-		}
+		check.NoError(t, ping(dial(t, s)), "behind", fault)
 		l.left.Store(1 << 40) // It must close all the same.
 	}
 }
@@ -109,40 +102,26 @@ func TestConnectionsGiveWay(t *testing.T) {
 	traffic := &Traffic{MaxConnections: 4}
 	s, waits := serveOn(t, traffic, listen(t), nil)
 	idle, waiting, silent, busy := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
-	if _, err := io.WriteString(waiting, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(io.WriteString(waiting, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")))
 	<-waits
-	if err := errors.Join(ping(idle), ping(busy)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(ping(idle), ping(busy)))
 	for range 3 {
-		if err := ping(busy); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, ping(busy))
 		next := dial(t, s)
-		if err := ping(next); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, ping(next))
 	}
 	for _, gone := range []net.Conn{silent, waiting, idle} {
-		if err := gone.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, gone.SetReadDeadline(time.Now().Add(10*time.Second)))
 		if _, err := gone.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("it did not end: %v", err)
 		}
 	}
-	if err := ping(busy); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, ping(busy))
 	if open, gave := traffic.Connections(), traffic.GaveWay(); open > 4 || gave != 3 {
 		t.Errorf("%d are open and %d gave way", open, gave)
 	}
 	traffic.GiveWay()
-	if gave := traffic.GaveWay(); gave != 4 {
-		t.Errorf("%d gave way, want 4: files need a descriptor", gave)
-	}
+	check.Equal(t, traffic.GaveWay(), 4, "gave way")
 }
 
 // Who says nothing at the port with TLS holds no other up: of more handshakes than there may be the
@@ -150,23 +129,15 @@ func TestConnectionsGiveWay(t *testing.T) {
 func TestSilentHandshakes(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{Key: certs.ECDSAP256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	issued, err := authority.Issue(certs.Localhost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	roots := filepath.Join(dir, "roots")
-	if err := errors.Join(authority.Write(roots, false), issued.Write(dir, false)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(authority.Write(roots, false), issued.Write(dir, false)))
 	set, err := certs.Load(certs.Files{
 		Certificate: filepath.Join(dir, certs.NodeCertificateFile), PrivateKey: filepath.Join(dir, certs.NodeKeyFile), RootsDir: roots,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	traffic := new(Traffic)
 	s, _ := serveOn(t, traffic, listen(t), certs.NewStore(set, certs.StoreOptions{}))
 	trusted := x509.NewCertPool()
@@ -178,16 +149,12 @@ func TestSilentHandshakes(t *testing.T) {
 	}
 	begun := time.Now()
 	honest := tls.Client(dial(t, s), &tls.Config{RootCAs: trusted, ServerName: "localhost"})
-	if err := ping(honest); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, ping(honest))
 	if took := time.Since(begun); took > handshakeTimeout/2 {
 		t.Errorf("an honest connection took %v", took)
 	}
 	for i, c := range silent[:over] {
-		if err := c.SetReadDeadline(time.Now().Add(handshakeTimeout / 2)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.SetReadDeadline(time.Now().Add(handshakeTimeout/2)))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("silent connection %d stays: %v", i, err)
 		}

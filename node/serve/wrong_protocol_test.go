@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // logged are the lines of a test's log.
@@ -41,14 +42,10 @@ func served(t *testing.T, security *certs.Store) (address string, lines *logged)
 	t.Helper()
 	lines = &logged{}
 	s, err := Listen("127.0.0.1:0", &Traffic{}, hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Debug}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.Serve(http.NotFoundHandler(), security)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 	})
 	return s.Addr().String(), lines
 }
@@ -57,13 +54,9 @@ func served(t *testing.T, security *certs.Store) (address string, lines *logged)
 func testSecurity(t *testing.T) *certs.Store {
 	t.Helper()
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	issued, err := authority.Issue(certs.NodeOptions{IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return certs.NewStore(authority.Set(issued), certs.StoreOptions{})
 }
 
@@ -74,22 +67,16 @@ func TestTLSToPlainPort(t *testing.T) {
 	var last string
 	for range 3 {
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		last = conn.LocalAddr().String()
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 		err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
 		// What net/http recognizes to say that the server speaks HTTP.
 		wrong, ok := errors.AsType[tls.RecordHeaderError](err)
 		if !ok || string(wrong.RecordHeader[:]) != "HTTP/" {
 			t.Errorf("%v", err)
 		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, conn.Close())
 		if text := lines.String(); strings.Count(text, "a client speaks TLS to a port without TLS") != 1 || !strings.Contains(text, "[WARN]") {
 			t.Errorf("%s", text)
 		}
@@ -98,27 +85,19 @@ func TestTLSToPlainPort(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	_, err := (&http.Client{}).Get("https://" + address)
-	if err == nil || !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-		t.Errorf("%v", err)
-	}
+	check.Says(t, err, "server gave HTTP response to HTTPS client")
 }
 
 // TestTLSInPieces: a handshake that comes in pieces is refused as well, and the answer is not lost.
 func TestTLSInPieces(t *testing.T) {
 	address, _ := served(t, nil)
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = conn.Close() }()
 	for _, piece := range []string{"\x16", "\x03\x01\x07\x00", strings.Repeat("x", 1792)} {
-		if _, err := io.WriteString(conn, piece); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, check.Err(io.WriteString(conn, piece)))
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 Bad Request\r\n") || !strings.HasSuffix(string(answer), "a port without TLS") {
 		t.Errorf("%q, %v", answer, err)
@@ -129,9 +108,7 @@ func TestTLSInPieces(t *testing.T) {
 func TestPlainToTLSPort(t *testing.T) {
 	address, lines := served(t, testSecurity(t))
 	a, err := http.Get("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	body, err := io.ReadAll(a.Body)
 	if a.StatusCode != http.StatusBadRequest || string(body) != "Client sent an HTTP request to an HTTPS server.\n" || err != nil || a.Body.Close() != nil {
 		t.Errorf("%s %q, %v", a.Status, body, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -41,14 +42,10 @@ func BenchmarkEmit(b *testing.B) {
 				r.Number = int64(i)
 				o.Emit(at(int64(i)), by, []handler.Emission{{Stream: names[i%streams], Type: event.TypeLink, Data: data, To: to, Metadata: fields}})
 				if i%512 == 0 {
-					if err := o.WaitBelow(b.Context(), 5000); err != nil {
-						b.Fatal(err)
-					}
+					check.Must(b, o.WaitBelow(b.Context(), 5000))
 				}
 			}
-			if err := o.Flush(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, o.Flush(b.Context()))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -20,18 +21,14 @@ func checkpoints(s *memStore, v position.Version) *output.Checkpoints {
 func load(t testing.TB, c *output.Checkpoints) output.Checkpoint {
 	t.Helper()
 	p, err := c.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return p
 }
 
 func partition(t testing.TB, c *output.Checkpoints, name string) string {
 	t.Helper()
 	p, found, err := c.LoadPartition(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !found && (p.State != nil || p.Result != nil) {
 		t.Errorf("%s is not found, and has %s, %s", name, p.State, p.Result)
 	}
@@ -40,9 +37,7 @@ func partition(t testing.TB, c *output.Checkpoints, name string) string {
 
 func save(t testing.TB, c *output.Checkpoints, n int64, root string, states ...string) {
 	t.Helper()
-	if err := trySave(c, n, root, states...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, trySave(c, n, root, states...))
 }
 
 func trySave(c *output.Checkpoints, n int64, root string, states ...string) error {
@@ -119,9 +114,7 @@ func TestCheckpointBodies(t *testing.T) {
 		all := output.NewCheckpoints(o)
 		load(t, all)
 		want := output.Checkpoint{State: text(c.state), Result: text(c.result), Shared: text(c.shared), At: at(1), Version: ours, Found: true}
-		if err := all.Save(t.Context(), nil, want); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, all.Save(t.Context(), nil, want))
 		same(t, "body", string(s.seen("$projections-p-checkpoint")[0].Data), c.body)
 		same(t, c.body, load(t, output.NewCheckpoints(o)), want)
 	}
@@ -141,9 +134,7 @@ func TestPartitionsAhead(t *testing.T) {
 			}
 			return nil, nil
 		}
-		if err := trySave(c, int64(2+i), "", "a", fmt.Sprint(2+i), "new", "2"); !errors.Is(err, event.ErrClosed) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, trySave(c, int64(2+i), "", "a", fmt.Sprint(2+i), "new", "2"), event.ErrClosed)
 		s.fault = nil
 		c = checkpoints(s, ours)
 		load(t, c)
@@ -172,9 +163,7 @@ func TestForeignCheckpoint(t *testing.T) {
 	}
 	// A checkpoint of a run before, which arrives late.
 	s.append("$projections-p-checkpoint", "$ProjectionCheckpoint", "[5]", metadataAt(5))
-	if err := trySave(c, 2, "2"); !errors.Is(err, output.ErrRestart) {
-		t.Error(err)
-	}
+	check.Is(t, trySave(c, 2, "2"), output.ErrRestart)
 	c = checkpoints(s, ours)
 	load(t, c)
 	save(t, c, 6, "6")
@@ -204,9 +193,7 @@ func TestDelete(t *testing.T) {
 	d := output.Deletion{Store: s, Streams: output.Streams{Projection: "p", Named: "foreign"}, Version: ours, Results: true}
 	remove := func() {
 		t.Helper()
-		if err := output.DeleteStreams(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, output.DeleteStreams(t.Context(), d))
 	}
 	there := func() (all []string) {
 		for stream, events := range s.all() {
@@ -232,9 +219,7 @@ func TestDelete(t *testing.T) {
 		}
 		return nil, nil
 	}
-	if err := output.DeleteStreams(t.Context(), d); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
+	check.MustBe(t, output.DeleteStreams(t.Context(), d), event.ErrClosed)
 	same(t, "progress", s.lines("$projections-p-emittedstreams-checkpoint"), []string{"0 $Checkpoint 256"})
 	s.fault = nil
 	remove()

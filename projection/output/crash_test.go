@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -120,9 +121,7 @@ func TestCrashes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	m := model{seed: seed, events: 23}
 	undisturbed := newStore()
-	if err := m.run(t.Context(), undisturbed); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, m.run(t.Context(), undisturbed))
 	want := outcome(undisturbed)
 	crash := errors.New("crash")
 	for at := range undisturbed.writes + 5 {
@@ -177,9 +176,7 @@ func TestLateWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := model{seed: 1, events: 23}
 		undisturbed := newStore()
-		if err := m.run(t.Context(), undisturbed); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, m.run(t.Context(), undisturbed))
 		want := outcome(undisturbed)
 		for lost := range undisturbed.writes {
 			for late := 0; late < 12; late += 3 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -64,9 +64,7 @@ func emissions(all ...string) (es []handler.Emission) {
 
 func (r run) flush() {
 	r.t.Helper()
-	if err := r.Flush(context.Background()); err != nil {
-		r.t.Fatalf("flush: %v", err)
-	}
+	check.Must(r.t, r.Flush(context.Background()), "flush")
 	if r.Pending() != 0 || r.Bytes() != 0 {
 		r.t.Errorf("%d events, %d bytes pending after a flush", r.Pending(), r.Bytes())
 	}
@@ -86,16 +84,12 @@ func (r run) fails() string {
 
 func same[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
-	}
+	check.Deep(t, got, want, what)
 }
 
 func TestMetadata(t *testing.T) {
 	id, err := event.ParseID("0f9fad5b-d9cb-469f-a165-70867728950e")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	source := func(flags event.Flags, metadata string) *handler.Event {
 		return &handler.Event{Record: &event.Record{ID: id, Flags: flags, Metadata: []byte(metadata)}}
 	}
@@ -158,9 +152,7 @@ func TestFirstWrite(t *testing.T) {
 		[]string{`{"$acl":{}}`, `{"$acl":{"$r":"$all","$mr":"$all"}}`, `{"$maxCount":5}`, `{"$acl":{},"$tb":1}`})
 	ids := append(s.ids("out"), s.ids("$sys")...)
 	slices.SortFunc(ids, func(a, b event.ID) int { return slices.Compare(a[:], b[:]) })
-	if n := len(slices.Compact(ids)); n != 3 {
-		t.Errorf("%d ids for 3 events", n)
-	}
+	check.Equal(t, len(slices.Compact(ids)), 3, "ids for 3 events")
 }
 
 // The stream's last event decides, in the order of the contract.
@@ -308,9 +300,7 @@ func TestRecoveryOfMuch(t *testing.T) {
 	o.From = two(-1)
 	o.Version.Version++
 	emit(start(t, o), n+10, two)
-	if got := len(s.seen("s")); got != n+10 {
-		t.Errorf("%d events, not %d", got, n+10)
-	}
+	check.Equal(t, len(s.seen("s")), n+10, "events")
 }
 
 func TestForeignWrite(t *testing.T) {
@@ -319,9 +309,7 @@ func TestForeignWrite(t *testing.T) {
 	r.emit(1, "s T 1").flush()
 	s.append("s", "X", "", "")
 	r.emit(2, "s T 2")
-	if err := r.Flush(context.Background()); !errors.Is(err, output.ErrRestart) {
-		t.Errorf("ended with %v", err)
-	}
+	check.Is(t, r.Flush(context.Background()), output.ErrRestart, "ended with")
 	same(t, "fault", start(t, options(s)).emit(2, "s T 2").fails(), "The 's' stream managed by projection 7 has been written to from the outside.\r\nEvent: 1@s")
 }
 
@@ -403,9 +391,7 @@ func TestReadRetries(t *testing.T) {
 		s.readFault = func(string) error { return event.ErrNotReady }
 		r = start(t, o)
 		r.emit(1, "s T 1")
-		if err := r.Flush(t.Context()); !errors.Is(err, event.ErrNotReady) {
-			t.Error(err)
-		}
+		check.Is(t, r.Flush(t.Context()), event.ErrNotReady)
 	})
 }
 
@@ -430,18 +416,14 @@ func TestClose(t *testing.T) {
 		<-under
 		closed := make(chan struct{})
 		go func() { r.Close(); close(closed) }()
-		if err := <-flushed; !errors.Is(err, event.ErrClosed) {
-			t.Error(err)
-		}
+		check.Is(t, <-flushed, event.ErrClosed)
 		close(done)
 		<-closed
 		r.Close()
 		if got := s.lines("s"); len(got) == 0 || len(got) == 3 {
 			t.Errorf("%q", got)
 		}
-		if err := r.WaitBelow(context.Background(), 100); !errors.Is(err, event.ErrClosed) {
-			t.Error(err)
-		}
+		check.Is(t, r.WaitBelow(context.Background(), 100), event.ErrClosed)
 		r.emit(2, "s T 4")
 	})
 }
@@ -462,9 +444,7 @@ func TestWaitBelow(t *testing.T) {
 		r.emit(1, "s T 1", "s T 2", "s T 3")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := r.WaitBelow(ctx, 2); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		check.Is(t, r.WaitBelow(ctx, 2), context.Canceled)
 		below := make(chan error)
 		go func() { below <- r.WaitBelow(context.Background(), 2) }()
 		synctest.Wait()
@@ -521,9 +501,7 @@ func TestForgetInRecovery(t *testing.T) {
 		r.Close()
 	}
 	for stream, lines := range s.all() {
-		if len(lines) != 1 {
-			t.Errorf("stream %s: %q", stream, lines)
-		}
+		check.Equal(t, len(lines), 1, "stream", stream, lines)
 	}
 }
 
@@ -643,7 +621,5 @@ func TestBounds(t *testing.T) {
 	if largest > 0 || most != 20 && most != 19 {
 		t.Errorf("a write of %d bytes, one of %d events", largest, most)
 	}
-	if n := len(s.seen("s")) + len(s.seen("t")); n != 200 {
-		t.Errorf("%d events", n)
-	}
+	check.Equal(t, len(s.seen("s"))+len(s.seen("t")), 200, "events")
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -57,9 +58,7 @@ func TestForms(t *testing.T) {
 			}
 			v := position.Version{Projection: 12, Epoch: -1, Version: 3}
 			stored := c.p.AppendJSON(nil, &v)
-			if want := `{"$v":"12:-1:3:4",` + c.json[1:]; string(stored) != want {
-				t.Errorf("stored as %s", stored)
-			}
+			check.Equal(t, string(stored), `{"$v":"12:-1:3:4",`+c.json[1:], "stored as")
 			if back, w, err := position.ParseStored(stored); err != nil || w != v || !reflect.DeepEqual(back, c.p) {
 				t.Errorf("%#v, %v, %v", back, w, err)
 			}
@@ -168,9 +167,7 @@ func TestCompare(t *testing.T) {
 			if got, ok := position.Compare(c.b, c.a); got != -c.want || ok != c.ok {
 				t.Errorf("reversed %d, %t", got, ok)
 			}
-			if c.a.Equal(c.b) != (c.ok && c.want == 0) {
-				t.Error("equal")
-			}
+			check.Equal(t, c.a.Equal(c.b), c.ok && c.want == 0, "equal")
 		})
 	}
 }

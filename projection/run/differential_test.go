@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -93,9 +94,7 @@ func (o outcome) mustBe(t *testing.T, want outcome) {
 	if !o.equal(want) {
 		for _, m := range []struct{ got, want map[string]string }{{o.states, want.states}, {o.results, want.results}, {flat(o.streams), flat(want.streams)}} {
 			for k := range m.got {
-				if m.got[k] != m.want[k] {
-					t.Errorf("%s is\n%s, want\n%s", k, m.got[k], m.want[k])
-				}
+				check.Equal(t, m.got[k], m.want[k], k)
 				delete(m.want, k)
 			}
 			for k, v := range m.want {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -486,17 +487,13 @@ func ended(t *testing.T, r *Run, want Ending) {
 func state(t *testing.T, r *Run, partition string) string {
 	t.Helper()
 	a, err := r.Ask(t.Context(), partition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(a.State)
 }
 
 func result(t *testing.T, r *Run, partition string) string {
 	t.Helper()
 	a, err := r.Ask(t.Context(), partition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(a.Result)
 }

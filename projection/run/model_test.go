@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/script"
 )
@@ -278,9 +279,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 	begin := func() *Run {
 		o := realOptions(s, handler.Definition{})
 		h, err := compile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		h.Close()
 		o.Definition, o.Compile, o.Config.CheckpointHandledThreshold = h.Definition(), compile, 1+rng.Int64N(8)
 		return Start(t.Context(), o)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 )
@@ -108,9 +109,7 @@ func sight(t *testing.T, s *memStore, r *Run) map[string]string {
 func mustBeSame(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	for _, k := range slices.Sorted(maps.Keys(want)) {
-		if got[k] != want[k] {
-			t.Errorf("%s:\n%s\nwant\n%s", k, got[k], want[k])
-		}
+		check.Equal(t, got[k], want[k], k)
 	}
 	for k := range got {
 		if _, ok := want[k]; !ok {
@@ -230,9 +229,7 @@ func TestRealForeignWrite(t *testing.T) {
 		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The '$out-a-1' stream managed by projection 7 has been written to from the outside.") {
 			t.Error(f.Reason)
 		}
-		if got := state(t, r, ""); got != "" {
-			t.Errorf("state %q: no checkpoint had been written", got)
-		}
+		check.Equal(t, state(t, r, ""), "", "state ...: no checkpoint had been written")
 	})
 }
 

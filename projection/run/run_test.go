@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -35,12 +36,8 @@ func TestStateWhileRunning(t *testing.T) {
 		if err != nil || string(a.State) != "2" || a.Position.String() != "C:3/P:3" {
 			t.Fatalf("%q at %v, %v", a.State, a.Position, err)
 		}
-		if got := result(t, r, ""); got != "2" {
-			t.Errorf("result %q", got)
-		}
-		if got := state(t, r, "a"); got != "" {
-			t.Errorf("state of a partition that is not there: %q", got)
-		}
+		check.Equal(t, result(t, r, ""), "2", "result")
+		check.Equal(t, state(t, r, "a"), "", "state of a partition that is not there")
 		f := r.Statistics()
 		if f.Status != "Running" || f.Processed != 2 || f.PartitionsCached != 1 || f.Position.String() != "C:3/P:3" || f.Checkpoint != nil || f.Progress != 100 {
 			t.Errorf("%+v", f)
@@ -77,9 +74,7 @@ func TestStopWritesACheckpoint(t *testing.T) {
 		if s, b := state(t, r, "a"), state(t, r, "b"); s != "3" || b != "1" {
 			t.Errorf("went on with %q and %q", s, b)
 		}
-		if f := r.Statistics(); f.Processed != 1 {
-			t.Errorf("%d events were handled again", f.Processed)
-		}
+		check.Equal(t, r.Statistics().Processed, 1, "events were handled again")
 	})
 }
 
@@ -112,16 +107,12 @@ func TestFault(t *testing.T) {
 		if got := w.stream("$out-a"); fmt.Sprint(got) != "[E0 0 E1 0]" {
 			t.Errorf("emitted %v", got)
 		}
-		if got := state(t, r, ""); got != "2" {
-			t.Errorf("state %q", got)
-		}
+		check.Equal(t, state(t, r, ""), "2", "state")
 		w.input[2].Data = nil
 		r = start(t.Context(), options(handler.Definition{}), w.parts())
 		defer r.Close()
 		synctest.Wait()
-		if got := state(t, r, ""); got != "4" {
-			t.Errorf("repaired: state %q", got)
-		}
+		check.Equal(t, state(t, r, ""), "4", "repaired: state")
 	})
 }
 
@@ -152,9 +143,7 @@ func TestEventThatTellsADeletion(t *testing.T) {
 		if got, results := state(t, r, "a"), fmt.Sprint(w.stream("$projections-p-a-result")); got != "200" || results != "[Result 1 Result 200]" {
 			t.Errorf("%s, %s", got, results)
 		}
-		if got := fmt.Sprint(w.stream("$out-a")); got != "[E0 1 E1 1]" {
-			t.Error(got)
-		}
+		check.Equal(t, fmt.Sprint(w.stream("$out-a")), "[E0 1 E1 1]")
 		r.Close()
 		w = newWorldOf(w)
 		o := options(d)
@@ -190,9 +179,7 @@ func TestPartitions(t *testing.T) {
 			r := start(t.Context(), options(c.d), newWorldOf(w).parts())
 			synctest.Wait()
 			for p, want := range c.want {
-				if got := state(t, r, p); got != want {
-					t.Errorf("%s: partition %q is %q, want %q", c.name, p, got, want)
-				}
+				check.Equal(t, state(t, r, p), want, c.name, "partition", p)
 			}
 			r.Close()
 		}
@@ -215,9 +202,7 @@ func TestBiState(t *testing.T) {
 			r := start(t.Context(), options(d), w.parts())
 			synctest.Wait()
 			for p, want := range map[string]string{"": "3", "a": "2", "b": "1"} {
-				if got := state(t, r, p); got != want {
-					t.Errorf("state of %q is %q, want %q", p, got, want)
-				}
+				check.Equal(t, state(t, r, p), want, "state of", p)
 			}
 			r.Stop()
 			ended(t, r, Stopped)
@@ -244,9 +229,7 @@ func TestResults(t *testing.T) {
 			"$projections-p-partitions": "[$partition a $partition b]",
 			"$out-a":                    "[E0 1 E1 1]",
 		} {
-			if got := fmt.Sprint(w.stream(stream)); got != want {
-				t.Errorf("%s: %s, want %s", stream, got, want)
-			}
+			check.Equal(t, fmt.Sprint(w.stream(stream)), want, stream)
 		}
 	})
 }
@@ -260,9 +243,7 @@ func TestResultsOfTransformedStates(t *testing.T) {
 		r := start(t.Context(), options(d), w.parts())
 		defer r.Close()
 		synctest.Wait()
-		if got := fmt.Sprint(w.stream("named")); got != "[Result 20 ResultRemoved  Result 40]" {
-			t.Error(got)
-		}
+		check.Equal(t, fmt.Sprint(w.stream("named")), "[Result 20 ResultRemoved  Result 40]")
 		if s, res := state(t, r, ""), result(t, r, ""); s != "4" || res != "40" {
 			t.Errorf("state %q, result %q", s, res)
 		}
@@ -286,12 +267,8 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		r = start(t.Context(), o, w.parts())
 		close(began)
 		ended(t, r, Completed)
-		if got := fmt.Sprint(w.stream("$projections-p-result")); got != "[Result 2 Result 1 $Eof ]" {
-			t.Error(got)
-		}
-		if got := strings.Join(seen, ", "); got != "LoadStateRequested, StateLoaded, Subscribed, Running, CompletingPhase, PhaseCompleted, Running/Writing results, Stopped/Writing results" {
-			t.Error(got)
-		}
+		check.Equal(t, fmt.Sprint(w.stream("$projections-p-result")), "[Result 2 Result 1 $Eof ]")
+		check.Equal(t, strings.Join(seen, ", "), "LoadStateRequested, StateLoaded, Subscribed, Running, CompletingPhase, PhaseCompleted, Running/Writing results, Stopped/Writing results")
 		f := r.Statistics()
 		if f.Position.String() != "Phase: 1 (completed)" || f.Checkpoint != nil || w.saves != 0 || f.Progress != 100 {
 			t.Errorf("%+v", f)
@@ -299,9 +276,7 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		if a, _ := r.Ask(t.Context(), "b"); string(a.State) != "2" || a.Position != nil {
 			t.Errorf("%q at %v", a.State, a.Position)
 		}
-		if got := state(t, r, ""); got != "" {
-			t.Errorf("root %q", got)
-		}
+		check.Equal(t, state(t, r, ""), "", "root")
 	})
 }
 
@@ -315,9 +290,7 @@ func TestQueryWithoutWhenWritesResultsAsItGoes(t *testing.T) {
 		o.Checkpoints = true
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Completed)
-		if got := fmt.Sprint(w.stream("$projections-p-result")); got != "[Result 1 Result 2 Result 2 $Eof ]" {
-			t.Error(got)
-		}
+		check.Equal(t, fmt.Sprint(w.stream("$projections-p-result")), "[Result 1 Result 2 Result 2 $Eof ]")
 		if w.saves != 1 || w.root.At.String() != "Phase: 1 (completed)" {
 			t.Errorf("%d checkpoints, the last at %v", w.saves, w.root.At)
 		}
@@ -338,9 +311,7 @@ func TestPause(t *testing.T) {
 		if f := r.Statistics(); f.Status != "Running/Paused" || f.PendingAfter != 12 || f.Processed != 6 || f.WritesInProgress != 1 {
 			t.Errorf("%+v", f)
 		}
-		if got := state(t, r, ""); got != "6" {
-			t.Errorf("state %q", got)
-		}
+		check.Equal(t, state(t, r, ""), "6", "state")
 		close(w.block)
 		synctest.Wait()
 		if f := r.Statistics(); f.Status != "Running" || f.PendingAfter != 0 || f.Processed != 20 {
@@ -387,9 +358,7 @@ func TestCheckpointThresholds(t *testing.T) {
 				if w.root.Found {
 					got = fmt.Sprint(w.root.At, " ", w.saves)
 				}
-				if got != c.want {
-					t.Errorf("%s, want %s", got, c.want)
-				}
+				check.Equal(t, got, c.want)
 			})
 		})
 	}
@@ -418,9 +387,7 @@ func TestCacheOfPartitions(t *testing.T) {
 			t.Errorf("%d states in memory", most)
 		}
 		for p := range 1000 {
-			if got := state(t, r, fmt.Sprintf("s%d", p)); got != "3" {
-				t.Fatalf("state of %d is %q", p, got)
-			}
+			check.MustEqual(t, state(t, r, fmt.Sprintf("s%d", p)), "3", "state of", p)
 		}
 	})
 }
@@ -536,9 +503,7 @@ func TestRestartsEnd(t *testing.T) {
 		w.add("a:emit")
 		r := start(t.Context(), options(handler.Definition{}), w.parts())
 		ended(t, r, Faulted)
-		if f := r.Statistics(); !strings.Contains(f.Reason, "too often") {
-			t.Error(f.Reason)
-		}
+		check.Contains(t, r.Statistics().Reason, "too often")
 	})
 }
 
@@ -578,9 +543,7 @@ func TestCloseWhileWritesHang(t *testing.T) {
 		{"stop, then abort", func(r *Run) {
 			r.Stop()
 			synctest.Wait()
-			if s := r.Statistics().Status; s != "Stopping" {
-				t.Error(s)
-			}
+			check.Equal(t, r.Statistics().Status, "Stopping")
 			r.Abort()
 		}, Aborted},
 		{"stop, then close", func(r *Run) {
@@ -631,9 +594,7 @@ func TestEndOfTheContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		ended(t, r, Lost)
-		if w.saves != 0 {
-			t.Error("a checkpoint was written")
-		}
+		check.Equal(t, w.saves, 0, "a checkpoint was written")
 	})
 }
 
@@ -655,9 +616,7 @@ func TestTurnsAreShared(t *testing.T) {
 		b := start(t.Context(), o, newWorldOf(w).parts())
 		defer b.Close()
 		synctest.Wait()
-		if got := state(t, b, ""); got != "100" {
-			t.Errorf("the other one is at %q", got)
-		}
+		check.Equal(t, state(t, b, ""), "100", "the other one is at")
 	})
 }
 
@@ -711,8 +670,6 @@ func TestMarks(t *testing.T) {
 		synctest.Wait()
 		r.Stop()
 		ended(t, r, Stopped)
-		if got := fmt.Sprint(w.stream("marks")); got != "[M 0 M 2 M 3]" {
-			t.Error(got)
-		}
+		check.Equal(t, fmt.Sprint(w.stream("marks")), "[M 0 M 2 M 3]")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -16,13 +17,9 @@ func benchmarkHandler(b *testing.B, source string) {
 	var state []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := h.Load("", state); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, h.Load("", state))
 		out, err := h.Process(e)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		state = out.State
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
@@ -54,16 +51,10 @@ func BenchmarkPartitions(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		e := events[i%len(events)]
 		p, _, err := h.PartitionOf(e)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := h.Load(p, states[p]); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
+		check.Must(b, h.Load(p, states[p]))
 		out, err := h.Process(e)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		states[p] = out.State
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
@@ -80,9 +71,7 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("4KB", func(b *testing.B) {
 		b.SetBytes(int64(len(e.Data)))
 		for b.Loop() {
-			if _, err := h.Process(e); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, check.Err(h.Process(e)))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dop251/goja"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/script"
 )
 
@@ -246,9 +247,7 @@ func TestLongMatches(t *testing.T) {
 		t.Error(f)
 	}
 	h = compile(t, `fromAll().when({T(s, e) { return ['aXbX'.replace(/x/gi, '-'), 'a1b'.split(/\d/), 'aa'.match(/a/g), [...'ab'.matchAll(/./g)].length, /b/y.test('ab')] }})`)
-	if out := process(t, h, jsonEvent(`{}`)); string(out.State) != `["a-b-",["a","b"],["a","a"],2,false]` {
-		t.Errorf("%s", out.State)
-	}
+	check.Equal(t, string(process(t, h, jsonEvent(`{}`)).State), `["a-b-",["a","b"],["a","a"],2,false]`)
 }
 
 // TestBoundedBuiltins: what is bounded still does what it did.
@@ -284,9 +283,7 @@ func TestBoundedBuiltins(t *testing.T) {
 		`(() => { let n = 0; for (const x of [1, 2, 3]) n += x; for (const i in [1]) n += i; return n })()`: `"60"`,
 	} {
 		h := compile(t, `fromAll().when({T: (s, e) => `+source+`})`)
-		if got := process(t, h, jsonEvent(`{}`)); string(got.State) != want {
-			t.Errorf("%s is %s, want %s", source, got.State, want)
-		}
+		check.Equal(t, string(process(t, h, jsonEvent(`{}`)).State), want, source)
 	}
 }
 
@@ -304,9 +301,7 @@ func TestNothingStays(t *testing.T) {
 		o := options()
 		o.ExecutionTimeout = 150 * time.Millisecond
 		h := compileWith(t, `fromAll().when({T(s, e) { `+body+` }})`, o)
-		if _, err := h.Process(jsonEvent(`{}`)); err == nil {
-			t.Errorf("%s: no fault", body)
-		}
+		check.Fails(t, check.Err(h.Process(jsonEvent(`{}`))), body, "no fault")
 		h.Close()
 	}
 	if after := heap(); after > before+4<<20 {
@@ -320,9 +315,7 @@ func TestMemoryLimit(t *testing.T) {
 	o.ExecutionTimeout = 0
 	for _, body := range []string{`const x = 'x'.repeat(1e6), l = []; for (;;) l.push(x + l.length)`, `const m = new Map(); for (;;) m.set(m.size, [m.size])`} {
 		_, err := compileWith(t, `fromAll().when({T(s, e) { `+body+` }})`, o).Process(jsonEvent(`{}`))
-		if f := fault(t, err); !strings.Contains(f.Message, "took too much memory") {
-			t.Errorf("%s: %v", body, err)
-		}
+		check.Contains(t, fault(t, err).Message, "took too much memory", body, err)
 	}
 	// Garbage does not count as memory taken.
 	runtime.GC()
@@ -334,9 +327,7 @@ func TestMemoryLimit(t *testing.T) {
 func TestLargeBodies(t *testing.T) {
 	body := "[" + strings.Repeat(order+",", (4<<20)/len(order)-1) + order + "]"
 	h := compile(t, `fromAll().when({T(s, e) { return e.body.length }, U(s, e) { return e.body }})`)
-	if out := process(t, h, jsonEvent(body)); string(out.State) != strconv.Itoa((4<<20)/len(order)) {
-		t.Errorf("%s", out.State)
-	}
+	check.Equal(t, string(process(t, h, jsonEvent(body)).State), strconv.Itoa((4<<20)/len(order)))
 	if out := process(t, h, typed("U", body)); string(out.State) != body {
 		t.Error("a body of 4 MiB came out otherwise")
 	}

@@ -2,12 +2,12 @@ package script_test
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/script"
 )
@@ -20,9 +20,7 @@ func FuzzBody(f *testing.F) {
 	}
 	h := compile(f, `fromAll().when({$any: (s, e) => JSON.stringify(e.body) === JSON.stringify(JSON.parse(JSON.stringify(e.body))) ? [e.body] : 'differs'})`)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if err := h.Load("", nil); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, h.Load("", nil))
 		out, err := h.Process(&handler.Event{Record: &event.Record{Stream: "s", Type: "T", Flags: event.FlagJSON, Data: body}})
 		if err != nil {
 			_ = fault(t, err)
@@ -41,9 +39,7 @@ func FuzzBody(f *testing.F) {
 		if json.Unmarshal([]byte("["+string(body)+"]"), &want) != nil || !utf8.Valid(body) {
 			return // a number out of range
 		}
-		if !reflect.DeepEqual(want, got) {
-			t.Fatalf("%q became %q", body, out.State)
-		}
+		check.MustDeep(t, want, got, body, "became", out.State)
 	})
 }
 

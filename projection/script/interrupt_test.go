@@ -1,10 +1,10 @@
 package script_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -21,9 +21,7 @@ func TestInterrupt(t *testing.T) {
 			h.Interrupt()
 		}()
 		for range 3 {
-			if _, err := h.Process(jsonEvent(`{}`)); !errors.Is(err, handler.ErrInterrupted) {
-				t.Fatalf("%s: %v", body, err)
-			}
+			check.MustBe(t, check.Err(h.Process(jsonEvent(`{}`))), handler.ErrInterrupted, body)
 		}
 		h.Close()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dop251/goja"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/projection/script"
 )
@@ -275,9 +276,7 @@ func TestRandomPatterns(t *testing.T) {
 			continue // The engine itself fails at some.
 		}
 		h, err := script.Compile(`fromAll().when({T: function() { `+body+` }})`, options())
-		if err != nil {
-			t.Fatalf("seed %d: %s: %v", seed, body, err)
-		}
+		check.Must(t, err, "seed", seed, body)
 		out, err := h.Process(jsonEvent(`{}`))
 		if err != nil || string(out.State) != want.String() {
 			t.Fatalf("seed %d: %s\nis   %s (%v)\nwant %s", seed, body, out.State, err, want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -45,9 +46,7 @@ func TestStates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := compile(t, c.source)
 			out := process(t, h, typed("T", `{"n":1}`), typed("U", `{"n":2}`), typed("T", `{"n":3}`))
-			if got := show(out.State); got != c.want {
-				t.Errorf("state %s\nwant  %s", got, c.want)
-			}
+			check.Equal(t, show(out.State), c.want, "state")
 			// The same, read again before each event.
 			if c.name == "globals" || c.name == "microtasks" {
 				return
@@ -55,20 +54,14 @@ func TestStates(t *testing.T) {
 			var state []byte
 			for i, name := range []string{"T", "U", "T"} {
 				h := compile(t, c.source)
-				if err := h.Load("", state); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, h.Load("", state))
 				out, err := h.Process(typed(name, fmt.Sprintf(`{"n":%d}`, i+1)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if !out.Skipped {
 					state = out.State
 				}
 			}
-			if got := show(state); got != c.want {
-				t.Errorf("with restarts: state %s\nwant  %s", got, c.want)
-			}
+			check.Equal(t, show(state), c.want, "with restarts: state")
 		})
 	}
 }
@@ -106,9 +99,7 @@ func TestSkipped(t *testing.T) {
 		}
 	}
 	out := process(t, compile(t, `fromAll()`), raw)
-	if string(out.State) != `"text"` {
-		t.Errorf("state of an event that is not JSON: %s", out.State)
-	}
+	check.Equal(t, string(out.State), `"text"`, "state of an event that is not JSON")
 }
 
 func TestEventObject(t *testing.T) {
@@ -120,15 +111,11 @@ func TestEventObject(t *testing.T) {
 	want := `{"streamId":"s-1","sequenceNumber":7,"eventType":"T","eventId":"0f9fad5b-d9cb-469f-a165-70867728950e","isJson":true,` +
 		`"body":{"b":1,"a":[]},"data":{"b":1,"a":[]},"bodyRaw":"{\"b\":1, \"a\":[]}","metadata":{"m":true},"metadataRaw":"{\"m\":true}",` +
 		`"linkMetadata":{"$o":"x"},"linkMetadataRaw":"{\"$o\":\"x\"}","partition":"p","category":"c"}`
-	if got := process(t, h, e); string(got.State) != want {
-		t.Errorf("event\n%s\nwant\n%s", got.State, want)
-	}
+	check.Equal(t, string(process(t, h, e).State), want, "event")
 	raw := &handler.Event{Record: &event.Record{Stream: "s", Type: "T", Number: event.TombstoneNumber, Data: []byte("a\xffb")}}
 	want = `{"streamId":"s","sequenceNumber":9223372036854776000,"eventType":"T","eventId":"00000000-0000-0000-0000-000000000000","isJson":false,` +
 		`"bodyRaw":"a` + "\ufffd" + `b","metadata":null,"metadataRaw":null,"linkMetadata":null,"linkMetadataRaw":null,"partition":"","category":null}`
-	if got := process(t, h, raw); string(got.State) != want {
-		t.Errorf("event\n%s\nwant\n%s", got.State, want)
-	}
+	check.Equal(t, string(process(t, h, raw).State), want, "event")
 	for source, want := range map[string]string{
 		`e.body === e.data`:                  `true`,
 		`e.body === e.body`:                  `true`,
@@ -146,9 +133,7 @@ func TestEventObject(t *testing.T) {
 		`String(e)`:                `"[object Object]"`,
 	} {
 		h := compile(t, `fromAll().when({T: (s, e) => `+source+`})`)
-		if got := process(t, h, jsonEvent(`{"n":1}`)); string(got.State) != want {
-			t.Errorf("%s is %s, want %s", source, got.State, want)
-		}
+		check.Equal(t, string(process(t, h, jsonEvent(`{"n":1}`)).State), want, source)
 	}
 	_, err := compile(t, `fromAll().when({T: (s, e) => e.metadata})`).Process(func() *handler.Event { e := jsonEvent(`{}`); e.Metadata = []byte("no"); return e }())
 	if f := fault(t, err); f.Message != "the metadata of event 7@s-1 is not JSON" || f.Line != 1 {
@@ -171,9 +156,7 @@ func TestReading(t *testing.T) {
 		`[1,2,3,4,5,6,7,8,9,10]`:                                         `[1,2,3,4,5,6,7,8,9,10]`,
 		`"\\\\"`:                                                         `"\\\\"`,
 	} {
-		if got := process(t, h, jsonEvent(text)); string(got.State) != want {
-			t.Errorf("%s\nis   %s\nwant %s", text, got.State, want)
-		}
+		check.Equal(t, string(process(t, h, jsonEvent(text)).State), want, text)
 	}
 	if got := process(t, compile(t, `fromAll().when({T: (s, e) => [e.body.x, ({}).polluted, e.body.polluted, Object.getPrototypeOf(e.body) === Object.prototype]})`),
 		jsonEvent(`{"__proto__":{"polluted":1}}`)); string(got.State) != `[null,null,null,true]` {
@@ -187,9 +170,7 @@ func TestReading(t *testing.T) {
 	for depth, want := range map[int]bool{64: true, 65: false} {
 		text := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		out, err := h.Process(jsonEvent(text))
-		if (err == nil) != want {
-			t.Errorf("state of depth %d: %v", depth, err)
-		}
+		check.Equal(t, err == nil, want, "state of depth", depth, err)
 		if err == nil && string(out.State) != text {
 			t.Errorf("state %s", out.State)
 		}
@@ -224,18 +205,12 @@ func TestPartitions(t *testing.T) {
 	for _, p := range []string{"a", "b", "a", "a", "b"} {
 		e := jsonEvent(`{}`)
 		e.Partition = p
-		if err := h.Load(p, states[p]); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, h.Load(p, states[p]))
 		out, err := h.Process(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		states[p] = out.State
 	}
-	if got := fmt.Sprintf("%s %s", states["a"], states["b"]); got != `{"a":3} {"b":2}` {
-		t.Errorf("states %s", got)
-	}
+	check.Equal(t, fmt.Sprintf("%s %s", states["a"], states["b"]), `{"a":3} {"b":2}`, "states")
 	h.Load("c", []byte(`{`))
 	if _, err = h.Process(jsonEvent(`{}`)); fault(t, err).Message != "the state in partition 'c' is not JSON" {
 		t.Error(err)
@@ -249,16 +224,10 @@ func TestBiState(t *testing.T) {
 	states := map[string][]byte{}
 	step := func(p, eventType string) handler.Outcome {
 		t.Helper()
-		if err := h.LoadShared(shared); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Load(p, states[p]); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, h.LoadShared(shared))
+		check.Must(t, h.Load(p, states[p]))
 		out, err := h.Process(typed(eventType, `{}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		shared, states[p] = out.Shared, out.State
 		return out
 	}
@@ -272,9 +241,7 @@ func TestBiState(t *testing.T) {
 		{"b", "R", `none "x"`},
 	} {
 		out := step(c.partition, c.eventType)
-		if got := show(out.State) + " " + show(out.Shared); got != c.want {
-			t.Errorf("step %d: %s, want %s", i, got, c.want)
-		}
+		check.Equal(t, show(out.State)+" "+show(out.Shared), c.want, "step", i)
 	}
 	if _, err := h.Process(typed("B", `{}`)); !strings.Contains(fault(t, err).Message, "must be an array") {
 		t.Error(err)
@@ -285,9 +252,7 @@ func TestDeleted(t *testing.T) {
 	h := compile(t, `fromAll().foreachStream().when({$init: () => ({n: 0}), $any(s) { s.n++ }, $deleted(s, e, p, x) { s.gone = [e, p, x]; emit('out', 'gone', {p}); return 1 }})`)
 	e := jsonEvent(`{}`)
 	h.Load("s-1", nil)
-	if _, err := h.Process(e); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(h.Process(e)))
 	out, err := h.Deleted(e)
 	if err != nil || string(out.State) != `{"n":1,"gone":[null,"s-1",false]}` || len(out.Emitted) != 1 {
 		t.Errorf("outcome %s, %v", out.State, err)
@@ -354,9 +319,7 @@ func TestStateSize(t *testing.T) {
 	}
 	h.Load("q", nil)
 	_, err := h.Process(jsonEvent(`"1234567890"`))
-	if want := "The state size of projection 'p' in partition 'q' is 12 bytes which exceeds the configured MaxProjectionStateSize of 10 bytes."; fault(t, err).Message != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	check.Equal(t, fault(t, err).Message, "The state size of projection 'p' in partition 'q' is 12 bytes which exceeds the configured MaxProjectionStateSize of 10 bytes.", err)
 }
 
 func TestEmitted(t *testing.T) {
@@ -429,9 +392,7 @@ func TestLog(t *testing.T) {
 	o.Log = func(text string) { lines = append(lines, text) }
 	h := compileWith(t, `log('defined'); fromAll().when({T(s, e) { log('a', 1, {b: [2]}, undefined) }})`, o)
 	process(t, h, jsonEvent(`{}`))
-	if got := strings.Join(lines, "|"); got != `defined|a 1 {"b":[2]} undefined` {
-		t.Error(got)
-	}
+	check.Equal(t, strings.Join(lines, "|"), `defined|a 1 {"b":[2]} undefined`)
 }
 
 func TestJSONOfTheScript(t *testing.T) {
@@ -448,9 +409,7 @@ func TestJSONOfTheScript(t *testing.T) {
 		`JSON.stringify('\ud800')`:                                                                        `"\"\\ud800\""`,
 	} {
 		h := compile(t, `fromAll().when({T: (s, e) => `+source+`})`)
-		if got := process(t, h, jsonEvent(`{}`)); string(got.State) != want {
-			t.Errorf("%s is %s, want %s", source, got.State, want)
-		}
+		check.Equal(t, string(process(t, h, jsonEvent(`{}`)).State), want, source)
 	}
 }
 

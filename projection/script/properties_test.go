@@ -3,6 +3,8 @@ package script_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // valueOf evaluates an expression in a handler and returns it as JSON, or as the text that it
@@ -68,8 +70,6 @@ func TestAsOtherEngines(t *testing.T) {
 		{`new (class extends Date {})(5).getTime()`, `5`},
 		{`[Date.length, Date.name, Date.UTC(1970, 0), new Date(0).constructor === Date].join()`, `"7,Date,0,true"`},
 	} {
-		if got := valueOf(t, c.expression); got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.expression, got, c.want)
-		}
+		check.Equal(t, valueOf(t, c.expression), c.want, c.expression)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/script"
 )
@@ -32,9 +33,7 @@ func compile(t testing.TB, source string) *script.Handler {
 func compileWith(t testing.TB, source string, o script.Options) *script.Handler {
 	t.Helper()
 	h, err := script.Compile(source, o)
-	if err != nil {
-		t.Fatalf("compile %q: %v", source, err)
-	}
+	check.Must(t, err, "compile", source)
 	t.Cleanup(h.Close)
 	return h
 }
@@ -77,9 +76,7 @@ func process(t testing.TB, h *script.Handler, events ...*handler.Event) handler.
 	t.Helper()
 	var last handler.Outcome
 	for _, e := range events {
-		if err := h.Load("", last.State); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, h.Load("", last.State))
 		out, err := h.Process(e)
 		if err != nil {
 			t.Fatalf("process: %v\n%s", err, fault(t, err).Stack)

@@ -3,12 +3,12 @@ package source_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -42,9 +42,7 @@ func openWith(t testing.TB, o source.Options) *source.Reader {
 		o.Links = event.EveryLink
 	}
 	r, err := source.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return r
 }
 
@@ -69,12 +67,8 @@ func drain(t testing.TB, r *source.Reader) (all []string, err error) {
 func expect(t testing.TB, r *source.Reader, want ...string) {
 	t.Helper()
 	got, err := drain(t, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%q\nwant\n%q", got, want)
-	}
+	check.Must(t, err)
+	check.Slice(t, got, want)
 }
 
 func expectFault(t testing.TB, r *source.Reader, text string) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -202,9 +203,7 @@ func runModel(t *testing.T, seed uint64) bool {
 	events, bytes, records := 1+rnd.IntN(50), 1+rnd.IntN(2000), 1+rnd.IntN(100)
 	open := func(from position.Position) *source.Reader {
 		r, err := source.OpenBounded(t.Context(), source.Options{Store: s, Definition: &d, From: from, Links: event.EveryLink}, events, bytes, records, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return r
 	}
 	r := open(zero(d))

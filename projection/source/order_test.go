@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -151,9 +152,7 @@ func TestOrderIsKept(t *testing.T) {
 		}
 		open := func(from position.Position) *source.Reader {
 			r, err := source.OpenBounded(t.Context(), ordered(s, &d, from, version), 1+rnd.IntN(50), 1+rnd.IntN(2000), 1, 1+rnd.IntN(20))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			return r
 		}
 		var had []string

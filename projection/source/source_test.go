@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -144,9 +145,7 @@ func TestDeletedAndRecreated(t *testing.T) {
 	expect(t, r, "2@s A 2 | s: 2")
 	s.hardDelete("s")
 	expect(t, r)
-	if r.Progress() != 100 {
-		t.Errorf("progress %v", r.Progress())
-	}
+	check.Equal(t, r.Progress(), 100, "progress")
 }
 
 // TestLongGap: numbers without events are passed in few reads.
@@ -218,18 +217,14 @@ func TestRights(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if fmt.Sprint(asked) != "[$all $ce-a $ce-b]" {
-		t.Errorf("asked for %v", asked)
-	}
+	check.Equal(t, fmt.Sprint(asked), "[$all $ce-a $ce-b]", "asked for", asked)
 	d := fromStreams("a")
 	other := errors.New("not now")
 	_, err := source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: zero(d), May: func(context.Context, string) error { return other }})
 	if !errors.Is(err, other) || errors.Is(err, event.ErrNotAuthorized) {
 		t.Error(err)
 	}
-	if _, err := source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: position.OfLog()}); !errors.Is(err, position.ErrOtherSource) {
-		t.Error(err)
-	}
+	check.Is(t, check.Err(source.Open(t.Context(), source.Options{Store: s, Definition: &d, From: position.OfLog()})), position.ErrOtherSource)
 }
 
 // TestCancel: waiting ends with the context, and the reader can continue afterwards.
@@ -243,9 +238,7 @@ func TestCancel(t *testing.T) {
 			return ctx.Err()
 		}
 		r := open(t, s, d, zero(d))
-		if err := r.Fill(ctx); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		check.Is(t, r.Fill(ctx), context.Canceled)
 		s.link("$ce-s", s.append("s", "A", "0", ""), "")
 		if err := r.Fill(t.Context()); err != nil || r.Buffered() != 1 {
 			t.Errorf("%d events, %v", r.Buffered(), err)
@@ -279,9 +272,7 @@ func TestFarPositions(t *testing.T) {
 			if got, err := drain(t, r); len(got) != c.count || err != nil {
 				t.Errorf("from %v: %q, %v", c.from, got, err)
 			}
-			if p := r.Progress(); p != 100 {
-				t.Errorf("from %v: progress %v", c.from, p)
-			}
+			check.Equal(t, r.Progress(), 100, "from", c.from, "progress")
 		}
 	}
 }
@@ -293,12 +284,8 @@ func TestProgress(t *testing.T) {
 	}
 	for _, d := range []handler.Definition{fromAll(), fromStreams("s"), fromStreams("s", "t")} {
 		r := open(t, s, d, zero(d))
-		if r.Progress() != -1 {
-			t.Errorf("%v at first", r.Progress())
-		}
-		if err := r.Fill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Equal(t, r.Progress(), -1, "at first")
+		check.Must(t, r.Fill(t.Context()))
 		for range 250 {
 			r.Next()
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/standard"
 )
@@ -22,14 +23,10 @@ func BenchmarkHandlers(b *testing.B) {
 	for _, p := range standard.All {
 		b.Run(p.Name, func(b *testing.B) {
 			h, err := standard.New(p.Type, p.Source, true)
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := h.Process(&events[i%len(events)]); err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, check.Err(h.Process(&events[i%len(events)])))
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/standard"
 )
@@ -24,9 +25,7 @@ func TestAll(t *testing.T) {
 		{Name: "$by_event_type", Type: namespace + "IndexEventsByEventType"},
 		{Name: "$by_correlation_id", Type: namespace + "ByCorrelationId", Source: `{"correlationIdProperty":"$correlationId"}`},
 	}
-	if !reflect.DeepEqual(standard.All, want) {
-		t.Errorf("got %+v", standard.All)
-	}
+	check.Deep(t, standard.All, want)
 }
 
 func TestDefinitions(t *testing.T) {
@@ -289,9 +288,7 @@ func TestOutputs(t *testing.T) {
 			if e := process(t, open(t, p.Name), &r.of); e != nil {
 				got = text(e)
 			}
-			if got != r.want[p.Name] {
-				t.Errorf("%s, %s:\ngot  %s\nwant %s", p.Name, r.name, got, r.want[p.Name])
-			}
+			check.Equal(t, got, r.want[p.Name], p.Name, r.name)
 		}
 	}
 }
@@ -304,14 +301,10 @@ func TestLinksTellTheirTarget(t *testing.T) {
 		"":        nil,
 	} {
 		got := process(t, h, &event.Record{Stream: "b-7", Type: "$>", Data: []byte(data)})
-		if !reflect.DeepEqual(got.To, want) {
-			t.Errorf("link to %q: target %+v", data, got.To)
-		}
+		check.Deep(t, got.To, want, "link to", data, "target")
 	}
 	got := process(t, h, &event.Record{Stream: "b-7", Type: "t", Number: 2})
-	if want := (&handler.Target{Stream: "b-7", Number: 2}); !reflect.DeepEqual(got.To, want) {
-		t.Errorf("event: target %+v", got.To)
-	}
+	check.Deep(t, got.To, &handler.Target{Stream: "b-7", Number: 2}, "event: target")
 	if got := process(t, open(t, "$stream_by_category"), &event.Record{Stream: "b-7"}); got.To != nil {
 		t.Errorf("stream reference: target %+v", got.To)
 	}
@@ -322,9 +315,7 @@ func TestEmissionsOutliveTheirEvents(t *testing.T) {
 	data := []byte("0@a-1")
 	got := process(t, open(t, "$by_category"), &event.Record{Stream: "b-7", Type: "$>", Data: data})
 	copy(data, "xxxxx")
-	if string(got.Data) != "0@a-1" {
-		t.Errorf("got %s", got.Data)
-	}
+	check.Equal(t, string(got.Data), "0@a-1")
 }
 
 func TestCorrelationIDs(t *testing.T) {
@@ -350,20 +341,14 @@ func TestCorrelationIDs(t *testing.T) {
 		{"", `{"":"x"}`, "$bc-x"},
 	} {
 		source, err := json.Marshal(map[string]string{"correlationIdProperty": c.property, "more": "is ignored"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		h, err := standard.New(typeOf(t, "$by_correlation_id"), string(source), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got := ""
 		if e := process(t, h, &event.Record{Stream: "s", Metadata: []byte(c.metadata)}); e != nil {
 			got = e.Stream
 		}
-		if got != c.want {
-			t.Errorf("%s of %s: got %q, want %q", c.property, c.metadata, got, c.want)
-		}
+		check.Equal(t, got, c.want, c.property, "of", c.metadata)
 	}
 }
 
@@ -379,9 +364,7 @@ func TestNamesWithoutRoomForThePrefix(t *testing.T) {
 func TestMarks(t *testing.T) {
 	for _, p := range standard.All {
 		mark := open(t, p.Name).Definition().Mark
-		if ok := mark != nil; ok != (p.Name == "$by_event_type") {
-			t.Errorf("%s marks: %t", p.Name, ok)
-		}
+		check.Equal(t, mark != nil, p.Name == "$by_event_type", p.Name, "marks")
 		if mark == nil {
 			continue
 		}
@@ -395,9 +378,7 @@ func TestMarks(t *testing.T) {
 func TestEmittingIsNotAllowed(t *testing.T) {
 	for _, p := range standard.All {
 		h, err := standard.New(p.Type, p.Source, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if h.Definition().Mark != nil {
 			t.Errorf("%s marks", p.Name)
 		}
@@ -415,9 +396,7 @@ func TestEmittingIsNotAllowed(t *testing.T) {
 func TestNoState(t *testing.T) {
 	for _, p := range standard.All {
 		h := open(t, p.Name)
-		if err := errors.Join(h.Load("", nil), h.Load("", []byte("{}")), h.LoadShared(nil)); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, errors.Join(h.Load("", nil), h.Load("", []byte("{}")), h.LoadShared(nil)))
 		if result, err := h.Result(); result != nil || err != nil {
 			t.Errorf("%s: result %s, %v", p.Name, result, err)
 		}
@@ -440,9 +419,7 @@ func open(t *testing.T, name string) handler.Handler {
 	for _, p := range standard.All {
 		if p.Name == name {
 			h, err := standard.New(p.Type, p.Source, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			return h
 		}
 	}
@@ -454,9 +431,7 @@ func open(t *testing.T, name string) handler.Handler {
 func process(t *testing.T, h handler.Handler, r *event.Record) *handler.Emission {
 	t.Helper()
 	out, err := h.Process(&handler.Event{Record: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if out.State != nil || out.Shared != nil {
 		t.Error("a state")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func id(n byte) event.ID { return event.ID{n} }
@@ -54,9 +55,7 @@ func newBench(t *testing.T, n byte, o Options, promise *Proposal, formed bool, p
 	clusters := byte(100)
 	newID := func() event.ID { clusters++; return id(clusters) }
 	record := Record{Node: o.Node, Promise: promise, Formed: formed}
-	if err := record.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, record.Validate())
 	return &bench{t: t, core: newCore(&o, record, newID), now: time.Unix(1e9, 0), peers: peers}
 }
 
@@ -74,9 +73,7 @@ func (b *bench) ask(r Request) Answer {
 	b.t.Helper()
 	b.step(input{request: &r})
 	answers := only[reply](b)
-	if len(answers) != 1 {
-		b.t.Fatalf("%d answers", len(answers))
-	}
+	check.MustEqual(b.t, len(answers), 1, "answers")
 	return answers[0].answer
 }
 
@@ -200,12 +197,8 @@ func TestPromise(t *testing.T) {
 				from = 1
 			}
 			a := b.ask(Request{Kind: Promise, From: id(from), Proposal: c.proposal})
-			if a.Refusal != c.want {
-				t.Errorf("refusal %q, want %q", a.Refusal, c.want)
-			}
-			if holds := c.proposal.is(a.Promise); holds != (c.want == "") {
-				t.Errorf("the answer shows the promise: %t", holds)
-			}
+			check.Equal(t, a.Refusal, c.want, "refusal")
+			check.Equal(t, c.proposal.is(a.Promise), c.want == "", "the answer shows the promise")
 			if first, ok := b.quiet()[0].(save); ok != c.saves || ok && !first.record.Promise.is(c.proposal) {
 				t.Errorf("effects %+v", b.quiet())
 			}
@@ -348,9 +341,7 @@ func TestRelease(t *testing.T) {
 			b := newBench(t, 2, Options{}, bond, false, fresh(1), fresh(3))
 			b.tick(0)
 			c.happens(b)
-			if released := b.core.record.Promise == nil; released != c.released {
-				t.Errorf("released: %t", released)
-			}
+			check.Equal(t, b.core.record.Promise == nil, c.released, "released")
 			if saves := len(only[save](b)); (saves > 0) != c.released {
 				t.Errorf("%d saves", saves)
 			}
@@ -378,12 +369,8 @@ func TestGaveUpAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 2, Options{}, c.holds, c.formed)
 			r := Request{Kind: Ask, From: id(3), Proposal: c.about}
-			if a := b.core.passive(r); a.GaveUp != c.want {
-				t.Errorf("passive: gave up %s, want %s", a.GaveUp, c.want)
-			}
-			if a := b.ask(r); a.GaveUp != c.want {
-				t.Errorf("gave up %s, want %s", a.GaveUp, c.want)
-			}
+			check.Equal(t, b.core.passive(r).GaveUp, c.want, "passive: gave up")
+			check.Equal(t, b.ask(r).GaveUp, c.want, "gave up")
 		})
 	}
 }
@@ -450,9 +437,7 @@ func TestNotWithoutPatience(t *testing.T) {
 		b.peers[0].Alive = true
 		b.tick(9 * time.Second)
 	}
-	if b.core.own() != own {
-		t.Error("gave up")
-	}
+	check.Equal(t, b.core.own(), own, "gave up")
 	b.peers[0].Alive, b.peers[0].Since = false, b.now.Add(-10*time.Second)
 	b.tick(time.Millisecond)
 	b.want(saved(2, nil, false), saved(2, proposal(101, 2, 4, 5), false))
@@ -534,7 +519,5 @@ func TestBackoff(t *testing.T) {
 	for i := range want {
 		want[i] *= time.Millisecond
 	}
-	if !slices.Equal(at, want) {
-		t.Errorf("called at %v, want %v", at, want)
-	}
+	check.Slice(t, at, want, "called at")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -75,15 +76,11 @@ func (l *lan) Call(_ context.Context, address string, r Request) (Answer, error)
 func (l *lan) join(t *testing.T, address string, o Options) *Engine {
 	t.Helper()
 	node, err := Identify(o.Store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	view := lanView{l, address}
 	o.Node, o.Peers, o.Changed, o.Call = node, view.Peers, view.Changed, l.Call
 	e, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	peer := Peer{Node: node, Cluster: o.Cluster, Address: address, ReadOnly: o.ReadOnly, Alive: true, ClusterSize: o.ClusterSize}
 	l.change(func() { l.nodes[address] = &lanNode{peer, e} })
 	return e
@@ -149,9 +146,7 @@ func startOrder(t *testing.T, rng *rand.Rand) {
 		begin = time.Now()
 		wg.Go(func() {
 			outcome, err := e.Run(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, err)
 			outcomes[i], ended[i] = outcome, time.Now()
 			l.change(func() { l.nodes[address].peer.Cluster = outcome.Cluster })
 		})
@@ -175,9 +170,7 @@ func startOrder(t *testing.T, rng *rand.Rand) {
 			t.Errorf("node %d took %v", i, took)
 		}
 	}
-	if formed != 1 {
-		t.Errorf("%d nodes formed a cluster: %+v", formed, outcomes)
-	}
+	check.Equal(t, formed, 1, "nodes formed a cluster", outcomes)
 }
 
 // TestProposerStartsAgain loses the proposer between forming and telling.
@@ -187,9 +180,7 @@ func TestProposerStartsAgain(t *testing.T) {
 		files := make([]Store, 3)
 		for i := range files {
 			files[i] = FileStore(vfs.OS, filepath.Join(dir, string('a'+rune(i))))
-			if err := files[i].Save(Record{Node: id(byte(i + 1))}); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, files[i].Save(Record{Node: id(byte(i + 1))}))
 		}
 		var others [3]Outcome
 		var wg sync.WaitGroup
@@ -208,9 +199,7 @@ func TestProposerStartsAgain(t *testing.T) {
 			}
 			wg.Go(func() {
 				outcome, err := e.Run(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, err)
 				others[i] = outcome
 			})
 		}
@@ -253,13 +242,9 @@ func TestHandleAroundRun(t *testing.T) {
 		if a := e.Handle(ask); a.Refusal != "" || !p.is(a.Promise) || !p.is(store.record.Promise) {
 			t.Errorf("during: %+v", a)
 		}
-		if _, err := e.Run(ctx); !errors.Is(err, ErrRan) {
-			t.Errorf("a second run: %v", err)
-		}
+		check.Is(t, check.Err(e.Run(ctx)), ErrRan, "a second run")
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("run ended with %v", err)
-		}
+		check.Is(t, <-ended, context.Canceled, "run ended with")
 		if a := e.Handle(ask); a.Refusal != "" || !p.is(a.Promise) {
 			t.Errorf("afterwards, of what it holds: %+v", a)
 		}
@@ -292,9 +277,7 @@ func TestFailedSave(t *testing.T) {
 		if a.Promise != nil || a.Refusal != NotRunning {
 			t.Errorf("answer %+v", a)
 		}
-		if err := <-ended; !errors.Is(err, broken) {
-			t.Errorf("run ended with %v", err)
-		}
+		check.Is(t, <-ended, broken, "run ended with")
 	})
 }
 
@@ -305,14 +288,10 @@ func TestCallsEnd(t *testing.T) {
 		l.nodes["x"] = &lanNode{peer: Peer{Node: id(1), Address: "x", Alive: true, ClusterSize: 2}}
 		store := &memStore{record: Record{Node: id(2)}}
 		e, err := New(Options{Node: id(2), ClusterSize: 2, Store: store, Peers: lanView{l, ""}.Peers, Changed: lanView{l, ""}.Changed, Call: deaf})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
-		if _, err := e.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		check.Is(t, check.Err(e.Run(ctx)), context.DeadlineExceeded)
 	})
 }
 
@@ -329,9 +308,7 @@ func TestNewRefuses(t *testing.T) {
 			Peers: lanView{newLan(), ""}.Peers, Changed: lanView{newLan(), ""}.Changed, Call: deaf,
 		}
 	}
-	if _, err := New(good()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(New(good())))
 	formed := &memStore{record: Record{Node: id(1), Promise: proposal(50, 1, 2, 3), Formed: true}}
 	for name, change := range map[string]func(o *Options){
 		"no node":                   func(o *Options) { o.Node = event.ID{} },
@@ -350,9 +327,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := good()
 			change(&o)
-			if _, err := New(o); err == nil {
-				t.Error("accepted")
-			}
+			check.Fails(t, check.Err(New(o)), "accepted")
 		})
 	}
 }

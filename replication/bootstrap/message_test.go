@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // crowd is a proposal of so many members.
@@ -125,13 +126,9 @@ func TestWireLimits(t *testing.T) {
 	if err != nil || len(data) > MaxMessageBytes {
 		t.Errorf("the largest answer has %d bytes, %v", len(data), err)
 	}
-	if crowd(MaxClusterSize+1).Validate() == nil {
-		t.Error("a set above the limit was accepted")
-	}
+	check.Fails(t, crowd(MaxClusterSize+1).Validate(), "a set above the limit was accepted")
 	for _, text := range []string{`{"from":"x"}`, `{"proposal":{"members":["1"]}}`, `{"from":[1]}`, `[]`} {
-		if json.Unmarshal([]byte(text), &Request{}) == nil {
-			t.Errorf("%s was read", text)
-		}
+		check.Fails(t, json.Unmarshal([]byte(text), &Request{}), text, "was read")
 	}
 }
 
@@ -145,9 +142,7 @@ func FuzzRequest(f *testing.F) {
 		{Kind: GaveUp, From: id(3), Proposal: proposal(50, 1, 2, 3)},
 	} {
 		data, err := json.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.Must(f, err)
 		f.Add(data)
 	}
 	bond := proposal(50, 1, 2, 3)

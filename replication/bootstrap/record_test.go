@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func TestFileStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bootstrap")
 	store := FileStore(vfs.OS, path)
-	if _, err := store.Load(); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("an empty folder: %v", err)
-	}
+	check.MustBe(t, check.Err(store.Load()), fs.ErrNotExist, "an empty folder")
 	node, err := Identify(store)
 	if err != nil || node.IsZero() {
 		t.Fatal(node, err)
@@ -29,9 +28,7 @@ func TestFileStore(t *testing.T) {
 		if record.Promise != nil {
 			record.Promise.Members[0], record.Formed = node, true
 		}
-		if err := store.Save(record); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, store.Save(record))
 		if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 			t.Errorf("%+v, %v; want %+v", got, err, record)
 		}
@@ -48,19 +45,13 @@ func TestFileStore(t *testing.T) {
 func TestFileStoreAfterCrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bootstrap")
 	record := Record{Node: id(1), Promise: proposal(50, 1, 2, 3)}
-	if err := FileStore(vfs.OS, path).Save(record); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+vfs.TempSuffix, []byte(`{"format":1,"no`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, FileStore(vfs.OS, path).Save(record))
+	check.Must(t, os.WriteFile(path+vfs.TempSuffix, []byte(`{"format":1,"no`), 0o600))
 	if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	record.Formed = true
-	if err := FileStore(vfs.OS, path).Save(record); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, FileStore(vfs.OS, path).Save(record))
 	if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -82,9 +73,7 @@ func TestFileStoreRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "bootstrap")
-			if err := os.WriteFile(path, []byte(c.data), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(path, []byte(c.data), 0o600))
 			_, err := FileStore(vfs.OS, path).Load()
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v, want %q", err, c.want)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -232,9 +233,7 @@ func number(t *testing.T, env string) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", env, err)
-	}
+	check.Must(t, err, env)
 	return n, true
 }
 
@@ -245,9 +244,7 @@ func TestSimulation(t *testing.T) {
 	if seed, ok := number(t, envSeed); ok {
 		w := newWorld(seed, honest)
 		w.trace = t.Logf
-		if err := w.run(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, w.run())
 		return
 	}
 	schedules, begin := 20_000, uint64(0)
@@ -280,9 +277,7 @@ func TestSimulationNotices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed, _, err := play(0, 20_000, how)
-			if err == nil {
-				t.Fatal("nothing was noticed")
-			}
+			check.MustFail(t, err, "nothing was noticed")
 			t.Logf("seed %d: %v", seed, err)
 		})
 	}
@@ -294,9 +289,7 @@ func TestSimulationRepeats(t *testing.T) {
 	for i := range traces {
 		w := newWorld(7, honest)
 		w.trace = func(format string, args ...any) { traces[i] = append(traces[i], fmt.Sprintf(format, args...)) }
-		if err := w.run(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, w.run())
 	}
 	if len(traces[0]) < 10 || !slices.Equal(traces[0], traces[1]) {
 		t.Error("two runs of one seed differ")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -93,17 +94,13 @@ func TestLeave(t *testing.T) {
 		left := c.nodes[3]
 		delete(c.nodes, 3)
 		for range 2 {
-			if err := left.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, left.Close())
 		}
 		c.sees("1+ 2+ 3-", 1, 2)
 		if err := left.Update(func(s *Self) { s.Phase = "late" }); !errors.Is(err, ErrClosed) {
 			t.Errorf("update after closing: %v", err)
 		}
-		if err := left.o.Port.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, left.o.Port.Close())
 		c.open(3, mode)
 		c.sees("1+ 2+ 3+", 1, 2, 3)
 	})
@@ -149,9 +146,7 @@ func TestUpdate(t *testing.T) {
 		c.sees("1+ 2+ 3+", 1, 2, 3)
 		cluster := event.ID{1, 2, 3}
 		changed := c.nodes[2].Changed()
-		if err := c.nodes[2].Update(func(s *Self) { s.Cluster, s.Phase, s.Priority = cluster, "member", -7 }); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.nodes[2].Update(func(s *Self) { s.Cluster, s.Phase, s.Priority = cluster, "member", -7 }))
 		select {
 		case <-changed:
 		default:
@@ -164,15 +159,11 @@ func TestUpdate(t *testing.T) {
 		for _, n := range []byte{1, 3} {
 			eventually(t, "the update is seen", func() bool { return get(t, c.nodes[n], 2).Self == want })
 		}
-		if err := c.nodes[2].Update(func(s *Self) { s.Node = id(9) }); err == nil {
-			t.Error("a node changed its id")
-		}
+		check.Fails(t, c.nodes[2].Update(func(s *Self) { s.Node = id(9) }), "a node changed its id")
 		if err := c.nodes[2].Update(func(s *Self) { s.Phase = "two words" }); err == nil {
 			t.Error("a space was accepted")
 		}
-		if got := c.nodes[2].Members()[1].Self; got != want {
-			t.Errorf("after refused updates: %+v, want %+v", got, want)
-		}
+		check.Equal(t, c.nodes[2].Members()[1].Self, want, "after refused updates")
 	})
 }
 
@@ -201,9 +192,7 @@ func TestOtherCluster(t *testing.T) {
 			t.Errorf("two nodes warned %d times", n)
 		}
 		// Once it belongs to one of them, the other hears of it, or its port refuses it.
-		if err := c.nodes[4].Update(func(s *Self) { s.Cluster = event.ID{1, 1} }); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.nodes[4].Update(func(s *Self) { s.Cluster = event.ID{1, 1} }))
 		c.sees("1+ 2+ 4+", 1, 2, 4)
 		eventually(t, "the other does not see it alive", func() bool { return !strings.Contains(summary(c.nodes[3]), "4+") })
 	})
@@ -289,26 +278,20 @@ func TestCloseDuringJoin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 100)
 			port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: id(1), Security: newAuthority(t).papers("127.0.0.1"), HandshakeTimeout: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			o := Options{Port: port, Self: Self{Node: id(1)}, Timeout: time.Hour}
 			o.Seeds = func(ctx context.Context) ([]string, error) {
 				asked <- struct{}{}
 				return slow(ctx)
 			}
 			g, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			<-asked
 			if name == "address" {
 				<-met // A connection is being made.
 			}
 			// The time limits are an hour.
-			if err := errors.Join(g.Close(), port.Close()); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, errors.Join(g.Close(), port.Close()))
 		})
 	}
 }
@@ -324,16 +307,12 @@ func TestOpenRefuses(t *testing.T) {
 			o := nodeOptions{Options: Options{Self: Self{Node: id(2)}}, wire: wire.Options{Bind: "127.0.0.1:0", Node: id(2)}}
 			change(&o)
 			port, err := wire.Open(o.wire)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			o.Port = port
 			if g, err := Open(o.Options); err == nil {
 				t.Error("it opened", g.Close())
 			}
-			if err := port.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, port.Close())
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -172,21 +173,15 @@ func benchmarkLoss(b *testing.B, loss float64) {
 	if errors.Is(err, lab.ErrNeedsLinux) {
 		b.Skip(err)
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	defer func() {
-		if err := l.Close(); err != nil {
-			b.Error(err)
-		}
+		check.NoError(b, l.Close())
 	}()
 	if err := l.NoLinks(); err != nil {
 		b.Skip(err)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	text := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
@@ -200,18 +195,14 @@ func benchmarkLoss(b *testing.B, loss float64) {
 		h := l.Host(n - 1)
 		cert := ca.issue(h.Addr())
 		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		r.forget(n)
 		p, err := h.Start(context.Background(), lab.Command{Path: self, Log: &lossOutput{r: r, node: n}, Env: []string{
 			fmt.Sprintf("%s=%d %s%s", lossNode, n, h.Addr(), lossPort), lossSeeds + "=" + strings.Join(seeds, " "),
 			lossRoot + "=" + text("CERTIFICATE", ca.cert.Raw), lossCertificate + "=" + text("CERTIFICATE", cert.Certificate[0]),
 			lossKey + "=" + text("PRIVATE KEY", key),
 		}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		return p
 	}
 	nodes := make([]*lab.Process, lossNodes+1)
@@ -222,9 +213,7 @@ func benchmarkLoss(b *testing.B, loss float64) {
 	for _, from := range l.Hosts() {
 		for _, to := range l.Hosts() {
 			if from != to {
-				if err := l.Link(from, to).Set(lab.Rule{Drop: loss}); err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, l.Link(from, to).Set(lab.Rule{Drop: loss}))
 			}
 		}
 	}
@@ -234,9 +223,7 @@ func benchmarkLoss(b *testing.B, loss float64) {
 		<-time.After(lossWindow) // what is measured
 		r.count(false)
 		n := 1 + len(deaths)%lossNodes
-		if err := nodes[n].Kill(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, nodes[n].Kill())
 		deaths = append(deaths, r.until(n, "a killed node is seen dead", func(view string) bool { return !strings.Contains(view, fmt.Sprint(n, "+")) }))
 		nodes[n] = start(n)
 		r.whole()

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/seldom"
 )
 
@@ -28,18 +29,14 @@ func TestTagsFit(t *testing.T) {
 	self := full()
 	g := newCluster(t).open(1, func(o *nodeOptions) { o.Self = self })
 	tags, err := self.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	meta := g.serf.Memberlist().LocalNode().Meta
 	if len(meta) != tagsSize(tags) || len(meta) > memberlist.MetaMaxSize-leavingSize {
 		t.Errorf("the attributes take %d bytes, computed %d, possible %d", len(meta), tagsSize(tags), memberlist.MetaMaxSize)
 	}
 	t.Logf("%d of %d bytes", len(meta), memberlist.MetaMaxSize)
 	self.HTTPHost = strings.Repeat("b", 300)
-	if _, err := self.encode(); err == nil || !strings.Contains(err.Error(), "508 are possible") {
-		t.Errorf("longer names: %v", err)
-	}
+	check.Says(t, check.Err(self.encode()), "508 are possible", "longer names")
 }
 
 func TestTags(t *testing.T) {
@@ -57,12 +54,8 @@ func TestTags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tags, err := c.self.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := fmt.Sprint(tags); got != c.tags {
-				t.Errorf("tags %s, want %s", got, c.tags)
-			}
+			check.Must(t, err)
+			check.Equal(t, fmt.Sprint(tags), c.tags, "tags")
 			tags["later"] = "unknown"
 			got, err := decode(id(1).String(), tags)
 			if m := (Member{Self: got}); err != nil || got != c.self || m.host() != c.wantHost {
@@ -156,9 +149,7 @@ func TestLibraryLog(t *testing.T) {
 [TRACE] without a level
 [TRACE] open [ only
 `
-	if out.String() != want {
-		t.Errorf("logged\n%s", out.String())
-	}
+	check.Equal(t, out.String(), want, "logged")
 }
 
 func FuzzDecode(f *testing.F) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -18,9 +19,7 @@ import (
 func silent(t *testing.T, met chan<- struct{}) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	go func() {
 		var held []net.Conn
 		for {
@@ -39,9 +38,7 @@ func silent(t *testing.T, met chan<- struct{}) string {
 		}
 	}()
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	})
 	return l.Addr().String()
 }
@@ -134,9 +131,7 @@ func TestHostNames(t *testing.T) {
 			o.Self.ReplicationAddress = o.wire.Advertise
 		})
 		_, port1, err := net.SplitHostPort(c.nodes[1].Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		c.seeds.Store(&[]string{"localhost:" + port1})
 	}
 	c.sees("1+ 2+ 3+", 1, 2, 3)
@@ -184,9 +179,7 @@ func TestHostOfAnnounced(t *testing.T) {
 			g.announcing.Unlock()
 		}()
 		for asking := true; asking; {
-			if host := g.hostOf(address, id(2).String()); host != "localhost" {
-				t.Fatalf("host %q", host)
-			}
+			check.MustEqual(t, g.hostOf(address, id(2).String()), "localhost", "host")
 			select {
 			case <-done:
 				asking = false
@@ -202,13 +195,9 @@ func freePort(t *testing.T) int {
 	t.Helper()
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Close())
 		p, err := wire.Open(wire.Options{Bind: fmt.Sprintf("127.0.0.1:%d", port), Node: id(99)})
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
@@ -216,9 +205,7 @@ func freePort(t *testing.T) int {
 		if err == nil {
 			err = p.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return port
 	}
 }

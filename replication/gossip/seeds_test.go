@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // otherServer listens and is not a port between nodes: it answers as a server of HTTP does, or is
@@ -15,9 +17,7 @@ import (
 func otherServer(t *testing.T, says string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		for {
@@ -72,7 +72,5 @@ func TestSeedOfNeitherKind(t *testing.T) {
 	})
 	const line = "a gossip seed is neither a port between nodes nor a port for clients: give another node's host with its ReplicationPort"
 	eventually(t, "the seed is named", func() bool { return c.logs.warnings(line) > 0 })
-	if n := c.logs.warnings(line); n != 1 {
-		t.Errorf("%d lines", n)
-	}
+	check.Equal(t, c.logs.warnings(line), 1, "lines")
 }

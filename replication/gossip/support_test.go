@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -111,9 +112,7 @@ func newCluster(t *testing.T) *cluster {
 		var wg sync.WaitGroup
 		for _, g := range c.nodes {
 			wg.Go(func() {
-				if err := errors.Join(g.Close(), g.o.Port.Close()); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				check.NoError(t, errors.Join(g.Close(), g.o.Port.Close()), "close")
 			})
 		}
 		wg.Wait()
@@ -160,9 +159,7 @@ func (c *cluster) open(n byte, change ...func(*nodeOptions)) *Gossip {
 		return first
 	}
 	port, err := wire.Open(o.wire)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, err)
 	o.Port = port
 	g, err := Open(o.Options)
 	if err != nil {
@@ -182,9 +179,7 @@ func (c *cluster) kill(n byte) {
 	g := c.nodes[n]
 	delete(c.nodes, n)
 	g.closing.Do(func() { g.closed = g.end(false) })
-	if err := errors.Join(g.closed, g.o.Port.Close()); err != nil {
-		c.t.Errorf("kill: %v", err)
-	}
+	check.NoError(c.t, errors.Join(g.closed, g.o.Port.Close()), "kill")
 }
 
 // link cuts or mends what is between two sets of nodes.
@@ -257,21 +252,15 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
 	return &authority{t: t, cert: cert, key: key, pool: pool}
@@ -281,9 +270,7 @@ func newAuthority(t testing.TB) *authority {
 func (a *authority) issue(hosts ...string) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -297,9 +284,7 @@ func (a *authority) issue(hosts ...string) tls.Certificate {
 		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

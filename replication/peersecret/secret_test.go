@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
@@ -77,14 +78,10 @@ func TestSettleTogether(t *testing.T) {
 // with the reason, where it is this node's.
 func TestNotASecret(t *testing.T) {
 	good, err := os.ReadFile(settle(t, t.TempDir()).File())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	write := func(data string, permission os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, file string) {
-			if err := errors.Join(os.WriteFile(file, []byte(data), 0o600), os.Chmod(file, permission)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, errors.Join(os.WriteFile(file, []byte(data), 0o600), os.Chmod(file, permission)))
 		}
 	}
 	cases := []struct {
@@ -103,23 +100,17 @@ func TestNotASecret(t *testing.T) {
 		{"link", func(t *testing.T, file string) {
 			other := filepath.Join(t.TempDir(), peersecret.FileName)
 			write(string(good), 0o600)(t, other)
-			if err := os.Symlink(other, file); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Symlink(other, file))
 		}, "is not a file"},
 		{"pipe", func(t *testing.T, file string) {
-			if err := syscall.Mkfifo(file, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, syscall.Mkfifo(file, 0o600))
 		}, "is not a file"},
 		{"of another user", func(t *testing.T, file string) {
 			write(string(good), 0o600)(t, file)
 			if os.Geteuid() != 0 {
 				t.Skip("only root can give a file away")
 			}
-			if err := os.Chown(file, 65534, 65534); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chown(file, 65534, 65534))
 		}, "belongs to user 65534"},
 	}
 	for _, c := range cases {
@@ -127,22 +118,16 @@ func TestNotASecret(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, peersecret.FileName)
 			c.make(t, file)
-			if _, err := peersecret.Other(file); err == nil || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("read with %v", err)
-			}
+			check.Says(t, check.Err(peersecret.Other(file)), c.text, "read with")
 			s, why, err := peersecret.Settle(dir)
 			if err != nil || why == nil || !strings.Contains(why.Error(), c.text) {
 				t.Fatalf("settled with %v, %v", why, err)
 			}
-			if again := settle(t, dir); again.ID() != s.ID() {
-				t.Error("what replaced it did not stay")
-			}
+			check.Equal(t, settle(t, dir).ID(), s.ID(), "what replaced it did not stay")
 		})
 	}
 	for _, file := range []string{"peer-secret", "/etc/hostname", filepath.Join(t.TempDir(), peersecret.FileName)} {
-		if _, err := peersecret.Other(file); err == nil {
-			t.Errorf("%s was taken", file)
-		}
+		check.Fails(t, check.Err(peersecret.Other(file)), file, "was taken")
 	}
 }
 
@@ -150,15 +135,11 @@ func TestNotASecret(t *testing.T) {
 func TestTemporary(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, remove, err := peersecret.Temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if other, err := peersecret.Other(s.File()); err != nil || other.ID() != s.ID() {
 		t.Errorf("read %v, %v", other, err)
 	}
-	if err := remove(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, remove())
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left is %v, %v", left, err)
 	}

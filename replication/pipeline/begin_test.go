@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // Writes that one goroutine begins are decided in their order, and answered without a goroutine
@@ -24,9 +25,7 @@ func TestBegunInOrder(t *testing.T) {
 		var begun []Pending
 		for _, stream := range []string{"a", "b", "a", "conflict", "a"} {
 			d, err := r.p.Begin(r.t.Context(), &event.Write{Stream: stream}, wake)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			begun = append(begun, d)
 			synctest.Wait()
 		}
@@ -73,9 +72,7 @@ func TestBegunIsWoken(t *testing.T) {
 				defer cancel()
 				wake := make(chan struct{}, 1)
 				d, err := r.p.Begin(ctx, &event.Write{Stream: "a"}, wake)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				synctest.Wait()
 				c.do(r, cancel)
 				<-wake

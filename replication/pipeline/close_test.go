@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestClose(t *testing.T) {
@@ -110,7 +111,5 @@ func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
 	for _, n := range applied {
 		total += n
 	}
-	if int64(sum) != total {
-		t.Errorf("%d acknowledged, %d applied", sum, total)
-	}
+	check.Equal(t, int64(sum), total, sum, "acknowledged ... applied")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -40,8 +41,6 @@ func TestWriterQueueStatistics(t *testing.T) {
 			t.Errorf("at the end: %+v", f)
 		}
 		longest := r.stats.Max("eventstore_queue_queueing_duration_max_seconds", "", stats.Label{Name: "name", Value: "StorageWriterQueue"})
-		if waited := longest.Value(); waited != 3 {
-			t.Errorf("the longest wait is %v s, expected 3", waited)
-		}
+		check.Equal(t, longest.Value(), 3, "the longest wait ... s")
 	})
 }

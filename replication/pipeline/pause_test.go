@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // Pause has the pipeline pause, as handing leadership over does.
@@ -82,9 +83,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 		b, again := r.submit("s"), r.submit("s")
 		paused := r.pause(r.t.Context())
 		under.resolve(nil, nil)
-		if err := <-paused; err != nil {
-			r.t.Fatal(err)
-		}
+		check.Must(r.t, <-paused)
 		r.answered(first, 0, nil)
 		r.p.Resume() // leadership was not handed over: this node leads on in the same term
 		r.next("s s").resolve(nil, nil)
@@ -97,9 +96,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 			b := r.submit("b")
 			paused := r.pause(r.t.Context())
 			under.resolve(nil, nil)
-			if err := <-paused; err != nil {
-				r.t.Fatal(err)
-			}
+			check.Must(r.t, <-paused)
 			r.answered(first, 0, nil)
 			r.leaderNow.Store(false)
 			r.address.Store("https://b:2113")
@@ -150,9 +147,7 @@ func TestPauseThatIsGivenUp(t *testing.T) {
 				under := r.next("a")
 				ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
 				paused := r.pause(ctx)
-				if err := <-paused; !errors.Is(err, context.DeadlineExceeded) {
-					r.t.Fatal(err)
-				}
+				check.MustBe(r.t, <-paused, context.DeadlineExceeded)
 				cancel()
 				r.termNow.Add(1)
 				r.hint <- true

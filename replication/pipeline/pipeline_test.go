@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -186,9 +187,7 @@ func (r *rig) next(entry string) *fakeFuture {
 	synctest.Wait()
 	select {
 	case f := <-r.proposals:
-		if f.entry != entry {
-			r.t.Fatalf("proposed %q instead of %q", f.entry, entry)
-		}
+		check.MustEqual(r.t, f.entry, entry, "proposed")
 		return f
 	default:
 		r.t.Fatalf("nothing is proposed, expected %q", entry)
@@ -468,9 +467,7 @@ func TestRefusedEntryIsDecidedAgainInOrder(t *testing.T) {
 		first.resolve(nil, fmt.Errorf("fence: %w", event.ErrEntryRefused))
 		r.waits(a)
 		second := r.next("a s s")
-		if r.decider.resets != 2 {
-			t.Errorf("%d resets", r.decider.resets)
-		}
+		check.Equal(t, r.decider.resets, 2, "resets")
 		second.resolve(nil, nil)
 		r.answered(a, 0, nil)
 		r.answered(b, 0, nil)
@@ -484,9 +481,7 @@ func TestRefusedEntryIsDecidedAgainInOrder(t *testing.T) {
 				r.next("a").resolve(nil, event.ErrEntryRefused)
 			}
 			r.answered(a, 0, event.ErrOutcomeUnknown)
-			if len(r.fatal) != 1 {
-				t.Error("the node continues")
-			}
+			check.Equal(t, len(r.fatal), 1, "the node continues")
 		})
 	})
 }
@@ -528,9 +523,7 @@ func TestRule06Outcomes(t *testing.T) {
 				}
 				f.resolve(c.err, c.response)
 				time.Sleep(2 * gainRetry) // virtual
-				if (len(r.fatal) > 0) != c.fatal {
-					t.Fatalf("%d fatal errors", len(r.fatal))
-				}
+				check.MustEqual(t, len(r.fatal) > 0, c.fatal, len(r.fatal), "fatal errors")
 				check := func(name string, ch chan answer, want error) {
 					t.Helper()
 					if want == nil {
@@ -719,9 +712,7 @@ func TestExpiredRequests(t *testing.T) {
 			_, f := r.expired("a")
 			f.resolve(nil, nil)
 			synctest.Wait()
-			if r.decider.applied != 1 {
-				t.Error("entry was not applied")
-			}
+			check.Equal(t, r.decider.applied, 1, "entry was not applied")
 			if n, _ := r.p.queue.depth(); n != 0 {
 				t.Errorf("%d requests remain", n)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -21,7 +22,7 @@ func isBolt(path string) bool { return strings.HasSuffix(path, ".db") }
 // moveToMemory copies a folder into memory, but for what bbolt opens.
 func moveToMemory(t *testing.T, to vfs.FS, dir string) {
 	t.Helper()
-	mustNot(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	check.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || isBolt(path) {
 			return err
 		}
@@ -36,11 +37,11 @@ func moveToMemory(t *testing.T, to vfs.FS, dir string) {
 		if err != nil {
 			return err
 		}
-		mustNot(t, f.Truncate(int64(len(data)))) // What is zero in a segment stays a hole.
+		check.Must(t, f.Truncate(int64(len(data)))) // What is zero in a segment stays a hole.
 		_, err = f.WriteAt([]byte(strings.TrimRight(string(data), "\x00")), 0)
-		mustNot(t, err)
-		mustNot(t, f.Sync())
-		mustNot(t, f.Close())
+		check.Must(t, err)
+		check.Must(t, f.Sync())
+		check.Must(t, f.Close())
 		return to.SyncDir(filepath.Dir(path))
 	}))
 }
@@ -49,7 +50,7 @@ func moveToMemory(t *testing.T, to vfs.FS, dir string) {
 func boltFiles(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
-	mustNot(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	check.Must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && isBolt(path) {
 			found[path], err = os.ReadFile(path)
 		}
@@ -90,34 +91,30 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 		return nil
 	})
 	s, err := openTestState(t, o)
-	mustNot(t, err)
+	check.Must(t, err)
 	last = 1 // that names this node as the only voter
 	for index := uint64(2); index <= 13; index++ {
-		mustNot(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
+		check.Must(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
 		last = index
 		if index%4 == 0 {
-			mustNot(t, s.Snapshots.publish(manifestOf(t, s.ID, index, 1, event.Tail{})))
+			check.Must(t, s.Snapshots.publish(manifestOf(t, s.ID, index, 1, event.Tail{})))
 			covers = index
-			mustNot(t, s.Logs.DeleteRange(1, index-2))
+			check.Must(t, s.Logs.DeleteRange(1, index-2))
 		}
 	}
-	mustNot(t, s.Mark(PulledFile))
-	mustNot(t, s.Unmark(PulledFile))
-	mustNot(t, s.Close())
+	check.Must(t, s.Mark(PulledFile))
+	check.Must(t, s.Unmark(PulledFile))
+	check.Must(t, s.Close())
 
 	for _, cut := range cuts {
 		for _, files := range cut.files {
 			for path, data := range cut.bolt {
-				mustNot(t, os.WriteFile(path, data, 0o600))
+				check.Must(t, os.WriteFile(path, data, 0o600))
 			}
 			o.Files = files
 			s, err := openTestState(t, o)
-			if err != nil {
-				t.Fatalf("before %s: %v", cut.op, err)
-			}
-			if _, err := s.CheckStart(o.Log); err != nil {
-				t.Errorf("before %s: %v", cut.op, err)
-			}
+			check.Must(t, err, "before", cut.op)
+			check.NoError(t, check.Err(s.CheckStart(o.Log)), "before", cut.op)
 			newest, _ := s.Snapshots.Newest()
 			if newest < cut.covers {
 				t.Errorf("before %s: the newest snapshot ends at %d, one that ends at %d was acknowledged", cut.op, newest, cut.covers)
@@ -128,7 +125,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 					t.Errorf("before %s: entry %d was acknowledged and is %q, %v", cut.op, index, entry.Data, err)
 				}
 			}
-			mustNot(t, s.Close())
+			check.Must(t, s.Close())
 		}
 	}
 	if len(cuts) < 40 {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -46,7 +47,7 @@ func openTestState(t *testing.T, o *Options) (*State, error) {
 func checkFresh(t *testing.T, s *State, o *Options) {
 	t.Helper()
 	configuration, err := s.CheckStart(o.Log)
-	mustNot(t, err)
+	check.Must(t, err)
 	if len(configuration.Servers) != 1 || configuration.Servers[0].ID != raft.ServerID(s.ID.Node.String()) || configuration.Servers[0].Suffrage != raft.Voter {
 		t.Errorf("configuration %+v", configuration)
 	}
@@ -55,11 +56,9 @@ func checkFresh(t *testing.T, s *State, o *Options) {
 		t.Errorf("current term %d, %v", term, err)
 	}
 	list, err := s.Snapshots.List()
-	mustNot(t, err)
+	check.Must(t, err)
 	if tail.End == 0 {
-		if len(list) != 0 {
-			t.Error("a snapshot of nothing")
-		}
+		check.Equal(t, len(list), 0, "a snapshot of nothing")
 		return
 	}
 	if len(list) != 1 || list[0].Index != tail.Index || list[0].Term != tail.Term || list[0].ConfigurationIndex != 1 {
@@ -71,11 +70,11 @@ func TestIdentityStays(t *testing.T) {
 	t.Parallel()
 	for _, o := range []*Options{testOptions(t.TempDir(), event.Tail{}), testOptions(t.TempDir(), restoredTail)} {
 		first, err := openTestState(t, o)
-		mustNot(t, err)
+		check.Must(t, err)
 		checkFresh(t, first, o)
-		mustNot(t, first.Close())
+		check.Must(t, first.Close())
 		second, err := openTestState(t, o)
-		mustNot(t, err)
+		check.Must(t, err)
 		if second.ID != first.ID || second.ID.Node.IsZero() || second.ID.Creation.IsZero() {
 			t.Errorf("identity %+v became %+v", first.ID, second.ID)
 		}
@@ -83,7 +82,7 @@ func TestIdentityStays(t *testing.T) {
 		if restored := o.Log.Tail().End > 0; first.ID.Lineage.IsZero() == restored {
 			t.Errorf("restored: %t, lineage %s", restored, first.ID.Lineage)
 		}
-		mustNot(t, second.Close())
+		check.Must(t, second.Close())
 	}
 }
 
@@ -100,32 +99,26 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 				}
 				o := testOptions(t.TempDir(), tail)
 				o.LogStore = kind
-				mustNot(t, create(o, hclog.NewNullLogger(), steps)) // and then the crash
+				check.Must(t, create(o, hclog.NewNullLogger(), steps)) // and then the crash
 				s, err := openTestState(t, o)
-				if err != nil {
-					t.Fatalf("%s, %s, after %d steps: %v", name, kind, steps, err)
-				}
+				check.Must(t, err, name, kind, "after", steps, "steps")
 				checkFresh(t, s, o)
-				mustNot(t, s.Close())
-				if got := names(t, o.Dir); got != Dir {
-					t.Errorf("folder holds %s", got)
-				}
+				check.Must(t, s.Close())
+				check.Equal(t, names(t, o.Dir), Dir, "folder holds")
 			}
 		}
 	}
 	t.Run("an empty folder counts as none", func(t *testing.T) {
 		o := testOptions(t.TempDir(), restoredTail)
-		mustNot(t, os.Mkdir(filepath.Join(o.Dir, Dir), 0o700))
+		check.Must(t, os.Mkdir(filepath.Join(o.Dir, Dir), 0o700))
 		s, err := openTestState(t, o)
-		mustNot(t, err)
+		check.Must(t, err)
 		checkFresh(t, s, o)
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	})
 	t.Run("a log without Raft entries is refused", func(t *testing.T) {
 		o := testOptions(t.TempDir(), event.Tail{End: 10})
-		if _, err := openTestState(t, o); err == nil {
-			t.Error("started")
-		}
+		check.Fails(t, check.Err(openTestState(t, o)), "started")
 	})
 }
 
@@ -138,15 +131,15 @@ func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 		t.Run("missing "+name, func(t *testing.T) {
 			o := testOptions(t.TempDir(), restoredTail)
 			makeState(t, o)
-			mustNot(t, os.RemoveAll(part(o, name)))
+			check.Must(t, os.RemoveAll(part(o, name)))
 			refused(t, o, name)
 		})
 		t.Run("foreign "+name, func(t *testing.T) {
 			o, other := testOptions(t.TempDir(), restoredTail), testOptions(t.TempDir(), restoredTail)
 			makeState(t, o)
 			makeState(t, other)
-			mustNot(t, os.RemoveAll(part(o, name)))
-			mustNot(t, os.Rename(part(other, name), part(o, name)))
+			check.Must(t, os.RemoveAll(part(o, name)))
+			check.Must(t, os.Rename(part(other, name), part(o, name)))
 			refused(t, o, "not made together")
 		})
 	}
@@ -165,13 +158,13 @@ func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 	t.Run("unreadable identity", func(t *testing.T) {
 		o := testOptions(t.TempDir(), event.Tail{})
 		makeState(t, o)
-		mustNot(t, os.WriteFile(part(o, identityFile), []byte(`{"format":1}`), 0o600))
+		check.Must(t, os.WriteFile(part(o, identityFile), []byte(`{"format":1}`), 0o600))
 		refused(t, o, identityFile)
 	})
 	t.Run("newer identity", func(t *testing.T) {
 		o := testOptions(t.TempDir(), event.Tail{})
 		makeState(t, o)
-		mustNot(t, os.WriteFile(part(o, identityFile), []byte(`{"format":2}`), 0o600))
+		check.Must(t, os.WriteFile(part(o, identityFile), []byte(`{"format":2}`), 0o600))
 		refused(t, o, "format 2")
 	})
 }
@@ -179,8 +172,8 @@ func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 func makeState(t *testing.T, o *Options) {
 	t.Helper()
 	s, err := openTestState(t, o)
-	mustNot(t, err)
-	mustNot(t, s.Close())
+	check.Must(t, err)
+	check.Must(t, s.Close())
 }
 
 // refused expects that nothing starts, that the error says why and what to do,
@@ -192,16 +185,12 @@ func refused(t *testing.T, o *Options, why string) {
 	if !errors.Is(err, ErrStateLost) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "move ") {
 		t.Errorf("error %v", err)
 	}
-	if after := names(t, filepath.Join(o.Dir, Dir)); after != before {
-		t.Errorf("folder held %s, holds %s", before, after)
-	}
+	check.Equal(t, names(t, filepath.Join(o.Dir, Dir)), before, "folder held ..., holds")
 }
 
 func FuzzDecodeIdentity(f *testing.F) {
 	data, err := encodeIdentity(Identity{Node: event.ID{1}, Creation: event.ID{2}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		id, err := decodeIdentity(data)
@@ -209,9 +198,7 @@ func FuzzDecodeIdentity(f *testing.F) {
 			return
 		}
 		again, err := encodeIdentity(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if back, err := decodeIdentity(again); err != nil || back != id {
 			t.Errorf("%+v became %+v, %v", id, back, err)
 		}
@@ -222,7 +209,7 @@ func FuzzDecodeIdentity(f *testing.F) {
 func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
 	t.Helper()
 	data, err := json.Marshal(event.Snapshot{Tail: tail})
-	mustNot(t, err)
+	check.Must(t, err)
 	return &snapshot{data: data, meta: raft.SnapshotMeta{
 		Version: 1, ID: snapshotID(term, index), Index: index, Term: term, Size: int64(len(data)),
 		Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(id.Node.String()), Address: "a"}}}, ConfigurationIndex: 1,

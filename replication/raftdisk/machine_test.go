@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -98,13 +99,11 @@ func TestPersist(t *testing.T) {
 			s := testMachine(f, snaps, &FailStop{OnFatal: func(err error) { fatal = err }})
 			s.ApplyBatch([]*raft.Log{{Index: 7}})
 			snap, err := s.Snapshot()
-			mustNot(t, err)
+			check.Must(t, err)
 			s.ApplyBatch([]*raft.Log{{Index: 8}})
 			sink, err := snaps.Create(1, 7, 1, raft.Configuration{}, 1, nil)
-			mustNot(t, err)
-			if err := snap.Persist(sink); !errors.Is(err, c.err) {
-				t.Errorf("returned %v", err)
-			}
+			check.Must(t, err)
+			check.Is(t, snap.Persist(sink), c.err, "returned")
 			if (fatal != nil) != c.fatal || c.fatal && !errors.Is(fatal, disk) {
 				t.Errorf("fatal error %v", fatal)
 			}
@@ -124,10 +123,8 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 		s := testMachine(&plainFSM{restore: failure}, snaps, &FailStop{})
 		sink := take(t, snaps, 9, false, "received")
 		_, source, err := snaps.Open(sink.ID())
-		mustNot(t, err)
-		if err := s.Restore(source); !errors.Is(err, failure) {
-			t.Errorf("returned %v", err)
-		}
+		check.Must(t, err)
+		check.Is(t, s.Restore(source), failure, "returned")
 		if got := listed(t, reopenSnapshots(t, snaps.dir)); (len(got) == 1) != (failure == nil) {
 			t.Errorf("restore said %v, snapshots %v", failure, got)
 		}
@@ -143,7 +140,7 @@ func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	machine := NewMachine(&plainFSM{restore: event.ErrDataMissing}, s, &FailStop{}, new(stats.Counter), func() { behind++ }, func() { t.Error("raft is restarted") })
 	sink := take(t, snaps, 9, false, "received")
 	_, source, err := snaps.Open(sink.ID())
-	mustNot(t, err)
+	check.Must(t, err)
 	if err := machine.Restore(source); !errors.Is(err, event.ErrDataMissing) || behind != 1 {
 		t.Errorf("error %v, fetching was asked for %d times", err, behind)
 	}
@@ -170,16 +167,16 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			snaps, anew := testSnapshots(t), false
 			logs := memoryRaftLog(&FailStop{})
-			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
+			check.Must(t, logs.StoreLogs(entries(c.first, c.last)))
 			if logs.Holds(9, c.term) != c.stale {
 				t.Error("whether the log holds the entry of the snapshot is answered wrongly")
 			}
 			machine := NewMachine(&plainFSM{}, &State{Snapshots: snaps, Logs: logs}, &FailStop{}, new(stats.Counter), func() {}, func() { anew = true })
 			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)
-			mustNot(t, err)
-			mustNot(t, sink.Close())
+			check.Must(t, err)
+			check.Must(t, sink.Close())
 			_, source, err := snaps.Open(sink.ID())
-			mustNot(t, err)
+			check.Must(t, err)
 			if err := machine.Restore(source); errors.Is(err, errStale) != c.stale || (err != nil) != c.stale {
 				t.Errorf("error %v", err)
 			}

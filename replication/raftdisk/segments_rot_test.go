@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -32,7 +33,7 @@ func newRotten(t *testing.T) *rotten {
 	r := &rotten{t: t, files: vfs.NewMem()}
 	r.path = createSegments(t, r.files)
 	s, err := openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-	mustNot(t, err)
+	check.Must(t, err)
 	for i := uint64(1); i <= 40; i++ {
 		to := i
 		switch i {
@@ -41,7 +42,7 @@ func newRotten(t *testing.T) *rotten {
 		case 36:
 			to = 40
 		}
-		mustNot(t, s.StoreLogs(storedEntries(i, to, 1)))
+		check.Must(t, s.StoreLogs(storedEntries(i, to, 1)))
 		i = to
 		for !s.files.ready() && len(s.segments) == 1 { // the next segment, which is filled
 			runtime.Gosched()
@@ -54,7 +55,7 @@ func newRotten(t *testing.T) *rotten {
 		r.at = append(r.at, int64(o)*entryAlign)
 	}
 	r.at = append(r.at, g.found.end)
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	return r
 }
 
@@ -62,18 +63,18 @@ func newRotten(t *testing.T) *rotten {
 func (r *rotten) change(name string, at int64, with func(b []byte), size int) {
 	r.t.Helper()
 	f, err := r.files.OpenReadWrite(name)
-	mustNot(r.t, err)
+	check.Must(r.t, err)
 	b := make([]byte, size)
 	_, err = f.ReadAt(b, at)
-	mustNot(r.t, err)
+	check.Must(r.t, err)
 	with(b)
 	_, err = f.WriteAt(b, at)
-	mustNot(r.t, errors.Join(err, f.Close()))
+	check.Must(r.t, errors.Join(err, f.Close()))
 }
 
 func flipBit(b []byte) { b[0] ^= 1 }
 
-func (r *rotten) forgetMark() { mustNot(r.t, r.files.Remove(filepath.Join(r.path, markFile))) }
+func (r *rotten) forgetMark() { check.Must(r.t, r.files.Remove(filepath.Join(r.path, markFile))) }
 
 // asBefore makes the segment one of an earlier version, whose entries say nothing of their write.
 func (r *rotten) asBefore() {
@@ -118,7 +119,7 @@ func TestRotAtTheEndIsNoTornEnd(t *testing.T) {
 		"header: first":             {func(r *rotten) { r.change(r.name, 24, flipBit, 1) }, 2, 40},
 		"header: checksum":          {func(r *rotten) { r.change(r.name, 40, flipBit, 1) }, 2, 40},
 		"all is zeros":              {func(r *rotten) { r.change(r.name, 0, func(b []byte) { clear(b) }, int(r.at[40])) }, 2, 40},
-		"the segment is gone":       {func(r *rotten) { mustNot(r.t, r.files.Remove(r.name)) }, 2, 40},
+		"the segment is gone":       {func(r *rotten) { check.Must(r.t, r.files.Remove(r.name)) }, 2, 40},
 		"without a mark":            {func(r *rotten) { r.forgetMark(); r.change(r.name, r.at[24]+41, flipBit, 1) }, 25, 36},
 		"zeros without a mark": {func(r *rotten) {
 			r.forgetMark()
@@ -140,18 +141,18 @@ func TestRotAtTheEndIsNoTornEnd(t *testing.T) {
 			c.damage(r)
 			was := map[string][]byte{}
 			names, err := r.files.List(r.path)
-			mustNot(t, err)
+			check.Must(t, err)
 			for _, name := range names {
 				was[name], err = vfs.ReadFile(r.files, filepath.Join(r.path, name))
-				mustNot(t, err)
+				check.Must(t, err)
 			}
 			s, err := openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
 			if c.first == torn {
-				mustNot(t, err)
+				check.Must(t, err)
 				if _, last, _ := s.ends(); last != c.last {
 					t.Errorf("the log ends at %d, want %d", last, c.last)
 				}
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 				return
 			}
 			var rot *RotError
@@ -188,9 +189,9 @@ func TestLossIsAccepted(t *testing.T) {
 			r := newRotten(t)
 			dir := t.TempDir()
 			path := filepath.Join(dir, Dir, segmentKind.name)
-			mustNot(t, vfs.MkdirAllSync(r.files, filepath.Dir(path)))
+			check.Must(t, vfs.MkdirAllSync(r.files, filepath.Dir(path)))
 			r.change(r.name, r.at[24]+41, flipBit, 1)
-			mustNot(t, copySegments(r.files, r.path, path))
+			check.Must(t, copySegments(r.files, r.path, path))
 			done, err := AcceptLoss(r.files, dir, event.Tail{Index: c.tail}, hclog.NewNullLogger())
 			if err != nil || !strings.Contains(done, c.says) {
 				t.Fatalf("%q, %v", done, err)
@@ -209,11 +210,11 @@ func TestLossIsAccepted(t *testing.T) {
 			}
 			for range 2 {
 				s, err := openSegments(r.files, path, segmentSize, hclog.NewNullLogger())
-				mustNot(t, err)
+				check.Must(t, err)
 				if _, last, _ := s.ends(); last != c.last {
 					t.Errorf("the log ends at %d, want %d", last, c.last)
 				}
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 			}
 			if _, err := AcceptLoss(r.files, dir, event.Tail{}, hclog.NewNullLogger()); err == nil {
 				t.Error("there is a loss to accept still")
@@ -231,33 +232,33 @@ func TestDeletedEndIsNoRot(t *testing.T) {
 			t.Run(fmt.Sprintf("from %d, %d more", low, more), func(t *testing.T) {
 				r := newRotten(t)
 				s, err := openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-				mustNot(t, err)
-				mustNot(t, s.DeleteRange(low, 40))
+				check.Must(t, err)
+				check.Must(t, s.DeleteRange(low, 40))
 				for i := range more {
-					mustNot(t, s.StoreLogs([]*raft.Log{{Index: low + i, Term: 2, Data: []byte("x")}}))
+					check.Must(t, s.StoreLogs([]*raft.Log{{Index: low + i, Term: 2, Data: []byte("x")}}))
 				}
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 				s, err = openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-				mustNot(t, err)
+				check.Must(t, err)
 				if _, last, _ := s.ends(); last != low+more-1 {
 					t.Errorf("it ends at %d", last)
 				}
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 			})
 		}
 	}
 	// All is deleted, and the log begins at a lower entry.
 	r := newRotten(t)
 	s, err := openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-	mustNot(t, err)
-	mustNot(t, s.DeleteRange(1, 40))
+	check.Must(t, err)
+	check.Must(t, s.DeleteRange(1, 40))
 	mark := *s.mark
-	mustNot(t, s.StoreLogs(storedEntries(5, 6, 2)))
+	check.Must(t, s.StoreLogs(storedEntries(5, 6, 2)))
 	if mark.index != 40 || s.mark.index != 6 {
 		t.Errorf("marked %d, then %d", mark.index, s.mark.index)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	s, err = openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-	mustNot(t, err)
-	mustNot(t, s.Close())
+	check.Must(t, err)
+	check.Must(t, s.Close())
 }

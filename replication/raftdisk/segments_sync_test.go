@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -26,22 +27,20 @@ func TestNameThatAFailedSyncLeft(t *testing.T) {
 		return nil
 	}), path)
 	failing = true
-	if err := s.StoreLogs(storedEntries(1, 1, 1)); !errors.Is(err, broken) {
-		t.Fatalf("stored: %v", err)
-	}
-	mustNot(t, s.Close())
+	check.MustBe(t, s.StoreLogs(storedEntries(1, 1, 1)), broken, "stored")
+	check.Must(t, s.Close())
 
 	s = openSmall(t, mem, path)
 	_, last, err := s.ends()
-	mustNot(t, err)
-	mustNot(t, s.StoreLogs(storedEntries(last+1, last+1, 1)))
+	check.Must(t, err)
+	check.Must(t, s.StoreLogs(storedEntries(last+1, last+1, 1)))
 	cut := mem.CrashClone(vfs.CrashOptions{})
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	s = openSmall(t, cut, path)
 	if _, now, err := s.ends(); err != nil || now != last+1 {
 		t.Errorf("entry %d was acknowledged, and the log ends at %d, %v", last+1, now, err)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // What was behind an end that fills its page was cut off, by a version that left no mark, and the
@@ -50,44 +49,42 @@ func TestNameThatAFailedSyncLeft(t *testing.T) {
 func TestCutThatAFailedSyncLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), segmentKind.name)
-	mustNot(t, segmentKind.create(vfs.OS, path))
+	check.Must(t, segmentKind.create(vfs.OS, path))
 	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
 	open := func() *segmentLog {
 		t.Helper()
 		s, err := openSegments(cache, path, smallSegment, hclog.NewNullLogger())
-		mustNot(t, err)
+		check.Must(t, err)
 		return s
 	}
 	s := open()
 	full := &raft.Log{Index: 1, Term: 1, Data: make([]byte, pageSize-segmentHeader-entryHead)}
-	mustNot(t, s.StoreLogs([]*raft.Log{full, storedEntry(2, 1)}))
+	check.Must(t, s.StoreLogs([]*raft.Log{full, storedEntry(2, 1)}))
 	name := segmentPath(path, s.segments[0].head.number)
-	mustNot(t, s.Close())
-	mustNot(t, os.Remove(filepath.Join(path, markFile)))
+	check.Must(t, s.Close())
+	check.Must(t, os.Remove(filepath.Join(path, markFile)))
 	f, err := cache.OpenReadWrite(name)
-	mustNot(t, err)
+	check.Must(t, err)
 	_, err = f.WriteAt(make([]byte, pageSize), pageSize)
-	mustNot(t, err)
+	check.Must(t, err)
 	cache.failNext = true
-	if err := f.Sync(); err == nil {
-		t.Fatal("synced")
-	}
-	mustNot(t, f.Close())
+	check.MustFail(t, f.Sync(), "synced")
+	check.Must(t, f.Close())
 
 	s = open()
 	if _, last, _ := s.ends(); last != 1 {
 		t.Fatalf("the log ends at %d", last)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	for name, data := range cache.disk { // the power fails
-		mustNot(t, os.WriteFile(name, data, 0o600))
+		check.Must(t, os.WriteFile(name, data, 0o600))
 	}
-	mustNot(t, os.Remove(filepath.Join(path, markFile)))
+	check.Must(t, os.Remove(filepath.Join(path, markFile)))
 	s = open()
 	if _, last, _ := s.ends(); last != 1 {
 		t.Errorf("the log ends at %d: what was cut off is there again", last)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // An entry is valid only after the entries that it was written after, also where its place and
@@ -109,12 +106,12 @@ func TestEntryFollowsTheOneBefore(t *testing.T) {
 		bytes []byte
 		want  int
 	}{"as it was": {b, 3}, "with another first entry": {changed, 1}} {
-		mustNot(t, vfs.WriteFileAtomic(files, "segment", c.bytes))
+		check.Must(t, vfs.WriteFileAtomic(files, "segment", c.bytes))
 		f, err := files.Open("segment")
-		mustNot(t, err)
+		check.Must(t, err)
 		if got, err := scanSegment(f, head, 10); err != nil || len(got.offsets) != c.want {
 			t.Errorf("%s: %d entries, %v; want %d", name, len(got.offsets), err, c.want)
 		}
-		mustNot(t, f.Close())
+		check.Must(t, f.Close())
 	}
 }

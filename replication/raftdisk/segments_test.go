@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -29,17 +30,15 @@ const smallSegment = 8 << 10
 func createSegments(t *testing.T, files vfs.FS) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), segmentKind.name)
-	mustNot(t, vfs.MkdirAllSync(files, path))
-	mustNot(t, segmentKind.create(files, path))
+	check.Must(t, vfs.MkdirAllSync(files, path))
+	check.Must(t, segmentKind.create(files, path))
 	return path
 }
 
 func openSmall(t *testing.T, files vfs.FS, path string) *segmentLog {
 	t.Helper()
 	s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return s
 }
 
@@ -116,9 +115,7 @@ func (m *logModel) check(t *testing.T, when string, s *segmentLog) {
 		}
 	}
 	for _, i := range []uint64{0, first - 1, last + 1} {
-		if err := s.GetLog(i, new(raft.Log)); err != raft.ErrLogNotFound {
-			t.Fatalf("%s: entry %d: %v", when, i, err)
-		}
+		check.MustEqual(t, s.GetLog(i, new(raft.Log)), raft.ErrLogNotFound, when, "entry", i)
 	}
 }
 
@@ -185,16 +182,14 @@ func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 		files := vfs.NewMem()
 		path := createSegments(t, files)
 		s, m, term := openSmall(t, files, path), logModel{terms: map[uint64]uint64{}}, uint64(1)
-		mustNot(t, s.Set(keyCreation, []byte("who")))
+		check.Must(t, s.Set(keyCreation, []byte("who")))
 		for i := range 300 {
 			step := someStep(r, &m, &term)
 			when := fmt.Sprintf("seed %d, step %d: %s", seed, i, step.name)
-			if err := step.do(s); err != nil {
-				t.Fatalf("%s: %v", when, err)
-			}
+			check.Must(t, step.do(s), when)
 			step.apply(&m)
 			if r.IntN(10) == 0 {
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 				s = openSmall(t, files, path)
 			}
 			if r.IntN(4) == 0 {
@@ -204,7 +199,7 @@ func TestSegmentsHoldWhatTheyAreTo(t *testing.T) {
 		if id, err := s.Get(keyCreation); err != nil || string(id) != "who" {
 			t.Errorf("creation id %q, %v", id, err)
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 }
 
@@ -258,34 +253,30 @@ func TestPowerCutInSegments(t *testing.T) {
 			mu.Lock()
 			when, allowed = fmt.Sprintf("step %d: %s", i, step.name), append([]logModel{before, m.clone()}, step.between...)
 			mu.Unlock()
-			if err := step.do(s); err != nil {
-				t.Fatalf("seed %d, %s: %v", seed, when, err)
-			}
+			check.Must(t, step.do(s), "seed", seed, when)
 			mu.Lock()
 			allowed = []logModel{m.clone()}
 			mu.Unlock()
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 		cuts += len(states)
 		for _, cut := range states {
 			s, err := openSegments(cut.files, path, smallSegment, hclog.NewNullLogger())
-			if err != nil {
-				t.Fatalf("%s: %v", cut.when, err)
-			}
+			check.Must(t, err, cut.when)
 			first, last, err := s.ends()
-			mustNot(t, err)
+			check.Must(t, err)
 			i := slices.IndexFunc(cut.allowed, func(m logModel) bool { return m.first == first && m.last == last })
 			if i < 0 {
 				t.Fatalf("%s: there are entries %d to %d", cut.when, first, last)
 			}
 			m := cut.allowed[i]
 			m.check(t, cut.when, s)
-			mustNot(t, s.StoreLogs(storedEntries(m.last+1, m.last+3, 1000)))
+			check.Must(t, s.StoreLogs(storedEntries(m.last+1, m.last+3, 1000)))
 			m.store(m.last+1, m.last+3, 1000)
-			mustNot(t, s.Close())
+			check.Must(t, s.Close())
 			s = openSmall(t, cut.files, path)
 			m.check(t, cut.when+", then", s)
-			mustNot(t, s.Close())
+			check.Must(t, s.Close())
 		}
 	}
 	if cuts < 40*runs || !reachesAll() {
@@ -304,22 +295,22 @@ func TestEntriesCutOffStayAway(t *testing.T) {
 	const size = (pageSize - segmentHeader) / 2
 	store := func(from, to, term uint64) {
 		for i := from; i <= to; i++ {
-			mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: term, Data: make([]byte, size-entryHead)}))
+			check.Must(t, s.StoreLog(&raft.Log{Index: i, Term: term, Data: make([]byte, size-entryHead)}))
 		}
 	}
 	store(1, 1, 1)
 	s.files.wg.Wait()
 	store(2, 5, 1) // begins the next segment
-	mustNot(t, s.DeleteRange(3, 5))
+	check.Must(t, s.DeleteRange(3, 5))
 	store(3, 3, 2)
-	if mustNot(t, s.Close()); s.page == nil || len(s.page) > 0 {
+	if check.Must(t, s.Close()); s.page == nil || len(s.page) > 0 {
 		t.Fatalf("the log ends %d bytes after the beginning of a page", len(s.page))
 	}
 	s = openSmall(t, files, path)
 	if _, last, err := s.ends(); err != nil || last != 3 {
 		t.Errorf("the entries end at %d, %v", last, err)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // Deleted segments become the next ones. At the end there are as many files as live entries need,
@@ -339,27 +330,27 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	}), path)
 	m := logModel{terms: map[uint64]uint64{}}
 	for i := uint64(1); i <= 400; i++ {
-		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		check.Must(t, s.StoreLog(storedEntry(i, 1)))
 		m.store(i, i, 1)
 		if i%40 == 0 {
-			mustNot(t, s.DeleteRange(m.first, i-20))
+			check.Must(t, s.DeleteRange(m.first, i-20))
 			m.delete(m.first, i-20)
 		}
 		s.files.wg.Wait()
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	if made["create"] > 8 || made["remove"] > 3 {
 		t.Errorf("%d files were made, %d removed", made["create"], made["remove"])
 	}
 	names, err := vfs.OS.List(path)
-	mustNot(t, err)
+	check.Must(t, err)
 	if len(names) > 10 {
 		t.Errorf("the folder holds %q", names)
 	}
 	for range 2 { // The second start finds what the first left.
 		s = openSmall(t, vfs.OS, path)
 		m.check(t, "opened", s)
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 }
 
@@ -380,12 +371,12 @@ func TestNoSegmentPrepared(t *testing.T) {
 	}), path)
 	m := logModel{terms: map[uint64]uint64{}}
 	for i := uint64(1); i <= 200; i++ {
-		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		check.Must(t, s.StoreLog(storedEntry(i, 1)))
 		m.store(i, i, 1)
 		s.files.wg.Wait()
 	}
 	m.check(t, "", s)
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	if names, err := vfs.OS.List(path); err != nil || strings.Contains(fmt.Sprint(names), freeSuffix) || failed < 5 {
 		t.Errorf("the folder holds %q, %v; %d syncs failed", names, err, failed)
 	}
@@ -400,22 +391,22 @@ func TestDamagedSegments(t *testing.T) {
 		s := openSmall(t, files, path)
 		// The first segment is left when the next is prepared.
 		for i := uint64(1); i <= 100; i += 10 {
-			mustNot(t, s.StoreLogs(storedEntries(i, i+9, 1)))
+			check.Must(t, s.StoreLogs(storedEntries(i, i+9, 1)))
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 		names, err := files.List(path)
-		mustNot(t, err)
+		check.Must(t, err)
 		return files, path, slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, segmentSuffix) })
 	}
 	flip := func(t *testing.T, files vfs.FS, name string, at int64) {
 		f, err := files.OpenReadWrite(name)
-		mustNot(t, err)
+		check.Must(t, err)
 		b := make([]byte, 1)
 		_, err = f.ReadAt(b, at)
-		mustNot(t, err)
+		check.Must(t, err)
 		b[0] ^= 4
 		_, err = f.WriteAt(b, at)
-		mustNot(t, errors.Join(err, f.Close()))
+		check.Must(t, errors.Join(err, f.Close()))
 	}
 	for _, at := range []int64{segmentHeader, segmentHeader + 9, segmentHeader + 17, segmentHeader + entryHead + 3, 3000} {
 		files, path, names := fill(t)
@@ -425,21 +416,21 @@ func TestDamagedSegments(t *testing.T) {
 			t.Errorf("byte %d of the first segment: %v", at, err)
 		}
 		var last raft.Log
-		if mustNot(t, s.GetLog(100, &last)); !bytes.Equal(last.Data, storedEntry(100, 1).Data) {
+		if check.Must(t, s.GetLog(100, &last)); !bytes.Equal(last.Data, storedEntry(100, 1).Data) {
 			t.Errorf("the last entry is %q", last.Data)
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 	// A segment is read while it is damaged.
 	files, path, names := fill(t)
 	s := openSmall(t, files, path)
-	mustNot(t, s.GetLog(1, new(raft.Log)))
+	check.Must(t, s.GetLog(1, new(raft.Log)))
 	flip(t, files, filepath.Join(path, names[0]), segmentHeader+entryHead)
 	if err := s.GetLog(1, new(raft.Log)); !event.IsCorruption(err) {
 		t.Errorf("an entry that was right before: %v", err)
 	}
-	mustNot(t, s.GetLog(3, new(raft.Log)))
-	mustNot(t, s.Close())
+	check.Must(t, s.GetLog(3, new(raft.Log)))
+	check.Must(t, s.Close())
 	// The log does not begin or end where another file says.
 	for name, damage := range map[string]func(files vfs.FS, path string, names []string) error{
 		"a header": func(files vfs.FS, path string, names []string) error {
@@ -455,7 +446,7 @@ func TestDamagedSegments(t *testing.T) {
 		},
 	} {
 		files, path, names := fill(t)
-		mustNot(t, damage(files, path, names))
+		check.Must(t, damage(files, path, names))
 		if _, err := openSegments(files, path, smallSegment, hclog.NewNullLogger()); err == nil {
 			t.Errorf("%s: it opens", name)
 		}
@@ -470,10 +461,10 @@ func manySegments(t *testing.T, hook func(op vfs.Op) error) *segmentLog {
 	path := createSegments(t, files)
 	s := openSmall(t, files, path)
 	for i := uint64(1); i <= 80; i++ {
-		mustNot(t, s.StoreLog(storedEntry(i, 1)))
+		check.Must(t, s.StoreLog(storedEntry(i, 1)))
 		s.files.wg.Wait()
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 	return openSmall(t, vfs.NewFaulty(files, hook), path)
 }
 
@@ -497,16 +488,16 @@ func TestEndIsDeletedWhileItIsRead(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- s.GetLog(first+1, new(raft.Log)) }()
 	<-reached
-	mustNot(t, s.DeleteRange(first+3, 80))
+	check.Must(t, s.DeleteRange(first+3, 80))
 	m.delete(first+3, 80)
-	mustNot(t, s.StoreLogs(storedEntries(first+3, first+4, 2)))
+	check.Must(t, s.StoreLogs(storedEntries(first+3, first+4, 2)))
 	m.store(first+3, first+4, 2)
 	close(read)
-	mustNot(t, <-got)
-	mustNot(t, s.StoreLogs(storedEntries(first+5, first+9, 2)))
+	check.Must(t, <-got)
+	check.Must(t, s.StoreLogs(storedEntries(first+5, first+9, 2)))
 	m.store(first+5, first+9, 2)
 	m.check(t, "", s)
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // Entries are read at each step of a deletion.
@@ -522,18 +513,18 @@ func TestReadsDuringADeletion(t *testing.T) {
 		defer reading.Store(false)
 		steps++
 		first, last, err := s.ends()
-		mustNot(t, err)
+		check.Must(t, err)
 		for i := first; i <= last; i++ {
-			mustNot(t, s.GetLog(i, new(raft.Log)))
+			check.Must(t, s.GetLog(i, new(raft.Log)))
 		}
 		return nil
 	})
 	on.Store(true)
-	mustNot(t, s.DeleteRange(8, 80))
+	check.Must(t, s.DeleteRange(8, 80))
 	if _, last, err := s.ends(); err != nil || last != 7 || steps < 6 {
 		t.Errorf("the entries end at %d, %v, after %d steps", last, err, steps)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // A segment whose name may not be on disk is not passed over, whatever is asked for afterwards: a
@@ -544,7 +535,7 @@ func TestSyncOfPreparedSegmentFails(t *testing.T) {
 		"entries": func(_ *testing.T, _ *segmentLog, last uint64) (uint64, error) { return last, nil },
 		"deletion": func(t *testing.T, s *segmentLog, last uint64) (uint64, error) {
 			low := s.segments[len(s.segments)-1].head.first - 3
-			mustNot(t, s.DeleteRange(low, last))
+			check.Must(t, s.DeleteRange(low, last))
 			return low - 1, nil
 		},
 		"unfilled": func(_ *testing.T, s *segmentLog, last uint64) (uint64, error) {
@@ -573,19 +564,17 @@ func TestSyncOfPreparedSegmentFails(t *testing.T) {
 		}
 		on.Store(true)
 		for !failed.Load() && m.last < 400 {
-			mustNot(t, store())
+			check.Must(t, store())
 		}
 		last, err := after(t, s, m.last)
 		for m.last = last; err == nil && m.last < 400; {
 			err = store()
 		}
-		if !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("%s: entry %d: %v", name, m.last+1, err)
-		}
-		mustNot(t, s.Close())
+		check.Is(t, err, syscall.EMFILE, name, "entry", m.last+1)
+		check.Must(t, s.Close())
 		s = openSmall(t, s.files.files, path)
 		m.check(t, name, s)
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 }
 
@@ -596,13 +585,13 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	last, term := uint64(60), uint64(1)
 	s := openSmall(t, vfs.OS, path)
-	mustNot(t, s.StoreLogs(storedEntries(1, last, term)))
+	check.Must(t, s.StoreLogs(storedEntries(1, last, term)))
 	// Later ones may be deleted at the end, earlier ones from the front.
 	var committed atomic.Uint64
 	committed.Store(40)
 	for i := range 6 { // After each start the places of most entries are unknown.
 		spared := uint64(10 * (i % 2)) // of those that may be deleted from the front
-		mustNot(t, s.StoreLogs(storedEntries(last+1, last+40, term)))
+		check.Must(t, s.StoreLogs(storedEntries(last+1, last+40, term)))
 		last += 40
 		done := make(chan struct{})
 		var others sync.WaitGroup
@@ -653,27 +642,25 @@ func TestSegmentsAreReadMeanwhile(t *testing.T) {
 			if room := last - committed.Load(); r.IntN(4) == 0 && room > 0 {
 				cut := 1 + r.Uint64N(room)
 				term++
-				mustNot(t, s.DeleteRange(last-cut+1, last))
+				check.Must(t, s.DeleteRange(last-cut+1, last))
 				last -= cut
 			}
 			more := 1 + r.Uint64N(8)
-			mustNot(t, s.StoreLogs(storedEntries(last+1, last+more, term)))
+			check.Must(t, s.StoreLogs(storedEntries(last+1, last+more, term)))
 			if last += more; r.IntN(4) == 0 {
 				committed.Store(last - r.Uint64N(min(last-committed.Load(), 40)))
 			}
 		}
 		close(done)
 		others.Wait()
-		mustNot(t, s.Close())
-		if err := s.GetLog(last, new(raft.Log)); !errors.Is(err, event.ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
+		check.Must(t, s.Close())
+		check.Is(t, s.GetLog(last, new(raft.Log)), event.ErrClosed, "closed")
 		s = openSmall(t, vfs.OS, path)
 		if _, end, err := s.ends(); err != nil || end != last {
 			t.Fatalf("the entries end at %d, %v; not at %d", end, err, last)
 		}
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 }
 
 // What does not follow the last entry is refused.
@@ -681,7 +668,7 @@ func TestSegmentsHaveNoGap(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewMem()
 	s := openSmall(t, files, createSegments(t, files))
-	mustNot(t, s.StoreLogs(storedEntries(5, 9, 1)))
+	check.Must(t, s.StoreLogs(storedEntries(5, 9, 1)))
 	m := logModel{terms: map[uint64]uint64{}}
 	m.store(5, 9, 1)
 	for _, logs := range [][]*raft.Log{storedEntries(11, 11, 1), storedEntries(9, 10, 1), {storedEntry(10, 1), storedEntry(12, 1)}} {
@@ -689,15 +676,11 @@ func TestSegmentsHaveNoGap(t *testing.T) {
 			t.Errorf("entry %d was taken", logs[0].Index)
 		}
 	}
-	if err := s.DeleteRange(6, 8); err == nil {
-		t.Error("entries in the middle were deleted")
-	}
-	if err := s.Set([]byte("other"), nil); err == nil {
-		t.Error("another key was taken")
-	}
+	check.Fails(t, s.DeleteRange(6, 8), "entries in the middle were deleted")
+	check.Fails(t, s.Set([]byte("other"), nil), "another key was taken")
 	m.check(t, "", s)
-	mustNot(t, s.StoreLogs(storedEntries(10, 10, 1)))
-	mustNot(t, s.Close())
+	check.Must(t, s.StoreLogs(storedEntries(10, 10, 1)))
+	check.Must(t, s.Close())
 }
 
 // FuzzSegment: whatever a segment holds after its header, a start takes what fits as entries, and
@@ -717,7 +700,7 @@ func FuzzSegment(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte, sealed bool) {
 		files := vfs.NewMem()
 		const path = "/segments"
-		mustNot(t, segmentKind.create(files, path))
+		check.Must(t, segmentKind.create(files, path))
 		head := segmentHead{number: 1, first: 7}
 		first := head.appendTo(nil)
 		// The first entry is right whatever its checksum was.
@@ -726,29 +709,29 @@ func FuzzSegment(f *testing.F) {
 				le.PutUint64(content, entrySum(content[:n], head.sum))
 			}
 		}
-		mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 1), append(first, content...)))
+		check.Must(t, vfs.WriteFileAtomic(files, segmentPath(path, 1), append(first, content...)))
 		if sealed {
 			next := segmentHead{number: 2, first: 9}
 			b, _ := appendEntry(next.appendTo(nil), storedEntry(9, 3), next.sum, next.mark(), 0)
-			mustNot(t, vfs.WriteFileAtomic(files, segmentPath(path, 2), b))
+			check.Must(t, vfs.WriteFileAtomic(files, segmentPath(path, 2), b))
 		}
 		s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())
 		if err != nil {
 			return
 		}
 		_, last, err := s.ends()
-		mustNot(t, err)
+		check.Must(t, err)
 		for i := uint64(6); i <= last+1; i++ {
 			if err := s.GetLog(i, new(raft.Log)); err != nil && err != raft.ErrLogNotFound && !event.IsCorruption(err) {
 				t.Fatal(i, err)
 			}
 		}
-		mustNot(t, s.StoreLogs(storedEntries(last+1, last+2, 4)))
-		mustNot(t, s.Close())
+		check.Must(t, s.StoreLogs(storedEntries(last+1, last+2, 4)))
+		check.Must(t, s.Close())
 		s = openSmall(t, files, path)
 		if _, now, err := s.ends(); err != nil || now != last+2 {
 			t.Fatalf("the entries end at %d, %v; not at %d", now, err, last+2)
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -25,7 +26,7 @@ func reopenSnapshots(t *testing.T, dir string) *Snapshots {
 	t.Helper()
 	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
 	s, err := openSnapshots(vfs.OS, dir, Identity{Creation: event.ID{3}}, hclog.NewNullLogger(), fail)
-	mustNot(t, err)
+	check.Must(t, err)
 	return s
 }
 
@@ -33,20 +34,20 @@ func reopenSnapshots(t *testing.T, dir string) *Snapshots {
 func take(t *testing.T, s *Snapshots, index uint64, local bool, content string) raft.SnapshotSink {
 	t.Helper()
 	sink, err := s.Create(1, index, 2, raft.Configuration{}, 1, nil)
-	mustNot(t, err)
+	check.Must(t, err)
 	sink.(*snapshotSink).local = local
 	_, err = io.WriteString(sink, content)
-	mustNot(t, err)
-	mustNot(t, sink.Close())
-	mustNot(t, sink.Close())
-	mustNot(t, sink.Cancel()) // too late
+	check.Must(t, err)
+	check.Must(t, sink.Close())
+	check.Must(t, sink.Close())
+	check.Must(t, sink.Cancel()) // too late
 	return sink
 }
 
 func listed(t *testing.T, s *Snapshots) (indexes []uint64) {
 	t.Helper()
 	list, err := s.List()
-	mustNot(t, err)
+	check.Must(t, err)
 	for _, meta := range list {
 		indexes = append(indexes, meta.Index)
 	}
@@ -79,11 +80,11 @@ func TestNewestTwoManifestsAreKept(t *testing.T) {
 		t.Errorf("listed %v after a start", got)
 	}
 	list, err := s.List()
-	mustNot(t, err)
+	check.Must(t, err)
 	meta, source, err := s.Open(list[0].ID)
-	mustNot(t, err)
+	check.Must(t, err)
 	data, err := io.ReadAll(source)
-	mustNot(t, err)
+	check.Must(t, err)
 	if string(data) != "content" || meta.Size != int64(len(data)) {
 		t.Errorf("read %q, size %d", data, meta.Size)
 	}
@@ -103,8 +104,8 @@ func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 		t.Errorf("listed %v before it was restored", got)
 	}
 	_, _, err := s.Open(sink.ID())
-	mustNot(t, err)
-	mustNot(t, s.restored(false))
+	check.Must(t, err)
+	check.Must(t, s.restored(false))
 	if got := listed(t, reopenSnapshots(t, s.dir)); !equal(got, 10) {
 		t.Errorf("listed %v after a failed restore and a start", got)
 	}
@@ -113,8 +114,8 @@ func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 	}
 	sink = take(t, s, 60, false, "received")
 	_, _, err = s.Open(sink.ID())
-	mustNot(t, err)
-	mustNot(t, s.restored(true))
+	check.Must(t, err)
+	check.Must(t, s.restored(true))
 	if got := listed(t, reopenSnapshots(t, s.dir)); !equal(got, 60, 10) {
 		t.Errorf("listed %v after it was restored", got)
 	}
@@ -124,15 +125,11 @@ func TestCancelledManifestIsNone(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
 	sink, err := s.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-	mustNot(t, err)
+	check.Must(t, err)
 	sink.(*snapshotSink).local = true
-	mustNot(t, sink.Cancel())
-	if err := sink.Close(); err == nil {
-		t.Error("closed a cancelled one")
-	}
-	if _, err := sink.Write([]byte("x")); err == nil {
-		t.Error("wrote to a cancelled one")
-	}
+	check.Must(t, sink.Cancel())
+	check.Fails(t, sink.Close(), "closed a cancelled one")
+	check.Fails(t, check.Err(sink.Write([]byte("x"))), "wrote to a cancelled one")
 	if got := listed(t, s); len(got) != 0 {
 		t.Errorf("listed %v", got)
 	}
@@ -206,20 +203,20 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			t.Parallel()
 			o := testOptions(t.TempDir(), event.Tail{})
 			s, err := openTestState(t, o)
-			mustNot(t, err)
-			defer func() { mustNot(t, s.Close()) }()
-			mustNot(t, s.Logs.DeleteRange(1, 1))
+			check.Must(t, err)
+			defer func() { check.Must(t, s.Close()) }()
+			check.Must(t, s.Logs.DeleteRange(1, 1))
 			for _, log := range entries(c.first, c.last) {
 				if log.Term = 2; c.first > 0 && (log.Index < c.gap[0] || log.Index > c.gap[1]) {
-					mustNot(t, s.Logs.StoreLog(log))
+					check.Must(t, s.Logs.StoreLog(log))
 				}
 			}
-			mustNot(t, s.Stable.SetUint64(keyCurrentTerm, 3))
+			check.Must(t, s.Stable.SetUint64(keyCurrentTerm, 3))
 			for i, m := range c.manifests {
 				snap := manifestOf(t, s.ID, m.index, 2, m.tail)
-				mustNot(t, snap.write(vfs.OS, s.Snapshots.dir, s.ID))
+				check.Must(t, snap.write(vfs.OS, s.Snapshots.dir, s.ID))
 				if path := filepath.Join(s.Snapshots.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
-					mustNot(t, os.Truncate(path, 20))
+					check.Must(t, os.Truncate(path, 20))
 				}
 			}
 			if s.Snapshots, err = openSnapshots(vfs.OS, s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail); err != nil {
@@ -236,15 +233,13 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 				}
 				return
 			}
-			mustNot(t, err)
+			check.Must(t, err)
 			if got := listed(t, reopenSnapshots2(t, s)); !equal(got, c.kept...) {
 				t.Errorf("snapshots %v are left, expected %v", got, c.kept)
 			}
 			last, err := s.Logs.LastIndex()
-			mustNot(t, err)
-			if (last == 0) != c.empty {
-				t.Errorf("Raft log ends at %d", last)
-			}
+			check.Must(t, err)
+			check.Equal(t, last == 0, c.empty, "Raft log ends at", last)
 			if _, err := s.CheckStart(&fixedLog{tail: c.tail, chains: startChains}); err != nil {
 				t.Errorf("the next start: %v", err)
 			}
@@ -255,16 +250,14 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 func reopenSnapshots2(t *testing.T, s *State) *Snapshots {
 	t.Helper()
 	again, err := openSnapshots(vfs.OS, s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail)
-	mustNot(t, err)
+	check.Must(t, err)
 	return again
 }
 
 func FuzzDecodeSnapshot(f *testing.F) {
 	snap := &snapshot{data: []byte("content"), meta: raft.SnapshotMeta{ID: "x", Size: 7}}
 	data, err := snap.encode(Identity{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(data)
 	f.Add(data[:len(data)-1])
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -35,20 +36,18 @@ func TestFullDiskAndTheEnd(t *testing.T) {
 		} {
 			t.Run(kind.name+"/"+c.name, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
-				mustNot(t, kind.create(vfs.OS, path))
+				check.Must(t, kind.create(vfs.OS, path))
 				inner, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
-				mustNot(t, err)
+				check.Must(t, err)
 				s := newRaftLog(kind, vfs.OS, path, inner, &FailStop{OnFatal: func(err error) { t.Error(err) }}, newEntrySizes(16))
-				defer func() { mustNot(t, s.Close()) }()
+				defer func() { check.Must(t, s.Close()) }()
 				s.Covered = func() (index, term uint64) { return c.covered, 1 }
 				for i := uint64(3); i <= 10; i++ {
-					mustNot(t, s.StoreLogs(command(i, 1)))
+					check.Must(t, s.StoreLogs(command(i, 1)))
 				}
 
 				s.Full.Store(true)
-				if err := s.StoreLogs(command(11, 1)); !errors.Is(err, errFull) {
-					t.Errorf("stored on a full disk: %v", err)
-				}
+				check.Is(t, s.StoreLogs(command(11, 1)), errFull, "stored on a full disk")
 				err = s.DeleteRange(c.low, c.high)
 				first, last, _ := ends(s)
 				if c.end {
@@ -63,12 +62,10 @@ func TestFullDiskAndTheEnd(t *testing.T) {
 				}
 
 				s.Full.Store(false)
-				mustNot(t, s.DeleteRange(c.low, c.high))
+				check.Must(t, s.DeleteRange(c.low, c.high))
 				s.Full.Store(true) // between the two
-				mustNot(t, s.StoreLogs(command(c.low, 2)))
-				if err := s.StoreLogs(command(c.low+1, 2)); !errors.Is(err, errFull) {
-					t.Errorf("stored on a full disk: %v", err)
-				}
+				check.Must(t, s.StoreLogs(command(c.low, 2)))
+				check.Is(t, s.StoreLogs(command(c.low+1, 2)), errFull, "stored on a full disk")
 			})
 		}
 	}

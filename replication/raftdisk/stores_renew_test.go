@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -79,34 +80,32 @@ func (f *cachedFile) Sync() error {
 func TestRule20RestartAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), segmentKind.name)
-	mustNot(t, segmentKind.create(vfs.OS, path))
+	check.Must(t, segmentKind.create(vfs.OS, path))
 	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
 	open := func() Backing {
 		t.Helper()
 		s, err := openSegmentLog(cache, path, hclog.NewNullLogger())
-		mustNot(t, err)
+		check.Must(t, err)
 		return s
 	}
 	s := open()
-	mustNot(t, s.StoreLogs(entries(1, 5)))
+	check.Must(t, s.StoreLogs(entries(1, 5)))
 	cache.failNext = true
-	if err := s.StoreLogs(entries(6, 6)); !errors.Is(err, syscall.EIO) {
-		t.Fatalf("error %v", err)
-	}
-	mustNot(t, s.Close())
+	check.MustBe(t, s.StoreLogs(entries(6, 6)), syscall.EIO, "error")
+	check.Must(t, s.Close())
 
 	s = open()
 	believed, err := s.LastIndex()
-	mustNot(t, err)
-	mustNot(t, s.Close())
+	check.Must(t, err)
+	check.Must(t, s.Close())
 	for name, data := range cache.disk { // the power fails
-		mustNot(t, os.WriteFile(name, data, 0o600))
+		check.Must(t, os.WriteFile(name, data, 0o600))
 	}
 	s = open()
 	if last, err := s.LastIndex(); err != nil || last != believed {
 		t.Errorf("the Raft log ends at %d, %v; before the power cut it ended at %d", last, err, believed)
 	}
-	mustNot(t, s.Close())
+	check.Must(t, s.Close())
 
 	cache.failNext = true // The disk is not well yet.
 	if _, err := openSegmentLog(cache, path, hclog.NewNullLogger()); !errors.Is(err, syscall.EIO) {
@@ -120,45 +119,45 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 func TestRule20BoltAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), boltKind.name)
-	mustNot(t, boltKind.create(vfs.OS, path))
+	check.Must(t, boltKind.create(vfs.OS, path))
 	open := func() Backing {
 		t.Helper()
 		s, err := boltKind.open(vfs.OS, path, hclog.NewNullLogger())
-		mustNot(t, err)
+		check.Must(t, err)
 		return s
 	}
 	read := func() []byte {
 		t.Helper()
 		b, err := os.ReadFile(path)
-		mustNot(t, err)
+		check.Must(t, err)
 		return b
 	}
 	for last := uint64(6); last < 10; last++ { // The two pages take turns.
 		s := open()
-		mustNot(t, s.StoreLogs(entries(1, last-1)))
+		check.Must(t, s.StoreLogs(entries(1, last-1)))
 		before := read()
-		mustNot(t, s.StoreLogs(entries(last, last)))
-		mustNot(t, s.Close())
+		check.Must(t, s.StoreLogs(entries(last, last)))
+		check.Must(t, s.Close())
 		page := os.Getpagesize()
 		memory := read()
 		disk := append(bytes.Clone(before[:2*page]), memory[2*page:]...)
 
 		s = open() // The process is started again.
 		var entry raft.Log
-		mustNot(t, s.GetLog(last, &entry))
+		check.Must(t, s.GetLog(last, &entry))
 		now := read()
 		for at := 0; at < len(now); at += page { // What was written meanwhile reached the disk.
 			if !bytes.Equal(now[at:at+page], memory[at:at+page]) {
 				copy(disk[at:], now[at:at+page])
 			}
 		}
-		mustNot(t, s.Close())
-		mustNot(t, os.WriteFile(path, disk, 0o600)) // The power fails.
+		check.Must(t, s.Close())
+		check.Must(t, os.WriteFile(path, disk, 0o600)) // The power fails.
 		s = open()
 		if got, err := s.LastIndex(); err != nil || got != last {
 			t.Errorf("the Raft log ends at %d, %v; before the power cut it ended at %d", got, err, last)
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 }
 
@@ -168,14 +167,14 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashMem()
 	dir := filepath.Join(t.TempDir(), Dir)
-	mustNot(t, vfs.MkdirAllSync(mem, dir))
+	check.Must(t, vfs.MkdirAllSync(mem, dir))
 	path := filepath.Join(dir, segmentKind.name)
-	mustNot(t, segmentKind.create(mem, path))
-	mustNot(t, mem.SyncDir(dir))
+	check.Must(t, segmentKind.create(mem, path))
+	check.Must(t, mem.SyncDir(dir))
 	made, err := segmentKind.open(mem, path, hclog.NewNullLogger())
-	mustNot(t, err)
-	mustNot(t, made.Set(keyCreation, testID))
-	mustNot(t, made.Close())
+	check.Must(t, err)
+	check.Must(t, made.Set(keyCreation, testID))
+	check.Must(t, made.Close())
 	type cut struct {
 		op    string
 		files *vfs.Mem
@@ -211,22 +210,20 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 		return openLogStore(files, dir, segmentKind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
 	}
 	s, err := open(files)
-	mustNot(t, err)
+	check.Must(t, err)
 	store = func(from, to uint64) {
-		mustNot(t, s.StoreLogs(entries(from, to)))
+		check.Must(t, s.StoreLogs(entries(from, to)))
 		mu.Lock()
 		last = to
 		mu.Unlock()
 	}
 	store(1, 30)
-	mustNot(t, rewritten(s, 10))
+	check.Must(t, rewritten(s, 10))
 	store(last+1, last+1)
 	exchanged = false
-	mustNot(t, rewritten(s, 20))
-	mustNot(t, s.Close())
-	if last != 33 {
-		t.Errorf("%d entries were stored", last)
-	}
+	check.Must(t, rewritten(s, 20))
+	check.Must(t, s.Close())
+	check.Equal(t, last, 33, "entries were stored")
 	for i, c := range cuts {
 		s, err := open(c.files)
 		if err != nil {
@@ -239,6 +236,6 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 				break
 			}
 		}
-		mustNot(t, s.Close())
+		check.Must(t, s.Close())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -21,23 +22,23 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/%d-%d+%d", kind.name, c.entries, c.cut, c.more), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
-				mustNot(t, kind.create(vfs.OS, path))
+				check.Must(t, kind.create(vfs.OS, path))
 				open := func() *RaftLog {
 					inner, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
-					mustNot(t, err)
+					check.Must(t, err)
 					s := newRaftLog(kind, vfs.OS, path, inner, &FailStop{OnFatal: func(err error) { t.Error(err) }}, newEntrySizes(16))
 					s.open = func(p string) (Backing, error) { return kind.open(vfs.OS, p, hclog.NewNullLogger()) }
 					return s
 				}
 				s := open()
-				mustNot(t, s.inner.Set(keyCreation, []byte("who")))
+				check.Must(t, s.inner.Set(keyCreation, []byte("who")))
 				store := func(from, to, term uint64) {
 					for i := from; i <= to; i++ {
-						mustNot(t, s.StoreLogs([]*raft.Log{{Index: i, Term: term, Data: make([]byte, 300)}}))
+						check.Must(t, s.StoreLogs([]*raft.Log{{Index: i, Term: term, Data: make([]byte, 300)}}))
 					}
 				}
 				store(1, c.entries, 1)
-				mustNot(t, s.DeleteRange(c.entries-c.cut+1, c.entries))
+				check.Must(t, s.DeleteRange(c.entries-c.cut+1, c.entries))
 				store(c.entries-c.cut+1, c.entries-c.cut+c.more, 2)
 				last := c.entries - c.cut + c.more
 				for range 2 {
@@ -46,24 +47,20 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 					}
 					for i := uint64(1); i <= last; i++ {
 						var entry raft.Log
-						if err := s.inner.GetLog(i, &entry); err != nil {
-							t.Fatalf("entry %d of %d: %v", i, last, err)
-						}
+						check.Must(t, s.inner.GetLog(i, &entry), "entry", i, "of", last)
 						want := uint64(1)
 						if i > c.entries-c.cut {
 							want = 2
 						}
-						if entry.Term != want {
-							t.Fatalf("entry %d has term %d", i, entry.Term)
-						}
+						check.MustEqual(t, entry.Term, want, "entry", i, "has term")
 					}
-					mustNot(t, s.Close())
+					check.Must(t, s.Close())
 					s = open()
 				}
 				if id, err := s.inner.Get(keyCreation); err != nil || string(id) != "who" {
 					t.Errorf("creation id %q, %v", id, err)
 				}
-				mustNot(t, s.Close())
+				check.Must(t, s.Close())
 			})
 		}
 	}

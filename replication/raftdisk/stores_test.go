@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -72,9 +73,7 @@ func TestRule20FailStop(t *testing.T) {
 			var fatal []error
 			fail := &FailStop{OnFatal: func(err error) { fatal = append(fatal, err) }}
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
-			if err := inner.StoreLogs(entries(1, 5)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, inner.StoreLogs(entries(1, 5)))
 			inner.err, inner.calls = disk, 0
 			logs := newRaftLog(boltKind, vfs.OS, "x/log.db", inner, fail, newEntrySizes(8))
 			stable := &StableStore{votes: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
@@ -91,9 +90,7 @@ func TestRule20FailStop(t *testing.T) {
 				call(logs, stable, snaps), logs.StoreLogs(entries(6, 6)), logs.DeleteRange(1, 1),
 				stable.Set([]byte("k"), nil), stable.SetUint64([]byte("k"), 2), snaps.publish(&snapshot{}), rewritten(logs, 0),
 			} {
-				if err != first {
-					t.Errorf("later call returned %v", err)
-				}
+				check.Equal(t, err, first, "later call returned")
 			}
 			if inner.calls != calls || len(fatal) != 1 {
 				t.Errorf("the disk was asked again, or the error reported again")
@@ -128,12 +125,8 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
 			s := newRaftLog(c.kind, nil, "", inner, &FailStop{}, newEntrySizes(8))
-			if err := s.StoreLogs(entries(1, 1500)); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.DeleteRange(c.low, c.high); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.StoreLogs(entries(1, 1500)))
+			check.Must(t, s.DeleteRange(c.low, c.high))
 			if fmt.Sprint(inner.deleted) != fmt.Sprint(c.want) {
 				t.Errorf("deleted %v, expected %v", inner.deleted, c.want)
 			}
@@ -145,31 +138,23 @@ func TestEntryCache(t *testing.T) {
 	t.Parallel()
 	inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
 	s := newRaftLog(boltKind, nil, "", inner, &FailStop{}, newEntrySizes(8))
-	if err := s.StoreLogs(entries(1, 2000)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.StoreLogs(entries(1, 2000)))
 	cached := func(index uint64) bool { return s.cache.get(index, &raft.Log{}) }
 	if cached(1488) || !cached(1489) || !cached(2000) || cached(2001) || cached(0) {
 		t.Error("does not hold the newest entries")
 	}
-	if err := s.DeleteRange(1990, 2000); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.DeleteRange(1990, 2000))
 	if cached(1990) || !cached(1989) {
 		t.Error("deleted entries stay")
 	}
 	var log raft.Log
-	if err := s.GetLog(1990, &log); err != raft.ErrLogNotFound {
-		t.Errorf("missing entry: %v", err)
-	}
+	check.Equal(t, s.GetLog(1990, &log), raft.ErrLogNotFound, "missing entry")
 	if err := s.GetLog(3, &log); err != nil || string(log.Data) != "entry 3" {
 		t.Errorf("entry 3: %q, %v", log.Data, err)
 	}
 	large := make([]byte, cacheBytes/4)
 	for i := uint64(1990); i < 2000; i++ {
-		if err := s.StoreLog(&raft.Log{Index: i, Data: large}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.StoreLog(&raft.Log{Index: i, Data: large}))
 	}
 	if s.cache.bytes > cacheBytes || !cached(1999) || cached(1990) {
 		t.Errorf("holds %d bytes", s.cache.bytes)
@@ -181,16 +166,12 @@ func TestEntryCache(t *testing.T) {
 func TestRule10TrailingFollowsBytes(t *testing.T) {
 	t.Parallel()
 	s := newEntrySizes(100)
-	if got := s.trailing(1000, 10<<20); got != 10 {
-		t.Errorf("of unknown size: %d", got)
-	}
+	check.Equal(t, s.trailing(1000, 10<<20), 10, "of unknown size")
 	var logs []*raft.Log
 	for i := uint64(1); i <= 300; i++ {
 		logs = append(logs, &raft.Log{Index: i, Data: make([]byte, 1000)})
 	}
-	if sum := s.put(logs); sum != 300_000 {
-		t.Errorf("sum %d", sum)
-	}
+	check.Equal(t, s.put(logs), 300_000, "sum")
 	for _, c := range []struct {
 		last  uint64
 		bytes int64
@@ -224,17 +205,13 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 	}
 	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
 	s, err := openLogStore(vfs.OS, dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return s
 }
 
 func closeLog(t *testing.T, s *RaftLog) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, s.Close())
 }
 
 func checkEntries(t *testing.T, s *RaftLog, first, last uint64) {
@@ -274,17 +251,10 @@ func filled(s *RaftLog, path string) error {
 	return fresh.Close()
 }
 
-func mustNot(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	mustNot(t, err)
+	check.Must(t, err)
 	var all []string
 	for _, e := range entries {
 		all = append(all, e.Name())
@@ -300,14 +270,14 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, kind)
-			mustNot(t, s.StoreLogs(entries(1, 90)))
+			check.Must(t, s.StoreLogs(entries(1, 90)))
 			secret := []byte("to be forgotten")
-			mustNot(t, s.StoreLog(&raft.Log{Index: 91, Data: secret}))
-			mustNot(t, s.StoreLogs(entries(92, 200)))
-			mustNot(t, s.DeleteRange(1, 100))
-			mustNot(t, rewritten(s, 100))
+			check.Must(t, s.StoreLog(&raft.Log{Index: 91, Data: secret}))
+			check.Must(t, s.StoreLogs(entries(92, 200)))
+			check.Must(t, s.DeleteRange(1, 100))
+			check.Must(t, rewritten(s, 100))
 			checkEntries(t, s, 101, 200)
-			mustNot(t, s.StoreLogs(entries(201, 210)))
+			check.Must(t, s.StoreLogs(entries(201, 210)))
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return err
@@ -318,11 +288,9 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 				}
 				return err
 			})
-			mustNot(t, err)
+			check.Must(t, err)
 			closeLog(t, s)
-			if got := names(t, dir); got != kind.name {
-				t.Errorf("folder holds %s", got)
-			}
+			check.Equal(t, names(t, dir), kind.name, "folder holds")
 			s = openTestLog(t, dir, kind)
 			defer closeLog(t, s)
 			checkEntries(t, s, 101, 210)
@@ -342,14 +310,14 @@ func TestRule21RewriteOfLargeLogs(t *testing.T) {
 			data := bytes.Repeat(secret, (1<<18)/len(secret))
 			store := func(from, to uint64, data []byte) {
 				for i := from; i <= to; i++ {
-					mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: 1, Data: data}))
+					check.Must(t, s.StoreLog(&raft.Log{Index: i, Term: 1, Data: data}))
 				}
 			}
 			store(1, 100, data)
-			mustNot(t, s.DeleteRange(1, 70))
-			mustNot(t, s.DeleteRange(91, 100))
+			check.Must(t, s.DeleteRange(1, 70))
+			check.Must(t, s.DeleteRange(91, 100))
 			store(91, 140, []byte("kept"))
-			mustNot(t, rewritten(s, 90))
+			check.Must(t, rewritten(s, 90))
 			check := func() {
 				t.Helper()
 				err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -362,7 +330,7 @@ func TestRule21RewriteOfLargeLogs(t *testing.T) {
 					}
 					return err
 				})
-				mustNot(t, err)
+				check.Must(t, err)
 			}
 			check()
 			store(141, 150, []byte("kept"))
@@ -386,24 +354,24 @@ func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			s := openTestLog(t, t.TempDir(), kind)
 			defer closeLog(t, s)
-			mustNot(t, s.StoreLogs(entries(1, 100)))
+			check.Must(t, s.StoreLogs(entries(1, 100)))
 			s.Needed.Store(1)
-			mustNot(t, s.DeleteRange(1, 50))
+			check.Must(t, s.DeleteRange(1, 50))
 			checkEntries(t, s, 1, 100)
 			s.Needed.Store(31)
-			mustNot(t, s.DeleteRange(1, 20))
+			check.Must(t, s.DeleteRange(1, 20))
 			checkEntries(t, s, 21, 100)
-			mustNot(t, s.DeleteRange(21, 60))
+			check.Must(t, s.DeleteRange(21, 60))
 			checkEntries(t, s, 30, 100)
-			mustNot(t, s.DeleteRange(30, 60))
+			check.Must(t, s.DeleteRange(30, 60))
 			checkEntries(t, s, 30, 100)
-			mustNot(t, s.DeleteRange(91, 100)) // of another history
+			check.Must(t, s.DeleteRange(91, 100)) // of another history
 			checkEntries(t, s, 30, 90)
 			s.Needed.Store(0)
-			mustNot(t, s.DeleteRange(30, 80))
+			check.Must(t, s.DeleteRange(30, 80))
 			checkEntries(t, s, 81, 90)
 			s.Needed.Store(82)
-			mustNot(t, s.DeleteRange(81, 90))
+			check.Must(t, s.DeleteRange(81, 90))
 			checkEntries(t, s, 0, 0)
 		})
 	}
@@ -415,16 +383,14 @@ func TestConversion(t *testing.T) {
 		t.Run(c.from.name+" to "+c.to.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, c.from)
-			mustNot(t, s.StoreLogs(entries(1, 300)))
-			mustNot(t, s.DeleteRange(1, 99))
+			check.Must(t, s.StoreLogs(entries(1, 300)))
+			check.Must(t, s.DeleteRange(1, 99))
 			closeLog(t, s)
 			for range 2 { // there, and back
 				s = openTestLog(t, dir, c.to)
 				checkEntries(t, s, 100, 300)
 				closeLog(t, s)
-				if got := names(t, dir); got != c.to.name {
-					t.Errorf("folder holds %s", got)
-				}
+				check.Equal(t, names(t, dir), c.to.name, "folder holds")
 				c.from, c.to = c.to, c.from
 			}
 		})
@@ -432,9 +398,9 @@ func TestConversion(t *testing.T) {
 	t.Run("drops what lies before a gap", func(t *testing.T) {
 		dir := t.TempDir()
 		s := openTestLog(t, dir, boltKind)
-		mustNot(t, s.StoreLogs(entries(1, 80)))
-		mustNot(t, s.StoreLogs(entries(90, 95)))
-		mustNot(t, s.inner.StoreLogs(entries(97, 99)))
+		check.Must(t, s.StoreLogs(entries(1, 80)))
+		check.Must(t, s.StoreLogs(entries(90, 95)))
+		check.Must(t, s.inner.StoreLogs(entries(97, 99)))
 		closeLog(t, s)
 		s = openTestLog(t, dir, segmentKind)
 		defer closeLog(t, s)
@@ -446,7 +412,7 @@ func TestConversion(t *testing.T) {
 		s := openTestLog(t, dir, segmentKind)
 		defer closeLog(t, s)
 		checkEntries(t, s, 0, 0)
-		mustNot(t, s.StoreLogs(entries(77, 78)))
+		check.Must(t, s.StoreLogs(entries(77, 78)))
 	})
 }
 
@@ -460,20 +426,18 @@ func TestRaftLogOfADevelopmentVersion(t *testing.T) {
 			makeState(t, o)
 			dir := filepath.Join(o.Dir, Dir)
 			if !both {
-				mustNot(t, os.Remove(filepath.Join(dir, boltKind.name)))
+				check.Must(t, os.Remove(filepath.Join(dir, boltKind.name)))
 			}
 			old := filepath.Join(dir, unreadable+suffix)
-			mustNot(t, os.Mkdir(old, 0o700))
-			mustNot(t, os.WriteFile(filepath.Join(old, "wal-meta.db"), nil, 0o600))
+			check.Must(t, os.Mkdir(old, 0o700))
+			check.Must(t, os.WriteFile(filepath.Join(old, "wal-meta.db"), nil, 0o600))
 			before := names(t, dir)
 			_, err := openTestState(t, o)
 			if err == nil || errors.Is(err, ErrStateLost) {
 				t.Fatalf("%s, with another log: %t: %v", old, both, err)
 			}
 			for _, part := range []string{old, "development version", "RaftLogStore=BoltDB"} {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q is missing in: %v", part, err)
-				}
+				check.Contains(t, err.Error(), part, "is missing in")
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than a line: %v", err)
@@ -493,40 +457,38 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		crash func(t *testing.T, dir, path string)
 	}{
 		{"new one incomplete", func(t *testing.T, _, path string) {
-			mustNot(t, os.Mkdir(path+newSuffix, 0o700))
+			check.Must(t, os.Mkdir(path+newSuffix, 0o700))
 		}},
 		{"new one complete", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, filled(s, path))
+			check.Must(t, filled(s, path))
 			closeLog(t, s)
 		}},
 		{"old one renamed", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, filled(s, path))
+			check.Must(t, filled(s, path))
 			closeLog(t, s)
-			mustNot(t, os.Rename(path, path+oldSuffix))
+			check.Must(t, os.Rename(path, path+oldSuffix))
 		}},
 		{"new one renamed", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, filled(s, path))
+			check.Must(t, filled(s, path))
 			closeLog(t, s)
-			mustNot(t, os.Rename(path, path+oldSuffix))
-			mustNot(t, os.Rename(path+newSuffix, path))
+			check.Must(t, os.Rename(path, path+oldSuffix))
+			check.Must(t, os.Rename(path+newSuffix, path))
 		}},
 	} {
 		for _, kind := range allKinds {
 			t.Run(c.name+" "+kind.name, func(t *testing.T) {
 				dir := t.TempDir()
 				s := openTestLog(t, dir, kind)
-				mustNot(t, s.StoreLogs(entries(5, 30)))
+				check.Must(t, s.StoreLogs(entries(5, 30)))
 				closeLog(t, s)
 				c.crash(t, dir, filepath.Join(dir, kind.name))
 				s = openTestLog(t, dir, kind)
 				defer closeLog(t, s)
 				checkEntries(t, s, 5, 30)
-				if got := names(t, dir); got != kind.name {
-					t.Errorf("folder holds %s", got)
-				}
+				check.Equal(t, names(t, dir), kind.name, "folder holds")
 			})
 		}
 	}
@@ -534,33 +496,29 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		for _, started := range allKinds {
 			dir := t.TempDir()
 			s := openTestLog(t, dir, boltKind)
-			mustNot(t, s.StoreLogs(entries(5, 30)))
+			check.Must(t, s.StoreLogs(entries(5, 30)))
 			path := filepath.Join(dir, segmentKind.name)
 			s.kind = segmentKind
-			mustNot(t, filled(s, path))
+			check.Must(t, filled(s, path))
 			closeLog(t, s)
-			mustNot(t, os.Rename(path+newSuffix, path))
+			check.Must(t, os.Rename(path+newSuffix, path))
 			s = openTestLog(t, dir, started)
 			checkEntries(t, s, 5, 30)
 			closeLog(t, s)
-			if got := names(t, dir); got != started.name {
-				t.Errorf("folder holds %s", got)
-			}
+			check.Equal(t, names(t, dir), started.name, "folder holds")
 		}
 	})
 	t.Run("two logs that differ are refused", func(t *testing.T) {
 		dir, other := t.TempDir(), t.TempDir()
 		s := openTestLog(t, dir, boltKind)
-		mustNot(t, s.StoreLogs(entries(5, 30)))
+		check.Must(t, s.StoreLogs(entries(5, 30)))
 		closeLog(t, s)
 		s = openTestLog(t, other, segmentKind)
-		mustNot(t, s.StoreLogs(entries(5, 31)))
+		check.Must(t, s.StoreLogs(entries(5, 31)))
 		closeLog(t, s)
-		mustNot(t, os.Rename(filepath.Join(other, segmentKind.name), filepath.Join(dir, segmentKind.name)))
+		check.Must(t, os.Rename(filepath.Join(other, segmentKind.name), filepath.Join(dir, segmentKind.name)))
 		_, err := openLogStore(vfs.OS, dir, segmentKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
-		if !errors.Is(err, ErrStateLost) {
-			t.Errorf("error %v", err)
-		}
+		check.Is(t, err, ErrStateLost, "error")
 	})
 }
 
@@ -575,28 +533,26 @@ func kindAt(path string) *logKind {
 func TestRule26TermStandsStill(t *testing.T) {
 	t.Parallel()
 	s, err := newStable(memoryLog{raft.NewInmemStore()}, "memory", &FailStop{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustNot(t, s.SetUint64(keyCurrentTerm, 3))
+	check.Must(t, err)
+	check.Must(t, s.SetUint64(keyCurrentTerm, 3))
 	if s.InTerm(2, func() { t.Error("done in a term that is over") }) || s.InTerm(4, func() { t.Error("done in a term that is to come") }) {
 		t.Error("done in another term")
 	}
 	risen := make(chan error, 1)
 	ran := s.InTerm(3, func() {
-		mustNot(t, s.SetUint64(keyCurrentTerm, 3)) // as raft does, at once
+		check.Must(t, s.SetUint64(keyCurrentTerm, 3)) // as raft does, at once
 		go func() { risen <- s.SetUint64(keyCurrentTerm, 4) }()
 		select {
 		case <-risen:
 			t.Error("the term rose meanwhile")
 		case <-time.After(20 * time.Millisecond):
 		}
-		mustNot(t, s.SetUint64(keyCurrentTerm, 3)) // with another one waiting, too
+		check.Must(t, s.SetUint64(keyCurrentTerm, 3)) // with another one waiting, too
 		if term, err := s.GetUint64(keyCurrentTerm); err != nil || term != 3 {
 			t.Errorf("term %d, %v", term, err)
 		}
 	})
-	mustNot(t, <-risen)
+	check.Must(t, <-risen)
 	if term, err := s.GetUint64(keyCurrentTerm); !ran || err != nil || term != 4 {
 		t.Errorf("done: %v; term %d, %v", ran, term, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // brittleVotes take so many writes more.
@@ -67,17 +69,17 @@ func TestVoteIsStoredWhole(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brittleVotes{votes: memoryLog{raft.NewInmemStore()}, left: 100}
 			if c.before != nil {
-				mustNot(t, c.before(inner))
+				check.Must(t, c.before(inner))
 			}
 			inner.left = c.writes
 			fail := &FailStop{OnFatal: func(error) {}}
 			s, err := newStable(inner, "memory", fail)
-			mustNot(t, err)
+			check.Must(t, err)
 			if err := give(s, "b", 7); (err == nil) != (c.writes == 2) {
 				t.Errorf("with %d writes: %v", c.writes, err)
 			}
 			again, err := newStable(inner, "memory", fail)
-			mustNot(t, err)
+			check.Must(t, err)
 			if vote, term := stored(again); vote != c.vote || term != c.term {
 				t.Errorf("the vote is %q in term %d, want %q in %d", vote, term, c.vote, c.term)
 			}
@@ -87,9 +89,9 @@ func TestVoteIsStoredWhole(t *testing.T) {
 	// An earlier version ran in between, and its disk took the term of its next vote alone.
 	inner := memoryLog{raft.NewInmemStore()}
 	s, err := newStable(inner, "memory", &FailStop{OnFatal: func(error) {}})
-	mustNot(t, err)
-	mustNot(t, give(s, "b", 7))
-	mustNot(t, inner.SetUint64(keyVoteTerm, 9))
+	check.Must(t, err)
+	check.Must(t, give(s, "b", 7))
+	check.Must(t, inner.SetUint64(keyVoteTerm, 9))
 	if candidate, err := s.Get(keyVoteCandidate); err != nil || candidate == nil || len(candidate) > 0 {
 		t.Errorf("candidate %q, %v: no candidate may get a vote in that term", candidate, err)
 	}

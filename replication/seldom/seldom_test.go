@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestLines(t *testing.T) {
@@ -24,14 +26,10 @@ func TestLines(t *testing.T) {
 		for i := range 3 * most {
 			l.Due(i)
 		}
-		if len(l.last) != most {
-			t.Errorf("%d lines are remembered", len(l.last))
-		}
+		check.Equal(t, len(l.last), most, "lines are remembered")
 		want(3*most, 0, false)
 		time.Sleep(time.Minute)
 		want(3*most, 0, true)
-		if len(l.last) != 1 {
-			t.Errorf("%d lines are remembered after a minute", len(l.last))
-		}
+		check.Equal(t, len(l.last), 1, "lines are remembered after a minute")
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // leading is a leader's pipeline to a follower whose part the test plays.
@@ -21,9 +23,7 @@ func newLeading(t *testing.T, o RaftOptions) *leading {
 	l := &leading{pair: newPair(t, o)}
 	var err error
 	l.pipe, err = l.here.AppendEntriesPipeline(raft.ServerID(node(1).String()), l.there.LocalAddr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if err := l.pipe.Close(); err != nil && !errors.Is(err, io.EOF) {
 			t.Error(err)
@@ -52,9 +52,7 @@ func (l *leading) send(prev uint64, indexes ...uint64) {
 func (l *leading) sendCommitted(commit, prev uint64, indexes ...uint64) {
 	l.t.Helper()
 	req := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: prev, PrevLogTerm: 3, LeaderCommitIndex: commit, Entries: entries(indexes...)}
-	if _, err := l.pipe.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
-		l.t.Error(err)
-	}
+	check.NoError(l.t, check.Err(l.pipe.AppendEntries(req, new(raft.AppendEntriesResponse))))
 }
 
 // gets has the follower get a message and answer it.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // One entry of 300 bytes there and the answer back, on this transport and on
@@ -25,9 +27,7 @@ func BenchmarkAppendEntries(b *testing.B) {
 	theirs := func(b *testing.B) (raft.Transport, raft.Transport) {
 		one := func() *raft.NetworkTransport {
 			t, err := raft.NewTCPTransportWithLogger("127.0.0.1:0", nil, 3, 10*time.Second, hclog.NewNullLogger())
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			b.Cleanup(func() { _ = t.Close(); t.CloseStreams() })
 			return t
 		}
@@ -73,9 +73,7 @@ func benchmarkSingle(b *testing.B, open func(*testing.B) (raft.Transport, raft.T
 	args := message()
 	for b.Loop() {
 		var resp raft.AppendEntriesResponse
-		if err := from.AppendEntries(raft.ServerID(node(1).String()), to.LocalAddr(), args, &resp); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, from.AppendEntries(raft.ServerID(node(1).String()), to.LocalAddr(), args, &resp))
 	}
 }
 
@@ -83,19 +81,11 @@ func benchmarkPipeline(b *testing.B, open func(*testing.B) (raft.Transport, raft
 	to, from := open(b)
 	answering(b, to)
 	p, err := from.AppendEntriesPipeline(raft.ServerID(node(1).String()), to.LocalAddr())
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	args := message()
 	for b.Loop() {
-		if _, err := p.AppendEntries(args, &raft.AppendEntriesResponse{}); err != nil {
-			b.Fatal(err)
-		}
-		if f := <-p.Consumer(); f.Error() != nil {
-			b.Fatal(f.Error())
-		}
+		check.Must(b, check.Err(p.AppendEntries(args, &raft.AppendEntriesResponse{})))
+		check.Must(b, (<-p.Consumer()).Error())
 	}
-	if err := p.Close(); err != nil {
-		b.Error(err)
-	}
+	check.NoError(b, p.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -140,9 +141,7 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 			s.config(i, p.conf)
 		}
 		if i < nodes-apart {
-			if err := raft.BootstrapCluster(p.conf, p.logs, p.logs, p.snaps, trans, c.conf); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, raft.BootstrapCluster(p.conf, p.logs, p.logs, p.snaps, trans, c.conf))
 		}
 		var err error
 		if p.raft, err = raft.NewRaft(p.conf, p.fsm, p.logs, p.logs, p.snaps, trans); err != nil {
@@ -151,16 +150,12 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 	}
 	t.Cleanup(func() {
 		for _, p := range c.peers {
-			if err := p.raft.Shutdown().Error(); err != nil {
-				t.Errorf("shutdown: %v", err)
-			}
+			check.NoError(t, p.raft.Shutdown().Error(), "shutdown")
 		}
 	})
 	first := c.peers[0]
 	stand := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-	if err := c.peers[1].trans.TimeoutNow(first.id, raft.ServerAddress(first.port.Advertised()), &stand, &raft.TimeoutNowResponse{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.peers[1].trans.TimeoutNow(first.id, raft.ServerAddress(first.port.Advertised()), &stand, &raft.TimeoutNowResponse{}))
 	return c
 }
 

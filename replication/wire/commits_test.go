@@ -1,13 +1,14 @@
 package wire
 
 import (
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // teller is a leader's commits, of which it notes what is sent.
@@ -67,9 +68,7 @@ func (c *teller) wants(t *testing.T, want ...uint64) {
 			t.Errorf("sent %+v", args)
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("told of %v, want %v", got, want)
-	}
+	check.Slice(t, got, want, "told of")
 }
 
 func TestCommitIsTold(t *testing.T) {
@@ -82,9 +81,7 @@ func TestCommitIsTold(t *testing.T) {
 			c.stores(3, 10, 11, 10)
 			c.newest(11, 3)
 			c.wants(t, 11)
-			if term := c.sent[0].PrevLogTerm; term != 3 {
-				t.Errorf("the entry is of term %d", term)
-			}
+			check.Equal(t, c.sent[0].PrevLogTerm, 3, "the entry is of term")
 			c.newest(11, 3)
 			c.wants(t, 11)
 		}},
@@ -167,9 +164,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 	c := newCluster(t, 3, 0, setup{config: func(_ int, conf *raft.Config) { conf.CommitTimeout = 24 * time.Hour }})
 	leader := c.leader()
 	for i := range 50 {
-		if err := leader.raft.Apply([]byte{byte(i)}, 0).Error(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, leader.raft.Apply([]byte{byte(i)}, 0).Error())
 		c.converge(leader, c.peers[0], c.peers[1], c.peers[2])
 	}
 }

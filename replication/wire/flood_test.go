@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // burst is a listener at which connections have queued up: Accept never waits
@@ -33,9 +35,7 @@ func TestFloodAtOnce(t *testing.T) {
 	// so that accepting continues before any handshake
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	b := &burst{Listener: l, taken: make(chan struct{})}
 	for range maxHandshakes + 1 {
 		far, near := net.Pipe()
@@ -50,7 +50,5 @@ func TestFloodAtOnce(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("no connection is taken any more")
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, p.Close())
 }

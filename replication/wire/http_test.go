@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // serveHTTP runs a server on the connections of a kind.
@@ -23,9 +25,7 @@ func serveHTTP(t testing.TB, p *Port, k Kind, h http.Handler) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { _ = s.Serve(l) })
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, s.Close())
 		tasks.Wait()
 	})
 }
@@ -44,18 +44,14 @@ func TestHTTP(t *testing.T) {
 	client := http.Client{Transport: transport}
 	for range 3 {
 		resp, err := client.Post("http://"+to.Advertised()+"/join", "text/plain", strings.NewReader("please"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if want := node(2).String() + " true true please /join"; err != nil || strings.Join(strings.Fields(string(got)), "") != strings.Join(strings.Fields(want), "") {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
-	if n := from.metrics.dialled.Value(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
+	check.Equal(t, from.metrics.dialled.Value(), 1, "connections")
 	if _, ok := PeerFrom(t.Context()); ok {
 		t.Error("a peer from nowhere")
 	}
@@ -87,9 +83,7 @@ func (w wires) port(t *testing.T, n byte) *Port {
 		}
 	})
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("close port: %v", err)
-		}
+		check.NoError(t, p.Close(), "close port")
 	})
 	return p
 }
@@ -154,13 +148,9 @@ func TestHTTPConnectionsAreRenewed(t *testing.T) {
 		for i, begun := 0, time.Now(); time.Since(begun) < 6*renew; i++ {
 			// Without GetBody and of a method that changes things: sent once or not at all.
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+to.Advertised()+"/", io.NopCloser(strings.NewReader("once")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatalf("request %d: %v", i, err)
-			}
+			check.Must(t, err, "request", i)
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			// at times for longer than a connection may be idle
@@ -175,8 +165,6 @@ func TestHTTPConnectionsAreRenewed(t *testing.T) {
 		synctest.Wait()
 		from.mu.Lock()
 		defer from.mu.Unlock()
-		if n := len(from.conns); n != 0 {
-			t.Errorf("%d connections are left", n)
-		}
+		check.Equal(t, len(from.conns), 0, "connections are left")
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -142,16 +143,10 @@ func TestPrepare(t *testing.T) {
 	t.Run("too short", func(t *testing.T) {
 		var resp raft.InstallSnapshotResponse
 		c, dialErr := p.here.port.dialHost(t.Context(), kindInstall, string(p.there.LocalAddr()), "")
-		if dialErr != nil {
-			t.Fatal(dialErr)
-		}
+		check.Must(t, dialErr)
 		defer func() { _ = c.Close() }()
-		if err := errors.Join(writeFrame(c, raft.InstallSnapshotRequest{Size: 10}), readInstallAnswer(c, nil)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(c, "123"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(writeFrame(c, raft.InstallSnapshotRequest{Size: 10}), readInstallAnswer(c, nil)))
+		check.Must(t, check.Err(io.WriteString(c, "123")))
 		c.retire()
 		if err := readInstallAnswer(c, &resp); err == nil || err.Error() != "read the snapshot: 3 of 10 bytes: unexpected EOF" {
 			t.Errorf("error %v", err)
@@ -171,16 +166,10 @@ func TestPrepare(t *testing.T) {
 	})
 	t.Run("a frame without end", func(t *testing.T) {
 		c, err := p.here.port.dialHost(t.Context(), kindInstall, string(p.there.LocalAddr()), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer func() { _ = c.Close() }()
-		if _, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
-			t.Fatal(err)
-		}
-		if err := readInstallAnswer(c, nil); err == nil || !strings.Contains(err.Error(), "frame of 4294967295 bytes, more than 1048576") {
-			t.Errorf("error %v", err)
-		}
+		check.Must(t, check.Err(c.Write([]byte{0xff, 0xff, 0xff, 0xff})))
+		check.Says(t, readInstallAnswer(c, nil), "frame of 4294967295 bytes, more than 1048576", "error")
 	})
 }
 
@@ -255,17 +244,11 @@ func TestMessagesFlowWhilePreparing(t *testing.T) {
 	go func() { _, err := p.install(5, 1, 3, strings.NewReader("abc")); outcome <- err }()
 	<-h.begun
 	for range 20 {
-		if err := p.vote(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.here.AppendEntries(raft.ServerID(node(1).String()), p.there.LocalAddr(),
-			&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("x")}, Term: 5}, &raft.AppendEntriesResponse{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, p.vote())
+		check.Must(t, p.here.AppendEntries(raft.ServerID(node(1).String()), p.there.LocalAddr(),
+			&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("x")}, Term: 5}, &raft.AppendEntriesResponse{}))
 	}
-	if heartbeats.Load() != 20 {
-		t.Errorf("%d heartbeats", heartbeats.Load())
-	}
+	check.Equal(t, heartbeats.Load(), 20, "heartbeats")
 	select {
 	case err := <-outcome:
 		t.Fatalf("answered before it was prepared: %v", err)
@@ -273,9 +256,7 @@ func TestMessagesFlowWhilePreparing(t *testing.T) {
 	}
 	h.let <- nil
 	respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil)
-	if err := <-outcome; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-outcome)
 }
 
 func TestNewerSnapshotWins(t *testing.T) {
@@ -288,25 +269,19 @@ func TestNewerSnapshotWins(t *testing.T) {
 		go func() { _, err := p.install(term, index, 3, strings.NewReader("abc")); outcomes[i] <- err }()
 	}
 	start(0, 5, 1)
-	if got := <-h.begun; got != 1 {
-		t.Fatalf("prepared %d", got)
-	}
+	check.MustEqual(t, <-h.begun, 1, "prepared")
 	start(1, 5, 2)
 	if err := <-outcomes[0]; err == nil || err.Error() != errSuperseded.Error() {
 		t.Errorf("the older one: %v", err)
 	}
-	if got := <-h.begun; got != 2 {
-		t.Fatalf("prepared %d", got)
-	}
+	check.MustEqual(t, <-h.begun, 2, "prepared")
 	start(2, 4, 3) // from a leader that has been replaced
 	if err := <-outcomes[2]; err == nil || err.Error() != errOlderTerm.Error() {
 		t.Errorf("the one of the older term: %v", err)
 	}
 	h.let <- nil
 	respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil)
-	if err := <-outcomes[1]; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-outcomes[1])
 	if h.twice.Load() {
 		t.Error("two were prepared at a time")
 	}
@@ -319,17 +294,11 @@ func TestNewerSnapshotWhileReading(t *testing.T) {
 	stalled, feed := io.Pipe()
 	outcome := make(chan error, 1)
 	go func() { _, err := p.install(5, 1, 1000, stalled); outcome <- err }()
-	if _, err := feed.Write(make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(feed.Write(make([]byte, 10))))
 	go func() { respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil) }()
-	if _, err := p.install(5, 2, 3, strings.NewReader("abc")); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Err(p.install(5, 2, 3, strings.NewReader("abc"))))
 	_ = feed.Close()
-	if err := <-outcome; err == nil || !strings.Contains(err.Error(), errSuperseded.Error()) {
-		t.Errorf("the stalled one: %v", err)
-	}
+	check.Says(t, <-outcome, errSuperseded.Error(), "the stalled one")
 }
 
 func TestPrepareTakesTooLong(t *testing.T) {
@@ -341,9 +310,7 @@ func TestPrepareTakesTooLong(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	if err := p.vote(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, p.vote())
 }
 
 func TestCloseCallsPrepareOff(t *testing.T) {
@@ -352,12 +319,8 @@ func TestCloseCallsPrepareOff(t *testing.T) {
 	outcome := make(chan error, 1)
 	go func() { _, err := p.install(5, 1, 3, strings.NewReader("abc")); outcome <- err }()
 	<-h.begun
-	if err := p.there.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-outcome; err == nil {
-		t.Error("taken")
-	}
+	check.NoError(t, p.there.Close())
+	check.Fails(t, <-outcome, "taken")
 	if err := h.stopped.Load(); err == nil || !errors.Is(*err, raft.ErrTransportShutdown) {
 		t.Errorf("Prepare was stopped by %v", err)
 	}
@@ -378,20 +341,12 @@ func TestRaftInstallsSnapshot(t *testing.T) {
 	}, config: func(_ int, c *raft.Config) { c.TrailingLogs = 1 }})
 	l := c.leader()
 	for i := range 50 {
-		if err := l.raft.Apply(fmt.Appendf(nil, "entry %d", i), 0).Error(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.raft.Apply(fmt.Appendf(nil, "entry %d", i), 0).Error())
 	}
-	if err := l.raft.Snapshot().Error(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.raft.Snapshot().Error())
 	late := c.peers[2]
-	if err := l.raft.AddVoter(late.id, raft.ServerAddress(late.port.Advertised()), 0, 0).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.raft.Apply([]byte("after"), 0).Error(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.raft.AddVoter(late.id, raft.ServerAddress(late.port.Advertised()), 0, 0).Error())
+	check.Must(t, l.raft.Apply([]byte("after"), 0).Error())
 	c.converge(l, late)
 	if tries.Load() < 3 || len(late.fsm.state()) != 51 {
 		t.Errorf("%d tries, %d entries", tries.Load(), len(late.fsm.state()))
@@ -410,29 +365,17 @@ func TestSnapshotThatIsCutShort(t *testing.T) {
 	p := newPair(t, RaftOptions{Prepare: func(context.Context, uint64, uint64, []byte) error { asked <- struct{}{}; return nil }})
 	snapshots := p.consume()
 	c, err := p.here.dial(kindInstall, p.here.target(raft.ServerID(node(1).String()), p.there.LocalAddr()), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = c.Close() }()
-	if err := writeFrame(c, raft.InstallSnapshotRequest{Term: 5, LastLogTerm: 4, LastLogIndex: 7, Size: 10}); err != nil {
-		t.Fatal(err)
-	}
-	if err := readInstallAnswer(c, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, writeFrame(c, raft.InstallSnapshotRequest{Term: 5, LastLogTerm: 4, LastLogIndex: 7, Size: 10}))
+	check.Must(t, readInstallAnswer(c, nil))
+	check.Must(t, check.Err(c.Write([]byte("abc"))))
+	check.Must(t, c.Conn.(interface{ CloseWrite() error }).CloseWrite())
 	outcome := make(chan error, 1)
 	go func() { outcome <- readInstallAnswer(c, new(raft.InstallSnapshotResponse)) }()
 	select {
 	case err := <-outcome:
-		if err == nil || !strings.Contains(err.Error(), "3 of 10 bytes") {
-			t.Errorf("the answer is %v", err)
-		}
+		check.Says(t, err, "3 of 10 bytes", "the answer")
 	case <-asked:
 		t.Error("it was prepared")
 	case <-snapshots:

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // raft reads no answer after one without success, but may be sending at that moment: as many
@@ -30,16 +32,12 @@ func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 	t.Cleanup(func() { <-served })
 	t.Cleanup(func() { _ = there.Close() })
 	p, err := here.AppendEntriesPipeline(raft.ServerID(node(1).String()), there.LocalAddr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	send := func() error {
 		_, err := p.AppendEntries(&raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 1, Data: []byte("entry")}}}, new(raft.AppendEntriesResponse))
 		return err
 	}
-	if err := send(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, send())
 	if first := <-p.Consumer(); first.Response().Success {
 		t.Fatal("the first message was not refused")
 	}
@@ -55,18 +53,12 @@ func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 	}()
 	select {
 	case err := <-sent:
-		if err != nil {
-			t.Errorf("send: %v", err)
-		}
+		check.NoError(t, err, "send")
 	case <-time.After(patience):
 		t.Error("sending waits for ever")
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := here.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, p.Close())
+	check.NoError(t, here.Close())
 }
 
 // raft names the newest commit, also beyond the last entry of a message: the follower would apply
@@ -98,14 +90,10 @@ func TestCommitsEndWithTheMessage(t *testing.T) {
 			}
 			id, address := raft.ServerID(node(1).String()), p.there.LocalAddr()
 			pipe, err := p.here.AppendEntriesPipeline(id, address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var asked sync.WaitGroup
 			asked.Go(func() {
-				if err := p.here.AppendEntries(id, address, request(), new(raft.AppendEntriesResponse)); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, p.here.AppendEntries(id, address, request(), new(raft.AppendEntriesResponse)))
 			})
 			asked.Go(func() {
 				if _, err := pipe.AppendEntries(request(), new(raft.AppendEntriesResponse)); err != nil {
@@ -120,9 +108,7 @@ func TestCommitsEndWithTheMessage(t *testing.T) {
 				rpc.Respond(&raft.AppendEntriesResponse{Term: 3, Success: true}, nil)
 			}
 			asked.Wait()
-			if err := pipe.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, pipe.Close())
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/replication/seldom"
 )
@@ -35,9 +36,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 			}
 			l := pb.Listener(KindRelay)
 			c, err := dialAnd(pa, KindRelay, pb, l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer func() { _, _ = c[0].Close(), c[1].Close() }()
 			for i, want := range []Identity{{Node: node(2), Cluster: clusterA}, {Node: node(1), Cluster: clusterA}} {
 				if ours, ok := unwrap(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || ours.peer != want {
@@ -47,9 +46,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 					t.Errorf("side %d is due", i)
 				}
 			}
-			if _, err := io.WriteString(c[0], "hello"); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(io.WriteString(c[0], "hello")))
 			got := make([]byte, 5)
 			if _, err := io.ReadFull(c[1], got); err != nil || string(got) != "hello" {
 				t.Errorf("got %q, %v", got, err)
@@ -134,19 +131,13 @@ func TestRefusals(t *testing.T) {
 				echo(t, to, c.listen)
 				conn, err := from.Dial(t.Context(), c.kind, to.Addr().String())
 				if c.status == StatusAccepted {
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 					say(t, conn, "hello")
-					if err := conn.Close(); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, conn.Close())
 					return
 				}
 				want := RefusedError{Address: to.Addr().String(), Status: c.status, Reason: c.reason, Peer: Identity{Node: node(1), Cluster: c.own}}
-				if got := refused(t, err); *got != want {
-					t.Errorf("got %+v, want %+v", *got, want)
-				}
+				check.Equal(t, *refused(t, err), want)
 				// A second time is not logged again.
 				if _, err := from.Dial(t.Context(), c.kind, to.Addr().String()); err == nil {
 					t.Error("accepted the second time")
@@ -169,9 +160,7 @@ func TestRefusals(t *testing.T) {
 // node checks the incarnation itself.
 func TestOtherLineageOfTheVersionBefore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	go func() {
 		for {
@@ -192,12 +181,8 @@ func TestOtherLineageOfTheVersionBefore(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	c, err := p.Dial(t.Context(), KindService, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Must(t, err)
+	check.NoError(t, c.Close())
 }
 
 func TestOtherFormatVersion(t *testing.T) {
@@ -205,15 +190,11 @@ func TestOtherFormatVersion(t *testing.T) {
 	p := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Warn)})
 	echo(t, p, KindService)
 	raw, err := net.Dial("tcp", p.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = raw.Close() }()
 	// A longer request than ours, of which this node cannot know.
 	q := request{version: 9, kind: KindService, Identity: Identity{Node: node(2)}}
-	if _, err := raw.Write(append(q.encode(), make([]byte, 3000)...)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(raw.Write(append(q.encode(), make([]byte, 3000)...))))
 	got, err := readAnswer(raw)
 	want := answer{version: 1, status: StatusOtherFormat, Identity: Identity{Node: node(1), Cluster: clusterA},
 		reason: "this node speaks version 1 of the protocol between nodes, the other 9"}
@@ -318,9 +299,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 			}
 			if c.by == 1 { // It gets a good one.
 				c.other.exchange(ca.issue(2, loopback))
-				if _, err := from.Dial(t.Context(), KindService, to.Addr().String()); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(from.Dial(t.Context(), KindService, to.Addr().String())))
 				testkit.Eventually(t, patience, func() error {
 					if said := to.Distrust() + from.Distrust(); said != "" {
 						return fmt.Errorf("the ports still tell %q", said)
@@ -340,13 +319,9 @@ func TestCertificatesAreExchanged(t *testing.T) {
 	echo(t, to, KindService)
 	for range 2 {
 		c, err := from.Dial(t.Context(), KindService, to.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		say(t, c, "hello")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, c.Close())
 		own.exchange(ca.issue(11, loopback))
 		other.exchange(ca.issue(12, loopback))
 	}
@@ -367,13 +342,9 @@ func TestSilentConnections(t *testing.T) {
 			t.Helper()
 			for i := range 3 {
 				c, err := net.Dial("tcp", to.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				t.Cleanup(func() { _ = c.Close() })
-				if _, err := io.WriteString(c, first[:3*(i%2)]); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(io.WriteString(c, first[:3*(i%2)])))
 				silent = append(silent, c)
 			}
 			return silent
@@ -387,9 +358,7 @@ func TestSilentConnections(t *testing.T) {
 			}
 			silence(t, to)
 			c, err := open(t, other).Dial(t.Context(), KindService, to.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			say(t, c, "not held up")
 			_ = c.Close()
 		})
@@ -419,17 +388,13 @@ func TestFlood(t *testing.T) {
 	from := open(t, Options{Node: node(2)})
 	for i := range 3 * maxHandshakes {
 		c, err := net.Dial("tcp", to.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer func() { _ = c.Close() }()
 		if i%maxHandshakes != 0 {
 			continue
 		}
 		good, err := from.Dial(t.Context(), KindService, to.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		say(t, good, "hello")
 		_ = good.Close()
 	}
@@ -450,9 +415,7 @@ func TestTooManyConnections(t *testing.T) {
 	var conns []net.Conn
 	for range 7 {
 		c, err := dial(KindService)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		conns = append(conns, c)
 	}
 	_, err := dial(KindService)
@@ -460,18 +423,14 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("refused with %+v", r)
 	}
 	c, err := dial(KindRaft) // has places of its own
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	conns = append(conns, c)
 	_, err = dial(KindRaft)
 	if r := refused(t, err); r.Status != StatusBusy {
 		t.Errorf("refused with %+v", r)
 	}
 	for _, c := range conns {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, c.Close())
 	}
 	testkit.Eventually(t, patience, func() error {
 		c, err := dial(KindService)
@@ -489,13 +448,9 @@ func TestStrangers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %.3q", name, said), func(t *testing.T) {
 				p := open(t, Options{Node: node(1), Security: s})
 				c, err := net.Dial("tcp", p.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				defer func() { _ = c.Close() }()
-				if _, err := io.WriteString(c, said); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, check.Err(io.WriteString(c, said)))
 				_ = c.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Error("left open")
@@ -523,9 +478,7 @@ func TestDialWhatIsNoNode(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -549,9 +502,7 @@ func TestDialWhatIsNoNode(t *testing.T) {
 			<-done
 		})
 	}
-	if _, err := other.Dial(t.Context(), KindService, "nonsense"); err == nil {
-		t.Error("dialled nonsense")
-	}
+	check.Fails(t, check.Err(other.Dial(t.Context(), KindService, "nonsense")), "dialled nonsense")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := from.Dial(ctx, KindService, other.Addr().String()); !errors.Is(err, context.Canceled) {
@@ -562,9 +513,7 @@ func TestDialWhatIsNoNode(t *testing.T) {
 func TestListeners(t *testing.T) {
 	to, from := open(t, Options{Node: node(1)}), open(t, Options{Node: node(2)})
 	l := to.Listener(KindService)
-	if l.Addr().String() != to.Advertised() {
-		t.Errorf("address %s", l.Addr())
-	}
+	check.Equal(t, l.Addr().String(), to.Advertised(), "address")
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -574,17 +523,11 @@ func TestListeners(t *testing.T) {
 		to.Listener(KindService)
 	}()
 	c, err := dialAnd(from, KindService, to, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for range 2 {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, l.Close())
 	}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("accept after close: %v", err)
-	}
+	check.Is(t, check.Err(l.Accept()), net.ErrClosed, "accept after close")
 	_, err = from.Dial(t.Context(), KindService, to.Addr().String())
 	if r := refused(t, err); r.Status != StatusNoListener {
 		t.Errorf("refused with %+v", r)
@@ -592,20 +535,14 @@ func TestListeners(t *testing.T) {
 	_, _ = c[1].Close(), c[0].Close()
 	echo(t, to, KindService)
 	again, err := from.Dial(t.Context(), KindService, to.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	say(t, again, "the connection outlives what accepts")
 	// Closing the port ends the connections of both directions.
-	if err := to.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, to.Close())
 	if _, err := again.Read(make([]byte, 1)); err == nil {
 		t.Error("the other side closed, and reading continues")
 	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, again.Close())
 	if _, err := to.Dial(t.Context(), KindService, from.Addr().String()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("dial from a closed port: %v", err)
 	}
@@ -664,9 +601,7 @@ func testRateOfLines(t *testing.T) {
 		got = append(got, strings.TrimSpace(text))
 	}
 	want := "first: peer=10.0.0.1:1|other reason: peer=10.0.0.1:3|other peer: peer=10.0.0.2:1|later: peer=10.0.0.1:4 not-logged=2"
-	if s := strings.Join(got, "|"); s != want {
-		t.Errorf("logged %s\nwant   %s", s, want)
-	}
+	check.Equal(t, strings.Join(got, "|"), want, "logged")
 }
 
 // A connection that was not accepted yet when its listener ends is dropped without a warning: a
@@ -677,19 +612,11 @@ func TestListenerEndsBeforeAccept(t *testing.T) {
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	l := to.Listener(KindService)
 	c, err := from.Dial(t.Context(), KindService, to.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection lives on")
-	}
+	check.Must(t, err)
+	check.NoError(t, l.Close())
+	check.Fails(t, check.Err(c.Read(make([]byte, 1))), "the connection lives on")
 	// After it everything is logged.
-	if err := errors.Join(c.Close(), to.Close()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, errors.Join(c.Close(), to.Close()))
 	if len(log.with("has just ended")) != 1 || len(log.with("[WARN]")) != 0 {
 		t.Errorf("logged\n%s", log.String())
 	}

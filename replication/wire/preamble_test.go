@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // The bytes on the wire never change.
@@ -58,9 +59,7 @@ func FuzzPreamble(f *testing.F) {
 			if q.version != formatVersion {
 				want = headSize
 			}
-			if read := len(b) - r.Len(); read != want {
-				t.Errorf("read %d bytes", read)
-			}
+			check.Equal(t, len(b)-r.Len(), want, "read ... bytes")
 		}
 		r = bytes.NewReader(b)
 		if a, err := readAnswer(r); err == nil {

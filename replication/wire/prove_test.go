@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/replication/peersecret"
 )
 
@@ -20,9 +21,7 @@ var allKinds = []Kind{KindRaft, KindService, KindRelay, kindInstall, KindGossip,
 func secretIn(t testing.TB, dir string) *peersecret.Secret {
 	t.Helper()
 	s, _, err := peersecret.Settle(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return s
 }
 
@@ -42,9 +41,7 @@ func TestProvedNodesConnect(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(copied, peersecret.FileName), data, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	gone := proving(t, 1, copied)
 	if err := os.Remove(gone.Secret.File()); err != nil { // It is known without reading it.
 		t.Fatal(err)
@@ -59,16 +56,10 @@ func TestProvedNodesConnect(t *testing.T) {
 				echo(t, to, k)
 				for range 2 { // The second time the secret is known.
 					c, err := from.Dial(t.Context(), k, to.Addr().String())
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 					say(t, c, "hello")
-					if got := NodeOf(c); got != node(1) {
-						t.Errorf("connected to %v", got)
-					}
-					if err := c.Close(); err != nil {
-						t.Error(err)
-					}
+					check.Equal(t, NodeOf(c), node(1), "connected to")
+					check.NoError(t, c.Close())
 				}
 			})
 		}
@@ -81,13 +72,9 @@ func TestProvedNodesConnect(t *testing.T) {
 		echo(t, to, KindService)
 		middle.leadTo(to.Addr().String())
 		c, err := from.Dial(t.Context(), KindService, middle.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		say(t, c, "hello")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, c.Close())
 	})
 	t.Run("what a proved node refuses", func(t *testing.T) {
 		o := proving(t, 1)
@@ -110,9 +97,7 @@ type middle struct {
 func between(t *testing.T) *middle {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	m := &middle{Listener: l}
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
@@ -158,9 +143,7 @@ func TestUnprovedProcessesAreRefused(t *testing.T) {
 	ways := map[string]func(t *testing.T, c net.Conn, q request) (answer, error){
 		"nothing, as a node of the version before": func(t *testing.T, c net.Conn, q request) (answer, error) {
 			q.proves = false
-			if _, err := c.Write(q.encode()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(c.Write(q.encode())))
 			return readAnswer(c)
 		},
 		"a code by another secret": func(t *testing.T, c net.Conn, q request) (answer, error) {
@@ -169,9 +152,7 @@ func TestUnprovedProcessesAreRefused(t *testing.T) {
 		},
 		"zeros": func(t *testing.T, c net.Conn, q request) (answer, error) {
 			challenged(t, c, q)
-			if _, err := c.Write(make([]byte, nonceSize+addressSize+codeSize)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(c.Write(make([]byte, nonceSize+addressSize+codeSize))))
 			return readAnswer(c)
 		},
 		"a right code for another node id": func(t *testing.T, c net.Conn, q request) (answer, error) {
@@ -191,9 +172,7 @@ func TestUnprovedProcessesAreRefused(t *testing.T) {
 				to := open(t, own)
 				l := to.Listener(k)
 				c, err := net.Dial("tcp", to.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				defer func() { _ = c.Close() }()
 				a, err := say(t, c, request{version: formatVersion, kind: k, proves: true, Identity: Identity{Node: node(2), Cluster: clusterA}})
 				if err != nil || a.status != StatusUnproven {
@@ -214,16 +193,12 @@ func TestUnprovedProcessesAreRefused(t *testing.T) {
 // challenged sends a request and returns what is asked for.
 func challenged(t *testing.T, c net.Conn, q request) challenge {
 	t.Helper()
-	if _, err := c.Write(q.encode()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(c.Write(q.encode())))
 	if a, err := readAnswer(c); err != nil || a.status != StatusProve {
 		t.Fatalf("answered %+v, %v", a, err)
 	}
 	asked, err := readChallenge(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return asked
 }
 
@@ -232,9 +207,7 @@ func proveBy(t *testing.T, c net.Conn, q request, asked challenge, by *peersecre
 	t.Helper()
 	p := &Port{opts: Options{Secret: by}}
 	asked.secret = by.ID()
-	if _, err := p.prove(&saying{Conn: c, heard: bytes.NewReader(asked.encode())}, &q); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(p.prove(&saying{Conn: c, heard: bytes.NewReader(asked.encode())}, &q)))
 	return readAnswer(c)
 }
 
@@ -271,9 +244,7 @@ func TestPassedOnConnectionsAreRefused(t *testing.T) {
 func TestImpostorsAreNotBelieved(t *testing.T) {
 	real := secretIn(t, t.TempDir())
 	shared := secretIn(t, t.TempDir())
-	if err := os.Chmod(shared.File(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(shared.File(), 0o644))
 	foreign := secretIn(t, t.TempDir())
 	if os.Geteuid() == 0 {
 		if err := os.Chown(foreign.File(), 65534, 65534); err != nil {
@@ -345,9 +316,7 @@ func TestImpostorsAreNotBelieved(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var task sync.WaitGroup
 			task.Go(func() {
 				c, err := l.Accept()
@@ -365,9 +334,7 @@ func TestImpostorsAreNotBelieved(t *testing.T) {
 				_ = c.Close()
 				t.Fatal("it was believed")
 			}
-			if !strings.Contains(err.Error(), test.text) {
-				t.Errorf("error %v", err)
-			}
+			check.Contains(t, err.Error(), test.text, "error")
 		})
 	}
 }
@@ -389,9 +356,7 @@ func TestWithAndWithoutProofs(t *testing.T) {
 	o := proving(t, 1)
 	o.Security = newAuthority(t).security(1)
 	o.Bind = "127.0.0.1:0"
-	if _, err := Open(o); err == nil {
-		t.Error("certificates and a secret were taken together")
-	}
+	check.Fails(t, check.Err(Open(o)), "certificates and a secret were taken together")
 }
 
 // FuzzChallenge: what an impostor sends is read or refused, and what is read is what was sent.

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -100,15 +101,11 @@ func TestLargeEntriesAreCutIntoMessages(t *testing.T) {
 				futures = append(futures, l.raft.Apply(bytes.Repeat(fmt.Appendf(nil, "%7d|", i), size/8), 0))
 			}
 			for i, f := range futures {
-				if err := f.Error(); err != nil {
-					t.Fatalf("entry %d: %v", i, err)
-				}
+				check.Must(t, f.Error(), "entry", i)
 			}
 			c.converge(l, c.peers[0], c.peers[1], c.peers[2])
 			applied := l.fsm.state()
-			if len(applied) != len(futures) {
-				t.Errorf("%d entries applied, want %d", len(applied), len(futures))
-			}
+			check.Equal(t, len(applied), len(futures), "entries applied")
 			for i, data := range applied {
 				if !bytes.HasPrefix(data, fmt.Appendf(nil, "%7d|", i)) {
 					t.Fatalf("entry %d is %.8q", i, data)
@@ -146,17 +143,13 @@ func TestConnectionsAreRenewed(t *testing.T) {
 			n := 0
 			// Each pool and each pipeline to two nodes, several times.
 			for ; l.port.metrics.dialled.Value() < 30; n++ {
-				if err := l.raft.Apply(fmt.Appendf(nil, "entry %d", n), 0).Error(); err != nil {
-					t.Fatalf("entry %d: %v", n, err)
-				}
+				check.Must(t, l.raft.Apply(fmt.Appendf(nil, "entry %d", n), 0).Error(), "entry", n)
 				if err := l.raft.VerifyLeader().Error(); err != nil { // with heartbeats
 					t.Fatalf("after entry %d: %v", n, err)
 				}
 			}
 			c.converge(l, c.peers[0], c.peers[1], c.peers[2])
-			if got := len(l.fsm.state()); got != n {
-				t.Errorf("%d entries applied, want %d", got, n)
-			}
+			check.Equal(t, len(l.fsm.state()), n, "entries applied")
 			if l.raft.State() != raft.Leader || l.raft.CurrentTerm() != term {
 				t.Errorf("leadership was lost: %s in term %d, it was %d", l.raft.State(), l.raft.CurrentTerm(), term)
 			}
@@ -190,20 +183,14 @@ func TestOldConnectionsAreCutOff(t *testing.T) {
 	r := to.Raft(RaftOptions{Timeout: 100 * time.Millisecond})
 	begun := time.Now()
 	c, err := from.Dial(t.Context(), KindRaft, to.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = c.Close() }()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("read: %v", err)
-	}
+	check.Is(t, check.Err(c.Read(make([]byte, 1))), io.EOF, "read")
 	if took := time.Since(begun); took < 200*time.Millisecond {
 		t.Errorf("cut off after %s", took)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, r.Close())
 }
 
 // A node that hears no other node does not raise its term, and so disturbs none when it is heard
@@ -248,9 +235,7 @@ func TestPreVote(t *testing.T) {
 		}
 		return nil
 	})
-	if got := lonely.raft.CurrentTerm(); got != term {
-		t.Errorf("the lonely node went from term %d to %d", term, got)
-	}
+	check.Equal(t, lonely.raft.CurrentTerm(), term, "the lonely node went from term ... to")
 	apart.Store(nil)
 	testkit.Eventually(t, patience, follows)
 	if l.raft.State() != raft.Leader || l.raft.CurrentTerm() != term {
@@ -303,12 +288,8 @@ func TestLeadershipTransfer(t *testing.T) {
 	if other == l {
 		other = c.peers[1]
 	}
-	if err := l.raft.Apply([]byte("one"), 0).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.raft.LeadershipTransferToServer(other.id, raft.ServerAddress(other.port.Advertised())).Error(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.raft.Apply([]byte("one"), 0).Error())
+	check.Must(t, l.raft.LeadershipTransferToServer(other.id, raft.ServerAddress(other.port.Advertised())).Error())
 	if got := c.leader(); got != other {
 		t.Errorf("%s leads, want %s", got.id, other.id)
 	}
@@ -378,9 +359,7 @@ func TestAnotherNodeAtTheAddress(t *testing.T) {
 	if resp, err := heartbeat(self, "192.0.2.1:1"); err != nil || !resp.Success || resp.Term != 7 {
 		t.Errorf("heartbeat to where the node is now: %+v, %v", resp, err)
 	}
-	if got := string(here.EncodePeer(self, "192.0.2.1:1")); got != address {
-		t.Errorf("encoded %s", got)
-	}
+	check.Equal(t, string(here.EncodePeer(self, "192.0.2.1:1")), address, "encoded")
 	if got := string(here.EncodePeer(raft.ServerID(node(2).String()), "192.0.2.1:1")); got != from.Advertised() || here.DecodePeer([]byte(got)) != here.LocalAddr() {
 		t.Errorf("encoded this node as %s", got)
 	}
@@ -411,28 +390,16 @@ func TestLives(t *testing.T) {
 			rpc.Respond(&raft.RequestVoteResponse{Granted: true}, nil)
 		}()
 		// The connection of the life before is in the pool. Who stands for election asks once.
-		if err := vote(); err != nil {
-			t.Fatalf("life %d: %v", life, err)
-		}
+		check.Must(t, vote(), "life", life)
 		<-done
 		for range 2 {
-			if err := r.Close(); err != nil {
-				t.Errorf("life %d: %v", life, err)
-			}
+			check.NoError(t, r.Close(), "life", life)
 		}
 	}
-	if err := vote(); err == nil {
-		t.Error("a node answers after its end")
-	}
-	if err := from.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := vote(); !errors.Is(err, raft.ErrTransportShutdown) {
-		t.Errorf("vote after the end: %v", err)
-	}
-	if err := from.Raft(RaftOptions{}).Close(); err != nil {
-		t.Errorf("of a closed port: %v", err)
-	}
+	check.Fails(t, vote(), "a node answers after its end")
+	check.NoError(t, from.Close())
+	check.Is(t, vote(), raft.ErrTransportShutdown, "vote after the end")
+	check.NoError(t, from.Raft(RaftOptions{}).Close(), "of a closed port")
 }
 
 // Closing does not wait for a message that is not answered.
@@ -450,17 +417,11 @@ func TestCloseEndsMessages(t *testing.T) {
 			&raft.InstallSnapshotRequest{Size: 3}, &raft.InstallSnapshotResponse{}, strings.NewReader("abc"))
 	}()
 	<-there.Consumer()
-	if err := here.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, here.Close())
 	for range 2 {
-		if err := <-failed; err == nil {
-			t.Error("a message without an answer was answered")
-		}
+		check.Fails(t, <-failed, "a message without an answer was answered")
 	}
-	if err := there.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, there.Close())
 }
 
 // A snapshot that comes as other messages do is not taken, nor are its bytes for messages.
@@ -471,9 +432,7 @@ func TestSnapshotAmongMessages(t *testing.T) {
 	there, here := to.Raft(RaftOptions{}), from.Raft(RaftOptions{})
 	err := here.out.Load().InstallSnapshot(raft.ServerID(node(1).String()), here.target(raft.ServerID(node(1).String()), raft.ServerAddress(to.Advertised())),
 		&raft.InstallSnapshotRequest{Size: 100}, &raft.InstallSnapshotResponse{}, bytes.NewReader(make([]byte, 100)))
-	if err == nil {
-		t.Error("taken")
-	}
+	check.Fails(t, err, "taken")
 	select {
 	case rpc := <-there.Consumer():
 		t.Errorf("raft got %+v", rpc.Command)
@@ -502,21 +461,11 @@ func TestRaftClosesDuringAccept(t *testing.T) {
 	setClosing(true) // as Close does first
 	for range 2 {    // By the second one what the first came to is logged.
 		c, err := from.Dial(t.Context(), KindRaft, to.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection lives on")
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Must(t, err)
+		check.Fails(t, check.Err(c.Read(make([]byte, 1))), "the connection lives on")
+		check.NoError(t, c.Close())
 	}
 	setClosing(false)
-	if err := errors.Join(r.Close(), to.Close()); err != nil {
-		t.Error(err)
-	}
-	if log.String() != "" {
-		t.Errorf("logged\n%s", log.String())
-	}
+	check.NoError(t, errors.Join(r.Close(), to.Close()))
+	check.Equal(t, log.String(), "", "logged")
 }

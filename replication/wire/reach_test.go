@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -34,26 +35,16 @@ func TestEntriesFailWhenNodeAnswersAgain(t *testing.T) {
 	}
 
 	entries()
-	if err := heartbeat(); err == nil {
-		t.Error("a node answers that is down")
-	}
+	check.Fails(t, heartbeat(), "a node answers that is down")
 	there := to.Raft(RaftOptions{})
 	answering(t, there)
 	testkit.Eventually(t, patience, heartbeat)
-	if err := <-failed; err == nil {
-		t.Error("entries to a node that was down have an answer")
-	}
+	check.Fails(t, <-failed, "entries to a node that was down have an answer")
 
-	if err := there.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, there.Close())
 	entries()
-	if err := here.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-failed; err == nil {
-		t.Error("entries have an answer after the end")
-	}
+	check.NoError(t, here.Close())
+	check.Fails(t, <-failed, "entries have an answer after the end")
 }
 
 // A node that does not answer a heartbeat or a vote loses the connections on which others wait for
@@ -66,14 +57,10 @@ func TestSilentNodeLosesItsConnections(t *testing.T) {
 	send := func(to *Port) (taken chan raft.RPC) {
 		there := to.Raft(RaftOptions{})
 		pipe, err := r.AppendEntriesPipeline(raft.ServerID(to.opts.Node.String()), there.LocalAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { _ = pipe.Close() })
 		f, err := pipe.AppendEntries(message(), new(raft.AppendEntriesResponse))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		go func() { failed <- f.Error() }()
 		taken = make(chan raft.RPC, 1)
 		taken <- <-there.Consumer()
@@ -94,12 +81,8 @@ func TestSilentNodeLosesItsConnections(t *testing.T) {
 			t.Errorf("%s: a node answers that is mute", name)
 		}
 	}
-	if err := <-failed; err == nil {
-		t.Error("entries to a node that is mute have an answer")
-	}
+	check.Fails(t, <-failed, "entries to a node that is mute have an answer")
 	rpc := <-kept
 	rpc.Respond(&raft.AppendEntriesResponse{Term: 1, Success: true}, nil)
-	if err := <-failed; err != nil {
-		t.Errorf("entries to another node: %v", err)
-	}
+	check.NoError(t, <-failed, "entries to another node")
 }

@@ -3,11 +3,12 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A node that must be silent sends nothing, and what is sent to it gets the reason for an
@@ -28,9 +29,7 @@ func TestSilentNode(t *testing.T) {
 	leader, mute := c.leader(), c.peers[2]
 	apply := func(text string) {
 		t.Helper()
-		if err := leader.raft.Apply([]byte(text), 0).Error(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, leader.raft.Apply([]byte(text), 0).Error())
 	}
 	apply("before")
 	c.converge(leader, mute)
@@ -64,24 +63,14 @@ func TestSilentNode(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"heartbeat", "entries", "vote", "pre-vote", "stand", "snapshot"} {
-		if err := ask(name, c.peers[1], mute); err == nil || !strings.Contains(err.Error(), reason.Error()) {
-			t.Errorf("%s to the silent node: %v", name, err)
-		}
-		if err := ask(name, mute, c.peers[1]); !errors.Is(err, reason) {
-			t.Errorf("%s from the silent node: %v", name, err)
-		}
+		check.Says(t, ask(name, c.peers[1], mute), reason.Error(), name, "to the silent node")
+		check.Is(t, ask(name, mute, c.peers[1]), reason, name, "from the silent node")
 	}
-	if err := ask("pipeline", mute, c.peers[1]); !errors.Is(err, reason) {
-		t.Errorf("a pipeline from the silent node: %v", err)
-	}
+	check.Is(t, ask("pipeline", mute, c.peers[1]), reason, "a pipeline from the silent node")
 	for _, p := range c.peers {
-		if got := p.raft.CurrentTerm(); got != term {
-			t.Errorf("%s is in term %d, want %d: raft got a message", p.id, got, term)
-		}
+		check.Equal(t, p.raft.CurrentTerm(), term, p.id, "is in term ...: raft got a message")
 	}
-	if got := len(mute.fsm.state()); got != 1 {
-		t.Errorf("the silent node has %d entries", got)
-	}
+	check.Equal(t, len(mute.fsm.state()), 1, "the silent node has ... entries")
 	silent.Store(false)
 	apply("after")
 	c.converge(leader, mute)

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var (
@@ -43,13 +44,9 @@ func open(t testing.TB, o Options) *Port {
 	}
 	o.HandshakeTimeout, o.DialTimeout = cmp.Or(o.HandshakeTimeout, patience), cmp.Or(o.DialTimeout, patience)
 	p, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("close port: %v", err)
-		}
+		check.NoError(t, p.Close(), "close port")
 	})
 	return p
 }
@@ -72,9 +69,7 @@ func echo(t testing.TB, p *Port, k Kind) {
 		}
 	})
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("close port: %v", err)
-		}
+		check.NoError(t, p.Close(), "close port")
 		tasks.Wait()
 	})
 }
@@ -82,12 +77,8 @@ func echo(t testing.TB, p *Port, k Kind) {
 // say sends a text to an echo and wants it back.
 func say(t testing.TB, c net.Conn, text string) {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.SetDeadline(time.Now().Add(patience)))
+	check.Must(t, check.Err(io.WriteString(c, text)))
 	got := make([]byte, len(text))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
 		t.Fatalf("said %q, heard %q, %v", text, got, err)
@@ -105,21 +96,15 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
 	return &authority{t, cert, key, pool}
@@ -129,18 +114,14 @@ func newAuthority(t testing.TB) *authority {
 func (a *authority) issue(serial int64, ips []net.IP, names ...string) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"}, DNSNames: names, IPAddresses: ips,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.Must(a.t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // Bytes are counted for each node over all connections, and stay counted when these are gone.
@@ -16,21 +17,13 @@ func TestTraffic(t *testing.T) {
 	echo(t, b, KindService)
 	for _, n := range []int{100, 1000} {
 		c, err := a.Dial(t.Context(), KindService, b.Advertised())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Write(make([]byte, n)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, check.Err(c.Write(make([]byte, n))))
+		check.Must(t, check.Err(io.ReadFull(c, make([]byte, n))))
 		if p := a.Peer(node(2)); p.Connections != 1 || p.Connection.IsZero() || p.PendingReceived != 0 {
 			t.Errorf("%+v", p)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Close())
 	}
 	if got, want := a.Peer(node(2)), (Peer{Node: node(2), Sent: 1100, Received: 1100}); got != want {
 		t.Errorf("%+v, expected %+v", got, want)
@@ -56,21 +49,13 @@ func TestPendingTraffic(t *testing.T) {
 	b := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	l := b.Listener(KindRaft)
 	c, err := a.Dial(t.Context(), KindRaft, b.Advertised())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	in, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	message := bytes.Repeat([]byte("x"), 5000)
-	if _, err := c.Write(message); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(c.Write(message)))
 	// The first byte has come when it can be read.
-	if _, err := io.ReadFull(in, message[:1]); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(io.ReadFull(in, message[:1])))
 	if p := b.Peer(node(1)); p.PendingReceived <= 0 || p.PendingReceived > 4999 || p.Received != 1 {
 		t.Errorf("%+v", p)
 	}
@@ -78,9 +63,7 @@ func TestPendingTraffic(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for _, one := range []io.Closer{c, in, l} {
-		if err := one.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, one.Close())
 	}
 	if p := b.Totals(); p.Connections != 0 || p.PendingReceived != 0 {
 		t.Errorf("when it is closed: %+v", p)

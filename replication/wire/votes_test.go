@@ -3,10 +3,11 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // A vote is given to a node and not to an address: two nodes that have the same address, one after
@@ -17,9 +18,7 @@ func TestVoteGoesToAnID(t *testing.T) {
 	a, b, voter := c.peers[0], c.peers[1], c.peers[2]
 	from := open(t, Options{Node: node(9), Cluster: member(clusterA)}).Raft(RaftOptions{})
 	t.Cleanup(func() {
-		if err := from.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, from.Close())
 	})
 	at := raft.ServerAddress(voter.port.Advertised())
 	term := voter.raft.CurrentTerm() + 100
@@ -30,9 +29,7 @@ func TestVoteGoesToAnID(t *testing.T) {
 			Term:      term, LastLogIndex: index, LastLogTerm: logTerm, LeadershipTransfer: true,
 		}
 		var answer raft.RequestVoteResponse
-		if err := from.RequestVote(voter.id, at, &q, &answer); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, from.RequestVote(voter.id, at, &q, &answer))
 		return answer.Granted
 	}
 	const place = "10.0.0.1:1112"
@@ -107,9 +104,7 @@ func TestSendersAreKnownByID(t *testing.T) {
 		if got := rpc.Command.(raft.WithRPCHeader).GetRPCHeader(); string(got.Addr) != "me" {
 			t.Errorf("%s: raft reads the address %q", c.name, got.Addr)
 		}
-		if err := <-sent; err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		check.NoError(t, <-sent, c.name)
 	}
 }
 
@@ -135,9 +130,7 @@ func TestCandidateThatMayNotBeOne(t *testing.T) {
 		go func() { sent <- send() }()
 		select {
 		case err := <-sent:
-			if err == nil || !strings.Contains(err.Error(), "me may not stand at 10.0.0.1:1112") {
-				t.Errorf("%s: %v", name, err)
-			}
+			check.Says(t, err, "me may not stand at 10.0.0.1:1112", name)
 		case <-to.Consumer():
 			t.Fatalf("%s: raft got it", name)
 		}

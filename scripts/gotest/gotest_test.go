@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestReport(t *testing.T) {
@@ -32,13 +34,9 @@ func TestReport(t *testing.T) {
 		`go: no JSON`,
 	}, "\n") + "\n"
 	var out strings.Builder
-	if err := report(&out, strings.NewReader(in)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, report(&out, strings.NewReader(in)))
 	want := "bad\nFAIL\tb\t1s\nc.go:1: wrong\nok  \ta\t2s\ngo: no JSON\n"
-	if out.String() != want {
-		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
-	}
+	check.Equal(t, out.String(), want, "got ... want")
 }
 
 // endless is a test that makes a folder, starts a process in a group of its own, and
@@ -78,39 +76,25 @@ func TestSignalLeavesNothing(t *testing.T) {
 	err := errors.Join(os.Mkdir(module, 0o700), syscall.Mkfifo(pipe, 0o600),
 		os.WriteFile(filepath.Join(module, "go.mod"), []byte("module endless\n"), 0o600),
 		os.WriteFile(filepath.Join(module, "endless_test.go"), []byte(endless), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	command := exec.Command(program, ".")
 	command.Dir = module
 	command.Env = append(os.Environ(), "ENDLESS="+pipe, "TMPDIR="+dir, "GOFLAGS=")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, command.Start())
 	from, err := os.Open(pipe) // Opened when the test within opens it.
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	line, err := bufio.NewReader(from).ReadString('\n')
-	if err := errors.Join(err, from.Close(), command.Process.Signal(syscall.SIGTERM)); err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Wait(); err == nil {
-		t.Error("the exit code is 0")
-	}
+	check.Must(t, errors.Join(err, from.Close(), command.Process.Signal(syscall.SIGTERM)))
+	check.Fails(t, command.Wait(), "the exit code is 0")
 	number, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
 	pid, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the process that the test started is still there: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "annals-test-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(left) > 0 || !strings.HasPrefix(folder, fmt.Sprint(dir, "/annals-test-")) {
 		t.Errorf("left behind: %q; the test's folder was %s", left, folder)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/history"
 )
@@ -141,9 +142,7 @@ func TestSpan(t *testing.T) {
 				r.GaugeFunc("eventstore_proc_cpu", "CPU.", func() float64 { return float64(v.Load()) })
 				s := run(t, r, c.steps, func(int) { v.Add(1) }).Last(c.span)
 				all := strings.Fields(shown(s, "cpuPercent"))
-				if got := fmt.Sprint(all[0], " ", all[len(all)-1], " ", len(all)); got != c.want {
-					t.Errorf("%s, want %s", got, c.want)
-				}
+				check.Equal(t, fmt.Sprint(all[0], " ", all[len(all)-1], " ", len(all)), c.want)
 			})
 		})
 	}
@@ -171,8 +170,6 @@ func TestClock(t *testing.T) {
 			time.Sleep(history.Step)
 			synctest.Wait()
 		}
-		if got := shown(h.Last(time.Hour), "cpuPercent"); got != "0 1 null null null null 4 5" {
-			t.Error(got)
-		}
+		check.Equal(t, shown(h.Last(time.Hour), "cpuPercent"), "0 1 null null null null 4 5")
 	})
 }

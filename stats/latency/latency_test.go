@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats/latency"
 )
 
@@ -42,17 +43,11 @@ func TestTable(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			got := text(t, s, name)
 			if *update {
-				if err := os.WriteFile("testdata/"+file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile("testdata/"+file, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile("testdata/" + file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			check.Must(t, err)
+			check.Equal(t, got, string(want))
 		})
 	}
 }
@@ -60,13 +55,9 @@ func TestTable(t *testing.T) {
 func TestNames(t *testing.T) {
 	s := latency.NewSet()
 	for k, name := range kinds {
-		if k.String() != name {
-			t.Errorf("%v is called %s", name, k)
-		}
+		check.Equal(t, k.String(), name, "is called")
 		s.Record(k, time.Millisecond)
-		if got := text(t, s, name); !strings.Contains(got, "Total count    =            1]") {
-			t.Errorf("%s has\n%s", name, got)
-		}
+		check.Contains(t, text(t, s, name), "Total count    =            1]", name, "has")
 	}
 	for _, name := range []string{"", "none", "Jitter"} {
 		if _, ok := s.AppendText(nil, name); ok {
@@ -93,9 +84,7 @@ func TestJitter(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		cancel()
 		owned.Wait()
-		if got := text(t, s, "jitter"); !strings.Contains(got, "#[Max     =        0.000, Total count    =           10]") {
-			t.Errorf("got\n%s", got)
-		}
+		check.Contains(t, text(t, s, "jitter"), "#[Max     =        0.000, Total count    =           10]")
 	})
 }
 
@@ -113,9 +102,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := text(t, s, "tcp-send"); !strings.Contains(got, "Total count    =         1600]") {
-		t.Errorf("got\n%s", got)
-	}
+	check.Contains(t, text(t, s, "tcp-send"), "Total count    =         1600]")
 }
 
 func BenchmarkRecord(b *testing.B) {

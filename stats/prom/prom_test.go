@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/prom"
 )
@@ -69,17 +69,11 @@ func TestFormats(t *testing.T) {
 				}
 				got := withoutRuntime(w.Body.String())
 				if *update {
-					if err := os.WriteFile("testdata/"+file, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, os.WriteFile("testdata/"+file, []byte(got), 0o644))
 				}
 				want, err := os.ReadFile("testdata/" + file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got != string(want) {
-					t.Errorf("got\n%s\nwant\n%s", got, want)
-				}
+				check.Must(t, err)
+				check.Equal(t, got, string(want))
 			}
 		})
 	}
@@ -132,9 +126,7 @@ func TestLaterMetricsShow(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if w := get(prom.Handler(nil, false), ""); w.Code != http.StatusOK {
-		t.Errorf("a nil registry: %d", w.Code)
-	}
+	check.Equal(t, get(prom.Handler(nil, false), "").Code, http.StatusOK, "a nil registry")
 }
 
 // TestKurrentNames: metrics of EventStoreDB are there under both names, others under one.
@@ -153,9 +145,7 @@ func TestKurrentNames(t *testing.T) {
 	for _, line := range want[:3] {
 		want = append(want, "kurrentdb_"+strings.TrimPrefix(line, "eventstore_"))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q\nwant %q", got, want)
-	}
+	check.Slice(t, got, want)
 }
 
 // BenchmarkScrape is a scrape of 500 metrics, every tenth of them a histogram of 17 buckets.
@@ -184,8 +174,6 @@ func BenchmarkGoCollector(b *testing.B) {
 	r.MustRegister(collectors.NewGoCollector())
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Gather(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, check.Err(r.Gather()))
 	}
 }

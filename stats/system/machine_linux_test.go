@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestProcessors(t *testing.T) {
@@ -32,9 +34,7 @@ func TestMounts(t *testing.T) {
 	got := parseMounts("/dev/vda / ext4 rw,discard 0 0\nproc /proc proc rw 0 0\n" +
 		`/dev/sdb /srv/my\040data\011\134x"\043 xfs rw 0 0` + "\n" +
 		" /unnamed tmpfs rw 0 0\n\nodd\n")
-	if want := []string{"/", "/proc", "/srv/my data\t\\x\"#", "/unnamed"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	check.Slice(t, got, []string{"/", "/proc", "/srv/my data\t\\x\"#", "/unnamed"})
 	if !slices.Contains(mountPoints(), "/") {
 		t.Errorf("mounted are %q", mountPoints())
 	}
@@ -49,16 +49,12 @@ func TestMemoryThatTheKernelDoesNotEstimate(t *testing.T) {
 		"MemTotal: much kB\n":                                                        {0, 0},
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600))
 		t.Setenv("HOST_PROC", dir)
 		if free, total := ram(overall()); free != want[0] || total != want[1] {
 			t.Errorf("%q: %d of %d, want %d of %d", text, free, total, want[0], want[1])
 		}
-		if got := TotalMemory(); got != int64(want[1]) {
-			t.Errorf("%q: %d in all", text, got)
-		}
+		check.Equal(t, TotalMemory(), int64(want[1]), text, "in all")
 	}
 }
 

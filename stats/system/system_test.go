@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/system"
 	"github.com/annalsdb/annals/stats/tree"
@@ -116,9 +117,7 @@ func TestSamplesLastASecond(t *testing.T) {
 	s.Sample()
 	c.move(999 * time.Millisecond)
 	s.Sample()
-	if asked != 1 {
-		t.Fatalf("%d samples were taken within a second", asked)
-	}
+	check.MustEqual(t, asked, 1, "samples were taken within a second")
 	c.move(1001 * time.Millisecond)
 	got := shown(s.Sample().Statistics())
 	for key, want := range map[string]any{
@@ -127,9 +126,7 @@ func TestSamplesLastASecond(t *testing.T) {
 		"proc-tcp-receivedBytesSinceLastRun": int64(1000), "proc-tcp-sentBytesSinceLastRun": int64(10),
 		"proc-tcp-receivingSpeed": 500.0, "proc-tcp-sendingSpeed": 5.0,
 	} {
-		if got[key] != want {
-			t.Errorf("%s is %v, want %v", key, got[key], want)
-		}
+		check.Equal(t, got[key], want, key)
 	}
 	c.move(25*time.Hour + 90*time.Second)
 	if got := shown(s.Sample().Statistics()); got["proc-tcp-measureTime"] != "25:01:30.0000000" {
@@ -160,9 +157,7 @@ func TestOneTakesTheSampleForAll(t *testing.T) {
 	}
 	close(goOn)
 	wg.Wait()
-	if n := asked.Load(); n != 1 {
-		t.Errorf("%d samples were taken", n)
-	}
+	check.Equal(t, asked.Load(), 1, "samples were taken")
 }
 
 func TestMetrics(t *testing.T) {
@@ -209,9 +204,7 @@ func TestStatisticsOfTheMachineBehindAContainer(t *testing.T) {
 	}
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("stat", "cpu 100 0 0 100 0 0 0 0 0 0\ncpu0 1\n")
 	write("meminfo", "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 700 kB\n")
@@ -227,9 +220,7 @@ func TestStatisticsOfTheMachineBehindAContainer(t *testing.T) {
 		"sys-cpu": 75.0, "sys-freeMem": int64(700 << 10), "sys-totalMem": int64(1000 << 10),
 		"sys-loadavg-1m": 1.25, "sys-loadavg-5m": 2.5, "sys-loadavg-15m": 3.75,
 	} {
-		if got[key] != want {
-			t.Errorf("%s is %v, want %v", key, got[key], want)
-		}
+		check.Equal(t, got[key], want, key)
 	}
 	if first["sys-cpu"] != -1.0 || got["proc-mem"].(int64) <= 0 || got["proc-diskIo-readOps"].(int64) <= 0 {
 		t.Errorf("the processors were busy to %v, the process has %v bytes and read %v times",

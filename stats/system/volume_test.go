@@ -3,6 +3,8 @@ package system
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestDriveThatDoesNotAnswer(t *testing.T) {
@@ -29,8 +31,6 @@ func TestLiesIn(t *testing.T) {
 		{"/data/db", "/", true}, {"/data/db", "/data", true}, {"/data/db", "/data/db", true}, {"/data/db", "/data/d", false},
 		{"/data", "/data/db", false}, {"/", "/", true}, {"/data", "/other", false},
 	} {
-		if got := liesIn(c.dir, c.mount); got != c.want {
-			t.Errorf("%s in %s: %v", c.dir, c.mount, got)
-		}
+		check.Equal(t, liesIn(c.dir, c.mount), c.want, c.dir, "in", c.mount)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/tree"
 )
@@ -70,17 +71,11 @@ func TestGolden(t *testing.T) {
 			}
 			file := filepath.Join("testdata", name)
 			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(file, got, 0o644))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			check.Must(t, err)
+			check.Slice(t, got, want)
 		})
 	}
 }
@@ -108,16 +103,10 @@ func TestShape(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := compact(t, c.given.AppendFlatJSON(nil, true)); got != c.flat {
-				t.Errorf("flat: got %s, want %s", got, c.flat)
-			}
-			if got := compact(t, c.given.Tree().AppendJSON(nil, true)); got != c.nested {
-				t.Errorf("nested: got %s, want %s", got, c.nested)
-			}
+			check.Equal(t, compact(t, c.given.AppendFlatJSON(nil, true)), c.flat, "flat")
+			check.Equal(t, compact(t, c.given.Tree().AppendJSON(nil, true)), c.nested, "nested")
 			want := `before<?xml version="1.0" encoding="utf-8"?><Stats>` + c.as + `</Stats>`
-			if got := string(c.given.Tree().AppendXML([]byte("before"), true)); got != want {
-				t.Errorf("XML: got %s, want %s", got, want)
-			}
+			check.Equal(t, string(c.given.Tree().AppendXML([]byte("before"), true)), want, "XML")
 		})
 	}
 }
@@ -145,9 +134,7 @@ func TestFind(t *testing.T) {
 				path = strings.Split(c.path, "/")
 			}
 			n, ok := root.Find(path)
-			if ok != (c.keys != "") {
-				t.Fatalf("found: %v", ok)
-			}
+			check.MustEqual(t, ok, c.keys != "", "found")
 			if ok && !strings.HasPrefix(compact(t, n.AppendJSON(nil, false)), c.keys) {
 				t.Errorf("got %s", n.AppendJSON(nil, false))
 			}
@@ -162,9 +149,7 @@ func TestFind(t *testing.T) {
 func compact(t *testing.T, b []byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := json.Compact(&out, b); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
+	check.Must(t, json.Compact(&out, b), b)
 	return out.String()
 }
 

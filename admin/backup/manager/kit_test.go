@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
@@ -176,9 +177,7 @@ type world struct {
 func inWorld(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, place: &place{takes: 10 * time.Second}, records: &records{ids: map[event.ID]bool{}, events: map[string][]event.Record{}}, fs: vfs.NewMem()}
-		if err := w.fs.MkdirAll("/db"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, w.fs.MkdirAll("/db"))
 		w.options = manager.Options{
 			To: "/backups", Target: w.place, Create: w.place.Create, FS: w.fs, Dir: "/db", Records: w.records, Endpoint: func() string { return "a:2113" },
 		}
@@ -200,9 +199,7 @@ func (w *world) start() *node {
 	o := w.options
 	o.Stats = w.stats
 	m, err := manager.New(o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, err)
 	n := &node{Manager: m, t: w.t, done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -224,9 +221,7 @@ func (n *node) close() {
 func (n *node) backUp() string {
 	n.t.Helper()
 	id, err := n.Start()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	synctest.Wait()
 	return id
 }
@@ -234,27 +229,21 @@ func (n *node) backUp() string {
 func (n *node) current() manager.Status {
 	n.t.Helper()
 	s, err := n.Current()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	return s
 }
 
 func (n *node) last() manager.Status {
 	n.t.Helper()
 	s, err := n.Last()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check.Must(n.t, err)
 	return s
 }
 
 func (w *world) schedule(expression string) {
 	w.t.Helper()
 	s, err := cron.Parse(expression)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, err)
 	w.options.Schedule = s
 }
 
@@ -266,11 +255,4 @@ func (w *world) metric(name string) (value int64) {
 		}
 	})
 	return value
-}
-
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, expected %v", what, got, want)
-	}
 }

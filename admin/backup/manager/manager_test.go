@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -22,32 +23,32 @@ func TestSuccess(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.options.Keep = 2
 		n := w.start()
-		equal(t, "result before", n.last().Result, manager.Unknown)
-		equal(t, "metric before", w.metric("annals_backup_last_result"), -1)
+		check.Equal(t, n.last().Result, manager.Unknown, "result before")
+		check.Equal(t, w.metric("annals_backup_last_result"), -1, "metric before")
 		for range 3 {
 			id := n.backUp()
 			time.Sleep(5 * time.Second)
 			s := n.current()
-			equal(t, "id", s.ID, id)
-			equal(t, "progress", s.Progress, backup.Progress{Phase: backup.PhaseCopy, Done: 10, Total: 100})
-			equal(t, "last", n.last().Result, manager.InProgress)
+			check.Equal(t, s.ID, id, "id")
+			check.Equal(t, s.Progress, backup.Progress{Phase: backup.PhaseCopy, Done: 10, Total: 100}, "progress")
+			check.Equal(t, n.last().Result, manager.InProgress, "last")
 			time.Sleep(6 * time.Second)
 			s = n.last()
-			equal(t, "result", s.Result, manager.Success)
-			equal(t, "position", s.Position, 4711)
-			equal(t, "bytes", s.Bytes, 100)
-			equal(t, "seconds", s.Seconds(time.Now()), 10)
-			equal(t, "current", n.current().ID, "")
+			check.Equal(t, s.Result, manager.Success, "result")
+			check.Equal(t, s.Position, 4711, "position")
+			check.Equal(t, s.Bytes, 100, "bytes")
+			check.Equal(t, s.Seconds(time.Now()), 10, "seconds")
+			check.Equal(t, n.current().ID, "", "current")
 		}
-		equal(t, "kept", w.place.count(), 2)
-		equal(t, "metric", w.metric("annals_backup_last_result"), 1)
-		equal(t, "end", w.metric("annals_backup_last_end_timestamp_seconds"), n.last().Ended.Unix())
+		check.Equal(t, w.place.count(), 2, "kept")
+		check.Equal(t, w.metric("annals_backup_last_result"), 1, "metric")
+		check.Equal(t, w.metric("annals_backup_last_end_timestamp_seconds"), n.last().Ended.Unix(), "end")
 		last := n.last()
 		n.close()
 		n = w.start()
 		defer n.close()
-		equal(t, "after a restart", n.last(), last)
-		equal(t, "metric after a restart", w.metric("annals_backup_last_success_timestamp_seconds"), last.Ended.Unix())
+		check.Equal(t, n.last(), last, "after a restart")
+		check.Equal(t, w.metric("annals_backup_last_success_timestamp_seconds"), last.Ended.Unix(), "metric after a restart")
 	})
 }
 
@@ -60,12 +61,12 @@ func TestRecord(t *testing.T) {
 		n.backUp()
 		time.Sleep(time.Minute)
 		n.close()
-		equal(t, "record", w.records.String(), describes+
+		check.Equal(t, w.records.String(), describes+
 			`$backupStarted {"backupId":"<1>","nodeEndpoint":"a:2113","to":"/backups"}
 $backupCompleted {"backupId":"<1>","nodeEndpoint":"a:2113","result":"Success","position":4711,"bytes":100,"bytesCopied":60,"seconds":10,"error":null}
 $backupStarted {"backupId":"<2>","nodeEndpoint":"a:2113","to":"/backups"}
 $backupCompleted {"backupId":"<2>","nodeEndpoint":"a:2113","result":"Failed","position":0,"bytes":0,"bytesCopied":0,"seconds":10,"error":"write /backups: no space left on device"}
-`)
+`, "record")
 	})
 }
 
@@ -76,11 +77,11 @@ func TestRecordWaits(t *testing.T) {
 		n := w.start()
 		n.backUp()
 		time.Sleep(time.Hour)
-		equal(t, "result", n.last().Result, manager.Success)
-		equal(t, "record", w.records.String(), "")
+		check.Equal(t, n.last().Result, manager.Success, "result")
+		check.Equal(t, w.records.String(), "", "record")
 		w.records.refuse(nil)
 		time.Sleep(time.Minute)
-		equal(t, "events", strings.Count(w.records.String(), "$backup"), 2)
+		check.Equal(t, strings.Count(w.records.String(), "$backup"), 2, "events")
 		n.close()
 	})
 }
@@ -105,9 +106,7 @@ func TestRefusals(t *testing.T) {
 				_, last := n.Last()
 				_, list := n.List(w.t.Context())
 				for i, err := range []error{start, stop, current, last, list} {
-					if !errors.Is(err, c.want) {
-						t.Errorf("call %d: %v, expected %v", i, err, c.want)
-					}
+					check.Is(t, err, c.want, "call", i)
 				}
 				n.close()
 			})
@@ -115,17 +114,11 @@ func TestRefusals(t *testing.T) {
 	}
 	inWorld(t, func(w *world) {
 		n := w.start()
-		if _, err := n.Stop(w.t.Context()); !errors.Is(err, manager.ErrNoSuchRun) {
-			t.Errorf("stop: %v", err)
-		}
+		check.Is(t, check.Err(n.Stop(w.t.Context())), manager.ErrNoSuchRun, "stop")
 		n.backUp()
-		if _, err := n.Start(); !errors.Is(err, manager.ErrRunning) {
-			t.Errorf("second: %v", err)
-		}
+		check.Is(t, check.Err(n.Start()), manager.ErrRunning, "second")
 		n.close()
-		if _, err := n.Start(); !errors.Is(err, event.ErrClosed) {
-			t.Errorf("after the end: %v", err)
-		}
+		check.Is(t, check.Err(n.Start()), event.ErrClosed, "after the end")
 	})
 }
 
@@ -135,15 +128,13 @@ func TestStop(t *testing.T) {
 		defer n.close()
 		id := n.backUp()
 		stopped, err := n.Stop(w.t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		equal(t, "id", stopped, id)
-		equal(t, "result", n.last().Result, manager.Stopped)
-		equal(t, "listed", w.place.count(), 0)
+		check.Must(t, err)
+		check.Equal(t, stopped, id, "id")
+		check.Equal(t, n.last().Result, manager.Stopped, "result")
+		check.Equal(t, w.place.count(), 0, "listed")
 		n.backUp() // At once.
 		time.Sleep(time.Minute)
-		equal(t, "result", n.last().Result, manager.Success)
+		check.Equal(t, n.last().Result, manager.Success, "result")
 
 		n.backUp()
 		ctx, cancel := context.WithCancel(w.t.Context())
@@ -152,7 +143,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("impatient: %v", err)
 		}
 		synctest.Wait()
-		equal(t, "result", n.last().Result, manager.Stopped)
+		check.Equal(t, n.last().Result, manager.Stopped, "result")
 	})
 }
 
@@ -175,8 +166,8 @@ func TestBeginsAgain(t *testing.T) {
 				n := w.start()
 				n.backUp()
 				time.Sleep(time.Hour)
-				equal(t, "result", n.last().Result, c.want)
-				equal(t, "tries", len(w.place.times()), c.tries)
+				check.Equal(t, n.last().Result, c.want, "result")
+				check.Equal(t, len(w.place.times()), c.tries, "tries")
 				n.close()
 			})
 		})
@@ -189,8 +180,8 @@ func TestPruneFails(t *testing.T) {
 		n := w.start()
 		n.backUp()
 		time.Sleep(time.Minute)
-		equal(t, "result", n.last().Result, manager.Success)
-		equal(t, "error", n.last().Error, "The backup was made, but remove old backups: permission denied")
+		check.Equal(t, n.last().Result, manager.Success, "result")
+		check.Equal(t, n.last().Error, "The backup was made, but remove old backups: permission denied", "error")
 		n.close()
 	})
 }
@@ -203,34 +194,30 @@ func TestRestart(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			if killed { // No one sees what the process does from here on.
 				state, err := vfs.ReadFile(w.fs, "/db/backups.json")
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				n.close()
-				if err := vfs.WriteFileAtomic(w.fs, "/db/backups.json", state); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, vfs.WriteFileAtomic(w.fs, "/db/backups.json", state))
 			} else {
 				n.close()
 			}
-			equal(t, "listed", w.place.count(), 0)
+			check.Equal(t, w.place.count(), 0, "listed")
 			time.Sleep(time.Hour)
 
 			n = w.start()
-			equal(t, "begun again", n.current().Begun, 2)
+			check.Equal(t, n.current().Begun, 2, "begun again")
 			time.Sleep(time.Minute)
-			equal(t, "result", n.last().Result, manager.Success)
-			equal(t, "listed", w.place.count(), 1)
+			check.Equal(t, n.last().Result, manager.Success, "result")
+			check.Equal(t, w.place.count(), 1, "listed")
 			n.close()
 			n = w.start()
 			time.Sleep(time.Minute)
 			n.close()
-			equal(t, "runs", len(w.place.times()), 2)
+			check.Equal(t, len(w.place.times()), 2, "runs")
 			got := w.records.String()
 			if !strings.Contains(got, `{"backupId":"<1>","nodeEndpoint":"a:2113","result":"Failed",`) || !strings.Contains(got, `"error":"The node was restarted."`) {
 				t.Errorf("record:\n%s", got)
 			}
-			equal(t, "events", strings.Count(got, "$backup"), 4)
+			check.Equal(t, strings.Count(got, "$backup"), 4, "events")
 		})
 	}
 }
@@ -244,23 +231,21 @@ func TestRestartsTooOften(t *testing.T) {
 			n.close()
 			n = w.start()
 		}
-		equal(t, "runs", len(w.place.times()), 3)
-		equal(t, "result", n.last().Result, manager.Failed)
-		equal(t, "metric", w.metric("annals_backup_last_result"), 0)
+		check.Equal(t, len(w.place.times()), 3, "runs")
+		check.Equal(t, n.last().Result, manager.Failed, "result")
+		check.Equal(t, w.metric("annals_backup_last_result"), 0, "metric")
 		n.close()
 	})
 }
 
 func TestDamagedState(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if err := vfs.WriteFileAtomic(w.fs, "/db/backups.json", []byte(`{"runn`)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, vfs.WriteFileAtomic(w.fs, "/db/backups.json", []byte(`{"runn`)))
 		n := w.start()
-		equal(t, "result", n.last().Result, manager.Unknown)
+		check.Equal(t, n.last().Result, manager.Unknown, "result")
 		n.backUp()
 		time.Sleep(time.Minute)
-		equal(t, "result", n.last().Result, manager.Success)
+		check.Equal(t, n.last().Result, manager.Success, "result")
 		n.close()
 	})
 }
@@ -274,15 +259,15 @@ func TestSchedule(t *testing.T) {
 		for _, at := range w.place.times() {
 			got = append(got, at.UTC().Format("15:04:05"))
 		}
-		equal(t, "runs", strings.Join(got, " "), "00:15:00 01:15:00 02:15:00")
+		check.Equal(t, strings.Join(got, " "), "00:15:00 01:15:00 02:15:00", "runs")
 		n.close()
 		time.Sleep(5 * time.Hour)
 		n = w.start()
 		time.Sleep(time.Minute)
-		equal(t, "missed", len(w.place.times()), 4)
+		check.Equal(t, len(w.place.times()), 4, "missed")
 		w.place.take(150 * time.Minute) // Longer than from one time to the next.
 		time.Sleep(4 * time.Hour)
-		equal(t, "long", len(w.place.times()), 6)
+		check.Equal(t, len(w.place.times()), 6, "long")
 		n.close()
 	})
 }
@@ -296,8 +281,8 @@ func TestPlaceHangs(t *testing.T) {
 		n.backUp()
 		began := time.Now()
 		n.close()
-		equal(t, "waited", time.Since(began), 40*time.Second)
-		equal(t, "times the place was closed", hangs.closed, 1)
+		check.Equal(t, time.Since(began), 40*time.Second, "waited")
+		check.Equal(t, hangs.closed, 1, "times the place was closed")
 		close(hangs.released)
 		synctest.Wait()
 	})

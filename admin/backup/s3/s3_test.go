@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/s3"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	eventlog "github.com/annalsdb/annals/log"
 )
@@ -58,18 +59,15 @@ func setup(t *testing.T) (*testkit.ObjectStore, *s3.Target, source) {
 	s := testkit.StartObjectStore(t)
 	env := map[string]string{"AWS_ACCESS_KEY_ID": testkit.ObjectStoreKey, "AWS_SECRET_ACCESS_KEY": testkit.ObjectStoreSecret}
 	target, err := s3.New(s3.Options{URL: s.Bucket + "p", Endpoint: s.URL, Getenv: func(k string) string { return env[k] }, Retries: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(target.Close)
 	return s, target, source{files: map[string]string{"a": strings.Repeat("a", 100), "b": strings.Repeat("b", 100)}, order: []string{"a", "b"}}
 }
 
-func check(t *testing.T, s *testkit.ObjectStore, target *s3.Target) {
+// complete holds the backups that a target lists against the files in its store.
+func complete(t *testing.T, s *testkit.ObjectStore, target *s3.Target) {
 	all, err := target.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(all) == 0 {
 		t.Error("nothing listed")
 	}
@@ -85,15 +83,13 @@ func check(t *testing.T, s *testkit.ObjectStore, target *s3.Target) {
 // TestAbortKeepsShared: a full backup that fails takes no files from an earlier one.
 func TestAbortKeepsShared(t *testing.T) {
 	s, target, src := setup(t)
-	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	check(t, s, target)
+	check.Must(t, check.Err(backup.Create(t.Context(), src, target, backup.CreateOptions{})))
+	complete(t, s, target)
 	src.bad = "b"
 	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{Full: true}); err == nil {
 		t.Fatal("succeeded")
 	}
-	check(t, s, target)
+	complete(t, s, target)
 }
 
 // TestPruneBesideCreate: a backup that begins while prune is at work loses no files to it.
@@ -101,13 +97,9 @@ func TestPruneBesideCreate(t *testing.T) {
 	s, target, src := setup(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clock := func() time.Time { now = now.Add(time.Second); return now }
-	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{Now: clock}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(backup.Create(t.Context(), src, target, backup.CreateOptions{Now: clock})))
 	later := source{files: map[string]string{"a": strings.Repeat("x", 100)}, order: []string{"a"}}
-	if _, err := backup.Create(t.Context(), later, target, backup.CreateOptions{Now: clock}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(backup.Create(t.Context(), later, target, backup.CreateOptions{Now: clock})))
 	// The third one, of the first's files, is made when prune lists the objects, after it looked
 	// for backups at work.
 	started := false
@@ -121,15 +113,13 @@ func TestPruneBesideCreate(t *testing.T) {
 	})
 	p, err := backup.Prune(t.Context(), target, 1, 0, now, false)
 	t.Logf("prune: %+v %v", p, err)
-	check(t, s, target)
+	complete(t, s, target)
 }
 
 // TestPruneParts: what a killed backup has sent of a large file takes no space for ever.
 func TestPruneParts(t *testing.T) {
 	s, target, src := setup(t)
-	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(backup.Create(t.Context(), src, target, backup.CreateOptions{})))
 	if s.BeginUpload("p/objects/x"); len(s.Uploads()) != 1 {
 		t.Fatal(s.Uploads())
 	}
@@ -142,9 +132,7 @@ func TestPruneParts(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	s, target, src := setup(t)
 	m, err := backup.Create(t.Context(), src, target, backup.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.Refuse(func(r *http.Request) int {
 		if r.Method == "GET" && strings.Contains(r.URL.Path, "objects") {
 			return 403
@@ -164,13 +152,9 @@ func TestForbidden(t *testing.T) {
 // TestListAfterKill: the leftovers of a killed backup do not disturb others.
 func TestListAfterKill(t *testing.T) {
 	s, target, src := setup(t)
-	if _, err := target.Begin(t.Context(), backup.NewID(time.Now())); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	check(t, s, target)
+	check.Must(t, check.Err(target.Begin(t.Context(), backup.NewID(time.Now()))))
+	check.Must(t, check.Err(backup.Create(t.Context(), src, target, backup.CreateOptions{})))
+	complete(t, s, target)
 }
 
 // TestTroubles: a store that answers some requests with errors, and breaks bodies off, is worked
@@ -189,9 +173,7 @@ func TestTroubles(t *testing.T) {
 		return 0
 	})
 	m, err := backup.Create(t.Context(), src, target, backup.CreateOptions{Verify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	again, err := backup.Create(t.Context(), src, target, backup.CreateOptions{})
 	if err != nil || again.Kind != backup.KindIncremental || again.BytesCopied != 0 {
 		t.Fatalf("%+v, %v", again, err)
@@ -200,9 +182,7 @@ func TestTroubles(t *testing.T) {
 	var answers atomic.Int64
 	s.Cut(func(key string) bool { return strings.Contains(key, "objects/") && answers.Add(1)%2 == 1 })
 	r, err := target.Open(t.Context(), &m, &m.Files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	b, err := io.ReadAll(r)
 	if err = errors.Join(err, r.Close()); err != nil || string(b) != src.files["a"] || answers.Load() < 2 {
 		t.Errorf("%q after %d answers, %v", b, answers.Load(), err)
@@ -213,7 +193,7 @@ func TestTroubles(t *testing.T) {
 		t.Error("made a backup in a store that refuses everything")
 	}
 	s.Refuse(nil)
-	check(t, s, target)
+	complete(t, s, target)
 }
 
 // TestLargeFile: a file in parts is stored if it is whole, and leaves no parts if it is not.
@@ -227,9 +207,7 @@ func TestLargeFile(t *testing.T) {
 		return io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(last))
 	}
 	w, err := target.Begin(t.Context(), backup.NewID(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, c := range []struct {
 		name   string
 		from   io.Reader
@@ -276,9 +254,7 @@ func TestLargeFile(t *testing.T) {
 		t.Error(ok, err)
 	}
 	r, err := w.Open(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	n := 0
 	s.Cut(func(string) bool { n++; return n < 5 })
 	got, err := io.ReadAll(r)

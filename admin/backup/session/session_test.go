@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -37,7 +37,7 @@ func open(t *testing.T, change ...func(*session.Options)) *database {
 	d := &database{fs: vfs.NewCounting(vfs.NewMem()), stats: new(stats.Registry)}
 	var err error
 	d.Log, err = eventlog.Open(eventlog.Options{Dir: "/db", FS: d.fs, ClusterID: event.ID{1}, SkipVerify: true})
-	must(t, err)
+	check.Must(t, err)
 	d.write(t)
 	o := session.Options{Pin: d.Pin, NodeID: func() string { return "n1" }, Stats: d.stats}
 	for _, c := range change {
@@ -51,17 +51,17 @@ func (d *database) write(t *testing.T) {
 	t.Helper()
 	tail := d.Tail()
 	e := event.Proposed{ID: event.ID{byte(tail.Index + 1)}, Type: "t", Data: []byte("data")}
-	must(t, d.Append(eventlog.Frame{
+	check.Must(t, d.Append(eventlog.Frame{
 		First: tail.End, Records: chunkfile.AppendRecord(nil, tail.End, "s", int64(tail.Index), 1700000000e9, 0, &e), Index: tail.Index + 1, Term: 1,
 	}))
-	must(t, d.Commit())
+	check.Must(t, d.Commit())
 }
 
 // close ends all and checks that no session left a file open.
 func (d *database) close(t *testing.T) {
 	t.Helper()
 	d.sessions.Close()
-	must(t, d.Close())
+	check.Must(t, d.Close())
 	if left := d.fs.OpenFiles(); len(left) > 0 {
 		t.Errorf("left open: %v", left)
 	}
@@ -79,22 +79,8 @@ func (d *database) figure(name string) (value float64) {
 func (d *database) begin(t *testing.T) backup.Session {
 	t.Helper()
 	s, err := d.sessions.Begin(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	return s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func expect(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s says %v, want %v", what, err, want)
-	}
 }
 
 func TestSession(t *testing.T) {
@@ -115,31 +101,27 @@ func TestSession(t *testing.T) {
 			names = append(names, f.Name)
 			sum := f.Sum()
 			r, err := d.sessions.Open(t.Context(), s.ID, f.Name, 0)
-			must(t, err)
+			check.Must(t, err)
 			n, err := io.Copy(sum, r)
-			must(t, errors.Join(err, r.Close()))
+			check.Must(t, errors.Join(err, r.Close()))
 			got, err := sum.Sum()
 			if n != f.Size || got != f.Checksum || err != nil {
 				t.Errorf("%s: %d bytes with checksum %s (%v), want %+v", f.Name, n, got, err, f)
 			}
 			r, err = d.sessions.Open(t.Context(), s.ID, f.Name, f.Size-3)
-			must(t, err)
+			check.Must(t, err)
 			rest, err := io.ReadAll(r)
-			must(t, errors.Join(err, r.Close()))
-			if len(rest) != 3 {
-				t.Errorf("%s: %d bytes after all but three", f.Name, len(rest))
-			}
+			check.Must(t, errors.Join(err, r.Close()))
+			check.Equal(t, len(rest), 3, f.Name, "bytes after all but three")
 		}
-		if want := []string{"chaser.chk", "epoch.chk", "proposal.chk", "truncate.chk", "writer.chk", "chunk-000000.000000"}; !slices.Equal(names, want) {
-			t.Errorf("the files are %v, want %v", names, want)
-		}
+		check.Slice(t, names, []string{"chaser.chk", "epoch.chk", "proposal.chk", "truncate.chk", "writer.chk", "chunk-000000.000000"}, "the files are")
 		_, err := d.sessions.File(s.ID, "annals.lock")
-		expect(t, "a file that is not listed", err, backup.ErrNoSuchFile)
+		check.Is(t, err, backup.ErrNoSuchFile, "a file that is not listed")
 		_, err = d.sessions.File("unknown", "writer.chk")
-		expect(t, "a session that never was", err, backup.ErrSessionGone)
-		must(t, d.sessions.End(t.Context(), s.ID))
-		must(t, d.sessions.End(t.Context(), s.ID))
-		expect(t, "stopping it again", d.sessions.Stop(s.ID), backup.ErrSessionGone)
+		check.Is(t, err, backup.ErrSessionGone, "a session that never was")
+		check.Must(t, d.sessions.End(t.Context(), s.ID))
+		check.Must(t, d.sessions.End(t.Context(), s.ID))
+		check.Is(t, d.sessions.Stop(s.ID), backup.ErrSessionGone, "stopping it again")
 	})
 }
 
@@ -153,16 +135,14 @@ func TestSessionsAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		_, err := d.sessions.Begin(t.Context())
-		expect(t, "one too many", err, backup.ErrTooManySessions)
-		if n := d.figure("annals_backup_sessions"); n != session.Limit {
-			t.Errorf("%v sessions are counted", n)
-		}
+		check.Is(t, err, backup.ErrTooManySessions, "one too many")
+		check.Equal(t, d.figure("annals_backup_sessions"), session.Limit, "sessions are counted")
 		for i, s := range d.sessions.Sessions() {
 			if s.ID != all[i].ID || s.Files != nil || !s.Expires.Equal(all[i].Expires) {
 				t.Errorf("listed is %+v, want %+v", s, all[i])
 			}
 		}
-		must(t, d.sessions.Stop(all[2].ID))
+		check.Must(t, d.sessions.Stop(all[2].ID))
 		d.begin(t)
 	})
 }
@@ -173,13 +153,11 @@ func TestSessionExpires(t *testing.T) {
 		defer d.close(t)
 		s := d.begin(t)
 		f, err := d.sessions.File(s.ID, "writer.chk")
-		must(t, err)
+		check.Must(t, err)
 		b := make([]byte, 8)
 		for range 5 { // Read in time, again and again.
 			time.Sleep(session.Idle - time.Second)
-			if _, err := f.ReadAt(b, 0); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, check.Err(f.ReadAt(b, 0)))
 		}
 		time.Sleep(session.Idle + time.Second)
 		synctest.Wait()
@@ -187,12 +165,12 @@ func TestSessionExpires(t *testing.T) {
 			t.Errorf("%v live", list)
 		}
 		_, err = f.ReadAt(b, 0)
-		expect(t, "reading on", err, backup.ErrSessionGone)
+		check.Is(t, err, backup.ErrSessionGone, "reading on")
 		var ended *backup.Ended
 		if errors.As(err, &ended) {
 			t.Errorf("a session that was forgotten was ended for a reason: %v", err)
 		}
-		must(t, f.Close())
+		check.Must(t, f.Close())
 	})
 }
 
@@ -202,11 +180,9 @@ func TestSessionsAreEnded(t *testing.T) {
 		defer d.close(t)
 		s := d.begin(t)
 		f, err := d.sessions.File(s.ID, "chunk-000000.000000")
-		must(t, err)
+		check.Must(t, err)
 		ended, resume := d.sessions.Suspend(backup.EndedByRedaction)
-		if ended != 1 {
-			t.Errorf("%d sessions ended", ended)
-		}
+		check.Equal(t, ended, 1, "sessions ended")
 		reason := func(what string, err error) {
 			t.Helper()
 			var e *backup.Ended
@@ -219,19 +195,17 @@ func TestSessionsAreEnded(t *testing.T) {
 		_, err = d.sessions.File(s.ID, "writer.chk")
 		reason("the next file", err)
 		reason("stopping it", d.sessions.Stop(s.ID))
-		must(t, d.sessions.End(t.Context(), s.ID))
-		must(t, f.Close())
+		check.Must(t, d.sessions.End(t.Context(), s.ID))
+		check.Must(t, f.Close())
 		_, err = d.sessions.Begin(t.Context())
-		expect(t, "beginning while sessions are kept away", err, backup.ErrSuspended)
+		check.Is(t, err, backup.ErrSuspended, "beginning while sessions are kept away")
 		_, again := d.sessions.Suspend("another")
 		resume()
 		_, err = d.sessions.Begin(t.Context())
-		expect(t, "beginning while one still keeps them away", err, backup.ErrSuspended)
+		check.Is(t, err, backup.ErrSuspended, "beginning while one still keeps them away")
 		again()
 		d.begin(t)
-		if n := d.sessions.EndAll(backup.EndedByFullDisk); n != 1 {
-			t.Errorf("%d sessions ended", n)
-		}
+		check.Equal(t, d.sessions.EndAll(backup.EndedByFullDisk), 1, "sessions ended")
 		d.begin(t)
 	})
 }
@@ -268,7 +242,7 @@ func TestEndingMeetsBeginning(t *testing.T) {
 		default:
 		}
 		goOn <- struct{}{}
-		expect(t, "beginning", <-begun, backup.ErrSuspended)
+		check.Is(t, <-begun, backup.ErrSuspended, "beginning")
 		<-ended
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -279,10 +253,8 @@ func TestEndingMeetsBeginning(t *testing.T) {
 		<-pinned
 		cancel()
 		goOn <- struct{}{}
-		expect(t, "beginning for a client that is gone", <-begun, context.Canceled)
-		if n := len(d.sessions.Sessions()); n != 0 {
-			t.Errorf("%d sessions", n)
-		}
+		check.Is(t, <-begun, context.Canceled, "beginning for a client that is gone")
+		check.Equal(t, len(d.sessions.Sessions()), 0, "sessions")
 	})
 }
 
@@ -290,16 +262,16 @@ func TestSessionRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, func(o *session.Options) { o.InMemory = true })
 		_, err := d.sessions.Begin(t.Context())
-		expect(t, "a database in memory", err, backup.ErrInMemory)
+		check.Is(t, err, backup.ErrInMemory, "a database in memory")
 		d.close(t)
 		d = open(t, func(o *session.Options) { o.Pin = func() (*eventlog.Pin, error) { return nil, event.ErrNotReady } })
 		for range session.Limit + 1 {
 			_, err = d.sessions.Begin(t.Context())
-			expect(t, "a database that is not open", err, event.ErrNotReady)
+			check.Is(t, err, event.ErrNotReady, "a database that is not open")
 		}
 		d.close(t)
 		_, err = d.sessions.Begin(t.Context())
-		expect(t, "a closed service", err, event.ErrClosed)
+		check.Is(t, err, event.ErrClosed, "a closed service")
 	})
 }
 
@@ -307,7 +279,7 @@ func TestPinnedBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t)
 		defer d.close(t)
-		must(t, d.Index().Flush())
+		check.Must(t, d.Index().Flush())
 		s, other := d.begin(t), d.begin(t)
 		if n := d.figure("annals_backup_pinned_bytes"); n != 0 {
 			t.Errorf("%v bytes are there for the session alone", n)
@@ -322,15 +294,13 @@ func TestPinnedBytes(t *testing.T) {
 			}
 		}
 		d.write(t)
-		must(t, d.Index().Flush())
-		must(t, d.Index().Merge(t.Context()))
+		check.Must(t, d.Index().Flush())
+		check.Must(t, d.Index().Merge(t.Context()))
 		if n := d.figure("annals_backup_pinned_bytes"); n != want || n == 0 {
 			t.Errorf("%v bytes are there for the sessions alone, want %v", n, want)
 		}
-		must(t, errors.Join(d.sessions.Stop(s.ID), d.sessions.Stop(other.ID)))
-		if n := d.figure("annals_backup_pinned_bytes"); n != 0 {
-			t.Errorf("%v bytes are there for no session", n)
-		}
+		check.Must(t, errors.Join(d.sessions.Stop(s.ID), d.sessions.Stop(other.ID)))
+		check.Equal(t, d.figure("annals_backup_pinned_bytes"), 0, "bytes are there for no session")
 	})
 }
 
@@ -362,7 +332,7 @@ func TestSessionAwaits(t *testing.T) {
 			if took := time.Since(began); took != c.waits || (s.Position > before) != c.gets {
 				t.Errorf("a lag of %s: begun at %d after %s, the log ended at %d", c.lag, s.Position, took, before)
 			}
-			must(t, d.sessions.Stop(s.ID))
+			check.Must(t, d.sessions.Stop(s.ID))
 		}
 	})
 }
@@ -397,18 +367,14 @@ func TestSessionsConcurrently(t *testing.T) {
 				}
 				d.sessions.Sessions()
 				d.sessions.PinnedBytes()
-				if err := d.sessions.End(t.Context(), s.ID); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, d.sessions.End(t.Context(), s.ID))
 			}
 		})
 	}
 	all.Go(func() {
 		for range 30 {
 			d.write(t)
-			if err := d.Index().Flush(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, d.Index().Flush())
 		}
 	})
 	all.Wait()

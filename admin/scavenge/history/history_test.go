@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -50,26 +51,18 @@ func TestGolden(t *testing.T) {
 		everything(r)
 		k.lead(true)
 		synctest.Wait()
-		if err := other.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, other.w.CloseInterrupted(t.Context(), nil))
 		other.w.Close()
 		k.w.Close()
 
 		got := k.dump()
 		const file = "testdata/history.golden"
 		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(file, []byte(got), 0o644))
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the history differs from %s:\n%s", file, got)
-		}
+		check.Must(t, err)
+		check.Equal(t, got, string(want), "the history differs from", file)
 	})
 }
 
@@ -130,9 +123,7 @@ func TestErrorTexts(t *testing.T) {
 				r.Completed(c.c)
 				k.w.Close()
 				stream := history.StreamOf(id(byte(n)))
-				if got := k.payload(stream, 2)["error"]; got != c.want {
-					t.Errorf("%v, expected %v", got, c.want)
-				}
+				check.Equal(t, k.payload(stream, 2)["error"], c.want)
 				if text := k.payload(stream, 1)["errorMessage"].(string); len(text) > 4096 || !utf8.ValidString(text) || !strings.HasPrefix(string(c.c.Error), text) {
 					t.Errorf("a message of %d bytes: %s", len(text), text)
 				}
@@ -187,9 +178,7 @@ func TestOrder(t *testing.T) {
 		k.check(history.IndexStream, index...)
 		for n := range byte(runs) {
 			stream := history.StreamOf(id(n))
-			if got := len(k.events(stream)); got != chunks+2 {
-				t.Fatalf("%s has %d events", stream, got)
-			}
+			check.MustEqual(t, len(k.events(stream)), chunks+2, stream, "has ... events")
 			for i := range chunks {
 				if got := k.payload(stream, i+1)["chunkStartNumber"]; got != float64(i) {
 					t.Errorf("event %d of %s is about chunk %v", i+1, stream, got)
@@ -299,9 +288,7 @@ func TestNoLeader(t *testing.T) {
 				everything(r)
 				r.Completed(history.Completed{Result: history.Success})
 				time.Sleep(5 * time.Hour)
-				if got := k.dump(); got != "" {
-					t.Errorf("written without a leader:\n%s", got)
-				}
+				check.Equal(t, k.dump(), "", "written without a leader")
 				c.after(k)
 				time.Sleep(20 * time.Second)
 				if got := k.types(history.StreamOf(id(1))); len(got) != 9 || got[0] != "Started" || got[8] != "Completed" {
@@ -347,8 +334,6 @@ func TestDefaults(t *testing.T) {
 		w.Close()
 		k := &kit{t: t, node: &node{database: d}}
 		k.check(history.StreamOf(id(1)), "Started", "Completed")
-		if got := string(d.events("$$$scavenges")[0].Data); got != metadata {
-			t.Errorf("metadata %s", got)
-		}
+		check.Equal(t, string(d.events("$$$scavenges")[0].Data), metadata, "metadata")
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // killed leaves the history of runs that never ended, as a node that is killed does: what of their
@@ -78,9 +79,7 @@ func TestInterrupted(t *testing.T) {
 		k := start(t, d)
 		running := k.w.Begin(id(8), history.Started{}) // A new run of this process.
 		synctest.Wait()
-		if err := k.w.CloseInterrupted(t.Context(), func(i event.ID) bool { return i == id(4) }); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, k.w.CloseInterrupted(t.Context(), func(i event.ID) bool { return i == id(4) }))
 		k.interrupted(2)
 		k.interrupted(5)
 		for n, want := range map[byte]int{1: 2, 3: 2, 4: 6, 6: 6, 7: 2, 8: 1} {
@@ -89,9 +88,7 @@ func TestInterrupted(t *testing.T) {
 			}
 		}
 		index := fmt.Sprint(k.types(history.IndexStream)[before:])
-		if want := "[0@$scavenges-08 6@$scavenges-02 6@$scavenges-05]"; index != want {
-			t.Errorf("links %s, expected %s", index, want)
-		}
+		check.Equal(t, index, "[0@$scavenges-08 6@$scavenges-02 6@$scavenges-05]", "links")
 		k.metrics(2+4, 0, 0)
 
 		// A second look finds nothing to do.
@@ -102,9 +99,7 @@ func TestInterrupted(t *testing.T) {
 		if err := k.w.CloseInterrupted(t.Context(), running4); err != nil || len(k.dump()) != size {
 			t.Errorf("the second look: %v, %d bytes and %d before", err, len(k.dump()), size)
 		}
-		if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, k.w.CloseInterrupted(t.Context(), nil))
 		k.interrupted(4)
 		k.w.Close()
 	})
@@ -130,13 +125,9 @@ func TestNothingInterrupted(t *testing.T) {
 				prepare(d)
 				before := d.dump()
 				k := start(t, d)
-				if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-					t.Error(err)
-				}
+				check.NoError(t, k.w.CloseInterrupted(t.Context(), nil))
 				k.w.Close()
-				if got := d.dump(); got != before {
-					t.Errorf("something was written:\n%s", got)
-				}
+				check.Equal(t, d.dump(), before, "something was written")
 			})
 		})
 	}
@@ -159,9 +150,7 @@ func TestInterruptedLong(t *testing.T) {
 		}
 		killed(t, d, endpoint, runs...)
 		k := start(t, d)
-		if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, k.w.CloseInterrupted(t.Context(), nil))
 		k.w.Close()
 		k.interrupted(0)
 		got := k.payload(history.StreamOf(id(255)), 1235)
@@ -190,9 +179,7 @@ func TestLinkMissing(t *testing.T) {
 		d.failing(nil)
 		k := start(t, d)
 		for range 2 {
-			if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, k.w.CloseInterrupted(t.Context(), nil))
 		}
 		k.w.Close()
 		k.check(history.StreamOf(id(1)), "Started", "Completed")
@@ -207,15 +194,11 @@ func TestInterruptedTwice(t *testing.T) {
 		killed(t, d, endpoint, unfinished(1))
 		first, second := start(t, d), start(t, d)
 		second.lag(true)
-		if err := first.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, first.w.CloseInterrupted(t.Context(), nil))
 		first.w.Close()
 		var look sync.WaitGroup
 		look.Go(func() {
-			if err := second.w.CloseInterrupted(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, second.w.CloseInterrupted(t.Context(), nil))
 		})
 		time.Sleep(10 * time.Second)
 		second.lag(false)
@@ -242,15 +225,11 @@ func TestInterruptedOutcomeUnknown(t *testing.T) {
 			return nil, event.ErrOutcomeUnknown
 		})
 		k := start(t, d)
-		if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, k.w.CloseInterrupted(t.Context(), nil))
 		k.w.Close()
 		k.interrupted(1)
 		k.check(history.IndexStream, "0@$scavenges-01", "6@$scavenges-01")
-		if n := len(k.events(event.MetaStreamOf(history.IndexStream))); n != 3 {
-			t.Errorf("%d times metadata, expected 3", n)
-		}
+		check.Equal(t, len(k.events(event.MetaStreamOf(history.IndexStream))), 3, "times metadata")
 	})
 }
 
@@ -309,9 +288,7 @@ func TestInterruptedWaits(t *testing.T) {
 				if took := time.Since(begun); took > 16*time.Second {
 					t.Errorf("it lasted %v", took)
 				}
-				if (err == nil) != (ends == "leader") {
-					t.Errorf("the look ended with %v", err)
-				}
+				check.Equal(t, err == nil, ends == "leader", "the look ended with", err)
 				if err == nil {
 					k.interrupted(1)
 				}
@@ -329,17 +306,13 @@ func TestInterruptedRedacted(t *testing.T) {
 		killed(t, d, endpoint, unfinished(1), unfinished(2))
 		redact := func(stream string, number int) {
 			data, err := json.Marshal(strings.Repeat("x", 10))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			d.streams[stream][number].Data = data
 		}
 		redact(history.StreamOf(id(1)), 0)
 		redact(history.StreamOf(id(2)), 2)
 		k := start(t, d)
-		if err := k.w.CloseInterrupted(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, k.w.CloseInterrupted(t.Context(), nil))
 		k.w.Close()
 		if got := k.types(history.StreamOf(id(1))); len(got) != 6 {
 			t.Errorf("a run of an unknown node was completed: %v", got)

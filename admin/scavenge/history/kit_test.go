@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -87,9 +88,7 @@ func (k *kit) figure(name string) (value int) {
 func (k *kit) metrics(written, dropped, failed int) {
 	k.t.Helper()
 	got := [...]int{k.figure("written_total"), k.figure("dropped_total"), k.figure("failed_total"), k.figure("queued")}
-	if want := [...]int{written, dropped, failed, 0}; got != want {
-		k.t.Errorf("written, dropped, failed, queued: %v, expected %v", got, want)
-	}
+	check.Equal(k.t, got, [...]int{written, dropped, failed, 0}, "written, dropped, failed, queued")
 }
 
 // id returns the id of a run.
@@ -111,9 +110,7 @@ func (d *database) types(stream string) (types []string) {
 // check compares what a stream holds.
 func (k *kit) check(stream string, want ...string) {
 	k.t.Helper()
-	if got := k.types(stream); !slices.Equal(got, want) {
-		k.t.Errorf("%s holds %v, expected %v", stream, got, want)
-	}
+	check.Slice(k.t, k.types(stream), want, stream, "holds")
 }
 
 // payload returns the data of an event as parsed.
@@ -124,9 +121,7 @@ func (k *kit) payload(stream string, number int) map[string]any {
 		k.t.Fatalf("%s has %d events, no %d", stream, len(all), number)
 	}
 	data := map[string]any{}
-	if err := json.Unmarshal(all[number].Data, &data); err != nil {
-		k.t.Fatal(err)
-	}
+	check.Must(k.t, json.Unmarshal(all[number].Data, &data))
 	return data
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const (
@@ -59,18 +60,14 @@ func TestMetadata(t *testing.T) {
 					metas := k.events(event.MetaStreamOf(of))
 					var got []string
 					for _, m := range metas[len(c.have):] {
-						if m.Type != event.TypeMetadata {
-							t.Errorf("metadata of %s are of type %s", of, m.Type)
-						}
+						check.Equal(t, m.Type, event.TypeMetadata, "metadata of", of, "are of type")
 						got = append(got, string(m.Data))
 					}
 					if len(got) != len(c.want) {
 						t.Fatalf("metadata of %s written: %s, expected %s", of, got, c.want)
 					}
 					for i := range got {
-						if got[i] != c.want[i] {
-							t.Errorf("metadata %d of %s written: %s, expected %s", i, of, got[i], c.want[i])
-						}
+						check.Equal(t, got[i], c.want[i], "metadata", i, "of", of, "written")
 					}
 				}
 				k.metrics(11, 0, 0)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // The queue is bounded. The first and the last event of a run always find room.
@@ -32,9 +33,7 @@ func TestOverflow(t *testing.T) {
 		next := k.w.Begin(id(2), history.Started{})
 		next.Chunk(history.ChunkCompleted{})
 		next.Completed(history.Completed{Result: history.Success})
-		if n := k.log.count("too many wait"); n != 2 {
-			t.Errorf("%d lines about events left out, expected one a run", n)
-		}
+		check.Equal(t, k.log.count("too many wait"), 2, "lines about events left out")
 		k.lead(true)
 		time.Sleep(20 * time.Second)
 		types := k.types(history.StreamOf(id(1)))
@@ -157,9 +156,7 @@ func TestClose(t *testing.T) {
 				if flushed := len(types) == 9 && types[8] == "Completed"; flushed != c.flushed {
 					t.Errorf("%d events were written: %v", len(types), types)
 				}
-				if got := k.figure("dropped_total"); got != c.dropped {
-					t.Errorf("%d events dropped, expected %d", got, c.dropped)
-				}
+				check.Equal(t, k.figure("dropped_total"), c.dropped, "events dropped")
 				late := k.w.Begin(id(2), history.Started{})
 				late.Completed(history.Completed{Result: history.Success})
 				if got := k.figure("dropped_total"); got != c.dropped+2 {

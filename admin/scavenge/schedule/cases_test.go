@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -331,9 +332,7 @@ func TestOperatorsScavenge(t *testing.T) {
 		begin := func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if _, err := n.begin(false); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, check.Err(n.begin(false)))
 		}
 		w.startAll()
 		w.pass(2*time.Hour - 10*time.Minute)
@@ -525,10 +524,6 @@ func TestStrangeEvents(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	if _, err := New(Options{Expression: "often"}); err == nil {
-		t.Error("accepted")
-	}
-	if _, err := New(Options{}); err != nil {
-		t.Error(err)
-	}
+	check.Fails(t, check.Err(New(Options{Expression: "often"})), "accepted")
+	check.NoError(t, check.Err(New(Options{})))
 }

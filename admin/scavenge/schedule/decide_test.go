@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var (
@@ -20,9 +21,7 @@ var (
 func recordOf(t *testing.T, number int64, kind string, n note) *event.Record {
 	t.Helper()
 	data, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return &event.Record{Number: number, Type: kind, Data: data, Time: noon.Add(time.Duration(number) * time.Minute).UnixNano()}
 }
 
@@ -123,9 +122,7 @@ func TestDecide(t *testing.T) {
 		{"a turn of long ago", with(takes(one)), func(v *view) { v.now = noon.Add(99 * time.Hour) }, "start"},
 	}
 	hourly, err := cron.Parse("@hourly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			v := view{
@@ -145,9 +142,7 @@ func TestDecide(t *testing.T) {
 					t.Errorf("%s means nothing", got)
 				}
 			}
-			if got != c.want {
-				t.Errorf("decides to %s, expected %s", got, c.want)
-			}
+			check.Equal(t, got, c.want, "decides to")
 		})
 	}
 }

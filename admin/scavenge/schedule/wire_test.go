@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -31,9 +32,7 @@ func TestWire(t *testing.T) {
 	}
 	for _, c := range cases {
 		e, err := c.p.event()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if e.Type != c.kind || string(e.Data) != c.data || e.Flags != event.FlagJSON || e.ID.IsZero() {
 			t.Errorf("%s\n%s, expected %s\n%s", e.Type, e.Data, c.kind, c.data)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -140,9 +141,7 @@ func (n *node) schedule() {
 		Expression: n.expression, Endpoint: n.name, Runner: (*fakeRunner)(n), Store: (*fakeStore)(n), Cluster: (*fakeCluster)(n),
 		Now: func() time.Time { return time.Now().Add(n.skew) }, Request: n.request, Logger: hclog.NewNullLogger(), Stats: n.w.stats,
 	})
-	if err != nil {
-		n.w.t.Fatal(err)
-	}
+	check.Must(n.w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	n.scheduler, n.cancel, n.ended = s, cancel, ended
@@ -619,9 +618,7 @@ func (w *world) close() {
 
 func (w *world) write(n *node, kind string, data any) {
 	raw, err := json.Marshal(data)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.Must(w.t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.append(n, event.Proposed{ID: event.ID(uuid.New()), Type: kind, Data: raw})

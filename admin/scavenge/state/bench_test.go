@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -30,13 +31,9 @@ func benchName(dst []byte, i int) []byte {
 func benchDB(b *testing.B) *DB {
 	b.Helper()
 	d, err := Open(b.Context(), Options{Dir: filepath.Join(b.TempDir(), "scavenging")})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	b.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			b.Error(err)
-		}
+		check.NoError(b, d.Close())
 	})
 	return d
 }
@@ -65,9 +62,7 @@ func fillNamed(tb testing.TB, d *DB, from, to int, nameOf func([]byte, int) []by
 			}
 			return nil
 		})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		check.Must(tb, err)
 		from = end
 	}
 }
@@ -107,9 +102,7 @@ func BenchmarkReplaceStream(b *testing.B) {
 		}
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 }
 
 // BenchmarkPutSorted stores metadata in batches as large as those of the
@@ -126,9 +119,7 @@ func BenchmarkPutSorted(b *testing.B) {
 	}
 	b.ResetTimer()
 	var before, after unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, unix.Getrusage(unix.RUSAGE_SELF, &before))
 	for b.Loop() {
 		for from := 0; from < n; from += batch {
 			err := d.Update(b.Context(), func(tx *Tx) error {
@@ -143,14 +134,10 @@ func BenchmarkPutSorted(b *testing.B) {
 				}
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 		}
 	}
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, unix.Getrusage(unix.RUSAGE_SELF, &after))
 	cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/stream")
 	b.ReportMetric(float64(cpu)/float64(b.N)/n, "cpu-ns/stream")
@@ -162,15 +149,9 @@ func BenchmarkDecisionsBuild(b *testing.B) {
 	fill(b, d, 0, n, benchStream)
 	for b.Loop() {
 		t, err := d.Decisions(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if t.n != n {
-			b.Fatal(t.n)
-		}
-		if err := t.Close(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
+		check.MustEqual(b, t.n, n)
+		check.Must(b, t.Close())
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/stream")
 }
@@ -214,9 +195,7 @@ func TestFootprint(t *testing.T) {
 		t.Skip("STATE_STREAMS is not set")
 	}
 	d, err := Open(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "scavenging")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Logf("opened: %s", memory(t))
 	name := benchName
 	if os.Getenv("STATE_ORDERED") != "" {
@@ -227,16 +206,10 @@ func TestFootprint(t *testing.T) {
 		t.Logf("%d streams: %s", i+1_000_000, memory(t))
 	}
 	dec, err := d.Decisions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Logf("decisions of %d: %s", dec.n, memory(t))
-	if err := dec.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dec.Close())
+	check.Must(t, d.Close())
 	t.Logf("closed: %s", memory(t))
 }
 

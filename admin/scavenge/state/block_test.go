@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -65,13 +66,9 @@ func TestRows(t *testing.T) {
 				_, err := tx.CleanStreams(t.Context())
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			checkRows(t, d, 0, 0)
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, d.Close())
 		})
 	}
 }
@@ -87,9 +84,7 @@ func checkRows(t *testing.T, d *DB, streams, most int) {
 		t.Errorf("a row has %d bytes, %v", largest, err)
 	}
 	st, _, err := d.conn.Prepare(`SELECT first, data FROM streams ORDER BY first`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var names [][]byte
 	err = rows(st, func() error {
 		if len(names) > 0 && bytes.Compare(names[len(names)-1], st.ColumnRawBlob(0)) >= 0 {

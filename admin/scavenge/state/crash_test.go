@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -127,15 +127,9 @@ func TestModel(t *testing.T) {
 	fsys := vfs.NewMem()
 	folder(t, fsys)
 	h := history{committed: newContent()}
-	if err := h.run(r, small(fsys), scaled(100)); err != nil {
-		t.Fatal(err)
-	}
-	if names := list(t, fsys); !slices.Equal(names, []string{fileName}) {
-		t.Fatalf("after Close there are %q", names)
-	}
-	if err := h.check(small(fsys)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.run(r, small(fsys), scaled(100)))
+	check.MustSlice(t, list(t, fsys), []string{fileName}, "after Close")
+	check.Must(t, h.check(small(fsys)))
 }
 
 // TestCrash cuts the power before each operation that changes files.
@@ -165,9 +159,7 @@ func TestCrash(t *testing.T) {
 		}
 		return nil
 	})
-	if err := h.run(r, small(fsys), scaled(25)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.run(r, small(fsys), scaled(25)))
 	t.Logf("%d crashes in %d operations", crashes, operations)
 }
 
@@ -213,9 +205,7 @@ func TestFaults(t *testing.T) {
 		if err := h.check(small(disk.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 4))}))); err != nil {
 			t.Fatalf("operation %d, %v of %s, and a crash: %v", at, hit.Kind, hit.Name, err)
 		}
-		if err := h.check(small(fsys)); err != nil {
-			t.Fatalf("operation %d, %v of %s: %v", at, hit.Kind, hit.Name, err)
-		}
+		check.Must(t, h.check(small(fsys)), "operation", at, hit.Kind, "of", hit.Name)
 		if at > scaled(60) { // the first ones make the file; of the rest a sample
 			stride = 1 + at/scaled(12)
 		}

@@ -13,28 +13,23 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func mustOpen(t *testing.T, o Options) *DB {
 	t.Helper()
 	d, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, d.Close())
 	})
 	return d
 }
 
 func set(t *testing.T, d *DB, key, value string) {
 	t.Helper()
-	if err := d.Update(t.Context(), func(tx *Tx) error { return tx.SetValue(key, []byte(value)) }); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Update(t.Context(), func(tx *Tx) error { return tx.SetValue(key, []byte(value)) }))
 }
 
 func wantValue(t *testing.T, d *DB, key, want string) {
@@ -80,21 +75,13 @@ func TestDamaged(t *testing.T) {
 			d := mustOpen(t, small(fsys))
 			set(t, d, "checkpoint", "old")
 			if statement := sql[c.name]; statement != "" {
-				if err := d.conn.Exec(statement); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, d.conn.Exec(statement))
 			}
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, d.Close())
 			if c.do != nil {
 				f, err := fsys.OpenReadWrite(filepath.Join(small(fsys).Dir, fileName))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(c.do(f), f.Close()); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
+				check.Must(t, errors.Join(c.do(f), f.Close()))
 			}
 			o := small(fsys)
 			var logged strings.Builder
@@ -123,23 +110,13 @@ func TestDamageMetLater(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, d.Close())
 	f, err := fsys.OpenReadWrite(filepath.Join(small(fsys).Dir, fileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// One byte of one page, within the data of a row.
-	if _, err := f.WriteAt([]byte{0x55}, 512*20+400); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, check.Err(f.WriteAt([]byte{0x55}, 512*20+400)))
+	check.Must(t, f.Close())
 	d = mustOpen(t, small(fsys))
 	if _, err := d.Decisions(t.Context()); !event.IsCorruption(err) {
 		t.Fatalf("damage is not met: %v", err)
@@ -147,9 +124,7 @@ func TestDamageMetLater(t *testing.T) {
 	if err := d.Update(t.Context(), func(*Tx) error { return nil }); !event.IsCorruption(err) {
 		t.Fatalf("a damaged state is changed: %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Close())
 	if names := list(t, fsys); len(names) > 0 {
 		t.Fatalf("a damaged file stays: %q", names)
 	}
@@ -163,9 +138,7 @@ func TestOpenKeepsFileOnErrors(t *testing.T) {
 	disk := vfs.NewMem()
 	d := mustOpen(t, small(disk))
 	set(t, d, "checkpoint", "old")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Close())
 	errInjected := errors.New("injected")
 	for _, kind := range []vfs.Kind{vfs.OpRead, vfs.OpOpenReadWrite, vfs.OpStat, vfs.OpSize, vfs.OpList} {
 		o := small(vfs.NewFaulty(disk, func(op vfs.Op) error {
@@ -174,9 +147,7 @@ func TestOpenKeepsFileOnErrors(t *testing.T) {
 			}
 			return nil
 		}))
-		if _, err := Open(t.Context(), o); !errors.Is(err, errInjected) {
-			t.Fatalf("%v: %v", kind, err)
-		}
+		check.MustBe(t, check.Err(Open(t.Context(), o)), errInjected, kind)
 	}
 	wantValue(t, mustOpen(t, small(disk)), "checkpoint", "old")
 }
@@ -188,26 +159,14 @@ func TestFolder(t *testing.T) {
 	set(t, d, "checkpoint", "old")
 	for _, name := range []string{"decisions.tmp", "sqlite-1.tmp"} {
 		f, err := fsys.Create(filepath.Join(small(fsys).Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, f.Close())
 	}
-	if err := errors.Join(d.Close(), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(d.Close(), d.Close()))
 	d = mustOpen(t, small(fsys))
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if names := list(t, fsys); !slices.Equal(names, []string{fileName}) {
-		t.Fatalf("there are %q", names)
-	}
-	if err := errors.Join(Remove(fsys, small(fsys).Dir), Remove(fsys, small(fsys).Dir)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Close())
+	check.MustSlice(t, list(t, fsys), []string{fileName})
+	check.Must(t, errors.Join(Remove(fsys, small(fsys).Dir), Remove(fsys, small(fsys).Dir)))
 	after := fsys.CrashClone(vfs.CrashOptions{})
 	if names, err := after.List("index"); err != nil || len(names) > 0 {
 		t.Fatalf("after Remove there are %q, %v", names, err)
@@ -225,9 +184,7 @@ func TestPageSize(t *testing.T) {
 			t.Fatalf("page size %d, %v", n, err)
 		}
 		set(t, d, "checkpoint", "x")
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, d.Close())
 	}
 }
 
@@ -240,14 +197,10 @@ func TestRollback(t *testing.T) {
 			kept = tx
 			return errors.Join(tx.SetValue("checkpoint", []byte("new")), errMine)
 		})
-		if !errors.Is(err, errMine) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, errMine)
 	})
 	t.Run("kept", func(t *testing.T) {
-		if err := kept.SetValue("checkpoint", []byte("new")); !errors.Is(err, errTxOver) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, kept.SetValue("checkpoint", []byte("new")), errTxOver)
 		if _, _, err := kept.Stream([]byte("s")); !errors.Is(err, errTxOver) {
 			t.Fatal(err)
 		}
@@ -279,9 +232,7 @@ func TestRollback(t *testing.T) {
 				}
 				return err
 			})
-			if !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
+			check.MustBe(t, err, context.Canceled)
 		}
 	})
 	t.Run("cancelled last", func(t *testing.T) {
@@ -291,9 +242,7 @@ func TestRollback(t *testing.T) {
 			cancel()
 			return err
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, context.Canceled)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		// A statement of many steps looks at the context itself.
@@ -302,9 +251,7 @@ func TestRollback(t *testing.T) {
 			cancel()
 			return tx.failed("loop", d.conn.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n`))
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, context.Canceled)
 	})
 	t.Run("broken statement", func(t *testing.T) {
 		err := d.Update(t.Context(), func(tx *Tx) error {
@@ -315,16 +262,12 @@ func TestRollback(t *testing.T) {
 			_ = tx.PutStream([]byte("s"), &s)
 			return nil
 		})
-		if err == nil {
-			t.Fatal("a failed call is ignored")
-		}
+		check.MustFail(t, err, "a failed call is ignored")
 	})
 	t.Run("cancelled count", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := d.Count(ctx, Active); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, check.Err(d.Count(ctx, Active)), context.Canceled)
 	})
 	wantValue(t, d, "checkpoint", "old")
 	set(t, d, "checkpoint", "new")
@@ -335,12 +278,8 @@ func TestClose(t *testing.T) {
 	fsys := vfs.NewMem()
 	d := mustOpen(t, small(fsys))
 	set(t, d, "checkpoint", "old")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Value("checkpoint"); !errors.Is(err, event.ErrClosed) {
-		t.Fatal(err)
-	}
+	check.Must(t, d.Close())
+	check.MustBe(t, check.Err(d.Value("checkpoint")), event.ErrClosed)
 	wantValue(t, mustOpen(t, small(fsys)), "checkpoint", "old")
 }
 
@@ -361,31 +300,23 @@ func TestSyncs(t *testing.T) {
 		return nil
 	})
 	d, err := Open(t.Context(), small(fsys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !slices.Contains(syncs, "syncdir scavenging") || !slices.Contains(syncs, "syncdir index") {
 		t.Fatal(syncs)
 	}
 	syncs = nil
 	set(t, d, "checkpoint", "old")
-	if !slices.Equal(syncs, []string{"sync scavenging.db-wal"}) {
-		t.Fatal(syncs)
-	}
+	check.MustSlice(t, syncs, []string{"sync scavenging.db-wal"})
 	syncs, failing = nil, true
 	for range 2 {
 		err = d.Update(t.Context(), func(tx *Tx) error { return tx.SetValue("checkpoint", []byte("new")) })
-		if !errors.Is(err, errInjected) {
-			t.Fatal(err)
-		}
+		check.MustBe(t, err, errInjected)
 	}
 	failing = false
 	if err := d.Close(); err != nil && !errors.Is(err, errInjected) {
 		t.Fatal(err)
 	}
-	if len(syncs) != 1 {
-		t.Fatalf("a failed sync is repeated: %q", syncs)
-	}
+	check.MustEqual(t, len(syncs), 1, "a failed sync is repeated", syncs)
 	d = mustOpen(t, small(disk))
 	if got, err := d.Value("checkpoint"); err != nil || string(got) != "old" && string(got) != "new" {
 		t.Fatalf("%q, %v", got, err)
@@ -401,15 +332,11 @@ func TestChecksums(t *testing.T) {
 		if r, err := d.conn.FileControl("main", sqlite3.FCNTL_RESERVE_BYTES); err != nil || r != 8 {
 			t.Fatal(r, err)
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, d.Close())
 		d = mustOpen(t, small(fsys))
 		if n, err := d.number(`PRAGMA checksum_verification`); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, d.Close())
 	}
 }

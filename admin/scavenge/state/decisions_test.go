@@ -16,6 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -66,12 +67,8 @@ func TestDecisionsModel(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if table.n != int64(len(want)) {
-					t.Fatal(table.n, len(want))
-				}
+				check.Must(t, err)
+				check.MustEqual(t, table.n, int64(len(want)), len(want))
 				for _, name := range names {
 					if d, ok := table.Find([]byte(name)); !ok || d != want[name] {
 						t.Fatalf("%q: %+v %t, want %+v", name, d, ok, want[name])
@@ -93,9 +90,7 @@ func TestDecisionsModel(t *testing.T) {
 						t.Fatalf("hash %x: %d decisions, want %d", hash, len(got), len(all))
 					}
 				}
-				if err := errors.Join(table.Err(), table.Close(), table.Close()); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, errors.Join(table.Err(), table.Close(), table.Close()))
 				if names, err := fsys.List("/"); err != nil || len(names) > 0 {
 					t.Fatalf("left: %q, %v", names, err)
 				}
@@ -123,9 +118,7 @@ func TestDecisionsMany(t *testing.T) {
 	if names, err := vfs.OS.List(dir); err != nil || !slices.Equal(names, []string{"decisions.tmp"}) {
 		t.Fatalf("there are %q, %v", names, err)
 	}
-	if allocs := testing.AllocsPerRun(100, func() { table.Find(scratch) }); allocs != 0 {
-		t.Fatalf("%v allocations", allocs)
-	}
+	check.MustEqual(t, testing.AllocsPerRun(100, func() { table.Find(scratch) }), 0, "allocations")
 }
 
 func TestDecisionsConcurrently(t *testing.T) {
@@ -175,12 +168,8 @@ func TestDecisionsFault(t *testing.T) {
 		}
 		return nil
 	}
-	if err := search(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(dir, "decisions.tmp"), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, search())
+	check.Must(t, os.Truncate(filepath.Join(dir, "decisions.tmp"), 0))
 	if err := search(); !event.IsCorruption(err) {
 		t.Fatal(err)
 	}
@@ -229,13 +218,9 @@ func TestDecisionsErrors(t *testing.T) {
 			err = table.Close()
 		}
 		if operations <= at {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			break
 		}
-		if !errors.Is(err, errInjected) {
-			t.Fatalf("operation %d: %v", at, err)
-		}
+		check.MustBe(t, err, errInjected, "operation", at)
 	}
 }

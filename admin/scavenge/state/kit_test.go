@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -32,13 +33,9 @@ func buildFromList(tb testing.TB, fsys vfs.FS, dir string, n int, name func(dst 
 		}
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.Must(tb, err)
 	tb.Cleanup(func() {
-		if err := t.Close(); err != nil {
-			tb.Error(err)
-		}
+		check.NoError(tb, t.Close())
 	})
 	return t
 }
@@ -253,16 +250,12 @@ func small(fsys vfs.FS) Options {
 // folder makes what a node has made before.
 func folder(t *testing.T, fsys vfs.FS) {
 	t.Helper()
-	if err := errors.Join(fsys.MkdirAll("index"), fsys.SyncDir("/")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(fsys.MkdirAll("index"), fsys.SyncDir("/")))
 }
 
 func list(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
 	names, err := fsys.List("index/scavenging")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return names
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/admin/backup/s3/bucket"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -27,9 +28,7 @@ func TestObjects(t *testing.T) {
 	defer end()
 	ctx := t.Context()
 	for _, key := range keys {
-		if err := c.Put(ctx, key, []byte("0123456789"+key)); err != nil {
-			t.Fatalf("%q: %v", key, err)
-		}
+		check.Must(t, c.Put(ctx, key, []byte("0123456789"+key)), key)
 		if size, err := c.Size(ctx, key); err != nil || size != int64(10+len(key)) {
 			t.Errorf("%q has %d bytes, %v", key, size, err)
 		}
@@ -37,15 +36,11 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%q has %q, %v", key, b, err)
 		}
 		body, err := c.Open(ctx, key, 3, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if b, err := io.ReadAll(body); err != nil || string(b) != "34567" {
 			t.Errorf("%q has %q, %v", key, b, err)
 		}
-		if err := body.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, body.Close())
 	}
 	if got, want := store.Keys(), slices.Sorted(slices.Values(keys)); !slices.Equal(got, want) {
 		t.Errorf("stored %q", got)
@@ -56,9 +51,7 @@ func TestObjects(t *testing.T) {
 	if err := c.Remove(ctx, "b"); err != nil || store.Has("b") {
 		t.Error("not removed", err)
 	}
-	if err := c.Remove(ctx, "b"); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, c.Remove(ctx, "b"))
 	if _, err := c.Size(ctx, "b"); !bucket.Missing(err) {
 		t.Error(err)
 	}
@@ -79,9 +72,7 @@ func TestMissing(t *testing.T) {
 		{bucket.Error{Code: "NoSuchKey", StatusCode: 404}, true}, {bucket.Error{Code: "NoSuchUpload", StatusCode: 404}, true},
 		{bucket.Error{Code: "NoSuchBucket", StatusCode: 404}, false}, {bucket.Error{StatusCode: 404}, false},
 	} {
-		if got := bucket.Missing(&c.err); got != c.want {
-			t.Errorf("%+v: %v", c.err, got)
-		}
+		check.Equal(t, bucket.Missing(&c.err), c.want, c.err)
 	}
 }
 
@@ -92,9 +83,7 @@ func TestList(t *testing.T) {
 	ctx := t.Context()
 	want := map[string]int64{}
 	for i, key := range keys {
-		if err := c.Put(ctx, key, make([]byte, i)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.Put(ctx, key, make([]byte, i)))
 		if strings.HasPrefix(key, "a/") {
 			want[key] = int64(i)
 		}
@@ -102,12 +91,8 @@ func TestList(t *testing.T) {
 	list := func(prefix string, recursive bool) map[string]int64 {
 		got := map[string]int64{}
 		n := 0
-		if err := c.List(ctx, prefix, recursive, func(o bucket.Object) { got[o.Key] = o.Size; n++ }); err != nil {
-			t.Error(err)
-		}
-		if n != len(got) {
-			t.Errorf("%d listed, of them are different: %d", n, len(got))
-		}
+		check.NoError(t, c.List(ctx, prefix, recursive, func(o bucket.Object) { got[o.Key] = o.Size; n++ }))
+		check.Equal(t, n, len(got), "listed, of them are different")
 		return got
 	}
 	for _, size := range []int{1, 2, 3, 9, 10, 1000} {
@@ -139,13 +124,9 @@ func TestUploads(t *testing.T) {
 		}
 	}
 	ids := map[string]string{}
-	if err := c.Uploads(t.Context(), "", func(key, id string) { ids[id] = key }); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Uploads(t.Context(), "", func(key, id string) { ids[id] = key }))
 	for id, key := range ids {
-		if err := c.Abort(t.Context(), key, id); err != nil {
-			t.Errorf("%q: %v", key, err)
-		}
+		check.NoError(t, c.Abort(t.Context(), key, id), key)
 	}
 	if left := store.Uploads(); len(left) != 0 {
 		t.Errorf("left: %q", left)
@@ -211,12 +192,8 @@ func TestParts(t *testing.T) {
 			})
 			ctx := t.Context()
 			u, err := client.Begin(ctx, "large one")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(u.Part(ctx, data[:5<<20]), u.Part(ctx, data[5<<20:])); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, errors.Join(u.Part(ctx, data[:5<<20]), u.Part(ctx, data[5<<20:])))
 			if store.Has("large one") {
 				t.Error("it is there before it is complete")
 			}
@@ -267,12 +244,8 @@ func TestDigest(t *testing.T) {
 	defer end()
 	ctx := t.Context()
 	u, err := c.Begin(ctx, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(u.Part(ctx, []byte("a")), c.Put(ctx, "k", nil)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, errors.Join(u.Part(ctx, []byte("a")), c.Put(ctx, "k", nil)))
 	if want := map[string]string{"": "1B2M2Y8AsgTpgAmY7PhCfg==", "1": "DMF1ucDxtqgxw5niaXcmYQ=="}; !maps.Equal(got, want) {
 		t.Error(got)
 	}
@@ -300,13 +273,9 @@ func TestRanges(t *testing.T) {
 			w.WriteHeader(c.status)
 		}), nil)
 		body, err := client.Open(t.Context(), "k", c.from, 10)
-		if (err == nil) != c.ok {
-			t.Errorf("%+v: %v", c, err)
-		}
+		check.Equal(t, err == nil, c.ok, c, err)
 		if err == nil {
-			if err := body.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, body.Close())
 		}
 		end()
 	}
@@ -333,9 +302,7 @@ func TestLists(t *testing.T) {
 			}), func(o *bucket.Options) { o.Retries = 1 })
 			defer end()
 			err := client.List(t.Context(), "p/", true, func(bucket.Object) {})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Error(err)
-			}
+			check.Says(t, err, c.want)
 		})
 	}
 }
@@ -360,7 +327,5 @@ func TestEnds(t *testing.T) {
 	if _, err := c.Read(ctx, "k", 10); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := c.Put(ctx, "k", nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	check.Is(t, c.Put(ctx, "k", nil), context.Canceled)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // answers gives every request the same answer.
@@ -69,9 +71,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		if b, err := c.Open(ctx, "k", 5, 9); err == nil {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			check.NoError(t, b.Close())
 		}
 	})
 }

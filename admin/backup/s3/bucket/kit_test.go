@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/admin/backup/s3/bucket"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -51,9 +52,7 @@ func say(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 func options(t *testing.T) bucket.Options {
 	t.Helper()
 	endpoint, err := url.Parse("http://127.0.0.1:9000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return bucket.Options{
 		Endpoint: endpoint, Region: testkit.ObjectStoreRegion, Name: "bucket",
 		Key: testkit.ObjectStoreKey, Secret: testkit.ObjectStoreSecret,
@@ -76,11 +75,7 @@ func connect(t *testing.T, h http.Handler, change func(*bucket.Options)) (*bucke
 	c := bucket.New(o)
 	return c, func() {
 		c.Close()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != http.ErrServerClosed {
-			t.Error(err)
-		}
+		check.NoError(t, server.Close())
+		check.Equal(t, <-done, http.ErrServerClosed)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup/s3/bucket"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -144,14 +145,10 @@ func TestSlow(t *testing.T) {
 		c, end := connect(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for range 20 {
 				if r.Method == http.MethodPut {
-					if _, err := io.CopyN(io.Discard, r.Body, size/20); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, check.Err(io.CopyN(io.Discard, r.Body, size/20)))
 				} else {
 					say(w, strings.Repeat("v", 100))
-					if err := http.NewResponseController(w).Flush(); err != nil {
-						t.Error(err)
-					}
+					check.NoError(t, http.NewResponseController(w).Flush())
 				}
 				time.Sleep(50 * time.Second)
 			}
@@ -166,9 +163,7 @@ func TestSlow(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		body, err := c.Open(t.Context(), "k", 0, 2000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if b, err := io.ReadAll(body); err != nil || len(b) != 2000 {
 			t.Errorf("%d bytes, %v", len(b), err)
 		}
@@ -220,15 +215,11 @@ func TestRedirect(t *testing.T) {
 				t.Errorf("%d: %v", c.status, err)
 			}
 		}
-		if tries != 3 {
-			t.Errorf("%d tries", tries)
-		}
+		check.Equal(t, tries, 3, "tries")
 		client.Close()
 		store.Close()
 	}
-	if len(elsewhere) != 0 {
-		t.Errorf("sent to another host: %q", elsewhere)
-	}
+	check.Equal(t, len(elsewhere), 0, "sent to another host", elsewhere)
 }
 
 // TestCertificate: trying again makes a certificate no better, nor a scheme.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -67,9 +69,7 @@ func TestSignPublished(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			u := &url.URL{Scheme: "https", Host: c.host, Path: c.path, RawPath: escape(c.path, true), RawQuery: canonicalQuery(c.query)}
 			r, err := http.NewRequestWithContext(t.Context(), c.method, u.String(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for name, value := range c.header {
 				r.Header.Set(name, value)
 			}
