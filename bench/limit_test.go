@@ -2,70 +2,53 @@ package bench_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/client"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// limitedNode is a fake node whose streams can be limited and deleted.
-type limitedNode struct {
-	*fakeNode
-
-	mu       sync.Mutex // guards the fields below
-	metadata map[string]string
-	deleted  map[string]bool // for good?
-}
-
-func (n *limitedNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.Path
-	stream := strings.TrimSuffix(strings.TrimPrefix(path, "/streams/"), "/metadata")
-	switch {
-	case r.Method == http.MethodPost && strings.HasSuffix(path, "/metadata"):
-		body, _ := io.ReadAll(r.Body)
-		n.mu.Lock()
-		n.metadata[stream] = string(body)
-		n.mu.Unlock()
-		w.WriteHeader(http.StatusCreated)
-	case r.Method == http.MethodDelete:
-		n.mu.Lock()
-		_, again := n.deleted[stream]
-		n.deleted[stream] = r.Header.Get("ES-HardDelete") == "true"
-		n.mu.Unlock()
-		w.WriteHeader(map[bool]int{false: http.StatusNoContent, true: http.StatusGone}[again])
-	default:
-		n.fakeNode.ServeHTTP(w, r)
-	}
-}
-
 func TestLimit(t *testing.T) {
-	// by an earlier run
-	n := &limitedNode{fakeNode: newFakeNode(), metadata: map[string]string{}, deleted: map[string]bool{"bench-000002": true}}
-	server := httptest.NewServer(n)
-	defer server.Close()
-	doc := measure(t, server.URL, strings.Fields("limit --events 1005 --streams 100 --limited-streams 50 --deleted 4 --workers 3")...)
-	if doc.Operations != 50 || doc.ErrorTotal != 0 || len(n.metadata) != 46 || len(n.deleted) != 4 || len(n.bad) != 0 {
-		t.Errorf("%+v; %d streams limited, %d deleted, %q", doc, len(n.metadata), len(n.deleted), n.bad)
+	base := startNode(t)
+	c, err := client.New(client.Options{Nodes: []string{base}, Login: url.UserPassword("admin", "changeit")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	measure(t, base, strings.Fields("fill --events 1005 --streams 100")...)
+	for range 2 { // The second time streams are there that an earlier run deleted.
+		doc := measure(t, base, slices.Concat(strings.Fields("limit --events 1005 --streams 100 --limited-streams 50 --deleted 4 --workers 3"), asAdmin)...)
+		if doc.Operations != 50 || doc.ErrorTotal != 0 {
+			t.Errorf("%+v", doc)
+		}
 	}
 	for i := 1; i <= 100; i++ {
-		name := fmt.Sprintf("bench-%06d", i)
-		hard, deleted := n.deleted[name]
-		if deleted != (i <= 4) || hard != (i == 2 || i == 4) {
-			t.Errorf("%s: deleted %t, hard %t", name, deleted, hard)
+		path := fmt.Sprintf("/streams/bench-%06d", i)
+		want := http.StatusOK
+		switch i {
+		case 1, 3:
+			want = http.StatusNotFound
+		case 2, 4: // for good
+			want = http.StatusGone
 		}
-		if got, limited := n.metadata[name]; limited != (i > 4 && i <= 50) || limited && (!json.Valid([]byte(got)) || !strings.Contains(got, `"data":{"$maxCount":5}`)) {
-			t.Errorf("%s: metadata %q", name, got)
+		if a, err := c.Do(t.Context(), client.Request{Path: path, Header: map[string]string{"Accept": client.MediaAtom}}); err != nil || a.Status != want {
+			t.Errorf("%s: %v, %v, want %d", path, a, err, want)
+		}
+		if i <= 4 {
+			continue
+		}
+		a, err := c.Do(t.Context(), client.Request{Path: path + "/metadata", Header: map[string]string{"Accept": client.MediaJSON}})
+		if limited := strings.Contains(string(a.Body), `"$maxCount"`); err != nil || limited != (i <= 50) {
+			t.Errorf("%s: metadata %s, %v", path, a.Body, err)
 		}
 	}
 }
@@ -93,9 +76,15 @@ func TestLimitHelp(t *testing.T) {
 	got := "$ annals bench limit --help\n" + stdout + "\n"
 	file := filepath.Join("testdata", "limit_help.golden")
 	if *update {
-		check.Must(t, os.WriteFile(file, []byte(got), 0o600))
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	want, err := os.ReadFile(file)
-	check.Must(t, err)
-	check.Equal(t, got, string(want), file, "differs (rewrite it with -update and review the diff)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
+	}
 }
