@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -24,17 +25,11 @@ func groupPath(stream, group string, more ...string) string {
 	return strings.Join(append([]string{"/subscriptions", url.PathEscape(stream), url.PathEscape(group)}, more...), "/")
 }
 
-// message is one message as a reader gets it.
+// message is one message as a reader gets it. Its number is that of the event, which is what a link
+// leads to where links are resolved.
 type message struct {
-	ID         string // what its answer names
-	EventID    string
-	Type       string
-	Title      string
-	Number     int64  // of the event, which is what a link leads to where links are resolved
-	Stream     string // of the event
-	Position   int64  // in the subscribed stream
-	Subscribed string
-	Retries    int
+	testkit.Entry
+	ID string // what its answer names
 }
 
 func (m message) String() string { return fmt.Sprintf("%d@%s", m.Number, m.Stream) }
@@ -69,33 +64,14 @@ func takeFrom(ctx context.Context, c *testkit.Client, r testkit.Request) (got me
 	if err != nil || answer.Status != http.StatusOK {
 		return got, answer, err
 	}
-	type links []struct{ URI, Relation string }
-	var feed struct {
-		Links   links
-		Entries []struct {
-			Title, Summary, EventID, EventType, StreamID, PositionStreamID string
-			EventNumber, PositionEventNumber                               int64
-			RetryCount                                                     int
-			Links                                                          links
-		}
-	}
-	if err := json.Unmarshal(answer.Body, &feed); err != nil {
+	feed, err := client.ParsePage(answer.Body)
+	if err != nil {
 		return got, answer, fmt.Errorf("messages of %s: %w", r.Path, err)
 	}
-	for _, l := range feed.Links {
-		if l.Relation == "ackAll" {
-			got.ackAll = l.URI
-		}
-	}
+	got.ackAll = feed.Links.Of("ackAll")
 	for _, e := range slices.Backward(feed.Entries) {
-		m := message{EventID: e.EventID, Type: e.EventType, Title: e.Title, Number: e.EventNumber, Stream: e.StreamID,
-			Position: e.PositionEventNumber, Subscribed: e.PositionStreamID, Retries: e.RetryCount}
-		for _, l := range e.Links {
-			if l.Relation == "ack" {
-				m.ID = l.URI[strings.LastIndex(l.URI, "/")+1:]
-			}
-		}
-		got.all = append(got.all, m)
+		ack := e.Links.Of("ack")
+		got.all = append(got.all, message{e, ack[strings.LastIndex(ack, "/")+1:]})
 	}
 	return got, answer, nil
 }

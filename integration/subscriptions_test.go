@@ -231,18 +231,18 @@ func subscriptionLinks(t *testing.T) {
 	}
 	for i, m := range got.all {
 		// A dead link shows nothing but where it leads.
-		if m.Title != strings.Trim(string(links[i].Data), `"`) || m.Subscribed != "" && (m.Position != int64(i) || m.Subscribed != "links") {
+		if m.Title != strings.Trim(string(links[i].Data), `"`) || m.ReadStream != "" && (m.ReadNumber != int64(i) || m.ReadStream != "links") {
 			t.Errorf("message %d is %+v", i, m)
 		}
 	}
 	alive := map[int]int{0: 0, 1: 1, 4: 2, 6: 5}
 	for i, target := range alive {
-		if m := got.all[i]; m.EventID != targets[target].ID || m.Number != int64(target) || m.Stream != "target" {
+		if m := got.all[i]; m.Entry.ID != targets[target].ID || m.Number != int64(target) || m.Stream != "target" {
 			t.Errorf("link %d leads to %+v, want event %d", i, m, target)
 		}
 	}
 	for i, m := range bare.takeAll().all {
-		if m.Type != "$>" || m.EventID != links[i].ID || m.Number != int64(i) || m.Stream != "links" {
+		if m.Type != "$>" || m.Entry.ID != links[i].ID || m.Number != int64(i) || m.Stream != "links" {
 			t.Errorf("not followed, link %d is %+v", i, m)
 		}
 	}
@@ -263,7 +263,7 @@ func subscriptionLinks(t *testing.T) {
 		}
 	}
 	for i, target := range alive {
-		if m := parked[i]; m.EventID != targets[target].ID || m.Stream != "target" || m.Position != int64(i) {
+		if m := parked[i]; m.Entry.ID != targets[target].ID || m.Stream != "target" || m.ReadNumber != int64(i) {
 			t.Errorf("parked message %d is shown as %+v", i, m)
 		}
 	}
@@ -283,13 +283,13 @@ func subscriptionLinks(t *testing.T) {
 		if m.Retries != 0 || m.ID == got.all[i].ID {
 			t.Errorf("replayed message %d is %+v", i, m)
 		}
-		if target, ok := alive[i]; ok && (m.EventID != targets[target].ID || m.Number != int64(target) || m.Stream != "target") {
+		if target, ok := alive[i]; ok && (m.Entry.ID != targets[target].ID || m.Number != int64(target) || m.Stream != "target") {
 			t.Errorf("replayed message %d is %+v, want event %d", i, m, target)
 		}
 	}
 	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(again.ids(), ",")+"&action=retry")
 	g.await("all parked again", func(i *groupInfo) bool { return i.Parked == 7 && i.Outstanding == 0 })
-	if parked = g.parked(); len(parked) != 7 || parked[2].EventID != targets[0].ID || parked[3].EventID != targets[1].ID {
+	if parked = g.parked(); len(parked) != 7 || parked[2].Entry.ID != targets[0].ID || parked[3].Entry.ID != targets[1].ID {
 		t.Errorf("parked again: %+v", parked)
 	}
 	deleteStream(t, node.Client, stream, false)

@@ -30,6 +30,9 @@ func TestLongTorture(t *testing.T) {
 	t.Run("lost leaders", func(t *testing.T) {
 		torment(t, "kill,isolate-leader,resign,terminate,rolling", "--seconds 20 --backups=false --redactions=false")
 	})
+	t.Run("wiped", func(t *testing.T) {
+		torment(t, "wipe", "--seconds 12 --backups=false --redactions=false --projections=false --consumers 0")
+	})
 	t.Run("five nodes", func(t *testing.T) { torment(t, "", "--nodes 5 --seconds 30 --disk-faults") })
 }
 
