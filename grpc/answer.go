@@ -1,6 +1,8 @@
 package grpcapi
 
 import (
+	"encoding/binary"
+
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -13,10 +15,18 @@ type answer interface {
 	appendTo(b []byte) []byte
 }
 
-func encodeAnswer(a answer, pool mem.BufferPool) mem.Buffer {
-	room := pool.Get(a.size())
-	*room = a.appendTo((*room)[:0])
-	return mem.NewBuffer(room, pool)
+func encodeAnswer(a answer) *[]byte {
+	room := mem.DefaultBufferPool().Get(frameHead + a.size())
+	b := a.appendTo((*room)[:frameHead])
+	setHead(b)
+	*room = b
+	return room
+}
+
+// setHead writes the head of a message, which stands before it.
+func setHead(b []byte) {
+	b[0] = 0
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-frameHead))
 }
 
 // Numbers of fields of AppendResp; BatchAppendResp; Success, which is the same in both. They are

@@ -35,6 +35,7 @@ func (b *batch) send() error {
 				return err
 			}
 		}
+		b.caller.flush()
 		switch {
 		case len(b.done) > 0:
 			b.release()

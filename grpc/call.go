@@ -3,23 +3,27 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	gzipped "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/h2"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -27,64 +31,59 @@ import (
 const (
 	keyRequiresLeader = "requires-leader"
 	keyConnectionName = "connection-name"
-	keyPushback       = "grpc-retry-pushback-ms"
 )
 
 // unnamed is the name of a connection that its client gave none.
 const unnamed = "<unknown>"
 
-// call has the facts about a call, besides the messages, that its method needs.
+// call is a call, as its method and the reader of its connection see it.
 type call struct {
+	s      *Server
 	conn   *conn
-	stream uint32          // of the connection
-	ended  context.Context // ends with the call, or when it is given up
+	stream *h2.Stream
+	path   string
+	header []hpack.HeaderField // of the answer
+	ended  context.Context     // ends with the call, or when it is given up
 	cancel context.CancelFunc
-	// forgotten takes back that the end of the stream ends the call.
-	forgotten func() bool
 
 	first  access.Principal // the caller, as authenticated
 	lease  *api.Lease       // of a call with many messages; nil: the call has one answer
-	client context.Context  // of a call with many messages: ends when the client leaves
 	from   string           // host:port of the client
 	name   string           // that the client gave its connection
 	leader bool             // the leader must answer
 	in     inflow
 
-	encoding string // of the client's messages
+	encoding string // of the client's messages, and of ours
 
 	claim api.Claim // of the memory of all requests: what was received
-	sent  outgoing
 
 	message int64 // of claim: the message that the method received last
 	most    int64 // that one message can claim
 
 	receiving, sending atomic.Bool // a message, at the moment
 
-	isOver  bool // the method has returned, or will not be called
-	isGone  bool // grpc-go has done with the stream
-	isReset bool // grpc-go is to reset the stream
-
-	// Of the connection's writer, but for written.
-	written atomic.Int64 // bytes of messages
-	outHead [frameHead]byte
-	outRead int // of outHead
-	outLeft int // bytes of the message that are not written
+	mu     sync.Mutex // guards the fields below, and claim against its end
+	state  callState
+	isGone bool // the stream has ended
 
 	// Of look alone.
 	moved, taken          int64 // as of the last look at which it moved
 	stalledIn, stalledOut int   // looks since then
 }
 
+// callState is how far a call is.
+type callState int
+
+const (
+	isNew     callState = iota // its method waits for what there is to receive
+	isRunning                  // its method runs
+	isOver                     // its method has returned
+)
+
 // giveUp ends a call for the client to know why, if that is a problem.
 func (c *call) giveUp(err error) {
 	c.in.refuse(err)
 	c.cancel()
-}
-
-// release gives back what the call holds when it has ended.
-func (c *call) release() {
-	c.claim.Release()
-	c.sent.drop()
 }
 
 // who is the caller, as it was last authenticated.
@@ -135,36 +134,48 @@ func (s *Server) take(ctx context.Context, k api.Kind) (release func(), err erro
 	return s.opts.Shares.Take(k, *c.who(), c.from)
 }
 
-// tap makes the call of a stream. grpc-go calls it with the header, on the goroutine that reads the
-// connection.
-func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	p, _ := peer.FromContext(ctx)
-	conn := p.AuthInfo.(peerOf).conn
-	c := &call{conn: conn, from: conn.RemoteAddr().String(), name: unnamed, most: s.opts.Memory.Most()}
-	c.sent = outgoing{conn: conn, taken: make(chan struct{}, 1)}
-	c.in.limits, c.in.more = limitsOf(info.FullMethodName), make(chan struct{}, 1)
-	c.claim.Use(s.opts.Memory)
-	if name := info.Header.Get(keyConnectionName); len(name) > 0 && name[0] != "" {
-		c.name = name[0]
-	}
-	if leader := info.Header.Get(keyRequiresLeader); len(leader) > 0 {
-		c.leader = strings.EqualFold(leader[0], "true")
-	}
-	c.ended, c.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, c))
-	conn.open(c)
-	// Should grpc-go end it before a method is called.
-	c.forgotten = context.AfterFunc(ctx, func() { conn.over(c) })
-	return c.ended, nil
+// callContext is the context of a call.
+type callContext struct {
+	context.Context
+	call *call
 }
 
-// authenticate finds out who the caller is, before a message is read.
-func (s *Server) authenticate(ctx context.Context, c *call, method string) error {
-	md, _ := metadata.FromIncomingContext(ctx)
-	header := make(http.Header, len(md))
-	for key, values := range md {
-		header[textproto.CanonicalMIMEHeaderKey(key)] = values
+func (c callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.call
 	}
-	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Header: header, RemoteAddr: c.from}).WithContext(joined{ctx, c.conn.ctx})
+	return c.Context.Value(key)
+}
+
+// newCall returns the call of a stream.
+func (s *Server) newCall(on *conn, stream *h2.Stream) *call {
+	c := &call{s: s, conn: on, stream: stream, from: on.from, name: unnamed, most: s.opts.Memory.Most()}
+	c.claim.Use(s.opts.Memory)
+	return c
+}
+
+// begin begins a call, which may take so long; 0: as long as it likes.
+func (c *call) begin(timeout time.Duration) {
+	c.in.limits, c.in.more = limitsOf(c.path), make(chan struct{}, 1)
+	c.in.news = !c.in.limits.gathers
+	parent := callContext{c.conn.Context(), c}
+	if timeout > 0 {
+		c.ended, c.cancel = context.WithTimeout(parent, timeout)
+	} else {
+		c.ended, c.cancel = context.WithCancel(parent)
+	}
+}
+
+// authenticate finds out who the caller is, before a message is received.
+func (s *Server) authenticate(c *call) *problem {
+	header := http.Header{}
+	for _, f := range c.stream.Fields() {
+		if !f.IsPseudo() && f.Name != fieldContentType && f.Name != "te" && !strings.HasPrefix(f.Name, "grpc-") {
+			key := textproto.CanonicalMIMEHeaderKey(f.Name)
+			header[key] = append(header[key], f.Value)
+		}
+	}
+	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: c.path}, Header: header, RemoteAddr: c.from}).WithContext(c.ended)
 	who, err := s.opts.Access.Authenticate(r)
 	if err == nil {
 		c.first = who
@@ -177,81 +188,67 @@ func (s *Server) authenticate(ctx context.Context, c *call, method string) error
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
 	default:
-		p = s.problemOf(method, err)
+		p = s.problemOf(c.path, err)
 	}
-	s.note("", c.from, method, nil, p)
+	s.note("", c.from, c.path, nil, p)
 	return p
 }
 
-// joined is the context of a call with the values of its connection.
-type joined struct {
-	context.Context
-	conn context.Context
-}
-
-func (j joined) Value(key any) any {
-	if v := j.Context.Value(key); v != nil {
-		return v
-	}
-	return j.conn.Value(key)
-}
-
-// around is around each method.
-func (s *Server) around(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	c := callOf(ss.Context())
-	c.forgotten()
+// serve runs the method of a call, and answers.
+func (s *Server) serve(c *call) {
 	defer c.over()
-	if stream, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(interface{ RecvCompress() string }); ok {
-		c.encoding = stream.RecvCompress()
+	p := s.around(c)
+	if refused := c.in.refusal(); refused != nil {
+		p = refused
 	}
-	if err := s.authenticate(ss.Context(), c, info.FullMethod); err != nil {
-		if err == problemNotInitialized {
-			ss.SetTrailer(metadata.Pairs(keyPushback, "-1"))
-		}
-		return err
-	}
-	if info.IsClientStream || info.IsServerStream {
-		err = s.stream(srv, ss, c, info, handler)
-	} else {
-		err = s.unary(srv, ss, c, info, handler)
-	}
-	if p := c.in.refusal(); p != nil {
-		return p
-	}
-	return err
+	c.sending.Store(true)
+	defer c.sending.Store(false)
+	_ = c.stream.End(c.header, trailersOf(p)) // If it has ended, there is no one to tell.
 }
 
-// over is called when the method has returned. It waits for a client that is slow to take what it
-// was sent: what grpc-go keeps for calls that have ended has no bound.
-func (c *call) over() {
-	c.sending.Store(true)
-	c.sent.end(c.ended)
-	c.cancel()
-	c.conn.over(c)
+// around is around each method. The problem is nil if there is none.
+func (s *Server) around(c *call) *problem {
+	m, p := s.methodOf(c.path)
+	if p == nil && c.encoding != "" && c.encoding != encoding.Identity && c.encoding != gzipped.Name {
+		p = plain(codes.Unimplemented, fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", c.encoding))
+	}
+	if refused := s.authenticate(c); refused != nil {
+		return refused
+	}
+	if p != nil {
+		m = &method{isClientStream: true, handler: func(any, grpc.ServerStream) error { return p }}
+	}
+	if m.isClientStream || m.isServerStream {
+		return s.many(c, m)
+	}
+	return s.unary(c, m)
 }
 
 // unary is around each method with one answer.
-func (s *Server) unary(srv any, ss grpc.ServerStream, c *call, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) unary(c *call, m *method) (p *problem) {
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(c, info.FullMethod, begun, true, err) }()
-	one := &single{receiver: receiver{ss, c, true}}
-	end, err := s.changing(changes[info.FullMethod])
+	defer func() { s.done(c, begun, true, p) }()
+	one := &single{receiver: receiver{c, true}}
+	end, err := s.changing(changes[c.path])
 	if err == nil {
-		defer end()
-		err = s.guard(info.FullMethod, func() error { return handler(srv, one) })
+		err = s.guard(c.path, func() error { return m.handler(m.service, one) })
+		end()
 	}
 	if err == nil {
-		s.note(c.who().Login, c.from, info.FullMethod, one.request, nil)
-		if err := one.SendMsg(one.answer); err != nil {
-			return unsent(err)
+		s.note(c.who().Login, c.from, c.path, one.request, nil)
+		room, err := encode(one.answer.(proto.Message))
+		if err == nil {
+			err = c.write(room)
+		}
+		if err != nil {
+			return s.problemOf(c.path, unsent(err))
 		}
 		return nil
 	}
-	p := s.problemOf(info.FullMethod, err)
-	s.note(c.who().Login, c.from, info.FullMethod, one.request, p)
-	ss.SetTrailer(p.trailers())
-	return p.status().Err()
+	p = s.problemOf(c.path, err)
+	s.note(c.who().Login, c.from, c.path, one.request, p)
+	return p
 }
 
 // single is the stream of a method with one answer.
@@ -268,28 +265,24 @@ func (o *single) RecvMsg(m any) error {
 	return err
 }
 
-// stream is around each method with many messages.
-func (s *Server) stream(srv any, ss grpc.ServerStream, c *call, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+// many is around each method with many messages.
+func (s *Server) many(c *call, m *method) (p *problem) {
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
-	defer func() { s.done(c, info.FullMethod, begun, !info.IsServerStream, err) }()
-	c.client = ss.Context()
-	c.lease = s.opts.Leases.Open(ss.Context(), c.first, nil)
+	defer func() { s.done(c, begun, !m.isServerStream, p) }()
+	c.lease = s.opts.Leases.Open(c.ended, c.first, nil)
 	defer c.lease.Close()
-	err = s.guard(info.FullMethod, func() error { return handler(srv, &receiver{ss, c, !info.IsClientStream}) })
+	err := s.guard(c.path, func() error { return m.handler(m.service, &receiver{c, !m.isClientStream}) })
 	if err == nil {
 		return nil
 	}
 	if refused := c.lease.Refused(); refused != nil {
 		err = refused
 	}
-	p := s.problemOf(info.FullMethod, err)
-	ss.SetTrailer(p.trailers())
-	return p.status().Err()
+	return s.problemOf(c.path, err)
 }
 
-// guard turns a panic into an error: grpc-go runs methods on goroutines of its own, where
-// nothing else would.
+// guard turns a panic into an error.
 func (s *Server) guard(method string, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -304,16 +297,19 @@ func (s *Server) guard(method string, do func() error) (err error) {
 const keyMethod = "method"
 
 // done tells of a call that has ended. One that has a single answer took the time that this took.
-func (s *Server) done(c *call, method string, begun time.Time, single bool, err error) {
-	code := status.Code(err)
-	s.metrics.end(method, code)
+func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
+	code := codes.OK
+	if p != nil {
+		code = p.code
+	}
+	s.metrics.end(c.path, code)
 	if single && s.opts.Answered != nil {
 		s.opts.Answered(time.Since(begun))
 	}
 	if !s.opts.LogCalls {
 		return
 	}
-	s.opts.Logger.Info("call", keyMethod, method, "code", code.String(), logkey.Took, time.Since(begun),
+	s.opts.Logger.Info("call", keyMethod, c.path, "code", code.String(), logkey.Took, time.Since(begun),
 		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name))
 }
 

@@ -4,58 +4,74 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/annalsdb/annals/internal/h2"
 )
 
-// registrar registers services. It gives methods with one request what grpc-go gives streams alone:
-// the caller is known before the request is read.
+// registrar registers services.
 type registrar struct{ *Server }
 
 func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
-	all := *d
-	all.Methods, all.Streams = nil, nil
-	add := func(name string, client, server bool, handler grpc.StreamHandler) {
-		info := &grpc.StreamServerInfo{FullMethod: "/" + d.ServiceName + "/" + name, IsClientStream: client, IsServerStream: server}
-		all.Streams = append(all.Streams, grpc.StreamDesc{
-			StreamName: name,
-			// grpc-go answers INTERNAL where a client sends too many messages; receiver does not.
-			ClientStreams: true,
-			Handler:       func(service any, stream grpc.ServerStream) error { return r.around(service, stream, info, handler) },
-		})
-	}
+	r.services[d.ServiceName] = true
 	for _, m := range d.Streams {
-		add(m.StreamName, m.ClientStreams, m.ServerStreams, m.Handler)
+		r.methods["/"+d.ServiceName+"/"+m.StreamName] = &method{m.ClientStreams, m.ServerStreams, service, m.Handler}
 	}
 	for _, m := range d.Methods {
-		add(m.MethodName, false, false, func(service any, stream grpc.ServerStream) (err error) {
+		r.methods["/"+d.ServiceName+"/"+m.MethodName] = &method{service: service, handler: func(service any, stream grpc.ServerStream) (err error) {
 			one := stream.(*single)
 			one.answer, err = m.Handler(service, stream.Context(), stream.RecvMsg, nil)
 			return err
-		})
+		}}
 	}
-	r.server.RegisterService(&all, service)
 }
 
 // conns are the connections that are open.
 type conns struct {
-	mu  sync.Mutex
-	all map[*conn]struct{}
+	mu     sync.Mutex
+	all    map[*conn]struct{}
+	closed chan struct{} // is closed when none is left; nil: more may come
 }
 
-func (s *conns) add(c *conn) {
+// add adds a connection. It is false when no more may come.
+func (s *conns) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed != nil {
+		return false
+	}
 	if s.all == nil {
 		s.all = map[*conn]struct{}{}
 	}
 	s.all[c] = struct{}{}
+	return true
 }
 
 func (s *conns) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, c)
+	if s.closed != nil && len(s.all) == 0 {
+		close(s.closed)
+	}
+}
+
+// close lets the calls of all connections finish, for so long, and waits until there is none.
+func (s *conns) close(patience time.Duration) {
+	s.mu.Lock()
+	if s.closed == nil {
+		s.closed = make(chan struct{})
+		if len(s.all) == 0 {
+			close(s.closed)
+		}
+	}
+	s.mu.Unlock()
+	s.each((*conn).Shutdown)
+	timer := time.AfterFunc(patience, func() { s.each((*conn).Close) })
+	defer timer.Stop()
+	<-s.closed
 }
 
 func (s *conns) each(f func(*conn)) {
@@ -95,36 +111,43 @@ func (s *Server) look() {
 	for {
 		select {
 		case <-ticks:
-		case <-s.door.Closed():
+		case <-s.closed:
 			return
 		}
 		most := stallLooks
 		if s.draining.Err() != nil {
 			most = endLooks
 		}
-		s.conns.each(func(c *conn) { c.each(func(one *call) { one.look(most) }) })
+		now := time.Now()
+		s.conns.each(func(c *conn) {
+			c.Look(now, most)
+			c.Each(func(one h2.Receiver) { one.(*call).look(most) })
+		})
 	}
 }
 
 // look ends the call if it is stalled.
 func (c *call) look(most int) {
-	c.in.press()
+	c.press()
+	c.mu.Lock()
+	isWaiting := c.state == isNew
+	c.mu.Unlock()
+	if isWaiting { // The caller may not be one.
+		c.wake()
+	}
 	atRest, moved := c.in.isAtRest()
 	if !c.receiving.Load() || atRest || moved-c.moved >= leastMove {
 		c.moved, c.stalledIn = moved, 0
 	} else if c.stalledIn++; c.stalledIn > stallLooks {
 		c.giveUp(problemStalledIn)
 	}
-	taken := c.written.Load()
+	taken := c.stream.Sent()
 	if !c.sending.Load() || taken-c.taken >= leastMove {
 		c.taken, c.stalledOut = taken, 0
 		return
 	}
 	if c.stalledOut++; c.stalledOut > most {
 		c.giveUp(problemStalledOut)
-		c.conn.reset(c) // Or grpc-go keeps the messages.
-	}
-	if c.stalledOut > 2*stallLooks {
-		_ = c.conn.Close() // The client has left half a frame, too.
+		c.stream.Reset(http2.ErrCodeCancel)
 	}
 }

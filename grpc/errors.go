@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -31,29 +31,41 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
-// GRPCStatus makes the problem a status for whom it reaches as an error.
-func (p *problem) GRPCStatus() *status.Status { return p.status() }
-
-func (p *problem) status() *status.Status { return status.New(p.code, p.text) }
-
-// trailers are what a client reads in addition to the status.
-func (p *problem) trailers() metadata.MD {
+// trailersOf are the trailers of a call that ended so; nil: in success.
+func trailersOf(p *problem) []hpack.HeaderField {
+	if p == nil {
+		return success
+	}
+	fields := statusFields(p.code, p.text)
+	if p == problemNotInitialized {
+		fields = append(fields, hpack.HeaderField{Name: keyPushback, Value: "-1"})
+	}
 	if p.exception == "" {
-		return nil
+		return fields
 	}
-	md := metadata.Pairs(keyException, p.exception)
+	fields = append(fields, hpack.HeaderField{Name: keyException, Value: p.exception})
 	for i := 0; i < len(p.fields); i += 2 {
-		md.Set(p.fields[i], ascii(p.fields[i+1]))
+		fields = append(fields, hpack.HeaderField{Name: p.fields[i], Value: ascii(p.fields[i+1], "")})
 	}
-	return md
+	return fields
 }
 
-// ascii percent-encodes the bytes of a text that a header cannot have.
-func ascii(text string) string {
+var success = statusFields(codes.OK, "")
+
+// statusFields are a status, as a header has it.
+func statusFields(code codes.Code, text string) []hpack.HeaderField {
+	return []hpack.HeaderField{
+		{Name: fieldStatus, Value: strconv.Itoa(int(code))},
+		{Name: fieldMessage, Value: ascii(strings.ToValidUTF8(text, string(utf8.RuneError)), "%")},
+	}
+}
+
+// ascii percent-encodes the bytes of a text that a header cannot have, and others.
+func ascii(text, others string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(text) {
-		if c := text[i]; c < 0x20 || c > 0x7e {
+		if c := text[i]; c < 0x20 || c > 0x7e || strings.IndexByte(others, c) >= 0 {
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
 		} else {
 			b.WriteByte(c)
@@ -64,6 +76,7 @@ func ascii(text string) string {
 
 // Keys of trailers. Clients read them: do not change.
 const (
+	keyPushback   = "grpc-retry-pushback-ms"
 	keyException  = "exception"
 	keyLeaderHost = "leader-endpoint-host"
 	keyLeaderPort = "leader-endpoint-port"

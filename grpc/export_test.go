@@ -1,27 +1,17 @@
 package grpcapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/annalsdb/annals/internal/h2"
+)
 
 // CutOff has Close wait for no call.
 func CutOff(s *Server) { s.patience = 0 }
 
 // OpenCalls is how many calls there are.
 func OpenCalls(s *Server) (n int) {
-	s.conns.each(func(c *conn) { c.each(func(*call) { n++ }) })
-	return n
-}
-
-// RunningCalls is how many methods have not returned.
-func RunningCalls(s *Server) (n int) {
-	s.conns.each(func(c *conn) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, one := range c.calls {
-			if !one.isOver {
-				n++
-			}
-		}
-	})
+	s.conns.each(func(c *conn) { c.Each(func(h2.Receiver) { n++ }) })
 	return n
 }
 
@@ -33,3 +23,6 @@ func WithTicks(o Options, ticks <-chan time.Time) Options {
 
 // StallLooks is after how many looks a call is stalled.
 const StallLooks = stallLooks
+
+// RestingWorkers is how many goroutines wait for calls.
+const RestingWorkers = restingWorkers

@@ -34,14 +34,11 @@ var features = map[string][]string{
 // GetSupportedMethods lists every method of every service that is served.
 func (f *featuresService) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	answer := &serverfeatures.SupportedMethods{EventStoreServerVersion: f.s.opts.Version}
-	services := f.s.server.GetServiceInfo()
-	for _, service := range slices.Sorted(maps.Keys(services)) {
-		for _, m := range services[service].Methods {
-			service, method := strings.ToLower(service), strings.ToLower(m.Name)
-			answer.Methods = append(answer.Methods, &serverfeatures.SupportedMethod{
-				MethodName: method, ServiceName: service, Features: features[service+"/"+method],
-			})
-		}
+	for _, path := range slices.Sorted(maps.Keys(f.s.methods)) {
+		service, method, _ := strings.Cut(strings.ToLower(path[1:]), "/")
+		answer.Methods = append(answer.Methods, &serverfeatures.SupportedMethod{
+			MethodName: method, ServiceName: service, Features: features[service+"/"+method],
+		})
 	}
 	return answer, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -14,9 +15,7 @@ import (
 // frameHead is what stands before each message, in bytes: compressed (1) · length (4).
 const frameHead = 5
 
-// inflow counts the messages that a call has been sent and its method has not received, as their
-// frames show them. A method waits for a message here, not in grpc-go, which would end the call in
-// its own way if there is to be none.
+// inflow has the messages that a call has been sent and its method has not received.
 type inflow struct {
 	limits limits
 	more   chan struct{} // capacity 1: something has come
@@ -24,26 +23,36 @@ type inflow struct {
 	mu       sync.Mutex // guards the fields below
 	head     [frameHead]byte
 	headRead int
-	last     [zipSize]byte // of what was read of the frame
-	rest     int           // what the frame being read still lacks
-	size     int           // what was read of it
-	claimed  int           // bytes of the rest that are claimed before they come
-	whole    []whole       // the messages that were read and not received
-	first    int           // whole before first was received
-	frames   int           // that were begun
-	moved    int64         // bytes that were read, of all of them
-	unread   int           // bytes of those that are whole
-	due      bool          // those that are whole are to be received, though few
-	news     bool          // the method may have to know
-	ended    bool          // the client sends no more
-	refused  *problem      // why no more is received
+	rest     int     // what the message being read still lacks
+	data     *[]byte // what was read of it; nil: nothing
+	claimed  int     // bytes of the rest that are claimed before they come
+	granted  bool    // the client may send as many bytes again, although it was not received
+	whole    []whole // the messages that were read and not received
+	first    int     // whole before first was received
+	frames   int     // that were begun
+	moved    int64   // bytes that were read, of all of them
+	unread   int     // bytes of those that are whole
+	due      bool    // those that are whole are to be received, though few
+	news     bool    // the method may have to know
+	ended    bool    // the client sends no more
+	refused  *problem
 }
 
 // whole is a message that was read.
 type whole struct {
-	size     int // on the wire
+	data     *[]byte // nil: it is empty
+	size     int     // claimed
+	granted  bool
 	zipped   bool
 	unpacked int64 // when it is no longer compressed
+}
+
+// wire is how many bytes it had on the wire.
+func (w *whole) wire() int {
+	if w.data == nil {
+		return frameHead
+	}
+	return frameHead + len(*w.data)
 }
 
 // largeFrame is from how many bytes on a message is received as it comes, as the window of HTTP/2
@@ -91,8 +100,8 @@ func (f *inflow) isAtRest() (atRest bool, moved int64) {
 	return f.limits.rests && f.headRead == 0, f.moved
 }
 
-// wait returns when the next message can be received without waiting, or none comes. Of a large one
-// it returns how many bytes are still to come: that much is to be claimed.
+// wait returns when the next message is there or none comes. Of a large one it returns how many bytes
+// are still to come: that much is to be claimed.
 func (f *inflow) wait(ctx context.Context) (rest int, err error) {
 	for {
 		rest, ready, err := f.ready()
@@ -119,12 +128,27 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 		return 0, false, problemBrokenOff
 	case f.ended:
 		return 0, true, nil
-	case f.headRead == frameHead && f.size+f.rest > largeFrame:
-		rest = f.rest - f.claimed
-		f.claimed = f.rest
-		return rest, true, nil
+	case f.headRead == frameHead && !f.granted && f.size()+f.rest > largeFrame:
+		return f.rest, true, nil
 	}
 	return 0, false, nil
+}
+
+// expect has the rest of the message being read come, which is claimed. It returns how many bytes
+// the client may send for it.
+func (f *inflow) expect(rest int) (grant int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claimed, f.granted = rest, true // Some of it may have come.
+	return f.size() + f.rest
+}
+
+// size is what was read of the message, in bytes.
+func (f *inflow) size() int {
+	if f.data == nil {
+		return f.headRead
+	}
+	return f.headRead + len(*f.data)
 }
 
 // end notes that the client sends no more.
@@ -134,41 +158,34 @@ func (f *inflow) end() {
 	f.mu.Unlock()
 }
 
-// wake has the method look if there is something to look for.
-func (f *inflow) wake() {
+// hasNews reports whether the method has to look, once for each of the news.
+func (f *inflow) hasNews() bool {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	news := f.news
 	f.news = false
-	f.mu.Unlock()
-	if news {
-		signal(f.more)
-	}
+	return news
 }
 
-// press has the method receive what waits.
-func (f *inflow) press() {
+// press has what waits be received. It reports whether there is something.
+func (f *inflow) press() bool {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	waits := f.limits.gathers && f.first < len(f.whole)
 	f.due = f.due || waits
-	f.mu.Unlock()
-	if waits {
-		signal(f.more)
-	}
+	return waits
 }
 
-// note looks for messages in the data of a frame of HTTP/2, which takes so many bytes besides to
-// hold. It returns how many bytes are not claimed yet.
-func (f *inflow) note(p []byte, besides int) (unclaimed int) {
+// note takes what the client has sent next. It returns how many bytes are not claimed yet.
+func (f *inflow) note(p []byte) (unclaimed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moved += int64(len(p))
-	f.size += besides
-	unclaimed = besides
 	for len(p) > 0 && f.refused == nil {
 		if f.headRead < frameHead {
 			n := copy(f.head[f.headRead:], p)
 			unclaimed += n
-			p, f.headRead, f.size = p[n:], f.headRead+n, f.size+n
+			p, f.headRead = p[n:], f.headRead+n
 			if f.headRead == frameHead {
 				unclaimed += f.begin()
 			}
@@ -178,27 +195,55 @@ func (f *inflow) note(p []byte, besides int) (unclaimed int) {
 		before := min(f.claimed, n)
 		f.claimed -= before
 		unclaimed += n - before
-		f.keepLast(p[:n])
-		p, f.rest, f.size = p[n:], f.rest-n, f.size+n
+		f.keep(p[:n])
+		p, f.rest = p[n:], f.rest-n
 		if f.rest == 0 {
 			unclaimed += f.complete()
 		}
 	}
-	return unclaimed + len(p) // What follows a refusal is kept all the same.
+	return unclaimed
 }
+
+// keep keeps bytes of the message being read. It has memory for little more than has come, unless
+// the rest is claimed.
+func (f *inflow) keep(p []byte) {
+	pool := mem.DefaultBufferPool()
+	had := 0
+	if f.data != nil {
+		had = len(*f.data)
+	}
+	if needs := had + len(p); f.data == nil || needs > cap(*f.data) {
+		room := had + f.rest
+		if !f.granted {
+			room = min(room, max(leastRoom, 2*needs))
+		}
+		to := pool.Get(room)
+		*to = (*to)[:had]
+		if f.data != nil {
+			copy(*to, *f.data)
+			pool.Put(f.data)
+		}
+		f.data = to
+	}
+	*f.data = append(*f.data, p...)
+}
+
+// leastRoom is how much memory a message gets at least, unless it is shorter, in bytes.
+const leastRoom = 1 << 10
 
 // begin begins a message whose head is there. It returns what complete does.
 func (f *inflow) begin() (besides int) {
 	f.frames++
-	f.rest = int(binary.BigEndian.Uint32(f.head[1:]))
+	size := binary.BigEndian.Uint32(f.head[1:])
+	f.rest, f.data, f.granted, f.claimed = int(size), nil, false, 0
 	switch {
-	case int64(f.rest) > f.limit():
+	case int64(size) > f.limit():
 		f.refused = largeMessage(f.limit())
 	case f.head[0] > 1:
 		f.refused = problemFlag
-	case f.rest == 0:
+	case size == 0:
 		return f.complete()
-	case f.size+f.rest <= largeFrame:
+	case frameHead+f.rest <= largeFrame:
 		return 0
 	}
 	f.due, f.news = true, true
@@ -208,29 +253,20 @@ func (f *inflow) begin() (besides int) {
 // complete notes that all of a message is there. It returns how many bytes it counts besides its
 // own.
 func (f *inflow) complete() (besides int) {
-	besides = max(0, leastMessage-f.size)
-	f.size += besides
-	w := whole{size: f.size, zipped: f.head[0] == 1}
-	if w.zipped {
-		w.unpacked = unpackedSize(f.last[:], f.size)
+	besides = max(0, leastMessage-f.size())
+	w := whole{data: f.data, size: f.size() + besides, granted: f.granted, zipped: f.head[0] == 1}
+	if w.zipped && w.wire() >= frameHead+zipSize {
+		w.unpacked = unpackedSize(*w.data)
 		if w.unpacked > f.limit() {
 			f.refused = largeMessage(f.limit())
 		}
 	}
 	f.whole = append(f.whole, w)
 	f.unread += w.size
-	f.due = f.due || f.unread >= muchUnread
+	f.due = f.due || f.granted || f.unread >= muchUnread
 	f.news = f.news || f.due || f.refused != nil || !f.limits.gathers
-	f.headRead, f.size, f.last = 0, 0, [zipSize]byte{}
+	f.headRead, f.data = 0, nil
 	return besides
-}
-
-// keepLast keeps the last bytes of a frame, of which p are the next.
-func (f *inflow) keepLast(p []byte) {
-	if len(p) < zipSize {
-		copy(f.last[:], f.last[len(p):])
-	}
-	copy(f.last[max(0, zipSize-len(p)):], p[max(0, len(p)-zipSize):])
 }
 
 // limit is how many bytes the message being read may have.
@@ -258,19 +294,20 @@ func (f *inflow) waiting() int {
 	return len(f.whole) - f.first
 }
 
-// received notes that the method has the next message.
-func (f *inflow) received() (w whole) {
+// receive takes the next message, if there is one.
+func (f *inflow) receive() (w whole, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.first < len(f.whole) {
+	if ok = f.first < len(f.whole); ok {
 		w = f.whole[f.first]
+		f.whole[f.first] = whole{}
 		f.first++
 		f.unread -= w.size
 	}
 	if f.first == len(f.whole) {
 		f.whole, f.first, f.due = f.whole[:0], 0, false
 	}
-	return w
+	return w, ok
 }
 
 // signal is for channels of capacity 1.

@@ -9,20 +9,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
 	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -68,11 +69,11 @@ const zipSize = 4
 // two bits).
 const maxRatio = 1032
 
-// unpackedSize returns how long a message was that ends so and has so many bytes; 0 when it
-// cannot have been: it cannot be unpacked either.
-func unpackedSize(last []byte, packed int) int64 {
-	size := int64(binary.LittleEndian.Uint32(last))
-	if size > int64(packed)*maxRatio {
+// unpackedSize returns how long a message says it was; 0 when it cannot have been: it cannot be
+// unpacked either.
+func unpackedSize(packed []byte) int64 {
+	size := int64(binary.LittleEndian.Uint32(packed[len(packed)-zipSize:]))
+	if size > int64(len(packed))*maxRatio {
 		return 0
 	}
 	return size
@@ -102,64 +103,117 @@ func unpacked(packed []byte, size int64) ([]byte, error) {
 	return message, nil
 }
 
-// packed leaves messages compressed for the receiver: grpc-go gives its own decompressors no bound,
-// and ends the call itself when one fails.
-type packed struct{}
-
-func (packed) Type() string                   { return gzipped.Name }
-func (packed) Do(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
-
-// receiver is a stream that notes what its method receives.
+// receiver is the stream of a method, as the services' stubs want it.
 type receiver struct {
-	grpc.ServerStream
-	call  *call
+	*call
 	isOne bool // the client sends one message
 }
 
-// What grpc-go says in these cases.
+// What EventStoreDB and grpc-go say in these cases.
 var (
 	problemNoMessage    = plain(codes.InvalidArgument, "cardinality violation: received no request message from non-client-streaming RPC")
 	problemManyMessages = plain(codes.InvalidArgument, "cardinality violation: received multiple request messages for non-client-streaming RPC")
 	problemNotZipped    = plain(codes.InvalidArgument, "grpc: compressed flag set with identity or empty encoding")
 )
 
-// Context ends with the stream, and when the caller is refused.
+// Context ends with the call, and when the caller is refused.
 func (r *receiver) Context() context.Context {
-	if r.call.lease == nil {
-		return r.ServerStream.Context()
+	if r.lease == nil {
+		return r.ended
 	}
-	return r.call.lease.Context()
+	return r.lease.Context()
 }
 
-// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one.
+// The headers of an answer are always the same, and its trailers are those of a problem.
+func (r *receiver) SetHeader(metadata.MD) error  { return errors.ErrUnsupported }
+func (r *receiver) SendHeader(metadata.MD) error { return errors.ErrUnsupported }
+func (r *receiver) SetTrailer(metadata.MD)       {}
+
+// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one. The first two
+// go out with what follows, or when they are flushed.
 func (r *receiver) SendMsg(m any) error {
-	c := r.call
-	out, isEncoded := m.(*frame)
-	if !isEncoded {
-		b, err := c.sent.make(c.ended, nil, 0, func(pool mem.BufferPool) (mem.Buffer, error) {
-			if a, ok := m.(answer); ok {
-				return encodeAnswer(a, pool), nil
-			}
-			return encode(m.(proto.Message), pool)
-		})
-		if err != nil {
-			return err
-		}
-		out = &frame{b}
+	switch m := m.(type) {
+	case *frame:
+		return r.write(m.room)
+	case answer:
+		return r.write(encodeAnswer(m))
 	}
-	if err := c.ended.Err(); err != nil { // grpc-go would compress it first.
-		out.buffer.Free()
-		c.sent.unsent()
+	room, err := encode(m.(proto.Message))
+	if err != nil {
 		return err
 	}
+	if err := r.write(room); err != nil {
+		return err
+	}
+	r.flush()
+	return nil
+}
+
+// write writes encoded messages with their heads, and puts their buffer back.
+func (c *call) write(room *[]byte) error {
+	defer mem.DefaultBufferPool().Put(room)
+	b := *room
+	if c.encoding == gzipped.Name {
+		b = packed(b)
+	}
+	c.conn.unsent.Add(int64(len(b)))
+	defer c.conn.unsent.Add(-int64(len(b)))
 	c.sending.Store(true)
 	defer c.sending.Store(false)
-	err := r.ServerStream.SendMsg(out)
-	if err != nil {
-		c.sent.unsent()
-	}
-	return err
+	return c.stream.Write(c.ended, c.header, b)
 }
+
+// flush has what was written go out at once.
+func (c *call) flush() {
+	if c.stream != nil {
+		c.stream.Flush()
+	}
+}
+
+// Bounds of messages that wait for their clients, in bytes.
+const (
+	weightyEvent = 64 << 10 // from here on the message of an event is claimed
+	muchUnsent   = 1 << 20  // so much of a connection goes unclaimed
+)
+
+// send sends messages whose events have so many bytes. They are claimed before they are encoded, if
+// they are large or their client is slow, until they are written. It does nothing if there is
+// nothing to send: isThere is false then.
+func (c *call) send(ctx context.Context, bytes int64, out *sender, encode func() (*[]byte, error)) (isThere bool, err error) {
+	if bytes >= weightyEvent || c.conn.unsent.Load() > muchUnsent {
+		var claim api.Claim
+		claim.Use(c.s.opts.Memory)
+		if err := claim.Grow(ctx, bytes); err != nil {
+			return false, err
+		}
+		defer claim.Release()
+	}
+	room, err := encode()
+	if err != nil || room == nil {
+		return false, err
+	}
+	return true, out.add(room)
+}
+
+// packed compresses messages, each by itself.
+func packed(messages []byte) []byte {
+	var to bytes.Buffer
+	z := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(z)
+	for len(messages) > 0 {
+		end := frameHead + int(binary.BigEndian.Uint32(messages[1:]))
+		at := to.Len()
+		to.Write([]byte{1, 0, 0, 0, 0})
+		z.Reset(&to)
+		_, _ = z.Write(messages[frameHead:end]) // A buffer takes everything.
+		_ = z.Close()
+		binary.BigEndian.PutUint32(to.Bytes()[at+1:], uint32(to.Len()-at-frameHead))
+		messages = messages[end:]
+	}
+	return to.Bytes()
+}
+
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func (r *receiver) RecvMsg(m any) error {
 	c := r.call
@@ -167,39 +221,50 @@ func (r *receiver) RecvMsg(m any) error {
 	c.message = 0
 	c.receiving.Store(true)
 	defer c.receiving.Store(false)
-	rest, err := c.in.wait(c.ended)
-	if err == nil {
-		err = c.claim.Grow(c.ended, int64(rest))
-	}
-	if err == nil {
-		err = r.refusal()
-	}
-	if err != nil {
+	if err := c.await(); err != nil {
 		return c.unreceived(err)
 	}
-	var in incoming
-	switch err := r.ServerStream.RecvMsg(&in); {
-	case err == io.EOF:
-		return err
-	case err != nil:
+	if err := r.refusal(); err != nil {
 		return c.unreceived(err)
 	}
-	defer in.data.Free()
-	w := c.in.received()
+	w, ok := c.in.receive()
+	if !ok {
+		return io.EOF
+	}
+	if w.data != nil {
+		defer mem.DefaultBufferPool().Put(w.data)
+	}
+	if !w.granted {
+		defer c.stream.Grant(w.wire())
+	}
 	defer c.claim.Shrink(int64(w.size))
-	if err := c.decode(in.data, w, m); err != nil {
+	if err := c.decode(&w, m); err != nil {
 		return c.unreceived(err)
 	}
 	return r.onlyOne()
 }
 
-// refusal is why grpc-go may not receive the next message: it would answer INTERNAL.
+// await waits until the next message is there, or none comes.
+func (c *call) await() error {
+	for {
+		rest, err := c.in.wait(c.ended)
+		if err != nil || rest == 0 {
+			return err
+		}
+		if err := c.claim.Grow(c.ended, int64(rest)); err != nil {
+			return err
+		}
+		c.stream.Grant(c.in.expect(rest))
+	}
+}
+
+// refusal is why the next message may not be received.
 func (r *receiver) refusal() error {
-	isThere, isZipped := r.call.in.next()
+	isThere, isZipped := r.in.next()
 	switch {
 	case r.isOne && !isThere:
 		return problemNoMessage
-	case isZipped && r.call.encoding != gzipped.Name && (r.call.encoding == "" || r.call.encoding == encoding.Identity):
+	case isZipped && r.encoding != gzipped.Name:
 		return problemNotZipped
 	}
 	return nil
@@ -210,11 +275,10 @@ func (r *receiver) onlyOne() error {
 	if !r.isOne {
 		return nil
 	}
-	c := r.call
-	if _, err := c.in.wait(c.ended); err != nil {
-		return c.unreceived(err)
+	if _, err := r.in.wait(r.ended); err != nil {
+		return r.unreceived(err)
 	}
-	if more, _ := c.in.next(); more {
+	if more, _ := r.in.next(); more {
 		return problemManyMessages
 	}
 	return nil
@@ -243,16 +307,6 @@ func (c *call) unreceived(err error) error {
 	return plain(codes.InvalidArgument, s.Message())
 }
 
-// incoming is a message as it was sent.
-type incoming struct{ data mem.BufferSlice }
-
-// Unmarshal keeps a message for the receiver.
-func (framing) Unmarshal(data mem.BufferSlice, v any) error {
-	data.Ref()
-	v.(*incoming).data = data
-	return nil
-}
-
 // Bounds that a message is held to before it is decoded: empty events would take sixty times the
 // memory that they have on the wire, and compressed they have next to none.
 const (
@@ -268,10 +322,11 @@ var (
 )
 
 // decode decodes a message, once it is claimed.
-func (c *call) decode(data mem.BufferSlice, w whole, v any) error {
-	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer buffer.Free()
-	message := buffer.ReadOnlyData()
+func (c *call) decode(w *whole, v any) error {
+	var message []byte
+	if w.data != nil {
+		message = *w.data
+	}
 	if w.zipped {
 		if err := c.claim.Grow(c.ended, w.unpacked); err != nil {
 			return err

@@ -2,11 +2,11 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/annalsdb/annals/access"
 )
@@ -38,7 +38,7 @@ func sendAll[E, M any](stream grpc.ServerStreamingServer[M], list []E, message f
 // unsent is the error of a message that was not sent. That the client is gone is not worth a line
 // in the log.
 func unsent(err error) error {
-	if code := status.Code(err); code == codes.Canceled || code == codes.Unavailable {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("send: %w", context.Canceled)
 	}
 	return fmt.Errorf("send: %w", err)

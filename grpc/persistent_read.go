@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
-	"google.golang.org/grpc/mem"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
@@ -62,7 +61,7 @@ func (p *persistentService) Read(stream persistent.PersistentSubscriptions_ReadS
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if callOf(ctx).client.Err() != nil {
+	if callOf(ctx).ended.Err() != nil {
 		<-answered // Messages that were answered before the end are not handed out again.
 	}
 	return c.why(err)
@@ -164,44 +163,38 @@ func (c *consumer) send(ctx context.Context) error {
 			return err
 		}
 		if !ok {
+			callOf(ctx).flush()
 			if m, err = c.conn.Receive(ctx); err != nil {
 				return err
 			}
 		}
-		b, err := c.response(ctx, &m)
-		if err != nil {
+		if err := c.message(ctx, &out, &m); err != nil {
 			return err
 		}
-		if b == nil {
-			continue
-		}
-		if err := out.add(b); err != nil {
-			return err
-		}
-		c.s.metrics.events.Inc()
 	}
 }
 
-// response is a message as it is sent: nil if its event is gone, which counts as answered. Whether
-// the client may read the stream is looked at for each message.
-func (c *consumer) response(ctx context.Context, m *subscription.Message) (mem.Buffer, error) {
+// message sends a message, unless its event is gone, which counts as answered. Whether the client
+// may read the stream is looked at for each message.
+func (c *consumer) message(ctx context.Context, out *sender, m *subscription.Message) error {
 	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
-		return nil, err
+		return err
 	}
 	bytes := 2 * int64(m.Event.PayloadBytes()) // It is read as well.
-	b, err := callOf(ctx).sent.make(ctx, c.s.opts.Memory, bytes, func(pool mem.BufferPool) (mem.Buffer, error) {
+	_, err := callOf(ctx).send(ctx, bytes, out, func() (*[]byte, error) {
 		e, err := m.Event.Complete(func(r *event.Record) error { return c.s.opts.Store.ReadPayload(ctx, r) })
 		if err != nil {
 			return nil, err
 		}
-		return frameOf(e, c.texts, m.Retries, pool), nil
+		return frameOf(e, c.texts, m.Retries), nil
 	})
 	switch {
 	case errors.Is(err, event.ErrEventNotFound):
 		c.conn.Ack(m.ID)
-		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("send event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
+		return fmt.Errorf("send event %d of %q: %w", m.Event.Number, m.Event.Stream, err)
+	default:
+		c.s.metrics.events.Inc()
 	}
-	return b, nil
+	return nil
 }

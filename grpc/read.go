@@ -98,7 +98,7 @@ func (r *reading) stream(ctx context.Context) error {
 	case info.HardDeleted:
 		return event.ErrStreamDeleted
 	case !info.Exists():
-		return r.say(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
+		return r.out.message(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
 			StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: streamOf(r.q.stream)},
 		}})
 	}
@@ -149,7 +149,7 @@ func (r *reading) stream(ctx context.Context) error {
 		}
 	}
 	if r.q.positions {
-		return r.say(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
+		return r.out.message(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
 	}
 	return nil
 }
@@ -163,6 +163,7 @@ func nextAfter(page *event.StreamPage, from int64, count int) int64 {
 
 // streamPage reads a page of the stream.
 func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
+	r.rights.call.flush() // The client has something to do meanwhile.
 	if err := r.rights.call.check(ctx); err != nil {
 		return event.StreamPage{}, err
 	}
@@ -208,6 +209,7 @@ func (r *reading) log(ctx context.Context) error {
 
 // logPage reads a page of the log, for which it looks at so many records at most.
 func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
+	r.rights.call.flush() // The client has something to do meanwhile.
 	if err := r.rights.call.check(ctx); err != nil {
 		return event.AllPage{}, err
 	}
@@ -253,73 +255,41 @@ func (r *reading) resize(events []event.Resolved) {
 func (r *reading) events(ctx context.Context, events []event.Resolved) (sent int64, err error) {
 	defer func() { r.s.metrics.events.Add(uint64(sent)) }()
 	for len(events) > 0 {
-		n, size, payload := together(events)
-		if n > 1 {
-			some, err := r.eventsTogether(ctx, events[:n], size, payload)
-			if sent += some; err != nil {
-				return sent, err
-			}
-			events = events[n:]
-			continue
-		}
-		if err := ctx.Err(); err != nil { // The client may have taken long for the one before.
+		if err := ctx.Err(); err != nil { // The client may have taken long for those before.
 			return sent, err
 		}
-		b, err := r.frame(ctx, &events[0])
+		n, size, payload := together(events)
+		isThere := true
+		if n > 1 {
+			_, err = r.rights.call.send(ctx, int64(payload), &r.out, func() (*[]byte, error) {
+				return r.encodeAll(events[:n], size), nil
+			})
+		} else {
+			n = 1
+			isThere, err = r.event(ctx, &events[0])
+		}
 		if err != nil {
 			return sent, err
 		}
-		events = events[1:]
-		if b == nil {
-			continue
+		if isThere {
+			sent += int64(n)
 		}
-		if err := r.out.add(b); err != nil {
-			return sent, err
-		}
-		sent++
+		events = events[n:]
 	}
 	return sent, nil
 }
 
-// eventsTogether sends events whose messages share a buffer.
-func (r *reading) eventsTogether(ctx context.Context, events []event.Resolved, size, payload int) (sent int64, err error) {
-	var ends [maxTogether / leastTogether]int
-	all, err := r.rights.call.sent.make(ctx, r.s.opts.Memory, int64(payload), func(pool mem.BufferPool) (mem.Buffer, error) {
-		room := pool.Get(size)
-		b := (*room)[:0]
-		var f eventFrame
-		for i := range events {
-			f.set(&events[i], r.q.textIDs, notRetried)
-			b = f.appendTo(b)
-			ends[i] = len(b)
-		}
-		*room = b
-		return mem.NewBuffer(room, pool), nil
-	})
-	if err != nil {
-		return 0, err
+// encodeAll encodes events into one buffer of so many bytes.
+func (r *reading) encodeAll(events []event.Resolved, size int) *[]byte {
+	room := mem.DefaultBufferPool().Get(size)
+	b := (*room)[:0]
+	var f eventFrame
+	for i := range events {
+		f.set(&events[i], r.q.textIDs, notRetried)
+		b = f.frameTo(b)
 	}
-	defer all.Free()
-	from := 0
-	for _, to := range ends[:len(events)] {
-		if err := ctx.Err(); err != nil {
-			return sent, err
-		}
-		if err := r.out.add(all.Slice(from, to)); err != nil {
-			return sent, err
-		}
-		from = to
-		sent++
-	}
-	return sent, nil
-}
-
-// say sends a message that nothing follows at once.
-func (r *reading) say(m *streams.ReadResp) error {
-	if err := r.out.message(m); err != nil {
-		return err
-	}
-	return nil
+	*room = b
+	return room
 }
 
 // takeRoom returns the memory that pages are read into.

@@ -54,17 +54,16 @@ func FuzzFrame(f *testing.F) {
 			e.Link, e.Target = event.LinkResolved, &target
 			want.Event, want.Link = recorded(&target, textIDs), recorded(&r, textIDs)
 		}
-		b := frameOf(e, textIDs, notRetried, mem.DefaultBufferPool())
+		b := *frameOf(e, textIDs, notRetried)
 		var got streams.ReadResp
-		err := proto.Unmarshal(b.ReadOnlyData(), &got)
+		err := proto.Unmarshal(b[frameHead:], &got)
 		whole := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: want}}
-		if err != nil || !proto.Equal(&got, whole) || b.Len() != proto.Size(whole) {
+		if err != nil || !proto.Equal(&got, whole) || len(b) != frameHead+proto.Size(whole) {
 			t.Errorf("%v\n got %v\nwant %v", err, &got, whole)
 		}
-		if n, size, _ := together([]event.Resolved{*e}); n == 1 && size < b.Len() {
-			t.Errorf("%d bytes, %d were expected at most", b.Len(), size)
+		if n, size, _ := together([]event.Resolved{*e}); n == 1 && size < len(b) {
+			t.Errorf("%d bytes, %d were expected at most", len(b), size)
 		}
-		b.Free()
 	})
 }
 
@@ -77,7 +76,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.Run("by hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frameOf(e, false, notRetried, mem.DefaultBufferPool()).Free()
+			mem.DefaultBufferPool().Put(frameOf(e, false, notRetried))
 		}
 	})
 	b.Run("generated", func(b *testing.B) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc/mem"
-
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
@@ -40,11 +38,11 @@ func (r *reading) hasRead(claimed int) {
 	r.claim.Add(-rest)
 }
 
-// frame makes the message of an event, with what its page left out. It is nil when a scavenge
+// event sends the message of an event, with what its page left out. It is false when a scavenge
 // removed the event meanwhile.
-func (r *reading) frame(ctx context.Context, e *event.Resolved) (mem.Buffer, error) {
+func (r *reading) event(ctx context.Context, e *event.Resolved) (isThere bool, err error) {
 	bytes := int64(e.PayloadBytes())
-	return r.rights.call.sent.make(ctx, r.s.opts.Memory, bytes, func(pool mem.BufferPool) (mem.Buffer, error) {
+	return r.rights.call.send(ctx, bytes, &r.out, func() (*[]byte, error) {
 		if e.IsBare() { // Then it is read alone, and let go of as soon as it is encoded.
 			if err := r.claim.Grow(ctx, bytes); err != nil {
 				return nil, err
@@ -58,6 +56,6 @@ func (r *reading) frame(ctx context.Context, e *event.Resolved) (mem.Buffer, err
 		case err != nil:
 			return nil, err
 		}
-		return frameOf(whole, r.q.textIDs, notRetried, pool), nil
+		return frameOf(whole, r.q.textIDs, notRetried), nil
 	})
 }

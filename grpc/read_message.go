@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -35,18 +34,8 @@ const (
 	fieldStreamName                  = 3
 )
 
-// frame is a message that has been encoded.
-type frame struct{ buffer mem.Buffer }
-
-// framing is the codec of the services: that of protobuf, which takes frames besides.
-type framing struct{ encoding.CodecV2 }
-
-func (c framing) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(*frame); ok {
-		return mem.BufferSlice{f.buffer}, nil
-	}
-	return c.CodecV2.Marshal(v)
-}
+// frame are messages that have been encoded, with their heads.
+type frame struct{ room *[]byte }
 
 // sender sends the messages of a call that has many.
 type sender struct {
@@ -55,31 +44,34 @@ type sender struct {
 }
 
 // message sends a message that is not encoded yet.
-func (s *sender) message(m proto.Message) error { return s.passed(s.stream.SendMsg(m)) }
-
-// add sends an encoded message.
-func (s *sender) add(b mem.Buffer) error {
-	s.send.buffer = b
-	return s.passed(s.stream.SendMsg(&s.send))
+func (s *sender) message(m proto.Message) error {
+	room, err := encode(m)
+	if err != nil {
+		return err
+	}
+	return s.add(room)
 }
 
-func (s *sender) passed(err error) error {
-	if err != nil {
+// add sends encoded messages, which go out when the call flushes, ends or waits.
+func (s *sender) add(room *[]byte) error {
+	s.send.room = room
+	if err := s.stream.SendMsg(&s.send); err != nil {
 		return cmp.Or(s.stream.Context().Err(), fmt.Errorf("send a message: %w: %w", event.ErrClosed, err))
 	}
 	return nil
 }
 
-// encode encodes a message into a buffer of a pool.
-func encode(m proto.Message, pool mem.BufferPool) (mem.Buffer, error) {
-	room := pool.Get(proto.Size(m))
-	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*room)[:0], m)
+// encode encodes a message with its head into a buffer of the pool.
+func encode(m proto.Message) (*[]byte, error) {
+	room := mem.DefaultBufferPool().Get(frameHead + proto.Size(m))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*room)[:frameHead], m)
 	if err != nil {
-		pool.Put(room)
+		mem.DefaultBufferPool().Put(room)
 		return nil, fmt.Errorf("encode a message: %w", err)
 	}
+	setHead(b)
 	*room = b
-	return mem.NewBuffer(room, pool), nil
+	return room, nil
 }
 
 // Entries of the map that tell the content type.
@@ -197,20 +189,29 @@ func (f *eventFrame) appendTo(b []byte) []byte {
 	return b
 }
 
+// frameTo appends the message of an event, with its head.
+func (f *eventFrame) frameTo(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, frameHead)...)
+	b = f.appendTo(b)
+	setHead(b[at:])
+	return b
+}
+
 // frameOf encodes the message of an event.
-func frameOf(e *event.Resolved, textIDs bool, retries int, pool mem.BufferPool) mem.Buffer {
+func frameOf(e *event.Resolved, textIDs bool, retries int) *[]byte {
 	var f eventFrame
 	f.set(e, textIDs, retries)
-	room := pool.Get(bytesSize(f.size))
-	*room = f.appendTo((*room)[:0])
-	return mem.NewBuffer(room, pool)
+	room := mem.DefaultBufferPool().Get(frameHead + bytesSize(f.size))
+	*room = f.frameTo((*room)[:0])
+	return room
 }
 
 // Bounds of events that share a buffer, in bytes: to have one takes longer than to encode a small
 // event.
 const (
 	maxTogether   = 32 << 10
-	leastTogether = 200 // counted for each record besides its texts and payload: none takes more
+	leastTogether = 205 // counted for each record besides its texts and payload: none takes more
 )
 
 // together is how many events of a page can share a buffer, of how many bytes, and how many their

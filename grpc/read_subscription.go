@@ -53,7 +53,7 @@ func (f *following) follow(ctx context.Context) error {
 	if err := f.begin(ctx); err != nil {
 		return err
 	}
-	if err := f.say(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
+	if err := f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
 		Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: uuid.NewString()},
 	}}); err != nil {
 		return err
@@ -226,12 +226,13 @@ func (f *following) caughtUp() error {
 	default:
 		c.StreamRevision = new(f.seen)
 	}
-	return f.say(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: c}})
+	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: c}})
 }
 
 // wait returns when there may be more, and the caller may still see it.
 func (f *following) wait(ctx context.Context) error {
 	f.leaveRoom()
+	f.rights.call.flush()
 	f.size = minReadPage
 	var err error
 	if f.q.all {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -326,7 +327,7 @@ func TestSubscriptionsAtRest(t *testing.T) {
 		r.leave()
 	}
 	testkit.Eventually(t, time.Minute, func() error {
-		if n := runtime.NumGoroutine(); n > before+20 {
+		if n := runtime.NumGoroutine(); n > before+grpcapi.RestingWorkers+20 {
 			return fmt.Errorf("%d goroutines, %d before", n, before)
 		}
 		return nil

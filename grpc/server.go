@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,10 +16,6 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // A client that compresses gets answers that are.
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
@@ -35,24 +30,25 @@ const (
 	connWindow      = 4 << 20 // bytes that a client may send ahead on a connection
 )
 
-// streamWorkers is how many goroutines stay for further calls. The stack of a new one has to grow
-// in each call.
-const streamWorkers = 64
-
 const (
-	closePatience   = 10 * time.Second // for calls in flight when the server closes
-	greetingTimeout = 10 * time.Second // for the first frames, which have been read before
+	restingWorkers = 64               // goroutines that wait for further calls
+	closePatience  = 10 * time.Second // for calls in flight when the server closes
 )
 
-// Server answers calls. grpc-go reads and writes the connections; look, a goroutine of the server,
-// ends calls whose client does not move.
+// Server answers calls. Each connection has a goroutine that reads it, and each call one that runs
+// its method; look, a goroutine of the server, ends calls whose client does not move.
 type Server struct {
-	opts    Options
-	metrics *metrics
-	server  *grpc.Server
-	door    *http1.Handed // grpc-go takes its connections from it
-	conns   conns
-	owned   sync.WaitGroup
+	opts     Options
+	metrics  *metrics
+	services map[string]bool
+	methods  map[string]*method
+	conns    conns
+	owned    sync.WaitGroup
+
+	calls   chan *call    // to goroutines that wait for one
+	resting chan struct{} // has an element for each of those
+	closed  chan struct{} // is closed when no connection is left
+	close   sync.Once
 
 	patience time.Duration // of Close
 
@@ -63,28 +59,21 @@ type Server struct {
 	term leadership
 }
 
+// method is a method of a service.
+type method struct {
+	isClientStream, isServerStream bool
+
+	service any
+	handler grpc.StreamHandler
+}
+
 // New returns a server. The options must be valid. It must be closed.
 func New(o Options) *Server {
 	o.ensureDefaults()
-	s := &Server{opts: o, metrics: newMetrics(o.Stats), patience: closePatience, door: http1.NewHanded()}
+	s := &Server{opts: o, metrics: newMetrics(o.Stats), services: map[string]bool{}, methods: map[string]*method{}, patience: closePatience,
+		calls: make(chan *call), resting: make(chan struct{}, restingWorkers), closed: make(chan struct{})}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.server = grpc.NewServer(
-		grpc.Creds(handshake{}), grpc.InTapHandle(s.tap), grpc.UnknownServiceHandler(s.unknown),
-		//lint:ignore SA1019 The way that takes its place has grpc-go unpack messages.
-		grpc.RPCDecompressor(packed{}),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.ForceServerCodecV2(framing{encoding.GetCodecV2(proto.Name)}),
-		grpc.WaitForHandlers(true), // A method may still read when its call is gone.
-		grpc.MaxConcurrentStreams(http1.MaxStreams), grpc.MaxHeaderListSize(uint32(o.MaxHeaderBytes)),
-		grpc.StaticStreamWindowSize(http1.StreamWindow), grpc.StaticConnWindowSize(connWindow),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ReadBufferSize(0), // conn has a buffer.
-		grpc.ConnectionTimeout(greetingTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.IdleTimeout, Time: o.PingAfter, Timeout: o.PingTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
-	)
 	s.register()
-	s.owned.Go(func() { _ = s.server.Serve(s.door) }) // door fails only once it is closed.
 	s.owned.Go(s.look)
 	return s
 }
@@ -114,14 +103,6 @@ func (s *Server) register() {
 	}
 }
 
-// Serve serves a connection whose first request is a call, from its first byte on. It does not
-// block.
-func (s *Server) Serve(ctx context.Context, nc net.Conn) {
-	c := newConn(ctx, nc, s)
-	s.conns.add(c)
-	s.door.Give(c)
-}
-
 // Handler returns a handler that refuses calls on connections that began with another request, and
 // leaves everything else to next. The connection ends, so that the client comes again.
 func (s *Server) Handler(next http.Handler) http.Handler {
@@ -140,19 +121,19 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// unknown answers calls of methods that are not served.
-func (s *Server) unknown(_ any, stream grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(stream)
-	info := &grpc.StreamServerInfo{FullMethod: method, IsClientStream: true, IsServerStream: true}
-	return s.around(nil, stream, info, func(any, grpc.ServerStream) error { return s.unknownMethod(method) })
-}
-
-func (s *Server) unknownMethod(method string) error {
-	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	if _, ok := s.server.GetServiceInfo()[service]; ok {
-		return plain(codes.Unimplemented, fmt.Sprintf("unknown method %s for service %s", name, service))
+// methodOf finds the method of a path.
+func (s *Server) methodOf(path string) (*method, *problem) {
+	if m := s.methods[path]; m != nil {
+		return m, nil
 	}
-	return plain(codes.Unimplemented, "unknown service "+service)
+	service, name, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch {
+	case !ok:
+		return nil, plain(codes.Unimplemented, fmt.Sprintf("malformed method name: %q", path))
+	case s.services[service]:
+		return nil, plain(codes.Unimplemented, fmt.Sprintf("unknown method %s for service %s", name, service))
+	}
+	return nil, plain(codes.Unimplemented, "unknown service "+service)
 }
 
 // Drain ends calls that do not end by themselves: subscriptions, batches once the writes in flight
@@ -164,9 +145,7 @@ func (s *Server) Drain() { s.drain() }
 // methods.
 func (s *Server) Close() {
 	s.drain()
-	timer := time.AfterFunc(s.patience, s.server.Stop)
-	s.server.GracefulStop()
-	timer.Stop()
-	s.server.Stop() // Waits for the methods.
+	s.conns.close(s.patience)
+	s.close.Do(func() { close(s.closed) })
 	s.owned.Wait()
 }

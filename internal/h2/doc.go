@@ -1,0 +1,8 @@
+// Package h2 serves a connection of HTTP/2 (RFC 9113) whose streams belong to its user: it reads
+// what a stream is sent as it comes, and writes what the user says, within the windows of both
+// sides. It knows nothing of methods, paths or media types.
+//
+// One goroutine reads a connection. There is none that writes: whoever has something to say appends
+// it to what is to be written, and writes all that is there unless another does. So the answers of
+// calls that end together leave together, and none of them waits for a goroutine to be woken.
+package h2
