@@ -16,8 +16,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/annalsdb/annals/access"
@@ -209,7 +207,7 @@ func (s *Server) serve(c *call) {
 // around is around each method. The problem is nil if there is none.
 func (s *Server) around(c *call) *problem {
 	m, p := s.methodOf(c.path)
-	if p == nil && c.encoding != "" && c.encoding != encoding.Identity && c.encoding != gzipped.Name {
+	if p == nil && c.encoding != "" && c.encoding != encodingIdentity && c.encoding != encodingGzip {
 		p = plain(codes.Unimplemented, fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", c.encoding))
 	}
 	if refused := s.authenticate(c); refused != nil {

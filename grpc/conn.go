@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
-	gzipped "google.golang.org/grpc/encoding/gzip" // A client that compresses gets answers that are.
 
 	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/h2"
@@ -54,6 +53,12 @@ const (
 	fieldMessage     = "grpc-message"
 )
 
+// Encodings of messages. A client that compresses gets answers that are compressed.
+const (
+	encodingGzip     = "gzip"
+	encodingIdentity = "identity"
+)
+
 // open takes the call of a stream in, or refuses what is none. It returns nil then.
 func (s *Server) open(on *conn, stream *h2.Stream) h2.Receiver {
 	c := s.newCall(on, stream)
@@ -88,7 +93,7 @@ func (s *Server) open(on *conn, stream *h2.Stream) h2.Receiver {
 		return refuse(stream, "400", codes.InvalidArgument, err.Error())
 	}
 	c.header = []hpack.HeaderField{{Name: fieldHTTPStatus, Value: "200"}, {Name: fieldContentType, Value: contentType}}
-	if c.encoding == gzipped.Name {
+	if c.encoding == encodingGzip {
 		c.header = append(c.header, hpack.HeaderField{Name: fieldEncoding, Value: c.encoding})
 	}
 	c.begin(timeout)

@@ -100,8 +100,8 @@ func (f *inflow) isAtRest() (atRest bool, moved int64) {
 	return f.limits.rests && f.headRead == 0, f.moved
 }
 
-// wait returns when the next message is there or none comes. Of a large one it returns how many bytes
-// are still to come: that much is to be claimed.
+// wait returns when the next message is there or none comes. Of a large one it returns how many
+// bytes are still to come: that much is to be claimed.
 func (f *inflow) wait(ctx context.Context) (rest int, err error) {
 	for {
 		rest, ready, err := f.ready()

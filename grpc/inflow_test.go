@@ -14,8 +14,8 @@ func wireFrame(size int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, size)...)
 }
 
-// TestMessagesAreClaimedAsTheyCome: what a call is sent is counted, whatever pieces it comes in, and
-// messages beyond the limit of their method are refused before they are there.
+// TestMessagesAreClaimedAsTheyCome: what a call is sent is counted, whatever pieces it comes in,
+// and messages beyond the limit of their method are refused before they are there.
 func TestMessagesAreClaimedAsTheyCome(t *testing.T) {
 	small, large := wireFrame(100), wireFrame(200<<10)
 	for _, test := range []struct {

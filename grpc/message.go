@@ -15,7 +15,6 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/codes"
-	gzipped "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -129,8 +128,8 @@ func (r *receiver) SetHeader(metadata.MD) error  { return errors.ErrUnsupported 
 func (r *receiver) SendHeader(metadata.MD) error { return errors.ErrUnsupported }
 func (r *receiver) SetTrailer(metadata.MD)       {}
 
-// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one. The first two
-// go out with what follows, or when they are flushed.
+// SendMsg sends a message: one that is encoded, or encodes itself, or a generated one. The first
+// two go out with what follows, or when they are flushed.
 func (r *receiver) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *frame:
@@ -153,7 +152,7 @@ func (r *receiver) SendMsg(m any) error {
 func (c *call) write(room *[]byte) error {
 	defer mem.DefaultBufferPool().Put(room)
 	b := *room
-	if c.encoding == gzipped.Name {
+	if c.encoding == encodingGzip {
 		b = packed(b)
 	}
 	c.conn.unsent.Add(int64(len(b)))
@@ -264,7 +263,7 @@ func (r *receiver) refusal() error {
 	switch {
 	case r.isOne && !isThere:
 		return problemNoMessage
-	case isZipped && r.encoding != gzipped.Name:
+	case isZipped && r.encoding != encodingGzip:
 		return problemNotZipped
 	}
 	return nil

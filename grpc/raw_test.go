@@ -160,8 +160,8 @@ func TestDataAfterTheEndOfACall(t *testing.T) {
 	claims(t, memory, "all calls have ended", none)
 }
 
-// TestDataOfCallsWhoseAnswerIsNotTaken: what a client sends on after its mistake is not kept, though
-// it takes no answer, and the call ends when it does.
+// TestDataOfCallsWhoseAnswerIsNotTaken: what a client sends on after its mistake is not kept,
+// though it takes no answer, and the call ends when it does.
 func TestDataOfCallsWhoseAnswerIsNotTaken(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
 	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})

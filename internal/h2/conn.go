@@ -16,10 +16,10 @@ import (
 // Options are how connections are served. They must not change.
 type Options struct {
 	// MaxStreams is how many streams a connection may have at a time, those included that have
-	// ended and whose owner is not done. The client has been told.
+	// ended and whose owner is not done. Our SETTINGS say so.
 	MaxStreams int
-	// StreamWindow is how many bytes of a stream the client has been told it may send ahead. For
-	// ConnWindow, that of the connection, it is told.
+	// StreamWindow is how many bytes of a stream the client may send ahead, as our SETTINGS say,
+	// and ConnWindow those of the connection, of which Serve lets it know.
 	StreamWindow, ConnWindow int
 	// MaxHeaderBytes bounds the header of a request, as RFC 9113 counts it (6.5.2).
 	MaxHeaderBytes int
@@ -48,7 +48,7 @@ type Receiver interface {
 	Gone()
 }
 
-// Bounds of what is not written, in bytes.
+// Bounds of bytes to be written.
 const (
 	// maxOut is from when on streams wait before they add to it. A write has up to as much.
 	maxOut = 64 << 10
@@ -71,7 +71,8 @@ type Conn struct {
 	in      *source
 	framer  *http2.Framer // that reads
 	turn    *Stream       // which was sent something, and has not had its turn
-	unacked int           // bytes that were received, and that the client does not know we have taken
+	// bytes that were received, and that the client does not know we have taken
+	unacked int
 
 	hasRead atomic.Bool // something, since Look was last called
 
@@ -101,7 +102,7 @@ type Conn struct {
 	pinged   time.Time // zero: no ping is on its way
 	idle     time.Time // since when it has had no stream; zero: it has one
 	seenAt   uint64    // writes, as of the look before
-	stalled  int       // looks in which no write was complete, though one was under way
+	stalled  int       // looks in which no write was complete, though one was running
 	isClosed bool
 }
 

@@ -2,7 +2,7 @@
 // what a stream is sent as it comes, and writes what the user says, within the windows of both
 // sides. It knows nothing of methods, paths or media types.
 //
-// One goroutine reads a connection. There is none that writes: whoever has something to say appends
-// it to what is to be written, and writes all that is there unless another does. So the answers of
-// calls that end together leave together, and none of them waits for a goroutine to be woken.
+// One goroutine reads a connection. There is none that writes: a stream appends its frames to what
+// is to be written, and writes all that is there unless another does. So answers that are ready
+// together leave together, and none of them waits for a goroutine to wake.
 package h2

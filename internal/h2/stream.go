@@ -45,7 +45,7 @@ func (s *Stream) Fields() []hpack.HeaderField { return s.fields }
 // Sent is how many bytes of data were written.
 func (s *Stream) Sent() int64 { return s.sent.Load() }
 
-// grantAt is how many bytes a client is told of at a time that it may send, at least.
+// grantAt is how many bytes a WINDOW_UPDATE grants at least.
 const grantAt = 64 << 10
 
 // Grant lets the client send so many bytes more, as so many were taken. Of a message that is larger

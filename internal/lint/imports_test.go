@@ -53,7 +53,7 @@ var imports = []row{
 	// What both interfaces decide alike.
 	{"api", with("event", "access", "stats", "config")},
 	{"http", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"grpc", with("api", "http/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"grpc", with("api", "http/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node/serve", with("api", "http/http1", "access", "internal/certs", "replication/seldom")},
 	{"node/relay", []string{"event", "http", "http/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
