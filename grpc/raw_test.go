@@ -136,6 +136,24 @@ func claims(t testing.TB, memory *api.Memory, what string, isRight func(used int
 
 func none(used int64) bool { return used == 0 }
 
+// TestFirstFrames: the node announces its bounds before the first request, acknowledges the client's
+// SETTINGS, and opens the window of the connection.
+func TestFirstFrames(t *testing.T) {
+	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	c := dialRaw(t, listen(t, s))
+	f := c.until(http2.FrameSettings, 0).(*http2.SettingsFrame)
+	if v, ok := f.Value(http2.SettingMaxConcurrentStreams); !ok || v != 10_000 {
+		t.Errorf("%v", f)
+	}
+	c.call(1, methodFeatures)
+	if !c.until(http2.FrameSettings, 0).(*http2.SettingsFrame).IsAck() {
+		t.Error("SETTINGS come twice")
+	}
+	if n := c.until(http2.FrameWindowUpdate, 0).(*http2.WindowUpdateFrame).Increment; n < 1<<20 {
+		t.Errorf("the window grows by %d", n)
+	}
+}
+
 // TestDataAfterTheEndOfACall: what a client sends on when its call has ended is not claimed for
 // ever.
 func TestDataAfterTheEndOfACall(t *testing.T) {

@@ -37,16 +37,16 @@ func (s *Server) greeting() []byte {
 }
 
 // sorted is a connection of HTTP/2 whose first request decides who serves it. The server that gets
-// it reads the connection from its first byte, and its own first frame is left out, as the greeting
+// it reads the connection from its first byte. net/http's first frame is left out, as the greeting
 // stands for it.
 type sorted struct {
 	begunConn
 	tls   *tls.ConnectionState // nil: without TLS
-	skip  int                  // bytes of our first frame that are still left out
+	skip  int                  // bytes of net/http's first frame that are still left out
 	begun bool                 // the length of that frame is known
 }
 
-// Write leaves the first frame out. Both servers write its header in one piece.
+// Write leaves the first frame out. net/http writes its header in one piece.
 func (c *sorted) Write(p []byte) (int, error) {
 	if !c.begun {
 		c.begun, c.skip = true, frameHeader+(int(p[0])<<16|int(p[1])<<8|int(p[2]))
@@ -75,10 +75,11 @@ func (s *Server) sort(c *sorted) {
 		return
 	}
 	if isCall {
+		c.begun = true // Its server begins after the greeting.
 		s.Calls(c.ctx, c)
 		return
 	}
-	s.handed.Give(c)
+	s.handed.give(c)
 }
 
 func (s *Server) beginSorting(c *sorted) bool {

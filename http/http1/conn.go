@@ -84,7 +84,7 @@ func (c *conn) serve() {
 				c.server.sort(&sorted{begunConn: begunConn{c.net, c.ctx, c.buf[c.from:c.to]}})
 				return
 			}
-			c.server.handed.Give(wrapConn(c))
+			c.server.handed.give(wrapConn(c))
 			return
 		}
 		c.from = end

@@ -21,15 +21,15 @@ const (
 // Server serves what an http.Server describes: its Handler, ConnContext, ReadHeaderTimeout,
 // IdleTimeout and ErrorLog hold for plain requests, all of it for others.
 type Server struct {
-	// Calls serves connections of HTTP/2 whose first request is a call of gRPC, with their context
-	// and from their first byte on. It does not block. Nil: net/http serves them too. It must not
+	// Calls serves connections of HTTP/2 whose first request is a call of gRPC, with their context. It
+	// reads them from their first byte on; our SETTINGS have been sent. It does not block. Nil: net/http serves them too. It must not
 	// change once Serve is called.
 	Calls func(ctx context.Context, c net.Conn)
 
 	others                 *http.Server // serves requests that are not plain
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
-	handed                 *Handed
+	handed                 *handed
 	requests               requests // of others
 
 	// TLSClient hears of each client that speaks TLS on a connection without it. The server then
@@ -55,7 +55,7 @@ type Server struct {
 func New(h *http.Server) *Server {
 	s := &Server{
 		others: h, handler: h.Handler, headerTicks: int64(h.ReadHeaderTimeout / lookEvery), idleTicks: int64(h.IdleTimeout / lookEvery),
-		handed: NewHanded(),
+		handed: newHanded(),
 		conns:  map[*conn]struct{}{}, sorting: map[*sorted]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
 	}
 	h.Handler = http.HandlerFunc(s.watch)
@@ -141,7 +141,7 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	isH2 := c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	if isH2 && s.Calls == nil {
-		s.handed.Give(nc)
+		s.handed.give(nc)
 		return
 	}
 	c.ctx = s.others.ConnContext(context.WithValue(context.Background(), http.LocalAddrContextKey, nc.LocalAddr()), nc)
