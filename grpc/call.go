@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,9 +166,12 @@ func (c *call) begin(timeout time.Duration) {
 func (s *Server) authenticate(c *call) *problem {
 	header := http.Header{}
 	for _, f := range c.stream.Fields() {
-		if !f.IsPseudo() && f.Name != fieldContentType && f.Name != "te" && !strings.HasPrefix(f.Name, "grpc-") {
-			key := textproto.CanonicalMIMEHeaderKey(f.Name)
-			header[key] = append(header[key], f.Value)
+		switch f.Name {
+		case fieldContentType, fieldTimeout, fieldEncoding, keyRequiresLeader, keyConnectionName, "te", "user-agent":
+		default: // It may be who the caller is.
+			if !f.IsPseudo() {
+				header.Add(f.Name, f.Value)
+			}
 		}
 	}
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: c.path}, Header: header, RemoteAddr: c.from}).WithContext(c.ended)

@@ -136,8 +136,8 @@ func claims(t testing.TB, memory *api.Memory, what string, isRight func(used int
 
 func none(used int64) bool { return used == 0 }
 
-// TestFirstFrames: the node announces its bounds before the first request, acknowledges the client's
-// SETTINGS, and opens the window of the connection.
+// TestFirstFrames: the node announces its bounds before the first request, acknowledges the
+// client's SETTINGS, and opens the window of the connection.
 func TestFirstFrames(t *testing.T) {
 	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
 	c := dialRaw(t, listen(t, s))

@@ -21,9 +21,9 @@ const (
 // Server serves what an http.Server describes: its Handler, ConnContext, ReadHeaderTimeout,
 // IdleTimeout and ErrorLog hold for plain requests, all of it for others.
 type Server struct {
-	// Calls serves connections of HTTP/2 whose first request is a call of gRPC, with their context. It
-	// reads them from their first byte on; our SETTINGS have been sent. It does not block. Nil: net/http serves them too. It must not
-	// change once Serve is called.
+	// Calls serves connections of HTTP/2 whose first request is a call of gRPC, with their context.
+	// It reads them from their first byte on; our SETTINGS have been sent. It does not block. Nil:
+	// net/http serves them too. It must not change once Serve is called.
 	Calls func(ctx context.Context, c net.Conn)
 
 	others                 *http.Server // serves requests that are not plain
