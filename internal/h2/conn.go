@@ -68,9 +68,9 @@ type Conn struct {
 	cancel context.CancelFunc
 	owned  sync.WaitGroup // goroutines that write
 
-	in      *source
-	framer  *http2.Framer // that reads
-	turn    *Stream       // which was sent something, and has not had its turn
+	in     *source
+	framer *http2.Framer // that reads
+	turn   *Stream       // which was sent something, and has not had its turn
 	// bytes that were received, and that the client does not know we have taken
 	unacked int
 
