@@ -45,27 +45,6 @@ func TestLongClusterUserManagement(t *testing.T) {
 		relaying.manage(other, http.StatusConflict)
 	})
 
-	t.Run("reading at every node", func(t *testing.T) {
-		c.in(t)
-		for _, m := range c.members {
-			m.describesUsers("admin", "jane", "joe", "ops")
-			m.describesUser("/users/jane", "jane", testkit.Request{Admin: true})
-			m.describesUser("/users/jane", "jane", testkit.Request{User: "jane", Password: "first"})
-			m.describesUser("/users/%24current", "joe", testkit.Request{User: "joe", Password: "first"})
-			for path, r := range map[string]testkit.Request{
-				"/users/joe": {User: "jane", Password: "first"}, "/users/": {User: "jane", Password: "first"}, "/users/jane": {}, "/users/%24current": {},
-			} {
-				r.Path = path
-				if answer, err := m.ask(r); err != nil || answer.Status != http.StatusUnauthorized {
-					t.Errorf("%s, %s of %q: %s, %v, want 401", m, path, r.User, answer, err)
-				}
-			}
-			if answer, err := m.ask(testkit.Request{Path: "/users/nobody", Admin: true}); err != nil || answer.Status != http.StatusNotFound {
-				t.Errorf("%s, a user that is not there: %s, %v", m, answer, err)
-			}
-		}
-	})
-
 	t.Run("changes", func(t *testing.T) {
 		c.in(t)
 		c.userChanges(redirecting, relaying)
@@ -299,60 +278,5 @@ func (c *cluster) inForce(what string, is func(*member) error) {
 	c.level()
 	for _, m := range c.running() {
 		check.NoError(c.t, is(m), what)
-	}
-}
-
-// user is a user as /users shows it.
-type user struct {
-	Login string `json:"loginName"`
-	Links []struct {
-		Href string `json:"href"`
-		Rel  string `json:"rel"`
-	} `json:"links"`
-}
-
-// here returns an error unless all links lead to the node.
-func (u *user) here(m *member) error {
-	for _, l := range u.Links {
-		if !strings.HasPrefix(l.Href, m.URL()+"/users/"+u.Login) {
-			return fmt.Errorf("the %s of %s is at %s, not at %s", l.Rel, u.Login, l.Href, m.URL())
-		}
-	}
-	return nil
-}
-
-func (m *member) describesUsers(logins ...string) {
-	t := m.cluster.t
-	t.Helper()
-	var list struct {
-		Data    []user
-		Success bool
-	}
-	check.Must(t, m.askJSON("/users/", &list))
-	var got []string
-	for _, u := range list.Data {
-		got = append(got, u.Login)
-		if err := u.here(m); err != nil || len(u.Links) != 5 {
-			t.Errorf("%s lists %s with %d links: %v", m, u.Login, len(u.Links), err)
-		}
-	}
-	if !list.Success || !slices.Equal(got, logins) {
-		t.Errorf("%s lists %q, success %t, want %q", m, got, list.Success, logins)
-	}
-}
-
-// describesUser reads one user with the credentials of another.
-func (m *member) describesUser(path, login string, as testkit.Request) {
-	t := m.cluster.t
-	t.Helper()
-	as.Path, as.Header = path, map[string]string{"Accept": testkit.MediaJSON}
-	answer, err := m.ask(as)
-	if err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("%s, %s: %s, %v", m, path, answer, err)
-	}
-	var detail struct{ Data user }
-	check.Must(t, json.Unmarshal(answer.Body, &detail))
-	if err := detail.Data.here(m); err != nil || detail.Data.Login != login {
-		t.Errorf("%s, %s shows %q: %v", m, path, detail.Data.Login, err)
 	}
 }

@@ -109,19 +109,6 @@ func TestLongPoll(t *testing.T) {
 	node.Stop()
 }
 
-// TestLongPollTimesOut: without an event the answer is an empty page, in time.
-func TestLongPollTimesOut(t *testing.T) {
-	t.Parallel()
-	node := testkit.StartNode(t, t.TempDir())
-	mustAppend(t, node, "quiet", -1, 1)
-	begun := time.Now()
-	a := startLongPollAt(t, node, "quiet", 1, 1).answer(t, settleLimit)
-	if took := a.at.Sub(begun); a.err != nil || a.status != http.StatusOK || took < 900*time.Millisecond {
-		t.Errorf("got %d %v after %s", a.status, a.err, took)
-	}
-	node.Stop()
-}
-
 // TestLongPollDisconnect: a client that leaves while it waits takes its connection with it.
 func TestLongPollDisconnect(t *testing.T) {
 	t.Parallel()

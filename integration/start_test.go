@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestStartRefused: a node that cannot start says why and what to do, in one line,
-// with exit code 1.
+// TestStartRefused: a node that cannot start says why and what to do, in one line, with exit code 1.
+// The tests of the command have further reasons.
 func TestStartRefused(t *testing.T) {
 	cases := []struct {
 		name string
@@ -20,35 +19,10 @@ func TestStartRefused(t *testing.T) {
 		prepare func(t *testing.T, dir string) []string
 		want    []string // all within the line
 	}{
-		{"unknown option", options("--clutser-size=1"), []string{"clutser-size", "--cluster-size"}},
-		{"value that is no number", options("--node-port=abc"), []string{"node-port", "abc"}},
 		{"cluster whose nodes cannot find each other", options("--cluster-size=3", "--discover-via-dns=false"), []string{"GossipSeed", "ClusterDns"}},
 		{"cluster in the open", options("--cluster-size=3", "--gossip-seed=10.0.0.2:1114", "--discover-via-dns=false", "--replication-ip=10.0.0.1"),
 			[]string{"10.0.0.1", "annals certs", "Insecure"}},
 		{"every address without TLS", options("--node-ip=0.0.0.0"), []string{"0.0.0.0", "DisableHttps", "Insecure"}},
-		{"broken file", func(t *testing.T, dir string) []string {
-			return []string{"--config", writeText(t, t.TempDir(), "annals.conf", "ClusterSize: [1\nDb: {")}
-		}, []string{"annals.conf"}},
-		{"unknown option in the file", func(t *testing.T, dir string) []string {
-			return []string{"--config", writeText(t, t.TempDir(), "annals.conf", "MemDbb: true\n")}
-		}, []string{"MemDbb", "MemDb"}},
-		{"missing file", func(t *testing.T, dir string) []string {
-			return []string{"--config", filepath.Join(t.TempDir(), "no.conf")}
-		}, []string{"no.conf"}},
-		{"port in use", func(t *testing.T, dir string) []string {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			check.Must(t, err)
-			t.Cleanup(func() {
-				check.NoError(t, l.Close())
-			})
-			_, port, err := net.SplitHostPort(l.Addr().String())
-			check.Must(t, err)
-			return []string{"--node-port", port}
-		}, []string{"127.0.0.1", "address already in use"}},
-		{"folder in use", func(t *testing.T, dir string) []string {
-			testkit.StartNode(t, dir)
-			return nil
-		}, []string{"another process"}},
 		{"newer format", func(t *testing.T, dir string) []string {
 			filled(t, dir, nil)
 			writeText(t, dir, "annals.format", `{"format":2,"directoryId":"7dc53df5-703e-49b3-8670-b1c468f47f1f"}`)

@@ -2,10 +2,7 @@ package integration_test
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -103,7 +100,7 @@ func (d document) leaves() (n int) {
 	return n
 }
 
-// TestStatistics: /stats has every key with its type, and takes the ways of asking for parts of it.
+// TestStatistics: /stats has every key with its type.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())
@@ -152,22 +149,13 @@ func TestStatistics(t *testing.T) {
 		t.Errorf("the queues with their groups are %q, want %q", queues, queueNames)
 	}
 
-	t.Run("flat", func(t *testing.T) {
-		flat := read("/stats?group=false")
-		check.Equal(t, len(flat), all.leaves(), "metrics, and ... when they are grouped")
-		for _, key := range []string{"proc-startTime", "proc-gc-gen0Size", "sys-loadavg-1m", "es-queue-MainQueue-length", "es-queue-Index Committer-length", "es-writer-lastFlushSize", "es-readIndex-hashCollisions"} {
-			if flat[key] == nil {
-				t.Errorf("there is no %s", key)
-			}
+	flat := read("/stats?group=false")
+	check.Equal(t, len(flat), all.leaves(), "metrics, and ... when they are grouped")
+	for _, key := range []string{"proc-startTime", "es-queue-Index Committer-length", "es-readIndex-hashCollisions"} {
+		if flat[key] == nil {
+			t.Errorf("there is no %s", key)
 		}
-		get("/stats/proc?group=false", testkit.MediaJSON, http.StatusBadRequest)
-		if answer := get("/stats/proc?group=false", testkit.MediaJSON, http.StatusBadRequest); string(answer.Body) != "Dynamic stats selection works only with grouping enabled" {
-			t.Errorf("a part of it: %s", answer)
-		}
-		if grouped := read("/stats?group=perhaps"); grouped["proc"] == nil {
-			t.Error("what is no boolean is not taken for the default")
-		}
-	})
+	}
 	t.Run("metadata", func(t *testing.T) {
 		described := 0
 		for key, value := range read("/stats?group=false&metadata=true") {
@@ -183,105 +171,8 @@ func TestStatistics(t *testing.T) {
 			}
 		}
 		check.Equal(t, described, 9, "metrics are described")
-		writer := read("/stats/es/writer?metadata=TRUE").object(t, "lastFlushSize")
-		if !figureKinds["number"].Match(writer["value"]) {
-			t.Errorf("grouped: %s", writer)
-		}
-	})
-	t.Run("parts", func(t *testing.T) {
-		for path, key := range map[string]string{
-			"/stats/": "proc", "/stats/proc": "mem", "/stats/PROC/Gc": "gen0Size", "/stats/proc/gc/": "gen0Size", "/stats/sys/LoadAvg": "1m",
-			"/stats/es/queue/mainqueue": "length", "/stats/ES/Queue/storagereaderqueue%20%231": "groupName", "/stats/sys/drive": "",
-		} {
-			if part := read(path); key != "" && part[key] == nil {
-				t.Errorf("%s has no %s", path, key)
-			}
-		}
-		for mount := range all.object(t, "sys").object(t, "drive") {
-			if part := read("/stats/sys/drive/" + strings.ReplaceAll(mount, "/", "%2F")); part["usage"] == nil {
-				t.Errorf("the drive %s: %s", mount, part)
-			}
-		}
-		for _, path := range []string{"/stats/nothing", "/stats/proc/mem", "/stats/proc/mem/x", "/stats/proc/gc/nothing", "/stats/a/b/c/d/e/f/g/h/i/j"} {
-			if answer := get(path, testkit.MediaJSON, http.StatusNotFound); string(answer.Body) != "Not Found" {
-				t.Errorf("%s: %s", path, answer)
-			}
-		}
-		for _, path := range []string{"/stats/tcp", "/stats/replication"} {
-			if answer := get(path, testkit.MediaJSON, http.StatusOK); string(answer.Body) != "[]" {
-				t.Errorf("%s: %s", path, answer)
-			}
-		}
-	})
-	t.Run("XML", func(t *testing.T) {
-		for _, media := range []string{"text/xml", "application/xml"} {
-			for path, want := range map[string]document{"/stats": all, "/stats/es/queue": all.object(t, "es").object(t, "queue"), "/stats/sys": all.object(t, "sys")} {
-				answer := get(path, media, http.StatusOK)
-				if got := answer.Header.Get("Content-Type"); !strings.HasPrefix(got, media) {
-					t.Errorf("%s: Content-Type %s", path, got)
-				}
-				root, names, err := xmlNames(answer.Body)
-				if err != nil || root != "Stats" {
-					t.Errorf("%s: root %s, %v", path, root, err)
-				}
-				check.Slice(t, names, want.names(t, ""), path, "as", media, "has ..., and as JSON")
-			}
-		}
-		get("/stats", "text/plain", http.StatusNotAcceptable)
-		if answer := get("/stats?format=xml", testkit.MediaJSON, http.StatusOK); !strings.Contains(string(answer.Body), "<Stats>") {
-			t.Errorf("by format: %s", answer)
-		}
 	})
 	node.Stop()
-}
-
-// names are the paths of all keys of a document, sorted.
-func (d document) names(t *testing.T, prefix string) (all []string) {
-	for key, value := range d {
-		all = append(all, prefix+key)
-		var below document
-		if json.Unmarshal(value, &below) == nil && below != nil {
-			all = append(all, below.names(t, prefix+key+"|")...)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// xmlNames reads a document: its root, and the paths of all elements below it by
-// their original names, sorted.
-func xmlNames(text []byte) (root string, all []string, err error) {
-	decoder := xml.NewDecoder(strings.NewReader(string(text)))
-	var path []string
-	for {
-		token, err := decoder.Token()
-		switch {
-		case errors.Is(err, io.EOF):
-			slices.Sort(all)
-			return root, all, nil
-		case err != nil:
-			return root, all, err
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			if root == "" {
-				root = token.Name.Local
-				continue
-			}
-			name := token.Name.Local
-			for _, a := range token.Attr {
-				if a.Name.Local == "name" {
-					name = a.Value
-				}
-			}
-			path = append(path, name)
-			all = append(all, strings.Join(path, "|"))
-		case xml.EndElement:
-			if len(path) > 0 {
-				path = path[:len(path)-1]
-			}
-		}
-	}
 }
 
 // statisticsWritten waits for the events of a node in its own statistics stream,

@@ -120,7 +120,7 @@ func subscriptionNames(t *testing.T) {
 	names := []string{"g", "info", "ack", "replayParked", "a/b c", "ä€😀", "%2F", "g-checkpoint"}
 	var groups []*group
 	for _, s := range streams {
-		mustAppend(t, node, s, -1, 4)
+		mustAppend(t, node, s, -1, 6)
 		for _, name := range names {
 			groups = append(groups, newGroup(t, node.Client, s, name, prompt(nil)))
 		}
@@ -150,13 +150,15 @@ func subscriptionNames(t *testing.T) {
 		}
 	}
 	use(span(0, 1))
-	node.Kill()
-	node = testkit.StartNode(t, dir)
-	for _, g := range groups {
-		g.node = node.Client
+	for i, end := range []func(){node.Kill, func() { node.Stop() }} {
+		end()
+		node = testkit.StartNode(t, dir)
+		for _, g := range groups {
+			g.node = node.Client
+		}
+		testkit.Eventually(t, settleLimit, func() error { _, _, err := listGroups(t.Context(), node.Client); return err })
+		use(span(2*int64(i)+2, 2*int64(i)+3))
 	}
-	testkit.Eventually(t, settleLimit, func() error { _, _, err := listGroups(t.Context(), node.Client); return err })
-	use(span(2, 3))
 	for _, g := range groups {
 		g.must(http.MethodDelete, nil)
 	}
