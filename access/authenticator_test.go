@@ -479,8 +479,7 @@ func cachedRequest(t testing.TB) (*access.Authenticator, *http.Request) {
 	a := access.NewAuthenticator(still{s.events["$user-admin"][0]}, access.AuthenticatorOptions{
 		Hasher: access.NewHasher(access.HasherOptions{Iterations: 1}),
 	})
-	r, err := http.NewRequest(http.MethodGet, "http://127.0.0.1/streams/a", nil)
-	check.Must(t, err)
+	r := check.Value(http.NewRequest(http.MethodGet, "http://127.0.0.1/streams/a", nil)).Must(t)
 	r.RemoteAddr = "192.0.2.1:1000"
 	r.Header.Set("Authorization", basic("admin:changeit"))
 	if p, err := a.Authenticate(r); err != nil || p.Login != "admin" {

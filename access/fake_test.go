@@ -188,11 +188,9 @@ func (s *store) softDelete(stream string) { s.setMetadata(stream, `{"$tb":922337
 func (s *store) setUser(t testing.TB, login, password string, disabled bool, groups ...string) {
 	t.Helper()
 	h := access.NewHasher(access.HasherOptions{Iterations: 1})
-	creds, err := h.Hash(context.Background(), login, password)
-	check.Must(t, err)
+	creds := check.Value(h.Hash(context.Background(), login, password)).Must(t)
 	u := access.User{LoginName: login, FullName: "Full Name", Groups: groups, Disabled: disabled}
 	u.SetPassword(creds)
-	data, err := access.EncodeUser(&u)
-	check.Must(t, err)
+	data := check.Value(access.EncodeUser(&u)).Must(t)
 	s.set(access.UserStream(login), string(data))
 }

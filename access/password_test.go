@@ -14,8 +14,7 @@ import (
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	check.Must(t, err)
+	b := check.Value(hex.DecodeString(s)).Must(t)
 	return b
 }
 

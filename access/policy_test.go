@@ -25,8 +25,7 @@ var (
 func whoMay(t *testing.T, p *access.Policy, s *store, stream string, right access.Right) []string {
 	t.Helper()
 	var logins []string
-	info, err := s.StreamInfo(context.Background(), stream)
-	check.Must(t, err)
+	info := check.Value(s.StreamInfo(context.Background(), stream)).Must(t)
 	for _, c := range everybody {
 		err := p.CheckStream(context.Background(), c, stream, right)
 		if may, linkErr := p.MayRead(context.Background(), &c, stream, &info); right == access.ReadRight && (linkErr != nil || may != (err == nil)) {

@@ -107,8 +107,7 @@ func TestRenewUnreadable(t *testing.T) {
 		s := newStore()
 		s.setUser(t, "jane", "secret", false)
 		a, _ := newAuthenticator(t, s, access.AuthenticatorOptions{})
-		was, err := header(t.Context(), a, "192.0.2.1:1000", basic("jane:secret"))
-		check.Must(t, err)
+		was := check.Value(header(t.Context(), a, "192.0.2.1:1000", basic("jane:secret"))).Must(t)
 		s.mu.Lock()
 		s.readErr = event.ErrNotReady
 		s.mu.Unlock()

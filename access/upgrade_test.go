@@ -44,10 +44,8 @@ func renewing(t *testing.T, s *store, before func()) (*access.Authenticator, *st
 
 func lastUser(t *testing.T, s *store, login string) *access.User {
 	t.Helper()
-	r, err := s.LastEvent(context.Background(), access.UserStream(login))
-	check.Must(t, err)
-	u, err := access.DecodeUser(r.Data)
-	check.Must(t, err)
+	r := check.Value(s.LastEvent(context.Background(), access.UserStream(login))).Must(t)
+	u := check.Value(access.DecodeUser(r.Data)).Must(t)
 	return u
 }
 

@@ -31,8 +31,7 @@ type script struct {
 // itself.
 func newScript(t *testing.T, handle func(number int, r *bufio.Reader, w io.Writer)) *script {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	s := &script{t: t, listener: listener}
 	s.wg.Go(func() {
 		for number := 0; ; number++ {

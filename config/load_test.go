@@ -34,8 +34,7 @@ func yamlFile(lines ...string) map[string]string {
 
 func mustLoad(t *testing.T, in input) *config.Config {
 	t.Helper()
-	c, err := load(in)
-	check.Must(t, err, "load")
+	c := check.Value(load(in)).Must(t, "load")
 	return c
 }
 

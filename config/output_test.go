@@ -19,8 +19,7 @@ func golden(t *testing.T, path string, got []byte) {
 	if *update {
 		check.Must(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	check.Must(t, err)
+	want := check.Value(os.ReadFile(path)).Must(t)
 	check.Slice(t, got, want, path, "differs (rewrite it with -update and review the diff)")
 }
 

@@ -138,8 +138,7 @@ func TestPrecedence(t *testing.T) {
 						if !weakFirst {
 							ways[weak].set(&g, names[0], "1")
 						}
-						c, err := g.load()
-						check.Must(t, err)
+						c := check.Value(g.load()).Must(t)
 						if got := valueOf(c, "NodePort"); got.Value != "2" || got.Source != ways[strong].source || c.NodePort != 2 {
 							t.Errorf("%s from %s, and the node takes %d", got.Value, got.Source, c.NodePort)
 						}

@@ -46,8 +46,7 @@ func environmentOf(t *testing.T, content []byte) (environ []string) {
 // one, or the environment of a compose file.
 func loadVersion(t *testing.T, name, defaultFile string) (*config.Config, error) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", "eventstoredb", name))
-	check.Must(t, err)
+	content := check.Value(os.ReadFile(filepath.Join("testdata", "eventstoredb", name))).Must(t)
 	in := input{files: map[string]string{defaultFile: string(content)}}
 	if strings.HasSuffix(name, ".yaml") {
 		in = input{env: environmentOf(t, content)}
@@ -97,8 +96,7 @@ func TestOtherVersionsStart(t *testing.T) {
 			if strings.HasPrefix(c.file, "v25") {
 				file = kurrentFile
 			}
-			got, err := loadVersion(t, c.file, file)
-			check.Must(t, err)
+			got := check.Value(loadVersion(t, c.file, file)).Must(t)
 			for name, want := range c.options {
 				check.Equal(t, value(t, got, name).Value, want, name)
 			}
@@ -120,8 +118,7 @@ func TestOtherVersionsStart(t *testing.T) {
 
 // TestOtherVersionsSeeds: the port of gossip of version 5 stands for the port between nodes.
 func TestOtherVersionsSeeds(t *testing.T) {
-	c, err := loadVersion(t, "v5-cluster.conf", eventStoreFile)
-	check.Must(t, err)
+	c := check.Value(loadVersion(t, "v5-cluster.conf", eventStoreFile)).Must(t)
 	check.Slice(t, c.Seeds(), []string{"10.0.0.2:1112", "10.0.0.3:1112"})
 }
 

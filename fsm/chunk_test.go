@@ -49,8 +49,7 @@ func sized(t *testing.T, stream string, size int) *event.Write {
 
 func sealed(t *testing.T, d *fsm.Decider) fsm.Entry {
 	t.Helper()
-	e, err := fsm.ParseEntry(d.Seal())
-	check.Must(t, err)
+	e := check.Value(fsm.ParseEntry(d.Seal())).Must(t)
 	return e
 }
 

@@ -23,8 +23,7 @@ func late(meta string, expected int64, ids ...int) *event.Write {
 // factsOf returns what is known of a stream, as text.
 func factsOf(t *testing.T, l *eventlog.Log, stream string) string {
 	t.Helper()
-	info, err := l.Reads.StreamInfo(stream)
-	check.Must(t, err)
+	info := check.Value(l.Reads.StreamInfo(stream)).Must(t)
 	return fmt.Sprintf("%+v", info)
 }
 
@@ -182,11 +181,9 @@ func pending(n *node, l *leader) []int {
 // scavengeStream removes the events of a stream from the first chunk file, and from the index.
 func scavengeStream(t *testing.T, l *leader, stream string) {
 	t.Helper()
-	ids, err := l.log.Chunks.IDsFrom()
-	check.Must(t, err)
+	ids := check.Value(l.log.Chunks.IDsFrom()).Must(t)
 	removed := map[int64]bool{}
-	files, err := l.log.Chunks.List()
-	check.Must(t, err)
+	files := check.Value(l.log.Chunks.List()).Must(t)
 	for _, f := range files {
 		if _, err := l.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{First: f.First, Last: f.Last, IDsFrom: ids, Keep: func(s *eventlog.Stored) bool {
 			removed[s.Position] = string(s.Stream) == stream

@@ -64,8 +64,7 @@ func source(text string) *body { return &body{Reader: strings.NewReader(text)} }
 
 func captured(t *testing.T, n *node) raft.FSMSnapshot {
 	t.Helper()
-	s, err := n.m.Snapshot()
-	check.Must(t, err)
+	s := check.Value(n.m.Snapshot()).Must(t)
 	return s
 }
 

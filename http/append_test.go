@@ -294,8 +294,7 @@ func TestBodyIsBounded(t *testing.T) {
 	for _, declared := range []int64{-1, 1 << 40} {
 		n := newNode(t)
 		body := &endless{}
-		r, err := http.NewRequest("POST", base+"/streams/s", body)
-		check.Must(t, err)
+		r := check.Value(http.NewRequest("POST", base+"/streams/s", body)).Must(t)
 		r.ContentLength = declared
 		r.Header = admin("Content-Type", octets, "ES-EventType", "t", "ES-EventId", n.id())
 		n.serve(r).is(t, 413).says(t, "Too large events received. Limit is 4mb")

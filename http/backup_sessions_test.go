@@ -243,8 +243,7 @@ func TestBackupFileCutOff(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+backupsPath+"/abc/files/chunk-000000.000000", nil)
 	check.Must(t, err)
 	r.Header = admin()
-	a, err := server.Client().Do(r)
-	check.Must(t, err)
+	a := check.Value(server.Client().Do(r)).Must(t)
 	got, err := io.Copy(io.Discard, a.Body)
 	if a.StatusCode != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || got >= 4<<20 {
 		t.Errorf("%d, %d bytes, %v", a.StatusCode, got, err)

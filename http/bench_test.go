@@ -144,8 +144,7 @@ func (*body) Close() error { return nil }
 // measure serves one request again and again.
 func measure(b *testing.B, method, path string, status int, content []byte, headers ...string) {
 	h := fixedHandler()
-	r, err := http.NewRequest(method, base+path, nil)
-	check.Must(b, err)
+	r := check.Value(http.NewRequest(method, base+path, nil)).Must(b)
 	r.Header = with(headers...)
 	in := &body{}
 	if content != nil {

@@ -75,8 +75,7 @@ func TestOddTargets(t *testing.T) {
 	n := newNode(t)
 	for _, method := range []string{"GET", "CONNECT", "FOO"} {
 		for _, path := range []string{"", "*", "x"} {
-			r, err := http.NewRequest(method, base, nil)
-			check.Must(t, err)
+			r := check.Value(http.NewRequest(method, base, nil)).Must(t)
 			r.URL.Path = path
 			n.serve(r).is(t, 404)
 		}

@@ -22,8 +22,7 @@ import (
 // listen serves a handler on a loopback port and returns its address.
 func listen(t testing.TB, h http.Handler) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	return listenOn(t, l, h)
 }
 
@@ -48,8 +47,7 @@ type wire struct {
 
 func dial(t *testing.T, address string) *wire {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	check.Must(t, err)
+	c := check.Value(net.Dial("tcp", address)).Must(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
@@ -66,10 +64,8 @@ func (w *wire) send(text string) {
 // answer reads one answer and returns its status line and body.
 func (w *wire) answer(method string) (status, body string) {
 	w.t.Helper()
-	r, err := http.ReadResponse(w.r, &http.Request{Method: method})
-	check.Must(w.t, err)
-	b, err := io.ReadAll(r.Body)
-	check.Must(w.t, err)
+	r := check.Value(http.ReadResponse(w.r, &http.Request{Method: method})).Must(w.t)
+	b := check.Value(io.ReadAll(r.Body)).Must(w.t)
 	return r.Status, string(b)
 }
 
@@ -176,8 +172,7 @@ func TestFixedFields(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.to.send(request(c.method, c.path, c.headers, c.body))
-			r, err := http.ReadResponse(c.to.r, &http.Request{Method: c.method})
-			check.Must(t, err)
+			r := check.Value(http.ReadResponse(c.to.r, &http.Request{Method: c.method})).Must(t)
 			check.Must(t, check.Err(io.Copy(io.Discard, r.Body)))
 			equal(t, "status", r.Status, c.status)
 			for name, want := range map[string]string{
@@ -264,8 +259,7 @@ func TestAnswersInOnePiece(t *testing.T) {
 	n := newNode(t)
 	n.filled("s", 2)
 	n.filled("long", 300)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	var writes atomic.Int64
 	w := dial(t, listenOn(t, writesListener{l, &writes}, n.handler))
 	other := httptest.NewServer(n.handler)

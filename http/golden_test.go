@@ -57,7 +57,6 @@ func (n *node) golden(name, path, accept string) {
 		check.Must(n.t, os.WriteFile(file, []byte(b.String()), 0o644))
 		return
 	}
-	want, err := os.ReadFile(file)
-	check.Must(n.t, err)
+	want := check.Value(os.ReadFile(file)).Must(n.t)
 	equal(n.t, name, b.String(), string(want))
 }

@@ -342,8 +342,7 @@ func TestRedirectOverTheWire(t *testing.T) {
 		equal(t, "small body", status+"|"+body, "307 Temporary Redirect|")
 	}
 	w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", write, maxAppend))
-	r, err := http.ReadResponse(w.r, nil)
-	check.Must(t, err)
+	r := check.Value(http.ReadResponse(w.r, nil)).Must(t)
 	equal(t, "large body announced", r.Status, "307 Temporary Redirect")
 	equal(t, "connection ends", r.Close, true)
 	check.Equal(t, check.Err(w.r.ReadByte()), io.EOF, "the connection goes on")

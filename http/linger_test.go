@@ -174,8 +174,7 @@ func TestRefusalEndsOverHTTP2(t *testing.T) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/streams/s", body)
 		check.Must(t, err)
 		r.Header.Set("Content-Type", "image/png")
-		answer, err := server.Client().Do(r)
-		check.Must(t, err)
+		answer := check.Value(server.Client().Do(r)).Must(t)
 		_, err = io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if answer.ProtoMajor != 2 || answer.StatusCode != http.StatusUnsupportedMediaType || err != nil {

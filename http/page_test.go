@@ -41,8 +41,7 @@ func TestLargePages(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
 		check.Must(t, err)
 		r.Header = admin("Accept", accept, "ES-ResolveLinkTos", "true")
-		answer, err := http.DefaultClient.Do(r)
-		check.Must(t, err)
+		answer := check.Value(http.DefaultClient.Do(r)).Must(t)
 		body, err := io.ReadAll(answer.Body)
 		check.Must(t, errors.Join(err, answer.Body.Close()))
 		if answer.StatusCode != http.StatusOK {

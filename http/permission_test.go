@@ -35,12 +35,10 @@ func (s storedUsers) LastEvent(ctx context.Context, stream string) (event.Record
 func (s storedUsers) setUser(t testing.TB, login string, disabled bool, groups ...string) {
 	t.Helper()
 	salt := []byte("0123456789abcdef")
-	hash, err := pbkdf2.Key(sha256.New, "changeit", salt, 1, 32)
-	check.Must(t, err)
-	data, err := json.Marshal(map[string]any{
+	hash := check.Value(pbkdf2.Key(sha256.New, "changeit", salt, 1, 32)).Must(t)
+	data := check.Value(json.Marshal(map[string]any{
 		"loginName": login, "salt": salt, "hash": hash, "groups": groups, "disabled": disabled, "alg": "pbkdf2-sha256", "iter": 1,
-	})
-	check.Must(t, err)
+	})).Must(t)
 	s.append("$user-"+login, 0, event.Proposed{Type: "$UserCreated", Flags: event.FlagJSON, Data: data})
 }
 
@@ -103,10 +101,9 @@ func newGuarded(t testing.TB, m mode) *node {
 	store.setUser(t, "ops", false)
 	store.setUser(t, "ada", false, "x", "$admins")
 	store.setUser(t, "admin", false)
-	acl, err := json.Marshal(map[string]any{"$acl": map[string]any{
+	acl := check.Value(json.Marshal(map[string]any{"$acl": map[string]any{
 		"$r": lists["read"], "$w": lists["write"], "$d": lists["delete"], "$mr": lists["metadata read"], "$mw": lists["metadata write"],
-	}})
-	check.Must(t, err)
+	}})).Must(t)
 	store.append("$$private", 0, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: acl})
 	return o.node
 }

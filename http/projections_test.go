@@ -422,8 +422,7 @@ func TestProjectionsOnFollower(t *testing.T) {
 // TestProjectionPhrases: what the status line says of refusals.
 func TestProjectionPhrases(t *testing.T) {
 	n, p := newProjector(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	server := http1.New(&http.Server{Handler: n.handler})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()

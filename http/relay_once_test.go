@@ -35,8 +35,7 @@ func (p *transportRelay) Relay(w http.ResponseWriter, r *http.Request) bool {
 // TestMessagesAreRelayedOnce breaks the connection to the leader while it is asked
 // for messages, which it may have handed out already.
 func TestMessagesAreRelayedOnce(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	t.Cleanup(func() { _ = l.Close() })
 	var asked, lost atomic.Int32
 	serve := func(c net.Conn) {
@@ -79,11 +78,9 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 		// Usually the second request uses the connection of the first.
 		requests := int32(0)
 		for ; lost.Load() == 0; requests++ {
-			r, err := http.NewRequest("GET", "http://"+address+path, nil)
-			check.Must(t, err)
+			r := check.Value(http.NewRequest("GET", "http://"+address+path, nil)).Must(t)
 			r.Header = admin()
-			answer, err := http.DefaultTransport.RoundTrip(r)
-			check.Must(t, err)
+			answer := check.Value(http.DefaultTransport.RoundTrip(r)).Must(t)
 			_ = answer.Body.Close()
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

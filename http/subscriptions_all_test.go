@@ -35,8 +35,7 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		equal(t, "no checkpoint", i.LastCheckpointedEventPosition, nil)
 
 		s.events(0, 2)
-		got, err := service.Read(ctx, k, 2, event.EveryLink)
-		check.Must(t, err)
+		got := check.Value(service.Read(ctx, k, 2, event.EveryLink)).Must(t)
 		check.Must(t, service.Nack(ctx, k, []event.ID{got[0].ID}, subscription.Park, ""))
 		check.Must(t, service.Ack(ctx, k, []event.ID{got[1].ID}))
 		synctest.Wait()

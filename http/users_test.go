@@ -131,8 +131,7 @@ func compareFile(t *testing.T, name, got string) {
 		check.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		check.Must(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	check.Must(t, err)
+	want := check.Value(os.ReadFile(name)).Must(t)
 	equal(t, name, got, string(want))
 }
 

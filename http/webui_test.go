@@ -35,10 +35,8 @@ func TestWebUI(t *testing.T) {
 		plain := n.get("/ui/"+m[1], "").is(t, 200).has(t, "Cache-Control", "max-age=31536000, public, immutable").has(t, "Content-Encoding", "")
 		packed := n.get("/web/"+m[1], "", "Accept-Encoding", "br, gzip").is(t, 200)
 		if packed.header.Get("Content-Encoding") == "gzip" {
-			r, err := gzip.NewReader(strings.NewReader(packed.body))
-			check.Must(t, err)
-			b, err := io.ReadAll(r)
-			check.Must(t, err)
+			r := check.Value(gzip.NewReader(strings.NewReader(packed.body))).Must(t)
+			b := check.Value(io.ReadAll(r)).Must(t)
 			equal(t, m[1], string(b), plain.body)
 		}
 		n.get("/ui/"+m[1], "", "Accept-Encoding", "gzip;q=0").is(t, 200).has(t, "Content-Encoding", "")

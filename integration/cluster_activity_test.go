@@ -69,8 +69,7 @@ func TestClusterActivity(t *testing.T) {
 		}
 		return err
 	})
-	all, err := read(leader)
-	check.Must(t, err)
+	all := check.Value(read(leader)).Must(t)
 	for _, o := range all {
 		client, _, err := net.SplitHostPort(o.From)
 		node, had := want[o.Path]

@@ -107,8 +107,7 @@ func (c *cluster) undisturbed(t *testing.T, others []*member, foreign *member) {
 			if voters, err := m.voters(); err != nil || len(voters) != 3 {
 				t.Fatalf("to %s the voters are %v, %v", m, voters, err)
 			}
-			view, err := m.gossip()
-			check.Must(t, err)
+			view := check.Value(m.gossip()).Must(t)
 			for _, g := range view {
 				if g.IP == foreign.host.Addr() && g.Alive && (g.State == "Leader" || g.State == "Follower") {
 					t.Fatalf("to %s the node with another history is %s", m, g.State)

@@ -64,8 +64,7 @@ func TestLongClusterForward(t *testing.T) {
 
 	t.Run("the client names the node", func(t *testing.T) {
 		c.in(t)
-		view, err := m.gossip()
-		check.Must(t, err)
+		view := check.Value(m.gossip()).Must(t)
 		on := func(node string, r testkit.Request, status int) testkit.Response {
 			t.Helper()
 			r.Header["Annals-Node"] = node

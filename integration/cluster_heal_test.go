@@ -17,8 +17,7 @@ import (
 // spoil changes a byte of a file that a node has open. at counts from the end when it is negative.
 func spoil(t *testing.T, path string, at int64) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	check.Must(t, err)
+	f := check.Value(os.OpenFile(path, os.O_RDWR, 0)).Must(t)
 	defer func() { _ = f.Close() }()
 	if at < 0 {
 		at += fileSize(t, path)
@@ -62,8 +61,7 @@ func TestLongClusterHeals(t *testing.T) {
 	if a, b := len(chunkNames(t, leader.db())), len(chunkNames(t, follower.db())); a >= b {
 		t.Fatalf("the leader has %d chunk files, a follower %d", a, b)
 	}
-	before, err := contents(t.Context(), leader.Client)
-	check.Must(t, err)
+	before := check.Value(contents(t.Context(), leader.Client)).Must(t)
 	load := c.startLoad(7, 4, loadPatience)
 	load.more(t, 20)
 	for _, victim := range []*member{follower, leader} {

@@ -49,8 +49,7 @@ func redactEverywhere(t *testing.T, store string) {
 	leader.scavenge("") // Its point completes the chunk, everywhere.
 	c.level()
 	group := leader.readAhead("private")
-	before, err := contents(t.Context(), leader.Client)
-	check.Must(t, err)
+	before := check.Value(contents(t.Context(), leader.Client)).Must(t)
 	if out := leader.redact(1, "--node", leader.URL(), "--all-nodes", "--events", named+",9@private"); !strings.Contains(out, "9@private: there is no such event") {
 		t.Fatalf("an event that is not there: %s", out)
 	}

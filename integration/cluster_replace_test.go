@@ -105,8 +105,7 @@ func TestLongClusterRestoreNode(t *testing.T) {
 	m.restore(copied)
 	received := func() (sum uint64) {
 		for _, o := range c.others(m) {
-			traffic, err := c.lab.Link(o.host, m.host).Traffic()
-			check.Must(t, err)
+			traffic := check.Value(c.lab.Link(o.host, m.host).Traffic()).Must(t)
 			sum += traffic.Bytes
 		}
 		return sum
@@ -195,8 +194,7 @@ func TestLongClusterRecover(t *testing.T) {
 		c.level()
 	}
 	newest := c.members[len(c.members)-1]
-	kept, err := contents(t.Context(), newest.Client)
-	check.Must(t, err)
+	kept := check.Value(contents(t.Context(), newest.Client)).Must(t)
 	for i, m := range c.members {
 		m.wipe()
 		m.restore(copies[i])
@@ -215,8 +213,7 @@ func TestLongClusterRecover(t *testing.T) {
 	leader, _ = c.settled()
 	t.Logf("a cluster again after %s", time.Since(begun).Round(time.Millisecond))
 	c.identical()
-	now, err := contents(t.Context(), leader.Client)
-	check.Must(t, err)
+	now := check.Value(contents(t.Context(), leader.Client)).Must(t)
 	// The last 60 events came after the newest copy.
 	if want := len(kept) - 60; len(now) < want || !slices.Equal(now[:want], kept[:want]) {
 		t.Errorf("there are %d events, the newest copy had %d", len(now), want)

@@ -46,8 +46,7 @@ func TestClusterRollingRestart(t *testing.T) {
 	l := c.startLoad(seed(t), 8, loadPatience)
 	for _, m := range c.members {
 		l.outlives(t, "node restarted", func() func() {
-			state, err := m.state()
-			check.Must(t, err)
+			state := check.Value(m.state()).Must(t)
 			begun := time.Now()
 			m.stop()
 			t.Logf("%s was %s, stopped within %s", m, state, time.Since(begun).Round(time.Millisecond))

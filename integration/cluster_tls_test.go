@@ -53,8 +53,7 @@ func (a *authority) options(host *lab.Host) []string {
 // client trusts this authority.
 func (a *authority) client() *tls.Config {
 	a.t.Helper()
-	pem, err := os.ReadFile(filepath.Join(a.dir, "ca.crt"))
-	check.Must(a.t, err)
+	pem := check.Value(os.ReadFile(filepath.Join(a.dir, "ca.crt"))).Must(a.t)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		a.t.Fatal("ca.crt holds no certificate")
@@ -166,8 +165,7 @@ func TestLongClusterTLS(t *testing.T) {
 			}
 		}
 		for _, m := range c.members[:3] {
-			view, err := m.gossip()
-			check.Must(t, err)
+			view := check.Value(m.gossip()).Must(t)
 			for _, g := range view {
 				if g.IP == stranger.host.Addr() {
 					t.Errorf("%s knows the stranger: %+v", m, g)

@@ -131,8 +131,7 @@ func (c *cluster) userChanges(redirecting, relaying *member) {
 func (c *cluster) hashUpgrade(follower *member) {
 	t := c.t
 	salt := []byte("sixteen bytes !!")
-	hash, err := pbkdf2.Key(sha1.New, "of old", salt, 1000, 20)
-	check.Must(t, err)
+	hash := check.Value(pbkdf2.Key(sha1.New, "of old", salt, 1000, 20)).Must(t)
 	type stored struct {
 		Login      string   `json:"loginName"`
 		Name       string   `json:"fullName"`
@@ -143,8 +142,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 		Iterations int      `json:"iter,omitempty"`
 	}
 	old := stored{Login: "veteran", Name: "Old Hand", Groups: []string{"crew"}, Salt: base64.StdEncoding.EncodeToString(salt), Hash: base64.StdEncoding.EncodeToString(hash)}
-	body, err := json.Marshal(old)
-	check.Must(t, err)
+	body := check.Value(json.Marshal(old)).Must(t)
 	follower.manage(testkit.Request{Path: "/streams/%24user-veteran", Admin: true, Body: body, Header: map[string]string{
 		"Content-Type": testkit.MediaJSON, testkit.HeaderEventType: "$UserCreated", testkit.HeaderEventID: bigEvent(700_001).ID,
 	}}, http.StatusCreated)

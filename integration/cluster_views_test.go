@@ -101,8 +101,7 @@ func (m *member) voters() ([]string, error) {
 func (m *member) id(of *member) string {
 	t := m.cluster.t
 	t.Helper()
-	list, err := m.list()
-	check.Must(t, err)
+	list := check.Value(m.list()).Must(t)
 	for _, l := range list {
 		if l.Address == of.replication() && l.Alive {
 			return l.Node
@@ -263,8 +262,7 @@ func (c *cluster) same(among ...*member) {
 	c.level(among...)
 	var first []string
 	for i, m := range among {
-		all, err := contents(c.t.Context(), m.Client)
-		check.Must(c.t, err, m)
+		all := check.Value(contents(c.t.Context(), m.Client)).Must(c.t, m)
 		if i == 0 {
 			first = all
 			continue

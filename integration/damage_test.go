@@ -97,8 +97,7 @@ func tables(t *testing.T, index string) []string {
 
 func fileSize(t *testing.T, path string) int64 {
 	t.Helper()
-	info, err := os.Stat(path)
-	check.Must(t, err)
+	info := check.Value(os.Stat(path)).Must(t)
 	return info.Size()
 }
 

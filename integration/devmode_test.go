@@ -31,8 +31,7 @@ func TestDevMode(t *testing.T) {
 		if !filepath.IsAbs(path) {
 			t.Errorf("%s: the path of the authority is printed as %s", round, path)
 		}
-		pem, err := os.ReadFile(path)
-		check.Must(t, err)
+		pem := check.Value(os.ReadFile(path)).Must(t)
 		if authority != nil && string(pem) != string(authority) {
 			t.Errorf("%s: another authority", round)
 		}
@@ -127,8 +126,7 @@ func TestDevCluster(t *testing.T) {
 // proof that its user runs it. By that port one could write anything anywhere.
 func strangerIsRefused(t *testing.T, client *testkit.Client) {
 	t.Helper()
-	answer, err := client.Do(t.Context(), testkit.Request{Path: "/gossip"})
-	check.Must(t, err)
+	answer := check.Value(client.Do(t.Context(), testkit.Request{Path: "/gossip"})).Must(t)
 	var view struct {
 		Members []struct {
 			IP   string `json:"internalTcpIp"`

@@ -74,8 +74,7 @@ func tryWrite(ctx context.Context, t *testing.T, node *testkit.Process, l *ledge
 	l.begin(w)
 	answer, err := node.Append(ctx, w.stream, -2, false, event)
 	if err == nil && answer.Status == http.StatusCreated {
-		number, err := answer.FirstNumber(w.stream)
-		check.Must(t, err)
+		number := check.Value(answer.FirstNumber(w.stream)).Must(t)
 		l.ack(w, number)
 	}
 	return answer, err

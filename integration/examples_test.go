@@ -59,8 +59,7 @@ worked on 2 OrderPaid
 // examplePath returns the path of a file of the examples.
 func examplePath(t *testing.T, name string) string {
 	t.Helper()
-	root, err := testkit.Root()
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
 	return filepath.Join(root, "examples", name)
 }
 
@@ -167,8 +166,7 @@ func TestExampleCluster(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has more than one loopback address from the start")
 	}
-	text, err := os.ReadFile(examplePath(t, "cluster/compose.yaml"))
-	check.Must(t, err)
+	text := check.Value(os.ReadFile(examplePath(t, "cluster/compose.yaml"))).Must(t)
 	var file composeFile
 	check.Must(t, yaml.Unmarshal(text, &file))
 	var names []string

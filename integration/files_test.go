@@ -55,8 +55,7 @@ func makeFolder(t *testing.T, path string) {
 // flipByte damages one byte.
 func flipByte(t *testing.T, path string, at int64) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check.Must(t, err)
+	data := check.Value(os.ReadFile(path)).Must(t)
 	if at >= int64(len(data)) {
 		t.Fatalf("%s has only %d bytes", path, len(data))
 	}
@@ -113,8 +112,7 @@ func copyFile(from, to string) error {
 // matches lists the files of a pattern below a folder; there must be one.
 func matches(t *testing.T, dir, pattern string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	check.Must(t, err)
+	found := check.Value(filepath.Glob(filepath.Join(dir, pattern))).Must(t)
 	if len(found) == 0 {
 		t.Fatalf("no %s in %s", pattern, dir)
 	}

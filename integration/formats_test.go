@@ -58,8 +58,7 @@ func TestFormats(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				unpack(t, archive, dir)
-				want, err := os.ReadFile(filepath.Join(dir, "golden.json"))
-				check.Must(t, err)
+				want := check.Value(os.ReadFile(filepath.Join(dir, "golden.json"))).Must(t)
 				check.Must(t, os.Remove(filepath.Join(dir, "golden.json")))
 				for round := range 2 { // The second start has what the first one made of it.
 					node := testkit.StartNode(t, dir, options...)
@@ -121,8 +120,7 @@ func shownFormat(t *testing.T, c *testkit.Client) []byte {
 		}
 		all[path] = shown
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	check.Must(t, err)
+	text := check.Value(json.MarshalIndent(all, "", " ")).Must(t)
 	return append(text, '\n')
 }
 
@@ -192,10 +190,8 @@ func pack(t *testing.T, dir, archive string) {
 
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
-	packed, err := os.ReadFile(archive)
-	check.Must(t, err)
-	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
-	check.Must(t, err)
+	packed := check.Value(os.ReadFile(archive)).Must(t)
+	unzipped := check.Value(gzip.NewReader(bytes.NewReader(packed))).Must(t)
 	for r := tar.NewReader(unzipped); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -203,10 +199,8 @@ func unpack(t *testing.T, archive, dir string) {
 		}
 		check.Must(t, err)
 		name := filepath.Join(dir, header.Name)
-		size, err := strconv.ParseInt(header.PAXRecords[sizeRecord], 10, 64)
-		check.Must(t, err)
-		text, err := io.ReadAll(r)
-		check.Must(t, err)
+		size := check.Value(strconv.ParseInt(header.PAXRecords[sizeRecord], 10, 64)).Must(t)
+		text := check.Value(io.ReadAll(r)).Must(t)
 		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, text, fs.FileMode(header.Mode)), os.Truncate(name, size)))
 	}
 }

@@ -78,8 +78,7 @@ func ownAddress(t *testing.T) (host, port string) {
 	if runtime.GOOS == "linux" {
 		host = fmt.Sprintf("127.%d.%d.77", 192+os.Getpid()/256%32, os.Getpid()%256)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", net.JoinHostPort(host, "0"))).Must(t)
 	defer func() {
 		check.NoError(t, l.Close())
 	}()
@@ -232,8 +231,7 @@ func TestLongClusterHealth(t *testing.T) {
 	away := followers[0]
 	away.stop()
 	leader.fill("filled", missedEvents)
-	missed, err := leader.end()
-	check.Must(t, err)
+	missed := check.Value(leader.end()).Must(t)
 	for _, m := range c.others(away) {
 		check.Must(t, c.lab.Link(m.host, away.host).Set(lab.Rule{BytesPerSecond: slowBandwidth}))
 	}

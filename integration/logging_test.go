@@ -50,8 +50,7 @@ func logLines(t *testing.T, what, text string) (all []logLine) {
 func (m *member) loggedJSON() {
 	t := m.cluster.t
 	t.Helper()
-	text, err := os.ReadFile(m.process.LogFile())
-	check.Must(t, err)
+	text := check.Value(os.ReadFile(m.process.LogFile())).Must(t)
 	// That line is on standard output.
 	before, after, found := strings.Cut(string(text), "annals listens on "+m.URL()+"\n")
 	if !found {
@@ -116,8 +115,7 @@ func TestLogging(t *testing.T) {
 	}
 	node.Stop()
 
-	text, err := os.ReadFile(filepath.Join(folder, "annals.log"))
-	check.Must(t, err)
+	text := check.Value(os.ReadFile(filepath.Join(folder, "annals.log"))).Must(t)
 	console, file := logLines(t, "standard error", node.Stderr()), logLines(t, "log file", string(text))
 	if node.Stderr() != string(text) {
 		t.Errorf("standard error has %d lines, and the file %d", len(console), len(file))

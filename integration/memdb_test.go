@@ -41,8 +41,7 @@ func TestMemDb(t *testing.T) {
 	fill(t, node, 60, 10).checkNode(t, node)
 	basics(t, node)
 	empty := func(when string) {
-		left, err := os.ReadDir(work)
-		check.Must(t, err)
+		left := check.Value(os.ReadDir(work)).Must(t)
 		for _, entry := range left {
 			t.Errorf("%s there is %s", when, entry.Name())
 		}

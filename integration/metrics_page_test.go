@@ -65,16 +65,14 @@ func metricsPage(scrapes []*scrape) string {
 // writes the page.
 func checkMetricsPage(t *testing.T, scrapes map[*member]*scrape) {
 	t.Helper()
-	root, err := testkit.Root()
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
 	name := filepath.Join(root, "docs", "metrics.md")
 	want := metricsPage(slices.Collect(maps.Values(scrapes)))
 	if os.Getenv("ANNALS_METRICS_PAGE") != "" {
 		check.Must(t, os.WriteFile(name, []byte(want), 0o644))
 		return
 	}
-	got, err := os.ReadFile(name)
-	check.Must(t, err)
+	got := check.Value(os.ReadFile(name)).Must(t)
 	lines, rows := strings.Split(string(got), "\n"), strings.Split(want, "\n")
 	for _, row := range rows {
 		if !slices.Contains(lines, row) {

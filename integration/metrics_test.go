@@ -88,8 +88,7 @@ func (m *member) scrape() *scrape {
 			map[string]map[string]string{"HELP": s.help, "TYPE": s.kinds}[parts[0]][parts[1]] = parts[2]
 			continue
 		}
-		one, err := parseSeries(line)
-		check.Must(t, err, "metrics of", m)
+		one := check.Value(parseSeries(line)).Must(t, "metrics of", m)
 		s.series = append(s.series, one)
 	}
 	return s
@@ -177,8 +176,7 @@ func checkMetrics(t *testing.T, scrapes map[*member]*scrape, leader *member) {
 			}
 		}
 		for _, text := range expectedMetrics {
-			form, err := parseSeries(text + " 0")
-			check.Must(t, err)
+			form := check.Value(parseSeries(text + " 0")).Must(t)
 			if !slices.ContainsFunc(s.series, func(one series) bool { return one.expected(&form) }) {
 				t.Errorf("%s has no %s", m, text)
 			}
@@ -216,8 +214,7 @@ func (m *member) openMetrics(t *testing.T) {
 // value is that of the only series that has these labels among its own.
 func (s *scrape) value(t *testing.T, text string) float64 {
 	t.Helper()
-	form, err := parseSeries(text + " 0")
-	check.Must(t, err)
+	form := check.Value(parseSeries(text + " 0")).Must(t)
 	value, found := math.NaN(), 0
 	for _, one := range s.named(form.name) {
 		fits := true

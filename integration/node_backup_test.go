@@ -35,8 +35,7 @@ func TestNodeBackupKilled(t *testing.T) {
 		return json.Unmarshal(answer.Body, value)
 	}
 	listed := func() (n int) {
-		names, err := filepath.Glob(filepath.Join(to, "*", "manifest.json"))
-		check.Must(t, err)
+		names := check.Value(filepath.Glob(filepath.Join(to, "*", "manifest.json"))).Must(t)
 		return len(names)
 	}
 	p := start("1")

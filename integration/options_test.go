@@ -80,10 +80,8 @@ func TestOptionsEverywhere(t *testing.T) {
 	for name := range strings.FieldsSeq(without) {
 		helped[strings.TrimPrefix(name, "--")] = true
 	}
-	root, err := testkit.Root()
-	check.Must(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "options.md"))
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
+	page := check.Value(os.ReadFile(filepath.Join(root, "docs", "options.md"))).Must(t)
 	documented := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| (`--[^`]+`|refused) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[flagged(m[1])] = true

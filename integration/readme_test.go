@@ -46,10 +46,8 @@ var nodePages = []string{
 // commands of those that are not.
 func readExamples(t *testing.T, page string) (examples []example, commands []string) {
 	t.Helper()
-	root, err := testkit.Root()
-	check.Must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, page))
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
+	text := check.Value(os.ReadFile(filepath.Join(root, page))).Must(t)
 	// The convention itself is explained in a comment.
 	comment := regexp.MustCompile(`(?s)<!--.*?-->`)
 	plain := comment.ReplaceAllStringFunc(string(text), func(c string) string {
@@ -221,8 +219,7 @@ func TestReadmeCommands(t *testing.T) {
 	for _, c := range commands {
 		has[c] = true
 	}
-	root, err := testkit.Root()
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
 
 	t.Run("start", func(t *testing.T) {
 		const start = "go run ./cmd/annals node"

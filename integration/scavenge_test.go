@@ -140,8 +140,7 @@ func (s *scavenged) answers(streams []string) map[string]string {
 			for _, name := range []string{stream, "$$" + stream} {
 				path := "/streams/" + url.PathEscape(name) + path
 				r := testkit.Request{Path: path + "?embed=body", Admin: true, Header: map[string]string{"Accept": testkit.MediaAtomJSON}}
-				answer, err := s.Do(s.t.Context(), r)
-				check.Must(s.t, err)
+				answer := check.Value(s.Do(s.t.Context(), r)).Must(s.t)
 				body := strings.ReplaceAll(string(answer.Body), s.URL(), "") // The port changes.
 				told[path] = fmt.Sprint(answer.Status, body, answer.Header["Etag"], answer.Header["Cache-Control"])
 			}
@@ -280,8 +279,7 @@ func TestScavengeRecord(t *testing.T) {
 	// After a kill the next process completes the history of the interrupted run, and resumes the
 	// run at its point.
 	points := func() int {
-		got, err := s.ReadStream(t.Context(), "$scavengePoints", 0)
-		check.Must(t, err)
+		got := check.Value(s.ReadStream(t.Context(), "$scavengePoints", 0)).Must(t)
 		return len(got)
 	}
 	large := `{"fill":"` + strings.Repeat("x", 1000) + `"}`

@@ -89,12 +89,10 @@ func (g *group) do(method string, settings any, more ...string) testkit.Response
 	g.t.Helper()
 	r := testkit.Request{Method: method, Path: groupPath(g.stream, g.name, more...), Admin: true}
 	if settings != nil {
-		body, err := json.Marshal(settings)
-		check.Must(g.t, err)
+		body := check.Value(json.Marshal(settings)).Must(g.t)
 		r.Body, r.Header = body, map[string]string{"Content-Type": testkit.MediaJSON}
 	}
-	answer, err := g.node.Do(g.t.Context(), r)
-	check.Must(g.t, err, method, r.Path)
+	answer := check.Value(g.node.Do(g.t.Context(), r)).Must(g.t, method, r.Path)
 	return answer
 }
 

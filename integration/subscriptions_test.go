@@ -280,8 +280,7 @@ func readMetrics(t *testing.T, node *testkit.Client) *scrape {
 		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "# ") {
 			continue
 		}
-		one, err := parseSeries(line)
-		check.Must(t, err)
+		one := check.Value(parseSeries(line)).Must(t)
 		s.series = append(s.series, one)
 	}
 	return s

@@ -34,8 +34,7 @@ func (c *cluster) startTails(n int) *tails {
 		for k := range c.members {
 			nodes = append(nodes, c.members[(i+k)%len(c.members)].URL())
 		}
-		t, err := client.New(client.Options{Nodes: nodes})
-		check.Must(c.t, err)
+		t := check.Value(client.New(client.Options{Nodes: nodes})).Must(c.t)
 		seen := map[string]string{}
 		f.seen = append(f.seen, seen)
 		f.owned.Go(func() {

@@ -211,8 +211,7 @@ func BenchmarkCatchUp(b *testing.B) {
 
 func chunkFilesIn(b *testing.B, dir string) []string {
 	b.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "chunk-*"))
-	check.Must(b, err)
+	names := check.Value(filepath.Glob(filepath.Join(dir, "chunk-*"))).Must(b)
 	for i := range names {
 		names[i] = filepath.Base(names[i])
 	}

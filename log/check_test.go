@@ -68,8 +68,7 @@ func TestCheckEvery(t *testing.T) {
 func TestCheckResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, ended := range map[string]time.Time{"resumed": time.Now().Add(-week), "garbage": {}, "future": time.Now().Add(week)} {
-			state, err := json.Marshal(checkState{Next: 1, Ended: ended})
-			check.Must(t, err)
+			state := check.Value(json.Marshal(checkState{Next: 1, Ended: ended})).Must(t)
 			if name == "garbage" {
 				state = []byte("no state")
 			}

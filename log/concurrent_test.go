@@ -146,8 +146,7 @@ func TestStaleFactsAreNotCached(t *testing.T) {
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		l, err := Open(testOptions(vfs.NewMem()))
-		check.Must(t, err)
+		l := check.Value(Open(testOptions(vfs.NewMem()))).Must(t)
 		write(t, l, m.frame(false, ev("s", "0")))
 		type result struct {
 			name string

@@ -200,8 +200,7 @@ func newestFile(t testing.TB, fsys vfs.FS, number int) string {
 // shown returns the positions of all records that a log shows.
 func shown(t testing.TB, l *Log) (positions []int64) {
 	t.Helper()
-	page, err := l.Reads.ReadAll(event.AllRead{Count: 10_000})
-	check.Must(t, err)
+	page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 10_000})).Must(t)
 	for _, e := range page.Events {
 		positions = append(positions, e.Position)
 	}
@@ -239,8 +238,7 @@ func TestContinueRefuses(t *testing.T) {
 			t.Errorf("%s: says position %d", name, at.Position)
 		}
 	}
-	k, err := l.Transfer.Continue(m.tail.End, m.tail.Chain)
-	check.Must(t, err)
+	k := check.Value(l.Transfer.Continue(m.tail.End, m.tail.Chain)).Must(t)
 	if b, err := k.Next(0); err != io.EOF || k.File() != nil {
 		t.Fatalf("at the end: %+v, %v", b, err)
 	}
@@ -256,12 +254,10 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 	l := emptyLog(t)
 	write(t, l, m.someFrames(12, true)...)
 	whole := m.frames
-	frames, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	check.Must(t, err)
+	frames := check.Value(l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))).Must(t)
 	rewrite(t, l.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	check.Must(t, l.SwitchChunk("x.tmp"))
-	file, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
-	check.Must(t, err)
+	file := check.Value(l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))).Must(t)
 	if f := file.File(); f == nil || f.Name != chunkfile.FileName(0, 1) || f.First != 0 || f.Last != 0 || f.End != chunkfile.ChunkSize || f.Chain != m.frames[4].tail.Chain {
 		t.Fatalf("file %+v", file.File())
 	}
@@ -457,8 +453,7 @@ func followWhileWriting(t *testing.T, rng *rand.Rand, from, to *Log) {
 	}
 	for i := range 60 {
 		write(t, from, m.someFrames(1+rng.IntN(6), true)...)
-		mf, err := from.Snapshot()
-		check.Must(t, err)
+		mf := check.Value(from.Snapshot()).Must(t)
 		if n := len(mf.Chunks); n > 1 && i%4 == 3 {
 			var names []string
 			first := rng.IntN(n)

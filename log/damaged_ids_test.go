@@ -36,8 +36,7 @@ func TestDamagedIDs(t *testing.T) {
 			check.Must(t, l.index.Flush())
 			first := newestFile(t, fsys, 0)
 			closeLog(t, l)
-			data, err := vfs.ReadFile(fsys, testDir+"/"+first)
-			check.Must(t, err)
+			data := check.Value(vfs.ReadFile(fsys, testDir+"/"+first)).Must(t)
 			var offsets []int64 // of items of the first chunk, trailers too
 			for at := int64(chunkfile.HeaderSize); ; {
 				it, err := chunkfile.ParseItem(data[at:])

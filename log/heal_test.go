@@ -100,8 +100,7 @@ func TestHeal(t *testing.T) {
 					for _, r := range ownRanges {
 						merge(t, to, r[0], r[1])
 					}
-					chunks, err := to.Chunks.List()
-					check.Must(t, err)
+					chunks := check.Value(to.Chunks.List()).Must(t)
 					victim := chunks[1]
 					if !victim.Complete {
 						victim = chunks[0]
@@ -114,8 +113,7 @@ func TestHeal(t *testing.T) {
 					if damaged[0].Offset < 0 {
 						t.Errorf("%s: no offset: %v", what, damaged[0].Err)
 					}
-					names, err := fetchFor(from, to, damaged[0])
-					check.Must(t, err)
+					names := check.Value(fetchFor(from, to, damaged[0])).Must(t)
 					check.Must(t, to.Transfer.Heal(damaged[0], names, atOnce))
 					if d := look(t, to); len(d) > 0 || to.Health.Unhealthy() != nil {
 						t.Fatalf("%s: damaged are %+v", what, d)
@@ -151,8 +149,7 @@ func TestHealReturning(t *testing.T) {
 	check.Must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
 	rot(t, to.opts.FS, newestFile(t, to.opts.FS, 0), 200)
 	d := look(t, to)
-	names, err := fetchFor(from, to, d[0])
-	check.Must(t, err)
+	names := check.Value(fetchFor(from, to, d[0])).Must(t)
 	check.Must(t, to.Transfer.Heal(d[0], names, atOnce))
 	if _, err := to.opts.FS.Stat(filepath.Join(to.opts.IndexDir, scavengeFolder)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("state of scavenging: %v", err)
@@ -176,8 +173,7 @@ func TestHealRefuses(t *testing.T) {
 	rot(t, to.opts.FS, chunkfile.FileName(1, 0), 200)
 	d := look(t, to)[0]
 	fetch := func(from *Log, first, last int) []string {
-		names, err := fetchFor(from, to, Damage{First: first, Last: last})
-		check.Must(t, err)
+		names := check.Value(fetchFor(from, to, Damage{First: first, Last: last})).Must(t)
 		return names
 	}
 	for name, names := range map[string][]string{
@@ -307,8 +303,7 @@ func TestHealPowerCut(t *testing.T) {
 	m.someFrames(17, true)
 	mem := vfs.NewCrashMem()
 	from := damagedFolder(t, m, mem)
-	f, err := mem.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
-	check.Must(t, err)
+	f := check.Value(mem.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))).Must(t)
 	check.Must(t, errors.Join(f.Sync(), f.Close()))
 	var mu sync.Mutex
 	var all []*vfs.Mem
@@ -338,8 +333,7 @@ func TestHealFaults(t *testing.T) {
 	m.someFrames(17, true)
 	folder := vfs.NewCrashMem()
 	from := damagedFolder(t, m, folder)
-	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
-	check.Must(t, err)
+	f := check.Value(folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))).Must(t)
 	check.Must(t, errors.Join(f.Sync(), f.Close()))
 	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(7) {
 		mem := folder.CrashClone(vfs.CrashOptions{})
@@ -379,11 +373,9 @@ func TestHealRedacts(t *testing.T) {
 	write(t, to, m.frames...)
 	rot(t, to.opts.FS, chunkfile.FileName(1, 0), 200)
 	d := look(t, to)[0]
-	names, err := fetchFor(from, to, d)
-	check.Must(t, err)
+	names := check.Value(fetchFor(from, to, d)).Must(t)
 	check.Must(t, to.Transfer.Heal(d, names, atOnce))
-	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
-	check.Must(t, err)
+	got := check.Value(to.Reads.ReadEvent(e.stream, e.number, nil)).Must(t)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)
 	}

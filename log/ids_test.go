@@ -134,8 +134,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			for _, n := range []int{0, 2} {
 				check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, n)))
 			}
-			c, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
-			check.Must(t, err)
+			c := check.Value(from.Transfer.Continue(to.Tail().End, to.Tail().Chain)).Must(t)
 			for {
 				b, err := c.Next(0)
 				if err != nil {

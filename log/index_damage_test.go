@@ -168,8 +168,7 @@ func TestIndexLeadsAstray(t *testing.T) {
 			for _, table := range l.index.Tables() {
 				if at < 0 {
 					name = path.Join(o.IndexDir, table.File)
-					data, err := vfs.ReadFile(fsys, name)
-					check.Must(t, err)
+					data := check.Value(vfs.ReadFile(fsys, name)).Must(t)
 					at = bytes.Index(data, entry)
 				}
 			}

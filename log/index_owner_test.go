@@ -59,8 +59,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			build(o, other, 5, func(*model) {})
 		}, false},
 		"of a version before": {func(t *testing.T, fsys vfs.FS, m *model) {
-			b, err := vfs.ReadFile(fsys, indexMap)
-			check.Must(t, err)
+			b := check.Value(vfs.ReadFile(fsys, indexMap)).Must(t)
 			_, body, _ := bytes.Cut(b, []byte{'\n'})
 			body = regexp.MustCompile(`^2\n(\d+/\d+)/[^\n]*`).ReplaceAll(body, []byte("1\n$1"))
 			sum := md5.Sum(body)
@@ -73,8 +72,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			o.IndexDir = "/other/index"
 			build(o, m, 8, more)
 			c.change(t, fsys, ours())
-			before, err := vfs.ReadFile(fsys, indexMap)
-			check.Must(t, err)
+			before := check.Value(vfs.ReadFile(fsys, indexMap)).Must(t)
 			l := mustOpen(t, o)
 			check.Equal(t, l.index.Checkpoint() != 0, c.believed, "believed", before)
 			verify(t, l, m.frames, nil)

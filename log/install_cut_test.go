@@ -36,8 +36,7 @@ func quarter(m *model, rest int64, first, last int) (removed map[int64]bool) {
 // filesWith lists files in a log's folder.
 func filesWith(t testing.TB, l *Log, prefix, suffix string) []string {
 	t.Helper()
-	names, err := l.opts.FS.List(l.opts.Dir)
-	check.Must(t, err)
+	names := check.Value(l.opts.FS.List(l.opts.Dir)).Must(t)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, prefix) || !strings.HasSuffix(n, suffix) })
 }
 
@@ -100,11 +99,9 @@ func TestInstallIntoMerged(t *testing.T) {
 				}
 				removed := within(ours, 0, c.from-1)
 				maps.Copy(removed, within(theirs, c.from, c.last))
-				old, err := to.view()
-				check.Must(t, err)
+				old := check.Value(to.view()).Must(t)
 				before := itemsOf(t, old)
-				k, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
-				check.Must(t, err)
+				k := check.Value(from.Transfer.Continue(to.Tail().End, to.Tail().Chain)).Must(t)
 				if k.File().First != c.first || k.File().Last != c.last {
 					t.Fatalf("offered %+v", k.File())
 				}
@@ -172,8 +169,7 @@ func TestInstallMergedMeanwhile(t *testing.T) {
 			write(t, to, m.frames[:21]...)
 			_, err := to.Chunks.Rewrite(background, Rewrite{First: c.own[0], Last: c.own[1]})
 			check.Must(t, err)
-			p, err := to.Transfer.PrepareChunk(chunkFrom(t, from, to, 2))
-			check.Must(t, err)
+			p := check.Value(to.Transfer.PrepareChunk(chunkFrom(t, from, to, 2))).Must(t)
 			write(t, to, m.frames[21:26]...)
 			_, err = to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 4})
 			check.Must(t, err)

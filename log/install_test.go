@@ -88,8 +88,7 @@ func TestInstallChunk(t *testing.T) {
 					check.Must(t, err)
 				}
 			}
-			old, err := to.view()
-			check.Must(t, err)
+			old := check.Value(to.view()).Must(t)
 			before := old.tail
 			woken := make(chan error, 2)
 			last := to.mustLast(t, "a0")

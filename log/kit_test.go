@@ -134,8 +134,7 @@ func testOptions(fsys vfs.FS) Options {
 
 func mustOpen(t testing.TB, o Options) *Log {
 	t.Helper()
-	l, err := Open(o)
-	check.Must(t, err)
+	l := check.Value(Open(o)).Must(t)
 	<-l.Reads.ids.loaded // The background reader has ended and holds no files.
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil && l.Failed() == nil {
@@ -434,8 +433,7 @@ func keepAll(chunkfile.Item) bool { return true }
 func edit(t testing.TB, fsys vfs.FS, name string, change func(b []byte) []byte) {
 	t.Helper()
 	path := filepath.Join(testDir, name)
-	b, err := vfs.ReadFile(fsys, path)
-	check.Must(t, err)
+	b := check.Value(vfs.ReadFile(fsys, path)).Must(t)
 	check.Must(t, vfs.WriteFileAtomic(fsys, path, change(bytes.Clone(b))))
 }
 
@@ -446,8 +444,7 @@ func setCheckpoint(t testing.TB, fsys vfs.FS, name string, value int64) {
 
 func chunkFiles(t testing.TB, fsys vfs.FS) []string {
 	t.Helper()
-	names, err := fsys.List(testDir)
-	check.Must(t, err)
+	names := check.Value(fsys.List(testDir)).Must(t)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "chunk-") })
 }
 

@@ -191,8 +191,7 @@ func TestSnapshot(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(12, true)...)
-	got, err := l.Snapshot()
-	check.Must(t, err)
+	got := check.Value(l.Snapshot()).Must(t)
 	if got.Tail != m.tail || len(got.Chunks) != 2 {
 		t.Fatalf("%+v", got)
 	}
@@ -216,8 +215,7 @@ func TestVerifyInBackground(t *testing.T) {
 		o.SkipVerify, o.VerifyPerSec = false, 2000
 		o.RecentIDs = 3
 		o.OnDamage = func(err error) { damage = append(damage, err) }
-		l, err := Open(o)
-		check.Must(t, err)
+		l := check.Value(Open(o)).Must(t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var c *event.Corruption

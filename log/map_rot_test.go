@@ -25,8 +25,7 @@ func TestRottedMap(t *testing.T) {
 		return !removed[s.Position]
 	}})
 	check.Must(t, err)
-	v, err := l.view()
-	check.Must(t, err)
+	v := check.Value(l.view()).Must(t)
 	defer v.release()
 	c := v.set.chunks[0]
 	var records, items []int64 // positions, the second with trailers and without what was removed
@@ -35,8 +34,7 @@ func TestRottedMap(t *testing.T) {
 			break
 		}
 		for at := 0; at < len(f.Records); {
-			it, err := chunkfile.ParseItem(f.Records[at:])
-			check.Must(t, err)
+			it := check.Value(chunkfile.ParseItem(f.Records[at:])).Must(t)
 			records = append(records, it.Position())
 			if !removed[it.Position()] {
 				items = append(items, it.Position())
@@ -127,8 +125,7 @@ func TestRotAndDecisions(t *testing.T) {
 			_, err := l.Reads.StreamInfo(s)
 			check.Must(t, err)
 		}
-		file, err := o.FS.OpenReadWrite(name)
-		check.Must(t, err)
+		file := check.Value(o.FS.OpenReadWrite(name)).Must(t)
 		b := make([]byte, 1)
 		at := 32 + (round*997)%(tables[0].Entries*24)
 		check.Must(t, chunkfile.ReadFull(file, b, at))

@@ -64,8 +64,7 @@ func TestMend(t *testing.T) {
 			// them.
 			for i, l := range logs {
 				file := newestFile(t, l.opts.FS, 0)
-				info, err := l.opts.FS.Stat(filepath.Join(testDir, file))
-				check.Must(t, err)
+				info := check.Value(l.opts.FS.Stat(filepath.Join(testDir, file))).Must(t)
 				data := (info.Size() - chunkfile.HeaderSize) / 3
 				if i == 0 && round%3 == 0 {
 					rot(t, l.opts.FS, file, -rnd.Int64N(chunkfile.FooterSize)-1)
@@ -211,8 +210,7 @@ func TestMendRedacts(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Fatalf("left %v, %v", left, err)
 	}
-	got, err := to.Reads.ReadEvent(e.stream, e.number, nil)
-	check.Must(t, err)
+	got := check.Value(to.Reads.ReadEvent(e.stream, e.number, nil)).Must(t)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)
 	}
@@ -231,8 +229,7 @@ func TestFillRefuses(t *testing.T) {
 	victim := m.frames[6].events[1]
 	rot(t, to.opts.FS, chunkfile.FileName(1, 0), chunkfile.HeaderSize+victim.position-chunkfile.ChunkStart(1)+20)
 	d := look(t, to)[0]
-	mend, err := to.Transfer.Mend(d)
-	check.Must(t, err)
+	mend := check.Value(to.Transfer.Mend(d)).Must(t)
 	defer func() { check.Must(t, mend.Close()) }()
 	hole := mend.Holes()[0]
 	anchors := mend.Anchors()

@@ -42,16 +42,13 @@ func TestMetrics(t *testing.T) {
 		written += len(f.Records) + chunkfile.TrailerSize
 	}
 	read := int64(0)
-	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "a", Count: 4})
-	check.Must(t, err)
+	page := check.Value(l.Reads.ReadStream(event.StreamRead{Stream: "a", Count: 4})).Must(t)
 	for _, e := range page.Events {
 		read += e.Next - e.Position
 	}
-	rec, err := l.Reads.ReadEvent("b", 3, nil)
-	check.Must(t, err)
+	rec := check.Value(l.Reads.ReadEvent("b", 3, nil)).Must(t)
 	read += rec.Next - rec.Position
-	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 7})
-	check.Must(t, err)
+	all := check.Value(l.Reads.ReadAll(event.AllRead{From: 0, Count: 7})).Must(t)
 	for _, e := range all.Events {
 		read += e.Next - e.Position
 	}

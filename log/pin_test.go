@@ -116,8 +116,7 @@ func TestPin(t *testing.T) {
 	var pins []held
 	var removed map[int64]bool
 	pin := func(step string) {
-		p, err := l.Pin()
-		check.Must(t, err)
+		p := check.Value(l.Pin()).Must(t)
 		if p.Tail != l.Tail() || p.Cluster != testCluster {
 			t.Fatalf("%s: pinned at %+v of %s", step, p.Tail, p.Cluster)
 		}
@@ -212,8 +211,7 @@ func TestPinBetweenAppendAndCommit(t *testing.T) {
 	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	// Publishes the chunks as they are now, with the tail as it was.
 	check.Must(t, l.SwitchChunk("x.tmp"))
-	p, err := l.Pin()
-	check.Must(t, err)
+	p := check.Value(l.Pin()).Must(t)
 	files := pinnedBytes(t, p)
 	check.Must(t, l.Commit())
 	if got := pinnedBytes(t, p); !maps.Equal(got, files) {
@@ -227,13 +225,11 @@ func TestPinRefusals(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(3, false)...)
-	p, err := l.Pin()
-	check.Must(t, err)
+	p := check.Value(l.Pin()).Must(t)
 	for _, name := range []string{"", datadir.LockFile, datadir.FormatFile, "chunk-000001.000000", "../db/writer.chk", "index", "index/"} {
 		check.Is(t, check.Err(p.Open(name)), fs.ErrNotExist, "opening", name, "says")
 	}
-	r, err := p.Open(chunkfile.FileName(0, 0))
-	check.Must(t, err)
+	r := check.Value(p.Open(chunkfile.FileName(0, 0))).Must(t)
 	b := make([]byte, 16)
 	for offset, want := range map[int64]string{-1: "0 read", r.Size(): "0 EOF", r.Size() - 10: "10 EOF", r.Size() - 16: "16 "} {
 		n, err := r.ReadAt(b, offset)
@@ -261,8 +257,7 @@ func TestFileSumFindsDamage(t *testing.T) {
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(7, true)...)
 	check.Must(t, l.index.Flush())
-	p, err := l.Pin()
-	check.Must(t, err)
+	p := check.Value(l.Pin()).Must(t)
 	defer func() { check.Must(t, p.Close()) }()
 	content := pinnedBytes(t, p)
 	for _, f := range p.Files() {
@@ -333,8 +328,7 @@ func TestPinRestoredThroughPowerCuts(t *testing.T) {
 	write(t, l, m.someFrames(8, true)...)
 	check.Must(t, l.index.Flush())
 	write(t, l, m.someFrames(5, true)...)
-	p, err := l.Pin()
-	check.Must(t, err)
+	p := check.Value(l.Pin()).Must(t)
 	files := pinnedBytes(t, p)
 	check.Must(t, p.Close())
 	pinned := m.frames

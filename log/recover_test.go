@@ -69,8 +69,7 @@ func active(b []byte, size int) []byte { return b[:chunkfile.HeaderSize+size] }
 func TestTornTail(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(3, false) })
 	name := chunkfile.FileName(0, 0)
-	raw, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-	check.Must(t, err)
+	raw := check.Value(vfs.ReadFile(fsys, filepath.Join(testDir, name))).Must(t)
 	step, from := testkit.Sample(t, everyCut)
 	for size := int(m.frames[1].tail.End) + from; size < int(m.frames[2].tail.End); size += step {
 		for what, tail := range map[string][]byte{"cut": nil, "zeros": make([]byte, 200), "garbage": bytes.Repeat([]byte{0xa5, 68, 0, 2}, 50)} {
@@ -80,8 +79,7 @@ func TestTornTail(t *testing.T) {
 			}
 			edit(t, fsys, name, func([]byte) []byte { return b })
 			forget(t, fsys, m, size%3)
-			l, err := Open(testOptions(fsys))
-			check.Must(t, err, what, "at", size)
+			l := check.Value(Open(testOptions(fsys))).Must(t, what, "at", size)
 			check.Must(t, holds(l, m.frames[:2], nil), what, "at", size)
 			closeLog(t, l)
 		}
@@ -233,8 +231,7 @@ func TestNextChunkTorn(t *testing.T) {
 				return
 			}
 			reopens(t, fsys, m, 5)
-			kept, err := fsys.List(testDir)
-			check.Must(t, err)
+			kept := check.Value(fsys.List(testDir)).Must(t)
 			check.Equal(t, slices.ContainsFunc(kept, func(n string) bool {
 				return strings.HasPrefix(n, "aside-") && strings.HasSuffix(n, chunkfile.FileName(1, 0))
 			}), c.aside, "the folder has", kept)
@@ -318,8 +315,7 @@ func folderOfChunks(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range chunkFiles(t, fsys) {
-		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-		check.Must(t, err)
+		b := check.Value(vfs.ReadFile(fsys, filepath.Join(testDir, name))).Must(t)
 		all[name] = string(b)
 	}
 	return all
@@ -453,8 +449,7 @@ func TestBeforeCut(t *testing.T) {
 	}
 	files := func() (all []byte) {
 		for _, name := range []string{chunkfile.FileName(0, 0), datadir.WriterCheckpoint, datadir.ChaserCheckpoint, datadir.EpochCheckpoint, datadir.TruncateCheckpoint} {
-			data, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
-			check.Must(t, err)
+			data := check.Value(vfs.ReadFile(fsys, filepath.Join(testDir, name))).Must(t)
 			all = append(all, data...)
 		}
 		return all
@@ -639,19 +634,16 @@ func cloneMem(t *testing.T, from *vfs.Mem) *vfs.Mem {
 	to := vfs.NewCrashMem()
 	var walk func(dir string)
 	walk = func(dir string) {
-		names, err := from.List(dir)
-		check.Must(t, err)
+		names := check.Value(from.List(dir)).Must(t)
 		check.Must(t, vfs.MkdirAllSync(to, dir))
 		for _, name := range names {
 			path := filepath.Join(dir, name)
-			info, err := from.Stat(path)
-			check.Must(t, err)
+			info := check.Value(from.Stat(path)).Must(t)
 			if info.IsDir() {
 				walk(path)
 				continue
 			}
-			b, err := vfs.ReadFile(from, path)
-			check.Must(t, err)
+			b := check.Value(vfs.ReadFile(from, path)).Must(t)
 			check.Must(t, vfs.WriteFileAtomic(to, path, b))
 		}
 	}

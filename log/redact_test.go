@@ -31,8 +31,7 @@ func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testF
 		blank := redactor{positions: positions}
 		var records []byte
 		for at := 0; at < len(f.Records); {
-			it, err := chunkfile.ParseItem(f.Records[at:])
-			check.Must(t, err)
+			it := check.Value(chunkfile.ParseItem(f.Records[at:])).Must(t)
 			position := f.First + int64(at)
 			at += len(it)
 			if b := blank.item(it, position); b != nil {
@@ -62,8 +61,7 @@ func secretFrames(m *model) (positions []int64) {
 // secretsIn are the files of a folder that hold the secret followed by one of some numbers.
 func secretsIn(t testing.TB, fsys vfs.FS, dir string, numbers ...int) (files []string) {
 	t.Helper()
-	names, err := fsys.List(dir)
-	check.Must(t, err)
+	names := check.Value(fsys.List(dir)).Must(t)
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if info, err := fsys.Stat(path); err != nil || info.IsDir() {
@@ -71,8 +69,7 @@ func secretsIn(t testing.TB, fsys vfs.FS, dir string, numbers ...int) (files []s
 			files = append(files, secretsIn(t, fsys, path, numbers...)...)
 			continue
 		}
-		b, err := vfs.ReadFile(fsys, path)
-		check.Must(t, err)
+		b := check.Value(vfs.ReadFile(fsys, path)).Must(t)
 		for _, n := range numbers {
 			if bytes.Contains(b, fmt.Appendf(nil, "%s %02d", secret, n)) {
 				files = append(files, path)
@@ -149,8 +146,7 @@ func TestRedact(t *testing.T) {
 
 func mustRecord(t testing.TB, l *Log, p EventPosition) []byte {
 	t.Helper()
-	b, err := vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, p.File))
-	check.Must(t, err)
+	b := check.Value(vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, p.File))).Must(t)
 	return b[p.Offset:]
 }
 
@@ -170,8 +166,7 @@ func TestEventPositions(t *testing.T) {
 		{"s", 0, true, true}, {"s", 1, true, true}, {"s", 2, false, true}, {"s", event.TombstoneNumber, false, true},
 		{"s", 3, false, false}, {"other", 0, false, false},
 	} {
-		got, err := l.Chunks.EventPositions(c.stream, c.number)
-		check.Must(t, err)
+		got := check.Value(l.Chunks.EventPositions(c.stream, c.number)).Must(t)
 		if len(got) > 0 != c.found || c.found && got[0].Complete != c.complete {
 			t.Errorf("%d@%s: %+v", c.number, c.stream, got)
 		}
@@ -220,14 +215,13 @@ func TestRedactPowerCut(t *testing.T) {
 	var left []*vfs.Mem
 	var armed atomic.Bool
 	var mu sync.Mutex // Syncs run at the same time.
-	l, err := Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
+	l := check.Value(Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
 		if mu.Lock(); armed.Load() && op.Kind.Mutates() {
 			left = append(left, mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(1, uint64(len(left))))}))
 		}
 		mu.Unlock()
 		return nil
-	})))
-	check.Must(t, err)
+	})))).Must(t)
 	<-l.Reads.ids.loaded
 	write(t, l, m.frames...)
 	check.Must(t, l.syncer.Sync())
@@ -241,8 +235,7 @@ func TestRedactPowerCut(t *testing.T) {
 	check.Must(t, l.Close())
 	states := [][]testFrame{m.frames, redactedFrames(t, m.frames, chunks[0]), redactedFrames(t, m.frames, positions)}
 	for i, fsys := range left {
-		l, err := Open(testOptions(fsys))
-		check.Must(t, err, "crash", i)
+		l := check.Value(Open(testOptions(fsys))).Must(t, "crash", i)
 		<-l.Reads.ids.loaded
 		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return holds(l, frames, nil) == nil }) {
 			t.Fatalf("crash %d: %v", i, holds(l, states[2], nil))
@@ -260,8 +253,7 @@ func TestSwitchFile(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frames...)
 	// A tool's copy of chunk 1, as the log itself would make it.
-	c, err := l.Chunks.sources(1, 1)
-	check.Must(t, err)
+	c := check.Value(l.Chunks.sources(1, 1)).Must(t)
 	chunk1 := byChunk(positions)[1]
 	good := uuid.NewString() + ".tmp"
 	make := func(name string, from []*chunkfile.Chunk, redact []int64) {
@@ -270,8 +262,7 @@ func TestSwitchFile(t *testing.T) {
 	}
 	make(good, c, chunk1)
 	make("plain.tmp", c, nil)
-	c2, err := l.Chunks.sources(2, 2)
-	check.Must(t, err)
+	c2 := check.Value(l.Chunks.sources(2, 2)).Must(t)
 	make("other.tmp", c2, nil)
 	check.Must(t, c2[0].Release())
 	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
@@ -319,8 +310,7 @@ func TestSwitchFile(t *testing.T) {
 // changedRecord changes the type of the first event of a chunk file, with checksums made right.
 func changedRecord(t testing.TB, b []byte) []byte {
 	t.Helper()
-	it, err := chunkfile.ParseItem(b[chunkfile.HeaderSize:])
-	check.Must(t, err)
+	it := check.Value(chunkfile.ParseItem(b[chunkfile.HeaderSize:])).Must(t)
 	it.EventType()[0]++
 	copy(it, chunkfile.CloseItem(slices.Clone(it[:len(it)-chunkfile.ItemFoot]), 0, len(it)))
 	foot := b[len(b)-chunkfile.FooterSize:]

@@ -47,8 +47,7 @@ func sourceOf(t testing.TB, m *model, merged ...[2]int) pinSource {
 	for _, r := range merged {
 		merge(t, from, r[0], r[1])
 	}
-	p, err := from.Pin()
-	check.Must(t, err)
+	p := check.Value(from.Pin()).Must(t)
 	t.Cleanup(func() { check.Must(t, p.Close()) })
 	return pinSource{p}
 }
@@ -97,8 +96,7 @@ func TestRepair(t *testing.T) {
 				}
 				closeLog(t, l)
 				c.damage(t, fsys)
-				list, err := repairWith(fsys, source)
-				check.Must(t, err)
+				list := check.Value(repairWith(fsys, source)).Must(t)
 				for _, one := range list {
 					if one.Error != "" || one.New == "" || one.Why == "" {
 						t.Errorf("%+v", one)
@@ -137,8 +135,7 @@ func TestRepairRefuses(t *testing.T) {
 	}
 	for name, source := range map[string]pinSource{"another history": sourceOf(t, other), "too short": sourceOf(t, short)} {
 		fsys := build()
-		list, err := repairWith(fsys, source)
-		check.Must(t, err)
+		list := check.Value(repairWith(fsys, source)).Must(t)
 		if len(list) != 1 || list[0].Error == "" || list[0].New != "" {
 			t.Errorf("%s: %+v", name, list)
 		}

@@ -24,8 +24,7 @@ func benchFolder(b *testing.B) string {
 	if dir == "" {
 		return b.TempDir()
 	}
-	dir, err := os.MkdirTemp(dir, "annals-bench-")
-	check.Must(b, err)
+	dir = check.Value(os.MkdirTemp(dir, "annals-bench-")).Must(b)
 	b.Cleanup(func() { check.Must(b, os.RemoveAll(dir)) })
 	return dir
 }
@@ -50,8 +49,7 @@ func fullChunk(b *testing.B) (l *Log, size int64) {
 	}
 	check.Must(b, l.syncer.Sync())
 	check.Must(b, os.Link(filepath.Join(o.Dir, chunkfile.FileName(0, 0)), filepath.Join(o.Dir, "pristine")))
-	infos, err := l.Chunks.List()
-	check.Must(b, err)
+	infos := check.Value(l.Chunks.List()).Must(b)
 	return l, infos[0].DataBytes
 }
 

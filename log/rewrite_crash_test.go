@@ -196,8 +196,7 @@ func TestRewriteFaults(t *testing.T) {
 			if err == nil || r.fatal.Load() != 0 {
 				t.Fatalf("operation %d: %v, fatal %d times", fail, err, r.fatal.Load())
 			}
-			names, lerr := mem.List(testDir)
-			check.Must(t, lerr)
+			names := check.Value(mem.List(testDir)).Must(t)
 			for _, n := range names {
 				if strings.HasSuffix(n, vfs.TempSuffix) {
 					t.Fatalf("operation %d (%v): %s is left", fail, err, n)

@@ -46,8 +46,7 @@ func onBoth(t *testing.T, f func(t *testing.T, o Options)) {
 // checkFiles verifies all complete chunk files: content, map, footer, checksum.
 func checkFiles(t testing.TB, l *Log) {
 	t.Helper()
-	v, err := l.view()
-	check.Must(t, err)
+	v := check.Value(l.view()).Must(t)
 	defer v.release()
 	for _, c := range v.set.chunks {
 		if !c.Complete {
@@ -60,8 +59,7 @@ func checkFiles(t testing.TB, l *Log) {
 
 func noTemps(t testing.TB, l *Log) {
 	t.Helper()
-	names, err := l.opts.FS.List(l.opts.Dir)
-	check.Must(t, err)
+	names := check.Value(l.opts.FS.List(l.opts.Dir)).Must(t)
 	for _, n := range names {
 		if strings.HasSuffix(n, vfs.TempSuffix) {
 			t.Fatalf("%s is left", n)
@@ -72,8 +70,7 @@ func noTemps(t testing.TB, l *Log) {
 // stubsOf lists the positions of all stubs.
 func stubsOf(t testing.TB, l *Log) (at []int64) {
 	t.Helper()
-	v, err := l.view()
-	check.Must(t, err)
+	v := check.Value(l.view()).Must(t)
 	defer v.release()
 	cu := cursor{v: v}
 	check.Must(t, cu.seekForward(0))

@@ -178,7 +178,6 @@ func TestNamesErased(t *testing.T) {
 
 func mustRead(t *testing.T, fsys vfs.FS, name string) []byte {
 	t.Helper()
-	b, err := vfs.ReadFile(fsys, name)
-	check.Must(t, err)
+	b := check.Value(vfs.ReadFile(fsys, name)).Must(t)
 	return b
 }

@@ -55,8 +55,7 @@ func TestSwitchChunk(t *testing.T) {
 			rewrite(t, counting, "x.tmp", c.sources, keep)
 
 			// A reader that began before keeps the old file.
-			old, err := l.view()
-			check.Must(t, err)
+			old := check.Value(l.view()).Must(t)
 			check.Must(t, l.SwitchChunk("x.tmp"))
 			verify(t, l, m.frames, removed)
 			if got := chunkFiles(t, counting); len(got) != len(c.left)+len(c.sources) {
@@ -126,8 +125,7 @@ func TestRemovedPositions(t *testing.T) {
 	}
 	verify(t, l, m.frames, removed)
 	var left []event.Record
-	page, err := l.Reads.ReadAll(event.AllRead{Count: 100})
-	check.Must(t, err)
+	page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 100})).Must(t)
 	for _, e := range page.Events {
 		left = append(left, e.Record)
 	}
@@ -210,8 +208,7 @@ func TestSwitchChunkRefuses(t *testing.T) {
 
 func copyFile(t *testing.T, fsys vfs.FS, from, to string) {
 	t.Helper()
-	b, err := vfs.ReadFile(fsys, filepath.Join(testDir, from))
-	check.Must(t, err)
+	b := check.Value(vfs.ReadFile(fsys, filepath.Join(testDir, from))).Must(t)
 	check.Must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, to), b))
 }
 

@@ -25,8 +25,7 @@ func TestPositionAt(t *testing.T) {
 	write(t, l, m.frames...)
 	looked := func(when string) {
 		t.Helper()
-		page, err := l.Reads.ReadAll(event.AllRead{Count: 10_000})
-		check.Must(t, err)
+		page := check.Value(l.Reads.ReadAll(event.AllRead{Count: 10_000})).Must(t)
 		for _, time := range []int64{math.MinInt64, 0, 10, 11, 49, 50, 51, 100, 101, 180, 1000, math.MaxInt64} {
 			want := m.tail.End
 			for i := len(page.Events) - 1; i >= 0 && page.Events[i].Time >= time; i-- {

@@ -45,8 +45,7 @@ func (k *certificateKit) newAuthority() {
 	}
 	dir := k.t.TempDir()
 	check.Must(k.t, k.authority.Write(dir, true))
-	text, err := os.ReadFile(filepath.Join(dir, certs.AuthorityCertificateFile))
-	check.Must(k.t, err)
+	text := check.Value(os.ReadFile(filepath.Join(dir, certs.AuthorityCertificateFile))).Must(k.t)
 	roots := filepath.Join(k.dir, "roots")
 	check.Must(k.t, os.MkdirAll(roots, 0o700))
 	check.Must(k.t, os.WriteFile(filepath.Join(roots, k.authority.Certificate.Subject.CommonName+".crt"), text, 0o600))
@@ -54,8 +53,7 @@ func (k *certificateKit) newAuthority() {
 
 func (k *certificateKit) issue(o certs.NodeOptions) *certs.Issued {
 	k.t.Helper()
-	issued, err := k.authority.Issue(o)
-	check.Must(k.t, err)
+	issued := check.Value(k.authority.Issue(o)).Must(k.t)
 	check.Must(k.t, issued.Write(k.dir, true))
 	return issued
 }

@@ -94,8 +94,7 @@ func logins(t *testing.T, n *node.Node) map[string]int {
 			continue
 		}
 		result, value, _ := strings.Cut(rest, `"} `)
-		count, err := strconv.ParseFloat(value, 64)
-		check.Must(t, err)
+		count := check.Value(strconv.ParseFloat(value, 64)).Must(t)
 		counts[result] = int(count)
 	}
 	return counts

@@ -33,8 +33,7 @@ func options(dir string) node.Options {
 
 func open(t *testing.T, o node.Options) *node.Node {
 	t.Helper()
-	n, err := node.Open(t.Context(), o)
-	check.Must(t, err)
+	n := check.Value(node.Open(t.Context(), o)).Must(t)
 	t.Cleanup(func() { _ = n.Close() }) // Idempotent; the test looks at the error where it matters.
 	return n
 }
@@ -82,8 +81,7 @@ func call(t *testing.T, n *node.Node, method, path, body string, headers ...stri
 		return 0, err.Error()
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	check.Must(t, err)
+	text := check.Value(io.ReadAll(answer.Body)).Must(t)
 	return answer.StatusCode, string(text)
 }
 

@@ -31,8 +31,7 @@ func openReady(t testing.TB) *Node {
 	c := config.Default()
 	c.Db, c.Index = dir, filepath.Join(dir, "index")
 	c.NodePort = 0
-	n, err := Open(t.Context(), Options{Config: c, PasswordIterations: 10})
-	check.Must(t, err)
+	n := check.Value(Open(t.Context(), Options{Config: c, PasswordIterations: 10})).Must(t)
 	t.Cleanup(func() {
 		check.NoError(t, n.Close())
 	})

@@ -44,8 +44,7 @@ func runOptions(s *store, name string, h handler.Handler) run.Options {
 
 func compiled(t testing.TB, source string) handler.Handler {
 	t.Helper()
-	h, err := script.Compile(source, script.Options{ExecutionTimeout: time.Second})
-	check.Must(t, err)
+	h := check.Value(script.Compile(source, script.Options{ExecutionTimeout: time.Second})).Must(t)
 	return h
 }
 

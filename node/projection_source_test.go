@@ -96,8 +96,7 @@ func TestSourceOnLog(t *testing.T) {
 		case k < 12:
 			putEvents(t, s, stream, []string{"A", "B", "C"}[rnd.IntN(3)], "", 1+rnd.IntN(5))
 		case k < 17:
-			info, err := s.StreamInfo(t.Context(), stream)
-			check.Must(t, err)
+			info := check.Value(s.StreamInfo(t.Context(), stream)).Must(t)
 			put(t, s, &event.Write{Stream: []string{"$ce-s", "$ce-t", "links"}[rnd.IntN(3)], Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeLink,
 				Data: fmt.Appendf(nil, "%d@%s", max(0, info.Last-rnd.Int64N(30)), stream), Metadata: fmt.Appendf(nil, `{"$o":"%s"}`, stream)}}})
 		case k < 18:
@@ -112,8 +111,7 @@ func TestSourceOnLog(t *testing.T) {
 	}
 	put(t, s, &event.Write{Kind: event.HardDelete, Stream: "s-3"})
 	putEvents(t, s, "s-0", "A", "", 1) // Every definition selects something.
-	info, err := s.StreamInfo(t.Context(), "s-0")
-	check.Must(t, err)
+	info := check.Value(s.StreamInfo(t.Context(), "s-0")).Must(t)
 	put(t, s, &event.Write{Stream: "$ce-s", Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeLink, Data: fmt.Appendf(nil, "%d@s-0", info.Last)}}})
 
 	before := make([][]position.Position, len(sourceDefinitions))
@@ -136,8 +134,7 @@ func TestSourceOnLog(t *testing.T) {
 		t.Errorf("merged %q", merged)
 	}
 
-	id, err := n.scavenge.runs.Start(scavenge.Request{})
-	check.Must(t, err)
+	id := check.Value(n.scavenge.runs.Start(scavenge.Request{})).Must(t)
 	if status, err := n.scavenge.runs.Wait(t.Context(), id); err != nil {
 		t.Fatal(status, err)
 	}
@@ -173,8 +170,7 @@ func mergedByHand(t testing.TB, s *store, streams []string) (lines []string) {
 	}
 	var all []one
 	for i, name := range streams {
-		info, err := s.StreamInfo(t.Context(), name)
-		check.Must(t, err)
+		info := check.Value(s.StreamInfo(t.Context(), name)).Must(t)
 		for n := range info.Last + 1 {
 			if r, err := s.ReadEvent(t.Context(), name, n, event.EveryLink); err == nil {
 				all = append(all, one{r, i})

@@ -146,8 +146,7 @@ func alike(t testing.TB, all *[]*bare) {
 func (b *bare) read() (list []event.Resolved) {
 	from := int64(0)
 	for {
-		page, err := b.log.Reads.ReadAll(event.AllRead{From: from, Count: 500})
-		check.Must(b.t, err)
+		page := check.Value(b.log.Reads.ReadAll(event.AllRead{From: from, Count: 500})).Must(b.t)
 		if len(page.Events) == 0 {
 			return list
 		}
@@ -166,8 +165,7 @@ func (b *bare) rewrite(first, last int) {
 func everyThird(s *eventlog.Stored) bool { return s.Number%3 == 2 || s.Stream[0] == '$' }
 
 func (b *bare) files() (list []string) {
-	chunks, err := b.log.Chunks.List()
-	check.Must(b.t, err)
+	chunks := check.Value(b.log.Chunks.List()).Must(b.t)
 	for _, c := range chunks {
 		list = append(list, fmt.Sprintf("%d-%d:%v", c.First, c.Last, c.Rewritten))
 	}

@@ -17,8 +17,7 @@ import (
 
 // TestOpenFails: a start that fails at any step cleans up after itself.
 func TestOpenFails(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	taken := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	defer func() { _ = taken.Close() }()
 	cases := []struct {
 		name string
@@ -70,8 +69,7 @@ func TestOpenFails(t *testing.T) {
 // TestRecoverListensNowhere: it works on the files of a node that is not running, on whatever
 // machine they are.
 func TestRecoverListensNowhere(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	taken := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	defer func() { _ = taken.Close() }()
 	o := options(t.TempDir())
 	o.Config.ClusterSize, o.Config.Insecure, o.Config.NodePort = 3, true, port(t, taken.Addr().String())

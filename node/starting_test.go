@@ -72,8 +72,7 @@ func TestStarting(t *testing.T) {
 			})
 			var got strings.Builder
 			for question := range strings.SplitSeq(strings.TrimSpace(startingQuestions), "\n") {
-				text, err := answer(t, address, question)
-				check.Must(t, err)
+				text := check.Value(answer(t, address, question)).Must(t)
 				fmt.Fprintf(&got, "%s: %s\n", question, ofTheMoment.ReplaceAllString(text, "…"))
 			}
 			goOn()
@@ -82,8 +81,7 @@ func TestStarting(t *testing.T) {
 			if *update {
 				check.Must(t, os.WriteFile(file, []byte(got.String()), 0o600))
 			}
-			want, err := os.ReadFile(file)
-			check.Must(t, err)
+			want := check.Value(os.ReadFile(file)).Must(t)
 			check.Equal(t, got.String(), string(want))
 		})
 	}
@@ -116,8 +114,7 @@ GET /projections/any
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -125,8 +122,7 @@ func freeAddress(t *testing.T) string {
 func port(t *testing.T, address string) int {
 	t.Helper()
 	_, text, _ := net.SplitHostPort(address)
-	number, err := strconv.Atoi(text)
-	check.Must(t, err)
+	number := check.Value(strconv.Atoi(text)).Must(t)
 	return number
 }
 

@@ -64,8 +64,7 @@ func BenchmarkIdle(b *testing.B) {
 				want := map[bool]string{true: "Running", false: "Stopped"}[enabled]
 				for done := 0; done < n; {
 					done = 0
-					list, err := s.List(projection.AllKinds)
-					check.Must(b, err)
+					list := check.Value(s.List(projection.AllKinds)).Must(b)
 					for i := range list {
 						if list[i].Name[0] == 'p' && list[i].Status == want {
 							done++

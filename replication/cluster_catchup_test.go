@@ -251,8 +251,7 @@ func TestRule13InMemory(t *testing.T) {
 	h.alike()
 	n := h.others(h.leader())[0]
 	records := h.lag(n, "s", 10)
-	last, err := replication.ForgeRunning(n.cluster.Load(), forgedEntries)
-	check.Must(t, err)
+	last := check.Value(replication.ForgeRunning(n.cluster.Load(), forgedEntries)).Must(t)
 	term := h.leader().raft().CurrentTerm()
 	h.resign(t.Context())
 	records = h.outrun(n, h.leader().raft().LastIndex(), "s", records)

@@ -21,8 +21,7 @@ func TestCloseWhileStarting(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 30 {
-		c, err := replication.OpenCluster(n.options())
-		check.Must(t, err)
+		c := check.Value(replication.OpenCluster(n.options())).Must(t)
 		<-time.After(time.Duration(random.IntN(10_000)) * time.Microsecond) // anywhere in its start
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
@@ -45,8 +44,7 @@ func TestCloseWhileADiskHangs(t *testing.T) {
 		o.Replica.DrainTimeout, o.Replica.CloseTimeout = 50*time.Millisecond, 200*time.Millisecond
 	})
 	n := h.nodes[0]
-	c, err := replication.OpenCluster(n.options())
-	check.Must(t, err)
+	c := check.Value(replication.OpenCluster(n.options())).Must(t)
 	eventually(t, "it leads", func() bool { l, _ := c.Leadership(); return l.Leading })
 	hanging, release := make(chan struct{}), make(chan struct{})
 	n.data.mu.Lock()

@@ -22,8 +22,7 @@ import (
 // that the other never gets.
 func TestRule18ExactlyOneClusterForms(t *testing.T) {
 	t.Parallel()
-	orders, err := strconv.Atoi(cmp.Or(os.Getenv("ANNALS_BOOTSTRAP_ORDERS"), "20"))
-	check.Must(t, err)
+	orders := check.Value(strconv.Atoi(cmp.Or(os.Getenv("ANNALS_BOOTSTRAP_ORDERS"), "20"))).Must(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	places := make(chan struct{}, 4)

@@ -100,8 +100,7 @@ func TestHungOperations(t *testing.T) {
 		o.Replica.Stats, o.Replica.Disk, o.HangTimeout = new(stats.Registry), &watch, 20*time.Millisecond
 	})
 	n := h.nodes[0]
-	c, err := replication.OpenCluster(n.options())
-	check.Must(t, err)
+	c := check.Value(replication.OpenCluster(n.options())).Must(t)
 	n.cluster.Store(c)
 	h.leader()
 	at := watch.Begin(&hang.Op{Doing: "write", File: "a chunk"})

@@ -134,8 +134,7 @@ func (h *house) add(disk bool, setup ...func(*replication.ClusterOptions)) *node
 // directory makes an empty data directory.
 func (h *house) directory() string {
 	h.t.Helper()
-	dir, err := os.MkdirTemp(h.root, "node")
-	check.Must(h.t, err)
+	dir := check.Value(os.MkdirTemp(h.root, "node")).Must(h.t)
 	return dir
 }
 
@@ -216,8 +215,7 @@ func (n *node) options() replication.ClusterOptions {
 
 func (n *node) start() {
 	n.house.t.Helper()
-	c, err := replication.OpenCluster(n.options())
-	check.Must(n.house.t, err, "node", n.name)
+	c := check.Value(replication.OpenCluster(n.options())).Must(n.house.t, "node", n.name)
 	n.link.lead(c.Port().Addr().String())
 	n.cluster.Store(c)
 }
@@ -480,8 +478,7 @@ type call struct {
 
 func newLink(t testing.TB, n *node) *link {
 	t.Helper()
-	l, err := net.Listen("tcp", n.house.host+":0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", n.house.host+":0")).Must(t)
 	k := &link{node: n, listener: l, calls: map[*call]struct{}{}}
 	k.wg.Go(k.accept)
 	return k

@@ -48,8 +48,7 @@ func newApplicant(t *testing.T, cluster event.ID) *applicant {
 func (a *applicant) ask(to *node, q map[string]any) (status int, answer string, err error) {
 	a.t.Helper()
 	q["node"] = a.node
-	body, err := json.Marshal(q)
-	check.Must(a.t, err)
+	body := check.Value(json.Marshal(q)).Must(a.t)
 	resp, err := a.client.Post("http://"+to.link.address()+"/join", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return 0, "", err

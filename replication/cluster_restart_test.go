@@ -149,8 +149,7 @@ func (n *node) files(dir string) (names []string) {
 // setAside returns the folders with consensus state that a node does not use any more.
 func (n *node) setAside(why string) []string {
 	n.house.t.Helper()
-	found, err := filepath.Glob(n.dir + "/raft." + why + "-*")
-	check.Must(n.house.t, err)
+	found := check.Value(filepath.Glob(n.dir + "/raft." + why + "-*")).Must(n.house.t)
 	return found
 }
 

@@ -136,8 +136,7 @@ func TestOwnWriteAsRequest(t *testing.T) {
 		Kind: event.HardDelete, Stream: "ströme/<&>\u2028", ExpectedVersion: -2,
 		Events: []event.Proposed{{ID: event.ID{1, 15: 255}, Type: "t\x01", Flags: event.FlagJSON, Data: []byte{0, 255, '"'}, Metadata: []byte("{}")}, {}},
 	}}
-	data, err := json.Marshal(given)
-	check.Must(t, err)
+	data := check.Value(json.Marshal(given)).Must(t)
 	var got writeRequest
 	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, given) {
 		t.Errorf("%+v, %v; expected %+v", got, err, given)

@@ -277,8 +277,7 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 		check.NoError(t, port.Close())
 	}
 	// Plain HTTP gets no answer at all.
-	conn, err := net.Dial("tcp", leader.cluster.Load().Port().Addr().String())
-	check.Must(t, err)
+	conn := check.Value(net.Dial("tcp", leader.cluster.Load().Port().Addr().String())).Must(t)
 	check.Must(t, check.Err(io.WriteString(conn, "POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")))
 	if answer, _ := io.ReadAll(conn); len(answer) > 0 && strings.HasPrefix(string(answer), "HTTP/") {
 		t.Errorf("answer %q", answer)

@@ -80,8 +80,7 @@ func TestNotCaughtUpWhileEntriesAreMissing(t *testing.T) {
 func TestProgressOfALoneNode(t *testing.T) {
 	t.Parallel()
 	n := newHouse(t, 1, 1, inMemory).nodes[0]
-	c, err := replication.OpenCluster(n.options())
-	check.Must(t, err)
+	c := check.Value(replication.OpenCluster(n.options())).Must(t)
 	n.cluster.Store(c)
 	n.house.write("s", 0)
 	end := n.data.Tail().End

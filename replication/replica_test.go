@@ -32,8 +32,7 @@ func toyOptions(y *toy, dir string, kind raftdisk.LogStore) replication.Options 
 
 func open(t testing.TB, o replication.Options) *replication.Replica {
 	t.Helper()
-	r, err := replication.Open(o)
-	check.Must(t, err)
+	r := check.Value(replication.Open(o)).Must(t)
 	awaitLeader(t, r)
 	return r
 }

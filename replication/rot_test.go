@@ -19,11 +19,9 @@ import (
 // segment with entries holds.
 func rotLog(t *testing.T, dir string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "raft", "segments", "*.segment"))
-	check.Must(t, err)
+	paths := check.Value(filepath.Glob(filepath.Join(dir, "raft", "segments", "*.segment"))).Must(t)
 	for i := len(paths) - 1; i >= 0; i-- {
-		b, err := os.ReadFile(paths[i])
-		check.Must(t, err)
+		b := check.Value(os.ReadFile(paths[i])).Must(t)
 		if !strings.HasPrefix(string(b), "ANNALSRL") {
 			continue // It is prepared.
 		}

@@ -31,8 +31,7 @@ func TestTakeOverWhenAMajorityIsLost(t *testing.T) {
 	for _, n := range h.nodes[1:] {
 		n.wipe()
 	}
-	taken, err := replication.TakeOver(a.options())
-	check.Must(t, err)
+	taken := check.Value(replication.TakeOver(a.options())).Must(t)
 	if taken.Before.End != before.End || taken.After.End != whole.End || taken.After.Chain != whole.Chain || taken.Entries == 0 || len(taken.Voters) != 3 || taken.Index < whole.Index {
 		t.Errorf("taken over: %+v, had %+v of %+v", taken, before, whole)
 	}

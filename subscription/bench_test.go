@@ -27,8 +27,7 @@ func BenchmarkReadAck(b *testing.B) {
 	b.ResetTimer()
 	buf := make([]event.ID, 0, 100)
 	for got := 0; got < 100*b.N; {
-		all, err := s.Read(b.Context(), k, 100, event.EveryLink)
-		check.Must(b, err)
+		all := check.Value(s.Read(b.Context(), k, 100, event.EveryLink)).Must(b)
 		buf = buf[:0]
 		for i := range all {
 			buf = append(buf, all[i].ID)

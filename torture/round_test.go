@@ -146,8 +146,7 @@ func TestNobodyThere(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	o := options{attach: []string{gone.URL}}
-	c, err := newGiven(o.attach)
-	check.Must(t, err)
+	c := check.Value(newGiven(o.attach)).Must(t)
 	r := newRound(&o, 1, nil, t.TempDir(), t.Output(), c)
 	r.startup = time.Second
 	if s, err := r.run(t.Context()); err == nil || errors.Is(err, ErrViolated) {

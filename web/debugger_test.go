@@ -20,8 +20,7 @@ func frame(t *testing.T, script string) *goja.Runtime {
 	}
 	run(`var window = this, emitted = [], console = { log: function() { emitted.push(Array.prototype.slice.call(arguments)); } };`)
 	for _, file := range []string{"v8/Prelude/Modules.js", "v8/Prelude/Projections.js", "es.projections.environment.js", "v8/Prelude/1Prelude.js"} {
-		text, err := web.Debugger.ReadFile("es/js/projections/" + file)
-		check.Must(t, err)
+		text := check.Value(web.Debugger.ReadFile("es/js/projections/" + file)).Must(t)
 		run(string(text))
 	}
 	run(`window.processor = $initialize_hosted_projections(); processor.set_debugging();`)
@@ -65,8 +64,7 @@ func TestDebugger(t *testing.T) {
 			`processor.process_event('{}', true, 's', 'U', null, 0, '', null, '')`, `1`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, err := frame(t, c.script).RunString(c.do)
-			check.Must(t, err)
+			v := check.Value(frame(t, c.script).RunString(c.do)).Must(t)
 			check.Equal(t, v.String(), c.want, c.do)
 		})
 	}

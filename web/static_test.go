@@ -20,8 +20,7 @@ import (
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := fs.ReadFile(web.Static, "static/"+name)
-	check.Must(t, err)
+	b := check.Value(fs.ReadFile(web.Static, "static/"+name)).Must(t)
 	return b
 }
 
@@ -60,8 +59,7 @@ func TestModules(t *testing.T) {
 	if err != nil || len(said) > 0 {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	about, err := os.ReadFile(metafile)
-	check.Must(t, err)
+	about := check.Value(os.ReadFile(metafile)).Must(t)
 	var meta struct {
 		Inputs map[string]struct {
 			Imports []struct{ Path, Kind string }
@@ -137,8 +135,7 @@ func TestVendor(t *testing.T) {
 		Files    map[string]string
 	}
 	check.Must(t, json.Unmarshal(read(t, "vendor/VENDOR.json"), &list))
-	entries, err := fs.ReadDir(web.Static, "static/vendor")
-	check.Must(t, err)
+	entries := check.Value(fs.ReadDir(web.Static, "static/vendor")).Must(t)
 	total := 0
 	for _, e := range entries {
 		if e.Name() == "VENDOR.json" {

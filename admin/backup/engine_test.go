@@ -82,8 +82,7 @@ func at(index uint64) time.Time { return time.Unix(1700000000+int64(index), 0).U
 
 func (d *database) create(target backup.Target, o backup.CreateOptions) backup.Manifest {
 	d.t.Helper()
-	m, err := backup.Create(d.t.Context(), d.sessions, target, o)
-	check.Must(d.t, err)
+	m := check.Value(backup.Create(d.t.Context(), d.sessions, target, o)).Must(d.t)
 	return m
 }
 
@@ -138,8 +137,7 @@ func TestCreateAndRestore(t *testing.T) {
 	if again := d.create(target, backup.CreateOptions{Now: now, Full: true}); again.Kind != backup.KindFull || again.BytesCopied != again.Bytes() {
 		t.Errorf("%+v", again)
 	}
-	all, err := target.List(t.Context())
-	check.Must(t, err)
+	all := check.Value(target.List(t.Context())).Must(t)
 	if len(all) != 3 || all[0].ID != full.ID || all[1].ID != second.ID {
 		t.Fatalf("%+v", all)
 	}
@@ -152,8 +150,7 @@ func TestCreateAndRestore(t *testing.T) {
 	restore := func(to string, o backup.RestoreOptions) (backup.Restored, string) {
 		t.Helper()
 		o.FS, o.Dir = fsys, to
-		r, err := backup.Restore(t.Context(), target, o)
-		check.Must(t, err)
+		r := check.Value(backup.Restore(t.Context(), target, o)).Must(t)
 		text, tail := content(t, fsys, to)
 		check.Equal(t, tail.End, r.Position, to, "ends at ..., is said to at")
 		return r, text
@@ -410,8 +407,7 @@ func TestPowerCuts(t *testing.T) {
 	t.Logf("%d cuts", len(left))
 	for i, fsys := range left {
 		target := backup.NewFolder(fsys, "/backups")
-		all, err := target.List(t.Context())
-		check.Must(t, err, "cut", i)
+		all := check.Value(target.List(t.Context())).Must(t, "cut", i)
 		if len(all) == 0 && i == len(left)-1 {
 			t.Fatal("a backup that was made is gone")
 		}

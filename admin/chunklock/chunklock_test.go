@@ -13,12 +13,10 @@ import (
 
 func TestOneHolder(t *testing.T) {
 	var l chunklock.Lock
-	first, err := l.TryLock()
-	check.Must(t, err)
+	first := check.Value(l.TryLock()).Must(t)
 	check.MustBe(t, check.Err(l.TryLock()), event.ErrChunksLocked, "second holder")
 	first.Unlock()
-	second, err := l.TryLock()
-	check.Must(t, err)
+	second := check.Value(l.TryLock()).Must(t)
 	first.Unlock() // Not its hold any more.
 	if _, err := l.TryLock(); !errors.Is(err, event.ErrChunksLocked) {
 		t.Fatalf("the first holder let go of the second one's hold: %v", err)
@@ -29,8 +27,7 @@ func TestOneHolder(t *testing.T) {
 func TestLockWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l chunklock.Lock
-		first, err := l.TryLock()
-		check.Must(t, err)
+		first := check.Value(l.TryLock()).Must(t)
 		got := make(chan error, 3)
 		for range 3 {
 			go func() {

@@ -10,8 +10,7 @@ import (
 
 func at(t *testing.T, text string) time.Time {
 	t.Helper()
-	when, err := time.Parse(time.RFC3339, text)
-	check.Must(t, err)
+	when := check.Value(time.Parse(time.RFC3339, text)).Must(t)
 	return when.UTC()
 }
 
@@ -35,8 +34,7 @@ func TestNext(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := Parse(c.expression)
-			check.Must(t, err)
+			s := check.Value(Parse(c.expression)).Must(t)
 			check.Equal(t, s.Next(at(t, c.after)).Format(time.RFC3339), c.next, "next")
 		})
 	}
@@ -84,8 +82,7 @@ func TestLatest(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := Parse(c.expression)
-			check.Must(t, err)
+			s := check.Value(Parse(c.expression)).Must(t)
 			got := ""
 			if latest := s.Latest(at(t, c.after), at(t, c.until)); !latest.IsZero() {
 				got = latest.Format(time.RFC3339)

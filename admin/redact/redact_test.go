@@ -101,8 +101,7 @@ func (database) ReadEvent(context.Context, string, int64, event.LinkReader) (eve
 
 func mustOpen(t testing.TB, fsys vfs.FS) *node {
 	t.Helper()
-	n, err := open(t, fsys)
-	check.Must(t, err)
+	n := check.Value(open(t, fsys)).Must(t)
 	t.Cleanup(n.close)
 	return n
 }
@@ -169,8 +168,7 @@ func events(texts ...string) (all []redact.Event) {
 // holding are the files with a text.
 func holding(t testing.TB, fsys vfs.FS, folder, text string) (files []string) {
 	t.Helper()
-	names, err := fsys.List(folder)
-	check.Must(t, err)
+	names := check.Value(fsys.List(folder)).Must(t)
 	for _, name := range names {
 		path := filepath.Join(folder, name)
 		info, err := fsys.Stat(path)
@@ -260,8 +258,7 @@ func TestRedact(t *testing.T) {
 	}
 	// A lost list is rebuilt.
 	n.close()
-	want, err := vfs.ReadFile(fsys, dir+"/redactions")
-	check.Must(t, err)
+	want := check.Value(vfs.ReadFile(fsys, dir+"/redactions")).Must(t)
 	check.Must(t, fsys.Remove(dir+"/redactions"))
 	mustOpen(t, fsys)
 	for {
@@ -331,8 +328,7 @@ func TestRefusals(t *testing.T) {
 	}
 	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{})), redact.ErrNoEvents)
 	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: make([]redact.Event, redact.MaxEvents+1)})), redact.ErrTooMany)
-	hold, err := n.lock.TryLock()
-	check.Must(t, err)
+	hold := check.Value(n.lock.TryLock()).Must(t)
 	check.Is(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})), redact.ErrLocked)
 	hold.Unlock()
 	if !maps.Equal(n.content(), before) || len(n.written)+len(n.erased)+n.ended > 0 {
@@ -411,8 +407,7 @@ func TestPowerCuts(t *testing.T) {
 	arm(false)
 	begun := false
 	for i, fsys := range left {
-		after, err := open(t, fsys)
-		check.Must(t, err, "cut", i)
+		after := check.Value(open(t, fsys)).Must(t, "cut", i)
 		if begun = begun || len(holding(t, fsys, dir, secret)) < 4; begun {
 			for _, e := range names {
 				if p, err := after.service.Positions(e.Stream, e.Number); err != nil || !p[0].Redacted {
@@ -439,8 +434,7 @@ func TestCutLedger(t *testing.T) {
 	n.fill()
 	got, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private", "4@private")})
 	check.Must(t, err)
-	l, err := redact.OpenLedger(fsys, dir)
-	check.Must(t, err)
+	l := check.Value(redact.OpenLedger(fsys, dir)).Must(t)
 	check.Must(t, l.Cut(got[1].Position))
 	if l, err = redact.OpenLedger(fsys, dir); err != nil {
 		t.Fatal(err)

@@ -102,10 +102,8 @@ func (c *clocked) visible(streams ...string) (found []string) {
 
 func (c *clocked) run() scavenge.Status {
 	c.t.Helper()
-	id, err := c.service.Start(scavenge.Request{})
-	check.Must(c.t, err)
-	status, err := c.service.Wait(c.t.Context(), id)
-	check.Must(c.t, err)
+	id := check.Value(c.service.Start(scavenge.Request{})).Must(c.t)
+	status := check.Value(c.service.Wait(c.t.Context(), id)).Must(c.t)
 	return status
 }
 

@@ -281,8 +281,7 @@ func (m *model) checkStream(t *testing.T, l *eventlog.Log, stream string) {
 			t.Fatalf("read %s (backward: %v): %v, want %v", stream, backward, got, want.numbers)
 		}
 	}
-	info, err := l.Reads.StreamInfo(stream)
-	check.Must(t, err)
+	info := check.Value(l.Reads.StreamInfo(stream)).Must(t)
 	if last := int64(len(m.streams[stream]) - 1); want.err != event.ErrStreamDeleted && info.Last != last {
 		t.Fatalf("last of %s is %d, want %d", stream, info.Last, last)
 	}

@@ -249,13 +249,11 @@ func (h *house) point(done int) *record {
 
 func seeds(t *testing.T, usual int) []uint64 {
 	if text := os.Getenv("ANNALS_SCAVENGE_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		check.Must(t, err)
+		seed := check.Value(strconv.ParseUint(text, 10, 64)).Must(t)
 		return []uint64{seed}
 	}
 	if text := os.Getenv("ANNALS_SCAVENGE_SEEDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		check.Must(t, err)
+		n := check.Value(strconv.Atoi(text)).Must(t)
 		usual = n
 	}
 	if raced {
@@ -314,13 +312,11 @@ func (h *house) scavenge(done int) int {
 		}
 		h.fuse.Store(cut)
 		points := len(h.m.points)
-		id, err := h.service.Start(r)
-		check.Must(t, err, "start")
+		id := check.Value(h.service.Start(r)).Must(t, "start")
 		if h.rng.IntN(3) == 0 {
 			h.stopSoon(id)
 		}
-		status, err := h.service.Wait(context.Background(), id)
-		check.Must(t, err, "wait")
+		status := check.Value(h.service.Wait(context.Background(), id)).Must(t, "wait")
 		if len(h.m.points) > points && !decided {
 			h.m.decide(h.point(done))
 			decided = true

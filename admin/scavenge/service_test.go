@@ -29,10 +29,8 @@ import (
 // run scavenges once and returns how that ended.
 func (h *house) run(r scavenge.Request) scavenge.Status {
 	h.t.Helper()
-	id, err := h.service.Start(r)
-	check.Must(h.t, err, "start")
-	status, err := h.service.Wait(context.Background(), id)
-	check.Must(h.t, err, "wait")
+	id := check.Value(h.service.Start(r)).Must(h.t, "start")
+	status := check.Value(h.service.Wait(context.Background(), id)).Must(h.t, "wait")
 	return status
 }
 
@@ -87,8 +85,7 @@ func TestNothingHasRunYet(t *testing.T) {
 
 func TestStartRefused(t *testing.T) {
 	var lock chunklock.Lock
-	held, err := lock.TryLock()
-	check.Must(t, err)
+	held := check.Value(lock.TryLock()).Must(t)
 	cases := []struct {
 		name    string
 		options func(*scavenge.Options)
@@ -135,8 +132,7 @@ func TestOneAtATimeAndStop(t *testing.T) {
 		}
 	})
 	h.append(plain("a", "x"))
-	id, err := h.service.Start(scavenge.Request{Threads: 9, ThrottlePercent: 100})
-	check.Must(t, err)
+	id := check.Value(h.service.Start(scavenge.Request{Threads: 9, ThrottlePercent: 100})).Must(t)
 	<-asked
 	check.Is(t, check.Err(h.service.Start(scavenge.Request{})), scavenge.ErrRunning, "second start")
 	if got := h.service.Current(); got.ID != id || got.Result != scavenge.ResultInProgress || got.Request.Threads != scavenge.MaxThreads {
@@ -605,8 +601,7 @@ func TestInterrupt(t *testing.T) {
 	})
 	h.service.Interrupt(event.ErrChunksFetched) // Nothing runs.
 	h.append(plain("a", "x"))
-	id, err := h.service.Start(scavenge.Request{})
-	check.Must(t, err)
+	id := check.Value(h.service.Start(scavenge.Request{})).Must(t)
 	<-asked
 	h.service.Interrupt(event.ErrChunksFetched)
 	if got := h.service.Last(); got.ID != id || got.Result != scavenge.ResultErrored || got.Error != event.ErrChunksFetched.Error() {

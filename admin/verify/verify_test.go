@@ -24,8 +24,7 @@ import (
 // write makes a data folder with so many events in one stream, each a frame of its own.
 func write(t *testing.T, fsys vfs.FS, dir string, events int) {
 	t.Helper()
-	l, err := eventlog.Open(eventlog.Options{Dir: dir, FS: fsys, SkipVerify: true})
-	check.Must(t, err)
+	l := check.Value(eventlog.Open(eventlog.Options{Dir: dir, FS: fsys, SkipVerify: true})).Must(t)
 	e := event.Proposed{Type: "type", Data: []byte("data")}
 	for i := range int64(events) {
 		first := chunkfile.Place(l.Appended().End, chunkfile.RecordSize("s", &e))
@@ -38,10 +37,8 @@ func write(t *testing.T, fsys vfs.FS, dir string, events int) {
 // damage turns over a bit in every record of the first chunk.
 func damage(t *testing.T, fsys vfs.FS, dir string) {
 	t.Helper()
-	f, err := fsys.OpenReadWrite(filepath.Join(dir, "chunk-000000.000000"))
-	check.Must(t, err)
-	size, err := f.Size()
-	check.Must(t, err)
+	f := check.Value(fsys.OpenReadWrite(filepath.Join(dir, "chunk-000000.000000"))).Must(t)
+	size := check.Value(f.Size()).Must(t)
 	const frame = 73 + 68 // a record and its trailer
 	for at := int64(128 + 60); at < size; at += frame {
 		check.Must(t, check.Err(f.WriteAt([]byte{0xff}, at)))
@@ -115,8 +112,7 @@ func TestFindingsAreCapped(t *testing.T) {
 	if !strings.HasSuffix(r.Text(), "\n100 errors\n") {
 		t.Errorf("%q", r.Text())
 	}
-	doc, err := json.Marshal(r)
-	check.Must(t, err)
+	doc := check.Value(json.Marshal(r)).Must(t)
 	for _, part := range []string{`"errors":100`, `"omitted":93`, `"severity":"error"`, `"kind":"item"`, `"position":0`, `"records":0`} {
 		check.Contains(t, string(doc), part, "lacks")
 	}
@@ -143,20 +139,16 @@ func TestOptions(t *testing.T) {
 
 func TestHold(t *testing.T) {
 	dir := t.TempDir()
-	hold, err := verify.Hold(dir)
-	check.Must(t, err)
+	hold := check.Value(verify.Hold(dir)).Must(t)
 	check.Must(t, hold.Close())
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Fatal(names, err)
 	}
-	lock, err := vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))
-	check.Must(t, err)
+	lock := check.Value(vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))).Must(t)
 	check.MustBe(t, check.Err(verify.Hold(dir)), verify.ErrLocked)
 	check.Must(t, lock.Close())
-	one, err := verify.Hold(dir)
-	check.Must(t, err)
-	two, err := verify.Hold(dir)
-	check.Must(t, err)
+	one := check.Value(verify.Hold(dir)).Must(t)
+	two := check.Value(verify.Hold(dir)).Must(t)
 	check.MustBe(t, check.Err(vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))), vfs.ErrLocked)
 	check.Must(t, errors.Join(one.Close(), two.Close()))
 }

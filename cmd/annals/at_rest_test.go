@@ -66,8 +66,7 @@ func TestAtRestOwner(t *testing.T) {
 	dir, place := filepath.Join(t.TempDir(), "db"), filepath.Join(t.TempDir(), "backups")
 	c := config.Default()
 	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, true
-	n, err := node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})
-	check.Must(t, err)
+	n := check.Value(node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})).Must(t)
 	command("backup", "create", "--node", n.URL(), "--to", place)
 	check.Must(t, n.Close())
 

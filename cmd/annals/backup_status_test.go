@@ -36,8 +36,7 @@ func TestBackupStatus(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, address := scavenger(t, c.answers)
-			u, err := url.Parse(address)
-			check.Must(t, err)
+			u := check.Value(url.Parse(address)).Must(t)
 			c.answers[getGossip] = []string{fmt.Sprintf(`{"members":[{"state":"Leader","isAlive":true,"httpEndPointIp":%q,"httpEndPointPort":%s},`+
 				`{"state":"Follower","isAlive":false,"httpEndPointIp":"gone.example","httpEndPointPort":2113}]}`, u.Hostname(), u.Port())}
 			var out, complaints bytes.Buffer

@@ -33,8 +33,7 @@ var digests = regexp.MustCompile(`[0-9a-f]{64}|"serial": "[0-9a-f]+"`)
 // TestCertsGolden runs command lines one after the other in an empty folder and
 // compares everything they print with a file. The clock stands at the beginning of 2000.
 func TestCertsGolden(t *testing.T) {
-	golden, err := filepath.Abs("testdata")
-	check.Must(t, err)
+	golden := check.Value(filepath.Abs("testdata")).Must(t)
 	const node = "--certificate-file node1/node.crt --certificate-private-key-file node1/node.key"
 	scripts := map[string][]string{
 		"certs_help": {"", "ca --help", "node --help", "check --help", "renew --help"},
@@ -114,8 +113,7 @@ func TestCertsGolden(t *testing.T) {
 				if *update {
 					check.Must(t, os.WriteFile(file, []byte(got), 0o644))
 				}
-				want, err := os.ReadFile(file)
-				check.Must(t, err)
+				want := check.Value(os.ReadFile(file)).Must(t)
 				if got != string(want) {
 					t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
 				}
@@ -185,8 +183,7 @@ func TestCertsKeep(t *testing.T) {
 			}
 		}
 		for _, file := range []string{ca + "/ca.crt", ca + "/ca.key", node + "/node.crt", node + "/node.key"} {
-			text, err := os.ReadFile(file)
-			check.Must(t, err)
+			text := check.Value(os.ReadFile(file)).Must(t)
 			if round == 1 && made[file] != string(text) {
 				t.Errorf("%s changed", file)
 			}

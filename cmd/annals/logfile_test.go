@@ -16,12 +16,10 @@ import (
 // logDir returns the content of each file of a folder, by name.
 func logDir(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	check.Must(t, err)
+	entries := check.Value(os.ReadDir(dir)).Must(t)
 	files := map[string]string{}
 	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		check.Must(t, err)
+		content := check.Value(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
 		files[e.Name()] = string(content)
 	}
 	return files
@@ -135,8 +133,7 @@ func write(f *logFile, lines ...string) {
 
 func TestLogFileOnAFullDisk(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 8}
-	f, err := openLogFile(disk.options(dir))
-	check.Must(t, err)
+	f := check.Value(openLogFile(disk.options(dir))).Must(t)
 	write(f, "aaaa\n", "bbbb\n", "cccc\n")
 	disk.left = 100
 	write(f, "dddd\n", "eeee\n", "ffff\n")
@@ -156,8 +153,7 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 // TestLogFileThatCannotBeRotated: lines still go to the present file.
 func TestLogFileThatCannotBeRotated(t *testing.T) {
 	dir, disk := t.TempDir(), &sickDisk{left: 1000}
-	f, err := openLogFile(disk.options(dir))
-	check.Must(t, err)
+	f := check.Value(openLogFile(disk.options(dir))).Must(t)
 	disk.denied = true
 	write(f, "aaaa\n", "bbbb\n", "cccc\n", "dddd\n")
 	disk.denied = false

@@ -21,8 +21,7 @@ import (
 func openLog(t *testing.T, c *config.Config) (*processLog, *lockedBuffer) {
 	t.Helper()
 	stderr := &lockedBuffer{}
-	l, err := newLogger(c, stderr)
-	check.Must(t, err)
+	l := check.Value(newLogger(c, stderr)).Must(t)
 	t.Cleanup(l.close)
 	return l, stderr
 }

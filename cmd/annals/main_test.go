@@ -102,8 +102,7 @@ func TestVersion(t *testing.T) {
 
 // TestReadmeShowsTheFirstAppend keeps the line printed at start and the README together.
 func TestReadmeShowsTheFirstAppend(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	check.Must(t, err)
+	readme := check.Value(os.ReadFile("../../README.md")).Must(t)
 	if want := firstAppend("127.0.0.1:2113"); !strings.Contains(string(readme), "\n"+want+"\n") {
 		t.Errorf("the README lacks the line\n%s", want)
 	}

@@ -91,8 +91,7 @@ func BenchmarkProfile(b *testing.B) {
 			load("4s")
 			pprof.StopCPUProfile()
 			b.StopTimer()
-			drawing, err := draw(c.name, &samples, result, b.ReportMetric)
-			check.Must(b, err)
+			drawing := check.Value(draw(c.name, &samples, result, b.ReportMetric)).Must(b)
 			drawings.WriteString(drawing)
 		})
 	}

@@ -13,10 +13,8 @@ import (
 
 // TestProjectionTestDocument runs the example of the document.
 func TestProjectionTestDocument(t *testing.T) {
-	root, err := testkit.Root()
-	check.Must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs", "projection-test.md"))
-	check.Must(t, err)
+	root := check.Value(testkit.Root()).Must(t)
+	text := check.Value(os.ReadFile(filepath.Join(root, "docs", "projection-test.md"))).Must(t)
 	block := func(language string) string {
 		t.Helper()
 		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)

@@ -95,8 +95,7 @@ func TestReloadPassesCertificatesOn(t *testing.T) {
 			w := newWorld(n)
 			load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml" + c.args)) }
 			w.files["c.yaml"] = "CertificateFile: old.crt"
-			old, err := load()
-			check.Must(t, err)
+			old := check.Value(load()).Must(t)
 			r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
 			if !c.late {
 				r.attach(n)
@@ -131,8 +130,7 @@ func TestReloadNeedsRestart(t *testing.T) {
 	w := newWorld(newFakeNode())
 	load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml --node-port 2200")) }
 	w.files["c.yaml"] = "ClusterSize: 3\nNodePort: 2201\nGossipSeed: a:1,b:1\nDiscoverViaDns: false"
-	old, err := load()
-	check.Must(t, err)
+	old := check.Value(load()).Must(t)
 	r := newReloader(old, load, hclog.New(&hclog.LoggerOptions{Output: w.err}))
 	r.run()
 	check.Fails(t, w.logged("needs a restart"), "nothing changed", w.err)

@@ -51,8 +51,7 @@ func TestTerminalColumns(t *testing.T) {
 	}
 	t.Setenv("TERM", "dumb")
 	check.Equal(t, terminalColumns(terminal), 0, "a dumb terminal")
-	null, err := os.Open(os.DevNull)
-	check.Must(t, err)
+	null := check.Value(os.Open(os.DevNull)).Must(t)
 	check.Equal(t, terminalColumns(null), 0, os.DevNull)
 	check.NoError(t, null.Close())
 	check.Equal(t, terminalColumns(&bytes.Buffer{}), 0, "a buffer")

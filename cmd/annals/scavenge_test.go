@@ -39,8 +39,7 @@ func compareGolden(t *testing.T, name, got string) {
 	if *update {
 		check.Must(t, os.WriteFile(file, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	check.Must(t, err)
+	want := check.Value(os.ReadFile(file)).Must(t)
 	check.Equal(t, got, string(want), file, "differs (rewrite it with -update and review the diff)")
 }
 

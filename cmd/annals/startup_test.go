@@ -80,8 +80,7 @@ func openNode(t *testing.T, dir string, insecure bool) string {
 	t.Helper()
 	c := config.Default()
 	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, insecure
-	n, err := node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})
-	check.Must(t, err)
+	n := check.Value(node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})).Must(t)
 	t.Cleanup(func() {
 		check.NoError(t, n.Close())
 	})

@@ -28,8 +28,7 @@ func listen(t *testing.T) (address string, heard func() string) {
 		t.Helper()
 		b := make([]byte, 4096)
 		check.Must(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
-		n, err := socket.Read(b)
-		check.Must(t, err)
+		n := check.Value(socket.Read(b)).Must(t)
 		return strings.ReplaceAll(string(b[:n]), "\n", " ")
 	}
 }

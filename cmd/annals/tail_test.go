@@ -12,8 +12,7 @@ import (
 // TestTailOfNothing: a tail without an event says why it has none, if there is a reason.
 func TestTailOfNothing(t *testing.T) {
 	node := openNode(t, t.TempDir(), true)
-	c, err := client.New(client.Options{Nodes: []string{node}})
-	check.Must(t, err)
+	c := check.Value(client.New(client.Options{Nodes: []string{node}})).Must(t)
 	t.Cleanup(c.Close)
 	for _, stream := range []string{"full", "deleted", "gone"} {
 		check.Must(t, check.Err(c.Append(t.Context(), stream, client.AnyVersion, client.Event{ID: client.NewID(), Type: "T", Data: []byte("{}")})))

@@ -151,8 +151,7 @@ func TestCommandReference(t *testing.T) {
 	if *update {
 		check.Must(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	check.Must(t, err)
+	want := check.Value(os.ReadFile(file)).Must(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the help texts (rewrite it with -update and review the diff)", file)
 	}

@@ -96,8 +96,7 @@ func TestVerifyJSON(t *testing.T) {
 // A folder that a node has open changes: the command refuses it without --force.
 func TestVerifyOfLockedFolder(t *testing.T) {
 	dir := emptyDatabase(t)
-	lock, err := os.OpenFile(filepath.Join(dir, "annals.lock"), os.O_RDWR, 0)
-	check.Must(t, err)
+	lock := check.Value(os.OpenFile(filepath.Join(dir, "annals.lock"), os.O_RDWR, 0)).Must(t)
 	defer func() {
 		check.NoError(t, lock.Close())
 	}()

@@ -25,8 +25,7 @@ func authority(t *testing.T, o certs.AuthorityOptions) *certs.Authority {
 	if o.Key == "" {
 		o.Key = certs.ECDSAP256
 	}
-	a, err := certs.NewAuthority(o)
-	check.Must(t, err)
+	a := check.Value(certs.NewAuthority(o)).Must(t)
 	return a
 }
 
@@ -87,8 +86,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 	dir := newFolder(t)
 	a := authority(t, certs.AuthorityOptions{})
 	check.Must(t, a.Write(dir.dir, false))
-	before, err := os.ReadFile(filepath.Join(dir.dir, "ca.key"))
-	check.Must(t, err)
+	before := check.Value(os.ReadFile(filepath.Join(dir.dir, "ca.key"))).Must(t)
 	other := authority(t, certs.AuthorityOptions{})
 	if err := other.Write(dir.dir, false); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "ca.key") {
 		t.Errorf("written over: %v", err)
@@ -215,8 +213,7 @@ func TestLoadAuthorityFails(t *testing.T) {
 }
 
 func TestTemporary(t *testing.T) {
-	set, err := certs.Temporary()
-	check.Must(t, err)
+	set := check.Value(certs.Temporary()).Must(t)
 	store := certs.NewStore(set, certs.StoreOptions{})
 	for _, host := range []string{"localhost", "127.0.0.1", "::1"} {
 		if serverErr, clientErr := connect(t, store.Server(), store.Client(host)); serverErr != nil || clientErr != nil {

@@ -24,8 +24,7 @@ func seeds(f *testing.F) [][]byte {
 		check.Must(f, err)
 		return data
 	}
-	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})
-	check.Must(f, err)
+	a := check.Value(NewAuthority(AuthorityOptions{Key: ECDSAP256})).Must(f)
 	key := a.key.(*ecdsa.PrivateKey)
 	fast := &pkcs8.Opts{Cipher: pkcs8.AES256CBC, KDFOpts: pkcs8.PBKDF2Opts{SaltSize: 8, IterationCount: 2, HMACHash: pkcs8.DefaultOpts.KDFOpts.(pkcs8.PBKDF2Opts).HMACHash}}
 	slow := &pkcs8.Opts{Cipher: pkcs8.TripleDESCBC, KDFOpts: pkcs8.ScryptOpts{SaltSize: 8, CostParameter: 16, BlockSize: 1, ParallelizationParameter: 1}}
@@ -97,8 +96,7 @@ func FuzzCommonName(f *testing.F) {
 // A key that asks for too much work is refused before the work is done.
 func TestEffortOfKeysIsBounded(t *testing.T) {
 	marshal := func(v any) []byte {
-		der, err := asn1.Marshal(v)
-		check.Must(t, err)
+		der := check.Value(asn1.Marshal(v)).Must(t)
 		return der
 	}
 	identifier := func(id asn1.ObjectIdentifier, parameters any) pkix.AlgorithmIdentifier {
@@ -151,8 +149,7 @@ func TestEffortOfKeysIsBounded(t *testing.T) {
 
 // A bundle says in several places how much work its password is, and each counts.
 func TestEffortOfBundlesIsBounded(t *testing.T) {
-	a, err := NewAuthority(AuthorityOptions{Key: ECDSAP256})
-	check.Must(t, err)
+	a := check.Value(NewAuthority(AuthorityOptions{Key: ECDSAP256})).Must(t)
 	// The number is written over in place, so the bundle keeps its structure.
 	const iterations, written, huge = 0x010203, "\x02\x03\x01\x02\x03", "\x02\x03\x7f\xff\xff"
 	for name, c := range map[string]struct {

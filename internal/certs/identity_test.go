@@ -65,8 +65,7 @@ func TestNodeNames(t *testing.T) {
 }
 
 func TestNodeNeedsAddressAndUsage(t *testing.T) {
-	link, err := url.Parse("spiffe://x/node")
-	check.Must(t, err)
+	link := check.Value(url.Parse("spiffe://x/node")).Must(t)
 	server, client := x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth
 	cases := []struct {
 		name   string

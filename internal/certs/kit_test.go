@@ -38,16 +38,14 @@ var rsaKey = sync.OnceValue(func() crypto.Signer {
 
 func ecKey(t testing.TB) crypto.Signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.Must(t, err)
+	key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Must(t)
 	return key
 }
 
 // p384Key is of a kind that is not made here.
 func p384Key(t testing.TB) crypto.Signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	check.Must(t, err)
+	key := check.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)).Must(t)
 	return key
 }
 
@@ -136,8 +134,7 @@ func pemBlock(kind string, der []byte) []byte {
 
 func pkcs8Of(t testing.TB, key crypto.Signer) []byte {
 	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	check.Must(t, err)
+	der := check.Value(x509.MarshalPKCS8PrivateKey(key)).Must(t)
 	return der
 }
 
@@ -186,8 +183,7 @@ func (f folder) lines(findings []certs.Finding) []string {
 // load loads files that must be good.
 func load(t testing.TB, f certs.Files) *certs.Set {
 	t.Helper()
-	set, err := certs.Load(f)
-	check.Must(t, err)
+	set := check.Value(certs.Load(f)).Must(t)
 	return set
 }
 

@@ -28,15 +28,13 @@ import (
 // encrypt makes an encrypted PKCS#8 key by another implementation than ours.
 func encrypt(t testing.TB, key any, password string, o *pkcs8.Opts) []byte {
 	t.Helper()
-	der, err := pkcs8.MarshalPrivateKey(key, []byte(password), o)
-	check.Must(t, err)
+	der := check.Value(pkcs8.MarshalPrivateKey(key, []byte(password), o)).Must(t)
 	return der
 }
 
 func bundleOf(t testing.TB, e *pkcs12.Encoder, node *pair, password string, others ...*x509.Certificate) []byte {
 	t.Helper()
-	data, err := e.Encode(node.key, node.c, others, password)
-	check.Must(t, err)
+	data := check.Value(e.Encode(node.key, node.c, others, password)).Must(t)
 	return data
 }
 
@@ -45,8 +43,7 @@ func TestFormats(t *testing.T) {
 	between := newAuthority(t, root, "between")
 	ec := between.node(t)
 	rsaNode := between.nodeFor(t, rsaKey())
-	sec1, err := x509.MarshalECPrivateKey(ec.key.(*ecdsa.PrivateKey))
-	check.Must(t, err)
+	sec1 := check.Value(x509.MarshalECPrivateKey(ec.key.(*ecdsa.PrivateKey))).Must(t)
 	pkcs1 := x509.MarshalPKCS1PrivateKey(rsaKey().(*rsa.PrivateKey))
 	fast := func(o pkcs8.Opts) *pkcs8.Opts {
 		if o.KDFOpts == nil {

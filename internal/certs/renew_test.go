@@ -66,8 +66,7 @@ func TestReplaceFiles(t *testing.T) {
 		{"one file", func(t *testing.T, dir string) certs.Files {
 			var both []byte
 			for _, name := range []string{"node.crt", "node.key"} {
-				text, err := os.ReadFile(filepath.Join(dir, name))
-				check.Must(t, err)
+				text := check.Value(os.ReadFile(filepath.Join(dir, name))).Must(t)
 				both = append(both, text...)
 			}
 			check.Must(t, os.WriteFile(filepath.Join(dir, "node.pem"), both, 0o600))
@@ -95,8 +94,7 @@ func TestReplaceFiles(t *testing.T) {
 			check.Must(t, os.Chmod(f.PrivateKey, 0o640))
 			before := load(t, f).Certificate.Leaf
 			next := issue()
-			kept, err := next.Replace(f.Certificate, f.PrivateKey, now)
-			check.Must(t, err)
+			kept := check.Value(next.Replace(f.Certificate, f.PrivateKey, now)).Must(t)
 			for i := range kept {
 				if want := filepath.Join(dir, c.kept[i]+stamp); kept[i] != want || len(kept) != len(c.kept) {
 					t.Errorf("kept are %q, want %s", kept, want)
@@ -124,8 +122,7 @@ func TestReplaceFiles(t *testing.T) {
 	}
 	for name, f := range map[string][2]string{"no certificate": {"nothing", "node.key"}, "no key": {"node.crt", "nothing"}} {
 		dir := t.TempDir()
-		issued, err := a.Issue(certs.NodeOptions{DNSNames: []string{"localhost"}})
-		check.Must(t, err)
+		issued := check.Value(a.Issue(certs.NodeOptions{DNSNames: []string{"localhost"}})).Must(t)
 		check.Must(t, issued.Write(dir, false))
 		if kept, err := issued.Replace(filepath.Join(dir, f[0]), filepath.Join(dir, f[1]), now); err == nil || len(kept) > 0 {
 			t.Errorf("%s: %v, kept %q", name, err, kept)

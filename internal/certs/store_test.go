@@ -36,8 +36,7 @@ type side struct {
 
 func dial(t testing.TB, server, client *tls.Config) (s, c side) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	defer l.Close()
 	done := make(chan side, 1)
 	go func() {
@@ -49,8 +48,7 @@ func dial(t testing.TB, server, client *tls.Config) (s, c side) {
 		conn := tls.Server(raw, server)
 		done <- side{conn, talk(conn)}
 	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
-	check.Must(t, err)
+	raw := check.Value(net.Dial("tcp", l.Addr().String())).Must(t)
 	conn := tls.Client(raw, client)
 	c = side{conn, talk(conn)}
 	s = <-done
@@ -309,8 +307,7 @@ func web(t *testing.T, store *certs.Store, prepare func(context.Context, net.Con
 		ErrorLog:    hclog.New(&hclog.LoggerOptions{Output: log}).StandardLogger(nil),
 		TLSConfig:   store.PublicServer(),
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(l, "", "") }()
 	t.Cleanup(func() {

@@ -22,6 +22,24 @@ type T interface {
 // Err is the error of a call that also returns a value.
 func Err[V any](_ V, err error) error { return err }
 
+// A Result is what a call returns: a value and an error.
+type Result[V any] struct {
+	value V
+	err   error
+}
+
+// Value takes the results of a call, as in check.Value(os.Open(name)).Must(t).
+func Value[V any](v V, err error) Result[V] { return Result[V]{v, err} }
+
+// Must is the value. It ends the test if there is an error.
+func (r Result[V]) Must(t T, what ...any) V {
+	if r.err != nil {
+		t.Helper()
+		Must(t, r.err, what...)
+	}
+	return r.value
+}
+
 // Must ends the test if there is an error.
 func Must(t T, err error, what ...any) {
 	if err != nil {

@@ -24,6 +24,8 @@ func TestReports(t *testing.T) {
 		{func(t T) { Must(t, nil, "a") }, ""},
 		{func(t T) { Must(t, Err(1, odd)) }, "fatal odd"},
 		{func(t T) { Must(t, odd, "call", 3, "of", "a") }, "fatal call 3 of a: odd"},
+		{func(t T) { Equal(t, Value(3, nil).Must(t), 3) }, ""},
+		{func(t T) { Value(3, odd).Must(t, "a") }, "fatal a: odd"},
 		{func(t T) { NoError(t, nil) }, ""},
 		{func(t T) { NoError(t, odd, "a") }, "error a: odd"},
 		{func(t T) { Fails(t, odd) }, ""},

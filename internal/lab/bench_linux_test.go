@@ -50,8 +50,7 @@ func BenchmarkNew(b *testing.B) {
 	for _, hosts := range []int{3, 9} {
 		b.Run(fmt.Sprintf("%d hosts", hosts), func(b *testing.B) {
 			for b.Loop() {
-				l, err := lab.New(lab.Options{Hosts: hosts})
-				check.Must(b, err)
+				l := check.Value(lab.New(lab.Options{Hosts: hosts})).Must(b)
 				do(b, l.Close())
 			}
 		})

@@ -293,8 +293,7 @@ func newLab(t testing.TB, o lab.Options) *lab.Lab {
 // openLab makes a lab of any kind.
 func openLab(t testing.TB, o lab.Options) *lab.Lab {
 	t.Helper()
-	l, err := lab.New(o)
-	check.Must(t, err)
+	l := check.Value(lab.New(o)).Must(t)
 	t.Cleanup(func() {
 		check.NoError(t, l.Close())
 	})
@@ -314,8 +313,7 @@ func role(name string, h *lab.Host) lab.Command {
 // launch starts a program on a host and waits for a line that begins with a text.
 func launch(t testing.TB, h *lab.Host, name, text string) *lab.Process {
 	t.Helper()
-	p, err := h.Start(context.Background(), role(name, h))
-	check.Must(t, err)
+	p := check.Value(h.Start(context.Background(), role(name, h))).Must(t)
 	eventually(t, "the program says "+text, func() bool { return strings.HasPrefix(p.Output(), text) })
 	return p
 }
@@ -333,8 +331,7 @@ func serveAll(t testing.TB, l *lab.Lab) []*connection {
 
 func connect(t testing.TB, h *lab.Host) *connection {
 	t.Helper()
-	c, err := dial(h.Addr(), patience)
-	check.Must(t, err)
+	c := check.Value(dial(h.Addr(), patience)).Must(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

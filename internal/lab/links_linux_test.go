@@ -195,8 +195,7 @@ func TestBandwidth(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 1})
 	serveAll(t, l)
 	do(t, l.Link(nil, l.Host(0)).Set(lab.Rule{BytesPerSecond: perSecond}))
-	took, err := push(l.Host(0).Addr(), size)
-	check.Must(t, err)
+	took := check.Value(push(l.Host(0).Addr(), size)).Must(t)
 	if took < time.Second*size/perSecond {
 		t.Errorf("%d bytes at %d per second took %s", size, perSecond, took)
 	}

@@ -98,8 +98,7 @@ func TestGroupEndsWithItsLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := openLab(t, lab.Options{Hosts: 1})
 			p := launch(t, l.Host(0), "family", "child")
-			child, err := strconv.Atoi(strings.Fields(p.Output())[1])
-			check.Must(t, err)
+			child := check.Value(strconv.Atoi(strings.Fields(p.Output())[1])).Must(t)
 			if s == 0 {
 				do(t, p.Kill())
 			} else {
@@ -287,8 +286,7 @@ func TestLeftoversOfTheDead(t *testing.T) {
 	check.Must(t, err)
 	eventually(t, "the process of the dead is gone", func() bool { return gone(child) })
 	mounts := func() string {
-		text, err := os.ReadFile("/proc/self/mounts")
-		check.Must(t, err)
+		text := check.Value(os.ReadFile("/proc/self/mounts")).Must(t)
 		return string(text)
 	}
 	check.Must(t, check.Err(os.Stat(folder)), "nothing is left")

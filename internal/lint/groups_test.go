@@ -18,8 +18,7 @@ func TestImportGroups(t *testing.T) {
 		}
 		last, end := 0, 0
 		for _, i := range f.file.Imports {
-			p, err := strconv.Unquote(i.Path.Value)
-			check.Must(t, err)
+			p := check.Value(strconv.Unquote(i.Path.Value)).Must(t)
 			group, line := importGroup(p), f.set.Position(i.Pos()).Line
 			if end > 0 && (group < last || (group > last) != (line > end+1)) {
 				t.Errorf("%s: %s stands in the wrong group of imports", f.name, p)

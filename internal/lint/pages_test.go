@@ -20,8 +20,7 @@ import (
 // page reads a document.
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), name))
-	check.Must(t, err)
+	text := check.Value(os.ReadFile(filepath.Join(root(t), name))).Must(t)
 	return string(text)
 }
 
@@ -157,8 +156,7 @@ func raftLines(t *testing.T) (lines []string) {
 	}
 	list := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/hashicorp/raft")
 	list.Dir = root(t)
-	dir, err := list.Output()
-	check.Must(t, err)
+	dir := check.Value(list.Output()).Must(t)
 	// The other files are of parts that are not used.
 	for _, name := range []string{"api.go", "raft.go", "replication.go", "snapshot.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), name), nil, 0)

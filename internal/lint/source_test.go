@@ -74,8 +74,7 @@ func (s *source) uses(importPath string) map[string][]token.Position {
 // root is the folder of go.mod.
 func root(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	check.Must(t, err)
+	dir := check.Value(os.Getwd()).Must(t)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir

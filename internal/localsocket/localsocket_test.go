@@ -16,21 +16,17 @@ import (
 // TestListen: the socket replaces a leftover one, and other users may not open it.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	left, err := net.Listen("unix", path)
-	check.Must(t, err)
+	left := check.Value(net.Listen("unix", path)).Must(t)
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	check.Must(t, left.Close())
-	l, err := localsocket.Listen(path, hclog.NewNullLogger())
-	check.Must(t, err)
+	l := check.Value(localsocket.Listen(path, hclog.NewNullLogger())).Must(t)
 	defer func() { _ = l.Close() }()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	dialled, err := net.Dial("unix", path)
-	check.Must(t, err)
+	dialled := check.Value(net.Dial("unix", path)).Must(t)
 	defer func() { _ = dialled.Close() }()
-	c, err := l.Accept()
-	check.Must(t, err)
+	c := check.Value(l.Accept()).Must(t)
 	defer func() { _ = c.Close() }()
 	if uid := localsocket.UID(c); runtime.GOOS == "linux" && uid != os.Geteuid() {
 		t.Errorf("the peer is user %d", uid)

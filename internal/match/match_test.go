@@ -12,8 +12,7 @@ import (
 )
 
 func TestPrefixes(t *testing.T) {
-	n, err := Prefixes([]string{"", "ord", "in voice"})
-	check.Must(t, err)
+	n := check.Value(Prefixes([]string{"", "ord", "in voice"})).Must(t)
 	for name, want := range map[string]bool{"order-1": true, "or": false, "in voice": true, "": false, "Order": false} {
 		if got, err := n.Match(name); got != want || err != nil {
 			t.Errorf("%q: %v, %v", name, got, err)
@@ -34,8 +33,7 @@ func TestExpression(t *testing.T) {
 		{`^(?!order-1$)`, "order-12", true},
 		{`(?<=\$ce-)\w+`, "$ce-order", true},
 	} {
-		n, err := Expression(c.text)
-		check.Must(t, err)
+		n := check.Value(Expression(c.text)).Must(t)
 		if got, err := n.Match(c.name); got != c.want || err != nil {
 			t.Errorf("%s in %q: %v, %v", c.text, c.name, got, err)
 		}
@@ -52,25 +50,21 @@ func TestKnownExpressions(t *testing.T) {
 	names := []string{"", "$", "$a", "$$a", "a$", "order", "PersistentConfig", "PersistentConfig1", "PersistentConfig12x", "PersistentConfig1\n",
 		"$\n", "$a\n", "$a\nb", "\n", "ä", "aPersistentConfig1", "$PersistentConfig1", "PersistentConfig١"}
 	for text, is := range known {
-		re, err := regexp2.Compile(text)
-		check.Must(t, err)
+		re := check.Value(regexp2.Compile(text)).Must(t)
 		for _, name := range names {
-			want, err := re.MatchString(name)
-			check.Must(t, err)
+			want := check.Value(re.MatchString(name)).Must(t)
 			check.Equal(t, is(name), want, text, "in", name, "..., the engine says")
 		}
 	}
 }
 
 func TestTimeout(t *testing.T) {
-	n, err := Expression(`^(?!z)(a+)+$`)
-	check.Must(t, err)
+	n := check.Value(Expression(`^(?!z)(a+)+$`)).Must(t)
 	check.Is(t, check.Err(n.Match(strings.Repeat("a", 40)+"!")), ErrTimeout)
 }
 
 func TestSieve(t *testing.T) {
-	n, err := Expression(`^(?!z)(a+)+$`)
-	check.Must(t, err)
+	n := check.Value(Expression(`^(?!z)(a+)+$`)).Must(t)
 	s := Sieve{Names: n}
 	if !s.Takes("aa") || s.Takes("b") || s.Err != nil {
 		t.Errorf("short names: %v", s.Err)
@@ -83,8 +77,7 @@ func TestSieve(t *testing.T) {
 // What a filter may take for all names together is bounded where it backtracks, and only there.
 func TestBudget(t *testing.T) {
 	for expression, want := range map[string]error{`^(?!z)a`: ErrTimeout, `^a`: nil} {
-		n, err := Expression(expression)
-		check.Must(t, err)
+		n := check.Value(Expression(expression)).Must(t)
 		s := Sieve{Names: n, Budget: time.Nanosecond}
 		for range 1000 {
 			if !s.Takes("a") {

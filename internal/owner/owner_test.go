@@ -34,8 +34,7 @@ func give(t *testing.T, file string, to owner.ID) {
 
 func owned(t *testing.T, file string) owner.ID {
 	t.Helper()
-	info, err := os.Lstat(file)
-	check.Must(t, err)
+	info := check.Value(os.Lstat(file)).Must(t)
 	id, _ := owner.Of(info)
 	return id
 }
@@ -61,8 +60,7 @@ func TestKeep(t *testing.T) {
 			write(t, filepath.Join(dir, "old"))
 			write(t, filepath.Join(dir, "replaced"))
 			give(t, filepath.Join(dir, "replaced"), service)
-			k, err := owner.Keep(filepath.Join(dir, c.dir), "")
-			check.Must(t, err)
+			k := check.Value(owner.Keep(filepath.Join(dir, c.dir), "")).Must(t)
 			if c.dir == "." {
 				write(t, filepath.Join(dir, "raft", "log"))
 				write(t, filepath.Join(dir, "temp"))
@@ -87,8 +85,7 @@ func TestKeep(t *testing.T) {
 
 // TestKeepNothing has a folder that no one made.
 func TestKeepNothing(t *testing.T) {
-	k, err := owner.Keep(filepath.Join(t.TempDir(), "absent"))
-	check.Must(t, err)
+	k := check.Value(owner.Keep(filepath.Join(t.TempDir(), "absent"))).Must(t)
 	check.Must(t, k.Give())
 }
 

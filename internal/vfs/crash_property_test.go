@@ -208,7 +208,6 @@ func readIfThere(t *rapid.T, m *vfs.Mem, path string) ([]byte, bool) {
 	if _, err := m.Stat(path); err != nil {
 		return nil, false
 	}
-	got, err := vfs.ReadFile(m, path)
-	check.Must(t, err)
+	got := check.Value(vfs.ReadFile(m, path)).Must(t)
 	return got, true
 }

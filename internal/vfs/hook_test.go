@@ -220,8 +220,7 @@ func TestWatched(t *testing.T) {
 		return nil
 	})
 	fsys := vfs.NewWatched(inner, &watch)
-	f, err := fsys.Create("a")
-	check.Must(t, err)
+	f := check.Value(fsys.Create("a")).Must(t)
 	_, writeErr := f.WriteAt([]byte("abc"), 0)
 	for _, err := range []error{writeErr, f.Truncate(1), f.Sync(), f.Close(), fsys.Rename("a", "b"), fsys.SyncDir("."), fsys.Remove("b")} {
 		check.Must(t, err)

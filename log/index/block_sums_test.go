@@ -239,8 +239,7 @@ func TestDamagedFilterPage(t *testing.T) {
 func older(t *testing.T, fsys vfs.FS, file string) {
 	t.Helper()
 	le := binary.LittleEndian
-	data, err := vfs.ReadFile(fsys, file)
-	check.Must(t, err)
+	data := check.Value(vfs.ReadFile(fsys, file)).Must(t)
 	footer := data[len(data)-footerSize:]
 	le.PutUint32(data[8:], 1)
 	data = append(data[:headerSize+le.Uint64(footer[8:])*entrySize], footer...)
@@ -249,8 +248,7 @@ func older(t *testing.T, fsys vfs.FS, file string) {
 	le.PutUint64(sums[8:], xxh3.Hash(data[len(data)-footerSize:len(data)-8]))
 	check.Must(t, vfs.WriteFileAtomic(fsys, file, data))
 
-	filter, err := vfs.ReadFile(fsys, file+".bloomfilter")
-	check.Must(t, err)
+	filter := check.Value(vfs.ReadFile(fsys, file+".bloomfilter")).Must(t)
 	le.PutUint32(filter[8:], 1)
 	copy(filter[24:], sums[:8])
 	filter = filter[:32+64*le.Uint64(filter[16:])]
@@ -285,8 +283,7 @@ func TestOlderTables(t *testing.T) {
 		fill(t, x, m, 100, 70)
 		check.Must(t, x.Flush())
 		check.Must(t, x.Merge(t.Context()))
-		data, err := vfs.ReadFile(fsys, filepath.Join(dir, x.Tables()[0].File))
-		check.Must(t, err)
+		data := check.Value(vfs.ReadFile(fsys, filepath.Join(dir, x.Tables()[0].File))).Must(t)
 		check.Equal(t, binary.LittleEndian.Uint32(data[8:]), 2, "version")
 		check.Must(t, x.Close())
 		m.verifyFiles(t, fsys, dir)
@@ -337,8 +334,7 @@ func TestRotAfterReads(t *testing.T) {
 					m.check(t, x, spread(h))
 				}
 				at := place.at + round*37*place.size
-				data, err := os.ReadFile(place.file)
-				check.Must(t, err)
+				data := check.Value(os.ReadFile(place.file)).Must(t)
 				data[at] ^= 1 << round
 				overwriteWith(t, fsys, place.file, at, data[at])
 				failed := 0

@@ -225,8 +225,7 @@ func TestLevels(t *testing.T) {
 
 func TestReadOnlyRefusesChanges(t *testing.T) {
 	fsys, m, tables := build(t)
-	x, err := index.OpenReadOnly(fsys, dir)
-	check.Must(t, err)
+	x := check.Value(index.OpenReadOnly(fsys, dir)).Must(t)
 	defer func() { check.Must(t, x.Close()) }()
 	for name, err := range map[string]error{
 		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()),

@@ -171,8 +171,7 @@ func TestWriteErrors(t *testing.T) {
 		m.replay(t, x)
 		m.check(t, x, spread(1))
 		check.Must(t, x.Close())
-		names, err := mem.List("db/index")
-		check.Must(t, err)
+		names := check.Value(mem.List("db/index")).Must(t)
 		if slices.ContainsFunc(names, func(n string) bool { return len(n) > 4 && n[len(n)-4:] == vfs.TempSuffix }) {
 			t.Fatalf("%s: temporary files left: %v", hit, names)
 		}

@@ -30,8 +30,7 @@ func exists(t *testing.T, fsys vfs.FS, name string) bool {
 
 func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
 	t.Helper()
-	data, err := vfs.ReadFile(fsys, name)
-	check.Must(t, err)
+	data := check.Value(vfs.ReadFile(fsys, name)).Must(t)
 	if at < 0 {
 		at += int64(len(data))
 	}

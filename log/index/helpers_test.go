@@ -169,8 +169,7 @@ func (m *model) checkRange(t tester, x *index.Index, hash uint64, low, high int6
 // verifyFiles checks the set on disk offline: it holds just the entries below its checkpoint.
 func (m *model) verifyFiles(t tester, fsys vfs.FS, dir string) {
 	t.Helper()
-	x, err := index.OpenReadOnly(fsys, dir)
-	check.Must(t, err)
+	x := check.Value(index.OpenReadOnly(fsys, dir)).Must(t)
 	defer func() { check.Must(t, x.Close()) }()
 	var want []index.Entry
 	for _, e := range m.log {

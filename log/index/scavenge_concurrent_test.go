@@ -241,8 +241,7 @@ func TestCloseCancelsScavenge(t *testing.T) {
 	check.Must(t, x.Close())
 	check.Is(t, <-scavenged, event.ErrClosed, "scavenge")
 	m.verifyFiles(t, fsys, "db/index")
-	names, err := fsys.List("db/index")
-	check.Must(t, err)
+	names := check.Value(fsys.List("db/index")).Must(t)
 	check.Equal(t, len(names), 2+2*len(lines(t, fsys)), "files", names)
 }
 
@@ -302,8 +301,7 @@ func TestPowerCutDuringScavenge(t *testing.T) {
 			left.check(t, x, spread(3)) // Of the others the files tell.
 			check.Must(t, x.Close())
 			left.verifyFiles(t, c.disk, "db/index")
-			names, err := c.disk.List("db/index")
-			check.Must(t, err)
+			names := check.Value(c.disk.List("db/index")).Must(t)
 			check.Equal(t, len(names), 2+2*len(lines(t, c.disk)), "files", names)
 		})
 	}

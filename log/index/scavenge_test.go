@@ -117,12 +117,10 @@ func TestScavengeReportsEachTable(t *testing.T) {
 	for _, s := range done {
 		told += s.After
 	}
-	names, err := fsys.List("db/index")
-	check.Must(t, err)
+	names := check.Value(fsys.List("db/index")).Must(t)
 	for _, name := range names {
 		if strings.Contains(name, "-") && name != "stream-existence" {
-			info, err := fsys.Stat(filepath.Join("db/index", name))
-			check.Must(t, err)
+			info := check.Value(fsys.Stat(filepath.Join("db/index", name))).Must(t)
 			real += info.Size()
 		}
 	}
@@ -148,8 +146,7 @@ func TestScavengeOfEverything(t *testing.T) {
 	m.check(t, x, spread(1))
 	check.Must(t, x.Close())
 	m.verifyFiles(t, fsys, "db/index")
-	names, err := fsys.List("db/index")
-	check.Must(t, err)
+	names := check.Value(fsys.List("db/index")).Must(t)
 	if len(names) != 4 { // indexmap, a table, its filter, stream-existence
 		t.Errorf("files %v", names)
 	}
@@ -273,8 +270,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 			}
 			check.Must(t, x.Close())
 			m.verifyFiles(t, mem, "db/index")
-			names, err := mem.List("db/index")
-			check.Must(t, err)
+			names := check.Value(mem.List("db/index")).Must(t)
 			if want := 2 + 2*len(lines(t, mem)); len(names) != want && !strings.HasPrefix(at, "remove") {
 				t.Fatalf("%s: files %v, expected %d", at, names, want)
 			}
@@ -299,8 +295,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 // lines are the tables that indexmap names.
 func lines(t *testing.T, fsys vfs.FS) []index.TableInfo {
 	t.Helper()
-	x, err := index.OpenReadOnly(fsys, "db/index")
-	check.Must(t, err)
+	x := check.Value(index.OpenReadOnly(fsys, "db/index")).Must(t)
 	defer func() { check.Must(t, x.Close()) }()
 	return x.Tables()
 }
@@ -356,8 +351,7 @@ func TestScavengeErrorsOfCallers(t *testing.T) {
 					t.Errorf("table %d: %+v, was %+v, %d are done", i, after[i], before[i], done)
 				}
 			}
-			names, err := fsys.List("db/index")
-			check.Must(t, err)
+			names := check.Value(fsys.List("db/index")).Must(t)
 			check.Equal(t, len(names), 2+2*len(after), "files", names)
 			check.Must(t, x.Merge(t.Context()))
 			check.Must(t, x.Close())

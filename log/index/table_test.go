@@ -14,17 +14,15 @@ import (
 
 func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
 	t.Helper()
-	w, err := newTableWriter(fsys, dir, int64(len(all)), int64(len(all)), false)
-	check.Must(t, err)
-	tab, err := writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
+	w := check.Value(newTableWriter(fsys, dir, int64(len(all)), int64(len(all)), false)).Must(t)
+	tab := check.Value(writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
 		for _, e := range all {
 			if err := emit(e); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	check.Must(t, err)
+	})).Must(t)
 	return tab
 }
 
@@ -116,8 +114,7 @@ func TestMergeReaderFindsDamage(t *testing.T) {
 	b := makeTable(t, mem, "", []Entry{{2, 1, 3}})
 	defer a.release()
 	defer b.release()
-	f, err := mem.OpenReadWrite(a.path)
-	check.Must(t, err)
+	f := check.Value(mem.OpenReadWrite(a.path)).Must(t)
 	check.Must(t, check.Err(f.WriteAt([]byte{9}, tableHeaderSize+entrySize)))
 	check.Must(t, f.Close())
 	m := newMergeReader([]*table{a, b})

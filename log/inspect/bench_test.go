@@ -18,8 +18,7 @@ import (
 func onDisk(tb testing.TB, records, streams int) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	l, err := eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})
-	check.Must(tb, err)
+	l := check.Value(eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})).Must(tb)
 	next := make([]int64, streams)
 	e := event.Proposed{Type: "type", Data: []byte(`{"some":"data","more":"of it"}`)}
 	const batch = 500

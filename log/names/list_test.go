@@ -28,8 +28,7 @@ func markAt(position int64) names.Mark {
 
 func open(t *testing.T, o names.Options) *names.List {
 	t.Helper()
-	l, err := names.Open(o)
-	check.Must(t, err)
+	l := check.Value(names.Open(o)).Must(t)
 	return l
 }
 
@@ -101,8 +100,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	check.Must(t, l.Close())
-	files, err := fsys.List(dir)
-	check.Must(t, err)
+	files := check.Value(fsys.List(dir)).Must(t)
 	if len(files) > 20 {
 		t.Errorf("%d names are in %d files", len(log), len(files))
 	}
@@ -112,8 +110,7 @@ func TestModel(t *testing.T) {
 func TestUseless(t *testing.T) {
 	flip := func(suffix string, at int64) func(t *testing.T, fsys vfs.FS) {
 		return func(t *testing.T, fsys vfs.FS) {
-			files, err := fsys.List(dir)
-			check.Must(t, err)
+			files := check.Value(fsys.List(dir)).Must(t)
 			for _, name := range files {
 				if (name == "segments") != (suffix == "segments") {
 					continue
@@ -158,16 +155,14 @@ func TestUseless(t *testing.T) {
 			check.Must(t, l.Advance(markAt(2)))
 			check.Slice(t, all(l.ByName, "", 10), []string{"s1"}, "it has")
 			check.Must(t, l.Close())
-			files, err := fsys.List(dir)
-			check.Must(t, err)
+			files := check.Value(fsys.List(dir)).Must(t)
 			check.Equal(t, len(files), 1, "files were left", files)
 		})
 	}
 }
 
 func removeSegments(t *testing.T, fsys vfs.FS) {
-	files, err := fsys.List(dir)
-	check.Must(t, err)
+	files := check.Value(fsys.List(dir)).Must(t)
 	for _, name := range files {
 		if name != "segments" {
 			check.Must(t, fsys.Remove(dir+"/"+name))

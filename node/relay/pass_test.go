@@ -70,8 +70,7 @@ func TestPassAsItComes(t *testing.T) {
 		write("one\n")
 		close(written)
 	}()
-	answer, err := server.Client().Get(server.URL)
-	check.Must(t, err)
+	answer := check.Value(server.Client().Get(server.URL)).Must(t)
 	defer func() { _ = answer.Body.Close() }()
 	lines := bufio.NewReader(answer.Body)
 	<-written

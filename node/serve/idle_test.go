@@ -68,8 +68,7 @@ func TestIdleHTTP2(t *testing.T) {
 		}}
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		for range 2 {
-			resp, err := (&http.Client{Transport: transport}).Get("http://node")
-			check.Must(t, err)
+			resp := check.Value((&http.Client{Transport: transport}).Get("http://node")).Must(t)
 			if text, err := io.ReadAll(resp.Body); len(text) != 20 || err != nil || resp.ProtoMajor != 2 {
 				t.Errorf("%q, %v, %s", text, err, resp.Proto)
 			}

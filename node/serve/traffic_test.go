@@ -56,15 +56,13 @@ func serveOn(t *testing.T, traffic *Traffic, l net.Listener, security *certs.Sto
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	return l
 }
 
 func dial(t *testing.T, s *Server) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", s.Addr().String())
-	check.Must(t, err)
+	c := check.Value(net.Dial("tcp", s.Addr().String())).Must(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -20,8 +20,7 @@ func checkpoints(s *memStore, v position.Version) *output.Checkpoints {
 
 func load(t testing.TB, c *output.Checkpoints) output.Checkpoint {
 	t.Helper()
-	p, err := c.Load(t.Context())
-	check.Must(t, err)
+	p := check.Value(c.Load(t.Context())).Must(t)
 	return p
 }
 

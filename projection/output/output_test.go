@@ -88,8 +88,7 @@ func same[T any](t testing.TB, what string, got, want T) {
 }
 
 func TestMetadata(t *testing.T) {
-	id, err := event.ParseID("0f9fad5b-d9cb-469f-a165-70867728950e")
-	check.Must(t, err)
+	id := check.Value(event.ParseID("0f9fad5b-d9cb-469f-a165-70867728950e")).Must(t)
 	source := func(flags event.Flags, metadata string) *handler.Event {
 		return &handler.Event{Record: &event.Record{ID: id, Flags: flags, Metadata: []byte(metadata)}}
 	}

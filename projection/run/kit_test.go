@@ -486,14 +486,12 @@ func ended(t *testing.T, r *Run, want Ending) {
 
 func state(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.Ask(t.Context(), partition)
-	check.Must(t, err)
+	a := check.Value(r.Ask(t.Context(), partition)).Must(t)
 	return string(a.State)
 }
 
 func result(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.Ask(t.Context(), partition)
-	check.Must(t, err)
+	a := check.Value(r.Ask(t.Context(), partition)).Must(t)
 	return string(a.Result)
 }

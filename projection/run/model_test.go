@@ -278,8 +278,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 	}
 	begin := func() *Run {
 		o := realOptions(s, handler.Definition{})
-		h, err := compile()
-		check.Must(t, err)
+		h := check.Value(compile()).Must(t)
 		h.Close()
 		o.Definition, o.Compile, o.Config.CheckpointHandledThreshold = h.Definition(), compile, 1+rng.Int64N(8)
 		return Start(t.Context(), o)

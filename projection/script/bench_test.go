@@ -18,8 +18,7 @@ func benchmarkHandler(b *testing.B, source string) {
 	b.ReportAllocs()
 	for b.Loop() {
 		check.Must(b, h.Load("", state))
-		out, err := h.Process(e)
-		check.Must(b, err)
+		out := check.Value(h.Process(e)).Must(b)
 		state = out.State
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")

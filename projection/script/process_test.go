@@ -55,8 +55,7 @@ func TestStates(t *testing.T) {
 			for i, name := range []string{"T", "U", "T"} {
 				h := compile(t, c.source)
 				check.Must(t, h.Load("", state))
-				out, err := h.Process(typed(name, fmt.Sprintf(`{"n":%d}`, i+1)))
-				check.Must(t, err)
+				out := check.Value(h.Process(typed(name, fmt.Sprintf(`{"n":%d}`, i+1)))).Must(t)
 				if !out.Skipped {
 					state = out.State
 				}
@@ -206,8 +205,7 @@ func TestPartitions(t *testing.T) {
 		e := jsonEvent(`{}`)
 		e.Partition = p
 		check.Must(t, h.Load(p, states[p]))
-		out, err := h.Process(e)
-		check.Must(t, err)
+		out := check.Value(h.Process(e)).Must(t)
 		states[p] = out.State
 	}
 	check.Equal(t, fmt.Sprintf("%s %s", states["a"], states["b"]), `{"a":3} {"b":2}`, "states")
@@ -226,8 +224,7 @@ func TestBiState(t *testing.T) {
 		t.Helper()
 		check.Must(t, h.LoadShared(shared))
 		check.Must(t, h.Load(p, states[p]))
-		out, err := h.Process(typed(eventType, `{}`))
-		check.Must(t, err)
+		out := check.Value(h.Process(typed(eventType, `{}`))).Must(t)
 		shared, states[p] = out.Shared, out.State
 		return out
 	}

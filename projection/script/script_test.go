@@ -32,8 +32,7 @@ func compile(t testing.TB, source string) *script.Handler {
 
 func compileWith(t testing.TB, source string, o script.Options) *script.Handler {
 	t.Helper()
-	h, err := script.Compile(source, o)
-	check.Must(t, err, "compile", source)
+	h := check.Value(script.Compile(source, o)).Must(t, "compile", source)
 	t.Cleanup(h.Close)
 	return h
 }

@@ -41,8 +41,7 @@ func openWith(t testing.TB, o source.Options) *source.Reader {
 	if o.Links == nil {
 		o.Links = event.EveryLink
 	}
-	r, err := source.Open(t.Context(), o)
-	check.Must(t, err)
+	r := check.Value(source.Open(t.Context(), o)).Must(t)
 	return r
 }
 
@@ -66,8 +65,7 @@ func drain(t testing.TB, r *source.Reader) (all []string, err error) {
 
 func expect(t testing.TB, r *source.Reader, want ...string) {
 	t.Helper()
-	got, err := drain(t, r)
-	check.Must(t, err)
+	got := check.Value(drain(t, r)).Must(t)
 	check.Slice(t, got, want)
 }
 

@@ -22,8 +22,7 @@ func BenchmarkHandlers(b *testing.B) {
 	}
 	for _, p := range standard.All {
 		b.Run(p.Name, func(b *testing.B) {
-			h, err := standard.New(p.Type, p.Source, true)
-			check.Must(b, err)
+			h := check.Value(standard.New(p.Type, p.Source, true)).Must(b)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				check.Must(b, check.Err(h.Process(&events[i%len(events)])))

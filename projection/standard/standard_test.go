@@ -418,8 +418,7 @@ func open(t *testing.T, name string) handler.Handler {
 	t.Helper()
 	for _, p := range standard.All {
 		if p.Name == name {
-			h, err := standard.New(p.Type, p.Source, true)
-			check.Must(t, err)
+			h := check.Value(standard.New(p.Type, p.Source, true)).Must(t)
 			return h
 		}
 	}
@@ -430,8 +429,7 @@ func open(t *testing.T, name string) handler.Handler {
 // process returns what follows from a record, nil for nothing.
 func process(t *testing.T, h handler.Handler, r *event.Record) *handler.Emission {
 	t.Helper()
-	out, err := h.Process(&handler.Event{Record: r})
-	check.Must(t, err)
+	out := check.Value(h.Process(&handler.Event{Record: r})).Must(t)
 	if out.State != nil || out.Shared != nil {
 		t.Error("a state")
 	}

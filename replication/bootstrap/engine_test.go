@@ -75,12 +75,10 @@ func (l *lan) Call(_ context.Context, address string, r Request) (Answer, error)
 // join adds a node to the lan, as it starts.
 func (l *lan) join(t *testing.T, address string, o Options) *Engine {
 	t.Helper()
-	node, err := Identify(o.Store)
-	check.Must(t, err)
+	node := check.Value(Identify(o.Store)).Must(t)
 	view := lanView{l, address}
 	o.Node, o.Peers, o.Changed, o.Call = node, view.Peers, view.Changed, l.Call
-	e, err := New(o)
-	check.Must(t, err)
+	e := check.Value(New(o)).Must(t)
 	peer := Peer{Node: node, Cluster: o.Cluster, Address: address, ReadOnly: o.ReadOnly, Alive: true, ClusterSize: o.ClusterSize}
 	l.change(func() { l.nodes[address] = &lanNode{peer, e} })
 	return e

@@ -141,8 +141,7 @@ func FuzzRequest(f *testing.F) {
 		{Kind: Promise, From: id(1), Proposal: proposal(50, 1, 2, 4)},
 		{Kind: GaveUp, From: id(3), Proposal: proposal(50, 1, 2, 3)},
 	} {
-		data, err := json.Marshal(r)
-		check.Must(f, err)
+		data := check.Value(json.Marshal(r)).Must(f)
 		f.Add(data)
 	}
 	bond := proposal(50, 1, 2, 3)

@@ -232,8 +232,7 @@ func number(t *testing.T, env string) (uint64, bool) {
 	if value == "" {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(value, 10, 64)
-	check.Must(t, err, env)
+	n := check.Value(strconv.ParseUint(value, 10, 64)).Must(t, env)
 	return n, true
 }
 

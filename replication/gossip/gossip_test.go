@@ -306,8 +306,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := nodeOptions{Options: Options{Self: Self{Node: id(2)}}, wire: wire.Options{Bind: "127.0.0.1:0", Node: id(2)}}
 			change(&o)
-			port, err := wire.Open(o.wire)
-			check.Must(t, err)
+			port := check.Value(wire.Open(o.wire)).Must(t)
 			o.Port = port
 			if g, err := Open(o.Options); err == nil {
 				t.Error("it opened", g.Close())

@@ -180,8 +180,7 @@ func benchmarkLoss(b *testing.B, loss float64) {
 	if err := l.NoLinks(); err != nil {
 		b.Skip(err)
 	}
-	self, err := os.Executable()
-	check.Must(b, err)
+	self := check.Value(os.Executable()).Must(b)
 	text := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}

@@ -28,8 +28,7 @@ func full() Self {
 func TestTagsFit(t *testing.T) {
 	self := full()
 	g := newCluster(t).open(1, func(o *nodeOptions) { o.Self = self })
-	tags, err := self.encode()
-	check.Must(t, err)
+	tags := check.Value(self.encode()).Must(t)
 	meta := g.serf.Memberlist().LocalNode().Meta
 	if len(meta) != tagsSize(tags) || len(meta) > memberlist.MetaMaxSize-leavingSize {
 		t.Errorf("the attributes take %d bytes, computed %d, possible %d", len(meta), tagsSize(tags), memberlist.MetaMaxSize)

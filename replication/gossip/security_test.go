@@ -18,8 +18,7 @@ import (
 // silent takes connections and never says anything. met is filled when the first has come.
 func silent(t *testing.T, met chan<- struct{}) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	go func() {
 		var held []net.Conn
 		for {

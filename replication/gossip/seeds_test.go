@@ -16,8 +16,7 @@ import (
 // silent.
 func otherServer(t *testing.T, says string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		for {

@@ -77,8 +77,7 @@ func TestSettleTogether(t *testing.T) {
 // TestNotASecret: a file that proves nothing is refused where another node names it, and replaced,
 // with the reason, where it is this node's.
 func TestNotASecret(t *testing.T) {
-	good, err := os.ReadFile(settle(t, t.TempDir()).File())
-	check.Must(t, err)
+	good := check.Value(os.ReadFile(settle(t, t.TempDir()).File())).Must(t)
 	write := func(data string, permission os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, file string) {
 			check.Must(t, errors.Join(os.WriteFile(file, []byte(data), 0o600), os.Chmod(file, permission)))

@@ -24,8 +24,7 @@ func TestBegunInOrder(t *testing.T) {
 		wake := make(chan struct{}, 1)
 		var begun []Pending
 		for _, stream := range []string{"a", "b", "a", "conflict", "a"} {
-			d, err := r.p.Begin(r.t.Context(), &event.Write{Stream: stream}, wake)
-			check.Must(t, err)
+			d := check.Value(r.p.Begin(r.t.Context(), &event.Write{Stream: stream}, wake)).Must(t)
 			begun = append(begun, d)
 			synctest.Wait()
 		}
@@ -71,8 +70,7 @@ func TestBegunIsWoken(t *testing.T) {
 				ctx, cancel := context.WithCancel(r.t.Context())
 				defer cancel()
 				wake := make(chan struct{}, 1)
-				d, err := r.p.Begin(ctx, &event.Write{Stream: "a"}, wake)
-				check.Must(t, err)
+				d := check.Value(r.p.Begin(ctx, &event.Write{Stream: "a"}, wake)).Must(t)
 				synctest.Wait()
 				c.do(r, cancel)
 				<-wake

@@ -90,8 +90,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 		}
 		return nil
 	})
-	s, err := openTestState(t, o)
-	check.Must(t, err)
+	s := check.Value(openTestState(t, o)).Must(t)
 	last = 1 // that names this node as the only voter
 	for index := uint64(2); index <= 13; index++ {
 		check.Must(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
@@ -112,8 +111,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 				check.Must(t, os.WriteFile(path, data, 0o600))
 			}
 			o.Files = files
-			s, err := openTestState(t, o)
-			check.Must(t, err, "before", cut.op)
+			s := check.Value(openTestState(t, o)).Must(t, "before", cut.op)
 			check.NoError(t, check.Err(s.CheckStart(o.Log)), "before", cut.op)
 			newest, _ := s.Snapshots.Newest()
 			if newest < cut.covers {

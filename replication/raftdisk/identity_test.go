@@ -46,8 +46,7 @@ func openTestState(t *testing.T, o *Options) (*State, error) {
 
 func checkFresh(t *testing.T, s *State, o *Options) {
 	t.Helper()
-	configuration, err := s.CheckStart(o.Log)
-	check.Must(t, err)
+	configuration := check.Value(s.CheckStart(o.Log)).Must(t)
 	if len(configuration.Servers) != 1 || configuration.Servers[0].ID != raft.ServerID(s.ID.Node.String()) || configuration.Servers[0].Suffrage != raft.Voter {
 		t.Errorf("configuration %+v", configuration)
 	}
@@ -55,8 +54,7 @@ func checkFresh(t *testing.T, s *State, o *Options) {
 	if term, err := s.Stable.GetUint64(keyCurrentTerm); err != nil || term != firstTerm(tail) {
 		t.Errorf("current term %d, %v", term, err)
 	}
-	list, err := s.Snapshots.List()
-	check.Must(t, err)
+	list := check.Value(s.Snapshots.List()).Must(t)
 	if tail.End == 0 {
 		check.Equal(t, len(list), 0, "a snapshot of nothing")
 		return
@@ -69,12 +67,10 @@ func checkFresh(t *testing.T, s *State, o *Options) {
 func TestIdentityStays(t *testing.T) {
 	t.Parallel()
 	for _, o := range []*Options{testOptions(t.TempDir(), event.Tail{}), testOptions(t.TempDir(), restoredTail)} {
-		first, err := openTestState(t, o)
-		check.Must(t, err)
+		first := check.Value(openTestState(t, o)).Must(t)
 		checkFresh(t, first, o)
 		check.Must(t, first.Close())
-		second, err := openTestState(t, o)
-		check.Must(t, err)
+		second := check.Value(openTestState(t, o)).Must(t)
 		if second.ID != first.ID || second.ID.Node.IsZero() || second.ID.Creation.IsZero() {
 			t.Errorf("identity %+v became %+v", first.ID, second.ID)
 		}
@@ -100,8 +96,7 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 				o := testOptions(t.TempDir(), tail)
 				o.LogStore = kind
 				check.Must(t, create(o, hclog.NewNullLogger(), steps)) // and then the crash
-				s, err := openTestState(t, o)
-				check.Must(t, err, name, kind, "after", steps, "steps")
+				s := check.Value(openTestState(t, o)).Must(t, name, kind, "after", steps, "steps")
 				checkFresh(t, s, o)
 				check.Must(t, s.Close())
 				check.Equal(t, names(t, o.Dir), Dir, "folder holds")
@@ -111,8 +106,7 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	t.Run("an empty folder counts as none", func(t *testing.T) {
 		o := testOptions(t.TempDir(), restoredTail)
 		check.Must(t, os.Mkdir(filepath.Join(o.Dir, Dir), 0o700))
-		s, err := openTestState(t, o)
-		check.Must(t, err)
+		s := check.Value(openTestState(t, o)).Must(t)
 		checkFresh(t, s, o)
 		check.Must(t, s.Close())
 	})
@@ -171,8 +165,7 @@ func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 
 func makeState(t *testing.T, o *Options) {
 	t.Helper()
-	s, err := openTestState(t, o)
-	check.Must(t, err)
+	s := check.Value(openTestState(t, o)).Must(t)
 	check.Must(t, s.Close())
 }
 
@@ -189,8 +182,7 @@ func refused(t *testing.T, o *Options, why string) {
 }
 
 func FuzzDecodeIdentity(f *testing.F) {
-	data, err := encodeIdentity(Identity{Node: event.ID{1}, Creation: event.ID{2}})
-	check.Must(f, err)
+	data := check.Value(encodeIdentity(Identity{Node: event.ID{1}, Creation: event.ID{2}})).Must(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		id, err := decodeIdentity(data)
@@ -208,8 +200,7 @@ func FuzzDecodeIdentity(f *testing.F) {
 // manifestOf makes a snapshot that ends where the tail says.
 func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
 	t.Helper()
-	data, err := json.Marshal(event.Snapshot{Tail: tail})
-	check.Must(t, err)
+	data := check.Value(json.Marshal(event.Snapshot{Tail: tail})).Must(t)
 	return &snapshot{data: data, meta: raft.SnapshotMeta{
 		Version: 1, ID: snapshotID(term, index), Index: index, Term: term, Size: int64(len(data)),
 		Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(id.Node.String()), Address: "a"}}}, ConfigurationIndex: 1,

@@ -98,11 +98,9 @@ func TestPersist(t *testing.T) {
 			f := &plainFSM{persist: c.err}
 			s := testMachine(f, snaps, &FailStop{OnFatal: func(err error) { fatal = err }})
 			s.ApplyBatch([]*raft.Log{{Index: 7}})
-			snap, err := s.Snapshot()
-			check.Must(t, err)
+			snap := check.Value(s.Snapshot()).Must(t)
 			s.ApplyBatch([]*raft.Log{{Index: 8}})
-			sink, err := snaps.Create(1, 7, 1, raft.Configuration{}, 1, nil)
-			check.Must(t, err)
+			sink := check.Value(snaps.Create(1, 7, 1, raft.Configuration{}, 1, nil)).Must(t)
 			check.Is(t, snap.Persist(sink), c.err, "returned")
 			if (fatal != nil) != c.fatal || c.fatal && !errors.Is(fatal, disk) {
 				t.Errorf("fatal error %v", fatal)

@@ -32,8 +32,7 @@ func newRotten(t *testing.T) *rotten {
 	t.Helper()
 	r := &rotten{t: t, files: vfs.NewMem()}
 	r.path = createSegments(t, r.files)
-	s, err := openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())
-	check.Must(t, err)
+	s := check.Value(openSegments(r.files, r.path, 64<<10, hclog.NewNullLogger())).Must(t)
 	for i := uint64(1); i <= 40; i++ {
 		to := i
 		switch i {

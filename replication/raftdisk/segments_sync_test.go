@@ -53,8 +53,7 @@ func TestCutThatAFailedSyncLeft(t *testing.T) {
 	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
 	open := func() *segmentLog {
 		t.Helper()
-		s, err := openSegments(cache, path, smallSegment, hclog.NewNullLogger())
-		check.Must(t, err)
+		s := check.Value(openSegments(cache, path, smallSegment, hclog.NewNullLogger())).Must(t)
 		return s
 	}
 	s := open()
@@ -107,8 +106,7 @@ func TestEntryFollowsTheOneBefore(t *testing.T) {
 		want  int
 	}{"as it was": {b, 3}, "with another first entry": {changed, 1}} {
 		check.Must(t, vfs.WriteFileAtomic(files, "segment", c.bytes))
-		f, err := files.Open("segment")
-		check.Must(t, err)
+		f := check.Value(files.Open("segment")).Must(t)
 		if got, err := scanSegment(f, head, 10); err != nil || len(got.offsets) != c.want {
 			t.Errorf("%s: %d entries, %v; want %d", name, len(got.offsets), err, c.want)
 		}

@@ -37,8 +37,7 @@ func createSegments(t *testing.T, files vfs.FS) string {
 
 func openSmall(t *testing.T, files vfs.FS, path string) *segmentLog {
 	t.Helper()
-	s, err := openSegments(files, path, smallSegment, hclog.NewNullLogger())
-	check.Must(t, err)
+	s := check.Value(openSegments(files, path, smallSegment, hclog.NewNullLogger())).Must(t)
 	return s
 }
 
@@ -342,8 +341,7 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	if made["create"] > 8 || made["remove"] > 3 {
 		t.Errorf("%d files were made, %d removed", made["create"], made["remove"])
 	}
-	names, err := vfs.OS.List(path)
-	check.Must(t, err)
+	names := check.Value(vfs.OS.List(path)).Must(t)
 	if len(names) > 10 {
 		t.Errorf("the folder holds %q", names)
 	}
@@ -394,8 +392,7 @@ func TestDamagedSegments(t *testing.T) {
 			check.Must(t, s.StoreLogs(storedEntries(i, i+9, 1)))
 		}
 		check.Must(t, s.Close())
-		names, err := files.List(path)
-		check.Must(t, err)
+		names = check.Value(files.List(path)).Must(t)
 		return files, path, slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, segmentSuffix) })
 	}
 	flip := func(t *testing.T, files vfs.FS, name string, at int64) {

@@ -46,8 +46,7 @@ func take(t *testing.T, s *Snapshots, index uint64, local bool, content string) 
 
 func listed(t *testing.T, s *Snapshots) (indexes []uint64) {
 	t.Helper()
-	list, err := s.List()
-	check.Must(t, err)
+	list := check.Value(s.List()).Must(t)
 	for _, meta := range list {
 		indexes = append(indexes, meta.Index)
 	}
@@ -124,8 +123,7 @@ func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 func TestCancelledManifestIsNone(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
-	sink, err := s.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-	check.Must(t, err)
+	sink := check.Value(s.Create(1, 5, 2, raft.Configuration{}, 1, nil)).Must(t)
 	sink.(*snapshotSink).local = true
 	check.Must(t, sink.Cancel())
 	check.Fails(t, sink.Close(), "closed a cancelled one")
@@ -256,8 +254,7 @@ func reopenSnapshots2(t *testing.T, s *State) *Snapshots {
 
 func FuzzDecodeSnapshot(f *testing.F) {
 	snap := &snapshot{data: []byte("content"), meta: raft.SnapshotMeta{ID: "x", Size: 7}}
-	data, err := snap.encode(Identity{})
-	check.Must(f, err)
+	data := check.Value(snap.encode(Identity{})).Must(f)
 	f.Add(data)
 	f.Add(data[:len(data)-1])
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -84,8 +84,7 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
 	open := func() Backing {
 		t.Helper()
-		s, err := openSegmentLog(cache, path, hclog.NewNullLogger())
-		check.Must(t, err)
+		s := check.Value(openSegmentLog(cache, path, hclog.NewNullLogger())).Must(t)
 		return s
 	}
 	s := open()
@@ -95,8 +94,7 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	check.Must(t, s.Close())
 
 	s = open()
-	believed, err := s.LastIndex()
-	check.Must(t, err)
+	believed := check.Value(s.LastIndex()).Must(t)
 	check.Must(t, s.Close())
 	for name, data := range cache.disk { // the power fails
 		check.Must(t, os.WriteFile(name, data, 0o600))
@@ -122,14 +120,12 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 	check.Must(t, boltKind.create(vfs.OS, path))
 	open := func() Backing {
 		t.Helper()
-		s, err := boltKind.open(vfs.OS, path, hclog.NewNullLogger())
-		check.Must(t, err)
+		s := check.Value(boltKind.open(vfs.OS, path, hclog.NewNullLogger())).Must(t)
 		return s
 	}
 	read := func() []byte {
 		t.Helper()
-		b, err := os.ReadFile(path)
-		check.Must(t, err)
+		b := check.Value(os.ReadFile(path)).Must(t)
 		return b
 	}
 	for last := uint64(6); last < 10; last++ { // The two pages take turns.
@@ -171,8 +167,7 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 	path := filepath.Join(dir, segmentKind.name)
 	check.Must(t, segmentKind.create(mem, path))
 	check.Must(t, mem.SyncDir(dir))
-	made, err := segmentKind.open(mem, path, hclog.NewNullLogger())
-	check.Must(t, err)
+	made := check.Value(segmentKind.open(mem, path, hclog.NewNullLogger())).Must(t)
 	check.Must(t, made.Set(keyCreation, testID))
 	check.Must(t, made.Close())
 	type cut struct {
@@ -209,8 +204,7 @@ func TestPowerCutWhileRewritten(t *testing.T) {
 		fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
 		return openLogStore(files, dir, segmentKind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
 	}
-	s, err := open(files)
-	check.Must(t, err)
+	s := check.Value(open(files)).Must(t)
 	store = func(from, to uint64) {
 		check.Must(t, s.StoreLogs(entries(from, to)))
 		mu.Lock()

@@ -24,8 +24,7 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
 				check.Must(t, kind.create(vfs.OS, path))
 				open := func() *RaftLog {
-					inner, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
-					check.Must(t, err)
+					inner := check.Value(kind.open(vfs.OS, path, hclog.NewNullLogger())).Must(t)
 					s := newRaftLog(kind, vfs.OS, path, inner, &FailStop{OnFatal: func(err error) { t.Error(err) }}, newEntrySizes(16))
 					s.open = func(p string) (Backing, error) { return kind.open(vfs.OS, p, hclog.NewNullLogger()) }
 					return s

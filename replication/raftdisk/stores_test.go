@@ -253,8 +253,7 @@ func filled(s *RaftLog, path string) error {
 
 func names(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	check.Must(t, err)
+	entries := check.Value(os.ReadDir(dir)).Must(t)
 	var all []string
 	for _, e := range entries {
 		all = append(all, e.Name())
@@ -532,8 +531,7 @@ func kindAt(path string) *logKind {
 // While something is done in a term, raft comes to no other.
 func TestRule26TermStandsStill(t *testing.T) {
 	t.Parallel()
-	s, err := newStable(memoryLog{raft.NewInmemStore()}, "memory", &FailStop{})
-	check.Must(t, err)
+	s := check.Value(newStable(memoryLog{raft.NewInmemStore()}, "memory", &FailStop{})).Must(t)
 	check.Must(t, s.SetUint64(keyCurrentTerm, 3))
 	if s.InTerm(2, func() { t.Error("done in a term that is over") }) || s.InTerm(4, func() { t.Error("done in a term that is to come") }) {
 		t.Error("done in another term")

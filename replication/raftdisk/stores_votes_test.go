@@ -73,13 +73,11 @@ func TestVoteIsStoredWhole(t *testing.T) {
 			}
 			inner.left = c.writes
 			fail := &FailStop{OnFatal: func(error) {}}
-			s, err := newStable(inner, "memory", fail)
-			check.Must(t, err)
+			s := check.Value(newStable(inner, "memory", fail)).Must(t)
 			if err := give(s, "b", 7); (err == nil) != (c.writes == 2) {
 				t.Errorf("with %d writes: %v", c.writes, err)
 			}
-			again, err := newStable(inner, "memory", fail)
-			check.Must(t, err)
+			again := check.Value(newStable(inner, "memory", fail)).Must(t)
 			if vote, term := stored(again); vote != c.vote || term != c.term {
 				t.Errorf("the vote is %q in term %d, want %q in %d", vote, term, c.vote, c.term)
 			}
@@ -88,8 +86,7 @@ func TestVoteIsStoredWhole(t *testing.T) {
 
 	// An earlier version ran in between, and its disk took the term of its next vote alone.
 	inner := memoryLog{raft.NewInmemStore()}
-	s, err := newStable(inner, "memory", &FailStop{OnFatal: func(error) {}})
-	check.Must(t, err)
+	s := check.Value(newStable(inner, "memory", &FailStop{OnFatal: func(error) {}})).Must(t)
 	check.Must(t, give(s, "b", 7))
 	check.Must(t, inner.SetUint64(keyVoteTerm, 9))
 	if candidate, err := s.Get(keyVoteCandidate); err != nil || candidate == nil || len(candidate) > 0 {

@@ -34,8 +34,7 @@ func (b *burst) Accept() (net.Conn, error) {
 func TestFloodAtOnce(t *testing.T) {
 	// so that accepting continues before any handshake
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	b := &burst{Listener: l, taken: make(chan struct{})}
 	for range maxHandshakes + 1 {
 		far, near := net.Pipe()

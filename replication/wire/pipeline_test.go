@@ -89,8 +89,7 @@ func TestCommitsEndWithTheMessage(t *testing.T) {
 				return q
 			}
 			id, address := raft.ServerID(node(1).String()), p.there.LocalAddr()
-			pipe, err := p.here.AppendEntriesPipeline(id, address)
-			check.Must(t, err)
+			pipe := check.Value(p.here.AppendEntriesPipeline(id, address)).Must(t)
 			var asked sync.WaitGroup
 			asked.Go(func() {
 				check.NoError(t, p.here.AppendEntries(id, address, request(), new(raft.AppendEntriesResponse)))

@@ -35,8 +35,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 				t.Errorf("advertised %q and %q", pa.Advertised(), pb.Advertised())
 			}
 			l := pb.Listener(KindRelay)
-			c, err := dialAnd(pa, KindRelay, pb, l)
-			check.Must(t, err)
+			c := check.Value(dialAnd(pa, KindRelay, pb, l)).Must(t)
 			defer func() { _, _ = c[0].Close(), c[1].Close() }()
 			for i, want := range []Identity{{Node: node(2), Cluster: clusterA}, {Node: node(1), Cluster: clusterA}} {
 				if ours, ok := unwrap(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || ours.peer != want {
@@ -318,8 +317,7 @@ func TestCertificatesAreExchanged(t *testing.T) {
 	to, from := open(t, Options{Node: node(1), Security: own}), open(t, Options{Node: node(2), Security: other})
 	echo(t, to, KindService)
 	for range 2 {
-		c, err := from.Dial(t.Context(), KindService, to.Addr().String())
-		check.Must(t, err)
+		c := check.Value(from.Dial(t.Context(), KindService, to.Addr().String())).Must(t)
 		say(t, c, "hello")
 		check.NoError(t, c.Close())
 		own.exchange(ca.issue(11, loopback))
@@ -341,8 +339,7 @@ func TestSilentConnections(t *testing.T) {
 		silence := func(t *testing.T, to *Port) (silent []net.Conn) {
 			t.Helper()
 			for i := range 3 {
-				c, err := net.Dial("tcp", to.Addr().String())
-				check.Must(t, err)
+				c := check.Value(net.Dial("tcp", to.Addr().String())).Must(t)
 				t.Cleanup(func() { _ = c.Close() })
 				check.Must(t, check.Err(io.WriteString(c, first[:3*(i%2)])))
 				silent = append(silent, c)
@@ -387,14 +384,12 @@ func TestFlood(t *testing.T) {
 	echo(t, to, KindService)
 	from := open(t, Options{Node: node(2)})
 	for i := range 3 * maxHandshakes {
-		c, err := net.Dial("tcp", to.Addr().String())
-		check.Must(t, err)
+		c := check.Value(net.Dial("tcp", to.Addr().String())).Must(t)
 		defer func() { _ = c.Close() }()
 		if i%maxHandshakes != 0 {
 			continue
 		}
-		good, err := from.Dial(t.Context(), KindService, to.Addr().String())
-		check.Must(t, err)
+		good := check.Value(from.Dial(t.Context(), KindService, to.Addr().String())).Must(t)
 		say(t, good, "hello")
 		_ = good.Close()
 	}
@@ -414,8 +409,7 @@ func TestTooManyConnections(t *testing.T) {
 	dial := func(k Kind) (net.Conn, error) { return from.Dial(t.Context(), k, to.Addr().String()) }
 	var conns []net.Conn
 	for range 7 {
-		c, err := dial(KindService)
-		check.Must(t, err)
+		c := check.Value(dial(KindService)).Must(t)
 		conns = append(conns, c)
 	}
 	_, err := dial(KindService)
@@ -447,8 +441,7 @@ func TestStrangers(t *testing.T) {
 		for _, said := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", magic[:1] + strings.Repeat("x", 60), "\x15\x03\x01\x00\x02\x02\x28"} {
 			t.Run(fmt.Sprintf("%s %.3q", name, said), func(t *testing.T) {
 				p := open(t, Options{Node: node(1), Security: s})
-				c, err := net.Dial("tcp", p.Addr().String())
-				check.Must(t, err)
+				c := check.Value(net.Dial("tcp", p.Addr().String())).Must(t)
 				defer func() { _ = c.Close() }()
 				check.Must(t, check.Err(io.WriteString(c, said)))
 				_ = c.SetReadDeadline(time.Now().Add(patience))
@@ -611,8 +604,7 @@ func TestListenerEndsBeforeAccept(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	l := to.Listener(KindService)
-	c, err := from.Dial(t.Context(), KindService, to.Addr().String())
-	check.Must(t, err)
+	c := check.Value(from.Dial(t.Context(), KindService, to.Addr().String())).Must(t)
 	check.NoError(t, l.Close())
 	check.Fails(t, check.Err(c.Read(make([]byte, 1))), "the connection lives on")
 	// After it everything is logged.

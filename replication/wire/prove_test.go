@@ -55,8 +55,7 @@ func TestProvedNodesConnect(t *testing.T) {
 				to, from := open(t, pair[0]), open(t, pair[1])
 				echo(t, to, k)
 				for range 2 { // The second time the secret is known.
-					c, err := from.Dial(t.Context(), k, to.Addr().String())
-					check.Must(t, err)
+					c := check.Value(from.Dial(t.Context(), k, to.Addr().String())).Must(t)
 					say(t, c, "hello")
 					check.Equal(t, NodeOf(c), node(1), "connected to")
 					check.NoError(t, c.Close())
@@ -71,8 +70,7 @@ func TestProvedNodesConnect(t *testing.T) {
 		to, from := open(t, o), open(t, proving(t, 2))
 		echo(t, to, KindService)
 		middle.leadTo(to.Addr().String())
-		c, err := from.Dial(t.Context(), KindService, middle.Addr().String())
-		check.Must(t, err)
+		c := check.Value(from.Dial(t.Context(), KindService, middle.Addr().String())).Must(t)
 		say(t, c, "hello")
 		check.NoError(t, c.Close())
 	})
@@ -96,8 +94,7 @@ type middle struct {
 
 func between(t *testing.T) *middle {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(t, err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	m := &middle{Listener: l}
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
@@ -197,8 +194,7 @@ func challenged(t *testing.T, c net.Conn, q request) challenge {
 	if a, err := readAnswer(c); err != nil || a.status != StatusProve {
 		t.Fatalf("answered %+v, %v", a, err)
 	}
-	asked, err := readChallenge(c)
-	check.Must(t, err)
+	asked := check.Value(readChallenge(c)).Must(t)
 	return asked
 }
 

@@ -182,8 +182,7 @@ func TestOldConnectionsAreCutOff(t *testing.T) {
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	r := to.Raft(RaftOptions{Timeout: 100 * time.Millisecond})
 	begun := time.Now()
-	c, err := from.Dial(t.Context(), KindRaft, to.Addr().String())
-	check.Must(t, err)
+	c := check.Value(from.Dial(t.Context(), KindRaft, to.Addr().String())).Must(t)
 	defer func() { _ = c.Close() }()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	check.Is(t, check.Err(c.Read(make([]byte, 1))), io.EOF, "read")
@@ -460,8 +459,7 @@ func TestRaftClosesDuringAccept(t *testing.T) {
 	}
 	setClosing(true) // as Close does first
 	for range 2 {    // By the second one what the first came to is logged.
-		c, err := from.Dial(t.Context(), KindRaft, to.Addr().String())
-		check.Must(t, err)
+		c := check.Value(from.Dial(t.Context(), KindRaft, to.Addr().String())).Must(t)
 		check.Fails(t, check.Err(c.Read(make([]byte, 1))), "the connection lives on")
 		check.NoError(t, c.Close())
 	}

@@ -43,8 +43,7 @@ func open(t testing.TB, o Options) *Port {
 		o.Bind = "127.0.0.1:0"
 	}
 	o.HandshakeTimeout, o.DialTimeout = cmp.Or(o.HandshakeTimeout, patience), cmp.Or(o.DialTimeout, patience)
-	p, err := Open(o)
-	check.Must(t, err)
+	p := check.Value(Open(o)).Must(t)
 	t.Cleanup(func() {
 		check.NoError(t, p.Close(), "close port")
 	})

@@ -16,8 +16,7 @@ func TestTraffic(t *testing.T) {
 	b := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	echo(t, b, KindService)
 	for _, n := range []int{100, 1000} {
-		c, err := a.Dial(t.Context(), KindService, b.Advertised())
-		check.Must(t, err)
+		c := check.Value(a.Dial(t.Context(), KindService, b.Advertised())).Must(t)
 		check.Must(t, check.Err(c.Write(make([]byte, n))))
 		check.Must(t, check.Err(io.ReadFull(c, make([]byte, n))))
 		if p := a.Peer(node(2)); p.Connections != 1 || p.Connection.IsZero() || p.PendingReceived != 0 {
@@ -48,10 +47,8 @@ func TestPendingTraffic(t *testing.T) {
 	a := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	b := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	l := b.Listener(KindRaft)
-	c, err := a.Dial(t.Context(), KindRaft, b.Advertised())
-	check.Must(t, err)
-	in, err := l.Accept()
-	check.Must(t, err)
+	c := check.Value(a.Dial(t.Context(), KindRaft, b.Advertised())).Must(t)
+	in := check.Value(l.Accept()).Must(t)
 	message := bytes.Repeat([]byte("x"), 5000)
 	check.Must(t, check.Err(c.Write(message)))
 	// The first byte has come when it can be read.

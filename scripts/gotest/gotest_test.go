@@ -88,13 +88,11 @@ func TestSignalLeavesNothing(t *testing.T) {
 	check.Must(t, errors.Join(err, from.Close(), command.Process.Signal(syscall.SIGTERM)))
 	check.Fails(t, command.Wait(), "the exit code is 0")
 	number, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
-	pid, err := strconv.Atoi(number)
-	check.Must(t, err)
+	pid := check.Value(strconv.Atoi(number)).Must(t)
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the process that the test started is still there: %v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "annals-test-*"))
-	check.Must(t, err)
+	left := check.Value(filepath.Glob(filepath.Join(dir, "annals-test-*"))).Must(t)
 	if len(left) > 0 || !strings.HasPrefix(folder, fmt.Sprint(dir, "/annals-test-")) {
 		t.Errorf("left behind: %q; the test's folder was %s", left, folder)
 	}

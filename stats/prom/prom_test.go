@@ -71,8 +71,7 @@ func TestFormats(t *testing.T) {
 				if *update {
 					check.Must(t, os.WriteFile("testdata/"+file, []byte(got), 0o644))
 				}
-				want, err := os.ReadFile("testdata/" + file)
-				check.Must(t, err)
+				want := check.Value(os.ReadFile("testdata/" + file)).Must(t)
 				check.Equal(t, got, string(want))
 			}
 		})

@@ -73,8 +73,7 @@ func TestGolden(t *testing.T) {
 			if *update {
 				check.Must(t, os.WriteFile(file, got, 0o644))
 			}
-			want, err := os.ReadFile(file)
-			check.Must(t, err)
+			want := check.Value(os.ReadFile(file)).Must(t)
 			check.Slice(t, got, want)
 		})
 	}

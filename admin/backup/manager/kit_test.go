@@ -198,8 +198,7 @@ func (w *world) start() *node {
 	w.stats = new(stats.Registry)
 	o := w.options
 	o.Stats = w.stats
-	m, err := manager.New(o)
-	check.Must(w.t, err)
+	m := check.Value(manager.New(o)).Must(w.t)
 	n := &node{Manager: m, t: w.t, done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -220,30 +219,26 @@ func (n *node) close() {
 // backUp starts a run.
 func (n *node) backUp() string {
 	n.t.Helper()
-	id, err := n.Start()
-	check.Must(n.t, err)
+	id := check.Value(n.Start()).Must(n.t)
 	synctest.Wait()
 	return id
 }
 
 func (n *node) current() manager.Status {
 	n.t.Helper()
-	s, err := n.Current()
-	check.Must(n.t, err)
+	s := check.Value(n.Current()).Must(n.t)
 	return s
 }
 
 func (n *node) last() manager.Status {
 	n.t.Helper()
-	s, err := n.Last()
-	check.Must(n.t, err)
+	s := check.Value(n.Last()).Must(n.t)
 	return s
 }
 
 func (w *world) schedule(expression string) {
 	w.t.Helper()
-	s, err := cron.Parse(expression)
-	check.Must(w.t, err)
+	s := check.Value(cron.Parse(expression)).Must(w.t)
 	w.options.Schedule = s
 }
 

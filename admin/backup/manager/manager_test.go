@@ -127,8 +127,7 @@ func TestStop(t *testing.T) {
 		n := w.start()
 		defer n.close()
 		id := n.backUp()
-		stopped, err := n.Stop(w.t.Context())
-		check.Must(t, err)
+		stopped := check.Value(n.Stop(w.t.Context())).Must(t)
 		check.Equal(t, stopped, id, "id")
 		check.Equal(t, n.last().Result, manager.Stopped, "result")
 		check.Equal(t, w.place.count(), 0, "listed")
@@ -193,8 +192,7 @@ func TestRestart(t *testing.T) {
 			n.backUp()
 			time.Sleep(4 * time.Second)
 			if killed { // No one sees what the process does from here on.
-				state, err := vfs.ReadFile(w.fs, "/db/backups.json")
-				check.Must(t, err)
+				state := check.Value(vfs.ReadFile(w.fs, "/db/backups.json")).Must(t)
 				n.close()
 				check.Must(t, vfs.WriteFileAtomic(w.fs, "/db/backups.json", state))
 			} else {

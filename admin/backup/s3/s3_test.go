@@ -66,8 +66,7 @@ func setup(t *testing.T) (*testkit.ObjectStore, *s3.Target, source) {
 
 // complete holds the backups that a target lists against the files in its store.
 func complete(t *testing.T, s *testkit.ObjectStore, target *s3.Target) {
-	all, err := target.List(t.Context())
-	check.Must(t, err)
+	all := check.Value(target.List(t.Context())).Must(t)
 	if len(all) == 0 {
 		t.Error("nothing listed")
 	}
@@ -181,8 +180,7 @@ func TestTroubles(t *testing.T) {
 	s.Refuse(nil)
 	var answers atomic.Int64
 	s.Cut(func(key string) bool { return strings.Contains(key, "objects/") && answers.Add(1)%2 == 1 })
-	r, err := target.Open(t.Context(), &m, &m.Files[0])
-	check.Must(t, err)
+	r := check.Value(target.Open(t.Context(), &m, &m.Files[0])).Must(t)
 	b, err := io.ReadAll(r)
 	if err = errors.Join(err, r.Close()); err != nil || string(b) != src.files["a"] || answers.Load() < 2 {
 		t.Errorf("%q after %d answers, %v", b, answers.Load(), err)

@@ -78,8 +78,7 @@ func (d *database) figure(name string) (value float64) {
 
 func (d *database) begin(t *testing.T) backup.Session {
 	t.Helper()
-	s, err := d.sessions.Begin(t.Context())
-	check.Must(t, err)
+	s := check.Value(d.sessions.Begin(t.Context())).Must(t)
 	return s
 }
 

@@ -60,8 +60,7 @@ func TestGolden(t *testing.T) {
 		if *update {
 			check.Must(t, os.WriteFile(file, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(file)
-		check.Must(t, err)
+		want := check.Value(os.ReadFile(file)).Must(t)
 		check.Equal(t, got, string(want), "the history differs from", file)
 	})
 }

@@ -305,8 +305,7 @@ func TestInterruptedRedacted(t *testing.T) {
 		d := newDatabase()
 		killed(t, d, endpoint, unfinished(1), unfinished(2))
 		redact := func(stream string, number int) {
-			data, err := json.Marshal(strings.Repeat("x", 10))
-			check.Must(t, err)
+			data := check.Value(json.Marshal(strings.Repeat("x", 10))).Must(t)
 			d.streams[stream][number].Data = data
 		}
 		redact(history.StreamOf(id(1)), 0)

@@ -20,8 +20,7 @@ var (
 // recordOf makes an event of a kind, one minute after the other from noon on.
 func recordOf(t *testing.T, number int64, kind string, n note) *event.Record {
 	t.Helper()
-	data, err := json.Marshal(n)
-	check.Must(t, err)
+	data := check.Value(json.Marshal(n)).Must(t)
 	return &event.Record{Number: number, Type: kind, Data: data, Time: noon.Add(time.Duration(number) * time.Minute).UnixNano()}
 }
 
@@ -121,8 +120,7 @@ func TestDecide(t *testing.T) {
 		{"a round of long ago, seen just now", with(takes(one), ends(one, "Success")), func(v *view) { v.now = noon.Add(25 * time.Hour) }, none},
 		{"a turn of long ago", with(takes(one)), func(v *view) { v.now = noon.Add(99 * time.Hour) }, "start"},
 	}
-	hourly, err := cron.Parse("@hourly")
-	check.Must(t, err)
+	hourly := check.Value(cron.Parse("@hourly")).Must(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			v := view{

@@ -31,8 +31,7 @@ func TestWire(t *testing.T) {
 			`{"round":"2026-03-01T12:00:00Z","node":"00000000-0000-0000-0000-000000000001","endpoint":"a:2113","result":"Completed","through":"2026-03-01T13:00:00Z","turns":3}`},
 	}
 	for _, c := range cases {
-		e, err := c.p.event()
-		check.Must(t, err)
+		e := check.Value(c.p.event()).Must(t)
 		if e.Type != c.kind || string(e.Data) != c.data || e.Flags != event.FlagJSON || e.ID.IsZero() {
 			t.Errorf("%s\n%s, expected %s\n%s", e.Type, e.Data, c.kind, c.data)
 		}

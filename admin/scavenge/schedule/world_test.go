@@ -137,11 +137,10 @@ func (n *node) start() {
 
 // schedule starts the node's scheduler; w.mu is held.
 func (n *node) schedule() {
-	s, err := New(Options{
+	s := check.Value(New(Options{
 		Expression: n.expression, Endpoint: n.name, Runner: (*fakeRunner)(n), Store: (*fakeStore)(n), Cluster: (*fakeCluster)(n),
 		Now: func() time.Time { return time.Now().Add(n.skew) }, Request: n.request, Logger: hclog.NewNullLogger(), Stats: n.w.stats,
-	})
-	check.Must(n.w.t, err)
+	})).Must(n.w.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	n.scheduler, n.cancel, n.ended = s, cancel, ended
@@ -617,8 +616,7 @@ func (w *world) close() {
 }
 
 func (w *world) write(n *node, kind string, data any) {
-	raw, err := json.Marshal(data)
-	check.Must(w.t, err)
+	raw := check.Value(json.Marshal(data)).Must(w.t)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.append(n, event.Proposed{ID: event.ID(uuid.New()), Type: kind, Data: raw})

@@ -148,8 +148,7 @@ func BenchmarkDecisionsBuild(b *testing.B) {
 	const n = 1_000_000
 	fill(b, d, 0, n, benchStream)
 	for b.Loop() {
-		t, err := d.Decisions(b.Context())
-		check.Must(b, err)
+		t := check.Value(d.Decisions(b.Context())).Must(b)
 		check.MustEqual(b, t.n, n)
 		check.Must(b, t.Close())
 	}

@@ -19,8 +19,7 @@ import (
 
 func mustOpen(t *testing.T, o Options) *DB {
 	t.Helper()
-	d, err := Open(t.Context(), o)
-	check.Must(t, err)
+	d := check.Value(Open(t.Context(), o)).Must(t)
 	t.Cleanup(func() {
 		check.NoError(t, d.Close())
 	})
@@ -158,8 +157,7 @@ func TestFolder(t *testing.T) {
 	d := mustOpen(t, small(fsys))
 	set(t, d, "checkpoint", "old")
 	for _, name := range []string{"decisions.tmp", "sqlite-1.tmp"} {
-		f, err := fsys.Create(filepath.Join(small(fsys).Dir, name))
-		check.Must(t, err)
+		f := check.Value(fsys.Create(filepath.Join(small(fsys).Dir, name))).Must(t)
 		check.Must(t, f.Close())
 	}
 	check.Must(t, errors.Join(d.Close(), d.Close()))

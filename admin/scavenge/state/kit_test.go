@@ -255,7 +255,6 @@ func folder(t *testing.T, fsys vfs.FS) {
 
 func list(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
-	names, err := fsys.List("index/scavenging")
-	check.Must(t, err)
+	names := check.Value(fsys.List("index/scavenging")).Must(t)
 	return names
 }

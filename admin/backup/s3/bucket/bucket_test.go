@@ -35,8 +35,7 @@ func TestObjects(t *testing.T) {
 		if b, err := c.Read(ctx, key, 1000); err != nil || string(b) != "0123456789"+key {
 			t.Errorf("%q has %q, %v", key, b, err)
 		}
-		body, err := c.Open(ctx, key, 3, 8)
-		check.Must(t, err)
+		body := check.Value(c.Open(ctx, key, 3, 8)).Must(t)
 		if b, err := io.ReadAll(body); err != nil || string(b) != "34567" {
 			t.Errorf("%q has %q, %v", key, b, err)
 		}
@@ -243,8 +242,7 @@ func TestDigest(t *testing.T) {
 	}), nil)
 	defer end()
 	ctx := t.Context()
-	u, err := c.Begin(ctx, "k")
-	check.Must(t, err)
+	u := check.Value(c.Begin(ctx, "k")).Must(t)
 	check.Must(t, errors.Join(u.Part(ctx, []byte("a")), c.Put(ctx, "k", nil)))
 	if want := map[string]string{"": "1B2M2Y8AsgTpgAmY7PhCfg==", "1": "DMF1ucDxtqgxw5niaXcmYQ=="}; !maps.Equal(got, want) {
 		t.Error(got)

@@ -51,8 +51,7 @@ func say(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 // options are those of a client of a store of testkit.
 func options(t *testing.T) bucket.Options {
 	t.Helper()
-	endpoint, err := url.Parse("http://127.0.0.1:9000")
-	check.Must(t, err)
+	endpoint := check.Value(url.Parse("http://127.0.0.1:9000")).Must(t)
 	return bucket.Options{
 		Endpoint: endpoint, Region: testkit.ObjectStoreRegion, Name: "bucket",
 		Key: testkit.ObjectStoreKey, Secret: testkit.ObjectStoreSecret,
