@@ -97,6 +97,7 @@ func (s *store) ReadStream(_ context.Context, r event.StreamRead) (page event.St
 		return page, err
 	}
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
+	defer func() { page.SetNext(&r) }()
 	step, n := int64(1), r.From
 	if r.Backward {
 		step = -1

@@ -95,7 +95,7 @@ func (m *Manager) logins(ctx context.Context) (map[string]struct{}, error) {
 				logins[string(e.Data)] = struct{}{}
 			}
 		}
-		from, end = max(from+listPage, page.Min), page.End
+		from, end = page.Next, page.End
 	}
 	return logins, nil
 }

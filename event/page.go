@@ -97,13 +97,32 @@ func ParseLink(data []byte) (number int64, stream string, ok bool) {
 
 // StreamPage is the outcome of reading one stream in one direction.
 type StreamPage struct {
-	Stream   string
-	From     int64      // first number asked for; the last event's when the head was asked for
-	Last     int64      // number of the last event ever written, -1 when there is none
-	Min      int64      // lowest number not hidden by $tb and $maxCount
-	End      bool       // nothing more in this direction (by the rules of feeds)
+	Stream string
+	From   int64 // first number asked for; the last event's when the head was asked for
+	Last   int64 // number of the last event ever written, -1 when there is none
+	Min    int64 // lowest number not hidden by $tb and $maxCount
+	End    bool  // nothing more in this direction (by the rules of feeds)
+	// Next is where the next read in this direction begins: past what is hidden, and after Last when
+	// there is nothing more; backward it is -1 then.
+	Next     int64
 	Events   []Resolved // in the order read
 	Metadata Metadata   // of the stream
+}
+
+// SetNext sets Next of a page that is otherwise as it was read.
+func (p *StreamPage) SetNext(r *StreamRead) {
+	after := p.From + int64(r.Count)
+	switch {
+	case r.Backward && p.End:
+		p.Next = -1
+	case r.Backward:
+		p.Next = max(-1, p.From-int64(r.Count))
+	case p.End && len(p.Events) == 0, after < p.From: // All the rest is hidden, or there is none.
+		p.Next = max(p.From, p.Last+1)
+	default:
+		// A stream can be truncated beyond its end: what is appended later is not to be passed over.
+		p.Next = max(p.From, min(max(after, p.Min), p.Last+1))
+	}
 }
 
 // Room is memory that pages are read into one after the other, which spares allocating it for

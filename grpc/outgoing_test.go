@@ -29,6 +29,7 @@ func (s *heavyStore) ReadStream(_ context.Context, r event.StreamRead) (event.St
 	for i := range r.Count {
 		p.Events = append(p.Events, event.Resolved{Record: event.Record{Stream: "heavy", Type: "t", Number: r.From + int64(i), Bare: true, LeftOut: heavy}})
 	}
+	p.SetNext(&r)
 	return p, nil
 }
 

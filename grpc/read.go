@@ -133,14 +133,8 @@ func (r *reading) stream(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		last, left = page.Last, left-sent
-		if r.q.backward {
-			from -= int64(count)
-			over = page.End || from < 0
-		} else {
-			from = nextAfter(&page, from, count)
-			over = page.End || from > page.Last
-		}
+		last, left, from = page.Last, left-sent, page.Next
+		over = page.End || from > page.Last
 		r.resize(page.Events)
 		if isDense := len(events) == count; isDense {
 			count = r.count(left)
@@ -152,13 +146,6 @@ func (r *reading) stream(ctx context.Context) error {
 		return r.out.message(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
 	}
 	return nil
-}
-
-// nextAfter is the number at which reading forward resumes after a page of count events. A stream
-// can be truncated beyond its end. The result stays at its end then, so that later appends are not
-// skipped.
-func nextAfter(page *event.StreamPage, from int64, count int) int64 {
-	return max(from, min(max(from+int64(count), page.Min), page.Last+1))
 }
 
 // streamPage reads a page of the stream.

@@ -39,7 +39,7 @@ func (s *endlessStore) StreamInfo(context.Context, string) (event.StreamInfo, er
 }
 
 func (s *endlessStore) ReadStream(_ context.Context, r event.StreamRead) (event.StreamPage, error) {
-	return event.StreamPage{Last: 1 << 60, Events: s.page[:r.Count]}, nil
+	return event.StreamPage{Last: 1 << 60, Events: s.page[:r.Count], Next: r.From + int64(r.Count)}, nil
 }
 
 // raw is a codec that leaves what it receives as it is, so that what is measured is the server.

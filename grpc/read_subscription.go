@@ -134,8 +134,7 @@ func (f *following) read(ctx context.Context) (more bool, err error) {
 }
 
 func (f *following) readStream(ctx context.Context) (more bool, err error) {
-	count := f.size
-	page, err := f.streamPage(ctx, f.next, count)
+	page, err := f.streamPage(ctx, f.next, f.size)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound):
 		info, err := f.s.opts.Store.StreamInfo(ctx, f.q.stream)
@@ -151,12 +150,8 @@ func (f *following) readStream(ctx context.Context) (more bool, err error) {
 	}
 	f.resize(page.Events)
 	f.last = page.Last
-	next := nextAfter(&page, f.next, count)
-	if page.End {
-		next = max(f.next, page.Last+1)
-	}
-	if next > f.next {
-		f.seen, f.next = next-1, next
+	if page.Next > f.next {
+		f.seen, f.next = page.Next-1, page.Next
 	}
 	return f.next <= page.Last, nil
 }

@@ -385,6 +385,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 		low := p.From - count + 1
 		s.bare(p.Events, q.MaxPayload)
 		p.End = low <= p.Min || p.From < p.Min || low <= p.Last && s.visible(q.Stream, low) == nil
+		p.SetNext(&q)
 		return p, nil
 	}
 	for n := q.From; n <= p.Last && n-q.From < count; n++ {
@@ -404,6 +405,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 	if q.From < p.Min && count < p.Min-q.From+1 {
 		p.End = false
 	}
+	p.SetNext(&q)
 	return p, nil
 }
 

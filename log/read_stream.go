@@ -167,6 +167,7 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 	if err != nil {
 		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
 	}
+	page.SetNext(&r)
 	if n := len(page.Events); n > 0 {
 		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
 	}

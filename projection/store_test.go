@@ -111,6 +111,7 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 	}
 	st := s.streams[r.Stream]
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	defer func() { page.SetNext(&r) }()
 	left := r.MaxPayload
 	isBeyond := func(of *event.Record) bool {
 		left -= len(of.Data) + len(of.Metadata)

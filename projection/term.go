@@ -182,7 +182,7 @@ func (t *term) readList() ([]*stored, error) {
 		if page.End {
 			break
 		}
-		from = max(from+pageSize, page.Min)
+		from = page.Next
 	}
 	all := make([]*stored, 0, len(found))
 	for _, s := range found {

@@ -124,11 +124,12 @@ func (s *ownStreams) replays(ctx context.Context) (r replays, err error) {
 	}
 	r.from, r.end = info.Metadata.MinVisible(info.Last), info.Last+1
 	moved := int64(-1)
-	for at := r.from; at < r.end; at += replayBatch {
+	for at := r.from; at < r.end; {
 		page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: at, Count: replayBatch, Links: event.EveryLink, MaxPayload: groupPayload})
 		if err != nil {
 			return r, fmt.Errorf("read stream %s: %w", stream, err)
 		}
+		at = page.Next
 		for _, e := range page.Events {
 			number := e.Number
 			if err := s.complete(ctx, &e.Record); err != nil {

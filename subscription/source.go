@@ -87,17 +87,10 @@ func (s *streamSource) read(ctx context.Context, from int64, room int) (b batch,
 	if err != nil {
 		return b, err
 	}
-	b = batch{known: page.Last, next: min(from+int64(count)-1, page.Last) + 1, passed: -1}
-	switch {
-	case page.Last < from:
-		b.next = from
-	case len(page.Events) > room:
+	b = batch{known: page.Last, next: page.Next, passed: -1}
+	if len(page.Events) > room {
 		page.Events = page.Events[:room]
 		b.next = page.Events[room-1].Number + 1
-	case len(page.Events) == 0 && page.End:
-		b.next = page.Last + 1 // All the rest is hidden.
-	case page.Min > b.next:
-		b.next = min(page.Min, page.Last+1)
 	}
 	b.events, b.end, s.stride = page.Events, b.next > page.Last, 0
 	if len(b.events) == 0 && !b.end {
@@ -124,7 +117,7 @@ func (s *streamSource) page(ctx context.Context, from int64, count int) (event.S
 	}
 	page, err = s.store.ReadStream(ctx, read)
 	if errors.Is(err, event.ErrStreamNotFound) {
-		return event.StreamPage{Stream: s.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true}, nil
+		return event.StreamPage{Stream: s.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true, Next: max(from, info.Last+1)}, nil
 	}
 	return page, err
 }

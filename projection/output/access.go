@@ -134,7 +134,7 @@ func (a access) names(ctx context.Context, list string, from int64, page func(na
 				names = append(names, string(e.Data))
 			}
 		}
-		from += pageEvents
+		from = p.Next
 		if err := page(names, from); err != nil {
 			return err
 		}

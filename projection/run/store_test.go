@@ -101,6 +101,7 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 	}
 	st := s.streams[r.Stream]
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	defer func() { page.SetNext(&r) }()
 	left := r.MaxPayload
 	add := func(n int64) {
 		if n < 0 || n > i.Last || s.hidden(st, &i, n) {

@@ -154,6 +154,7 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 		return page, event.ErrStreamNotFound
 	}
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	defer func() { page.SetNext(&r) }()
 	b := budget{r.MaxPayload, r.MaxPayload}
 	lowest, highest := r.From, r.From+int64(r.Count)-1
 	if r.Backward {

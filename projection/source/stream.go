@@ -103,10 +103,8 @@ func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamP
 		return nil
 	case n < len(page.Events):
 		s.next, s.count = page.Events[n].Number, min(events, max(2*n, 1))
-	case n == 0 && page.End:
-		s.next = page.Last + 1 // All the rest is hidden.
 	default:
-		s.next = max(min(s.next+int64(s.count)-1, page.Last)+1, min(page.Min, page.Last+1))
+		s.next = page.Next
 		if s.count *= 2; n > 0 {
 			s.count = min(s.count, events)
 		}

@@ -57,7 +57,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 		err := w.records.Persist(ctx, func(ctx context.Context) (err error) {
 			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, Links: event.EveryLink})
 			if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-				page, err = event.StreamPage{End: true}, nil
+				page, err = event.StreamPage{End: true, Next: -1}, nil
 			}
 			return err
 		})
@@ -78,8 +78,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 				open = append(open, id)
 			}
 		}
-		from = page.From - pageSize
-		if page.End || from < 0 {
+		if from = page.Next; page.End {
 			return open, nil
 		}
 	}
@@ -137,12 +136,12 @@ type sum struct {
 func (w *Writer) sumUp(ctx context.Context, stream string) (sum, error) {
 	s := sum{last: -1, completed: -1}
 	first := true
-	for from := int64(0); ; from += pageSize {
+	for from := int64(0); ; {
 		page, err := w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: pageSize})
 		if err != nil {
 			return s, err
 		}
-		s.last = page.Last
+		s.last, from = page.Last, page.Next
 		for i := range page.Events {
 			e := &page.Events[i].Record
 			if first {

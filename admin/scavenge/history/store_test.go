@@ -306,5 +306,6 @@ func (n *node) ReadStream(ctx context.Context, r event.StreamRead) (event.Stream
 	} else {
 		page.End = page.End || end > page.Last
 	}
+	page.SetNext(&r)
 	return page, nil
 }
