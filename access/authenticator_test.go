@@ -493,9 +493,7 @@ func TestCachedWithoutAllocation(t *testing.T) {
 		t.Skip("pools allocate under the race detector")
 	}
 	a, r := cachedRequest(t)
-	n := testing.AllocsPerRun(1000, func() {
-		check.Must(t, check.Err(a.Authenticate(r)))
-	})
+	n := testing.AllocsPerRun(1000, func() { check.Must(t, check.Err(a.Authenticate(r))) })
 	if n >= 1 {
 		t.Errorf("%v allocations", n)
 	}

@@ -151,9 +151,7 @@ func TestHundredConnections(t *testing.T) {
 		synctest.Wait()
 		before := hashes(r)
 		for range 100 {
-			wg.Go(func() {
-				check.NoError(t, loginFrom(a, "192.0.2.1:1", "jane:right"))
-			})
+			wg.Go(func() { check.NoError(t, loginFrom(a, "192.0.2.1:1", "jane:right")) })
 		}
 		wg.Wait()
 		if n := hashes(r) - before; n > 18 { // Seventeen of the others, which their line holds.

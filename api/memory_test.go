@@ -122,9 +122,7 @@ func TestLine(t *testing.T) {
 		large.Add(8 * mib) // More than there is: it is held already.
 		var waiting sync.WaitGroup
 		for range 256 {
-			waiting.Go(func() {
-				check.Is(t, claim(m).Grow(t.Context(), mib), event.ErrNoRoom)
-			})
+			waiting.Go(func() { check.Is(t, claim(m).Grow(t.Context(), mib), event.ErrNoRoom) })
 		}
 		synctest.Wait()
 		begun := time.Now()

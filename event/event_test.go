@@ -94,9 +94,7 @@ func TestMinVisible(t *testing.T) {
 		{"the higher wins", event.Metadata{Retention: event.Retention{TruncateBefore: 5, MaxCount: 3}}, 9, 7},
 		{"the largest count", event.Metadata{Retention: event.Retention{MaxCount: 1<<63 - 1}}, 9, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			check.Equal(t, c.m.MinVisible(c.last), c.want)
-		})
+		t.Run(c.name, func(t *testing.T) { check.Equal(t, c.m.MinVisible(c.last), c.want) })
 	}
 }
 

@@ -99,9 +99,7 @@ func (c *cluster) official(t *testing.T, preference string) *kurrentdb.Client {
 	config.Logger = kurrentdb.NoopLogging()
 	client, err := kurrentdb.NewClient(config)
 	check.Must(t, err)
-	t.Cleanup(func() {
-		check.NoError(t, client.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, client.Close()) })
 	return client
 }
 

@@ -77,9 +77,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	}
 	check.Must(t, err)
 	c := &cluster{t: t, o: o, lab: l}
-	t.Cleanup(func() {
-		check.NoError(t, l.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, l.Close()) })
 	if o.links && l.NoLinks() != nil {
 		t.Skip(l.NoLinks())
 	}

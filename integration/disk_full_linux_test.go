@@ -28,9 +28,7 @@ func smallDisk(t *testing.T) string {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
 		t.Skipf("no file system can be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		check.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount")
-	})
+	t.Cleanup(func() { check.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount") })
 	return dir
 }
 

@@ -79,9 +79,7 @@ func ownAddress(t *testing.T) (host, port string) {
 		host = fmt.Sprintf("127.%d.%d.77", 192+os.Getpid()/256%32, os.Getpid()%256)
 	}
 	l := check.Value(net.Listen("tcp", net.JoinHostPort(host, "0"))).Must(t)
-	defer func() {
-		check.NoError(t, l.Close())
-	}()
+	defer func() { check.NoError(t, l.Close()) }()
 	return host, portOf(l.Addr().String())
 }
 

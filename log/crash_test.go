@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -145,55 +145,26 @@ const everyCut = 3
 // TestPowerCut cuts the power after many an operation of the script.
 // ANNALS_CRASH_SEEDS sets how many random survivals are tried each time.
 func TestPowerCut(t *testing.T) {
-	seeds := 0 // One at every other operation.
+	seeds, every := 1, 2 // One at every other operation.
 	if s := os.Getenv("ANNALS_CRASH_SEEDS"); s != "" {
 		var err error
-		if seeds, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	type left struct {
-		fsys   *vfs.Mem
-		synced int
-		what   string
+		seeds, err = strconv.Atoi(s)
+		check.Must(t, err)
+		every = 1
 	}
 	m := scriptModel()
-	mem := vfs.NewCrashMem()
-	base := rand.Uint64()
-	var mu sync.Mutex
-	var all []left
 	var r *run
-	step, operations := testkit.Sample(t, everyCut)
-	take := func(what string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if operations++; operations%step != 0 {
-			return
-		}
-		synced := int(r.synced.Load()) // Before the clone: what was synced by then is in it.
-		all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), synced, what + ", nothing else survives"})
-		if seeds == 0 && operations/step%2 == 1 {
-			return
-		}
-		for range max(1, seeds) {
-			seed := base + uint64(len(all))
-			all = append(all, left{
-				mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 1))}), synced, fmt.Sprintf("%s, seed %d", what, seed),
-			})
-		}
-	}
-	r = newRun(m, vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if op.Kind.Mutates() {
-			take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
-		}
-		return nil
-	}))
+	step, first := testkit.Sample(t, everyCut)
+	d := powercut.New(powercut.Options[int]{
+		Every: step, First: first, More: seeds, MoreEvery: every, Seed: rand.Uint64(),
+		Note: func() int { return int(r.synced.Load()) },
+	})
+	r = newRun(m, d)
 	check.Must(t, r.play())
-	take("at the end")
+	d.Cut("at the end")
 	check.MustEqual(t, r.fatal.Load(), 0, "fatal ... times")
-	t.Logf("%d power cuts", len(all))
-	for _, c := range all {
-		check.Must(t, recovered(m, c.fsys, c.synced), "power cut", c.what)
+	for _, c := range d.Cuts() {
+		check.Must(t, recovered(m, c.FS, c.Note), c.What)
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -305,25 +305,15 @@ func TestHealPowerCut(t *testing.T) {
 	from := damagedFolder(t, m, mem)
 	f := check.Value(mem.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))).Must(t)
 	check.Must(t, errors.Join(f.Sync(), f.Close()))
-	var mu sync.Mutex
-	var all []*vfs.Mem
-	var armed atomic.Bool
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if armed.Load() && op.Kind.Mutates() {
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, mem.CrashClone(vfs.CrashOptions{}))
-		}
-		return nil
-	})
-	check.Must(t, healOnce(fsys, from, func() { armed.Store(true) }))
-	all = append(all, mem.CrashClone(vfs.CrashOptions{}))
-	t.Logf("%d power cuts", len(all))
+	d := powercut.New(powercut.Options[int]{Mem: mem, Off: true})
+	check.Must(t, healOnce(d, from, d.On))
+	d.Cut("at the end")
+	all := d.Cuts()
 	if len(all) < 10 {
 		t.Fatal("too few")
 	}
-	for i, left := range all {
-		check.Must(t, healedRest(m, left, from), "power cut", i)
+	for _, c := range all {
+		check.Must(t, healedRest(m, c.FS, from), c.What)
 	}
 }
 

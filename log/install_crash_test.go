@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -127,47 +127,23 @@ func TestInstallPowerCut(t *testing.T) {
 			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
 			check.Must(t, err)
 			ends := 5 * (c.last + 1)
-			type left struct {
-				fsys      *vfs.Mem
-				what      string
-				committed bool
-			}
-			mem := vfs.NewCrashMem()
-			seed := rand.Uint64()
-			var mu sync.Mutex
-			var all []left
-			step, operations := testkit.Sample(t, everyCut)
-			var armed, durable atomic.Bool
-			take := func(what string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if operations++; operations%step != 0 {
-					return
-				}
-				committed := durable.Load() // Before the clone: what was durable by then is in it.
-				all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, committed})
-				for i := range uint64(3) {
-					rng := rand.New(rand.NewPCG(seed, uint64(len(all))+i))
-					all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), fmt.Sprintf("%s, seed %d", what, seed), committed})
-				}
-			}
-			fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-				if armed.Load() && op.Kind.Mutates() {
+			step, first := testkit.Sample(t, everyCut)
+			var durable atomic.Bool
+			d := powercut.New(powercut.Options[bool]{
+				Off: true, Every: step, First: first, More: 3, Seed: rand.Uint64(), Note: durable.Load,
+				See: func(op vfs.Op) {
 					if op.Kind == vfs.OpRename && filepath.Dir(op.Name) == testDir {
 						durable.Store(true) // By then all that was there is.
 					}
-					take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
-				}
-				return nil
+				},
 			})
-			check.Must(t, installing(m, fsys, c, file, func() { armed.Store(true) }))
-			operations = -1 // This one counts.
-			take("at the end")
-			t.Logf("%d power cuts", len(all))
+			check.Must(t, installing(m, d, c, file, d.On))
+			d.Cut("at the end")
+			all := d.Cuts()
 			for _, l := range all {
-				check.Must(t, installed(m, l.fsys, c.have, ends, l.committed), "power cut", l.what)
+				check.Must(t, installed(m, l.FS, c.have, ends, l.Note), l.What)
 			}
-			last := all[len(all)-4].fsys // Nothing survives but what was synced.
+			last := all[len(all)-4].FS // Nothing survives but what was synced.
 			l := mustOpen(t, testOptions(last))
 			check.MustEqual(t, l.Tail(), m.tail)
 		})

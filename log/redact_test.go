@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -211,34 +209,25 @@ func TestRedactFetched(t *testing.T) {
 func TestRedactPowerCut(t *testing.T) {
 	m := newModel()
 	positions := secretFrames(m)
-	mem := vfs.NewCrashMem()
-	var left []*vfs.Mem
-	var armed atomic.Bool
-	var mu sync.Mutex // Syncs run at the same time.
-	l := check.Value(Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if mu.Lock(); armed.Load() && op.Kind.Mutates() {
-			left = append(left, mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(1, uint64(len(left))))}))
-		}
-		mu.Unlock()
-		return nil
-	})))).Must(t)
+	d := powercut.New(powercut.Options[int]{Off: true, More: 1, Seed: 1})
+	l := check.Value(Open(testOptions(d))).Must(t)
 	<-l.Reads.ids.loaded
 	write(t, l, m.frames...)
 	check.Must(t, l.syncer.Sync())
-	armed.Store(true)
+	d.On()
 	chunks := byChunk(positions)
 	for _, n := range slices.Sorted(maps.Keys(chunks)) {
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
 		check.Must(t, err)
 	}
-	armed.Store(false)
+	d.Off()
 	check.Must(t, l.Close())
 	states := [][]testFrame{m.frames, redactedFrames(t, m.frames, chunks[0]), redactedFrames(t, m.frames, positions)}
-	for i, fsys := range left {
-		l := check.Value(Open(testOptions(fsys))).Must(t, "crash", i)
+	for _, c := range d.Cuts() {
+		l := check.Value(Open(testOptions(c.FS))).Must(t, c.What)
 		<-l.Reads.ids.loaded
 		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return holds(l, frames, nil) == nil }) {
-			t.Fatalf("crash %d: %v", i, holds(l, states[2], nil))
+			t.Fatalf("%s: %v", c.What, holds(l, states[2], nil))
 		}
 		checkFiles(t, l)
 		noTemps(t, l)

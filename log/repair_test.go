@@ -6,13 +6,13 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -188,26 +188,17 @@ func TestRepairCrash(t *testing.T) {
 		}
 		return errors.Join(holds(l, m.frames, nil), l.Close())
 	}
-	var mu sync.Mutex
-	var left []*vfs.Mem
 	step, first := testkit.Sample(t, everyCut)
-	mem := folder.CrashClone(vfs.CrashOptions{})
+	d := powercut.New(powercut.Options[int]{Mem: folder.CrashClone(vfs.CrashOptions{}), Every: step, First: first})
 	var operations atomic.Int64
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+	_, err = repairWith(vfs.NewFaulty(d, func(vfs.Op) error {
 		operations.Add(1)
-		if op.Kind.Mutates() {
-			mu.Lock()
-			defer mu.Unlock()
-			left = append(left, mem.CrashClone(vfs.CrashOptions{}))
-		}
 		return nil
-	})
-	_, err = repairWith(fsys, source)
+	}), source)
 	check.Must(t, err)
-	for i := first; i < len(left); i += step {
-		check.Must(t, whole(left[i]), "power cut", i, "of", len(left))
+	for _, c := range d.Cuts() {
+		check.Must(t, whole(c.FS), c.What)
 	}
-	t.Logf("%d power cuts, %d operations", len(left), operations.Load())
 	for fail := int64(first); fail < operations.Load(); fail += int64(step) {
 		mem := folder.CrashClone(vfs.CrashOptions{})
 		var n atomic.Int64

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -130,44 +130,18 @@ func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
 
 // TestRewritePowerCut cuts the power before many a file operation of rewrites and merges.
 func TestRewritePowerCut(t *testing.T) {
-	type left struct {
-		fsys *vfs.Mem
-		what string
-		done int
-	}
-	mem := vfs.NewCrashMem()
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	var mu sync.Mutex
-	var all []left
-	var armed atomic.Bool
 	var r *rewriteRun
-	step, operations := testkit.Sample(t, everyCut)
-	take := func(what string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if operations++; operations%step != 0 {
-			return
-		}
-		done := int(r.done.Load())
-		all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, done})
-		for i := range uint64(3) {
-			rng := rand.New(rand.NewPCG(seed, uint64(len(all))+i))
-			all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), what + ", with more", done})
-		}
-	}
-	r = newRewriteRun(vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if armed.Load() && op.Kind.Mutates() {
-			take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
-		}
-		return nil
-	}))
-	check.Must(t, r.play(func() { armed.Store(true) }))
-	armed.Store(false)
-	take("at the end")
-	t.Logf("%d power cuts", len(all))
-	for _, c := range all {
-		check.Must(t, r.survived(c.fsys, c.done), "power cut", c.what)
+	step, first := testkit.Sample(t, everyCut)
+	d := powercut.New(powercut.Options[int]{
+		Off: true, Every: step, First: first, More: 3, Seed: rand.Uint64(),
+		Note: func() int { return int(r.done.Load()) },
+	})
+	r = newRewriteRun(d)
+	check.Must(t, r.play(d.On))
+	d.Off()
+	d.Cut("at the end")
+	for _, c := range d.Cuts() {
+		check.Must(t, r.survived(c.FS, c.Note), c.What)
 	}
 }
 

@@ -32,9 +32,7 @@ func openReady(t testing.TB) *Node {
 	c.Db, c.Index = dir, filepath.Join(dir, "index")
 	c.NodePort = 0
 	n := check.Value(Open(t.Context(), Options{Config: c, PasswordIterations: 10})).Must(t)
-	t.Cleanup(func() {
-		check.NoError(t, n.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, n.Close()) })
 	testkit.Eventually(t, 30*time.Second, func() error {
 		_, err := n.store.Write(context.Background(), &event.Write{Stream: "first", ExpectedVersion: event.AnyVersion,
 			Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: "t"}}})

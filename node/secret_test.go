@@ -45,9 +45,7 @@ func TestSecretOfANode(t *testing.T) {
 				if n.http, err = serve.Listen("127.0.0.1:0", &n.traffic, n.logger); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() {
-					check.NoError(t, n.http.Close())
-				})
+				t.Cleanup(func() { check.NoError(t, n.http.Close()) })
 				check.Must(t, n.openSecurity())
 				check.Must(t, n.openSecret())
 				return n

@@ -23,9 +23,7 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	h.writes("s", 0, 3)
 	leader := h.leader()
 	port, other := h.outsider()
-	t.Cleanup(func() {
-		check.NoError(t, errors.Join(other.Close(), port.Close()))
-	})
+	t.Cleanup(func() { check.NoError(t, errors.Join(other.Close(), port.Close())) })
 	r := leader.raft()
 	// No node gets to this term by itself.
 	later := r.CurrentTerm() + 1000

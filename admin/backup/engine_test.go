@@ -21,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -379,33 +380,14 @@ func TestPowerCuts(t *testing.T) {
 	d.write(15, true)
 	d.write(2, false)
 	want, _ := restoreWhole(t, d)
-	mem := vfs.NewCrashMem()
-	var mu sync.Mutex
-	var left []*vfs.Mem
-	armed := true
-	faulty := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if armed && op.Kind.Mutates() {
-			o := vfs.CrashOptions{}
-			if len(left)%2 == 1 { // Some bytes that were not synced survive.
-				o.Rand = rand.New(rand.NewPCG(3, uint64(len(left))))
-			}
-			left = append(left, mem.CrashClone(o))
-		}
-		return nil
-	})
-	arm := func(on bool) {
-		mu.Lock()
-		armed = on
-		mu.Unlock()
-	}
-	check.Must(t, mem.MkdirAll("/"))
-	m := d.create(backup.NewFolder(faulty, "/backups"), backup.CreateOptions{})
-	left = append(left, mem.CrashClone(vfs.CrashOptions{}))
-	arm(false)
-	t.Logf("%d cuts", len(left))
-	for i, fsys := range left {
+	disk := powercut.New(powercut.Options[int]{More: 1, MoreEvery: 2})
+	check.Must(t, disk.Mem.MkdirAll("/"))
+	m := d.create(backup.NewFolder(disk, "/backups"), backup.CreateOptions{})
+	disk.Off()
+	disk.Cut("at the end")
+	left := disk.Cuts()
+	for i, c := range left {
+		fsys := c.FS
 		target := backup.NewFolder(fsys, "/backups")
 		all := check.Value(target.List(t.Context())).Must(t, "cut", i)
 		if len(all) == 0 && i == len(left)-1 {
@@ -422,17 +404,18 @@ func TestPowerCuts(t *testing.T) {
 			t.Fatalf("cut %d: the next one has %d problems, %v", i, problems, err)
 		}
 	}
-	left = nil
-	arm(true)
-	target := backup.NewFolder(mem, "/backups")
+	disk.On()
+	target := backup.NewFolder(disk.Mem, "/backups")
 	position := m.Position - 1 // With a cut.
 	for i, o := range []backup.RestoreOptions{{Dir: "/r0"}, {Dir: "/r1", ToPosition: &position}} {
-		o.FS = faulty
+		o.FS = disk
 		_, err := backup.Restore(t.Context(), target, o)
 		check.Must(t, err)
-		arm(false)
-		left = append(left, mem.CrashClone(vfs.CrashOptions{}))
-		for j, fsys := range left {
+		disk.Off()
+		disk.Cut("at the end")
+		left := disk.Cuts()
+		for j, c := range left {
+			fsys := c.FS
 			_, err := fsys.Stat(o.Dir)
 			if err != nil && j == len(left)-1 {
 				t.Fatal("what was restored is gone")
@@ -448,24 +431,20 @@ func TestPowerCuts(t *testing.T) {
 			}
 		}
 		// The first start, and writes after it.
-		restored, _ := content(t, left[len(left)-1], o.Dir)
-		left = nil
-		arm(true)
-		l, err := eventlog.Open(logOptions(faulty, o.Dir))
+		restored, _ := content(t, left[len(left)-1].FS, o.Dir)
+		disk.On()
+		l, err := eventlog.Open(logOptions(disk, o.Dir))
 		check.Must(t, err)
 		(&database{Log: l, t: t}).write(2, false)
 		check.Must(t, errors.Join(l.Sync(), l.Close()))
-		arm(false)
-		for j, fsys := range left {
-			if text, _ := content(t, fsys, o.Dir); !strings.HasPrefix(text, restored) {
+		disk.Off()
+		for j, c := range disk.Cuts() {
+			if text, _ := content(t, c.FS, o.Dir); !strings.HasPrefix(text, restored) {
 				t.Fatalf("restore %d, cut %d of the first start: %d events of %d", i, j, strings.Count(text, "\n"), strings.Count(restored, "\n"))
 			}
 		}
-		t.Logf("restore %d: %d cuts of the first start", i, len(left))
-		left = nil
-		arm(true)
+		disk.On()
 	}
-	arm(false)
 }
 
 func TestManifestNames(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -384,29 +385,16 @@ func TestUnfinished(t *testing.T) {
 // TestPowerCuts cuts the power before every file operation: an event is whole or redacted, and a
 // retry works.
 func TestPowerCuts(t *testing.T) {
-	mem := vfs.NewCrashMem()
-	var mu sync.Mutex
-	var left []*vfs.Mem
-	armed := false
-	n := mustOpen(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if mu.Lock(); armed && op.Kind.Mutates() {
-			left = append(left, mem.CrashClone(vfs.CrashOptions{}))
-		}
-		mu.Unlock()
-		return nil
-	}))
+	d := powercut.New(powercut.Options[int]{Off: true})
+	n := mustOpen(t, d)
 	n.fill()
-	arm := func(on bool) {
-		mu.Lock()
-		armed = on
-		mu.Unlock()
-	}
-	arm(true)
+	d.On()
 	names := events("0@private", "3@private", "4@private")
 	check.Must(t, check.Err(n.service.Redact(t.Context(), redact.Request{Events: names})))
-	arm(false)
+	d.Off()
 	begun := false
-	for i, fsys := range left {
+	for i, c := range d.Cuts() {
+		fsys := c.FS
 		after := check.Value(open(t, fsys)).Must(t, "cut", i)
 		if begun = begun || len(holding(t, fsys, dir, secret)) < 4; begun {
 			for _, e := range names {

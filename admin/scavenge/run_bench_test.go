@@ -171,9 +171,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			base, err := os.MkdirTemp(os.Getenv("ANNALS_BENCH_DIR"), "annals-scavenge-")
 			check.Must(b, err)
-			b.Cleanup(func() {
-				check.NoError(b, os.RemoveAll(base))
-			})
+			b.Cleanup(func() { check.NoError(b, os.RemoveAll(base)) })
 			pristine := filepath.Join(base, "pristine")
 			grow(b, pristine, c.batches, c.nameOf, c.metadata)
 			meter := &phaseMeter{cpu: map[string]time.Duration{}, wall: map[string]time.Duration{}}

@@ -18,9 +18,7 @@ func TestTerminalColumns(t *testing.T) {
 	if err != nil {
 		t.Skip("no terminals here:", err)
 	}
-	defer func() {
-		check.NoError(t, terminal.Close())
-	}()
+	defer func() { check.NoError(t, terminal.Close()) }()
 	kind := func(progress string) string {
 		f := scavengeFlags{progress: progress}
 		switch p := f.newProgress(&scavengeClient{nodeClient: new(nodeClient)}, terminal).(type) {

@@ -17,9 +17,7 @@ import (
 func TestStartUpFailures(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
-	t.Cleanup(func() {
-		check.NoError(t, busy.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, busy.Close()) })
 	_, busyPort, err := net.SplitHostPort(busy.Addr().String())
 	check.Must(t, err)
 	dir := t.TempDir()
@@ -81,8 +79,6 @@ func openNode(t *testing.T, dir string, insecure bool) string {
 	c := config.Default()
 	c.Db, c.Index, c.NodePort, c.Insecure = dir, filepath.Join(dir, "index"), 0, insecure
 	n := check.Value(node.Open(t.Context(), node.Options{Config: c, PasswordIterations: 1})).Must(t)
-	t.Cleanup(func() {
-		check.NoError(t, n.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, n.Close()) })
 	return n.URL()
 }

@@ -21,9 +21,7 @@ func listen(t *testing.T) (address string, heard func() string) {
 	if err != nil {
 		t.Skip(err)
 	}
-	t.Cleanup(func() {
-		check.NoError(t, socket.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, socket.Close()) })
 	return address, func() string {
 		t.Helper()
 		b := make([]byte, 4096)

@@ -220,9 +220,7 @@ func TestCompletion(t *testing.T) {
 func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "annals.conf")
-	write := func(text string) {
-		check.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	}
+	write := func(text string) { check.Must(t, os.WriteFile(file, []byte(text), 0o600)) }
 	expectConfig := func(code int, stdout, stderr string, args ...string) {
 		t.Helper()
 		gotCode, out, complaints := runLine(append([]string{"config", "check", "--config", file}, args...)...)

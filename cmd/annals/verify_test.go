@@ -97,9 +97,7 @@ func TestVerifyJSON(t *testing.T) {
 func TestVerifyOfLockedFolder(t *testing.T) {
 	dir := emptyDatabase(t)
 	lock := check.Value(os.OpenFile(filepath.Join(dir, "annals.lock"), os.O_RDWR, 0)).Must(t)
-	defer func() {
-		check.NoError(t, lock.Close())
-	}()
+	defer func() { check.NoError(t, lock.Close()) }()
 	check.Must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	if code, _, stderr := runVerify("--db", dir); code != 2 || !strings.Contains(stderr, "--force") {
 		t.Errorf("code %d, %s", code, stderr)

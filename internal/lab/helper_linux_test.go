@@ -294,9 +294,7 @@ func newLab(t testing.TB, o lab.Options) *lab.Lab {
 func openLab(t testing.TB, o lab.Options) *lab.Lab {
 	t.Helper()
 	l := check.Value(lab.New(o)).Must(t)
-	t.Cleanup(func() {
-		check.NoError(t, l.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, l.Close()) })
 	return l
 }
 

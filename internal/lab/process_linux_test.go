@@ -177,9 +177,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	all := append(h.Processes(), l.Host(1).Processes()...)
 	var group sync.WaitGroup
 	for range 3 {
-		group.Go(func() {
-			check.NoError(t, l.Close())
-		})
+		group.Go(func() { check.NoError(t, l.Close()) })
 	}
 	group.Wait()
 	check.Equal(t, len(all), 4, "processes ran")

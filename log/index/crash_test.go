@@ -3,8 +3,6 @@ package index_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -22,40 +21,15 @@ import (
 // opens what is left: the set must be whole, hold just the entries below its
 // checkpoint, and answer as the log does once the rest is added again.
 func TestPowerCut(t *testing.T) {
-	mem := vfs.NewCrashMem()
 	m := &model{}
-	type crash struct {
-		at      string
-		disk    *vfs.Mem
-		durable int64 // checkpoint that was promised by then
-	}
-	var mu sync.Mutex
-	var crashes []crash
-	var promised int64
-	seed := uint64(1)
-	step, operations := testkit.Sample(t, 2)
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if !op.Kind.Mutates() {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if operations++; operations%step != 0 {
-			return nil
-		}
-		at := fmt.Sprintf("%d %s %s", len(crashes), op.Kind, op.Name)
-		crashes = append(crashes, crash{at + " nothing unsynced", mem.CrashClone(vfs.CrashOptions{}), promised})
-		seed++
-		crashes = append(crashes, crash{at + " some unsynced", mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 7))}), promised})
-		return nil
-	})
-	opt := index.Options{FS: fsys, MaxMemTable: 30, ExistenceFilterMax: 128}
+	var promised atomic.Int64 // the checkpoint
+	step, first := testkit.Sample(t, 2)
+	d := powercut.New(powercut.Options[int64]{Every: step, First: first, More: 1, Note: promised.Load})
+	opt := index.Options{FS: d, MaxMemTable: 30, ExistenceFilterMax: 128}
 	x := open(t, opt)
 	flush := func() {
 		check.Must(t, x.Flush())
-		mu.Lock()
-		promised = m.end
-		mu.Unlock()
+		promised.Store(m.end)
 	}
 	for range 5 {
 		fill(t, x, m, 20, 7)
@@ -71,11 +45,11 @@ func TestPowerCut(t *testing.T) {
 	flush()
 	check.Must(t, x.Close())
 
-	for _, c := range crashes {
-		t.Run(c.at, func(t *testing.T) {
-			x := open(t, index.Options{FS: c.disk, MaxMemTable: 30, ExistenceFilterMax: 128})
-			if x.Checkpoint() < c.durable {
-				t.Fatalf("checkpoint %d after the crash, %d was promised", x.Checkpoint(), c.durable)
+	for _, c := range d.Cuts() {
+		t.Run(c.What, func(t *testing.T) {
+			x := open(t, index.Options{FS: c.FS, MaxMemTable: 30, ExistenceFilterMax: 128})
+			if x.Checkpoint() < c.Note {
+				t.Fatalf("checkpoint %d after the crash, %d was promised", x.Checkpoint(), c.Note)
 			}
 			m.replay(t, x)
 			for h := range uint64(9) {
@@ -83,35 +57,25 @@ func TestPowerCut(t *testing.T) {
 			}
 			check.Must(t, x.Flush())
 			check.Must(t, x.Close())
-			m.verifyFiles(t, c.disk, "db/index")
+			m.verifyFiles(t, c.FS, "db/index")
 		})
 	}
 }
 
 // TestPowerCutDuringVoid finds the index as it was or empty.
 func TestPowerCutDuringVoid(t *testing.T) {
-	mem := vfs.NewCrashMem()
-	var crashes []*vfs.Mem
-	armed := false
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if armed && op.Kind.Mutates() {
-			crashes = append(crashes, mem.CrashClone(vfs.CrashOptions{}),
-				mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(uint64(len(crashes)), 3))}))
-		}
-		return nil
-	})
+	d := powercut.New(powercut.Options[int]{Off: true, More: 1})
 	m := &model{}
-	x := open(t, index.Options{FS: fsys})
+	x := open(t, index.Options{FS: d})
 	fill(t, x, m, 50, 5)
 	check.Must(t, x.Flush())
 	check.Must(t, x.Close())
-	armed = true
-	check.Must(t, index.Void(fsys, "db/index"))
-	armed = false
-	for i, disk := range crashes {
-		y := open(t, index.Options{FS: disk})
+	d.On()
+	check.Must(t, index.Void(d, "db/index"))
+	for _, c := range d.Cuts() {
+		y := open(t, index.Options{FS: c.FS})
 		if cp := y.Checkpoint(); cp != 0 && cp != m.end {
-			t.Fatalf("crash %d: checkpoint %d", i, cp)
+			t.Fatalf("%s: checkpoint %d", c.What, cp)
 		}
 		m.replay(t, y)
 		m.check(t, y, spread(3))

@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -127,38 +128,26 @@ func TestRebuildEnds(t *testing.T) {
 
 // TestPowerCutDuringRebuild finds the index empty or whole.
 func TestPowerCutDuringRebuild(t *testing.T) {
-	mem := vfs.NewCrashMem()
-	var crashes []*vfs.Mem
-	armed := false
-	step, operations := testkit.Sample(t, 3)
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if !armed || !op.Kind.Mutates() {
-			return nil
-		}
-		if operations++; operations%step == 0 {
-			crashes = append(crashes, mem.CrashClone(vfs.CrashOptions{}),
-				mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(uint64(len(crashes)), 3))}))
-		}
-		return nil
-	})
-	x, m := damaged(t, fsys)
+	step, first := testkit.Sample(t, 3)
+	d := powercut.New(powercut.Options[int]{Off: true, Every: step, First: first, More: 1})
+	x, m := damaged(t, d)
 	check.Must(t, x.Flush())
-	armed = true
+	d.On()
 	check.Must(t, index.Rebuild(t.Context(), x, m.refill))
-	armed = false
+	d.Off()
 	check.Must(t, x.Close())
-	whole := 0
-	for i, disk := range crashes {
-		y := open(t, index.Options{FS: disk})
+	whole, crashes := 0, d.Cuts()
+	for _, c := range crashes {
+		y := open(t, index.Options{FS: c.FS})
 		switch y.Checkpoint() {
 		case m.end:
 			whole++
 		case 0:
 		default:
-			t.Fatalf("crash %d: checkpoint %d", i, y.Checkpoint())
+			t.Fatalf("%s: checkpoint %d", c.What, y.Checkpoint())
 		}
 		m.replay(t, y)
-		m.wholeAndClosed(t, disk, y)
+		m.wholeAndClosed(t, c.FS, y)
 	}
 	t.Logf("%d of %d crashes left the new tables", whole, len(crashes))
 }

@@ -3,7 +3,6 @@ package index_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -250,45 +250,23 @@ func TestCloseCancelsScavenge(t *testing.T) {
 func TestPowerCutDuringScavenge(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	mem := vfs.NewCrashMem()
-	type crash struct {
-		at   string
-		disk *vfs.Mem
-	}
-	var crashes []crash
-	armed := false
-	var mu sync.Mutex
-	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if !armed || !op.Kind.Mutates() {
-			return nil
-		}
-		at := fmt.Sprintf("%d %s %s", len(crashes), op.Kind, op.Name)
-		crashes = append(crashes, crash{at + " nothing unsynced", mem.CrashClone(vfs.CrashOptions{})},
-			crash{at + " some unsynced", mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, uint64(len(crashes))))})})
-		return nil
-	})
-	arm := func(on bool) {
-		mu.Lock()
-		armed = on
-		mu.Unlock()
-	}
-	x, m := layers(t, index.Options{FS: fsys})
+	d := powercut.New(powercut.Options[int]{Off: true, More: 1, Seed: seed})
+	x, m := layers(t, index.Options{FS: d})
 	check.Must(t, x.Flush())
 	// All goes from the newest table and from the oldest ones half.
 	keep := func(e index.Entry) bool {
 		return e.Position < m.end-30*100 && (e.Number%2 == 0 || e.Position >= 18_000)
 	}
-	arm(true)
+	d.On()
 	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
-	arm(false)
+	d.Off()
 	check.Must(t, x.Close())
 	left := &model{log: append([]index.Entry(nil), m.log...), end: m.end}
 	left.drop(m.end, keep)
+	crashes := d.Cuts()
 	for _, c := range crashes {
-		t.Run(c.at, func(t *testing.T) {
-			x := open(t, index.Options{FS: c.disk, MaxAutoMergeLevel: -1})
+		t.Run(c.What, func(t *testing.T) {
+			x := open(t, index.Options{FS: c.FS, MaxAutoMergeLevel: -1})
 			check.MustEqual(t, x.Checkpoint(), m.end, "checkpoint")
 			for h := range uint64(9) {
 				for _, e := range left.of(spread(h)) {
@@ -300,9 +278,9 @@ func TestPowerCutDuringScavenge(t *testing.T) {
 			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
 			left.check(t, x, spread(3)) // Of the others the files tell.
 			check.Must(t, x.Close())
-			left.verifyFiles(t, c.disk, "db/index")
-			names := check.Value(c.disk.List("db/index")).Must(t)
-			check.Equal(t, len(names), 2+2*len(lines(t, c.disk)), "files", names)
+			left.verifyFiles(t, c.FS, "db/index")
+			names := check.Value(c.FS.List("db/index")).Must(t)
+			check.Equal(t, len(names), 2+2*len(lines(t, c.FS)), "files", names)
 		})
 	}
 	if len(crashes) < 50 {

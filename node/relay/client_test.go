@@ -21,18 +21,14 @@ func TestClientAddress(t *testing.T) {
 		t.Helper()
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
 		check.Must(t, err)
-		t.Cleanup(func() {
-			check.NoError(t, port.Close())
-		})
+		t.Cleanup(func() { check.NoError(t, port.Close()) })
 		return port
 	}
 	to, from := open(), open()
 	server := Serve(to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.RemoteAddr+r.Header.Get(headerClient))
 	}), hclog.NewNullLogger())
-	defer func() {
-		check.NoError(t, server.Close())
-	}()
+	defer func() { check.NoError(t, server.Close()) }()
 	client := from.HTTPTransport(wire.KindRelay)
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)

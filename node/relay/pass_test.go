@@ -62,9 +62,7 @@ func TestPassAsItComes(t *testing.T) {
 		p.pass(w, r, &http.Response{Status: "200 OK", StatusCode: http.StatusOK, ContentLength: -1, Body: in})
 	}))
 	defer server.Close()
-	write := func(text string) {
-		check.NoError(t, check.Err(io.WriteString(out, text)))
-	}
+	write := func(text string) { check.NoError(t, check.Err(io.WriteString(out, text))) }
 	written := make(chan struct{})
 	go func() {
 		write("one\n")

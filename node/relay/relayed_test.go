@@ -30,9 +30,7 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 		t.Helper()
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }, Renew: renew})
 		check.Must(t, err)
-		t.Cleanup(func() {
-			check.NoError(t, port.Close())
-		})
+		t.Cleanup(func() { check.NoError(t, port.Close()) })
 		return port
 	}
 	to, from := open(), open()
@@ -44,9 +42,7 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 		seen[r.RemoteAddr] = true
 		w.WriteHeader(http.StatusNoContent)
 	}), hclog.NewNullLogger())
-	defer func() {
-		check.NoError(t, server.Close())
-	}()
+	defer func() { check.NoError(t, server.Close()) }()
 	client := from.HTTPTransport(wire.KindRelay)
 	defer client.CloseIdleConnections()
 	// A twentieth of the age: on a busy machine an answer may take longer to arrive.

@@ -48,9 +48,7 @@ func serveOn(t *testing.T, traffic *Traffic, l net.Listener, security *certs.Sto
 		}
 		_, _ = io.WriteString(w, "pong")
 	}), security)
-	t.Cleanup(func() {
-		check.NoError(t, s.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, s.Close()) })
 	return s, waits
 }
 

@@ -44,9 +44,7 @@ func served(t *testing.T, security *certs.Store) (address string, lines *logged)
 	s, err := Listen("127.0.0.1:0", &Traffic{}, hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Debug}))
 	check.Must(t, err)
 	s.Serve(http.NotFoundHandler(), security)
-	t.Cleanup(func() {
-		check.NoError(t, s.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, s.Close()) })
 	return s.Addr().String(), lines
 }
 

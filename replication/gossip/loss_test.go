@@ -174,9 +174,7 @@ func benchmarkLoss(b *testing.B, loss float64) {
 		b.Skip(err)
 	}
 	check.Must(b, err)
-	defer func() {
-		check.NoError(b, l.Close())
-	}()
+	defer func() { check.NoError(b, l.Close()) }()
 	if err := l.NoLinks(); err != nil {
 		b.Skip(err)
 	}

@@ -36,9 +36,7 @@ func silent(t *testing.T, met chan<- struct{}) string {
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		check.NoError(t, l.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, l.Close()) })
 	return l.Addr().String()
 }
 

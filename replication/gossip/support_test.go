@@ -111,9 +111,7 @@ func newCluster(t *testing.T) *cluster {
 		// All at the same time, so that leaving takes its time once.
 		var wg sync.WaitGroup
 		for _, g := range c.nodes {
-			wg.Go(func() {
-				check.NoError(t, errors.Join(g.Close(), g.o.Port.Close()), "close")
-			})
+			wg.Go(func() { check.NoError(t, errors.Join(g.Close(), g.o.Port.Close()), "close") })
 		}
 		wg.Wait()
 		if t.Failed() {

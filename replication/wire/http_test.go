@@ -82,9 +82,7 @@ func (w wires) port(t *testing.T, n byte) *Port {
 			return nil, errors.Join(ctx.Err(), near.Close(), far.Close())
 		}
 	})
-	t.Cleanup(func() {
-		check.NoError(t, p.Close(), "close port")
-	})
+	t.Cleanup(func() { check.NoError(t, p.Close(), "close port") })
 	return p
 }
 

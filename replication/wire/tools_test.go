@@ -44,9 +44,7 @@ func open(t testing.TB, o Options) *Port {
 	}
 	o.HandshakeTimeout, o.DialTimeout = cmp.Or(o.HandshakeTimeout, patience), cmp.Or(o.DialTimeout, patience)
 	p := check.Value(Open(o)).Must(t)
-	t.Cleanup(func() {
-		check.NoError(t, p.Close(), "close port")
-	})
+	t.Cleanup(func() { check.NoError(t, p.Close(), "close port") })
 	return p
 }
 

@@ -17,9 +17,7 @@ func TestVoteGoesToAnID(t *testing.T) {
 	c.leader()
 	a, b, voter := c.peers[0], c.peers[1], c.peers[2]
 	from := open(t, Options{Node: node(9), Cluster: member(clusterA)}).Raft(RaftOptions{})
-	t.Cleanup(func() {
-		check.NoError(t, from.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, from.Close()) })
 	at := raft.ServerAddress(voter.port.Advertised())
 	term := voter.raft.CurrentTerm() + 100
 	ask := func(id raft.ServerID, address string, index, logTerm uint64) bool {

@@ -197,9 +197,7 @@ func TestInterruptedTwice(t *testing.T) {
 		check.Must(t, first.w.CloseInterrupted(t.Context(), nil))
 		first.w.Close()
 		var look sync.WaitGroup
-		look.Go(func() {
-			check.NoError(t, second.w.CloseInterrupted(t.Context(), nil))
-		})
+		look.Go(func() { check.NoError(t, second.w.CloseInterrupted(t.Context(), nil)) })
 		time.Sleep(10 * time.Second)
 		second.lag(false)
 		look.Wait()

@@ -32,9 +32,7 @@ func benchDB(b *testing.B) *DB {
 	b.Helper()
 	d, err := Open(b.Context(), Options{Dir: filepath.Join(b.TempDir(), "scavenging")})
 	check.Must(b, err)
-	b.Cleanup(func() {
-		check.NoError(b, d.Close())
-	})
+	b.Cleanup(func() { check.NoError(b, d.Close()) })
 	return d
 }
 

@@ -20,9 +20,7 @@ import (
 func mustOpen(t *testing.T, o Options) *DB {
 	t.Helper()
 	d := check.Value(Open(t.Context(), o)).Must(t)
-	t.Cleanup(func() {
-		check.NoError(t, d.Close())
-	})
+	t.Cleanup(func() { check.NoError(t, d.Close()) })
 	return d
 }
 

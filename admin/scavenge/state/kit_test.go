@@ -34,9 +34,7 @@ func buildFromList(tb testing.TB, fsys vfs.FS, dir string, n int, name func(dst 
 		return nil
 	})
 	check.Must(tb, err)
-	tb.Cleanup(func() {
-		check.NoError(tb, t.Close())
-	})
+	tb.Cleanup(func() { check.NoError(tb, t.Close()) })
 	return t
 }
 
