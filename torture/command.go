@@ -161,15 +161,20 @@ func run(cmd *cobra.Command, o *options) error {
 	return nil
 }
 
-// oneRound runs a round and removes what it leaves, unless that is evidence.
-func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out io.Writer) (*summary, error) {
-	if _, err := fmt.Fprintf(out, "torture: seed %d\n", seed); err != nil {
-		return nil, err
+// folder says what begins, and makes a folder for it.
+func (o *options) folder(of string, seed uint64, out io.Writer, format string, args ...any) (string, error) {
+	if _, err := fmt.Fprintf(out, format, args...); err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(o.keep, 0o755); err != nil {
-		return nil, err
+		return "", err
 	}
-	dir, err := os.MkdirTemp(o.keep, fmt.Sprintf("seed-%d-", seed))
+	return os.MkdirTemp(o.keep, fmt.Sprintf("%s-%d-", of, seed))
+}
+
+// oneRound runs a round and removes what it leaves, unless that is evidence.
+func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out io.Writer) (*summary, error) {
+	dir, err := o.folder("seed", seed, out, "torture: seed %d\n", seed)
 	if err != nil {
 		return nil, err
 	}
@@ -199,13 +204,7 @@ func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out 
 
 // flipRound runs a round of bit flips. Its folder stays where a promise was broken.
 func flipRound(ctx context.Context, o *options, seed uint64, out io.Writer) (*flipper, error) {
-	if _, err := fmt.Fprintf(out, "torture: %d bit flips, seed %d\n", o.bitFlips, seed); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(o.keep, 0o755); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(o.keep, fmt.Sprintf("flips-%d-", seed))
+	dir, err := o.folder("flips", seed, out, "torture: %d bit flips, seed %d\n", o.bitFlips, seed)
 	if err != nil {
 		return nil, err
 	}

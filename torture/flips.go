@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -346,8 +347,7 @@ func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text s
 func (f *flipper) attend(ctx context.Context, nurses []nurse, count *flipCount) (what string) {
 	var sick []int
 	for _, t := range f.c.targets() {
-		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
-		if n := &nurses[t.index]; err == nil && a.Status == http.StatusNoContent {
+		if n := &nurses[t.index]; f.unready(ctx, t) == "" {
 			n.sick = time.Time{}
 		} else if sick = append(sick, t.index); n.sick.IsZero() {
 			n.sick = time.Now()
@@ -394,13 +394,21 @@ func (f *flipper) trouble(ctx context.Context, node int) string {
 		return tail
 	}
 	for _, t := range f.c.targets() {
-		a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
-		if err != nil {
-			return fmt.Sprintf("%s: %v", t.name, err)
+		if what := f.unready(ctx, t); what != "" {
+			return what
 		}
-		if a.Status != http.StatusNoContent {
-			return a.String()
-		}
+	}
+	return ""
+}
+
+// unready is what a node says when it should not be sent requests, empty when it should.
+func (f *flipper) unready(ctx context.Context, t target) string {
+	a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v", t.name, err)
+	case a.Status != http.StatusNoContent:
+		return a.String()
 	}
 	return ""
 }
@@ -411,8 +419,7 @@ func (f *flipper) whole(ctx context.Context, limit time.Duration) bool {
 	for begun := time.Now(); ; {
 		ready := 0
 		for _, t := range f.c.targets() {
-			a, err := exchange(ctx, f.http, t, client.Request{Method: http.MethodGet, Path: "/health/ready"}, 2*time.Second)
-			if err == nil && a.Status == http.StatusNoContent {
+			if f.unready(ctx, t) == "" {
 				ready++
 			}
 		}
@@ -458,15 +465,16 @@ func (f *flipper) leader(ctx context.Context) int {
 	return -1
 }
 
-// some picks streams.
-func (f *flipper) some() []string {
+// streams are those that have an acknowledged event, in order.
+func (f *flipper) streams() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []string
-	for s := range f.acked {
-		all = append(all, s)
-	}
-	slices.Sort(all)
+	return slices.Sorted(maps.Keys(f.acked))
+}
+
+// some picks streams.
+func (f *flipper) some() []string {
+	all := f.streams()
 	f.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:min(len(all), flipLook)]
 }
@@ -476,10 +484,7 @@ func (f *flipper) some() []string {
 func (f *flipper) compare(ctx context.Context, streams []string) string {
 	for _, stream := range streams {
 		f.mu.Lock()
-		want := make(map[int64]string, len(f.acked[stream]))
-		for n, id := range f.acked[stream] {
-			want[n] = id
-		}
+		want := maps.Clone(f.acked[stream])
 		f.mu.Unlock()
 		for _, t := range f.c.targets() {
 			got, ok := f.read(ctx, t, stream)
@@ -532,13 +537,7 @@ func (f *flipper) conclude(ctx context.Context) error {
 	if !f.whole(ctx, flipRecover) {
 		f.find.add(kindHeal, "not whole %s after all nodes were started again", flipRecover)
 	}
-	f.mu.Lock()
-	var all []string
-	for s := range f.acked {
-		all = append(all, s)
-	}
-	f.mu.Unlock()
-	slices.Sort(all)
+	all := f.streams()
 	if difference := f.compare(ctx, all); difference != "" {
 		f.find.add(kindLost, "in the end %s", difference)
 	}
@@ -565,12 +564,7 @@ func (f *flipper) conclude(ctx context.Context) error {
 func (f *flipper) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, err := fmt.Fprintln(w, "file\tflips\tnoticed\tended the node\tdisk replaced")
-	kinds := make([]string, 0, len(f.counts))
-	for k := range f.counts {
-		kinds = append(kinds, k)
-	}
-	slices.Sort(kinds)
-	for _, k := range kinds {
+	for _, k := range slices.Sorted(maps.Keys(f.counts)) {
 		c := f.counts[k]
 		_, ferr := fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", k, c.flips, c.noticed, c.ended, c.replaced)
 		err = errors.Join(err, ferr)
