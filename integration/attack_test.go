@@ -53,9 +53,7 @@ func TestLongOneClientAttacks(t *testing.T) {
 		}
 	}
 	user := `{"loginName":"jane","fullName":"Jane","password":"pw","groups":[]}`
-	if a, err := node.Do(t.Context(), testkit.Request{Method: "POST", Path: "/users/", Body: []byte(user), Header: map[string]string{"Content-Type": "application/json"}, User: "admin", Password: "changeit"}); err != nil || a.Status != http.StatusCreated {
-		t.Fatalf("%v, %v", a, err)
-	}
+	must(t, node, testkit.Request{Method: "POST", Path: "/users/", Body: []byte(user), Header: map[string]string{"Content-Type": "application/json"}, User: "admin", Password: "changeit"}, http.StatusCreated)
 
 	calm := appendFor(t, node, time.Duration(seconds)*time.Second/3)
 	before := residentMiB(t, node)

@@ -157,10 +157,7 @@ type backupSession struct {
 
 func beginSession(t *testing.T, node *testkit.Process) (s backupSession) {
 	t.Helper()
-	r, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/backup/sessions", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
-	if err != nil || r.Status != http.StatusOK {
-		t.Fatal(r, err)
-	}
+	r := must(t, node, testkit.Request{Method: http.MethodPost, Path: "/admin/backup/sessions", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}}, http.StatusOK)
 	check.Must(t, json.Unmarshal(r.Body, &s))
 	return s
 }
@@ -190,8 +187,5 @@ func (s *backupSession) fetch(t *testing.T, node *testkit.Process, to string) st
 
 func (s *backupSession) end(t *testing.T, node *testkit.Process) {
 	t.Helper()
-	r, err := node.Do(t.Context(), testkit.Request{Method: http.MethodDelete, Path: "/admin/backup/sessions/" + s.BackupID, Admin: true})
-	if err != nil || r.Status != http.StatusOK {
-		t.Fatal(r, err)
-	}
+	must(t, node, testkit.Request{Method: http.MethodDelete, Path: "/admin/backup/sessions/" + s.BackupID, Admin: true}, http.StatusOK)
 }

@@ -33,15 +33,11 @@ func TestClusterActivity(t *testing.T) {
 		for way, r := range map[string]testkit.Request{"relayed": deletion(fmt.Sprintf("relayed-%d", i)), "named": deletion(fmt.Sprintf("named-%d", i), "Annals-Node", "leader")} {
 			stream := strings.TrimPrefix(r.Path, "/streams/")
 			leader.append(stream, testkit.Event{ID: uuidOf(1000 + 10*i + len(way)), Type: "t", Data: json.RawMessage("{}")})
-			if answer, err := m.ask(r); err != nil || answer.Status != http.StatusNoContent {
-				t.Fatalf("%s through %s: %s, %v", r.Path, m, answer, err)
-			}
+			must(t, m, r, http.StatusNoContent)
 			want[r.Path] = leader.Host()
 		}
 		r := testkit.Request{Method: http.MethodPost, Path: fmt.Sprintf("/admin/node/priority/%d", i)}
-		if answer, err := m.ask(r); err != nil || answer.Status != http.StatusOK {
-			t.Fatalf("%s on %s: %s, %v", r.Path, m, answer, err)
-		}
+		must(t, m, r, http.StatusOK)
 		want[r.Path] = m.Host()
 	}
 	type operation struct {
@@ -95,9 +91,7 @@ func TestActivityOfTheEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	n := testkit.StartNode(t, dir, "--insecure")
-	if r, err := n.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/shutdown"}); err != nil || r.Status != http.StatusOK {
-		t.Fatal(r, err)
-	}
+	must(t, n, testkit.Request{Method: http.MethodPost, Path: "/admin/shutdown"}, http.StatusOK)
 	check.MustEqual(t, n.Wait(settleLimit), 0, "the node ended with")
 	n = testkit.StartNode(t, dir, "--insecure")
 	entries, err := n.ReadStream(t.Context(), "$operations", 0)

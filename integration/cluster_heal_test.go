@@ -146,10 +146,7 @@ func TestDamageAlone(t *testing.T) {
 	dir := t.TempDir()
 	node := testkit.StartNode(t, dir)
 	mustAppend(t, node, "early", -1, 30)
-	answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge", Admin: true})
-	if err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("scavenge: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge", Admin: true}, http.StatusOK)
 	testkit.Eventually(t, settleLimit, func() error {
 		answer, err := node.Do(t.Context(), testkit.Request{Path: "/admin/scavenge/last", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
 		if err == nil && !strings.Contains(string(answer.Body), "Success") {

@@ -37,9 +37,7 @@ func TestLongClusterLeftAlone(t *testing.T) {
 	if err != nil || answer.Status != http.StatusServiceUnavailable || string(answer.Body) != "no leader is known: "+why {
 		t.Errorf("/health/ready: %s, %v", answer, err)
 	}
-	if answer, err := last.ask(testkit.Request{Path: "/streams/before/0", Admin: true}); err != nil || answer.Status != http.StatusOK {
-		t.Errorf("a read: %s, %v", answer, err)
-	}
+	must(t, last, testkit.Request{Path: "/streams/before/0", Admin: true}, http.StatusOK)
 	p, code := testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"doctor", "--node", last.URL()}})
 	if out := p.Output(); code != 1 || !strings.Contains(out, "WRONG start: the node serves reads, but there is no leader: "+why) {
 		t.Errorf("doctor: code %d\n%s", code, out)

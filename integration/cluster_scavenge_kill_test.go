@@ -26,17 +26,12 @@ func TestScavengeGoesOnAfterKill(t *testing.T) {
 	}
 	start := func(query string) {
 		t.Helper()
-		answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge" + query})
-		if err != nil || answer.Status != http.StatusOK {
-			t.Fatalf("start: %s, %v", answer, err)
-		}
+		must(t, node, testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge" + query}, http.StatusOK)
 	}
 	start("?throttlePercent=1&threshold=-1")
 	node.AwaitLog("scavenge phase started")
 	// The stop makes sure that what is known of the run is in the file.
-	if answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodDelete, Path: "/admin/scavenge/current"}); err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("stop: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Method: http.MethodDelete, Path: "/admin/scavenge/current"}, http.StatusOK)
 	node.AwaitLog("scavenge stopped")
 	node.Kill()
 

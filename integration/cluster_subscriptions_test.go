@@ -94,9 +94,7 @@ func (c *cluster) subscribeThroughFollowers(leader, redirecting, relaying *membe
 				t.Errorf("%s, no client reads %s: %s, %v", m, path, answer, err)
 			}
 			jane.Path, jane.Method = path[:len(path)-2], http.MethodDelete
-			if answer, err := m.ask(jane); err != nil || answer.Status != http.StatusUnauthorized {
-				t.Errorf("%s, jane deletes %s: %s, %v", m, jane.Path, answer, err)
-			}
+			must(t, m, jane, http.StatusUnauthorized)
 		}
 	}
 	leader.manage(testkit.Request{Method: http.MethodDelete, Path: "/subscriptions/s/hers", Admin: true}, http.StatusOK)
@@ -351,10 +349,7 @@ func (c *cluster) noSubscriptionsWithoutLeader() {
 			{http.MethodPost, "/subscriptions/alone/g/nack/" + id, ""}, {http.MethodPost, "/subscriptions/alone/g/nack?ids=" + id + "&action=park", ""},
 			{http.MethodPost, "/subscriptions/alone/g/replayParked", ""}, {http.MethodPost, "/subscriptions/restart", ""},
 		} {
-			answer, err := alone.ask(userRequest(r.method, r.path, r.body))
-			if err != nil || answer.Status != http.StatusServiceUnavailable {
-				t.Errorf("%s, %s, alone, %s %s: %s, %v", alone, alone.options, r.method, r.path, answer, err)
-			}
+			must(t, alone, userRequest(r.method, r.path, r.body), http.StatusServiceUnavailable)
 		}
 		if parked := (&group{t, alone.Client, "alone", "g"}).parked(); len(parked) != 3 || parked[0].Number != 0 || parked[2].Number != 2 {
 			t.Errorf("%s, alone, shows %v as parked", alone, parked)

@@ -26,9 +26,7 @@ func (m *member) ask(r testkit.Request) (testkit.Response, error) {
 func (m *member) order(path string) {
 	t := m.cluster.t
 	t.Helper()
-	if answer, err := m.ask(testkit.Request{Method: http.MethodPost, Path: path, Admin: true}); err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("%s on %s: %s, %v", path, m, answer, err)
-	}
+	must(t, m, testkit.Request{Method: http.MethodPost, Path: path, Admin: true}, http.StatusOK)
 }
 
 // askJSON reads a document.

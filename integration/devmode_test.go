@@ -58,9 +58,7 @@ func TestDevMode(t *testing.T) {
 				{testkit.Request{Path: "/users/", Admin: true}, http.StatusOK},
 				{withID(appendOf("developed", ""), 500_000), http.StatusCreated},
 			} {
-				if answer, err := client.Do(t.Context(), one.r); err != nil || answer.Status != one.status {
-					t.Errorf("%s, %s at %s: %s, %v, want %d", round, one.r.Path, host, answer, err, one.status)
-				}
+				must(t, client, one.r, one.status)
 			}
 			var view struct {
 				Members []struct {

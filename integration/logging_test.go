@@ -96,23 +96,15 @@ func TestLogging(t *testing.T) {
 		{testkit.Request{Path: "/streams/logged/0", Header: map[string]string{testkit.HeaderLongPoll: "1", "Accept": testkit.MediaJSON}}, 200, ""},
 	}
 	for _, one := range asked {
-		if answer, err := node.Do(t.Context(), one.r); err != nil || answer.Status != one.status {
-			t.Errorf("%s: %s, %v, want %d", one.r.Path, answer, err, one.status)
-		}
+		must(t, node, one.r, one.status)
 	}
 	begun := time.Now()
 	for i := range refusedLogins {
 		// Without a colon nothing has to be hashed: they come as fast as they can.
-		answer, err := node.Do(t.Context(), testkit.Request{Path: fmt.Sprintf("/ping?%d", i), Header: map[string]string{"Authorization": "Basic bm90aGluZw=="}})
-		if err != nil || answer.Status != http.StatusUnauthorized {
-			t.Errorf("a login without a password: %s, %v", answer, err)
-		}
+		must(t, node, testkit.Request{Path: fmt.Sprintf("/ping?%d", i), Header: map[string]string{"Authorization": "Basic bm90aGluZw=="}}, http.StatusUnauthorized)
 	}
 	took := time.Since(begun)
-	answer, err := node.Do(t.Context(), testkit.Request{Path: "/info", User: "eve\n{", Password: "sesame-sesame"})
-	if err != nil || answer.Status != http.StatusUnauthorized {
-		t.Errorf("a wrong password: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Path: "/info", User: "eve\n{", Password: "sesame-sesame"}, http.StatusUnauthorized)
 	node.Stop()
 
 	text := check.Value(os.ReadFile(filepath.Join(folder, "annals.log"))).Must(t)

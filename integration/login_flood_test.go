@@ -162,9 +162,7 @@ func (o *observed) String() string {
 func observe(t *testing.T, node *testkit.Process) (o *observed, end func()) {
 	t.Helper()
 	login := testkit.Request{Path: "/admin/login", Admin: true}
-	if answer, err := node.Do(t.Context(), login); err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("first login: %s, %v", answer, err)
-	}
+	must(t, node, login, http.StatusOK)
 	ctx, end := context.WithCancel(t.Context())
 	o = &observed{newAnswers(), newAnswers()}
 	work := func(a *answers, r func() testkit.Request) {

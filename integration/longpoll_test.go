@@ -53,9 +53,7 @@ func startLongPollAt(t *testing.T, node *testkit.Process, stream string, from in
 		p.done <- pollAnswer{status: answer.Status, feed: string(answer.Body), at: time.Now(), err: err}
 	}()
 	within(t, settleLimit, "sending a long poll", sent)
-	if answer, err := node.Do(t.Context(), testkit.Request{Path: "/ping"}); err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("ping: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Path: "/ping"}, http.StatusOK)
 	return p
 }
 

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"testing"
@@ -49,4 +50,16 @@ func verifyClean(t *testing.T, dir string) {
 	if code != 0 {
 		t.Fatalf("annals verify --db %s: exit code %d\n%s", dir, code, p.Output())
 	}
+}
+
+// must sends a request, and ends the test unless the answer has the status.
+func must(t *testing.T, to interface {
+	Do(context.Context, testkit.Request) (testkit.Response, error)
+}, r testkit.Request, status int) testkit.Response {
+	t.Helper()
+	answer, err := to.Do(t.Context(), r)
+	if err != nil || answer.Status != status {
+		t.Fatalf("%s %s: %s, %v, want %d", r.Method, r.Path, answer, err, status)
+	}
+	return answer
 }

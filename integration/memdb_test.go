@@ -58,11 +58,7 @@ func basics(t *testing.T, node *testkit.Process) {
 	events := mustAppend(t, node, "basics", -1, 3)
 	expect := func(what string, r testkit.Request, status int) testkit.Response {
 		t.Helper()
-		answer, err := node.Do(ctx, r)
-		if err != nil || answer.Status != status {
-			t.Fatalf("%s: %s, %v, want %d", what, answer, err, status)
-		}
-		return answer
+		return must(t, node, r, status)
 	}
 	again, err := node.Append(ctx, "basics", -1, false, events...)
 	if err != nil || again.Status != http.StatusCreated {

@@ -72,10 +72,7 @@ var (
 func (m *member) scrape() *scrape {
 	t := m.cluster.t
 	t.Helper()
-	answer, err := m.ask(testkit.Request{Path: "/metrics", Admin: true})
-	if err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("metrics of %s: %s, %v", m, answer, err)
-	}
+	answer := must(t, m, testkit.Request{Path: "/metrics", Admin: true}, http.StatusOK)
 	if got := answer.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {
 		t.Errorf("metrics of %s: Content-Type %s", m, got)
 	}

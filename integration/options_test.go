@@ -35,10 +35,7 @@ var optionGroups = []string{
 // readOptions reads /info/options of a node as the administrator.
 func readOptions(t *testing.T, node *testkit.Client, password string) map[string]option {
 	t.Helper()
-	answer, err := node.Do(t.Context(), testkit.Request{Path: "/info/options", User: "admin", Password: password})
-	if err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("options: %s, %v", answer, err)
-	}
+	answer := must(t, node, testkit.Request{Path: "/info/options", User: "admin", Password: password}, http.StatusOK)
 	var list []option
 	check.Must(t, json.Unmarshal(answer.Body, &list))
 	all := map[string]option{}
@@ -171,9 +168,7 @@ func TestOptionSources(t *testing.T) {
 	}
 	for _, r := range []testkit.Request{{}, {User: "ops", Password: "changeit"}, {User: "admin", Password: "changeit"}} {
 		r.Path = "/info/options"
-		if answer, err := node.Do(t.Context(), r); err != nil || answer.Status != http.StatusUnauthorized {
-			t.Errorf("options for %q with another password: %s, %v", r.User, answer, err)
-		}
+		must(t, node, r, http.StatusUnauthorized)
 	}
 	whatIf, code := testkit.Run(t, testkit.Command{
 		Args: []string{"node", "--what-if", "--config", conf, "--node-priority", "7"}, Env: []string{"STORE_DEFAULT_ADMIN_PASSWORD=" + secret},

@@ -194,10 +194,7 @@ func projectionModes(t *testing.T) {
 		node := testkit.StartNode(t, t.TempDir(), append([]string{"--mem-db"}, c.options...)...)
 		ask := func(path string, into any) {
 			t.Helper()
-			answer, err := node.Do(t.Context(), testkit.Request{Path: path, Admin: true})
-			if err != nil || answer.Status != http.StatusOK {
-				t.Fatalf("%s: %s, %v", path, answer, err)
-			}
+			answer := must(t, node, testkit.Request{Path: path, Admin: true}, http.StatusOK)
 			check.Must(t, json.Unmarshal(answer.Body, into))
 		}
 		var i info
@@ -208,10 +205,7 @@ func projectionModes(t *testing.T) {
 			t.Errorf("%v: %+v, subsystems %v", c.options, i, subsystems)
 		}
 		if c.own == "" {
-			answer, err := node.Do(t.Context(), testkit.Request{Path: "/projections/any", Admin: true})
-			if err != nil || answer.Status != http.StatusNotFound {
-				t.Errorf("no projections: %s, %v", answer, err)
-			}
+			must(t, node, testkit.Request{Path: "/projections/any", Admin: true}, http.StatusNotFound)
 			continue
 		}
 		q := &query{t: t, name: "own", do: atNode(t, node.Client)}

@@ -242,10 +242,7 @@ func TestReadmeCommands(t *testing.T) {
 			Path: testkit.Go(), Args: words[1:], Dir: root, Env: append(env, "STORE_NODE_PORT=0", "STORE_DB="+dir),
 		})
 		p.AwaitServing()
-		answer, err := p.Do(t.Context(), testkit.Request{Path: "/ping"})
-		if err != nil || answer.Status != 200 {
-			t.Errorf("ping: %s %v", answer, err)
-		}
+		must(t, p, testkit.Request{Path: "/ping"}, 200)
 		// The Go tool waits for the program that it runs. Its own exit code only says that it was
 		// interrupted.
 		p.SignalGroup(syscall.SIGINT)

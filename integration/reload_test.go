@@ -57,9 +57,7 @@ func TestReload(t *testing.T) {
 			mark.awaitLogged(false)
 		})
 	}
-	if answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}); err != nil || answer.Status != http.StatusUnauthorized {
-		t.Errorf("a reload by anybody: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Method: http.MethodPost, Path: "/admin/reloadconfig"}, http.StatusUnauthorized)
 	node.Stop()
 }
 
@@ -105,9 +103,7 @@ func (m *logMark) awaitLogged(want bool) {
 // order sends a POST of an administrator.
 func order(t *testing.T, node *testkit.Process, path string, status int) {
 	t.Helper()
-	if answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: path, Admin: true}); err != nil || answer.Status != status {
-		t.Fatalf("%s: %s, %v, want %d", path, answer, err, status)
-	}
+	must(t, node, testkit.Request{Method: http.MethodPost, Path: path, Admin: true}, status)
 }
 
 // TestShutdownByRequest: the node answers first, and ends as in any other orderly way.
@@ -118,13 +114,9 @@ func TestShutdownByRequest(t *testing.T) {
 	l := fill(t, node, 20, 10)
 	for _, r := range []testkit.Request{{}, {User: "admin", Password: "guess"}} {
 		r.Method, r.Path = http.MethodPost, "/admin/shutdown"
-		if answer, err := node.Do(t.Context(), r); err != nil || answer.Status != http.StatusUnauthorized {
-			t.Errorf("by %q: %s, %v", r.User, answer, err)
-		}
+		must(t, node, r, http.StatusUnauthorized)
 	}
-	if answer, err := node.Do(t.Context(), testkit.Request{Path: "/admin/shutdown", Admin: true}); err != nil || answer.Status != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %s, %v", answer, err)
-	}
+	must(t, node, testkit.Request{Path: "/admin/shutdown", Admin: true}, http.StatusMethodNotAllowed)
 	answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/shutdown", User: "ops", Password: "changeit"})
 	if err != nil || answer.Status != http.StatusOK || len(answer.Body) > 0 {
 		t.Errorf("shutdown: %s, %v", answer, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestStartRefused: a node that cannot start says why and what to do, in one line, with exit code 1.
-// The tests of the command have further reasons.
+// TestStartRefused: a node that cannot start says why and what to do, in one line, with exit code
+// 1. The tests of the command have further reasons.
 func TestStartRefused(t *testing.T) {
 	cases := []struct {
 		name string

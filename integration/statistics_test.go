@@ -108,11 +108,7 @@ func TestStatistics(t *testing.T) {
 	check.Must(t, check.Err(node.ReadStream(t.Context(), "filled-0", 0)))
 	get := func(path, accept string, status int) testkit.Response {
 		t.Helper()
-		answer, err := node.Do(t.Context(), testkit.Request{Path: path, Admin: true, Header: map[string]string{"Accept": accept}})
-		if err != nil || answer.Status != status {
-			t.Fatalf("%s as %s: %s, %v, want %d", path, accept, answer, err, status)
-		}
-		return answer
+		return must(t, node, testkit.Request{Path: path, Admin: true, Header: map[string]string{"Accept": accept}}, status)
 	}
 	read := func(path string) (d document) {
 		t.Helper()
@@ -356,9 +352,7 @@ func (c *cluster) shutdownByRequest() {
 	for i, m := range append([]*member{leader}, others...) {
 		if i == len(others) {
 			for _, path := range []string{"/info", "/info/options", "/stats", "/stats/replication", "/metrics", "/gossip", "/ping", "/admin/login", "/admin/cluster/members", "/streams/replicated"} {
-				if answer, err := m.ask(testkit.Request{Path: path, Admin: true}); err != nil || answer.Status != http.StatusOK {
-					t.Errorf("%s, alone, %s: %s, %v", m, path, answer, err)
-				}
+				must(t, m, testkit.Request{Path: path, Admin: true}, http.StatusOK)
 			}
 			testkit.Eventually(t, settleLimit, func() error { return m.health("/health/ready", http.StatusServiceUnavailable) })
 		}

@@ -39,10 +39,7 @@ func subscriptionRights(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir())
 	users := map[string]testkit.Request{"jane": {User: "jane", Password: "pw"}, "oscar": {User: "oscar", Password: "pw"}}
 	for login, groups := range map[string]string{"jane": `[]`, "oscar": `["$ops"]`} {
-		answer, err := node.Do(t.Context(), userRequest(http.MethodPost, "/users/", fmt.Sprintf(`{"loginName":%q,"groups":%s,"password":"pw"}`, login, groups)))
-		if err != nil || answer.Status != http.StatusCreated {
-			t.Fatalf("user %s: %s, %v", login, answer, err)
-		}
+		must(t, node, userRequest(http.MethodPost, "/users/", fmt.Sprintf(`{"loginName":%q,"groups":%s,"password":"pw"}`, login, groups)), http.StatusCreated)
 	}
 	mustAppend(t, node, "s", -1, 40)
 	setMetadata(t, node.Client, "s", `{"$acl":{"$r":["jane","$ops"]}}`)
@@ -54,10 +51,7 @@ func subscriptionRights(t *testing.T) {
 		if strings.HasSuffix(path, "/1") {
 			r.Header = map[string]string{"Accept": mediaCompeting}
 		}
-		answer, err := node.Do(t.Context(), r)
-		if err != nil || answer.Status != status {
-			t.Errorf("%s, %s %s: %s, %v, want %d", as, method, path, answer, err, status)
-		}
+		must(t, node, r, status)
 	}
 	id := bigEvent(1).ID
 	read := []struct{ method, path string }{
@@ -86,9 +80,7 @@ func subscriptionRights(t *testing.T) {
 	g.awaitCheckpoint(9)
 	try("oscar", http.MethodGet, "/subscriptions/s/g/1", http.StatusUnauthorized)
 	// A user that is gone, with the password in the cache.
-	if answer, err := node.Do(t.Context(), userRequest(http.MethodDelete, "/users/jane", "")); err != nil || answer.Status != http.StatusNoContent {
-		t.Fatalf("delete jane: %s, %v", answer, err)
-	}
+	must(t, node, userRequest(http.MethodDelete, "/users/jane", ""), http.StatusNoContent)
 	if _, answer, err := takeFrom(t.Context(), node.Client, jane); err != nil || answer.Status != http.StatusUnauthorized {
 		t.Errorf("who was deleted: %s, %v", answer, err)
 	}
@@ -271,10 +263,7 @@ func idsOf(events []testkit.Event) (ids []string) {
 // readMetrics reads the metrics of a node.
 func readMetrics(t *testing.T, node *testkit.Client) *scrape {
 	t.Helper()
-	answer, err := node.Do(t.Context(), testkit.Request{Path: "/metrics", Admin: true})
-	if err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("metrics: %s, %v", answer, err)
-	}
+	answer := must(t, node, testkit.Request{Path: "/metrics", Admin: true}, http.StatusOK)
 	s := &scrape{text: answer.Body, help: map[string]string{}, kinds: map[string]string{}}
 	for line := range strings.Lines(string(answer.Body)) {
 		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "# ") {
