@@ -45,6 +45,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		GossipInterval: c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
 		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
 		CatchUpRate: int64(c.CatchUpThrottleMiB) << 20,
+		Answer:      func(ctx context.Context, question []byte) (any, error) { return n.scavenge.answer(ctx, question) },
 	}
 	if n.opts.Seeds != nil {
 		o.Seeds = n.opts.Seeds

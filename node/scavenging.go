@@ -3,12 +3,14 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"sync"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/schedule"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -21,9 +23,17 @@ type scavenging struct {
 	runs    *scavenge.Service
 	clock   *schedule.Scheduler // nil: a database in memory
 
-	running context.Context // of the clock, which ends before the runs that it started
+	running context.Context
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
+}
+
+// asker asks other nodes how far their turns are.
+type asker struct{ part }
+
+func (a asker) Ask(ctx context.Context, node event.ID, q schedule.Ask) (answer schedule.Answer, err error) {
+	err = a.Jobs.Ask(ctx, node, q, &answer)
+	return answer, err
 }
 
 func newScavenging(n *Node) (*scavenging, error) {
@@ -49,11 +59,22 @@ func newScavenging(n *Node) (*scavenging, error) {
 	if s.clock, err = schedule.New(schedule.Options{
 		Expression: c.ScavengeSchedule,
 		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
-		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: n.part(), Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: asker{n.part()}, Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
 	}); err != nil {
 		s.close()
+		return s, err
 	}
-	return s, err
+	n.leading.services = append(n.leading.services, s.clock)
+	return s, nil
+}
+
+// answer answers the leader.
+func (s *scavenging) answer(ctx context.Context, question []byte) (a schedule.Answer, err error) {
+	var q schedule.Ask
+	if err := json.Unmarshal(question, &q); err != nil || s.clock == nil {
+		return a, cmp.Or(err, event.ErrNotReady)
+	}
+	return s.clock.Answer(ctx, q), nil
 }
 
 // start begins the work that runs without a request.
@@ -70,7 +91,6 @@ func (s *scavenging) run(ctx context.Context) {
 	if err := s.history.CloseInterrupted(ctx, s.runs.Running); err != nil && ctx.Err() == nil {
 		s.n.logger.Named("scavenge").Warn("runs that were interrupted by the last stop may be listed as still running", logkey.Error, err)
 	}
-	s.clock.Run(ctx)
 }
 
 // awaitStart returns true when this node has taken its part in the cluster, false when ctx ends
@@ -89,6 +109,9 @@ func (s *scavenging) awaitStart(ctx context.Context) bool {
 func (s *scavenging) close() {
 	s.cancel()
 	s.owned.Wait()
+	if s.clock != nil {
+		s.clock.Close()
+	}
 	s.runs.Close()
 	s.history.Close()
 }

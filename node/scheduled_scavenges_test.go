@@ -34,7 +34,7 @@ func TestScheduledScavenges(t *testing.T) {
 		})
 	})
 	s := schedule{t, nodes}
-	s.await("$scavengeScheduleJoined", 3)
+	s.await("the schedule is known", func(r round) bool { return len(r.Schedules) == 1 })
 	hourPasses := func() {
 		now := time.Now().Add(time.Duration(ahead.Load()))
 		ahead.Add(int64(now.Truncate(time.Hour).Add(time.Hour + time.Second).Sub(now)))
@@ -47,7 +47,8 @@ func TestScheduledScavenges(t *testing.T) {
 		})
 	}
 	hourPasses()
-	s.await("$scavengeRoundEnded", 1)
+	s.await("the first round ends", func(r round) bool { return r.Last.Result != "" })
+	first := s.round().Last
 
 	hold := make(chan struct{})
 	goOn := sync.OnceFunc(func() {
@@ -72,32 +73,23 @@ func TestScheduledScavenges(t *testing.T) {
 		return nil
 	})
 	goOn()
-	s.await("$scavengeRoundEnded", 2)
+	s.await("the second round ends", func(r round) bool { return r.Last.Due.After(first.Due) })
 
 	var endpoints []string
 	for _, n := range nodes {
 		endpoints = append(endpoints, n.Addr())
 	}
 	slices.Sort(endpoints)
-	turn, turns := "", []string(nil)
-	for _, e := range s.events() {
-		switch e.Type {
-		case "$scavengeTurnTaken":
-			if turn != "" || e.Attempt != 1 {
-				t.Errorf("%s takes its turn for the %d. time, while it is the turn of %q", e.Endpoint, e.Attempt, turn)
+	for _, last := range []ended{first, s.round().Last} {
+		var turns []string
+		for i, turn := range last.Turns {
+			if turn.Attempt != 1 || turn.Result != "Success" || i > 0 && turn.Taken.Before(last.Turns[i-1].Ended) {
+				t.Errorf("the turns of a round are not one after the other: %+v", last.Turns)
 			}
-			turn = e.Endpoint
-		case "$scavengeTurnEnded":
-			if turn != e.Endpoint || e.Result != "Success" {
-				t.Errorf("a turn ends that was of %q: %+v", turn, e)
-			}
-			turn, turns = "", append(turns, e.Endpoint)
-		case "$scavengeRoundEnded":
-			slices.Sort(turns)
-			if !slices.Equal(turns, endpoints) || e.Result != "Completed" {
-				t.Errorf("the turns of the round were of %v: %+v", turns, e)
-			}
-			turns = nil
+			turns = append(turns, turn.Endpoint)
+		}
+		if slices.Sort(turns); !slices.Equal(turns, endpoints) || last.Result != "Completed" {
+			t.Errorf("the turns of the round were of %v: %+v", turns, last)
 		}
 	}
 	testkit.Eventually(t, time.Minute, func() error {
@@ -124,9 +116,24 @@ type schedule struct {
 }
 
 type scheduled struct {
-	Type             string
-	Endpoint, Result string
-	Attempt          int
+	Type string
+	round
+}
+
+// round is what the leader keeps of rounds.
+type round struct {
+	Schedules map[string]time.Time
+	Last      ended
+}
+
+type ended struct {
+	Due    time.Time
+	Result string
+	Turns  []struct {
+		Endpoint, Result string
+		Attempt          int
+		Taken, Ended     time.Time
+	}
 }
 
 func (s schedule) leader() (found *node.Node) {
@@ -142,7 +149,15 @@ func (s schedule) leader() (found *node.Node) {
 	return found
 }
 
-func (s schedule) events() []scheduled { return s.read("$scavengeSchedule") }
+// round is the last record.
+func (s schedule) round() (r round) {
+	for _, e := range s.read("$scavengeSchedule") {
+		if e.Type == "$scavengeScheduleState" {
+			r = e.round
+		}
+	}
+	return r
+}
 
 // read returns the events of a stream, none when they cannot be read now.
 func (s schedule) read(stream string) (list []scheduled) {
@@ -163,18 +178,12 @@ func (s schedule) read(stream string) (list []scheduled) {
 	return list
 }
 
-// await waits until there are so many events of a type.
-func (s schedule) await(typ string, count int) {
+// await waits until something holds of the last record.
+func (s schedule) await(what string, holds func(r round) bool) {
 	s.t.Helper()
 	testkit.Eventually(s.t, 3*time.Minute, func() error {
-		n, all := 0, s.events()
-		for _, e := range all {
-			if e.Type == typ {
-				n++
-			}
-		}
-		if n < count {
-			return fmt.Errorf("%d %s in %+v", n, typ, all)
+		if r := s.round(); !holds(r) {
+			return fmt.Errorf("%s: not in %+v", what, r)
 		}
 		return nil
 	})

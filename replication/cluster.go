@@ -84,6 +84,9 @@ type ClusterOptions struct {
 	// the cluster is being written to; default 96 MiB, negative: no bound.
 	CatchUpRate int64
 
+	// Answer answers what the leader asks of this node's jobs, in JSON; nil: nothing is.
+	Answer func(ctx context.Context, question []byte) (answer any, err error)
+
 	// AdviceEvery is how often it is logged that a node waits for its place or for data in the
 	// cluster, and how long an ordinary start may take before; default 30 s.
 	AdviceEvery time.Duration
@@ -115,6 +118,7 @@ func (o *ClusterOptions) majority() int { return o.Size/2 + 1 }
 type Cluster struct {
 	Clock    *Clock    // this node's
 	Standing *Standing // this node's
+	Jobs     *Jobs
 
 	self *self
 
@@ -179,6 +183,7 @@ func NewCluster(o ClusterOptions) *Cluster {
 	}
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.lead.removed = c.join.removed.Load
+	c.Jobs = &Jobs{self: c.self, peers: c.peers, caller: c.caller}
 	c.Standing = &Standing{self: c.self, join: c.join, disk: c.disk, ready: c.Ready, port: c.Port}
 	c.Standing.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead, distrust: c.Standing.Distrust}
 	c.pull = newPuller(c.histories, c.metrics)

@@ -264,15 +264,17 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return c.cluster }})
 		check.Must(t, err)
 		client := &http.Client{Transport: port.HTTPTransport(wire.KindService)}
-		got := ""
-		resp, err := client.Post("http://"+address+"/write", "application/json", strings.NewReader(`{"write":{"Stream":"s"}}`))
-		if err != nil {
-			got = err.Error()
-		} else {
-			got = resp.Status
-			check.NoError(t, resp.Body.Close())
+		for path, body := range map[string]string{"/write": `{"write":{"Stream":"s"}}`, "/ask": "{}"} {
+			got := ""
+			resp, err := client.Post("http://"+address+path, "application/json", strings.NewReader(body))
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = resp.Status
+				check.NoError(t, resp.Body.Close())
+			}
+			check.Contains(t, got, c.want, c.name, path)
 		}
-		check.Contains(t, got, c.want, c.name)
 		client.CloseIdleConnections()
 		check.NoError(t, port.Close())
 	}

@@ -15,6 +15,7 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("POST /bootstrap", c.life.serveBootstrap)
 	mux.HandleFunc("POST /join", c.membership.serve)
 	mux.HandleFunc("POST /write", c.writes.serve)
+	mux.HandleFunc("POST /ask", c.Jobs.serve)
 	mux.HandleFunc("GET /frames", send.frames)
 	mux.HandleFunc("GET /chunk", send.chunk)
 	mux.HandleFunc("GET /chunk-files", send.chunkFiles)

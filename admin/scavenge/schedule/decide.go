@@ -1,234 +1,216 @@
 package schedule
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// action is what a node does next.
-type action uint8
-
-const (
-	wait    action = iota // for the stream to grow, a node to come or go, time to pass
-	propose               // events, with the version of the state as the expected one
-	start                 // the scavenge of this node's turn
-	stop                  // that scavenge: the turn is not this node's any more
-	resign                // leadership
-)
-
-// step is a decision, and why it was taken if that is not plain.
+// step is what the leader does next: it stores another record, or resigns, or waits for a node to
+// answer and time to pass.
 type step struct {
-	do    action
-	event proposal
-	why   string // worth a warning
+	next    *record // nil: the record stays
+	resigns bool
+	level   hclog.Level // of the log's line about it
+	say     string      // empty: there is none
+	about   []any
 }
 
-// work is what the scavenge of a turn is doing in this process.
-type work struct {
-	number  int64 // of the event that took the turn; 0 when there is none
-	running bool
-	outcome scavenge.Status // when it does not run any more: id, result and error
+// peer is a node as the leader sees it, itself among them.
+type peer struct {
+	Answer
+	isHeard bool          // it has just answered
+	silent  time.Duration // how long it has not
 }
 
-// view is what a node knows beyond the stream.
+// takesPart reports whether the round waits for a node. Of one that does not answer it is not known
+// whether it takes turns.
+func (p *peer) takesPart() bool { return p.silent < grace && (!p.isHeard || p.Schedule != "") }
+
+// view is what the leader knows beyond the record.
 type view struct {
-	now      time.Time
-	self     event.ID
-	endpoint string
-	session  event.ID // of this process
-	schedule cron.Schedule
-
-	leading   bool
-	successor bool // there is another living node that could lead
-	// how long nodes have been seen dead while there was a leader
-	away      map[event.ID]time.Duration
-	quiet     time.Duration // how long this node has known the state as it is
-	work      work
-	handOvers int  // that this round has seen, of this node
-	pausing   bool // between two of them
+	now       time.Time
+	self      event.ID
+	nodes     map[event.ID]*peer // all members, and the one whose turn it is
+	successor bool               // there is another living node that could lead
+	handOvers int                // that this round has seen, of this node
+	pausing   bool               // between two of them
 }
 
-// How long nodes wait. After one grace the leader continues without living nodes that do not take
-// their turn. It may then need a few attempts to hand over, so the others give up on it later: a
-// node that is done ends the round without the missing ones.
+// How long the leader waits.
 const (
-	// how long a node must have been dead before others continue without it
+	// how long a node must have been silent before the round continues without it
 	grace = 5 * time.Minute
 	// how long after a due time that was missed a round still begins
-	catchUp       = 24 * time.Hour
-	maxHandOvers  = 3
-	handOverPace  = grace / 10     // between two attempts
-	patienceToEnd = 3              // graces
-	patienceStale = 2              // graces, before a round that stood still is ended
-	futureTime    = 24 * time.Hour // what is further ahead was written with a wrong clock
+	catchUp      = 24 * time.Hour
+	maxHandOvers = 3
+	handOverPace = grace / 10     // between two attempts
+	futureTime   = 24 * time.Hour // what is further ahead was written with a wrong clock
 )
 
-// absent reports whether a node has been dead for so long that no node waits for it.
-func (v *view) absent(node event.ID) bool { return node != v.self && v.away[node] >= grace }
-
-// decide returns this node's next step.
-func decide(s *state, v *view) step {
-	turn := (*turn)(nil)
-	if s.round != nil {
-		turn = s.round.turn
-	}
-	mine := turn != nil && turn.node == v.self
-	if v.work.number != 0 && !(mine && turn.session == v.session && turn.number == v.work.number) {
-		return step{do: stop}
-	}
-	if first := v.membership(s); first != nil {
-		return proposing(*first)
-	}
+// decide returns the leader's next step.
+func decide(r *record, v *view) step {
+	next := r.clone()
 	switch {
-	case s.round == nil:
-		return v.begin(s)
-	case mine:
-		return v.ownTurn(s)
-	case turn != nil:
-		if v.absent(turn.node) {
-			return proposing(proposal{TypeTurnEnded, note{
-				Round: s.round.due, Node: turn.node, Endpoint: turn.endpoint, Result: TurnLost, By: v.self,
-				Error: fmt.Sprintf("the node was away for %v", v.away[turn.node].Round(time.Second)),
-			}})
+	case v.learn(next):
+		return step{next: next}
+	case r.Round == nil:
+		return v.begin(next)
+	case r.Round.Turn != nil:
+		return v.turn(next)
+	}
+	return v.nextTurn(next)
+}
+
+// learn keeps since when there are which schedules, and reports whether that changed.
+func (v *view) learn(r *record) (changed bool) {
+	heard, isComplete := map[string]bool{}, true
+	for _, p := range v.nodes {
+		isComplete = isComplete && p.isHeard
+		heard[p.Schedule] = p.isHeard || heard[p.Schedule]
+		if since, known := r.Schedules[p.Schedule]; p.isHeard && p.Schedule != "" && (!known || since.After(v.now.Add(futureTime))) {
+			r.Schedules[p.Schedule], changed = v.now.Round(0).UTC(), true
 		}
-		return step{}
 	}
-	return v.nextTurn(s)
+	before := len(r.Schedules)
+	if isComplete {
+		maps.DeleteFunc(r.Schedules, func(schedule string, _ time.Time) bool { return !heard[schedule] })
+	}
+	return changed || len(r.Schedules) < before
 }
 
-func proposing(p proposal) step { return step{do: propose, event: p} }
-
-// membership says that this node takes turns, or does not any more, unless that is known.
-func (v *view) membership(s *state) *proposal {
-	known, joined := s.joined[v.self]
-	switch {
-	case v.schedule.IsZero() && joined:
-		return &proposal{TypeLeft, note{Node: v.self, Endpoint: v.endpoint}}
-	case v.schedule.IsZero():
-		return nil
+// due returns the due time for which a round should begin now by a schedule; zero if none should.
+func (v *view) due(r *record, expression string, since time.Time) time.Time {
+	schedule, err := cron.Parse(expression)
+	if err != nil {
+		return time.Time{} // Of another version.
 	}
-	same := joined && known.schedule == v.schedule.String() && known.since.Before(v.now.Add(futureTime))
-	if same && known.endpoint == v.endpoint && s.version-known.number < repeatAfter {
-		return nil
-	}
-	since := v.now
-	if same {
-		since = known.since
-	}
-	return &proposal{TypeJoined, note{Node: v.self, Endpoint: v.endpoint, Schedule: v.schedule.String(), Since: since.Round(0).UTC()}}
-}
-
-// due returns the due time for which a round should begin now; zero if none should.
-func (v *view) due(s *state) time.Time {
 	after := v.now.Add(-catchUp)
-	if own, ok := s.joined[v.self]; ok && own.since.After(after) {
-		after = own.since
+	if since.After(after) {
+		after = since
 	}
-	if s.through.After(after) && s.through.Before(v.now.Add(futureTime)) {
-		after = s.through
+	if r.Through.After(after) && r.Through.Before(v.now.Add(futureTime)) {
+		after = r.Through
 	}
 	if !after.Before(v.now) {
 		return time.Time{}
 	}
-	due := v.schedule.Latest(after, v.now)
-	if s.last != nil && s.last.due.Equal(due) {
+	due := schedule.Latest(after, v.now)
+	if r.Last != nil && r.Last.Due.Equal(due) {
 		return time.Time{}
 	}
 	return due
 }
 
 // begin decides when no round is running.
-func (v *view) begin(s *state) step {
-	due := v.due(s)
-	if due.IsZero() {
+func (v *view) begin(r *record) step {
+	now := round{Started: v.now.Round(0).UTC(), Touched: v.now.Round(0).UTC()}
+	for expression, since := range r.Schedules {
+		isHeld := func(node event.ID) bool { return v.nodes[node].Schedule == expression }
+		if due := v.due(r, expression, since); due.After(now.Due) && slices.ContainsFunc(slices.Collect(maps.Keys(v.nodes)), isHeld) {
+			now.Due, now.Schedule = due, expression
+		}
+	}
+	if now.Due.IsZero() {
 		return step{}
 	}
-	st := proposing(proposal{TypeStarted, note{Round: due, Schedule: v.schedule.String(), Node: v.self, Endpoint: v.endpoint}})
-	if s.through.After(v.now.Add(futureTime)) {
-		st.why = "the last round was of a time that has not come: the clock of a node is wrong, or was"
+	st := step{next: r, level: hclog.Info, say: "round of scavenges begins", about: []any{"due", now.Due, "schedule", now.Schedule}}
+	if r.Through.After(v.now.Add(futureTime)) {
+		st.level, st.say = hclog.Warn, "the last round was of a time that has not come: the clock of a node is wrong, or was"
+	}
+	r.Round, r.Through = &now, now.Due
+	return st
+}
+
+// turn decides while it is a node's turn. That node learns it when it is asked.
+func (v *view) turn(r *record) step {
+	t := *r.Round.Turn
+	p := v.nodes[t.Node]
+	switch {
+	case p.silent >= grace:
+		t.Result, t.Error = TurnLost, fmt.Sprintf("the node was away for %v", p.silent.Round(time.Second))
+	case !p.isHeard:
+		return step{}
+	case p.Schedule == "":
+		t.Result = TurnWithdrawn
+	case p.Session != t.Session && t.Attempt >= maxAttempts:
+		t.Result = string(scavenge.ResultErrored)
+		t.Error = fmt.Sprintf("the turn was taken %d times, and the node did not live to end it", t.Attempt)
+	case p.Session != t.Session: // It was restarted.
+		return v.take(r, t.Node)
+	case p.Running || !p.Round.Equal(r.Round.Due):
+		return step{}
+	default:
+		t.Result, t.Scavenge, t.Error = p.Result, p.Scavenge, p.Error
+	}
+	t.Ended = v.now.Round(0).UTC()
+	r.Round.Turn, r.Round.Turns, r.Round.Touched = nil, append(r.Round.Turns, t), t.Ended
+	st := step{next: r, level: hclog.Info, say: "turn to be scavenged ends", about: []any{"due", r.Round.Due, "endpoint", t.Endpoint,
+		"result", t.Result, logkey.Took, t.Ended.Sub(t.Taken).Round(time.Second), logkey.Error, t.Error}}
+	if t.Result == string(scavenge.ResultErrored) || t.Result == TurnLost {
+		st.level = hclog.Warn
 	}
 	return st
 }
 
-// ownTurn is for when it is this node's turn.
-func (v *view) ownTurn(s *state) step {
-	turn := s.round.turn
-	end := note{Round: s.round.due, Node: v.self, Endpoint: v.endpoint}
-	switch {
-	case turn.session != v.session && turn.attempt >= maxAttempts:
-		end.Result = string(scavenge.ResultErrored)
-		end.Error = fmt.Sprintf("the turn was taken %d times, and the node did not live to end it", turn.attempt)
-		return proposing(proposal{TypeTurnEnded, end})
-	case turn.session != v.session: // Of the process before this one.
-		return proposing(v.take(s))
-	case v.work.number == 0:
-		return step{do: start}
-	case v.work.running:
-		return step{}
-	}
-	o := v.work.outcome
-	end.Result, end.Scavenge, end.Error = string(o.Result), o.ID, o.Error
-	return proposing(proposal{TypeTurnEnded, end})
+func (v *view) take(r *record, node event.ID) step {
+	p, now := v.nodes[node], v.now.Round(0).UTC()
+	r.Round.Attempts[node]++
+	t := &turn{Node: node, Endpoint: p.Endpoint, Session: p.Session, Taken: now, Attempt: r.Round.Attempts[node]}
+	r.Round.Turn, r.Round.Touched = t, now
+	return step{next: r, level: hclog.Info, say: "turn to be scavenged begins",
+		about: []any{"due", r.Round.Due, "endpoint", t.Endpoint, logkey.Attempt, t.Attempt}}
 }
 
-func (v *view) take(s *state) proposal {
-	return proposal{TypeTaken, note{
-		Round: s.round.due, Node: v.self, Endpoint: v.endpoint, Session: v.session, Attempt: s.round.attempts[v.self] + 1,
-	}}
-}
-
-// nextTurn decides when a round is running and no node has the turn.
-func (v *view) nextTurn(s *state) step {
-	others, away := 0, true // that have not had their turn and may come; whether all are absent
-	for node := range s.joined {
-		if node != v.self && !v.absent(node) && !s.round.done(node) {
-			others++
+// nextTurn decides when a round is running and no node has the turn. The leader is the last.
+func (v *view) nextTurn(r *record) step {
+	isLeft, isWaiting := false, false
+	isStale := v.now.Sub(r.Round.Touched) > catchUp // After so long no one expects scavenges.
+	nodes := slices.SortedFunc(maps.Keys(v.nodes), func(a, b event.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, node := range nodes {
+		p := v.nodes[node]
+		isLeft = isLeft || p.takesPart()
+		switch {
+		case !p.takesPart() || node == v.self || r.Round.done(node):
+		case p.isHeard && !isStale:
+			return v.take(r, node)
+		default:
+			isWaiting = true // It may be restarting.
 		}
-		away = away && v.absent(node)
 	}
-	_, takesPart := s.joined[v.self]
-	// After so long no one expects scavenges any more. Nodes with right clocks then leave the turn
-	// alone, so a turn that is taken shows this node that its own clock is wrong.
-	stale := v.now.Sub(s.round.touched) > catchUp
 	switch {
-	case stale && v.quiet >= patienceStale*grace, away && !takesPart:
-		return proposing(v.end(s, RoundAbandon))
-	case stale:
+	case isStale, !isLeft:
+		return v.end(r, RoundAbandon)
+	case isWaiting:
 		return step{}
-	case !takesPart:
-		return step{} // Those that take part continue.
-	case s.round.done(v.self):
-		if others > 0 && v.quiet < patienceToEnd*grace {
-			return step{}
-		}
-		return proposing(v.end(s, RoundComplete))
-	case !v.leading:
-		return proposing(v.take(s))
-	case others > 0 && v.quiet < grace:
-		return step{}
+	case !v.nodes[v.self].takesPart(), r.Round.done(v.self):
+		return v.end(r, RoundComplete)
 	case v.successor && v.handOvers < maxHandOvers:
-		if v.pausing {
-			return step{}
-		}
-		return step{do: resign}
+		return step{resigns: !v.pausing}
 	}
-	st := proposing(v.take(s))
+	st := v.take(r, v.self)
 	if v.successor {
-		st.why = "no other node took leadership over: this node is scavenged while it leads"
+		st.level, st.say = hclog.Warn, "no other node took leadership over: this node is scavenged while it leads"
 	}
 	return st
 }
 
-func (v *view) end(s *state, result string) proposal {
-	through := v.now.Round(0).UTC()
-	if through.Before(s.round.due) {
-		through = s.round.due
+func (v *view) end(r *record, result string) step {
+	last, now := r.Round, v.now.Round(0).UTC()
+	last.Ended, last.Touched, last.Result = now, now, result
+	r.Round, r.Last = nil, last
+	if now.After(r.Through) {
+		r.Through = now
 	}
-	return proposal{TypeRoundEnded, note{
-		Round: s.round.due, Node: v.self, Endpoint: v.endpoint, Result: result, Through: through, Turns: s.round.succeeded(),
-	}}
+	return step{next: r, level: hclog.Info, say: "round of scavenges ends", about: []any{"due", last.Due, "result", result,
+		"turns", len(last.Turns), "succeeded", last.succeeded(), logkey.Took, now.Sub(last.Started).Round(time.Second)}}
 }

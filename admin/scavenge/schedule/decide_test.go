@@ -1,12 +1,10 @@
 package schedule
 
 import (
-	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/admin/cron"
+	journal "github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 )
@@ -17,168 +15,149 @@ var (
 	noon            = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// recordOf makes an event of a kind, one minute after the other from noon on.
-func recordOf(t *testing.T, number int64, kind string, n note) *event.Record {
-	t.Helper()
-	data := check.Value(json.Marshal(n)).Must(t)
-	return &event.Record{Number: number, Type: kind, Data: data, Time: noon.Add(time.Duration(number) * time.Minute).UnixNano()}
-}
-
-// history makes a state of events, all about the round of noon.
-func history(t *testing.T, events ...proposal) *state {
-	t.Helper()
-	s := newState()
-	for i, e := range events {
-		if e.kind != TypeJoined && e.kind != TypeLeft && e.note.Round.IsZero() {
-			e.note.Round = noon
-		}
-		if e.note.Schedule == "" {
-			e.note.Schedule = "@hourly"
-		}
-		if !s.apply(recordOf(t, int64(i), e.kind, e.note)) {
-			t.Fatalf("event %d, %s, means nothing", i, e.kind)
-		}
-	}
-	return s
-}
-
-func joins(node event.ID) proposal {
-	return proposal{TypeJoined, note{Node: node, Endpoint: "here", Since: noon.Add(-time.Hour)}}
-}
-func takes(node event.ID) proposal {
-	return proposal{TypeTaken, note{Node: node, Session: session}}
-}
-func ends(node event.ID, result string) proposal {
-	return proposal{TypeTurnEnded, note{Node: node, Result: result}}
-}
-func begins() proposal { return proposal{TypeStarted, note{Node: one}} }
-func over() proposal {
-	return proposal{TypeRoundEnded, note{Node: one, Result: RoundComplete, Through: noon.Add(10 * time.Minute)}}
-}
+// ended is a turn that a node had.
+func ended(node event.ID, result string) turn { return turn{Node: node, Result: result} }
 
 func TestDecide(t *testing.T) {
-	all := []proposal{joins(one), joins(two), joins(three), begins()}
-	with := func(more ...proposal) []proposal { return append(all[:len(all):len(all)], more...) }
-	const none = "wait"
-	cases := []struct {
-		name    string
-		history []proposal
-		view    func(*view)
-		want    string
-	}{
-		{"nothing is known", nil, nil, TypeJoined},
-		{"no schedule", nil, func(v *view) { v.schedule = cron.Schedule{} }, none},
-		{"no schedule any more", []proposal{joins(one)}, func(v *view) { v.schedule = cron.Schedule{} }, TypeLeft},
-		{"another endpoint", []proposal{joins(one)}, func(v *view) { v.endpoint = "there" }, TypeJoined},
-		{"joined long ago", []proposal{joins(one)}, func(v *view) { v.now = noon.Add(-time.Minute) }, none},
-		{"due", []proposal{joins(one)}, nil, TypeStarted},
-		{"done already", with(takes(one), ends(one, "Success"), over()), nil, none},
-		{"due again", with(takes(one), ends(one, "Success"), over()), func(v *view) { v.now = noon.Add(time.Hour) }, TypeStarted},
-		{"due during the round", with(proposal{TypeRoundEnded, note{Node: one, Through: noon.Add(61 * time.Minute)}}),
-			func(v *view) { v.now = noon.Add(62 * time.Minute) }, none},
-		{"a follower's turn", all, nil, TypeTaken},
-		{"another node's turn", with(takes(two)), nil, none},
-		{"the turn of a node that has just died", with(takes(two)), func(v *view) { v.away[two] = grace - 1 }, none},
-		{"the turn of a dead node", with(takes(two)), func(v *view) { v.away[two] = grace }, TypeTurnEnded},
-		{"own turn", with(takes(one)), nil, "start"},
-		{"own turn, at work", with(takes(one)), func(v *view) { v.work = work{number: 4, running: true} }, none},
-		{"own turn, done", with(takes(one)), func(v *view) { v.work = work{number: 4} }, TypeTurnEnded},
-		{"own turn, of the process before", with(takes(one)), func(v *view) { v.session = event.ID{101} }, TypeTaken},
-		{"own turn, taken too often", with(takes(one), takes(one), takes(one), takes(one), takes(one)),
-			func(v *view) { v.session = event.ID{101} }, TypeTurnEnded},
-		{"own turn, taken often by this process", with(takes(one), takes(one), takes(one), takes(one), takes(one)), nil, "start"},
-		{"own turn was lost while at work", with(takes(one), ends(one, TurnLost), takes(two)),
-			func(v *view) { v.work = work{number: 4, running: true} }, "stop"},
-		{"own turn was lost and taken again", with(takes(one), ends(one, TurnLost), takes(one)),
-			func(v *view) { v.work = work{number: 4, running: true} }, "stop"},
-		{"own turn was lost", with(takes(one), ends(one, TurnLost)), nil, TypeTaken},
-		{"own turn was lost too often", with(takes(one), ends(one, TurnLost), takes(one), ends(one, TurnLost), takes(one), ends(one, TurnLost),
-			takes(one), ends(one, TurnLost), takes(one), ends(one, TurnLost)), nil, none},
-		{"the leader waits", with(takes(two), ends(two, "Success")), func(v *view) { v.leading = true }, none},
-		{"the leader waits no more", with(takes(two), ends(two, "Success")),
-			func(v *view) { v.leading, v.successor, v.quiet = true, true, grace }, "resign"},
-		{"the leader does not wait for the dead", with(takes(two), ends(two, "Success")),
-			func(v *view) { v.leading, v.successor, v.away[three] = true, true, grace }, "resign"},
-		{"the leader hands over", with(takes(two), ends(two, "Success"), takes(three), ends(three, "Errored")),
-			func(v *view) { v.leading, v.successor = true, true }, "resign"},
-		{"the leader hands over again soon", with(takes(two), ends(two, "Success"), takes(three), ends(three, "Errored")),
-			func(v *view) { v.leading, v.successor, v.pausing, v.handOvers = true, true, true, 1 }, none},
-		{"the leader cannot hand over", with(takes(two), ends(two, "Success"), takes(three), ends(three, "Stopped")),
-			func(v *view) { v.leading, v.successor, v.handOvers = true, true, maxHandOvers }, TypeTaken},
-		{"the leader is alone", []proposal{joins(one), begins()}, func(v *view) { v.leading = true }, TypeTaken},
-		{"done, others are not", with(takes(one), ends(one, "Success")), nil, none},
-		{"done, others do not come", with(takes(one), ends(one, "Success")), func(v *view) { v.quiet = patienceToEnd * grace }, TypeRoundEnded},
-		{"done, others are dead", with(takes(one), ends(one, "Success")),
-			func(v *view) { v.away[two], v.away[three] = grace, grace }, TypeRoundEnded},
-		{"done, others are restarting", with(takes(one), ends(one, "Success")),
-			func(v *view) { v.away[two], v.away[three] = grace, grace-1 }, none},
-		{"all are done", with(takes(one), ends(one, "Success"), takes(two), ends(two, TurnWithdrawn), takes(three), ends(three, "Success")), nil, TypeRoundEnded},
-		{"no schedule, others take part", []proposal{joins(two), begins()}, func(v *view) { v.schedule = cron.Schedule{} }, none},
-		{"no schedule, no other takes part", []proposal{joins(two), begins()},
-			func(v *view) { v.schedule, v.away[two] = cron.Schedule{}, grace }, TypeRoundEnded},
-		{"a round of long ago", with(takes(one), ends(one, "Success")), func(v *view) { v.now, v.quiet = noon.Add(25*time.Hour), patienceStale*grace }, TypeRoundEnded},
-		{"a round of long ago, seen just now", with(takes(one), ends(one, "Success")), func(v *view) { v.now = noon.Add(25 * time.Hour) }, none},
-		{"a turn of long ago", with(takes(one)), func(v *view) { v.now = noon.Add(99 * time.Hour) }, "start"},
+	type (
+		records = func(r *record)
+		views   = func(v *view)
+	)
+	const none = ""
+	// running has the round of noon, after some turns; held is the turn that a node has.
+	running := func(turns ...turn) records {
+		return func(r *record) {
+			r.Round = &round{Due: noon, Started: noon, Touched: noon, Turns: turns, Attempts: map[event.ID]int{}}
+			for i := range turns {
+				r.Round.Attempts[turns[i].Node]++
+			}
+		}
 	}
-	hourly := check.Value(cron.Parse("@hourly")).Must(t)
-	for _, c := range cases {
+	held := func(node event.ID, attempt int) records {
+		return func(r *record) {
+			running()(r)
+			r.Round.Turn = &turn{Node: node, Session: session, Attempt: attempt}
+		}
+	}
+	silent := func(d time.Duration, nodes ...event.ID) views {
+		return func(v *view) {
+			for _, node := range nodes {
+				v.nodes[node] = &peer{silent: d}
+			}
+		}
+	}
+	at := func(d time.Duration) views { return func(v *view) { v.now = noon.Add(d) } }
+	answers := func(node event.ID, edit func(p *peer)) views { return func(v *view) { edit(v.nodes[node]) } }
+	others := running(ended(two, "Success"), ended(three, "Errored"))
+	for _, c := range []struct {
+		name   string
+		record records
+		view   views
+		want   string
+	}{
+		{"nothing is known", func(r *record) { r.Schedules = nil }, nil, "learn"},
+		{"another schedule", nil, answers(two, func(p *peer) { p.Schedule = "@weekly" }), "learn"},
+		{"a schedule that no node has any more", func(r *record) { r.Schedules["@weekly"] = noon }, nil, "learn"},
+		{"a schedule that a silent node may have", func(r *record) { r.Schedules["@weekly"], r.Through = noon, noon }, silent(grace, two), none},
+		{"a schedule of a time to come", func(r *record) { r.Schedules["@hourly"] = noon.Add(99 * time.Hour) }, nil, "learn"},
+		{"not due yet", nil, at(-time.Minute), none},
+		{"due", nil, nil, "begin"},
+		{"done already", func(r *record) { r.Through = noon }, nil, none},
+		{"due again", func(r *record) { r.Through = noon }, at(time.Hour), "begin"},
+		{"due during the round", func(r *record) { r.Through = noon.Add(61 * time.Minute) }, at(61 * time.Minute), none},
+		{"the last was of a time to come", func(r *record) { r.Through = noon.Add(99 * time.Hour) }, nil, "begin, warn"},
+		{"too long ago", func(r *record) { r.Schedules = map[string]time.Time{"@yearly": {}} }, func(v *view) {
+			for _, p := range v.nodes {
+				p.Schedule = "@yearly"
+			}
+		}, none},
+		{"the first turn", running(), nil, "take 2"},
+		{"nodes that have just gone are waited for", running(ended(two, "Success")), silent(grace-1, three), none},
+		{"nodes that are gone are not", running(ended(two, "Success")), silent(grace, three), "resign"},
+		{"nodes without a schedule take no turn", running(), answers(two, func(p *peer) { p.Schedule = "" }), "take 3"},
+		{"a lost turn is taken again", running(ended(two, TurnLost)), nil, "take 2"},
+		{"but not for ever", running(ended(two, TurnLost), ended(two, TurnLost), ended(two, TurnLost), ended(two, TurnLost), ended(two, TurnLost)), nil, "take 3"},
+		{"begins", held(two, 1), nil, none},
+		{"is at work", held(two, 1), answers(two, func(p *peer) { p.Round, p.Running = noon, true }), none},
+		{"is done", held(two, 1), answers(two, func(p *peer) { p.Round, p.Result = noon, "Success" }), "end 2 Success"},
+		{"does not answer", held(two, 1), silent(grace-1, two), none},
+		{"has not answered for long", held(two, 1), silent(grace, two), "end 2 Lost"},
+		{"was restarted", held(two, 1), answers(two, func(p *peer) { p.Session = event.ID{9} }), "take 2"},
+		{"was restarted too often", held(two, maxAttempts), answers(two, func(p *peer) { p.Session = event.ID{9} }), "end 2 Errored"},
+		{"has no schedule any more", held(two, 1), answers(two, func(p *peer) { p.Schedule = "" }), "end 2 Withdrawn"},
+		{"a turn of long ago", held(two, 1), at(99 * time.Hour), none},
+		{"the leader hands over", others, nil, "resign"},
+		{"the leader hands over again soon", others, func(v *view) { v.handOvers, v.pausing = 1, true }, none},
+		{"the leader cannot hand over", others, func(v *view) { v.handOvers = maxHandOvers }, "take 1, warn"},
+		{"the leader is alone", others, func(v *view) { v.successor = false }, "take 1"},
+		{"the leader has no schedule", others, answers(one, func(p *peer) { p.Schedule = "" }), "Completed"},
+		{"all are done", running(ended(two, "Success"), ended(one, "Stopped"), ended(three, TurnWithdrawn)), nil, "Completed"},
+		{"a round of long ago", running(ended(two, "Success")), at(25 * time.Hour), "Abandoned"},
+		{"no one takes part any more", running(ended(two, "Success")), func(v *view) {
+			silent(grace, two, three)(v)
+			v.nodes[one].Schedule = ""
+		}, "Abandoned"},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := view{
-				now: noon.Add(20 * time.Minute), self: one, endpoint: "here", session: session, schedule: hourly,
-				away: map[event.ID]time.Duration{},
+			r := &record{Schedules: map[string]time.Time{"@hourly": noon.Add(-time.Hour)}}
+			v := view{now: noon.Add(20 * time.Minute), self: one, nodes: map[event.ID]*peer{}, successor: true}
+			for _, node := range []event.ID{one, two, three} {
+				v.nodes[node] = &peer{Answer: Answer{Schedule: "@hourly", Session: session}, isHeard: true}
+			}
+			if c.record != nil {
+				c.record(r)
 			}
 			if c.view != nil {
 				c.view(&v)
 			}
-			s := history(t, c.history...)
-			next := decide(s, &v)
-			got := map[action]string{wait: none, start: "start", stop: "stop", resign: "resign"}[next.do]
-			if next.do == propose {
-				got = next.event.kind
-				// What a node proposes must mean something, else it would propose it for ever.
-				if !s.apply(recordOf(t, s.version+1, next.event.kind, next.event.note)) {
-					t.Errorf("%s means nothing", got)
-				}
+			before := r.clone()
+			if got := outcome(before, decide(r, &v)); got != c.want {
+				t.Errorf("decides to %s, expected %s", got, c.want)
 			}
-			check.Equal(t, got, c.want, "decides to")
 		})
 	}
 }
 
-func TestApplyLeavesOut(t *testing.T) {
-	later := note{Round: noon.Add(time.Hour), Node: two, Result: "Success"}
-	cases := []struct {
-		name    string
-		history []proposal
-		event   proposal
-	}{
-		{"turn without a round", nil, takes(one)},
-		{"turn of another round", []proposal{begins()}, proposal{TypeTaken, later}},
-		{"turn that is another's", []proposal{begins(), takes(one)}, takes(two)},
-		{"turn that was had", []proposal{begins(), takes(one), ends(one, "Success")}, takes(one)},
-		{"end of another's turn", []proposal{begins(), takes(one)}, ends(two, "Success")},
-		{"end without a turn", []proposal{begins()}, ends(one, "Success")},
-		{"round in a round", []proposal{begins()}, proposal{TypeStarted, later}},
-		{"same round again", []proposal{begins(), over()}, begins()},
-		{"end of a round in a turn", []proposal{begins(), takes(one)}, over()},
-		{"end of another round", []proposal{begins()}, proposal{TypeRoundEnded, later}},
-		{"no node", nil, proposal{TypeJoined, note{}}},
-		{"unknown type", []proposal{begins()}, proposal{"$unknown", note{Round: noon, Node: one}}},
+// outcome describes what a step does to a record.
+func outcome(was *record, st step) (text string) {
+	now := st.next
+	switch {
+	case st.resigns:
+		return "resign"
+	case now == nil:
+		return ""
+	case now.Round != nil && was.Round == nil:
+		text = "begin"
+	case now.Round == nil && was.Round != nil:
+		text = now.Last.Result
+	case now.Round != nil && now.Round.Turn != nil:
+		text = "take " + string('0'+rune(now.Round.Turn.Node[0]))
+	case now.Round != nil && len(now.Round.Turns) > len(was.Round.Turns):
+		last := now.Round.Turns[len(now.Round.Turns)-1]
+		text = "end " + string('0'+rune(last.Node[0])) + " " + last.Result
+	default:
+		text = "learn"
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			s := history(t, c.history...)
-			before := fmt.Sprintf("%+v %+v", s.round, s.last)
-			n := c.event.note
-			if n.Round.IsZero() && c.event.kind != TypeJoined {
-				n.Round = noon
-			}
-			if s.apply(recordOf(t, s.version+1, c.event.kind, n)) {
-				t.Error("it means something")
-			}
-			if after := fmt.Sprintf("%+v %+v", s.round, s.last); after != before || s.version != int64(len(c.history)) {
-				t.Errorf("the state is\n%s at %d, and was\n%s", after, s.version, before)
-			}
-		})
+	if st.say != "" && st.level.String() == "warn" && st.say != "turn to be scavenged ends" {
+		text += ", warn"
 	}
+	return text
+}
+
+// What is stored stays as it is.
+func TestRecord(t *testing.T) {
+	full := record{
+		Schedules: map[string]time.Time{"@daily": noon}, Through: noon,
+		Round: &round{Due: noon, Schedule: "@daily", Started: noon, Touched: noon, Attempts: map[event.ID]int{one: 1},
+			Turn: &turn{Node: one, Endpoint: "a:1", Session: session, Taken: noon, Attempt: 1}},
+		Last: &round{Due: noon, Schedule: "@daily", Started: noon, Touched: noon, Ended: noon, Result: RoundComplete,
+			Turns: []turn{{Node: two, Endpoint: "b:1", Session: session, Taken: noon, Attempt: 2, Ended: noon, Result: TurnLost, Scavenge: three, Error: "why"}}},
+	}
+	const at, id = `"2026-03-01T12:00:00Z"`, `-0000-0000-0000-000000000000"`
+	want := `{"schedules":{"@daily":` + at + `},"through":` + at + `,"round":{"due":` + at + `,"schedule":"@daily","started":` + at + `,"touched":` + at +
+		`,"turn":{"node":"01000000` + id + `,"endpoint":"a:1","session":"64000000` + id + `,"taken":` + at + `,"attempt":1},"attempts":{"01000000` + id + `:1}}` +
+		`,"last":{"due":` + at + `,"schedule":"@daily","started":` + at + `,"touched":` + at + `,"ended":` + at + `,"result":"Completed"` +
+		`,"turns":[{"node":"02000000` + id + `,"endpoint":"b:1","session":"64000000` + id + `,"taken":` + at + `,"attempt":2,"ended":` + at +
+		`,"result":"Lost","scavengeId":"03000000` + id + `,"error":"why"}]}}`
+	check.Equal(t, string(journal.Encode(full)), want)
 }

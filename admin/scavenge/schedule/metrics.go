@@ -7,7 +7,6 @@ import (
 
 // metrics are the metrics of a node's schedule.
 type metrics struct {
-	next   *stats.Gauge
 	round  *stats.Gauge
 	turn   *stats.Gauge
 	lost   *stats.Counter // races for an event
@@ -15,9 +14,9 @@ type metrics struct {
 	rounds map[string]*stats.Counter
 }
 
-func newMetrics(r *stats.Registry) metrics {
+func newMetrics(r *stats.Registry, nextDue func() float64) metrics {
+	r.GaugeFunc("annals_scavenge_schedule_next_due_seconds", "Unix time at which scavenges are due next by this node's schedule, 0 for never.", nextDue)
 	m := metrics{
-		next:   r.Gauge("annals_scavenge_schedule_next_due_seconds", "Unix time at which scavenges are due next by this node's schedule, 0 for never."),
 		round:  r.Gauge("annals_scavenge_schedule_round", "1 while a round of scheduled scavenges is running."),
 		turn:   r.Gauge("annals_scavenge_schedule_turn", "1 while it is this node's turn to be scavenged."),
 		lost:   r.Counter("annals_scavenge_schedule_races_lost_total", "Steps that another node took first."),

@@ -44,8 +44,9 @@ type Store interface {
 // Cluster is the membership as this node sees it.
 type Cluster interface {
 	Node() event.ID
-	Leading() bool
 	View() event.ClusterView
+	// Ask asks another node.
+	Ask(ctx context.Context, node event.ID, q Ask) (Answer, error)
 	// Resign hands leadership over. It returns nil as well when no node took it over.
 	Resign(ctx context.Context) error
 }

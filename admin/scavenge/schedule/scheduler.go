@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,38 +16,40 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Pauses. While a round is running the membership is looked at more often.
+// Pauses. While a round is running nodes are asked more often.
 const (
 	idlePause  = time.Minute
 	pollPause  = grace / 60 // between two looks during a round
+	askTime    = pollPause  // an answer may wait so long for the end of a turn
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
 )
 
-// Scheduler takes this node's part in the scavenges of the cluster.
+// Scheduler takes this node's part in the scavenges of the cluster: it answers the leader, and
+// while this node leads it says whose turn it is.
 type Scheduler struct {
 	opts     Options
 	schedule cron.Schedule
-	self     event.ID
 	session  event.ID // of this Scheduler: tells its turns from those of the process before
 	logger   hclog.Logger
 	metrics  metrics
+	running  context.Context // of this node's turns and attempts to hand over, until Close
+	cancel   context.CancelFunc
+	turns    turns
 
-	// What follows belongs to the goroutine of Run.
-	lifetime context.Context // of Run
-	state    *state
-	info     event.StreamInfo // when the state was made
-	hidden   int64            // $tb of the stream then
-	live     bool             // the state was made once: what comes now is news
-	changed  time.Time        // when the state changed last, as far as this node saw
-	deadAt   map[event.ID]time.Time
-	worker   *worker // of this node's turn, or nil
-	workers  sync.WaitGroup
-	handOver handOver
-	written  int64    // number of the last event that this node wrote
-	last     proposal // that was written last, if it was decided just before
-	retry    time.Duration
-	warned   map[string]bool
+	life    sync.Mutex // serialises Start and Stop
+	leading context.CancelFunc
+	led     chan struct{} // closed when the goroutine of lead has ended
+
+	// What follows belongs to the goroutine of lead.
+	record      *record
+	version     int64            // number of the last event when the record was read
+	info        event.StreamInfo // then
+	silentSince map[event.ID]time.Time
+	handOver    handOver
+	written     int64 // number of the last event that this node wrote
+	retry       time.Duration
+	warned      map[string]bool
 }
 
 // handOver counts the attempts to hand over leadership in one round.
@@ -59,36 +59,71 @@ type handOver struct {
 	next  time.Time
 }
 
-// New returns a scheduler that Run sets going.
+// New returns a scheduler that answers, and must be closed. A node without a schedule has one too,
+// for it may lead.
 func New(o Options) (*Scheduler, error) {
 	o.EnsureDefaults()
 	schedule, err := cron.Parse(o.Expression)
 	if err != nil {
 		return nil, fmt.Errorf("schedule of scavenges: %w", err)
 	}
-	return &Scheduler{
-		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, metrics: newMetrics(o.Stats),
-		state: newState(), written: -1, warned: make(map[string]bool),
-	}, nil
+	s := &Scheduler{
+		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, warned: make(map[string]bool), written: -1,
+	}
+	s.metrics = newMetrics(o.Stats, s.nextDue)
+	s.running, s.cancel = context.WithCancel(context.Background())
+	s.turns.asked.Version = -1
+	s.turns.silence = time.AfterFunc(grace, func() {
+		s.turns.mu.Lock()
+		defer s.turns.mu.Unlock()
+		s.lose()
+	})
+	return s, nil
 }
 
-// Run takes part until ctx ends, and returns when nothing of it is left. It may be
-// called once. A node without a schedule calls it too: it takes back what it
-// said when it had one.
-//
-// ctx must end before the runner is closed: a run that is stopped while it has not
-// ended counts as stopped by an operator, and the node would not take its turn up
-// again after the restart.
-func (s *Scheduler) Run(ctx context.Context) {
-	s.lifetime = ctx
-	s.self = s.opts.Cluster.Node()
-	defer s.workers.Wait()
+// Close ends all that this node does, and waits for it. It comes before the runner is closed: a run
+// that is stopped while it has not ended counts as stopped by an operator, and the node would not
+// take its turn up again after the restart.
+func (s *Scheduler) Close() {
+	s.Stop()
+	s.turns.silence.Stop()
+	s.cancel()
+	s.turns.owned.Wait()
+}
+
+// Start begins to say whose turn it is, as this node leads now. It does not wait.
+func (s *Scheduler) Start(ctx context.Context) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.led != nil {
+		return
+	}
+	led := make(chan struct{})
+	ctx, s.leading = context.WithCancel(ctx)
+	s.led, s.record, s.version, s.silentSince = led, &record{}, -1, make(map[event.ID]time.Time)
+	go func() {
+		defer close(led)
+		s.lead(ctx)
+	}()
+}
+
+// Stop ends that and waits for it. It may be called when nothing was started.
+func (s *Scheduler) Stop() {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.led != nil {
+		s.leading()
+		<-s.led
+		s.led = nil
+	}
+}
+
+func (s *Scheduler) lead(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, err := s.step(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		s.measure()
 		if err != nil {
 			s.failed(err)
 			_ = clock.Sleep(ctx, s.retry)
@@ -119,165 +154,128 @@ func (s *Scheduler) failed(err error) {
 
 // step does the next thing and returns how long nothing else is due, if the stream does not grow.
 func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
-	if err := s.follow(ctx); err != nil {
+	if err := s.load(ctx); err != nil {
 		return 0, err
 	}
-	if s.state.version < s.written {
+	if s.version < s.written {
 		return pollPause, nil // What this node wrote has not come back yet.
 	}
-	v := s.look()
+	begun := time.Now()
+	v := s.look(ctx)
 	if ctx.Err() != nil {
-		return 0, nil // What the scavenge of a turn came to may be due to that.
+		return 0, nil // That no node answers may be due to that.
 	}
-	next := decide(s.state, &v)
-	if next.why != "" {
-		s.logger.Warn(next.why)
+	next := decide(s.record, &v)
+	switch {
+	case next.next != nil:
+		return 0, s.save(ctx, &next)
+	case next.resigns:
+		s.resign()
 	}
-	if next.do != propose {
-		s.last = proposal{}
-	}
-	switch next.do {
-	case propose:
-		if next.event.sameAs(&s.last) {
-			// It was written, read again, and had no effect: a client writes into the stream as
-			// well, or nodes have versions that do not agree.
-			s.last = proposal{}
-			return pollPause, fmt.Errorf("%s was written and had no effect", next.event.kind)
-		}
-		return 0, s.propose(ctx, next.event)
-	case start:
-		s.begin(ctx, s.state.round.turn.number, s.state.round.started)
-		return pollPause, nil
-	case stop:
-		s.worker.cancel(errLost)
-		if s.worker.done.Err() != nil {
-			s.worker = nil
-			return 0, nil
-		}
-		return pollPause, nil
-	case resign:
-		return s.resign(ctx)
-	}
-	if s.state.round != nil {
-		return pollPause, nil
+	if s.record.Round != nil {
+		return pollPause - time.Since(begun), nil
 	}
 	pause := idlePause
-	if due := s.schedule.Next(v.now); !due.IsZero() {
-		pause = min(pause, max(due.Sub(v.now), time.Millisecond))
+	for expression := range s.record.Schedules {
+		if schedule, err := cron.Parse(expression); err == nil {
+			pause = min(pause, max(schedule.Next(v.now).Sub(v.now), time.Millisecond))
+		}
 	}
 	return pause, nil
 }
 
-// resign asks for another leader once.
-func (s *Scheduler) resign(ctx context.Context) (time.Duration, error) {
+// resign asks for another leader once. It does not wait: Stop is called meanwhile.
+func (s *Scheduler) resign() {
 	s.handOver.tries++
-	s.logger.Info("handing leadership over, to be scavenged", logkey.Attempt, s.handOver.tries)
-	limited, cancel := context.WithTimeout(ctx, handOverPace)
-	defer cancel()
-	if err := s.opts.Cluster.Resign(limited); err != nil {
-		s.logger.Warn("leadership was not handed over", logkey.Error, err)
-	}
 	s.handOver.next = s.opts.Now().Add(handOverPace)
-	return 0, nil
+	s.logger.Info("handing leadership over, to be scavenged", logkey.Attempt, s.handOver.tries)
+	s.turns.owned.Go(func() {
+		limited, cancel := context.WithTimeout(s.running, handOverPace)
+		defer cancel()
+		if err := s.opts.Cluster.Resign(limited); err != nil {
+			s.logger.Warn("leadership was not handed over", logkey.Error, err)
+		}
+	})
 }
 
-// look gathers what this node knows beyond the stream.
-func (s *Scheduler) look() view {
-	now := s.opts.Now()
-	v := view{
-		now: now, self: s.self, endpoint: s.opts.Endpoint, session: s.session, schedule: s.schedule,
-		leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
-		away: make(map[event.ID]time.Duration),
+// look gathers what this node knows beyond the record: it asks all nodes.
+func (s *Scheduler) look(ctx context.Context) view {
+	self := s.opts.Cluster.Node()
+	v := view{now: s.opts.Now(), self: self, nodes: map[event.ID]*peer{self: {}}}
+	q := Ask{Version: s.version}
+	if last := s.record.Last; last != nil {
+		q.Ended, q.Result = last.Ended, last.Result
 	}
-	if s.worker != nil {
-		v.work = work{number: s.worker.number, running: s.worker.done.Err() == nil}
-		if !v.work.running {
-			v.work.outcome = s.worker.outcome
+	if r := s.record.Round; r != nil {
+		q.Round, q.Started = r.Due, r.Started
+		if r.Turn != nil {
+			q.Node, q.Session, q.Wait = r.Turn.Node, r.Turn.Session, askTime
+			v.nodes[r.Turn.Node] = &peer{}
+		}
+		if !s.handOver.due.Equal(r.Due) {
+			s.handOver = handOver{due: r.Due}
+		}
+		v.handOvers, v.pausing = s.handOver.tries, v.now.Before(s.handOver.next)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*askTime)
+	defer cancel()
+	var asked sync.WaitGroup
+	for _, m := range s.opts.Cluster.View().Members {
+		p := &peer{}
+		v.nodes[m.Node] = p
+		if m.Node != self && m.Alive {
+			v.successor = v.successor || m.Voter && !m.ReadOnly
+			asked.Go(func() {
+				answer, err := s.opts.Cluster.Ask(ctx, m.Node, q)
+				p.Answer, p.isHeard = answer, err == nil
+			})
 		}
 	}
-	if r := s.state.round; r != nil {
-		if !s.handOver.due.Equal(r.due) {
-			s.handOver = handOver{due: r.due}
-		}
-		v.handOvers, v.pausing = s.handOver.tries, now.Before(s.handOver.next)
-	}
-	s.watch(&v)
-	s.compare(&v)
+	v.nodes[self] = &peer{Answer: s.Answer(ctx, q), isHeard: true}
+	asked.Wait()
+	s.note(&v)
 	return v
 }
 
-// watch keeps how long those that matter have been dead. A node that sees no leader
-// may itself be the one that is cut off: what it sees says nothing.
-func (s *Scheduler) watch(v *view) {
-	alive, led := map[event.ID]bool{s.self: true}, v.leading
-	for _, m := range s.opts.Cluster.View().Members {
-		if m.Alive {
-			alive[m.Node] = true
-			led = led || m.State == event.StateLeader
-			v.successor = v.successor || m.Node != s.self && m.Voter && !m.ReadOnly
-		}
-	}
-	matter := slices.Collect(maps.Keys(s.state.joined))
-	if r := s.state.round; r != nil && r.turn != nil {
-		matter = append(matter, r.turn.node)
-	}
-	before := s.deadAt
-	s.deadAt = make(map[event.ID]time.Time)
-	for _, node := range matter {
-		if !led || alive[node] {
+// note keeps how long nodes have been silent, and warns when those that are not have different
+// schedules: rounds then begin by all of them.
+func (s *Scheduler) note(v *view) {
+	for node, p := range v.nodes {
+		if !p.isHeard {
+			if _, known := s.silentSince[node]; !known {
+				s.silentSince[node] = v.now
+			}
+			p.silent = v.now.Sub(s.silentSince[node])
 			continue
 		}
-		since, known := before[node]
-		if !known {
-			since = v.now
-		}
-		s.deadAt[node], v.away[node] = since, v.now.Sub(since)
-	}
-}
-
-// compare warns when living nodes have different schedules: rounds then begin by all of them.
-func (s *Scheduler) compare(v *view) {
-	if s.schedule.IsZero() {
-		return
-	}
-	for node, p := range s.state.joined {
-		if _, dead := v.away[node]; dead || node == s.self || p.schedule == s.schedule.String() {
-			continue
-		}
-		key := p.endpoint + " " + p.schedule
-		if !s.warned[key] {
+		delete(s.silentSince, node)
+		key := p.Endpoint + " " + p.Schedule
+		if ours := s.schedule.String(); p.Schedule != "" && ours != "" && p.Schedule != ours && !s.warned[key] {
 			s.warned[key] = true
-			s.logger.Warn("another node has a different schedule of scavenges: both schedules start rounds", "endpoint", p.endpoint,
-				logkey.Theirs, p.schedule, logkey.Ours, s.schedule.String())
+			s.logger.Warn("another node has a different schedule of scavenges: both schedules start rounds", "endpoint", p.Endpoint,
+				logkey.Theirs, p.Schedule, logkey.Ours, ours)
 		}
 	}
 }
 
-// pause waits until the stream grows, the scavenge of this node's turn ends, or some time has
-// passed.
+// pause waits until the stream grows or some time has passed.
 func (s *Scheduler) pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if s.worker != nil && s.worker.done.Err() == nil {
-		defer context.AfterFunc(s.worker.done, cancel)()
-	}
-	if err := s.opts.Store.WaitStream(limited, Stream, s.state.version); err != nil {
+	if err := s.opts.Store.WaitStream(limited, Stream, s.version); err != nil {
 		<-limited.Done() // The stream cannot be watched now: look when the time is over.
 	}
 }
 
-// measure sets the gauges to what is so now.
-func (s *Scheduler) measure() {
-	due := int64(0)
+// nextDue is the Unix time at which scavenges are due next by this node's schedule, 0 for never.
+func (s *Scheduler) nextDue() float64 {
 	if next := s.schedule.Next(s.opts.Now()); !next.IsZero() {
-		due = next.Unix()
+		return float64(next.Unix())
 	}
-	s.metrics.next.Set(due)
-	s.metrics.round.Set(oneIf(s.state.round != nil))
-	s.metrics.turn.Set(oneIf(s.state.holds(s.self)))
+	return 0
 }
 
 func oneIf(b bool) int64 {

@@ -107,7 +107,6 @@ func simulate(t *testing.T, seed uint64, size int) {
 func (w *world) verify(peace time.Time, period time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fold()
 	rounds := w.rounds()
 	calm, scheduled := 0, 0
 	for _, n := range w.nodes {
@@ -116,43 +115,43 @@ func (w *world) verify(peace time.Time, period time.Duration) {
 		}
 	}
 	for i, r := range rounds {
-		if i > 0 && !r.due.After(rounds[i-1].due) {
-			w.errorf("a round due at %v follows one due at %v", r.due, rounds[i-1].due)
+		if i > 0 && !r.Due.After(rounds[i-1].Due) {
+			w.errorf("a round due at %v follows one due at %v", r.Due, rounds[i-1].Due)
 		}
-		if r.ended.IsZero() && (i < len(rounds)-1 || time.Since(r.touched) > 2*time.Hour) {
-			w.errorf("the round due at %v does not end", r.due)
+		if r.Ended.IsZero() && (i < len(rounds)-1 || time.Since(r.Touched) > 2*time.Hour) {
+			w.errorf("the round due at %v does not end", r.Due)
 		}
-		if r.ended.IsZero() {
+		if r.Ended.IsZero() {
 			continue
 		}
 		turns := 0
 		for _, n := range w.nodes {
 			had, lost := 0, 0
-			for j := range r.turns {
+			for j := range r.Turns {
 				switch {
-				case r.turns[j].node != n.id:
-				case r.turns[j].result == TurnLost:
+				case r.Turns[j].Node != n.id:
+				case r.Turns[j].Result == TurnLost:
 					lost++
 				default:
 					had++
 				}
 			}
 			turns += had
-			switch steady := n.steadyThrough(r.started, r.ended); {
+			switch steady := n.steadyThrough(r.Started, r.Ended); {
 			case had > 1:
-				w.errorf("%s had %d turns in the round due at %v", n.name, had, r.due)
+				w.errorf("%s had %d turns in the round due at %v", n.name, had, r.Due)
 			case n.expression == "" && had+lost > 0:
-				w.errorf("%s has no schedule and had a turn in the round due at %v", n.name, r.due)
+				w.errorf("%s has no schedule and had a turn in the round due at %v", n.name, r.Due)
 			case n.expression != "" && steady && had+lost != 1:
-				w.errorf("%s had %d turns and lost %d in the round due at %v, though it was there", n.name, had, lost, r.due)
+				w.errorf("%s had %d turns and lost %d in the round due at %v, though it was there", n.name, had, lost, r.Due)
 			case steady && lost > 0:
-				w.errorf("%s lost its turn in the round due at %v, though it was there", n.name, r.due)
+				w.errorf("%s lost its turn in the round due at %v, though it was there", n.name, r.Due)
 			}
 		}
-		if r.started.After(peace.Add(period)) {
+		if r.Started.After(peace.Add(period)) {
 			calm++
-			if turns != scheduled || r.result != RoundComplete {
-				w.errorf("%d of %d turns in the round due at %v, which is %s", turns, scheduled, r.due, r.result)
+			if turns != scheduled || r.Result != RoundComplete {
+				w.errorf("%d of %d turns in the round due at %v, which is %s", turns, scheduled, r.Due, r.Result)
 			}
 		}
 	}
