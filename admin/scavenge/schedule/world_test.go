@@ -22,7 +22,7 @@ import (
 // settled is how long after a disturbance nodes know of each other again.
 const settled = 90 * time.Second
 
-// world is a cluster in memory: one stream, nodes that see it late, die, come back
+// world is a cluster in memory: one stream, nodes that die, come back
 // and are cut off, and one of them that leads. It runs in a bubble of synctest.
 type world struct {
 	t    *testing.T
@@ -52,14 +52,12 @@ type node struct {
 	name       string
 	readOnly   bool
 	expression string
-	lag        time.Duration
 	skew       time.Duration
 	request    scavenge.Request
 
 	up, cut bool
 	since   time.Time // up, cut or the option changed last
 	changes []change
-	frozen  int  // events seen when it was cut off
 	hung    bool // its scheduler does not run although it is alive
 
 	cancel    context.CancelFunc
@@ -93,7 +91,7 @@ func newWorld(t *testing.T, seed uint64, size, replicas int) *world {
 	for i := range size + replicas {
 		n := &node{
 			w: w, id: event.ID{15: byte(i + 1)}, name: fmt.Sprintf("node%d:2113", i+1), readOnly: i >= size,
-			lag: time.Duration(w.rand.IntN(3000)) * time.Millisecond, skew: time.Duration(w.rand.IntN(4000)-2000) * time.Millisecond,
+			skew: time.Duration(w.rand.IntN(4000)-2000) * time.Millisecond,
 		}
 		n.duration = func() time.Duration { return time.Duration(1+w.rand.IntN(40)) * time.Minute }
 		w.nodes = append(w.nodes, n)
@@ -199,7 +197,6 @@ func (n *node) cutOff(cut bool) {
 		return
 	}
 	n.w.notef("%s cut off: %t", n.name, cut)
-	n.frozen = n.visible()
 	n.cut = cut
 	n.touch()
 	if cut {
@@ -266,21 +263,6 @@ func (w *world) lead(n *node) {
 	w.wake()
 }
 
-// visible is how many events the node sees.
-func (n *node) visible() int {
-	if n.cut {
-		return n.frozen
-	}
-	if n.w.leader == n {
-		return len(n.w.events)
-	}
-	seen := n.frozen
-	for seen < len(n.w.events) && time.Since(n.w.events[seen].When()) >= n.lag {
-		seen++
-	}
-	return seen
-}
-
 type fakeStore node
 
 func (f *fakeStore) StreamInfo(context.Context, string) (event.StreamInfo, error) {
@@ -288,7 +270,7 @@ func (f *fakeStore) StreamInfo(context.Context, string) (event.StreamInfo, error
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	return event.StreamInfo{
-		Last: int64(n.visible()) - 1, HardDeleted: n.w.deleted, Metadata: n.w.metadata, MetaLast: n.w.metaLast,
+		Last: int64(len(n.w.events)) - 1, HardDeleted: n.w.deleted, Metadata: n.w.metadata, MetaLast: n.w.metaLast,
 	}, nil
 }
 
@@ -296,7 +278,7 @@ func (f *fakeStore) ReadStream(_ context.Context, r event.StreamRead) (event.Str
 	n := (*node)(f)
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	last := int64(n.visible()) - 1
+	last := int64(len(n.w.events)) - 1
 	page := event.StreamPage{Stream: r.Stream, From: r.From, Last: last, Min: n.w.metadata.MinVisible(last)}
 	if last < 0 || n.w.metadata.SoftDeleted() {
 		return page, event.ErrStreamNotFound
@@ -312,25 +294,15 @@ func (f *fakeStore) WaitStream(ctx context.Context, _ string, after int64) error
 	n := (*node)(f)
 	for {
 		n.w.mu.Lock()
-		seen, changed, all := n.visible(), n.w.changed, len(n.w.events)
+		changed, all := n.w.changed, len(n.w.events)
 		n.w.mu.Unlock()
-		if int64(seen) > after+1 {
+		if int64(all) > after+1 {
 			return nil
-		}
-		again := make(<-chan time.Time)
-		var timer *time.Timer
-		if seen < all {
-			timer = time.NewTimer(max(n.lag, time.Millisecond))
-			again = timer.C
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-		case <-again:
-		}
-		if timer != nil {
-			timer.Stop()
 		}
 	}
 }
