@@ -35,6 +35,9 @@ func TestShutdownUnderLoad(t *testing.T) {
 	if answer.err == nil && answer.status != http.StatusOK && answer.status != http.StatusNotFound {
 		t.Errorf("the long poll got %d", answer.status)
 	}
+	if line := "requests still in flight are cut off"; strings.Contains(node.Stderr(), line) {
+		t.Error(line)
+	}
 
 	begun = time.Now()
 	next := testkit.StartNode(t, dir, "--max-mem-table-size", "300")
@@ -50,30 +53,6 @@ func TestShutdownUnderLoad(t *testing.T) {
 	load.ledger.checkNode(t, next)
 	next.Stop()
 	verifyClean(t, dir)
-}
-
-// TestLongPollEndsWithTheNode: a client that waits for an event does not delay the end.
-func TestLongPollEndsWithTheNode(t *testing.T) {
-	t.Parallel()
-	node := testkit.StartNode(t, t.TempDir())
-	stream := "waited-for"
-	mustAppend(t, node, stream, -1, 1)
-	var polls []*longPoll
-	for range 20 {
-		polls = append(polls, startLongPollAt(t, node, stream, 1, 300))
-	}
-	node.Signal(syscall.SIGTERM)
-	for _, poll := range polls {
-		if a := poll.answer(t, settleLimit); a.err == nil && a.status != http.StatusOK {
-			t.Errorf("a long poll got %d", a.status)
-		}
-	}
-	if code := node.Wait(settleLimit); code != 0 {
-		t.Errorf("exit code %d\n%s", code, node.Output())
-	}
-	if line := "requests still in flight are cut off"; strings.Contains(node.Stderr(), line) {
-		t.Error(line)
-	}
 }
 
 // TestSecondSignal ends a node at once that waits for a request in flight.
