@@ -21,8 +21,9 @@ import (
 func TestScheduledScavenges(t *testing.T) {
 	var ahead atomic.Int64 // how far the clocks of all nodes are
 	var held atomic.Pointer[chan struct{}]
-	var waiting atomic.Bool // a scavenge waits for held to be closed
-	nodes := openCluster(t, 3, func(_ int, o *node.Options) {
+	var waiting atomic.Bool                                   // a scavenge waits for held to be closed
+	nodes := openCluster(t, 4, func(i int, o *node.Options) { // The last is a read-only replica.
+		o.Config.ClusterSize, o.Config.ReadOnlyReplica = 3, i == 3
 		o.Config.ScavengeSchedule, o.Config.ClockTolerance = "@hourly", 0
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		o.FS = vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
@@ -102,7 +103,7 @@ func TestScheduledScavenges(t *testing.T) {
 				ended++
 			}
 		}
-		if begun != 6 || ended != 6 {
+		if begun != 8 || ended != 8 {
 			return fmt.Errorf("%d scavenges began and %d ended", begun, ended)
 		}
 		return nil
