@@ -102,8 +102,8 @@ type StreamPage struct {
 	Last   int64 // number of the last event ever written, -1 when there is none
 	Min    int64 // lowest number not hidden by $tb and $maxCount
 	End    bool  // nothing more in this direction (by the rules of feeds)
-	// Next is where the next read in this direction begins: past what is hidden, and after Last when
-	// there is nothing more; backward it is -1 then.
+	// Next is where the next read in this direction begins: past what is hidden, and after Last
+	// when there is nothing more; backward it is -1 then.
 	Next     int64
 	Events   []Resolved // in the order read
 	Metadata Metadata   // of the stream
@@ -120,7 +120,8 @@ func (p *StreamPage) SetNext(r *StreamRead) {
 	case p.End && len(p.Events) == 0, after < p.From: // All the rest is hidden, or there is none.
 		p.Next = max(p.From, p.Last+1)
 	default:
-		// A stream can be truncated beyond its end: what is appended later is not to be passed over.
+		// A stream can be truncated beyond its end: what is appended later is not to be passed
+		// over.
 		p.Next = max(p.From, min(max(after, p.Min), p.Last+1))
 	}
 }
