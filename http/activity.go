@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/annalsdb/annals/access"
@@ -21,16 +22,16 @@ type Activity interface {
 
 // recorded answers a request. One that is to be recorded is not done when that is no longer
 // possible.
-func recorded(x *exchange, serve func(x *exchange) error) error {
-	to := x.s.opts.Activity
+func recorded(ctx context.Context, x *exchange, serve handler) error {
+	to := x.node.activity
 	if to == nil || !x.isNoted(x.op) {
-		return serve(x)
+		return serve(ctx, x)
 	}
 	if !to.Begin() {
 		return event.ErrNotReady
 	}
 	defer to.End()
-	if err := serve(x); err != nil {
+	if err := serve(ctx, x); err != nil {
 		x.fail(err) // What became of it may not be known, so that it is recorded.
 	}
 	return nil
@@ -40,7 +41,7 @@ func recorded(x *exchange, serve func(x *exchange) error) error {
 // to be answered. The node does so that decided: not one that relays the request, leads
 // the client elsewhere, or says that another may try.
 func (x *exchange) note(status int) {
-	to := x.s.opts.Activity
+	to := x.node.activity
 	if to == nil || x.res == nil || status == http.StatusTemporaryRedirect || x.w.Header()[HeaderNotDone] != nil {
 		return
 	}

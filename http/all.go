@@ -23,10 +23,18 @@ type allRequest struct {
 	poll     time.Duration
 }
 
-func allBackward(x *exchange) error      { return servePageOfAll(x, true, false) }
-func allForward(x *exchange) error       { return servePageOfAll(x, false, false) }
-func filteredBackward(x *exchange) error { return servePageOfAll(x, true, true) }
-func filteredForward(x *exchange) error  { return servePageOfAll(x, false, true) }
+func (s *streamHandlers) allBackward(_ context.Context, x *exchange) error {
+	return s.servePageOfAll(x, true, false)
+}
+func (s *streamHandlers) allForward(_ context.Context, x *exchange) error {
+	return s.servePageOfAll(x, false, false)
+}
+func (s *streamHandlers) filteredBackward(_ context.Context, x *exchange) error {
+	return s.servePageOfAll(x, true, true)
+}
+func (s *streamHandlers) filteredForward(_ context.Context, x *exchange) error {
+	return s.servePageOfAll(x, false, true)
+}
 
 // isShown is a filter that leaves out only what $all never shows.
 func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
@@ -87,7 +95,7 @@ func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error
 func invalidPosition(p string) error { return badRequest("Invalid position argument: " + p) }
 
 // servePageOfAll answers with a page of the log.
-func servePageOfAll(x *exchange, backward, filtered bool) error {
+func (s *streamHandlers) servePageOfAll(x *exchange, backward, filtered bool) error {
 	a, err := allArguments(x, backward, filtered)
 	if err != nil {
 		return err
@@ -96,11 +104,10 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.Release()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}
-	end := x.s.store.LogEnd()
+	end := s.store.LogEnd()
 	if a.fromHead && !backward {
 		a.From = end
 	}
@@ -111,12 +118,12 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 			return nil
 		}
 	}
-	page, err := searchLog(x, ctx, &a)
+	page, err := s.searchLog(ctx, x, &a)
 	if err != nil {
 		return err
 	}
 	if len(page.Events) == 0 && !page.More && a.poll > 0 {
-		if page, err = awaitLog(x, &a, page); err != nil {
+		if page, err = s.awaitLog(x, &a, page); err != nil {
 			return err
 		}
 		if match != nil && len(page.Events) == 0 {
@@ -133,7 +140,7 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 }
 
 // searchLog is readLog for a page that may have to be looked for: such looks are bounded.
-func searchLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, error) {
+func (s *streamHandlers) searchLog(ctx context.Context, x *exchange, a *allRequest) (event.AllPage, error) {
 	if a.filtered {
 		release, err := share(x, api.Search)
 		if err != nil {
@@ -141,25 +148,25 @@ func searchLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, 
 		}
 		defer release()
 	}
-	return readLog(x, ctx, a)
+	return s.readLog(ctx, x, a)
 }
 
 // readLog reads a page. A position above this node's end, which another node may
 // have given the client, is a page without events when reading forward. Reading
 // backward the store begins at its end then, of which it alone knows where it is.
-func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, error) {
-	end := x.s.store.LogEnd()
+func (s *streamHandlers) readLog(ctx context.Context, x *exchange, a *allRequest) (event.AllPage, error) {
+	end := s.store.LogEnd()
 	read := a.AllRead
 	if read.From >= end && !read.Backward {
 		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
-	maxPayload, err := readingPage(x, ctx, read.Count)
+	maxPayload, err := readingPage(ctx, x, read.Count)
 	if err != nil {
 		return event.AllPage{}, err
 	}
 	read.MaxPayload = maxPayload
 	defer pageRead(x)
-	page, err := x.s.store.ReadAll(ctx, read)
+	page, err := s.store.ReadAll(ctx, read)
 	switch {
 	case errors.Is(err, event.ErrBadPosition):
 		return page, invalidPosition(x.route.from)
@@ -171,18 +178,18 @@ func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, er
 
 // awaitLog waits until the log has an event that belongs to the page, at most
 // for the time the client gave. What did not pass the filter is not read again.
-func awaitLog(x *exchange, a *allRequest, page event.AllPage) (event.AllPage, error) {
+func (s *streamHandlers) awaitLog(x *exchange, a *allRequest, page event.AllPage) (event.AllPage, error) {
 	from := *a
 	err := longWait(x, a.poll, func(ctx context.Context) error {
 		for len(page.Events) == 0 && !page.More {
 			from.From = page.Next
-			if err := x.s.waiter.WaitLog(ctx, page.Next); err != nil {
+			if err := s.waiter.WaitLog(ctx, page.Next); err != nil {
 				return err
 			}
 			if err := judge(x); err != nil {
 				return err
 			}
-			next, err := readLog(x, ctx, &from)
+			next, err := s.readLog(ctx, x, &from)
 			if err != nil {
 				return err
 			}

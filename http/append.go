@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,7 +33,7 @@ func (f form) isBatch() bool {
 }
 
 // appendEvents writes one event or a batch to a stream.
-func appendEvents(x *exchange) error {
+func (s *streamHandlers) appendEvents(_ context.Context, x *exchange) error {
 	m := x.r.Header
 	isBatch := x.body.form.isBatch()
 	eventType, _ := headerEventType.in(m)
@@ -52,7 +53,7 @@ func appendEvents(x *exchange) error {
 		return err
 	}
 	w.Late, w.hasIDs = true, true // Each event of a batch must have one.
-	if done, err := passOn(x, w); done || err != nil {
+	if done, err := s.way.passOn(x, w.leader, w.hasIDs); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
@@ -67,12 +68,12 @@ func appendEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return sendAppended(x, w, http.StatusCreated)
+	return s.sendAppended(x, w, http.StatusCreated)
 }
 
 // incomingEvent writes one event whose id is in the path. Posting again to the same
 // address answers the same and writes nothing.
-func incomingEvent(x *exchange) error {
+func (s *streamHandlers) incomingEvent(_ context.Context, x *exchange) error {
 	id, err := event.ParseID(x.route.id)
 	if err != nil || id.IsZero() {
 		return errBadGUID
@@ -86,7 +87,7 @@ func incomingEvent(x *exchange) error {
 		return err
 	}
 	w.Late, w.hasIDs = true, true
-	if done, err := passOn(x, w); done || err != nil {
+	if done, err := s.way.passOn(x, w.leader, w.hasIDs); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
@@ -96,10 +97,10 @@ func incomingEvent(x *exchange) error {
 	if err := w.setSingle(x.body.form, id, eventType, body); err != nil {
 		return err
 	}
-	if x.s.opts.ReferenceStatusCodes {
-		return sendAppended(x, w, http.StatusCreated)
+	if x.node.referenceStatusCodes {
+		return s.sendAppended(x, w, http.StatusCreated)
 	}
-	return sendAppended(x, w, http.StatusOK)
+	return s.sendAppended(x, w, http.StatusOK)
 }
 
 // write is a write under construction, with room for the usual single event.
@@ -146,7 +147,7 @@ func decodeBatch(x *exchange, body []byte) ([]event.Proposed, error) {
 	weight := int64(len(body))
 	isJSON := x.body.form.isJSON()
 	if !isJSON {
-		weight += min(weight*xmlWeight, mostXML, x.s.opts.Memory.Most()/2)
+		weight += min(weight*xmlWeight, mostXML, x.node.memory.Most()/2)
 	}
 	if err := x.claim.Grow(x.r.Context(), weight); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func decodeBatch(x *exchange, body []byte) ([]event.Proposed, error) {
 }
 
 // sendAppended commits an append and answers with the address of its first event.
-func sendAppended(x *exchange, w *write, status int) error {
+func (s *streamHandlers) sendAppended(x *exchange, w *write, status int) error {
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
@@ -166,7 +167,7 @@ func sendAppended(x *exchange, w *write, status int) error {
 	for i := range w.Events {
 		e := &w.Events[i]
 		size := len(e.Data) + len(e.Metadata)
-		if size > x.s.opts.MaxEventBytes {
+		if size > s.maxEventBytes {
 			return problemTooLarge
 		}
 		all += int64(size)
@@ -174,10 +175,10 @@ func sendAppended(x *exchange, w *write, status int) error {
 			return problemLongName
 		}
 	}
-	if most := x.s.opts.MaxAppendBytes; most > 0 && all > most {
+	if most := s.maxAppendBytes; most > 0 && all > most {
 		return &problem{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
 	}
-	done, err := commitWrite(x, w)
+	done, err := s.commitWrite(x, w)
 	if err != nil {
 		return err
 	}
@@ -192,10 +193,10 @@ func sendAppended(x *exchange, w *write, status int) error {
 }
 
 // commitWrite has a write done. Should another node lead by now, the store says so.
-func commitWrite(x *exchange, w *write) (event.Written, error) {
-	ctx := clock.NewDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
+func (s *streamHandlers) commitWrite(x *exchange, w *write) (event.Written, error) {
+	ctx := clock.NewDeadline(x.r.Context(), x.node.writeTimeout)
 	defer ctx.Release()
-	done, err := x.s.store.Write(ctx, &w.Write)
+	done, err := s.store.Write(ctx, &w.Write)
 	noteNotDone(x, err)
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
 		err = problemLargeWrite

@@ -20,20 +20,20 @@ type momentOf struct {
 }
 
 // streamAt answers with the first event of a stream that is not before a time.
-func streamAt(x *exchange) error {
+func (s *streamHandlers) streamAt(_ context.Context, x *exchange) error {
 	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
-		return firstSince(ctx, x.s.store, x.route.stream, when)
+		return firstSince(ctx, s.store, x.route.stream, when)
 	})
 }
 
 // allAt answers with the first event of the log that is not before a time.
-func allAt(x *exchange) error {
+func (s *streamHandlers) allAt(_ context.Context, x *exchange) error {
 	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
-		from, err := x.s.store.PositionAt(ctx, when)
+		from, err := s.store.PositionAt(ctx, when)
 		if err != nil {
 			return nil, err
 		}
-		page, err := x.s.store.ReadAll(ctx, event.AllRead{From: from, Count: 1, MaxPayload: 1, Filter: isShown})
+		page, err := s.store.ReadAll(ctx, event.AllRead{From: from, Count: 1, MaxPayload: 1, Filter: isShown})
 		if err != nil || len(page.Events) == 0 {
 			return nil, err
 		}
@@ -46,9 +46,7 @@ func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*even
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	r, err := find(ctx, when)
+	r, err := find(x.reads(), when)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"time"
@@ -13,12 +14,12 @@ import (
 // Backup sessions are of this node's files, on a leader and a follower alike.
 
 // beginBackupSession holds the files of the database and tells which they are.
-func beginBackupSession(x *exchange) error {
-	session, err := x.s.opts.Backups.Begin(x.r.Context())
+func (r *backupHandlers) beginBackupSession(_ context.Context, x *exchange) error {
+	session, err := r.sessions.Begin(x.r.Context())
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.node.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	switch x.media.form {
 	case formJSON:
 		return sendFreshJSON(x, session)
@@ -38,8 +39,8 @@ func beginBackupSession(x *exchange) error {
 }
 
 // listBackupSessions tells which sessions are open, without their files.
-func listBackupSessions(x *exchange) error {
-	sessions := x.s.opts.Backups.Sessions()
+func (r *backupHandlers) listBackupSessions(_ context.Context, x *exchange) error {
+	sessions := r.sessions.Sessions()
 	switch x.media.form {
 	case formJSON:
 		list := make([]any, len(sessions))
@@ -66,19 +67,19 @@ func listBackupSessions(x *exchange) error {
 }
 
 // endBackupSession lets go of a session's files.
-func endBackupSession(x *exchange) error {
+func (r *backupHandlers) endBackupSession(_ context.Context, x *exchange) error {
 	id := x.route.id
-	if err := x.s.opts.Backups.Stop(id); err != nil {
+	if err := r.sessions.Stop(id); err != nil {
 		return err
 	}
-	x.s.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.node.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendFields(x, "BackupSessionDto", backupIDField(id))
 }
 
 // sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the
 // session ends meanwhile, or the caller loses the right, the answer ends before its length.
-func sendBackupFile(x *exchange) error {
-	file, err := x.s.opts.Backups.File(x.route.id, x.route.argument)
+func (r *backupHandlers) sendBackupFile(_ context.Context, x *exchange) error {
+	file, err := r.sessions.File(x.route.id, x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func sendBackupFile(x *exchange) error {
 	h[keyCacheControl] = cacheNever
 	http.ServeContent(x.w, x.r, "", time.Time{}, &leased{io.NewSectionReader(file, 0, file.Size()), x})
 	if err := file.Close(); err != nil {
-		x.s.log.Warn("file of a backup session could not be closed", logkey.Session, x.route.id, logkey.File, x.route.argument, logkey.Error, err)
+		x.node.log.Warn("file of a backup session could not be closed", logkey.Session, x.route.id, logkey.File, x.route.argument, logkey.Error, err)
 	}
 	return nil
 }

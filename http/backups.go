@@ -18,31 +18,30 @@ import (
 // leader and a follower alike.
 
 // startBackup begins a run. Nothing of the request says where it goes.
-func startBackup(x *exchange) error {
-	id, err := x.s.opts.BackupRuns.Start()
+func (r *backupHandlers) startBackup(_ context.Context, x *exchange) error {
+	id, err := r.runs.Start()
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.node.log.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupResultDto", backupIDField(id))
 }
 
 // stopBackup stops the running backup and answers when it has ended.
-func stopBackup(x *exchange) error {
-	ctx := x.reads()
-	defer ctx.Release()
-	id, err := x.s.opts.BackupRuns.Stop(ctx)
+func (r *backupHandlers) stopBackup(ctx context.Context, x *exchange) error {
+	ctx = x.reads()
+	id, err := r.runs.Stop(ctx)
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.node.log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
 // currentBackup answers with the running backup. The id is empty when none runs.
-func currentBackup(x *exchange) error {
-	s, err := x.s.opts.BackupRuns.Current()
+func (r *backupHandlers) currentBackup(_ context.Context, x *exchange) error {
+	s, err := r.runs.Current()
 	if err != nil {
 		return err
 	}
@@ -56,8 +55,8 @@ func currentBackup(x *exchange) error {
 }
 
 // lastBackup answers with the run that was started last, whether it has ended or not.
-func lastBackup(x *exchange) error {
-	s, err := x.s.opts.BackupRuns.Last()
+func (r *backupHandlers) lastBackup(_ context.Context, x *exchange) error {
+	s, err := r.runs.Last()
 	if err != nil {
 		return err
 	}
@@ -73,10 +72,9 @@ func lastBackup(x *exchange) error {
 }
 
 // listBackups answers with the backups at BackupTo, and with the errors there: only operators ask.
-func listBackups(x *exchange) error {
-	ctx := x.reads()
-	defer ctx.Release()
-	list, err := x.s.opts.BackupRuns.List(ctx)
+func (r *backupHandlers) listBackups(ctx context.Context, x *exchange) error {
+	ctx = x.reads()
+	list, err := r.runs.List(ctx)
 	var damaged []field // damaged backups; the others are listed all the same
 	_, isDamaged := errors.AsType[*backup.Damaged](err)
 	switch {

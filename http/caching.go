@@ -84,7 +84,7 @@ func (x *exchange) open(n int64, m *event.Metadata) {
 // openControl is the Cache-Control of answers that may change: the stream's metadata may allow some
 // age.
 func openControl(x *exchange, m *event.Metadata) []string {
-	if m == nil || m.CacheControl <= 0 || x.s.opts.DisableHTTPCaching {
+	if m == nil || m.CacheControl <= 0 || x.node.disableCaching {
 		return cacheNever
 	}
 	return []string{"max-age=" + strconv.FormatInt(int64(m.CacheControl/time.Second), 10) + ", private"}
@@ -93,7 +93,7 @@ func openControl(x *exchange, m *event.Metadata) []string {
 // private says of an answer that only this caller may see it.
 func private(x *exchange) {
 	control := cachePrivate
-	if x.s.opts.DisableHTTPCaching {
+	if x.node.disableCaching {
 		control = cacheNever
 	}
 	x.w.Header()[keyCacheControl] = control
@@ -102,7 +102,7 @@ func private(x *exchange) {
 // closed says of an answer that it holds for ever.
 func (x *exchange) closed() {
 	control := cacheForever
-	if x.s.opts.DisableHTTPCaching {
+	if x.node.disableCaching {
 		control = cacheNever
 	}
 	x.w.Header()[keyCacheControl] = control

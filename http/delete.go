@@ -1,13 +1,14 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
 )
 
 // deleteStream hides or ends a stream.
-func deleteStream(x *exchange) error {
+func (s *streamHandlers) deleteStream(_ context.Context, x *exchange) error {
 	w, err := newWrite(x, x.route.stream)
 	if err != nil {
 		return err
@@ -20,13 +21,13 @@ func deleteStream(x *exchange) error {
 	if hard {
 		w.Kind = event.HardDelete
 	}
-	if done, err := passOn(x, w); done || err != nil {
+	if done, err := s.way.passOn(x, w.leader, w.hasIDs); done || err != nil {
 		return err
 	}
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
-	if _, err := commitWrite(x, w); err != nil {
+	if _, err := s.commitWrite(x, w); err != nil {
 		return err
 	}
 	x.phrase(http.StatusNoContent, textGone)

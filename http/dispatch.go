@@ -85,9 +85,12 @@ const (
 	maxPooledEvents = 2048
 )
 
+// handler answers a request.
+type handler func(ctx context.Context, x *exchange) error
+
 // exchange is one request on its way to its answer.
 type exchange struct {
-	s     *Server
+	node  *node
 	w     http.ResponseWriter
 	r     *http.Request
 	res   *resource
@@ -97,6 +100,8 @@ type exchange struct {
 	body  *mediaType // of the request's body
 	who   access.Principal
 	lease *api.Lease // of a request that takes long; nil: it has not yet
+	// deadline of what it reads; nil: it has none
+	deadline *clock.Deadline
 
 	bodyState bodyState
 
@@ -125,20 +130,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 		began = time.Now()
 	}
 	x := exchanges.Get().(*exchange)
-	x.s, x.w, x.r, x.res, x.route = s, w, r, res, rt
+	x.node, x.w, x.r, x.res, x.route = &s.node, w, r, res, rt
 	x.claim.Use(s.opts.Memory)
 	defer x.release()
 	x.common()
 	isOver := false
 	defer func() { // A broken connection is a panic.
 		if !isOver {
-			letGo(x)
+			x.end()
 		}
 	}()
-	if err := x.run(); err != nil {
+	if err := s.run(x); err != nil {
 		x.fail(err)
 	}
-	letGo(x)
+	x.end()
 	isOver = true
 	if statistics != nil && !x.isLive {
 		statistics.Answered(time.Since(began))
@@ -175,31 +180,32 @@ func (x *exchange) common() {
 	}
 	h := x.w.Header()
 	h[keyAllowMethods] = methods
-	http1.SetFields(x.r.Context(), h, x.s.fields)
-	if origin := x.r.Header[keyOrigin]; x.s.opts.Insecure && len(origin) == 1 && x.s.isOwnOrigin(origin[0], x.r) {
+	http1.SetFields(x.r.Context(), h, x.node.fields)
+	if origin := x.r.Header[keyOrigin]; x.node.insecure && len(origin) == 1 && x.node.address.isOwnOrigin(origin[0], x.r) {
 		h[keyAllowOrigin] = origin
 		x.variesBy(varyOrigin)
 	}
 }
 
-func (x *exchange) run() error {
+// run answers a request.
+func (s *Server) run(x *exchange) error {
 	res := x.res
 	if isMisdirected(x) { // Before another node is asked, which cannot tell.
 		return problemMisdirected
 	}
 	if x.r.Header[keyNode] != nil {
-		if done, err := onNode(x); done || err != nil {
+		if done, err := s.way.onNode(x); done || err != nil {
 			return err
 		}
 	}
 	if (res == nil || !res.open) && x.r.Method != http.MethodOptions {
-		who, err := x.s.access.Authenticate(x.r)
+		who, err := x.node.access.Authenticate(x.r)
 		if err != nil {
-			x.refusedLogin(err)
+			s.refusedLogin(x, err)
 			return err
 		}
 		x.who = who
-		if x.s.opts.LogRequests {
+		if s.opts.LogRequests {
 			logLogin(x)
 		}
 	}
@@ -229,8 +235,8 @@ func (x *exchange) run() error {
 		return problemContentType
 	}
 	serve := op.serve
-	if op.live && wantsLive(x.r.Header) {
-		serve = serveLive
+	if op.live != nil && wantsLive(x.r.Header) {
+		serve = op.live
 	} else if op.offer != nil {
 		x.media = negotiate(op.offer, queryValue(x.r.URL.RawQuery, "format"), x.r.Header[keyAccept])
 		if x.media == nil {
@@ -243,10 +249,10 @@ func (x *exchange) run() error {
 	if err := x.permit(&op.may, &x.who); err != nil {
 		return err
 	}
-	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {
+	if op.method == http.MethodGet && op.may.wantsUser(x.node.open) {
 		private(x) // Unless the operation says more.
 	}
-	return recorded(x, serve)
+	return recorded(x.r.Context(), x, serve)
 }
 
 // preflight answers OPTIONS. A browser that asks for a header by its later name gets the later
@@ -255,7 +261,7 @@ func (x *exchange) preflight() {
 	if h := x.w.Header(); strings.Contains(strings.ToLower(one(x.r.Header["Access-Control-Request-Headers"])), "kurrent-") {
 		fields := answerFields("default-src 'none'; sandbox")
 		fields[1] = kurrentAllowed
-		if !x.s.opts.Insecure {
+		if !x.node.insecure {
 			fields = append(fields, keyAllowOrigin, "*")
 		}
 		http1.SetFields(x.r.Context(), h, http1.NewFields(fields...))
@@ -265,9 +271,9 @@ func (x *exchange) preflight() {
 
 // refusedLogin logs that the caller's credentials were refused, if that was why
 // it could not be authenticated.
-func (x *exchange) refusedLogin(err error) {
+func (s *Server) refusedLogin(x *exchange, err error) {
 	if errors.Is(err, event.ErrNotAuthorized) {
-		x.s.opts.RefusedLogins.Note(x.r)
+		s.opts.RefusedLogins.Note(x.r)
 	}
 }
 
@@ -312,7 +318,7 @@ func (x *exchange) send(status int, body []byte) {
 // notTaken tells of an answer that the client did not take.
 func (x *exchange) notTaken(err error) {
 	if err != nil {
-		x.s.log.Debug("the client did not take the answer", "path", x.r.URL.Path, logkey.Error, err)
+		x.node.log.Debug("the client did not take the answer", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 
@@ -320,7 +326,7 @@ func (x *exchange) notTaken(err error) {
 // answer begins with.
 func (x *exchange) origin() []byte {
 	if len(x.prefix) == 0 {
-		x.prefix = x.s.base(x.prefix, x.r)
+		x.prefix = x.node.address.base(x.prefix, x.r)
 		x.baseLen = len(x.prefix)
 		x.prefix = appendPrefix(x.prefix, x.r)
 		if isForwarded(x.r.Header) {
@@ -352,7 +358,7 @@ func (x *exchange) pathPrefix() []byte {
 
 // redirectSlash sends the client to the same address without its last slash. Caches keep
 // that for ever, unless the client, and no one else, says what the node is called.
-func redirectSlash(x *exchange) error {
+func redirectSlash(_ context.Context, x *exchange) error {
 	u := x.r.URL
 	path := u.EscapedPath()
 	b := append(x.scratch[:0], x.origin()...)
@@ -364,7 +370,7 @@ func redirectSlash(x *exchange) error {
 	x.scratch = b
 	h := x.w.Header()
 	h[keyLocation] = []string{string(b)}
-	if h[keyCacheControl] = cacheNothing; x.s.vouches(x.r) {
+	if h[keyCacheControl] = cacheNothing; x.node.address.vouches(x.r) {
 		h[keyCacheControl] = []string{"max-age=31536000, public"}
 	}
 	x.text(http.StatusTemporaryRedirect, "Moved Permanently")
@@ -379,39 +385,53 @@ func (x *exchange) text(status int, text string) {
 }
 
 // reads returns the context of a read: it ends when the client goes or the time
-// for a request is over.
-func (x *exchange) reads() *clock.Deadline {
-	return clock.NewDeadline(x.r.Context(), x.s.opts.RequestTimeout)
+// for a request is over. It takes the place of the one before.
+func (x *exchange) reads() context.Context {
+	x.endReads()
+	x.deadline = clock.NewDeadline(x.r.Context(), x.node.requestTimeout)
+	return x.deadline
+}
+
+func (x *exchange) endReads() {
+	if x.deadline != nil {
+		x.deadline.Release()
+		x.deadline = nil
+	}
 }
 
 // share gives the caller one of a kind, until it is released.
 func share(x *exchange, k api.Kind) (release func(), err error) {
-	return x.s.opts.Shares.Take(k, x.who, x.r.RemoteAddr)
+	return x.node.shares.Take(k, x.who, x.r.RemoteAddr)
 }
 
-// readsFrom is reads for a request that may want the leader. There is nothing to
-// release when it fails.
-func (x *exchange) readsFrom(leader bool) (*clock.Deadline, error) {
+// readsFrom is reads for a request that may want the leader.
+func (x *exchange) readsFrom(leader bool) (context.Context, error) {
 	ctx := x.reads()
-	if leader {
-		if err := onLeader(x, ctx); err != nil {
-			ctx.Release()
-			return nil, err
-		}
+	if !leader {
+		return ctx, nil
 	}
-	return ctx, nil
+	return ctx, onLeader(ctx, x)
+}
+
+// readsAsked is readsFrom as the header of the request says.
+func (x *exchange) readsAsked() (context.Context, error) {
+	leader, err := requireLeader(x.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	return x.readsFrom(leader)
 }
 
 // onLeader takes a request that must not be answered by a follower: it sends the
 // client to the leader, or makes sure that this node is it.
-func onLeader(x *exchange, ctx context.Context) error {
-	if address, ok := x.s.cluster.Redirect(); ok {
+func onLeader(ctx context.Context, x *exchange) error {
+	if address, ok := x.node.cluster.Redirect(); ok {
 		return &event.NotLeader{Address: address}
 	}
-	if x.s.cluster.Role() != roleLeader {
+	if x.node.cluster.Role() != roleLeader {
 		return event.ErrNotReady
 	}
-	return x.s.cluster.Confirm(ctx)
+	return x.node.cluster.Confirm(ctx)
 }
 
 const (

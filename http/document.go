@@ -17,7 +17,7 @@ import (
 // script, and its policy would run none.
 func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 	page := everyPage
-	if x.s.opts.Insecure {
+	if x.node.insecure {
 		page = insecurePage
 	}
 	http1.SetFields(x.r.Context(), x.w.Header(), page)
@@ -36,14 +36,14 @@ func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 
 // describeStream answers with the description document, which lists the operations of a stream. The
 // stream need not exist.
-func describeStream(x *exchange, ctx context.Context, stream string) error {
+func (s *streamHandlers) describeStream(ctx context.Context, x *exchange, stream string) error {
 	self := atom.AppendEscaped(append(slices.Clone(x.pathPrefix()), streamsPrefix...), stream)
 	b := fmt.Appendf(x.out[:0], `{"title":"Description document for '%s'",`+
 		`"description":"The description document will be presented when no accept header is present or it was requested",`+
 		`"_links":{"self":{"href":"%s","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},`+
 		`"stream":{"href":"%s","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`,
 		atom.AppendInner(nil, stream), self, self)
-	groups := knownGroups(x, ctx, stream)
+	groups := s.knownGroups(ctx, x, stream)
 	for i := range groups {
 		if i == 0 {
 			b = append(b, `,"streamSubscription":[`...)
@@ -65,11 +65,11 @@ func describeStream(x *exchange, ctx context.Context, stream string) error {
 
 // knownGroups returns the groups of a stream as far as this node knows them: none
 // unless it leads.
-func knownGroups(x *exchange, ctx context.Context, stream string) []subscription.Info {
-	if x.s.opts.Subscriptions == nil || x.s.cluster.Role() != roleLeader {
+func (s *streamHandlers) knownGroups(ctx context.Context, x *exchange, stream string) []subscription.Info {
+	if s.subscriptions == nil || x.node.cluster.Role() != roleLeader {
 		return nil
 	}
-	list, err := x.s.opts.Subscriptions.List(ctx, stream)
+	list, err := s.subscriptions.List(ctx, stream)
 	if err != nil {
 		// They are being loaded, or it takes too long: the document is for looking around.
 		return nil

@@ -22,19 +22,19 @@ const (
 
 // isForeign reports whether a page of another site would have a browser change something.
 func isForeign(x *exchange) bool {
-	return x.s.opts.Insecure && x.changes() && !wasJudged(x.r) && x.s.fromElsewhere(x.r)
+	return x.node.insecure && x.changes() && !wasJudged(x.r) && x.node.address.fromElsewhere(x.r)
 }
 
 // isMisdirected reports whether a client calls the node by a name that is not the node's.
 func isMisdirected(x *exchange) bool {
-	return x.s.opts.Insecure && (x.res == nil || !x.res.open) && x.r.Method != http.MethodOptions &&
-		!x.s.hosts.mayCall(x.r) && !wasJudged(x.r)
+	return x.node.insecure && (x.res == nil || !x.res.open) && x.r.Method != http.MethodOptions &&
+		!x.node.address.mayCall(x.r) && !wasJudged(x.r)
 }
 
 // fromElsewhere reports whether a request is one of a page of another site. A browser names the
 // page's origin with each request whose method is not GET; only old browsers do not when a form is
 // sent. So a request of a browser that names none counts as one of another site.
-func (s *Server) fromElsewhere(r *http.Request) bool {
+func (h *names) fromElsewhere(r *http.Request) bool {
 	site, origin := one(r.Header[keySite]), r.Header[keyOrigin]
 	switch {
 	case site == "same-origin" || site == "none":
@@ -42,7 +42,7 @@ func (s *Server) fromElsewhere(r *http.Request) bool {
 	case site == "cross-site":
 		return true
 	case len(origin) > 0:
-		return len(origin) > 1 || !s.isOwnOrigin(origin[0], r)
+		return len(origin) > 1 || !h.isOwnOrigin(origin[0], r)
 	}
 	return site == "" && isBrowsers(r.Header)
 }
@@ -50,7 +50,7 @@ func (s *Server) fromElsewhere(r *http.Request) bool {
 // isOwnOrigin reports whether an origin is that of a page which the node called by the
 // request's own name, or by one of the node's, has given out. Ports do not matter: other
 // servers of the same host are of the same site.
-func (s *Server) isOwnOrigin(origin string, r *http.Request) bool {
+func (h *names) isOwnOrigin(origin string, r *http.Request) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
 		return false // "null" among them: no page has to say what it is.
@@ -62,7 +62,7 @@ func (s *Server) isOwnOrigin(origin string, r *http.Request) bool {
 			return true
 		}
 	}
-	return s.hosts.any || s.hosts.named(host)
+	return h.any || h.named(host)
 }
 
 // isBrowsers reports whether a request without an origin is a browser's. A page of another

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"net"
 	"net/http"
 	"strconv"
@@ -23,8 +24,8 @@ var (
 )
 
 // serveGossip answers with the cluster as this node sees it.
-func serveGossip(x *exchange) error {
-	view := x.s.opts.Membership.View()
+func (c *clusterHandlers) serveGossip(_ context.Context, x *exchange) error {
+	view := c.membership.View()
 	if x.media.form == formText {
 		return sendOut(x, appendGossipText(x.out[:0], &view))
 	}
@@ -39,7 +40,7 @@ func serveGossip(x *exchange) error {
 
 // hearGossip answers as gossip does. The body must be a view of the cluster, and
 // nothing is taken from it: members are found by other means.
-func hearGossip(x *exchange) error {
+func (c *clusterHandlers) hearGossip(ctx context.Context, x *exchange) error {
 	body, err := x.readBody(maxGossip, problemLargeGossip, errBadGossip)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func hearGossip(x *exchange) error {
 	if x.body.form == formJSON && !isGossipJSON(body) || x.body.form != formJSON && !isGossipXML(body) {
 		return errBadGossip
 	}
-	return serveGossip(x)
+	return c.serveGossip(ctx, x)
 }
 
 // isGossipJSON reports whether body is an object with a list of objects as members.

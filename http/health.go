@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -9,7 +10,7 @@ import (
 
 // probe is a path for balancers and orchestrators. None of them looks at credentials,
 // and all of them answer while the node is still starting.
-func probe(path string, serve func(*exchange) error) row {
+func probe(path string, serve handler) row {
 	r := at(path, look(nil, mayAnyone, serve))
 	r.methods, r.open = []string{"GET, HEAD, OPTIONS"}, true
 	return r
@@ -19,9 +20,9 @@ var cacheProbe = []string{"no-cache"}
 
 // healthReady tells whether the node should be sent requests: it serves them, and its data is at
 // most a moment older than the leader's.
-func healthReady(x *exchange) error {
+func (s *Server) healthReady(_ context.Context, x *exchange) error {
 	x.w.Header()[keyCacheControl] = cacheProbe
-	if reason := x.s.Unready(); reason != "" {
+	if reason := s.Unready(); reason != "" {
 		return refusal(http.StatusServiceUnavailable, reason)
 	}
 	x.send(http.StatusNoContent, nil)
@@ -31,8 +32,8 @@ func healthReady(x *exchange) error {
 // Unready returns why the node should not be sent requests, nothing when it should.
 func (s *Server) Unready() string {
 	progress := s.progress()
-	serving := s.cluster.Ready()
-	trouble := s.cluster.Unhealthy()
+	serving := s.node.cluster.Ready()
+	trouble := s.node.cluster.Unhealthy()
 	switch {
 	case s.drained.Load():
 		return "shutting down"
@@ -42,8 +43,8 @@ func (s *Server) Unready() string {
 		return progress.text()
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
-	case !s.knowsLeader():
-		if why := s.cluster.Leaderless(); why != "" {
+	case !s.node.knowsLeader():
+		if why := s.node.cluster.Leaderless(); why != "" {
 			return "no leader is known: " + why
 		}
 		return "no leader is known"
@@ -53,14 +54,9 @@ func (s *Server) Unready() string {
 	return "catching up with the leader"
 }
 
-func (s *Server) knowsLeader() bool {
-	_, other := s.cluster.Redirect()
-	return other || s.cluster.Role() == roleLeader
-}
-
 // healthStartup tells how far the node is with starting.
-func healthStartup(x *exchange) error {
-	progress := x.s.progress()
+func (s *Server) healthStartup(_ context.Context, x *exchange) error {
+	progress := s.progress()
 	document := struct {
 		Started bool            `json:"started"`
 		Doing   *string         `json:"doing,omitempty"`

@@ -7,18 +7,21 @@ import (
 	"strings"
 )
 
-// hosts are the names by which clients call this node, as they stand before the port in the
+// names are those by which clients call this node, as they stand before the port in the
 // header Host: in lower case and without a dot at the end. One that begins with a dot stands
 // for all names below it, and * for all there are.
-type hosts struct {
-	names map[string]bool
+type names struct {
+	advertiseHost string // in addresses, in place of the request's; empty: the request's
+	advertisePort int
+
+	known map[string]bool
 	below []string
 	any   bool
 }
 
-func newHosts(names []string) (h hosts) {
-	h.names = map[string]bool{}
-	for _, name := range names {
+func newNames(hosts []string, advertiseHost string, advertisePort int) *names {
+	h := &names{advertiseHost: advertiseHost, advertisePort: advertisePort, known: map[string]bool{}}
+	for _, name := range hosts {
 		name = plainHost(name)
 		switch {
 		case name == "*":
@@ -26,21 +29,21 @@ func newHosts(names []string) (h hosts) {
 		case strings.HasPrefix(name, "*."):
 			h.below = append(h.below, name[1:])
 		case name != "":
-			h.names[name] = true
+			h.known[name] = true
 		}
 	}
 	return h
 }
 
-// plainHost is a name as hosts has it.
+// plainHost is a name as names has it.
 func plainHost(name string) string {
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
 // named reports whether a host is one that the operator gave the node.
-func (h *hosts) named(host string) bool {
-	if h.names[host] {
+func (h *names) named(host string) bool {
+	if h.known[host] {
 		return true
 	}
 	for _, end := range h.below {
@@ -53,7 +56,7 @@ func (h *hosts) named(host string) bool {
 
 // own reports whether this node is what is called by a host on the connection of a request:
 // it was named so, or host is a name of loopback, or the address that was connected to.
-func (h *hosts) own(host string, r *http.Request) bool {
+func (h *names) own(host string, r *http.Request) bool {
 	if h.named(host) || isLocalName(host) {
 		return true
 	}
@@ -83,9 +86,9 @@ func localAddr(r *http.Request) (netip.AddrPort, bool) {
 // name, and a browser lets it read the answers. So a name must be known. An address cannot
 // be led elsewhere, and neither can a name without a dot: no one on the internet has one.
 // What calls the node by no name at all is not a browser.
-func (h *hosts) mayCall(r *http.Request) bool {
+func (h *names) mayCall(r *http.Request) bool {
 	name, _ := splitHost(r.Host)
-	if h.any || name == "" || h.names[name] {
+	if h.any || name == "" || h.known[name] {
 		return true
 	}
 	name = plainHost(name)
@@ -98,16 +101,16 @@ func (h *hosts) mayCall(r *http.Request) bool {
 
 // vouches reports whether the address that a request's answer has of this node is known to
 // be this node's, whatever the client says.
-func (s *Server) vouches(r *http.Request) bool {
+func (h *names) vouches(r *http.Request) bool {
 	if isForwarded(r.Header) {
 		return false
 	}
 	host, port := splitHost(r.Host)
-	if s.opts.AdvertiseHost == "" && !s.hosts.own(plainHost(host), r) {
+	if h.advertiseHost == "" && !h.own(plainHost(host), r) {
 		return false
 	}
 	local, known := localAddr(r)
-	if s.opts.AdvertisePort != 0 || !known {
+	if h.advertisePort != 0 || !known {
 		return true
 	}
 	n, ok := parseNumber(port, 65535)

@@ -11,15 +11,16 @@ import (
 // hold begins to judge the caller again and again, because the request takes long.
 func hold(x *exchange) *api.Lease {
 	if x.lease == nil {
-		x.lease = x.s.leases.Open(x.r.Context(), x.who, func(_ context.Context, who *access.Principal) error {
+		x.lease = x.node.leases.Open(x.r.Context(), x.who, func(_ context.Context, who *access.Principal) error {
 			return x.permit(&x.op.may, who)
 		})
 	}
 	return x.lease
 }
 
-// letGo ends what hold began.
-func letGo(x *exchange) {
+// end ends what hold and reads began.
+func (x *exchange) end() {
+	x.endReads()
 	if x.lease != nil {
 		x.lease.Close()
 		x.lease = nil

@@ -65,6 +65,6 @@ func linger(x *exchange) {
 		}
 	}
 	if err != nil && err != io.EOF {
-		x.s.log.Debug("the rest of a request body could not be read", "path", x.r.URL.Path, logkey.Error, err)
+		x.node.log.Debug("the rest of a request body could not be read", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }

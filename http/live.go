@@ -47,9 +47,10 @@ var (
 
 // tail is one live tail.
 type tail struct {
-	x *exchange
-	q liveQuery
-	w *http.ResponseController
+	room *streamHandlers
+	x    *exchange
+	q    liveQuery
+	w    *http.ResponseController
 
 	next int64 // the number, or the position, that is read next
 	skip int64 // in $all: events up to this position are not sent
@@ -85,26 +86,24 @@ const (
 var errLiveGone = errors.New("the client has gone")
 
 // serveLive answers with a live tail.
-func serveLive(x *exchange) error {
+func (s *streamHandlers) serveLive(ctx context.Context, x *exchange) error {
 	q, err := liveArguments(x)
 	if err != nil {
 		return err
 	}
-	ctx, err := x.readsFrom(q.leader)
-	if err != nil {
+	if ctx, err = x.readsFrom(q.leader); err != nil {
 		return err
 	}
-	defer ctx.Release()
 	release, err := share(x, api.Tail)
 	if err != nil {
 		return err
 	}
 	defer release()
-	x.s.tails.Add(1)
-	defer x.s.tails.Add(-1)
+	s.tails.Add(1)
+	defer s.tails.Add(-1)
 	x.isLive = true
 	x.out = x.out[:0]
-	t := &tail{x: x, q: q, w: http.NewResponseController(x.w), skip: -1, seen: -1, last: -1, heard: time.Now(), ticked: time.Now()}
+	t := &tail{room: s, x: x, q: q, w: http.NewResponseController(x.w), skip: -1, seen: -1, last: -1, heard: time.Now(), ticked: time.Now()}
 	defer t.endScan()
 	isThere, err := t.begin(ctx)
 	if err != nil {
@@ -120,7 +119,7 @@ func serveLive(x *exchange) error {
 		return nil
 	case t.begun:
 		// Only a broken connection tells the client that this is not the end.
-		x.s.log.Warn("a live tail ended", "path", x.r.URL.Path, logkey.Error, err)
+		x.node.log.Warn("a live tail ended", "path", x.r.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	}
 	return err
@@ -128,7 +127,7 @@ func serveLive(x *exchange) error {
 
 // begin finds where the tail begins. There is nothing to read when it is false, ever.
 func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
-	q, store := &t.q, t.x.s.store
+	q, store := &t.q, t.room.store
 	var end int64
 	if q.all {
 		end = store.LogEnd()
@@ -196,9 +195,9 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 // since returns where to start so that no event before a time is read.
 func (t *tail) since(ctx context.Context, when int64) (int64, error) {
 	if t.q.all {
-		return t.x.s.store.PositionAt(ctx, when)
+		return t.room.store.PositionAt(ctx, when)
 	}
-	return numberSince(ctx, t.x.s.store, t.x.route.stream, when)
+	return numberSince(ctx, t.room.store, t.x.route.stream, when)
 }
 
 // turn converts the start of a forward tail into the start of a backward one. In a stream that is
@@ -232,7 +231,7 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 
 // endOf returns where the record at a position ends.
 func (t *tail) endOf(ctx context.Context, position int64) (int64, error) {
-	page, err := t.x.s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
+	page, err := t.room.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
 	if errors.Is(err, event.ErrBadPosition) {
 		err = invalidPosition(string(atom.AppendPosition(nil, position)))
 	}
@@ -351,7 +350,7 @@ func (t *tail) goOn(ctx context.Context) error {
 			}
 		}
 	}
-	if t.x.s.draining.Err() != nil {
+	if t.x.node.draining.Err() != nil {
 		return t.shutdown()
 	}
 	if t.unscan == nil {
@@ -381,14 +380,14 @@ func (t *tail) at() int64 {
 // rest waits until it is the tail's turn again: the more tails there are, and the more it did, the
 // later.
 func (t *tail) rest(ctx context.Context) error {
-	others := int(t.x.s.tails.Load()) - 1
+	others := int(t.room.tails.Load()) - 1
 	left := min(t.worked*time.Duration(others*(liveManners+others/liveCrowd)), liveRest) - time.Since(t.rested)
 	if left <= 0 {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(t.x.s.draining, cancel)()
+	defer context.AfterFunc(t.x.node.draining, cancel)()
 	_ = clock.Sleep(ctx, left) // What ends it shows below.
 	if t.x.r.Context().Err() != nil {
 		return errLiveGone
@@ -401,8 +400,8 @@ func (t *tail) rest(ctx context.Context) error {
 func (t *tail) awaitScan(ctx context.Context) (err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(t.x.s.draining, cancel)()
-	t.unscan, err = t.x.s.opts.Shares.Wait(waiting, api.Scan, t.x.who, t.x.r.RemoteAddr)
+	defer context.AfterFunc(t.x.node.draining, cancel)()
+	t.unscan, err = t.x.node.shares.Wait(waiting, api.Scan, t.x.who, t.x.r.RemoteAddr)
 	switch {
 	case err == nil:
 		t.scanBegan, t.scanBytes = time.Now(), 0
@@ -424,17 +423,17 @@ func (t *tail) endScan() {
 func (t *tail) wait(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, liveTick)
 	defer cancel()
-	defer context.AfterFunc(t.x.s.draining, cancel)()
+	defer context.AfterFunc(t.x.node.draining, cancel)()
 	var err error
 	if t.q.all {
-		err = t.x.s.waiter.WaitLog(ctx, t.next)
+		err = t.room.waiter.WaitLog(ctx, t.next)
 	} else {
-		err = t.x.s.waiter.WaitStream(ctx, t.x.route.stream, max(t.last, t.next-1))
+		err = t.room.waiter.WaitStream(ctx, t.x.route.stream, max(t.last, t.next-1))
 	}
 	switch {
 	case parent.Err() != nil:
 		return errLiveGone
-	case t.x.s.draining.Err() != nil || errors.Is(err, event.ErrClosed):
+	case t.x.node.draining.Err() != nil || errors.Is(err, event.ErrClosed):
 		return t.shutdown()
 	case err != nil && ctx.Err() == nil && !errors.Is(err, event.ErrStreamDeleted):
 		// Not ready: look again in a while.
@@ -451,7 +450,7 @@ func (t *tail) tick(ctx context.Context) {
 	t.ticked = time.Now()
 	if !t.q.all && t.state == liveAtEnd && !t.deleted {
 		// A stream that is soft-deleted has no new event that would tell.
-		if info, err := t.x.s.store.StreamInfo(ctx, t.x.route.stream); err == nil && info.Last >= 0 && info.Metadata.SoftDeleted() {
+		if info, err := t.room.store.StreamInfo(ctx, t.x.route.stream); err == nil && info.Last >= 0 && info.Metadata.SoftDeleted() {
 			t.last, t.deleted = info.Last, true
 			t.say("deleted", "{}")
 		}

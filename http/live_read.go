@@ -10,7 +10,7 @@ import (
 
 // read reads one page and writes its events. There may be more at once when it says so.
 func (t *tail) read(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, t.x.s.opts.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.x.node.requestTimeout)
 	defer cancel()
 	if t.q.all {
 		more, err = t.readLog(ctx)
@@ -40,7 +40,7 @@ func (t *tail) links() event.LinkReader {
 }
 
 func (t *tail) readStream(ctx context.Context) (more bool, err error) {
-	page, err := t.x.s.store.ReadStream(ctx, event.StreamRead{
+	page, err := t.room.store.ReadStream(ctx, event.StreamRead{
 		Stream: t.x.route.stream, From: t.next, Count: livePage, Backward: t.q.backward, Links: t.links(), MaxPayload: t.payload(),
 	})
 	switch {
@@ -77,7 +77,7 @@ func (t *tail) readStream(ctx context.Context) (more bool, err error) {
 
 // missing is for a stream that is not there, or not any more.
 func (t *tail) missing(ctx context.Context) error {
-	info, err := t.x.s.store.StreamInfo(ctx, t.x.route.stream)
+	info, err := t.room.store.StreamInfo(ctx, t.x.route.stream)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 		t.scanned++
 		return false
 	}
-	if t.next >= t.x.s.store.LogEnd() && !q.backward {
+	if t.next >= t.room.store.LogEnd() && !q.backward {
 		return false, nil
 	}
-	page, err := t.x.s.store.ReadAll(ctx, r)
+	page, err := t.room.store.ReadAll(ctx, r)
 	switch {
 	case errors.Is(err, event.ErrBadPosition):
 		return false, invalidPosition(string(atom.AppendPosition(nil, t.next)))
@@ -204,7 +204,7 @@ func (t *tail) payloadOf(ctx context.Context, r *event.Record) error {
 	if !r.Bare {
 		return nil
 	}
-	err := t.x.s.store.ReadPayload(ctx, r)
+	err := t.room.store.ReadPayload(ctx, r)
 	if errors.Is(err, event.ErrEventNotFound) { // A scavenge was here: it is shown without.
 		r.Bare, err = false, nil
 	}

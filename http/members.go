@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -18,22 +19,21 @@ var (
 )
 
 // resignLeadership hands leadership over if this node has it.
-func resignLeadership(x *exchange) error {
-	ctx := x.reads()
-	defer ctx.Release()
-	if err := x.s.opts.Membership.Resign(ctx); err != nil {
+func (c *clusterHandlers) resignLeadership(ctx context.Context, x *exchange) error {
+	ctx = x.reads()
+	if err := c.membership.Resign(ctx); err != nil {
 		return err
 	}
 	return sendAccepted(x)
 }
 
 // setPriority changes how much this node wants to lead.
-func setPriority(x *exchange) error {
+func (c *clusterHandlers) setPriority(_ context.Context, x *exchange) error {
 	n, err := strconv.ParseInt(x.route.argument, 10, 32)
 	if err != nil {
 		return errPriority
 	}
-	if err := x.s.opts.Membership.SetPriority(int(n)); err != nil {
+	if err := c.membership.SetPriority(int(n)); err != nil {
 		return err
 	}
 	return sendAccepted(x)
@@ -63,36 +63,34 @@ func sendID(x *exchange, root string, id field) error {
 }
 
 // addMember makes a node a member. Only the leader can do it.
-func addMember(x *exchange) error {
+func (c *clusterHandlers) addMember(ctx context.Context, x *exchange) error {
 	node := strings.TrimSpace(queryValue(x.r.URL.RawQuery, "node"))
 	if node == "" {
 		return errNoNode
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	if err := x.s.opts.Membership.AddMember(ctx, node); err != nil {
+	ctx = x.reads()
+	if err := c.membership.AddMember(ctx, node); err != nil {
 		return err
 	}
-	return listMembers(x)
+	return c.listMembers(ctx, x)
 }
 
 // removeMember makes a node no member. Only the leader can do it.
-func removeMember(x *exchange) error {
+func (c *clusterHandlers) removeMember(ctx context.Context, x *exchange) error {
 	node := strings.TrimSpace(x.route.argument)
 	if node == "" {
 		return errNoNode
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	if err := x.s.opts.Membership.RemoveMember(ctx, node); err != nil {
+	ctx = x.reads()
+	if err := c.membership.RemoveMember(ctx, node); err != nil {
 		return err
 	}
-	return listMembers(x)
+	return c.listMembers(ctx, x)
 }
 
 // listMembers answers with the facts about each node that operators need.
-func listMembers(x *exchange) error {
-	view := x.s.opts.Membership.View()
+func (c *clusterHandlers) listMembers(_ context.Context, x *exchange) error {
+	view := c.membership.View()
 	if x.media.form == formText {
 		return sendOut(x, append(x.out[:0], memberTable(view.Members)...))
 	}

@@ -31,7 +31,7 @@ type pageClaim struct {
 
 // readingPage claims room for a page of so many events and returns how many bytes of
 // payloads may be read with it.
-func readingPage(x *exchange, ctx context.Context, count int) (maxPayload int, err error) {
+func readingPage(ctx context.Context, x *exchange, count int) (maxPayload int, err error) {
 	p := &x.page
 	x.claim.Shrink(p.payload) // Of the page before, of a poll that looks again.
 	p.payload = min(maxPagePayload, int64(count)*eventPayload)
@@ -86,12 +86,12 @@ func (p *pageSource) ReadPayload(r *event.Record) error {
 		return err
 	}
 	p.page.bare = bytes
-	return p.s.store.ReadPayload(ctx, r)
+	return p.node.store.ReadPayload(ctx, r)
 }
 
 // readEvent reads one event. The memory of a large one is claimed before it is read.
-func readEvent(x *exchange, ctx context.Context, stream string, number int64, links event.LinkReader) (*event.Resolved, error) {
-	e, err := x.s.store.ReadEventUpTo(ctx, stream, number, eventPayload, links)
+func (s *streamHandlers) readEvent(ctx context.Context, x *exchange, stream string, number int64, links event.LinkReader) (*event.Resolved, error) {
+	e, err := s.store.ReadEventUpTo(ctx, stream, number, eventPayload, links)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func readEvent(x *exchange, ctx context.Context, stream string, number int64, li
 			return nil, err
 		}
 	}
-	return e.Complete(func(r *event.Record) error { return x.s.store.ReadPayload(ctx, r) })
+	return e.Complete(func(r *event.Record) error { return s.store.ReadPayload(ctx, r) })
 }
 
 // claimAnswer claims an answer that nothing was claimed for as it was made.

@@ -19,7 +19,7 @@ var (
 
 // writeMetadata writes the metadata of a stream: the last event of its metadata
 // stream.
-func writeMetadata(x *exchange) error {
+func (s *streamHandlers) writeMetadata(_ context.Context, x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errWriteMeta
 	}
@@ -36,7 +36,7 @@ func writeMetadata(x *exchange) error {
 		return err
 	}
 	w.hasIDs = hasID || x.body.form.isBatch()
-	if done, err := passOn(x, w); done || err != nil {
+	if done, err := s.way.passOn(x, w.leader, w.hasIDs); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
@@ -74,11 +74,11 @@ func writeMetadata(x *exchange) error {
 		e.Flags = event.FlagJSON
 	}
 	w.Events = w.one[:]
-	return sendAppended(x, w, http.StatusCreated)
+	return s.sendAppended(x, w, http.StatusCreated)
 }
 
 // streamMetadata answers with the current metadata of a stream, or an earlier event of it.
-func streamMetadata(x *exchange) error {
+func (s *streamHandlers) streamMetadata(_ context.Context, x *exchange) error {
 	stream := x.route.stream
 	if event.IsMetaStream(stream) {
 		return errMetaOfMeta
@@ -90,16 +90,11 @@ func streamMetadata(x *exchange) error {
 			return err
 		}
 	}
-	leader, err := requireLeader(x.r.Header)
+	ctx, err := x.readsAsked()
 	if err != nil {
 		return err
 	}
-	ctx, err := x.readsFrom(leader)
-	if err != nil {
-		return err
-	}
-	defer ctx.Release()
-	info, err := x.s.store.StreamInfo(ctx, stream)
+	info, err := s.store.StreamInfo(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -107,12 +102,12 @@ func streamMetadata(x *exchange) error {
 	case info.HardDeleted:
 		return event.ErrStreamDeleted
 	case info.MetaLast < 0:
-		return noMetadata(x, ctx, stream, event.ErrStreamNotFound)
+		return s.noMetadata(ctx, x, stream, event.ErrStreamNotFound)
 	}
-	e, err := readEvent(x, ctx, event.MetaStreamOf(stream), number, nil)
+	e, err := s.readEvent(ctx, x, event.MetaStreamOf(stream), number, nil)
 	switch {
 	case errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound):
-		return noMetadata(x, ctx, stream, err)
+		return s.noMetadata(ctx, x, stream, err)
 	case err != nil:
 		return err
 	}
@@ -127,8 +122,8 @@ func streamMetadata(x *exchange) error {
 
 // noMetadata answers for metadata that is not there: an empty document when the
 // stream that it would describe exists, else the error.
-func noMetadata(x *exchange, ctx context.Context, original string, missing error) error {
-	info, err := x.s.store.StreamInfo(ctx, original)
+func (s *streamHandlers) noMetadata(ctx context.Context, x *exchange, original string, missing error) error {
+	info, err := s.store.StreamInfo(ctx, original)
 	switch {
 	case err != nil:
 		return err

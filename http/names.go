@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
@@ -24,7 +25,7 @@ type namedStream struct {
 }
 
 // streamNames answers with the names of streams, by name or the newest stream first.
-func streamNames(x *exchange) error {
+func (s *streamHandlers) streamNames(ctx context.Context, x *exchange) error {
 	raw := x.r.URL.RawQuery
 	r := event.NamesRead{Prefix: queryValue(raw, "prefix"), After: queryValue(raw, "after")}
 	var ok bool
@@ -38,9 +39,8 @@ func streamNames(x *exchange) error {
 	default:
 		return badRequest("order must be name or created")
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	page, err := x.s.store.Names(ctx, r)
+	ctx = x.reads()
+	page, err := s.store.Names(ctx, r)
 	if err != nil {
 		return err
 	}

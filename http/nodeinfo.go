@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ const SubsystemProjections = "Projections"
 const pingText = "Ping request successfully handled"
 
 // servePing answers that the node is there.
-func servePing(x *exchange) error {
+func servePing(_ context.Context, x *exchange) error {
 	return sendFields(x, "TextMessage", textField("text", pingText))
 }
 
@@ -57,32 +58,32 @@ type infoDocument struct {
 
 // nodeInfo answers with the node's version, features and state. It is JSON, whichever types are
 // accepted.
-func nodeInfo(x *exchange) error {
-	d := infoDocument{Compatible: compatibleVersion, Version: x.s.opts.Version, ProjectionsMode: cmp.Or(x.s.opts.ProjectionsMode, "None")}
+func (s *Server) nodeInfo(_ context.Context, x *exchange) error {
+	d := infoDocument{Compatible: compatibleVersion, Version: s.opts.Version, ProjectionsMode: cmp.Or(s.opts.ProjectionsMode, "None")}
 	d.Authentication.Type = "internal"
-	if x.s.opts.Insecure {
+	if x.node.insecure {
 		d.Authentication.Type = "insecure"
 	}
-	d.State = x.s.cluster.Role()
-	if m := x.s.opts.Membership; m != nil {
+	d.State = x.node.cluster.Role()
+	if m := s.opts.Membership; m != nil {
 		d.State = strings.ToLower(string(m.State()))
 	}
-	d.Features.Projections = slices.Contains(x.s.subsystems(), SubsystemProjections)
-	d.Features.UserManagement = !x.s.opts.Insecure
-	d.Features.AtomPub = !x.s.opts.DisableAtomPub
+	d.Features.Projections = slices.Contains(s.subsystems(), SubsystemProjections)
+	d.Features.UserManagement = !x.node.insecure
+	d.Features.AtomPub = !s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
-	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
-	d.Features.ParkedDesk = x.s.opts.Subscriptions != nil
-	d.Features.NodeRelay = x.s.opts.Membership != nil
-	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
-	d.Features.Activity = x.s.opts.Activity != nil && d.Features.AtomPub
-	d.UI.Title, d.UI.Tone = x.s.opts.WebTitle, cmp.Or(x.s.opts.WebTone, "None")
+	d.Features.StatsHistory = s.opts.Statistics != nil && !s.opts.DisableStats
+	d.Features.ParkedDesk = s.opts.Subscriptions != nil
+	d.Features.NodeRelay = s.opts.Membership != nil
+	d.Features.Backup = s.opts.BackupRuns != nil && !s.opts.DisableAdminUI
+	d.Features.Activity = s.opts.Activity != nil && d.Features.AtomPub
+	d.UI.Title, d.UI.Tone = s.opts.WebTitle, cmp.Or(s.opts.WebTone, "None")
 	return sendPlainJSON(x, &d)
 }
 
 // healthLive tells whether the node serves requests, be it reads alone.
-func healthLive(x *exchange) error {
-	if x.s.drained.Load() || !x.s.cluster.Serves() {
+func (s *Server) healthLive(_ context.Context, x *exchange) error {
+	if s.drained.Load() || !x.node.cluster.Serves() {
 		return problemNotReady
 	}
 	x.send(http.StatusNoContent, nil)
@@ -90,7 +91,7 @@ func healthLive(x *exchange) error {
 }
 
 // webInterface sends a browser to the web interface.
-func webInterface(x *exchange) error {
+func webInterface(_ context.Context, x *exchange) error {
 	return moved(x, string(x.origin())+"/web/index.html")
 }
 
@@ -113,9 +114,9 @@ type optionOf struct {
 }
 
 // listOptions lists the options of the node. It is JSON, whichever types are accepted.
-func listOptions(x *exchange) error {
+func (s *Server) listOptions(_ context.Context, x *exchange) error {
 	list := []optionOf{}
-	for _, v := range x.s.opts.Settings() {
+	for _, v := range s.opts.Settings() {
 		o := optionOf{Name: v.Name, Description: v.Description, Group: v.Group, Value: v.Value, Possible: v.Possible, Source: v.Source}
 		if v.Deprecation != "" {
 			o.Deprecation = &v.Deprecation
@@ -126,8 +127,8 @@ func listOptions(x *exchange) error {
 }
 
 // listSubsystems lists the parts of the node that may be switched off.
-func listSubsystems(x *exchange) error {
-	return sendPlainJSON(x, append([]string{}, x.s.subsystems()...))
+func (s *Server) listSubsystems(_ context.Context, x *exchange) error {
+	return sendPlainJSON(x, append([]string{}, s.subsystems()...))
 }
 
 func (s *Server) subsystems() []string {

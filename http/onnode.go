@@ -23,11 +23,11 @@ var (
 // onNode has the node answer that the client asks for. The request was relayed and answered when
 // done is true; when neither that nor an error this node answers it. A relayed request is not
 // relayed again: this node answers it, or it fails.
-func onNode(x *exchange) (done bool, err error) {
-	if x.s.opts.Membership == nil {
+func (l *way) onNode(x *exchange) (done bool, err error) {
+	if l.members == nil {
 		return false, problemNodeAway
 	}
-	view := x.s.opts.Membership.View()
+	view := l.members.View()
 	x.w = &nodeWriter{ResponseWriter: x.w, x: x, node: view.Node}
 	to, err := memberFor(&view, x.r.Header[keyNode][0])
 	switch {
@@ -37,7 +37,7 @@ func onNode(x *exchange) (done bool, err error) {
 		return false, problemNodeAway
 	case to.Node == view.Node:
 		return false, nil
-	case x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil:
+	case l.relayer == nil || x.r.Header[keyRelayed] != nil:
 		return false, problemNodeAway
 	}
 	r := marked(x)
@@ -49,11 +49,11 @@ func onNode(x *exchange) (done bool, err error) {
 	if wantsLive(r.Header) { // It would last for as long as the other node serves.
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(x.s.draining, cancel)()
+		defer context.AfterFunc(x.node.draining, cancel)()
 		r, x.isLive = r.WithContext(ctx), true
 	}
 	clearHeader(x)
-	if !x.s.opts.Relay.RelayTo(x.w, r, to) {
+	if !l.relayer.RelayTo(x.w, r, to) {
 		x.common()
 		return false, problemNodeAway
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // Operations on this node alone are done here, on a leader and a follower alike.
 
 // shutdownNode stops the node. The answer is sent first, as the node cannot send it later.
-func shutdownNode(x *exchange) error {
+func (n *operationHandlers) shutdownNode(_ context.Context, x *exchange) error {
 	h := x.w.Header()
 	h["Connection"] = []string{"close"}
 	h[keyContentLength] = []string{"0"} // Or flushing would begin a body of unknown length.
@@ -21,20 +22,20 @@ func shutdownNode(x *exchange) error {
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.w).Flush()
-	x.s.log.Info("shutdown asked for", logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
-	x.s.opts.Operations.Shutdown()
+	x.node.log.Info("shutdown asked for", logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	n.operations.Shutdown()
 	return nil
 }
 
 // reloadConfig reads the configuration again. The result is in the log.
-func reloadConfig(x *exchange) error {
-	x.s.opts.Operations.Reload()
+func (n *operationHandlers) reloadConfig(_ context.Context, x *exchange) error {
+	n.operations.Reload()
 	return sendAccepted(x)
 }
 
 // mergeIndexes merges the tables of the index.
-func mergeIndexes(x *exchange) error {
-	id, err := x.s.opts.Operations.MergeIndexes()
+func (n *operationHandlers) mergeIndexes(_ context.Context, x *exchange) error {
+	id, err := n.operations.MergeIndexes()
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ type loginDocument struct {
 
 // serveLogin tells the caller who it is, by which interfaces check credentials. It is
 // JSON, whichever types are accepted: not all clients that sign in so ask for it.
-func serveLogin(x *exchange) error {
+func serveLogin(_ context.Context, x *exchange) error {
 	var d loginDocument
 	d.Data.Login, d.Data.FullName = x.who.Login, x.who.Login
 	d.Data.Groups = append([]string{}, x.who.Groups...)
@@ -66,10 +67,9 @@ func serveLogin(x *exchange) error {
 
 // examine answers with the problems of this node and their remedies. The request succeeds even if
 // something is wrong.
-func examine(x *exchange) error {
-	ctx := x.reads()
-	defer ctx.Release()
-	lines := x.s.opts.Doctor(ctx)
+func (n *operationHandlers) examine(ctx context.Context, x *exchange) error {
+	ctx = x.reads()
+	lines := n.doctor(ctx)
 	if x.media.form == formText {
 		x.out = x.out[:0]
 		for _, l := range lines {

@@ -35,7 +35,7 @@ func (x *exchange) write(doc *atom.Feed) error {
 	case err != nil && x.isPartSent:
 		// The status was sent already: only a broken connection tells the client that
 		// the page is not whole.
-		x.s.log.Warn("only part of a page could be sent", "path", x.r.URL.Path, logkey.Error, err)
+		x.node.log.Warn("only part of a page could be sent", "path", x.r.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		return err

@@ -51,7 +51,7 @@ type parkedMessage struct {
 
 // listParked answers with parked messages that are not settled. With embed=rich their payloads are
 // left out.
-func listParked(x *exchange) error {
+func (g *groupHandlers) listParked(_ context.Context, x *exchange) error {
 	raw := x.r.URL.RawQuery
 	var from int64
 	if text, ok := queryLookup(raw, "from"); ok {
@@ -64,8 +64,8 @@ func listParked(x *exchange) error {
 		return errParkedCount
 	}
 	payload := !strings.EqualFold(queryValue(raw, "embed"), "rich")
-	return x.lead(func(ctx context.Context) error {
-		page, err := x.s.opts.Subscriptions.Parked(ctx, groupKey(x), from, count, payload, (*callerLinks)(x))
+	return g.way.lead(x, func(ctx context.Context) error {
+		page, err := g.groups.Parked(ctx, groupKey(x), from, count, payload, (*callerLinks)(x))
 		if err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func listParked(x *exchange) error {
 }
 
 // settleParked makes the handler that replays or drops some messages.
-func settleParked(do func(Subscriptions, context.Context, subscription.Key, []int64) error) func(*exchange) error {
-	return func(x *exchange) error {
+func (g *groupHandlers) settleParked(do func(Subscriptions, context.Context, subscription.Key, []int64) error) handler {
+	return func(_ context.Context, x *exchange) error {
 		var numbers []int64
 		for one := range strings.SplitSeq(queryValue(x.r.URL.RawQuery, "numbers"), ",") {
 			n, ok := parseNumber(one, math.MaxInt64)
@@ -100,19 +100,19 @@ func settleParked(do func(Subscriptions, context.Context, subscription.Key, []in
 			}
 			numbers = append(numbers, n)
 		}
-		return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-			return do(x.s.opts.Subscriptions, ctx, k, numbers)
+		return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+			return do(g.groups, ctx, k, numbers)
 		})
 	}
 }
 
 // noteParked leaves a note at a message.
-func noteParked(x *exchange) error {
+func (g *groupHandlers) noteParked(_ context.Context, x *exchange) error {
 	number, ok := parseNumber(queryValue(x.r.URL.RawQuery, "number"), math.MaxInt64)
 	if !ok {
 		return errParkedNumber
 	}
-	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+	return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
 		body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
 		if err != nil {
 			return err
@@ -121,6 +121,6 @@ func noteParked(x *exchange) error {
 		if text.kind != jsontext.String || utf8.RuneCountInString(text.text()) > maxNote {
 			return errNote
 		}
-		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, text.text(), x.who.Login)
+		return g.groups.NoteParked(ctx, k, number, text.text(), x.who.Login)
 	})
 }

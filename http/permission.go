@@ -82,7 +82,7 @@ func (x *exchange) permit(m *requirement, who *access.Principal) error {
 			return nil
 		}
 	case byLevel, byLevelOrSelf:
-		if m.opened&x.s.open != 0 || m.rule == byLevelOrSelf && x.isSelf(who) {
+		if m.opened&x.node.open != 0 || m.rule == byLevelOrSelf && x.isSelf(who) {
 			return nil
 		}
 		return access.CheckLevel(*who, m.level)
@@ -129,13 +129,13 @@ func (x *callerLinks) MayRead(stream string, info *event.StreamInfo) (bool, erro
 	if x.lease != nil {
 		who = x.lease.Who()
 	}
-	return x.s.access.MayRead(x.r.Context(), who, stream, info)
+	return x.node.access.MayRead(x.r.Context(), who, stream, info)
 }
 
 // authorize checks the caller's right to the stream of the route.
 func (x *exchange) authorize(who *access.Principal, right access.Right) error {
 	if stream := x.route.stream; !access.IsNobodys(stream, right) {
-		return x.s.access.CheckStream(x.r.Context(), *who, stream, right)
+		return x.node.access.CheckStream(x.r.Context(), *who, stream, right)
 	}
 	return event.ErrNotAuthorized
 }

@@ -211,7 +211,7 @@ var (
 func (x *exchange) fail(err error) {
 	p, known := problemOf(err, x.action())
 	if !known {
-		x.s.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, logkey.Error, err)
+		x.node.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, logkey.Error, err)
 	}
 	h := x.w.Header()
 	if h[keyCacheControl] == nil && p.status >= http.StatusBadRequest {

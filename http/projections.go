@@ -24,9 +24,9 @@ const (
 )
 
 // projecting makes of a handler of projections one that runs on the leader only.
-func projecting(serve func(*exchange, context.Context) error) func(*exchange) error {
-	return func(x *exchange) error {
-		return x.lead(func(ctx context.Context) error { return projectionFailed(serve(x, ctx)) })
+func (p *projectionHandlers) projecting(serve handler) handler {
+	return func(_ context.Context, x *exchange) error {
+		return p.way.lead(x, func(ctx context.Context) error { return projectionFailed(serve(ctx, x)) })
 	}
 }
 
@@ -88,8 +88,8 @@ func queryText(x *exchange) (string, error) {
 }
 
 // createProjection makes the handler that makes a projection of a kind.
-func createProjection(m projection.Mode) func(*exchange, context.Context) error {
-	return func(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) createProjection(m projection.Mode) handler {
+	return func(ctx context.Context, x *exchange) error {
 		c := projection.Creation{
 			Mode: m, Enabled: yesParameter(x, "enabled", true), Checkpoints: yesParameter(x, "checkpoints", false),
 			Emit: yesParameter(x, "emit", false), TrackEmittedStreams: yesParameter(x, "trackemittedstreams", false), By: callerIdentity(x),
@@ -104,11 +104,11 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 			if c.Gone, err = share(x, api.Query); err != nil {
 				return err
 			}
-			if c.Gone, err = x.s.opts.Memory.KeepQuery(ctx, c.Query, c.Gone); err != nil {
+			if c.Gone, err = x.node.memory.KeepQuery(ctx, c.Query, c.Gone); err != nil {
 				return err
 			}
 		}
-		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
+		if c.Name, err = p.projections.Create(ctx, c); err != nil {
 			return err
 		}
 		x.w.Header()[keyLocation] = []string{projectionURI(x, c.Name)}
@@ -117,18 +117,18 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 }
 
 // updateProjection replaces the text of a projection.
-func updateProjection(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) updateProjection(ctx context.Context, x *exchange) error {
 	text, err := queryText(x)
 	if err != nil {
 		return err
 	}
 	return projectionChange(x, http.StatusOK, func(name string) error {
-		return x.s.opts.Projections.UpdateQuery(ctx, name, text, choiceParameter(x, "emit"), callerIdentity(x))
+		return p.projections.UpdateQuery(ctx, name, text, choiceParameter(x, "emit"), callerIdentity(x))
 	})
 }
 
 // configureProjection replaces the settings of a projection.
-func configureProjection(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) configureProjection(ctx context.Context, x *exchange) error {
 	body, err := x.readBody(maxSettings, problemLargeSettings, problemInvalidBody)
 	if err != nil {
 		return err
@@ -138,13 +138,13 @@ func configureProjection(x *exchange, ctx context.Context) error {
 		return err
 	}
 	return projectionChange(x, http.StatusOK, func(name string) error {
-		return x.s.opts.Projections.SetConfig(ctx, name, config, callerIdentity(x))
+		return p.projections.SetConfig(ctx, name, config, callerIdentity(x))
 	})
 }
 
-func deleteProjection(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) deleteProjection(ctx context.Context, x *exchange) error {
 	status := http.StatusNoContent
-	if x.s.opts.ReferenceStatusCodes {
+	if x.node.referenceStatusCodes {
 		status = http.StatusOK
 	}
 	o := projection.DeleteOptions{
@@ -152,22 +152,22 @@ func deleteProjection(x *exchange, ctx context.Context) error {
 		EmittedStreams: yesParameter(x, "deleteEmittedStreams", false),
 	}
 	return projectionChange(x, status, func(name string) error {
-		return x.s.opts.Projections.Delete(ctx, name, o, callerIdentity(x))
+		return p.projections.Delete(ctx, name, o, callerIdentity(x))
 	})
 }
 
 // projectionCommand makes the handler of a command.
-func projectionCommand(c projection.Command) func(*exchange, context.Context) error {
-	return func(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) projectionCommand(c projection.Command) handler {
+	return func(ctx context.Context, x *exchange) error {
 		return projectionChange(x, http.StatusOK, func(name string) error {
-			return x.s.opts.Projections.Command(ctx, name, c, callerIdentity(x))
+			return p.projections.Command(ctx, name, c, callerIdentity(x))
 		})
 	}
 }
 
 // restartProjections loads all projections again.
-func restartProjections(x *exchange, ctx context.Context) error {
-	if err := x.s.opts.Projections.Restart(ctx); err != nil {
+func (p *projectionHandlers) restartProjections(ctx context.Context, x *exchange) error {
+	if err := p.projections.Restart(ctx); err != nil {
 		return err
 	}
 	x.media = typeJSON

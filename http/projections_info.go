@@ -23,7 +23,7 @@ const (
 )
 
 // projectionsPage sends a browser to the page of projections.
-func projectionsPage(x *exchange, _ context.Context) error {
+func projectionsPage(_ context.Context, x *exchange) error {
 	return moved(x, string(x.origin())+"/web/projections.htm")
 }
 
@@ -55,9 +55,9 @@ func showProjection(x *exchange, s *projection.Statistics) shownProjection {
 }
 
 // listProjections makes the handler that answers with the projections of some kinds.
-func listProjections(kinds projection.Kinds) func(*exchange, context.Context) error {
-	return func(x *exchange, _ context.Context) error {
-		list, err := x.s.opts.Projections.List(kinds)
+func (p *projectionHandlers) listProjections(kinds projection.Kinds) handler {
+	return func(_ context.Context, x *exchange) error {
+		list, err := p.projections.List(kinds)
 		if err != nil {
 			return err
 		}
@@ -66,8 +66,8 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 }
 
 // projectionStatistics answers with a list of the one projection that the path names.
-func projectionStatistics(x *exchange, _ context.Context) error {
-	s, err := x.s.opts.Projections.Statistics(x.route.argument)
+func (p *projectionHandlers) projectionStatistics(_ context.Context, x *exchange) error {
+	s, err := p.projections.Statistics(x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func listOf(x *exchange, list []projection.Statistics) error {
 }
 
 // oneProjection answers with the details of the projection that the path names.
-func oneProjection(x *exchange, _ context.Context) error {
-	s, err := x.s.opts.Projections.Statistics(x.route.argument)
+func (p *projectionHandlers) oneProjection(_ context.Context, x *exchange) error {
+	s, err := p.projections.Statistics(x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func oneProjection(x *exchange, _ context.Context) error {
 
 // projectionContent makes the handler that answers with the state or the result of a
 // partition, which is sent as it is. There may be none.
-func projectionContent(read func(p Projections, ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)) func(*exchange, context.Context) error {
-	return func(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) projectionContent(read func(p Projections, ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)) handler {
+	return func(ctx context.Context, x *exchange) error {
 		partition, _ := projectionParameter(x, "partition")
-		c, err := read(x.s.opts.Projections, ctx, x.route.argument, partition, callerIdentity(x))
+		c, err := read(p.projections, ctx, x.route.argument, partition, callerIdentity(x))
 		if err != nil {
 			return err
 		}
@@ -127,8 +127,8 @@ type outputOf struct {
 }
 
 // projectionQuery answers with the text of a projection, or with its outputs.
-func projectionQuery(x *exchange, _ context.Context) error {
-	q, err := x.s.opts.Projections.Query(x.route.argument)
+func (p *projectionHandlers) projectionQuery(_ context.Context, x *exchange) error {
+	q, err := p.projections.Query(x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func projectionQuery(x *exchange, _ context.Context) error {
 }
 
 // projectionConfig answers with the settings of a projection.
-func projectionConfig(x *exchange, _ context.Context) error {
-	c, err := x.s.opts.Projections.Config(x.route.argument)
+func (p *projectionHandlers) projectionConfig(_ context.Context, x *exchange) error {
+	c, err := p.projections.Config(x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -168,12 +168,12 @@ type eventOf struct {
 }
 
 // readEvents answers with events that a definition selects.
-func readEvents(x *exchange, ctx context.Context) error {
+func (p *projectionHandlers) readEvents(ctx context.Context, x *exchange) error {
 	body, err := x.readBody(maxQuery, problemTooLarge, problemInvalidBody)
 	if err != nil {
 		return err
 	}
-	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), callerIdentity(x))
+	page, err := p.projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), callerIdentity(x))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ const (
 var problemLargeRedaction = refusal(http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb")
 
 // redactEvents redacts events of this node, on a leader and a follower alike.
-func redactEvents(x *exchange) error {
+func (r *redactionHandlers) redactEvents(_ context.Context, x *exchange) error {
 	body, err := x.readBody(maxRedactBody, problemLargeRedaction, problemInvalidBody)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func redactEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	outcomes, err := x.s.opts.Redactions.Redact(x.r.Context(), request)
+	outcomes, err := r.redactions.Redact(x.r.Context(), request)
 	if err != nil {
 		return err
 	}

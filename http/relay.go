@@ -36,29 +36,37 @@ const keyRepeatable = "Idempotency-Key"
 
 var once = []string{"1"}
 
+// way is how requests get to the node that answers them.
+type way struct {
+	relayer     Relay // nil: clients are redirected
+	relayWrites bool
+	waiter      Waiter
+	members     Membership // nil: there is no other node
+}
+
 // passOn takes a write that this node cannot do to the leader, before its body is read: a follower
 // neither reads nor judges a write that it does not do. The request was relayed and answered when
 // done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when the client
 // insists on a leader and none is known. Whether this node can write at all is for the store to
 // say.
-func passOn(x *exchange, w *write) (done bool, err error) {
-	address, ok := x.s.cluster.Redirect()
-	if ok && !w.leader && x.s.opts.RelayWrites {
+func (l *way) passOn(x *exchange, insists, repeatable bool) (done bool, err error) {
+	address, ok := x.node.cluster.Redirect()
+	if ok && !insists && l.relayWrites {
 		if x.r.ContentLength > maxBody {
 			return false, problemTooLarge
 		}
-		if done, err := x.relay(w.hasIDs); done || err != nil {
+		if done, err := l.relay(x, repeatable); done || err != nil {
 			return done, err
 		}
-		address, ok = x.s.cluster.Redirect() // Another node may lead by now, and this one may.
+		address, ok = x.node.cluster.Redirect() // Another node may lead by now, and this one may.
 	}
 	defer func() { noteNotDone(x, err) }()
 	switch {
-	case ok && !w.leader && x.s.cluster.Role() == roleReadOnly:
+	case ok && !insists && x.node.cluster.Role() == roleReadOnly:
 		return false, &event.NotLeader{Address: address, ReadOnly: true}
 	case ok:
 		return false, &event.NotLeader{Address: address}
-	case w.leader && x.s.cluster.Role() != roleLeader:
+	case insists && x.node.cluster.Role() != roleLeader:
 		return false, event.ErrNotReady
 	}
 	return false, nil
@@ -69,19 +77,19 @@ func passOn(x *exchange, w *write) (done bool, err error) {
 // redirect to another host does not send its credentials there. The request was relayed and
 // answered when done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when no
 // leader is known.
-func toLeader(x *exchange) (done bool, err error) {
-	address, ok := x.s.cluster.Redirect()
-	if ok && (x.isRead() && !x.op.redirected || x.s.opts.RelayWrites) {
-		if done, err := x.relay(x.isRead() && !x.op.once); done || err != nil {
+func (l *way) toLeader(x *exchange) (done bool, err error) {
+	address, ok := x.node.cluster.Redirect()
+	if ok && (x.isRead() && !x.op.redirected || l.relayWrites) {
+		if done, err := l.relay(x, x.isRead() && !x.op.once); done || err != nil {
 			return done, err
 		}
-		address, ok = x.s.cluster.Redirect()
+		address, ok = x.node.cluster.Redirect()
 	}
 	defer func() { noteNotDone(x, err) }()
 	switch {
 	case ok:
 		return false, &event.NotLeader{Address: address}
-	case x.s.cluster.Role() != roleLeader:
+	case x.node.cluster.Role() != roleLeader:
 		return false, event.ErrNotReady
 	}
 	return false, nil
@@ -89,13 +97,11 @@ func toLeader(x *exchange) (done bool, err error) {
 
 // lead answers a request on the leader alone: another node passes it on before it
 // looks at its body.
-func (x *exchange) lead(answer func(context.Context) error) error {
-	if done, err := toLeader(x); done || err != nil {
+func (l *way) lead(x *exchange, answer func(context.Context) error) error {
+	if done, err := l.toLeader(x); done || err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	return answer(ctx)
+	return answer(x.reads())
 }
 
 func (x *exchange) isRead() bool {
@@ -115,18 +121,18 @@ func noteNotDone(x *exchange, err error) {
 // noteLogEnd tells a node that relayed the request how far its log must reach to show the write.
 func noteLogEnd(x *exchange) {
 	if x.r.Header[keyRelayed] != nil && !x.isRead() {
-		x.w.Header()[keyLogEnd] = []string{strconv.FormatInt(x.s.store.LogEnd(), 10)}
+		x.w.Header()[keyLogEnd] = []string{strconv.FormatInt(x.node.store.LogEnd(), 10)}
 	}
 }
 
 // relay passes a request on to the leader. It is done when the leader's answer was
 // passed back to the client; an error is one of reading the body. A request that is
 // repeatable has the same outcome however often it is sent.
-func (x *exchange) relay(repeatable bool) (done bool, err error) {
-	if x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil {
+func (l *way) relay(x *exchange, repeatable bool) (done bool, err error) {
+	if l.relayer == nil || x.r.Header[keyRelayed] != nil {
 		return false, nil
 	}
-	if x.who.IsSystem() && !x.s.opts.Insecure {
+	if x.who.IsSystem() && !x.node.insecure {
 		return false, nil // The leader would not see the certificate that says who it is.
 	}
 	r := marked(x)
@@ -154,7 +160,7 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 		}
 	}
 	clearHeader(x)
-	if x.s.opts.Relay.Relay(relayWriter{x.w, x, time.Now()}, r) {
+	if l.relayer.Relay(relayWriter{x.w, x, l.waiter, time.Now()}, r) {
 		x.bodyState = bodyDone
 		return true, nil
 	}
@@ -172,7 +178,7 @@ func marked(x *exchange) *http.Request {
 	r.Header = x.r.Header.Clone()
 	r.Header[keyRelayed] = once
 	delete(r.Header, keyRepeatable)
-	x.s.forward(r)
+	x.node.address.forward(r)
 	return r
 }
 
@@ -191,8 +197,9 @@ type onceBody struct{ io.ReadCloser }
 // client which knows this node alone reads what it wrote.
 type relayWriter struct {
 	http.ResponseWriter
-	x     *exchange
-	begun time.Time
+	x      *exchange
+	waiter Waiter
+	begun  time.Time
 }
 
 func (w relayWriter) WriteHeader(status int) {
@@ -202,7 +209,7 @@ func (w relayWriter) WriteHeader(status int) {
 	}
 	if end := h[keyLogEnd]; end != nil {
 		delete(h, keyLogEnd)
-		catchUp(w.x, end[0], w.begun)
+		w.catchUp(end[0])
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -212,22 +219,23 @@ func (w relayWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // catchUp waits until this node's log reaches the leader's, but no longer than a
 // write may take: it is done, and better answered early than with an error.
-func catchUp(x *exchange, leader string, begun time.Time) {
+func (w relayWriter) catchUp(leader string) {
+	x := w.x
 	end, err := strconv.ParseInt(leader, 10, 64)
-	if err != nil || end <= x.s.store.LogEnd() {
+	if err != nil || end <= x.node.store.LogEnd() {
 		return
 	}
-	ctx := clock.NewDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
+	ctx := clock.NewDeadline(x.r.Context(), time.Until(w.begun.Add(x.node.writeTimeout)))
 	defer ctx.Release()
-	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
-		x.s.log.Debug("a write was answered before this node could show it", "path", x.r.URL.Path, logkey.Error, err)
+	if err := w.waiter.WaitLog(ctx, end-1); err != nil {
+		x.node.log.Debug("a write was answered before this node could show it", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 
 // forward makes the leader give out the addresses that this node would: the
 // client knows no other, and the leader cannot see whether it came by TLS.
-func (s *Server) forward(r *http.Request) {
-	scheme, host, port := s.address(r)
+func (h *names) forward(r *http.Request) {
+	scheme, host, port := h.address(r)
 	if port == "" { // Or the leader would think of its own.
 		port = "80"
 		if scheme == "https" {

@@ -14,17 +14,17 @@ type operation struct {
 	offer  *offer // types of the answer; nil: the request may accept what it likes
 	bodies uint32 // forms of the request's body; 0: not looked at
 	may    requirement
-	single bool // reads one event
-	live   bool // has a live tail as well
-	once   bool // changes something although it is a read: a node that relays it must not repeat it
-	typed  bool // the request must have a Content-Type, of any value
+	single bool    // reads one event
+	live   handler // answers those that accept a live tail by name; nil: there is none
+	once   bool    // changes something although it is a read: a node that relays it must not repeat it
+	typed  bool    // the request must have a Content-Type, of any value
 	// redirected says that a read is the leader's business as a write is: another
 	// node redirects it, and relays it only where it relays writes.
 	redirected bool
 	// unnoted keeps requests out of the record of who changed what: they change nothing,
 	// or are what applications do all day.
 	unnoted bool
-	serve   func(*exchange) error
+	serve   handler
 }
 
 // resource has the operations of a path, in the order in which the CORS header lists their methods.
@@ -80,11 +80,11 @@ func (r *resource) operation(method string) *operation {
 	return nil
 }
 
-func get(o *offer, right access.Right, serve func(*exchange) error) operation {
+func get(o *offer, right access.Right, serve handler) operation {
 	return operation{method: http.MethodGet, offer: o, may: mayStream(right), serve: serve}
 }
 
-func post(bodies uint32, right access.Right, serve func(*exchange) error) operation {
+func post(bodies uint32, right access.Right, serve handler) operation {
 	return operation{method: http.MethodPost, action: writing, offer: changeOffer, bodies: bodies, may: mayStream(right), serve: serve}
 }
 
@@ -93,11 +93,11 @@ func slash(method string, o *offer, bodies uint32) operation {
 }
 
 // look is a read of something that is not a stream.
-func look(o *offer, may requirement, serve func(*exchange) error) operation {
+func look(o *offer, may requirement, serve handler) operation {
 	return operation{method: http.MethodGet, offer: o, may: may, serve: serve}
 }
 
 // operate is an operation of the node's operators. A body is ignored.
-func operate(method string, serve func(*exchange) error) operation {
+func operate(method string, serve handler) operation {
 	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
 }

@@ -15,20 +15,20 @@ import (
 const scavengePrefix = "/admin/scavenge/"
 
 // startScavenge starts a run, or estimates one.
-func startScavenge(x *exchange) error {
+func (r *scavengeHandlers) startScavenge(_ context.Context, x *exchange) error {
 	o, err := parseScavenge(x.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
 	if o.dryRun {
-		return estimateScavenge(x, scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top})
+		return r.estimateScavenge(x, scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top})
 	}
-	id, err := x.s.opts.Scavenges.Start(o.Request)
+	id, err := r.scavenges.Start(o.Request)
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
-	awaitScavenge(x, id)
+	x.node.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	r.awaitScavenge(x, id)
 	return sendFields(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 
@@ -37,17 +37,17 @@ const announcePatience = 2 * time.Second
 
 // awaitScavenge waits until clients can read that a run has begun: what they ask for next is its
 // stream. Without a leader nothing can be written, and the answer does not wait.
-func awaitScavenge(x *exchange, id event.ID) {
-	if !x.s.knowsLeader() {
+func (r *scavengeHandlers) awaitScavenge(x *exchange, id event.ID) {
+	if !x.node.knowsLeader() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), announcePatience)
 	defer cancel()
-	x.s.opts.Scavenges.Announced(ctx, id)
+	r.scavenges.Announced(ctx, id)
 }
 
 // stopScavenge stops the run that the path names and answers when it has ended.
-func stopScavenge(x *exchange) error {
+func (r *scavengeHandlers) stopScavenge(ctx context.Context, x *exchange) error {
 	var id event.ID // of whichever runs
 	if text := x.route.id; text != "" {
 		var err error
@@ -56,20 +56,19 @@ func stopScavenge(x *exchange) error {
 			return problemNoScavenge
 		}
 	}
-	ctx := x.reads()
-	defer ctx.Release()
-	id, err := x.s.opts.Scavenges.Stop(ctx, id)
+	ctx = x.reads()
+	id, err := r.scavenges.Stop(ctx, id)
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
+	x.node.log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 
 // currentScavenge answers with the running scavenge. When there is none the members that clients
 // know are there, and empty.
-func currentScavenge(x *exchange) error {
-	s := x.s.opts.Scavenges.Current()
+func (r *scavengeHandlers) currentScavenge(_ context.Context, x *exchange) error {
+	s := r.scavenges.Current()
 	if s.ID.IsZero() {
 		return sendStatus(x, "ScavengeGetCurrentResultDto", []field{scavengeIDField(""), scavengeLinkField("")}, nil, nil)
 	}
@@ -79,8 +78,8 @@ func currentScavenge(x *exchange) error {
 }
 
 // lastScavenge answers with the run that was started last, whether it has ended or not.
-func lastScavenge(x *exchange) error {
-	s := x.s.opts.Scavenges.Last()
+func (r *scavengeHandlers) lastScavenge(_ context.Context, x *exchange) error {
+	s := r.scavenges.Last()
 	link := ""
 	var more []field
 	if !s.ID.IsZero() {

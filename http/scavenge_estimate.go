@@ -16,15 +16,15 @@ import (
 
 // estimateScavenge answers with the estimate of a run. It may read the whole database: only the
 // client's going and the end of the server limit it.
-func estimateScavenge(x *exchange, o scavenge.EstimateOptions) error {
+func (r *scavengeHandlers) estimateScavenge(x *exchange, o scavenge.EstimateOptions) error {
 	// net/http notices that a client goes away only when the body has been read.
 	if _, err := io.Copy(io.Discard, x.r.Body); err != nil {
 		return problemInvalidBody
 	}
 	ctx, cancel := context.WithCancel(x.r.Context())
 	defer cancel()
-	defer context.AfterFunc(x.s.draining, cancel)()
-	e, err := x.s.opts.Scavenges.Estimate(ctx, o)
+	defer context.AfterFunc(x.node.draining, cancel)()
+	e, err := r.scavenges.Estimate(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (p *parts) write(b []byte) {
 	}
 	if _, err := p.x.w.Write(b); err != nil {
 		p.gone = true
-		p.x.s.log.Debug("the client did not take the answer", "path", p.x.r.URL.Path, logkey.Error, err)
+		p.x.node.log.Debug("the client did not take the answer", "path", p.x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/http/http1"
 )
 
 // Defaults of the waits. A write may wait for both its parts.
@@ -123,12 +122,11 @@ type Options struct {
 
 	DisableHTTPCaching bool // every 200 says that it must not be kept
 	// no redirects to the web interface, nothing below /admin, no /sys/subsystems
-	DisableAdminUI  bool
-	DisableGossip   bool // no /gossip
-	DisableStats    bool // no /stats and no /metrics
-	DisableAtomPub  bool // no /streams
-	LogRequests     bool // one line for every request
-	LogFailedLogins bool // one line for every request with wrong credentials
+	DisableAdminUI bool
+	DisableGossip  bool // no /gossip
+	DisableStats   bool // no /stats and no /metrics
+	DisableAtomPub bool // no /streams
+	LogRequests    bool // one line for every request
 
 	// ReferenceStatusCodes makes the server answer with EventStoreDB's status codes where ours
 	// differ.
@@ -181,48 +179,34 @@ func (o *Options) Validate() error {
 // Server answers requests. It starts no goroutine of its own: those of the http.Server run it, and
 // Drain ends their waits.
 type Server struct {
-	store   Store
-	waiter  Waiter
-	cluster Cluster
-	access  Access
-	leases  *api.Leases
-	log     hclog.Logger
+	node    node
 	opts    Options
-	open    opening       // of opts
-	hosts   hosts         // of opts
-	fields  *http1.Fields // what every answer carries
-	table   []row         // everything that is served
-	routes  router        // of the table
-	handler http.Handler  // which route is, and what stands before it
+	way     way
+	table   []row        // everything that is served
+	routes  router       // of the table
+	handler http.Handler // which route is, and what stands before it
 
-	// draining is canceled by Drain: long polls end, and the node is no longer ready.
-	draining context.Context
-	drain    context.CancelFunc
-	drained  atomic.Bool
-
-	tails  atomic.Int64            // live ones
-	latest atomic.Pointer[metrics] // for /stats; nil before it is asked for
+	drain   context.CancelFunc // of node.draining: long polls end, and the node is no longer ready
+	drained atomic.Bool
 }
 
 // New returns a server. The options must be valid.
 func New(o Options) *Server {
 	o.EnsureDefaults()
 	s := &Server{
-		store:   o.Store,
-		waiter:  o.Waiter,
-		cluster: o.Cluster,
-		access:  o.Access,
-		leases:  o.Leases,
-		log:     o.Logger,
-		opts:    o,
-		open:    o.openings(),
-		hosts:   newHosts(o.HostNames),
-		fields:  everyAnswer,
+		node: node{
+			access: o.Access, leases: o.Leases, cluster: o.Cluster, store: o.Store, shares: o.Shares, memory: o.Memory, activity: o.Activity, log: o.Logger,
+			address: newNames(o.HostNames, o.AdvertiseHost, o.AdvertisePort), fields: everyAnswer, open: o.openings(),
+			requestTimeout: o.RequestTimeout, writeTimeout: o.PrepareTimeout + o.CommitTimeout,
+			disableCaching: o.DisableHTTPCaching, insecure: o.Insecure, referenceStatusCodes: o.ReferenceStatusCodes,
+		},
+		way:  way{relayer: o.Relay, relayWrites: o.RelayWrites, waiter: o.Waiter, members: o.Membership},
+		opts: o,
 	}
 	if o.Insecure {
-		s.fields = insecureAnswer
+		s.node.fields = insecureAnswer
 	}
-	s.draining, s.drain = context.WithCancel(context.Background())
+	s.node.draining, s.drain = context.WithCancel(context.Background())
 	s.table = s.rows()
 	s.routes = newRouter(s.table)
 	s.handler = http.HandlerFunc(s.route)

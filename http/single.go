@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 
 	"github.com/annalsdb/annals/event"
@@ -10,7 +11,7 @@ import (
 var emptyObject = []byte("{}")
 
 // singleEvent answers with one event of a stream.
-func singleEvent(x *exchange) error {
+func (s *streamHandlers) singleEvent(ctx context.Context, x *exchange) error {
 	stream := x.route.stream
 	number := event.Head
 	var err error
@@ -23,22 +24,16 @@ func singleEvent(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	leader, err := requireLeader(x.r.Header)
-	if err != nil {
+	if ctx, err = x.readsAsked(); err != nil {
 		return err
 	}
-	ctx, err := x.readsFrom(leader)
-	if err != nil {
-		return err
-	}
-	defer ctx.Release()
 	if stream == event.AllStream { // $all has no numbered events.
 		return event.ErrStreamNotFound
 	}
-	e, err := readEvent(x, ctx, stream, number, links)
+	e, err := s.readEvent(ctx, x, stream, number, links)
 	if err != nil {
 		if event.IsMetaStream(stream) && (errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound)) {
-			return noMetadata(x, ctx, event.OriginalOf(stream), err)
+			return s.noMetadata(ctx, x, event.OriginalOf(stream), err)
 		}
 		return err
 	}
@@ -48,7 +43,7 @@ func singleEvent(x *exchange) error {
 	if number != event.Head {
 		x.closed()
 	} else {
-		info, err := x.s.store.StreamInfo(ctx, stream)
+		info, err := s.store.StreamInfo(ctx, stream)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -14,8 +15,8 @@ import (
 )
 
 // serveMetrics leaves it to the exporter which of its formats the caller gets.
-func serveMetrics(x *exchange) error {
-	x.s.opts.Statistics.Metrics().ServeHTTP(x.w, x.r)
+func (t *statisticsHandlers) serveMetrics(_ context.Context, x *exchange) error {
+	t.statistics.Metrics().ServeHTTP(x.w, x.r)
 	return nil
 }
 
@@ -31,9 +32,9 @@ func sendStats(x *exchange, document []byte) error {
 	x.out = document
 	h := x.w.Header()
 	switch {
-	case x.s.opts.DisableHTTPCaching:
+	case x.node.disableCaching:
 		h[keyCacheControl] = cacheNever
-	case x.op.may.wantsUser(x.s.open):
+	case x.op.may.wantsUser(x.node.open):
 		h[keyCacheControl] = cacheStats
 	default:
 		h[keyCacheControl] = cachePublicStats
@@ -45,8 +46,8 @@ func sendStats(x *exchange, document []byte) error {
 }
 
 // replicationStats lists the nodes that follow this one.
-func replicationStats(x *exchange) error {
-	return sendConnections(x, "ReplicationStats", x.s.opts.Statistics.Replication(), func(c *ReplicationConnection) []field {
+func (t *statisticsHandlers) replicationStats(x *exchange) error {
+	return sendConnections(x, "ReplicationStats", t.statistics.Replication(), func(c *ReplicationConnection) []field {
 		return []field{
 			textField("subscriptionId", c.SubscriptionID.String()),
 			textField("connectionId", c.ConnectionID.String()),
@@ -85,7 +86,7 @@ const (
 var errStatsPath = badRequest("Dynamic stats selection works only with grouping enabled")
 
 // serveStats answers with the statistics, or those below an object of them.
-func serveStats(x *exchange) error {
+func (t *statisticsHandlers) serveStats(_ context.Context, x *exchange) error {
 	var segment [1 + maxStatsSegments + 1]string // "stats" before, and what is too much
 	n := split(x.r.URL, segment[:])
 	if n == len(segment) {
@@ -98,7 +99,7 @@ func serveStats(x *exchange) error {
 	if len(path) == 1 {
 		switch path[0] {
 		case segReplication:
-			return replicationStats(x)
+			return t.replicationStats(x)
 		case segTCP:
 			return tcpStats(x)
 		}
@@ -110,11 +111,11 @@ func serveStats(x *exchange) error {
 	}
 	switch {
 	case len(path) == 0:
-		return sendStats(x, x.s.metrics().render(x.out[:0], shape))
+		return sendStats(x, t.metrics().render(x.out[:0], shape))
 	case shape.flat:
 		return errStatsPath
 	}
-	node, ok := x.s.metrics().list.Tree().Find(path)
+	node, ok := t.metrics().list.Tree().Find(path)
 	if !ok {
 		return problemNoRoute
 	}
@@ -153,13 +154,13 @@ type metrics struct {
 
 // metrics returns the latest statistics. Concurrent callers may each collect them;
 // those of one caller are kept.
-func (s *Server) metrics() *metrics {
-	if f := s.latest.Load(); f != nil && time.Since(f.taken) < metricsAge {
+func (t *statisticsHandlers) metrics() *metrics {
+	if f := t.latest.Load(); f != nil && time.Since(f.taken) < metricsAge {
 		return f
 	}
-	list := s.opts.Statistics.Statistics()
+	list := t.statistics.Statistics()
 	f := &metrics{time.Now(), list}
-	s.latest.Store(f)
+	t.latest.Store(f)
 	return f
 }
 
@@ -180,8 +181,8 @@ func (f *metrics) render(b []byte, shape statsShape) []byte {
 }
 
 // serveHistogram answers with a table of percentiles. It is text, whichever types are accepted.
-func serveHistogram(x *exchange) error {
-	table, ok := x.s.opts.Statistics.Histogram(x.out[:0], x.route.argument)
+func (t *statisticsHandlers) serveHistogram(_ context.Context, x *exchange) error {
+	table, ok := t.statistics.Histogram(x.out[:0], x.route.argument)
 	if !ok {
 		return problemNoRoute
 	}
@@ -196,14 +197,14 @@ const maxMinutes = int64(history.Span / (60 * 1e9))
 
 // serveHistory answers with what the main statistics were. A value that is not known for a moment
 // is null.
-func serveHistory(x *exchange) error {
+func (t *statisticsHandlers) serveHistory(_ context.Context, x *exchange) error {
 	minutes := maxMinutes
 	if v, ok := queryLookup(x.r.URL.RawQuery, "minutes"); ok {
 		if minutes, ok = parseNumber(v, math.MaxInt32); !ok || minutes == 0 {
 			return badRequest("'" + v + "' is not valid minutes. Should be positive integer")
 		}
 	}
-	s := x.s.opts.Statistics.History(min(minutes, maxMinutes))
+	s := t.statistics.History(min(minutes, maxMinutes))
 	b := fmt.Appendf(x.out[:0], `{"step":%d,"from":"%s","series":{`, int64(history.Step.Seconds()), s.From.Format("2006-01-02T15:04:05Z"))
 	for i, name := range s.Names {
 		if i > 0 {

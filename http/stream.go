@@ -82,25 +82,53 @@ func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, er
 	return p, err
 }
 
-func streamBackward(x *exchange) error { return serveBackward(x, x.route.stream, sendFeed) }
+func (s *streamHandlers) streamBackward(_ context.Context, x *exchange) error {
+	return s.pages.serveBackward(x, x.route.stream, s.sendPage)
+}
 
-func streamForward(x *exchange) error { return serveForward(x, x.route.stream, sendFeed) }
+func (s *streamHandlers) streamForward(_ context.Context, x *exchange) error {
+	return s.pages.serveForward(x, x.route.stream, s.sendPage)
+}
 
-func metaBackward(x *exchange) error {
+func (s *streamHandlers) metaBackward(_ context.Context, x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return serveBackward(x, event.MetaStreamOf(x.route.stream), sendFeed)
+	return s.pages.serveBackward(x, event.MetaStreamOf(x.route.stream), s.sendPage)
 }
 
-func metaForward(x *exchange) error {
+func (s *streamHandlers) metaForward(_ context.Context, x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return serveForward(x, event.MetaStreamOf(x.route.stream), sendFeed)
+	return s.pages.serveForward(x, event.MetaStreamOf(x.route.stream), s.sendPage)
 }
 
-func serveBackward(x *exchange, stream string, send sendPage) error {
+// sendPage answers with a page, or with what can be done with the stream.
+func (s *streamHandlers) sendPage(ctx context.Context, x *exchange, p *pageRequest) error {
+	if x.media.form == formDescription {
+		return s.describeStream(ctx, x, p.Stream)
+	}
+	return s.pages.sendFeed(ctx, x, p)
+}
+
+// pages answers with pages of streams.
+type pages struct {
+	store  pageStore
+	waiter streamWaiter
+}
+
+// pageStore is what pages are read from.
+type pageStore interface {
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+}
+
+type streamWaiter interface {
+	WaitStream(ctx context.Context, stream string, after int64) error
+}
+
+func (g *pages) serveBackward(x *exchange, stream string, send sendPage) error {
 	p, err := pageArguments(x, stream, true)
 	if err != nil {
 		return err
@@ -109,14 +137,10 @@ func serveBackward(x *exchange, stream string, send sendPage) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.Release()
-	if x.media.form == formDescription {
-		return describeStream(x, ctx, stream)
-	}
-	return send(x, ctx, &p)
+	return send(ctx, x, &p)
 }
 
-func serveForward(x *exchange, stream string, send sendPage) error {
+func (g *pages) serveForward(x *exchange, stream string, send sendPage) error {
 	p, err := pageArguments(x, stream, false)
 	if err != nil {
 		return err
@@ -125,18 +149,16 @@ func serveForward(x *exchange, stream string, send sendPage) error {
 	if err != nil {
 		return err
 	}
-	defer func() { ctx.Release() }()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}
 	if p.poll > 0 {
-		if err := awaitStream(x, &p); err != nil {
+		if err := g.awaitStream(x, &p); err != nil {
 			return err
 		}
-		ctx.Release() // The wait was not the request's fault.
-		ctx = x.reads()
+		ctx = x.reads() // The wait was not the request's fault.
 	}
-	return send(x, ctx, &p)
+	return send(ctx, x, &p)
 }
 
 // feedInstead is the type of a feed where the description document does not exist.
@@ -149,8 +171,8 @@ func (t *mediaType) feedInstead() *mediaType {
 
 // awaitStream waits until an event arrives in a stream whose page begins above
 // its last event, at most for the time the client gave.
-func awaitStream(x *exchange, p *pageRequest) error {
-	info, err := x.s.store.StreamInfo(x.r.Context(), p.Stream)
+func (g *pages) awaitStream(x *exchange, p *pageRequest) error {
+	info, err := g.store.StreamInfo(x.r.Context(), p.Stream)
 	if err != nil {
 		return err
 	}
@@ -158,7 +180,7 @@ func awaitStream(x *exchange, p *pageRequest) error {
 		return nil
 	}
 	return longWait(x, p.poll, func(ctx context.Context) error {
-		return x.s.waiter.WaitStream(ctx, p.Stream, info.Last)
+		return g.waiter.WaitStream(ctx, p.Stream, info.Last)
 	})
 }
 
@@ -174,7 +196,7 @@ func longWait(x *exchange, d time.Duration, until func(context.Context) error) e
 	lease := hold(x)
 	ctx, cancel := context.WithTimeout(lease.Context(), d)
 	defer cancel()
-	stop := context.AfterFunc(x.s.draining, cancel)
+	stop := context.AfterFunc(x.node.draining, cancel)
 	defer stop()
 	err = until(ctx)
 	if refused := judge(x); refused != nil {
@@ -192,13 +214,13 @@ func longWait(x *exchange, d time.Duration, until func(context.Context) error) e
 }
 
 // sendPage answers with one page of a stream.
-type sendPage func(x *exchange, ctx context.Context, p *pageRequest) error
+type sendPage func(ctx context.Context, x *exchange, p *pageRequest) error
 
 // sendFeed answers with one page. Whether the client's copy is still good is known
 // without reading an event.
-func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
+func (g *pages) sendFeed(ctx context.Context, x *exchange, p *pageRequest) error {
 	if match := x.r.Header[keyIfNoneMatch]; match != nil {
-		info, err := x.s.store.StreamInfo(ctx, p.Stream)
+		info, err := g.store.StreamInfo(ctx, p.Stream)
 		if err != nil {
 			return err
 		}
@@ -207,7 +229,7 @@ func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 			return nil
 		}
 	}
-	page, err := readStream(x, ctx, p)
+	page, err := g.readStream(ctx, x, p)
 	if err != nil {
 		return err
 	}
@@ -218,12 +240,12 @@ func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 }
 
 // readStream reads a page of a stream.
-func readStream(x *exchange, ctx context.Context, p *pageRequest) (page event.StreamPage, err error) {
-	if p.MaxPayload, err = readingPage(x, ctx, p.Count); err != nil {
+func (g *pages) readStream(ctx context.Context, x *exchange, p *pageRequest) (page event.StreamPage, err error) {
+	if p.MaxPayload, err = readingPage(ctx, x, p.Count); err != nil {
 		return page, err
 	}
 	defer pageRead(x)
-	return x.s.store.ReadStream(ctx, p.StreamRead)
+	return g.store.ReadStream(ctx, p.StreamRead)
 }
 
 // ok sends x.out as the negotiated type.

@@ -39,16 +39,16 @@ func groupKey(x *exchange) subscription.Key {
 
 // leadGroup does something on the leader with the group that the path names, which must not be one
 // of the log: those are made, changed and consumed over gRPC only.
-func leadGroup(x *exchange, do func(context.Context) error) error {
+func (g *groupHandlers) leadGroup(x *exchange, do func(context.Context) error) error {
 	if x.route.stream == event.AllStream {
 		return groupFailed(x, errAll, "")
 	}
-	return x.lead(do)
+	return g.way.lead(x, do)
 }
 
 // groupCommand does something to the group that the path names, and answers what came of it.
-func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
-	return x.lead(func(ctx context.Context) error {
+func (g *groupHandlers) groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
+	return g.way.lead(x, func(ctx context.Context) error {
 		if err := do(ctx, groupKey(x)); err != nil {
 			return groupFailed(x, err, "Group '"+x.route.group+"' does not exist.")
 		}
@@ -58,50 +58,52 @@ func groupCommand(x *exchange, status int, do func(context.Context, subscription
 }
 
 // createGroup makes a group, unless its own streams would have names that are too long.
-func createGroup(x *exchange) error {
+func (g *groupHandlers) createGroup(_ context.Context, x *exchange) error {
 	if len(event.MetaStreamOf(groupKey(x).CheckpointStream())) > event.MaxNameBytes {
 		return problemLongName
 	}
 	status := http.StatusOK
-	if x.s.opts.ReferenceStatusCodes {
+	if x.node.referenceStatusCodes {
 		status = http.StatusCreated
 	}
-	return defineGroup(x, status, Subscriptions.Create)
+	return g.defineGroup(x, status, Subscriptions.Create)
 }
 
 // updateGroup replaces all settings of a group.
-func updateGroup(x *exchange) error { return defineGroup(x, http.StatusOK, Subscriptions.Update) }
+func (g *groupHandlers) updateGroup(_ context.Context, x *exchange) error {
+	return g.defineGroup(x, http.StatusOK, Subscriptions.Update)
+}
 
 // defineGroup does something with the settings in the body.
-func defineGroup(x *exchange, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
+func (g *groupHandlers) defineGroup(x *exchange, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
 	if x.route.stream == event.AllStream {
 		return groupFailed(x, errAll, "")
 	}
-	return groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
+	return g.groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
 		settings, err := readSettings(x)
 		if err != nil {
 			return err
 		}
-		return do(x.s.opts.Subscriptions, ctx, k, settings, x.who.Login)
+		return do(g.groups, ctx, k, settings, x.who.Login)
 	})
 }
 
-func deleteGroup(x *exchange) error {
-	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		return x.s.opts.Subscriptions.Delete(ctx, k, x.who.Login)
+func (g *groupHandlers) deleteGroup(_ context.Context, x *exchange) error {
+	return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+		return g.groups.Delete(ctx, k, x.who.Login)
 	})
 }
 
 // replayParked hands parked messages out again.
-func replayParked(x *exchange) error {
+func (g *groupHandlers) replayParked(_ context.Context, x *exchange) error {
 	stopAt := int64(-1)
 	if text, ok := queryLookup(x.r.URL.RawQuery, "stopAt"); ok {
 		if stopAt, ok = parseNumber(text, math.MaxInt64); !ok {
 			return errStopAt
 		}
 	}
-	return x.lead(func(ctx context.Context) error {
-		if err := x.s.opts.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
+	return g.way.lead(x, func(ctx context.Context) error {
+		if err := g.groups.Replay(ctx, groupKey(x), stopAt); err != nil {
 			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
 		}
 		commandResult(x, http.StatusOK, commandSuccess, "")
@@ -110,9 +112,9 @@ func replayParked(x *exchange) error {
 }
 
 // restartGroups loads all groups again.
-func restartGroups(x *exchange) error {
-	return x.lead(func(ctx context.Context) error {
-		switch err := x.s.opts.Subscriptions.Restart(ctx); {
+func (g *groupHandlers) restartGroups(_ context.Context, x *exchange) error {
+	return g.way.lead(x, func(ctx context.Context) error {
+		switch err := g.groups.Restart(ctx); {
 		case errors.Is(err, event.ErrNotReady):
 			return errNotRunning
 		case err != nil:
@@ -124,7 +126,7 @@ func restartGroups(x *exchange) error {
 }
 
 // handOutMessages hands out messages to the caller. It does not wait for messages.
-func handOutMessages(x *exchange) error {
+func (g *groupHandlers) handOutMessages(_ context.Context, x *exchange) error {
 	count := 1
 	if text := x.route.count; text != "" {
 		n, ok := parseNumber(text, maxMessages)
@@ -133,8 +135,8 @@ func handOutMessages(x *exchange) error {
 		}
 		count = int(n)
 	}
-	return leadGroup(x, func(ctx context.Context) error {
-		messages, err := takeMessages(x, ctx, count)
+	return g.leadGroup(x, func(ctx context.Context) error {
+		messages, err := g.takeMessages(ctx, x, count)
 		switch {
 		case errors.Is(err, subscription.ErrNotFound):
 			sendWord(x, problemNoGroup.status, problemNoGroup.text)
@@ -148,24 +150,24 @@ func handOutMessages(x *exchange) error {
 }
 
 // takeMessages takes messages, but none for an answer without a body, which would lose them.
-func takeMessages(x *exchange, ctx context.Context, count int) ([]subscription.Message, error) {
+func (g *groupHandlers) takeMessages(ctx context.Context, x *exchange, count int) ([]subscription.Message, error) {
 	if x.r.Method == http.MethodHead {
-		_, err := x.s.opts.Subscriptions.Info(ctx, groupKey(x))
+		_, err := g.groups.Info(ctx, groupKey(x))
 		return nil, err
 	}
-	return x.s.opts.Subscriptions.Read(ctx, groupKey(x), count, (*callerLinks)(x))
+	return g.groups.Read(ctx, groupKey(x), count, (*callerLinks)(x))
 }
 
-func ackMessages(x *exchange) error {
-	return answerMessages(x, func(ctx context.Context, ids []event.ID) error {
-		return x.s.opts.Subscriptions.Ack(ctx, groupKey(x), ids)
+func (g *groupHandlers) ackMessages(_ context.Context, x *exchange) error {
+	return g.answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return g.groups.Ack(ctx, groupKey(x), ids)
 	})
 }
 
-func nackMessages(x *exchange) error {
+func (g *groupHandlers) nackMessages(_ context.Context, x *exchange) error {
 	action := nackAction(queryValue(x.r.URL.RawQuery, "action"))
-	return answerMessages(x, func(ctx context.Context, ids []event.ID) error {
-		return x.s.opts.Subscriptions.Nack(ctx, groupKey(x), ids, action, nackReason)
+	return g.answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return g.groups.Nack(ctx, groupKey(x), ids, action, nackReason)
 	})
 }
 
@@ -183,7 +185,7 @@ func nackAction(word string) subscription.Action {
 }
 
 // answerMessages answers messages. The caller does not learn whether they were known.
-func answerMessages(x *exchange, do func(context.Context, []event.ID) error) error {
+func (g *groupHandlers) answerMessages(x *exchange, do func(context.Context, []event.ID) error) error {
 	ids, err := messageIDs(x)
 	if err != nil {
 		return err
@@ -191,12 +193,12 @@ func answerMessages(x *exchange, do func(context.Context, []event.ID) error) err
 	if x.route.stream == event.AllStream {
 		return errAll
 	}
-	return x.lead(func(ctx context.Context) error {
+	return g.way.lead(x, func(ctx context.Context) error {
 		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {
 			return err
 		}
 		status := http.StatusOK
-		if x.s.opts.ReferenceStatusCodes {
+		if x.node.referenceStatusCodes {
 			status = http.StatusAccepted
 		}
 		x.w.Header()[keyContentType] = typeText.contentType
@@ -237,23 +239,23 @@ func messageID(text string) (event.ID, bool) {
 
 // parkedBackward and parkedForward show the messages that a group gave up. Every
 // node has them.
-func parkedBackward(x *exchange) error {
-	return serveBackward(x, groupKey(x).ParkedStream(), sendParked)
+func (g *groupHandlers) parkedBackward(_ context.Context, x *exchange) error {
+	return g.pages.serveBackward(x, groupKey(x).ParkedStream(), g.sendParked)
 }
 
-func parkedForward(x *exchange) error {
-	return serveForward(x, groupKey(x).ParkedStream(), sendParked)
+func (g *groupHandlers) parkedForward(_ context.Context, x *exchange) error {
+	return g.pages.serveForward(x, groupKey(x).ParkedStream(), g.sendParked)
 }
 
 // sendParked answers with a page without the messages that were settled at the desk. Until a
 // message was settled it is the page of the stream. It must not be cached, because more messages
 // can be settled at any time.
-func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
-	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
+func (g *groupHandlers) sendParked(ctx context.Context, x *exchange, p *pageRequest) error {
+	record, err := g.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
 		p.changes = true
-		return sendFeed(x, ctx, p)
+		return g.pages.sendFeed(ctx, x, p)
 	case err != nil:
 		return err
 	}
@@ -261,7 +263,7 @@ func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	if err != nil {
 		return err
 	}
-	page, err := readStream(x, ctx, p)
+	page, err := g.pages.readStream(ctx, x, p)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func FuzzSubscriptionPath(f *testing.F) {
-	groups := newRouter(subscriptionRows())
+	groups := newRouter(subscriptionRows(nil))
 	for _, s := range []string{
 		"/subscriptions", "/subscriptions/", "/subscriptions/restart", "/subscriptions/a%2Fb/g/1", "/subscriptions/s/g/info", "/subscriptions/s/g/ack/x", "/subscriptions/s//1",
 		"/subscriptions/viewparkedmessages/s/g/head/backward/1", "/subscriptions/viewparkedmessages/s/g/0/forward/", "//subscriptions/", "/subscriptions/%00/\xff", "/subscriptions/a/b/c/d/e/f/g",
@@ -39,12 +39,12 @@ func FuzzSubscriptionPath(f *testing.F) {
 			home: "", home + "/1": "/{count}", home + "/info": "/info", home + "/replayParked": "/replayParked",
 			home + "/ack/1": "/ack/{id}", home + "/nack/1": "/nack/{id}", home + "/ack": "/ack",
 		} {
-			if got, rt := find(t, subscriptionRows(), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.stream != s || rt.group != group {
+			if got, rt := find(t, subscriptionRows(nil), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.stream != s || rt.group != group {
 				t.Fatalf("%q gave %q, %+v", path, got, rt)
 			}
 		}
 		parked := strings.Replace(home, atom.GroupsPath, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
-		if got, rt := find(t, subscriptionRows(), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
+		if got, rt := find(t, subscriptionRows(nil), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
 			t.Fatalf("%q gave %q, %+v", parked, got, rt)
 		}
 	})

@@ -39,13 +39,13 @@ func groupPageOf(query string) (p groupPage, err error) {
 }
 
 // listGroups answers with all groups, or a page of them.
-func listGroups(x *exchange) error {
+func (g *groupHandlers) listGroups(_ context.Context, x *exchange) error {
 	page, err := groupPageOf(x.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	return x.lead(func(ctx context.Context) error {
-		list, err := x.s.opts.Subscriptions.List(ctx, "")
+	return g.way.lead(x, func(ctx context.Context) error {
+		list, err := g.groups.List(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func listGroups(x *exchange) error {
 
 // listGroupsOfStream answers with the groups of one stream. When there is none,
 // that is not found, and an empty list says so.
-func listGroupsOfStream(x *exchange) error {
-	return x.lead(func(ctx context.Context) error {
-		list, err := x.s.opts.Subscriptions.List(ctx, x.route.stream)
+func (g *groupHandlers) listGroupsOfStream(_ context.Context, x *exchange) error {
+	return g.way.lead(x, func(ctx context.Context) error {
+		list, err := g.groups.List(ctx, x.route.stream)
 		switch {
 		case err != nil && !errors.Is(err, subscription.ErrNotFound):
 			return err
@@ -76,9 +76,9 @@ func listGroupsOfStream(x *exchange) error {
 }
 
 // groupInfo answers with all that is known of a group.
-func groupInfo(x *exchange) error {
-	return x.lead(func(ctx context.Context) error {
-		info, err := x.s.opts.Subscriptions.Info(ctx, groupKey(x))
+func (g *groupHandlers) groupInfo(_ context.Context, x *exchange) error {
+	return g.way.lead(x, func(ctx context.Context) error {
+		info, err := g.groups.Info(ctx, groupKey(x))
 		switch {
 		case errors.Is(err, subscription.ErrNotFound):
 			return problemNoRoute

@@ -23,15 +23,15 @@ var forwardedKeys = [...]string{keyForwardedHost, keyForwardedPort, keyForwarded
 // slash at the end: the request's own, overridden by the advertised address,
 // then by a proxy's headers. Nothing but bytes that need no escaping in JSON,
 // XML and headers gets through.
-func (s *Server) base(b []byte, r *http.Request) []byte {
+func (h *names) base(b []byte, r *http.Request) []byte {
 	m := r.Header
 	proto, fhost, fport := m[keyForwardedProto], m[keyForwardedHost], m[keyForwardedPort]
-	if proto == nil && fhost == nil && fport == nil && s.opts.AdvertiseHost == "" && s.opts.AdvertisePort == 0 &&
+	if proto == nil && fhost == nil && fport == nil && h.advertiseHost == "" && h.advertisePort == 0 &&
 		r.TLS == nil && isAuthority(r.Host) && !strings.HasSuffix(r.Host, ":80") {
 		b = append(b, "http://"...)
 		return append(b, r.Host...)
 	}
-	scheme, host, port := s.address(r)
+	scheme, host, port := h.address(r)
 	b = append(b, scheme...)
 	b = append(b, "://"...)
 	b = append(b, host...)
@@ -43,7 +43,7 @@ func (s *Server) base(b []byte, r *http.Request) []byte {
 }
 
 // address finds the parts of the base URI. The port is empty when the request gives none.
-func (s *Server) address(r *http.Request) (scheme, host, port string) {
+func (h *names) address(r *http.Request) (scheme, host, port string) {
 	m := r.Header
 	proto, fhost, fport := m[keyForwardedProto], m[keyForwardedHost], m[keyForwardedPort]
 	scheme = "http"
@@ -51,14 +51,14 @@ func (s *Server) address(r *http.Request) (scheme, host, port string) {
 		scheme = "https"
 	}
 	host, port = splitHost(requestHost(r))
-	if s.opts.AdvertiseHost != "" {
-		host = s.opts.AdvertiseHost
+	if h.advertiseHost != "" {
+		host = h.advertiseHost
 		if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
 			host = "[" + host + "]"
 		}
 	}
-	if s.opts.AdvertisePort != 0 {
-		port = strconv.Itoa(s.opts.AdvertisePort)
+	if h.advertisePort != 0 {
+		port = strconv.Itoa(h.advertisePort)
 	}
 	if p := firstOf(fport); p != "" {
 		if _, ok := parseNumber(p, 65535); ok {

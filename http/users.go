@@ -19,13 +19,13 @@ const (
 
 // leading makes of a handler of users one that runs on the leader only. The answers are as new as
 // the leader's.
-func leading(serve func(*exchange, context.Context) error) func(*exchange) error {
-	return func(x *exchange) error {
-		err := x.lead(func(ctx context.Context) error {
-			if err := x.s.cluster.Confirm(ctx); err != nil {
+func (u *userHandlers) leading(serve handler) handler {
+	return func(_ context.Context, x *exchange) error {
+		err := u.way.lead(x, func(ctx context.Context) error {
+			if err := x.node.cluster.Confirm(ctx); err != nil {
 				return err
 			}
-			return serve(x, ctx)
+			return serve(ctx, x)
 		})
 		if err != nil {
 			return userError{err}
@@ -52,8 +52,8 @@ var userFailures = map[int]string{
 }
 
 // listUsers answers with all users.
-func listUsers(x *exchange, ctx context.Context) error {
-	accounts, err := x.s.opts.Users.List(ctx)
+func (u *userHandlers) listUsers(ctx context.Context, x *exchange) error {
+	accounts, err := u.users.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,18 +64,20 @@ func listUsers(x *exchange, ctx context.Context) error {
 }
 
 // getUser answers with the user that the path names.
-func getUser(x *exchange, ctx context.Context) error { return sendUser(x, ctx, x.route.argument) }
+func (u *userHandlers) getUser(ctx context.Context, x *exchange) error {
+	return u.sendUser(ctx, x, x.route.argument)
+}
 
 // currentUser answers with the caller. The system account has no user.
-func currentUser(x *exchange, ctx context.Context) error {
+func (u *userHandlers) currentUser(ctx context.Context, x *exchange) error {
 	if x.who.IsSystem() {
 		return event.ErrUserNotFound
 	}
-	return sendUser(x, ctx, x.who.Login)
+	return u.sendUser(ctx, x, x.who.Login)
 }
 
-func sendUser(x *exchange, ctx context.Context, login string) error {
-	account, err := x.s.opts.Users.Get(ctx, login)
+func (u *userHandlers) sendUser(ctx context.Context, x *exchange, login string) error {
+	account, err := u.users.Get(ctx, login)
 	if err != nil {
 		return err
 	}
@@ -98,14 +100,14 @@ func sendUserDetails(x *exchange, data func(*outline)) {
 }
 
 // createUser makes a user. That it exists with the same password is no matter.
-func createUser(x *exchange, ctx context.Context) error {
+func (u *userHandlers) createUser(ctx context.Context, x *exchange) error {
 	fields := userBody(x)
 	account := fields.newAccount()
 	if fields.err != nil {
 		return fields.err
 	}
 	x.route.argument = account.Login // What the envelope of a failure is about.
-	if err := x.s.opts.Users.Create(ctx, account); err != nil {
+	if err := u.users.Create(ctx, account); err != nil {
 		return err
 	}
 	x.w.Header()[keyLocation] = []string{string(x.origin()) + userPath(account.Login)}
@@ -114,17 +116,17 @@ func createUser(x *exchange, ctx context.Context) error {
 }
 
 // updateUser replaces name and groups.
-func updateUser(x *exchange, ctx context.Context) error {
+func (u *userHandlers) updateUser(ctx context.Context, x *exchange) error {
 	fields := userBody(x)
 	fullName, groups := fields.text("fullName"), fields.groups()
-	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
+	return userCommand(x, fields.err, func(login string) error { return u.users.Update(ctx, login, fullName, groups) })
 }
 
-func deleteUser(x *exchange, ctx context.Context) error {
-	if err := x.s.opts.Users.Delete(ctx, x.route.argument); err != nil {
+func (u *userHandlers) deleteUser(ctx context.Context, x *exchange) error {
+	if err := u.users.Delete(ctx, x.route.argument); err != nil {
 		return err
 	}
-	if x.s.opts.ReferenceStatusCodes {
+	if x.node.referenceStatusCodes {
 		sendCommanded(x, http.StatusOK)
 	} else {
 		x.send(http.StatusNoContent, nil)
@@ -133,22 +135,22 @@ func deleteUser(x *exchange, ctx context.Context) error {
 }
 
 // disableUser makes the handler that locks a user out, or lets it in again.
-func disableUser(disabled bool) func(*exchange, context.Context) error {
-	return func(x *exchange, ctx context.Context) error {
-		return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, disabled) })
+func (u *userHandlers) disableUser(disabled bool) handler {
+	return func(ctx context.Context, x *exchange) error {
+		return userCommand(x, nil, func(login string) error { return u.users.SetDisabled(ctx, login, disabled) })
 	}
 }
 
-func resetPassword(x *exchange, ctx context.Context) error {
+func (u *userHandlers) resetPassword(ctx context.Context, x *exchange) error {
 	fields := userBody(x)
 	password := fields.required("newPassword")
-	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
+	return userCommand(x, fields.err, func(login string) error { return u.users.ResetPassword(ctx, login, password) })
 }
 
-func changePassword(x *exchange, ctx context.Context) error {
+func (u *userHandlers) changePassword(ctx context.Context, x *exchange) error {
 	fields := userBody(x)
 	current, password := fields.given("currentPassword"), fields.required("newPassword")
-	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
+	return userCommand(x, fields.err, func(login string) error { return u.users.ChangePassword(ctx, login, current, password) })
 }
 
 // userCommand does something to the user that the path names and says so, unless the

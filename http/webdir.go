@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -34,19 +35,19 @@ func webType(name string) string {
 
 // webFolder is a row for the files of WebDir. They are for everybody, as the page that asks for a
 // login is.
-func webFolder() row {
-	r := at(webPrefix+"{path...}", look(nil, mayAnyone, serveWebDir))
+func (u *webHandlers) webFolder() row {
+	r := at(webPrefix+"{path...}", look(nil, mayAnyone, u.serveWebDir))
 	r.open = true
 	return r
 }
 
 // serveWebDir answers with a file of the folder that holds a web interface. Folders are not listed.
-func serveWebDir(x *exchange) error {
+func (u *webHandlers) serveWebDir(_ context.Context, x *exchange) error {
 	name := x.route.argument
 	if name == "" {
 		name = "index.html"
 	}
-	f, err := x.s.opts.WebDir.Open(name)
+	f, err := u.folder.Open(name)
 	if err != nil {
 		return problemNoRoute // Also what leads out of the folder.
 	}
@@ -63,7 +64,7 @@ func serveWebDir(x *exchange) error {
 	h := x.w.Header()
 	delete(h, "Content-Security-Policy") // Where it stands in the map, as with HTTP/2.
 	h[keyContentType], h[keyCacheControl] = []string{webType(name)}, cacheFiles
-	if x.s.opts.DisableHTTPCaching {
+	if x.node.disableCaching {
 		h[keyCacheControl] = cacheNever
 	}
 	http.ServeContent(x.w, x.r, "", info.ModTime(), content)
@@ -84,14 +85,14 @@ var debuggerFiles = []string{
 var cacheFiles = []string{"max-age=3600, public"}
 
 // debuggerFile answers with one of the files of the debugger.
-func debuggerFile(x *exchange) error {
+func debuggerFile(_ context.Context, x *exchange) error {
 	b, err := web.Debugger.ReadFile(strings.TrimPrefix(x.r.URL.Path, webPrefix))
 	if err != nil {
 		return err
 	}
 	x.w.Header()[keyContentType] = typeJavaScript.contentType
 	control := cacheFiles
-	if x.s.opts.DisableHTTPCaching {
+	if x.node.disableCaching {
 		control = cacheNever
 	}
 	x.w.Header()[keyCacheControl] = control

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -118,10 +119,10 @@ func newUIFile(name string, content []byte) (*uiFile, error) {
 }
 
 // uiRows are the interface: at /ui always, and at /web unless a folder is there.
-func uiRows(isOurs bool) []row {
-	rows := []row{at("/ui", look(nil, mayAnyone, toUI)), at(uiPrefix+"{path...}", look(nil, mayAnyone, serveUI))}
+func (u *webHandlers) uiRows(isOurs bool) []row {
+	rows := []row{at("/ui", look(nil, mayAnyone, toUI)), at(uiPrefix+"{path...}", look(nil, mayAnyone, u.serveUI))}
 	if isOurs {
-		rows = append(rows, at(webPrefix+"{path...}", look(nil, mayAnyone, serveUI)))
+		rows = append(rows, at(webPrefix+"{path...}", look(nil, mayAnyone, u.serveUI)))
 	}
 	for i := range rows {
 		rows[i].open = true // The page that asks for a login is for everybody.
@@ -129,15 +130,15 @@ func uiRows(isOurs bool) []row {
 	return rows
 }
 
-func toUI(x *exchange) error {
+func toUI(_ context.Context, x *exchange) error {
 	return moved(x, string(x.pathPrefix())+uiPrefix)
 }
 
 // serveUI answers with a file of our own interface.
-func serveUI(x *exchange) error {
+func (u *webHandlers) serveUI(_ context.Context, x *exchange) error {
 	load, control := builtInUI, cacheAssets
-	if x.s.opts.UIDir != nil { // While it is written: what the folder holds at this moment.
-		load, control = func() (uiTree, error) { return newUITree(x.s.opts.UIDir) }, cacheNothing
+	if u.own != nil { // While it is written: what the folder holds at this moment.
+		load, control = func() (uiTree, error) { return newUITree(u.own) }, cacheNothing
 	}
 	tree, err := load()
 	if err != nil {
@@ -147,7 +148,7 @@ func serveUI(x *exchange) error {
 	if name == "" {
 		name = uiPage
 	}
-	if name == uiPage && x.s.opts.UIDir == nil {
+	if name == uiPage && u.own == nil {
 		control = cacheProbe
 	}
 	f := tree[name]
