@@ -2,51 +2,40 @@
 // appends, deletes, stream metadata, the whole log, persistent subscriptions, projections,
 // and the small endpoints by which clients and balancers look at a node.
 //
-// The package translates. A request becomes one call of an interface declared in
-// service.go, a result or an error becomes an answer; no decision about data is
-// made here. Its parts, in the order a request meets them:
+// The package translates. A request becomes one call of an interface that its room declares, a
+// result or an error becomes an answer; no decision about data is made here. Its parts, in the
+// order a request meets them:
 //
 //	http1         connections: requests of the plain form are read and answered there, others
 //	              by net/http; texts in status lines
 //	server.go     options
 //	table.go      the table of routes: path, methods, media types, rights, handlers
-//	path.go       the escaped path to a row of the table, decoded exactly once
-//	routes.go     what a row is made of
-//	permission.go what an operation asks of its caller
-//	hosts.go      what the node may be called; foreign.go which requests are those of other
-//	              sites' pages, which count where no one is asked who they are
-//	dispatch.go   the order of checks, and the exchange: a request, its answer and the
-//	              server's services, of which every handler is a function
+//	path.go       the escaped path to a row of the table; routes.go what a row is made of
+//	dispatch.go   the order of checks
 //	requestlog.go the log of requests
-//	activity.go   which requests are recorded as changes
-//	linger.go     the rest of a body that the server did not read
-//	media.go      media types; accept.go their negotiation
-//	control.go    the headers that steer an operation
-//	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go
-//	              the operations, with caching.go; body_*.go read what is written
-//	relay.go      where a write is done: here, or at the leader
-//	onnode.go     which node answers, where the client says so
-//	gossip.go, members.go
-//	              the cluster as clients and operators see it
-//	statistics.go, nodeinfo.go, operations.go, health.go
-//	              this node as operators and their tools see it and steer it
-//	backups.go    backups that this node makes of itself; backup_sessions.go what
-//	              holds its files for those that others make
-//	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
-//	              asked for with, and scavenge_estimate.go for what one would do
-//	users.go      users and their passwords, with users_body.go
-//	subscriptions.go
-//	              groups of competing consumers and what they are handed; with
-//	              subscriptions_body.go, _info.go and _result.go
-//	projections.go
-//	              projections and what is done to them; projections_info.go the answers
-//	              about them, webdir.go the files that their debugger loads
-//	page.go       how a page is sent, which package atom writes as a feed, and one
-//	              that is too large to be held whole
-//	document.go   what else a stream is answered with
-//	uri.go        addresses as the client knows them
-//	outline.go    documents that exist as JSON and as XML
-//	problem.go    the one table from errors to status, text and headers
+//	health.go, nodeinfo.go
+//	              what balancers, clients and the web interface ask first
+//
+// Handlers are functions of a context and a request. They belong to small structs with the
+// services that they use, in rooms that know nothing of each other:
+//
+//	streams       appends, deletions, metadata, pages of streams and the log, live tails
+//	groups        groups of competing consumers and what they are handed
+//	projections   projections and what is done to them
+//	admin         users, the cluster, and this node as operators see it and steer it
+//	ui            the files of web interfaces
+//
+// Below the rooms is what they share:
+//
+//	leader        where a request is done: here, at the leader, or at a node that it names
+//	page          pages of a stream, and the wait for their events
+//	request       a request, its rights, its memory, its body and its answer
+//	address       what this node is called, and what pages of other sites may not do
+//	args          parameters of queries, control headers, members of a body
+//	media         media types and their negotiation
+//	problem       the one table from errors to status and text
+//	outline       documents that exist as JSON, XML and text
+//	atom          pages and events as feeds and entries
 //
 // In insecure mode a request that calls the node by a name that is not its own is 421. One that
 // names the node which is to answer it goes there before anything else is looked at. It is checked
@@ -69,8 +58,8 @@
 // callers without credentials are read in one place, Options.openings.
 //
 // An operation that has a live tail answers a request that accepts text/event-stream by that name
-// with one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is
-// the goroutine of its request. It reads a page of the log, writes it as the client takes it, and
+// with one, in place of what it answers otherwise: streams/live.go. A tail is the goroutine of its
+// request. It reads a page of the log, writes it as the client takes it, and
 // waits for more; nothing is queued for a client, and the log is what a slow one reads later.
 //
 // Documents are appended by hand into pooled buffers: no reflection, no

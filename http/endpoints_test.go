@@ -7,23 +7,24 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/http/request"
 )
 
-// String says who meets the requirement.
-func (m requirement) String() string {
-	switch m.rule {
-	case byAnyone:
+// whoMay says who meets the requirement.
+func whoMay(m *request.Requirement) string {
+	switch m.Rule {
+	case request.ByAnyone:
 		return "everyone; credentials are not looked at"
-	case byLevel:
-		return levelText(m.level)
-	case byLevelOrSelf:
-		return levelText(m.level) + ", or the user itself"
-	case bySelf:
+	case request.ByLevel:
+		return levelText(m.Level)
+	case request.ByLevelOrSelf:
+		return levelText(m.Level) + ", or the user itself"
+	case request.BySelf:
 		return "the user itself alone"
-	case byStream:
-		return "the stream's " + m.right.String() + " right"
-	case byReader:
-		return levelText(m.level) + " with the stream's " + m.right.String() + " right"
+	case request.ByStream:
+		return "the stream's " + m.Right.String() + " right"
+	case request.ByReader:
+		return levelText(m.Level) + " with the stream's " + m.Right.String() + " right"
 	}
 	return "nobody"
 }
@@ -42,16 +43,16 @@ func levelText(l access.Level) string {
 	return l.String()
 }
 
-// note names the options each of which lets in callers without credentials.
-func (m requirement) note() string {
+// opened names the options each of which lets in callers without credentials.
+func opened(m *request.Requirement) string {
 	var options []string
-	if m.rule == byStream {
+	if m.Rule == request.ByStream {
 		options = append(options, "AllowAnonymousStreamAccess")
 	}
-	if m.opened&openEndpoints != 0 {
+	if m.Opened&request.OpenEndpoints != 0 {
 		options = append(options, "AllowAnonymousEndpointAccess")
 	}
-	if m.opened&openGossip != 0 {
+	if m.Opened&request.OpenGossip != 0 {
 		options = append(options, "OverrideAnonymousEndpointAccessForGossip")
 	}
 	return strings.Join(options, ", ")
@@ -71,9 +72,9 @@ func (s *Server) Endpoints() []Endpoint {
 	var list []Endpoint
 	for i := range s.table {
 		row := &s.table[i]
-		for j := range row.operations {
-			op := &row.operations[j]
-			list = append(list, Endpoint{op.method, strings.Replace(row.path, restMark, "", 1), op.may.String(), op.may.note()})
+		for j := range row.Operations {
+			op := &row.Operations[j]
+			list = append(list, Endpoint{op.Method, strings.Replace(row.path, restMark, "", 1), whoMay(&op.May), opened(&op.May)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -178,7 +179,7 @@ func TestNamesOfTheNode(t *testing.T) {
 					t.Errorf("whether it lives: %d", got)
 				}
 				check.Equal(t, ask(ctx, "OPTIONS", "/streams/s", nil), http.StatusOK, "OPTIONS")
-				if got := ask(httpapi.WithJudged(ctx), "GET", "/streams/s", admin()); got != http.StatusOK {
+				if got := ask(address.WithJudged(ctx), "GET", "/streams/s", admin()); got != http.StatusOK {
 					t.Errorf("passed on by another node: %d", got)
 				}
 			}

@@ -6,34 +6,36 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
 )
 
 // probe is a path for balancers and orchestrators. None of them looks at credentials,
 // and all of them answer while the node is still starting.
-func probe(path string, serve handler) row {
-	r := at(path, look(nil, mayAnyone, serve))
-	r.methods, r.open = []string{"GET, HEAD, OPTIONS"}, true
+func probe(path string, serve request.Handler) row {
+	r := open(path, serve)
+	r.Methods = []string{"GET, HEAD, OPTIONS"}
 	return r
 }
 
-var cacheProbe = []string{"no-cache"}
-
 // healthReady tells whether the node should be sent requests: it serves them, and its data is at
 // most a moment older than the leader's.
-func (s *Server) healthReady(_ context.Context, x *exchange) error {
-	x.w.Header()[keyCacheControl] = cacheProbe
+func (s *Server) healthReady(_ context.Context, x *request.Request) error {
+	x.W.Header()[request.KeyCacheControl] = request.CacheProbe
 	if reason := s.Unready(); reason != "" {
-		return refusal(http.StatusServiceUnavailable, reason)
+		return problem.New(http.StatusServiceUnavailable, reason)
 	}
-	x.send(http.StatusNoContent, nil)
+	x.Send(http.StatusNoContent, nil)
 	return nil
 }
 
 // Unready returns why the node should not be sent requests, nothing when it should.
 func (s *Server) Unready() string {
 	progress := s.progress()
-	serving := s.node.cluster.Ready()
-	trouble := s.node.cluster.Unhealthy()
+	serving := s.node.Cluster.Ready()
+	trouble := s.node.Cluster.Unhealthy()
 	switch {
 	case s.drained.Load():
 		return "shutting down"
@@ -43,8 +45,8 @@ func (s *Server) Unready() string {
 		return progress.text()
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
-	case !s.node.knowsLeader():
-		if why := s.node.cluster.Leaderless(); why != "" {
+	case !s.node.KnowsLeader():
+		if why := s.node.Cluster.Leaderless(); why != "" {
 			return "no leader is known: " + why
 		}
 		return "no leader is known"
@@ -55,7 +57,7 @@ func (s *Server) Unready() string {
 }
 
 // healthStartup tells how far the node is with starting.
-func (s *Server) healthStartup(_ context.Context, x *exchange) error {
+func (s *Server) healthStartup(_ context.Context, x *request.Request) error {
 	progress := s.progress()
 	document := struct {
 		Started bool            `json:"started"`
@@ -71,13 +73,13 @@ func (s *Server) healthStartup(_ context.Context, x *exchange) error {
 		}
 	}
 	var err error
-	if x.out, err = appendJSON(x.out[:0], document); err != nil {
+	if x.Out, err = request.AppendJSON(x.Out[:0], document); err != nil {
 		return err
 	}
-	h := x.w.Header()
-	h[keyCacheControl] = cacheProbe
-	h[keyContentType] = typeJSON.contentType
-	x.send(status, x.out)
+	h := x.W.Header()
+	h[request.KeyCacheControl] = request.CacheProbe
+	h[request.KeyContentType] = media.JSON.ContentType
+	x.Send(status, x.Out)
 	return nil
 }
 
@@ -101,4 +103,19 @@ func (p *Progress) text() string {
 		text += " " + strconv.FormatFloat(p.Percent, 'f', 0, 64) + " %"
 	}
 	return text
+}
+
+// Startup tells how far the node is with starting.
+type Startup interface {
+	Starting() Progress
+	// CaughtUp reports whether the node has, as far as it can know, all that the
+	// leader has acknowledged, but for a moment.
+	CaughtUp() bool
+}
+
+// Progress is how far a start is.
+type Progress struct {
+	Started bool
+	Doing   string  // the current step: "reading the log"
+	Percent float64 // of that; below 0: not known
 }

@@ -6,14 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/annalsdb/annals/http/admin"
+	"github.com/annalsdb/annals/http/outline"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
 )
-
-// CompatibleRelease is the release of EventStoreDB whose clients and web interface work with this
-// server. They read it to find out which features they can use.
-const CompatibleRelease = "23.10.0"
-
-// compatibleVersion is that release as HTTP tells it.
-const compatibleVersion = CompatibleRelease + ".0"
 
 // SubsystemProjections is what the projections are called among the subsystems.
 const SubsystemProjections = "Projections"
@@ -21,8 +19,8 @@ const SubsystemProjections = "Projections"
 const pingText = "Ping request successfully handled"
 
 // servePing answers that the node is there.
-func servePing(_ context.Context, x *exchange) error {
-	return sendFields(x, "TextMessage", textField("text", pingText))
+func servePing(_ context.Context, x *request.Request) error {
+	return x.SendFields("TextMessage", outline.Text("text", pingText))
 }
 
 // infoDocument describes a node. Its names are part of the wire: do not change.
@@ -58,18 +56,18 @@ type infoDocument struct {
 
 // nodeInfo answers with the node's version, features and state. It is JSON, whichever types are
 // accepted.
-func (s *Server) nodeInfo(_ context.Context, x *exchange) error {
-	d := infoDocument{Compatible: compatibleVersion, Version: s.opts.Version, ProjectionsMode: cmp.Or(s.opts.ProjectionsMode, "None")}
+func (s *Server) nodeInfo(_ context.Context, x *request.Request) error {
+	d := infoDocument{Compatible: admin.CompatibleVersion, Version: s.opts.Version, ProjectionsMode: cmp.Or(s.opts.ProjectionsMode, "None")}
 	d.Authentication.Type = "internal"
-	if x.node.insecure {
+	if x.Node.Insecure {
 		d.Authentication.Type = "insecure"
 	}
-	d.State = x.node.cluster.Role()
+	d.State = x.Node.Cluster.Role()
 	if m := s.opts.Membership; m != nil {
 		d.State = strings.ToLower(string(m.State()))
 	}
 	d.Features.Projections = slices.Contains(s.subsystems(), SubsystemProjections)
-	d.Features.UserManagement = !x.node.insecure
+	d.Features.UserManagement = !x.Node.Insecure
 	d.Features.AtomPub = !s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
 	d.Features.StatsHistory = s.opts.Statistics != nil && !s.opts.DisableStats
@@ -78,27 +76,15 @@ func (s *Server) nodeInfo(_ context.Context, x *exchange) error {
 	d.Features.Backup = s.opts.BackupRuns != nil && !s.opts.DisableAdminUI
 	d.Features.Activity = s.opts.Activity != nil && d.Features.AtomPub
 	d.UI.Title, d.UI.Tone = s.opts.WebTitle, cmp.Or(s.opts.WebTone, "None")
-	return sendPlainJSON(x, &d)
+	return x.SendPlainJSON(&d)
 }
 
 // healthLive tells whether the node serves requests, be it reads alone.
-func (s *Server) healthLive(_ context.Context, x *exchange) error {
-	if s.drained.Load() || !x.node.cluster.Serves() {
-		return problemNotReady
+func (s *Server) healthLive(_ context.Context, x *request.Request) error {
+	if s.drained.Load() || !x.Node.Cluster.Serves() {
+		return problem.NotReady
 	}
-	x.send(http.StatusNoContent, nil)
-	return nil
-}
-
-// webInterface sends a browser to the web interface.
-func webInterface(_ context.Context, x *exchange) error {
-	return moved(x, string(x.origin())+"/web/index.html")
-}
-
-// moved sends a browser elsewhere.
-func moved(x *exchange, address string) error {
-	x.w.Header()[keyLocation] = []string{address}
-	x.text(http.StatusFound, "Moved")
+	x.Send(http.StatusNoContent, nil)
 	return nil
 }
 
@@ -114,7 +100,7 @@ type optionOf struct {
 }
 
 // listOptions lists the options of the node. It is JSON, whichever types are accepted.
-func (s *Server) listOptions(_ context.Context, x *exchange) error {
+func (s *Server) listOptions(_ context.Context, x *request.Request) error {
 	list := []optionOf{}
 	for _, v := range s.opts.Settings() {
 		o := optionOf{Name: v.Name, Description: v.Description, Group: v.Group, Value: v.Value, Possible: v.Possible, Source: v.Source}
@@ -123,12 +109,12 @@ func (s *Server) listOptions(_ context.Context, x *exchange) error {
 		}
 		list = append(list, o)
 	}
-	return sendPlainJSON(x, list)
+	return x.SendPlainJSON(list)
 }
 
 // listSubsystems lists the parts of the node that may be switched off.
-func (s *Server) listSubsystems(_ context.Context, x *exchange) error {
-	return sendPlainJSON(x, append([]string{}, s.subsystems()...))
+func (s *Server) listSubsystems(_ context.Context, x *request.Request) error {
+	return x.SendPlainJSON(append([]string{}, s.subsystems()...))
 }
 
 func (s *Server) subsystems() []string {

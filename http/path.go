@@ -4,36 +4,25 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/address"
+	"github.com/annalsdb/annals/http/request"
 )
 
-// route has the parts of a request's path. Placeholders are decoded, and not yet checked.
-type route struct {
-	stream   string // {stream}
-	group    string // {subscription}
-	from     string // {number}, {position} or {time}; empty: the head
-	count    string // {count}; empty: the default
-	id       string // {id}
-	argument string // any other placeholder
-}
-
-const streamsPrefix = atom.StreamsPath
-
 // slot is where the value of a placeholder goes.
-func (r *route) slot(placeholder string) *string {
+func slot(r *request.Route, placeholder string) *string {
 	switch placeholder {
 	case "stream":
-		return &r.stream
+		return &r.Stream
 	case "subscription":
-		return &r.group
+		return &r.Group
 	case "number", "position", "time":
-		return &r.from
+		return &r.From
 	case "count":
-		return &r.count
+		return &r.Count
 	case "id":
-		return &r.id
+		return &r.ID
 	}
-	return &r.argument
+	return &r.Argument
 }
 
 const (
@@ -81,11 +70,11 @@ func newRouter(rows []row) router {
 // match returns the first row of the table that the path of a URL fits, nil when there is none, and
 // the parts of the path. A placeholder stands for one segment that is not empty, and holds any
 // character, slashes included where the row lets it.
-func (t router) match(u *url.URL) (*row, route) {
+func (t router) match(u *url.URL) (*row, request.Route) {
 	var seg [maxSegments]string
-	n := split(u, seg[:])
+	n := address.Split(u, seg[:])
 	if n == 0 {
-		return nil, route{}
+		return nil, request.Route{}
 	}
 	patterns := t[seg[0]]
 	for i := range patterns {
@@ -93,7 +82,7 @@ func (t router) match(u *url.URL) (*row, route) {
 			return p.row, p.read(seg[1:n])
 		}
 	}
-	return nil, route{}
+	return nil, request.Route{}
 }
 
 func (p *pattern) fits(seg []string) bool {
@@ -115,8 +104,8 @@ func (p *pattern) fits(seg []string) bool {
 }
 
 // read returns what segments say that fit.
-func (p *pattern) read(seg []string) route {
-	rt := route{stream: p.row.stream}
+func (p *pattern) read(seg []string) request.Route {
+	rt := request.Route{Stream: p.row.stream}
 	for i := range p.parts {
 		if !p.parts[i].isPlaceholder {
 			continue
@@ -125,44 +114,10 @@ func (p *pattern) read(seg []string) route {
 		if p.isOpen && i == len(p.parts)-1 {
 			value = strings.Join(seg[i:], "/")
 		}
-		*rt.slot(p.parts[i].text) = value
+		*slot(&rt, p.parts[i].text) = value
 	}
 	if p.row.isRun {
-		rt.stream += "-" + rt.id
+		rt.Stream += "-" + rt.ID
 	}
 	return rt
-}
-
-// split puts the segments of a path into seg and returns how many there are; the
-// last element takes all that is left. Segments are cut at the slashes of the escaped
-// path and decoded once, so that a name may hold any character, %2F included.
-func split(u *url.URL, seg []string) int {
-	// Without RawPath the escaped form of Path is what the client sent, in which
-	// every slash is a separator and nothing but bytes that need escaping is escaped.
-	path, escaped := u.Path, false
-	if u.RawPath != "" {
-		path, escaped = u.RawPath, true
-	}
-	rest, more := strings.CutPrefix(path, "/")
-	n := 0
-	for ; more && n < len(seg)-1; n++ {
-		seg[n], rest, more = strings.Cut(rest, "/")
-		seg[n] = unescape(seg[n], escaped)
-	}
-	if more {
-		seg[n] = unescape(rest, escaped)
-		n++
-	}
-	return n
-}
-
-// unescape decodes a segment. url.Parse let no broken escape through.
-func unescape(segment string, escaped bool) string {
-	if !escaped || strings.IndexByte(segment, '%') < 0 {
-		return segment
-	}
-	if s, err := url.PathUnescape(segment); err == nil {
-		return s
-	}
-	return segment
 }

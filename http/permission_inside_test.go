@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/http/request"
 )
 
 // allRows are the routes that differ by what their placeholders hold.
@@ -15,7 +16,7 @@ func allRows() []row {
 }
 
 // find returns the form of a path, nothing when there is none, and what the path says.
-func find(t testing.TB, rows []row, path string) (string, route) {
+func find(t testing.TB, rows []row, path string) (string, request.Route) {
 	t.Helper()
 	u, err := url.ParseRequestURI(path)
 	if err != nil {
@@ -42,39 +43,39 @@ func TestMatch(t *testing.T) {
 	rows := append(allRows(), at("/"), at("/files/{id}/all/{name...}"))
 	for _, c := range []struct {
 		path, want string
-		route      route
+		route      request.Route
 	}{
-		{"/", "/", route{}},
-		{"//", "", route{}},
-		{"/streams", "", route{}},
-		{"/streams/", "", route{}},
-		{"/%73treams/s", "/streams/{stream}", route{stream: "s"}},
-		{"/streams%2Fs", "", route{}},
-		{"/streams/a%2Fb%25", "/streams/{stream}", route{stream: "a/b%"}},
-		{"/streams/s/", "/streams/{stream}/", route{stream: "s"}},
-		{"/streams/s//", "", route{}},
-		{"/streams/s/0/", "", route{}},
-		{"/streams/s/metadata/metadata", "/streams/{stream}/metadata/{number}", route{stream: "s", from: "metadata"}},
-		{"/streams/s/5/sideways/5", "", route{}},
-		{"/streams/s/incoming/forward/5", "/streams/{stream}/{number}/forward/{count}", route{stream: "s", from: "incoming", count: "5"}},
-		{"/streams/$all/", "/streams/{stream}/", route{stream: "$all"}},
-		{"/streams/$all/5", "/streams/{stream}/{number}", route{stream: "$all", from: "5"}},
-		{"/streams/%24all/metadata/5", "/streams/{stream}/metadata/{number}", route{stream: "$all", from: "5"}},
-		{"/streams/$all/incoming/x", "/streams/{stream}/incoming/{id}", route{stream: "$all", id: "x"}},
-		{"/streams/$all/filtered/x", "/streams/$all/{position}/{count}", route{stream: "$all", from: "filtered", count: "x"}},
-		{"/streams/$all/filtered/forward/5", "/streams/$all/filtered/{position}/{count}", route{stream: "$all", from: "forward", count: "5"}},
-		{"/streams/$all/filtered/", "", route{}},
-		{"/streams/$scavenges/x/head/20", "/streams/$scavenges/{id}/{number}/{count}", route{stream: "$scavenges-x", id: "x", from: "head", count: "20"}},
-		{"/streams/$scavenges/0/backward/20", "/streams/{stream}/{number}/backward/{count}", route{stream: "$scavenges", from: "0", count: "20"}},
-		{"/subscriptions/", "", route{}},
-		{"/subscriptions/restart", "/subscriptions/restart", route{stream: "restart"}},
-		{"/subscriptions/s/g/ack/", "", route{}},
-		{"/projections/", "", route{}},
-		{"/files/x/all/", "/files/{id}/all/{name...}", route{id: "x"}},
-		{"/files/x/all/a/b%2Fc/", "/files/{id}/all/{name...}", route{id: "x", argument: "a/b/c/"}},
-		{"/files/x/all/1/2/3/4/5/6/7%2F/8/9", "/files/{id}/all/{name...}", route{id: "x", argument: "1/2/3/4/5/6/7//8/9"}},
-		{"/files//all/a", "", route{}},
-		{"/files/x/all", "", route{}},
+		{"/", "/", request.Route{}},
+		{"//", "", request.Route{}},
+		{"/streams", "", request.Route{}},
+		{"/streams/", "", request.Route{}},
+		{"/%73treams/s", "/streams/{stream}", request.Route{Stream: "s"}},
+		{"/streams%2Fs", "", request.Route{}},
+		{"/streams/a%2Fb%25", "/streams/{stream}", request.Route{Stream: "a/b%"}},
+		{"/streams/s/", "/streams/{stream}/", request.Route{Stream: "s"}},
+		{"/streams/s//", "", request.Route{}},
+		{"/streams/s/0/", "", request.Route{}},
+		{"/streams/s/metadata/metadata", "/streams/{stream}/metadata/{number}", request.Route{Stream: "s", From: "metadata"}},
+		{"/streams/s/5/sideways/5", "", request.Route{}},
+		{"/streams/s/incoming/forward/5", "/streams/{stream}/{number}/forward/{count}", request.Route{Stream: "s", From: "incoming", Count: "5"}},
+		{"/streams/$all/", "/streams/{stream}/", request.Route{Stream: "$all"}},
+		{"/streams/$all/5", "/streams/{stream}/{number}", request.Route{Stream: "$all", From: "5"}},
+		{"/streams/%24all/metadata/5", "/streams/{stream}/metadata/{number}", request.Route{Stream: "$all", From: "5"}},
+		{"/streams/$all/incoming/x", "/streams/{stream}/incoming/{id}", request.Route{Stream: "$all", ID: "x"}},
+		{"/streams/$all/filtered/x", "/streams/$all/{position}/{count}", request.Route{Stream: "$all", From: "filtered", Count: "x"}},
+		{"/streams/$all/filtered/forward/5", "/streams/$all/filtered/{position}/{count}", request.Route{Stream: "$all", From: "forward", Count: "5"}},
+		{"/streams/$all/filtered/", "", request.Route{}},
+		{"/streams/$scavenges/x/head/20", "/streams/$scavenges/{id}/{number}/{count}", request.Route{Stream: "$scavenges-x", ID: "x", From: "head", Count: "20"}},
+		{"/streams/$scavenges/0/backward/20", "/streams/{stream}/{number}/backward/{count}", request.Route{Stream: "$scavenges", From: "0", Count: "20"}},
+		{"/subscriptions/", "", request.Route{}},
+		{"/subscriptions/restart", "/subscriptions/restart", request.Route{Stream: "restart"}},
+		{"/subscriptions/s/g/ack/", "", request.Route{}},
+		{"/projections/", "", request.Route{}},
+		{"/files/x/all/", "/files/{id}/all/{name...}", request.Route{ID: "x"}},
+		{"/files/x/all/a/b%2Fc/", "/files/{id}/all/{name...}", request.Route{ID: "x", Argument: "a/b/c/"}},
+		{"/files/x/all/1/2/3/4/5/6/7%2F/8/9", "/files/{id}/all/{name...}", request.Route{ID: "x", Argument: "1/2/3/4/5/6/7//8/9"}},
+		{"/files//all/a", "", request.Route{}},
+		{"/files/x/all", "", request.Route{}},
 	} {
 		if got, rt := find(t, rows, c.path); got != c.want || rt != c.route {
 			t.Errorf("%s: %q, %+v, want %q, %+v", c.path, got, rt, c.want, c.route)
@@ -85,7 +86,7 @@ func TestMatch(t *testing.T) {
 // TestForgottenRequirement: an operation without a requirement is refused. TestPermissions holds
 // all others.
 func TestForgottenRequirement(t *testing.T) {
-	if err := new(exchange).permit(new(requirement), &access.System); err == nil {
+	if err := new(request.Request).Permit(new(request.Requirement), &access.System); err == nil {
 		t.Error("what nobody thought of is allowed")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	adminapi "github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -121,7 +122,7 @@ func TestRedact(t *testing.T) {
 // TestRedactionSocket uses the calls of a tool.
 func TestRedactionSocket(t *testing.T) {
 	r := new(memRedactions)
-	s := httptest.NewServer(httpapi.RedactionSocket(r, func(*http.Request) string { return "uid 7" }))
+	s := httptest.NewServer(adminapi.RedactionSocket(r, func(*http.Request) string { return "uid 7" }))
 	defer s.Close()
 	post := func(path, body string) (int, string) {
 		t.Helper()

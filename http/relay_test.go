@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	httprequest "github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -99,7 +100,7 @@ func TestNotDone(t *testing.T) {
 			n := newNode(t)
 			c.set(n)
 			a := n.one("/streams/r", appJSON, "{}", c.head, "1").is(t, c.code)
-			equal(t, "not done", a.header.Get(httpapi.HeaderNotDone), c.want)
+			equal(t, "not done", a.header.Get(httprequest.HeaderNotDone), c.want)
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	httprequest "github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -113,7 +114,7 @@ func TestBusyAuthentication(t *testing.T) {
 	n.get("/streams/s", "").is(t, 503).has(t, "Retry-After", "")
 }
 
-type busyAccess struct{ httpapi.Access }
+type busyAccess struct{ httprequest.Access }
 
 func (busyAccess) Authenticate(*http.Request) (p access.Principal, err error) {
 	return p, fmt.Errorf("check password: %w", event.ErrBusy)

@@ -15,6 +15,13 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/address"
+	"github.com/annalsdb/annals/http/admin"
+	"github.com/annalsdb/annals/http/groups"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/projections"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/http/streams"
 )
 
 // Defaults of the waits. A write may wait for both its parts.
@@ -27,45 +34,45 @@ const (
 // Options configures a Server. Store, Waiter, Cluster and Access must be set; the zero value of
 // everything else works.
 type Options struct {
-	Store   Store
-	Waiter  Waiter
-	Cluster Cluster
-	Access  Access
+	Store   streams.Store
+	Waiter  streams.Waiter
+	Cluster request.Cluster
+	Access  request.Access
 	// Leases judge callers again while their requests last; nil: the server has leases of its own.
 	Leases *api.Leases
 	Logger hclog.Logger
 
 	// Membership serves /gossip and what /admin has of the cluster, which are not
 	// there without it.
-	Membership Membership
+	Membership admin.Membership
 	// Relay takes requests to the leader when this node is not it: reads that only
 	// the leader can answer, and writes with RelayWrites. Otherwise, or when it is nil,
 	// the client is redirected.
-	Relay       Relay
+	Relay       leader.Relay
 	RelayWrites bool
 
 	// Users serves /users, which is not there without it.
-	Users Users
+	Users admin.Users
 	// Subscriptions serves /subscriptions, which is not there without it.
-	Subscriptions Subscriptions
+	Subscriptions groups.Subscriptions
 	// Projections serves /projections and /projection, which are not there without it.
-	Projections Projections
+	Projections projections.Service
 	// Operations serves what /admin has for this node alone.
-	Operations Operations
+	Operations admin.Operations
 	// Scavenges serves /admin/scavenge, which is not there without it.
-	Scavenges Scavenges
+	Scavenges admin.Scavenges
 	// Backups serves /admin/backup/sessions, which is not there without it.
-	Backups BackupSessions
+	Backups admin.BackupSessions
 	// Redactions serves /admin/redact, which is not there without it.
-	Redactions Redactions
+	Redactions admin.Redactions
 	// BackupRuns serves the rest of /admin/backup, which is not there without it.
-	BackupRuns Backups
+	BackupRuns admin.Backups
 	// Activity has changes recorded. Nil: nothing is.
-	Activity Activity
+	Activity request.Activity
 	// Doctor examines the node for /admin/doctor, which is not there without it.
 	Doctor func(context.Context) []doctor.Line
 	// Statistics serves /stats, /metrics and /histogram.
-	Statistics Statistics
+	Statistics admin.Statistics
 	// Settings are the options of the node, for /info/options.
 	Settings func() []config.Value
 	// Startup serves /health/ready and /health/startup. Nil: the node has started.
@@ -168,7 +175,7 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
 		return errors.New("http: store, waiter, cluster and access must be set")
-	case o.AdvertiseHost != "" && !isAuthority(o.AdvertiseHost):
+	case o.AdvertiseHost != "" && !address.IsAuthority(o.AdvertiseHost):
 		return fmt.Errorf("http: advertised host %q is not a host", o.AdvertiseHost)
 	case o.AdvertisePort < 0 || o.AdvertisePort > 65535:
 		return fmt.Errorf("http: advertised port %d is not a port", o.AdvertisePort)
@@ -179,9 +186,9 @@ func (o *Options) Validate() error {
 // Server answers requests. It starts no goroutine of its own: those of the http.Server run it, and
 // Drain ends their waits.
 type Server struct {
-	node    node
+	node    request.Node
 	opts    Options
-	way     way
+	way     leader.Way
 	table   []row        // everything that is served
 	routes  router       // of the table
 	handler http.Handler // which route is, and what stands before it
@@ -194,19 +201,19 @@ type Server struct {
 func New(o Options) *Server {
 	o.EnsureDefaults()
 	s := &Server{
-		node: node{
-			access: o.Access, leases: o.Leases, cluster: o.Cluster, store: o.Store, shares: o.Shares, memory: o.Memory, activity: o.Activity, log: o.Logger,
-			address: newNames(o.HostNames, o.AdvertiseHost, o.AdvertisePort), fields: everyAnswer, open: o.openings(),
-			requestTimeout: o.RequestTimeout, writeTimeout: o.PrepareTimeout + o.CommitTimeout,
-			disableCaching: o.DisableHTTPCaching, insecure: o.Insecure, referenceStatusCodes: o.ReferenceStatusCodes,
+		node: request.Node{
+			Access: o.Access, Leases: o.Leases, Cluster: o.Cluster, Store: o.Store, Shares: o.Shares, Memory: o.Memory, Activity: o.Activity, Log: o.Logger,
+			Address: address.New(o.HostNames, o.AdvertiseHost, o.AdvertisePort), Fields: request.EveryAnswer, Open: o.openings(),
+			RequestTimeout: o.RequestTimeout, WriteTimeout: o.PrepareTimeout + o.CommitTimeout,
+			DisableCaching: o.DisableHTTPCaching, Insecure: o.Insecure, ReferenceStatusCodes: o.ReferenceStatusCodes,
 		},
-		way:  way{relayer: o.Relay, relayWrites: o.RelayWrites, waiter: o.Waiter, members: o.Membership},
+		way:  leader.Way{Relayer: o.Relay, RelayWrites: o.RelayWrites, Waiter: o.Waiter, Members: o.Membership},
 		opts: o,
 	}
 	if o.Insecure {
-		s.node.fields = insecureAnswer
+		s.node.Fields = request.InsecureAnswer
 	}
-	s.node.draining, s.drain = context.WithCancel(context.Background())
+	s.node.Draining, s.drain = context.WithCancel(context.Background())
 	s.table = s.rows()
 	s.routes = newRouter(s.table)
 	s.handler = http.HandlerFunc(s.route)
@@ -234,5 +241,5 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, nil, rt)
 		return
 	}
-	s.serve(w, r, &found.resource, rt)
+	s.serve(w, r, &found.Resource, rt)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	adminapi "github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/stats/tree"
 )
 
@@ -24,7 +25,7 @@ func TestStatsGolden(t *testing.T) {
 		n.golden("stats"+name+".json", "/stats"+query, appJSON)
 		n.golden("stats"+name+".xml", "/stats"+query, textXML)
 	}
-	n.statistics.replication = []httpapi.ReplicationConnection{
+	n.statistics.replication = []adminapi.ReplicationConnection{
 		{SubscriptionID: event.ID{1, 15: 1}, ConnectionID: event.ID{2, 15: 2}, Endpoint: "10.0.0.2:1112", Sent: 1, Received: 2, PendingSent: 3, PendingReceived: 4, Queued: 5},
 		{Endpoint: "[::1]:1112"},
 	}

@@ -1,13 +1,12 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"errors"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -23,10 +22,10 @@ func FuzzSubscriptionPath(f *testing.F) {
 		if u, err := url.ParseRequestURI(s); err == nil {
 			switch r, rt := groups.match(u); {
 			case r == nil, r.path == "/subscriptions":
-				if rt != (route{}) {
+				if rt != (request.Route{}) {
 					t.Fatalf("%q gave %+v", s, rt)
 				}
-			case rt.stream == "" || (rt.group == "") == strings.Contains(r.path, "{subscription}"):
+			case rt.Stream == "" || (rt.Group == "") == strings.Contains(r.path, "{subscription}"):
 				t.Fatalf("%q gave %+v", s, rt)
 			}
 		}
@@ -39,51 +38,13 @@ func FuzzSubscriptionPath(f *testing.F) {
 			home: "", home + "/1": "/{count}", home + "/info": "/info", home + "/replayParked": "/replayParked",
 			home + "/ack/1": "/ack/{id}", home + "/nack/1": "/nack/{id}", home + "/ack": "/ack",
 		} {
-			if got, rt := find(t, subscriptionRows(nil), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.stream != s || rt.group != group {
+			if got, rt := find(t, subscriptionRows(nil), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.Stream != s || rt.Group != group {
 				t.Fatalf("%q gave %q, %+v", path, got, rt)
 			}
 		}
 		parked := strings.Replace(home, atom.GroupsPath, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
-		if got, rt := find(t, subscriptionRows(nil), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
+		if got, rt := find(t, subscriptionRows(nil), parked); !strings.Contains(got, "/backward/") || rt.Stream != s || rt.Group != group {
 			t.Fatalf("%q gave %q, %+v", parked, got, rt)
-		}
-	})
-}
-
-func FuzzSettings(f *testing.F) {
-	for _, s := range []string{
-		``, `{}`, `{"bufferSize":"500","RESOLVELINKTOS":"True","startFrom":-1}`, `{"startPosition":"x"}`, `{"namedConsumerStrategy":"","preferRoundRobin":true}`,
-		`{"maxRetryCount":99999999999999999999}`, `[]`, `{`, "\xef\xbb\xbf{}", `<SubscriptionConfigData><BufferSize>5</BufferSize></SubscriptionConfigData>`, `<SubscriptionConfigData/>`, `<a>`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, form := range []form{formJSON, formTextXML} {
-			m := decodeSettings(form, body)
-			err := m.err
-			if err == nil && form == formJSON && strings.TrimSpace(strings.TrimPrefix(string(body), string(byteOrderMark))) != "" {
-				var want map[string]json.RawMessage
-				if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
-					t.Fatalf("%q was taken: %v", body, err)
-				}
-			}
-			var s subscription.Settings
-			if err == nil {
-				s, err = m.settings()
-			}
-			var plain *subscription.SettingsError
-			switch {
-			case err == nil:
-				if s.ValidateSizes() != nil || s.Strategy == "" {
-					t.Fatalf("%q became %+v", body, s)
-				}
-			case errors.As(err, &plain) && !plain.Plain:
-				t.Fatalf("%q was judged too early: %v", body, err)
-			default:
-				if p, known := problemOf(err, writing); !known || p.status != 400 || p.text == "" {
-					t.Fatalf("%v became %+v", err, p)
-				}
-			}
 		}
 	})
 }

@@ -5,6 +5,15 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/admin"
+	"github.com/annalsdb/annals/http/groups"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/page"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/projections"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/http/streams"
+	"github.com/annalsdb/annals/http/ui"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -19,87 +28,90 @@ func (s *Server) rows() []row {
 		}
 	}
 	isAdmin := !o.DisableAdminUI
-	pages := pages{o.Store, o.Waiter}
-	statistics := &statisticsHandlers{statistics: o.Statistics}
-	web := &webHandlers{o.WebDir, o.UIDir}
-	operations := &operationHandlers{o.Operations, o.Doctor}
-	scavenges := &scavengeHandlers{o.Scavenges}
-	backups := &backupHandlers{o.BackupRuns, o.Backups}
-	redactions := &redactionHandlers{o.Redactions}
-	cluster := &clusterHandlers{o.Membership}
+	pages := page.Pages{Store: o.Store, Waiter: o.Waiter}
+	statistics := &admin.StatisticsHandlers{Statistics: o.Statistics}
+	web := &ui.Handlers{Folder: o.WebDir, Own: o.UIDir}
+	operations := &admin.OperationHandlers{Operations: o.Operations, Doctor: o.Doctor}
+	scavenges := &admin.ScavengeHandlers{Scavenges: o.Scavenges}
+	backups := &admin.BackupHandlers{Runs: o.BackupRuns, Sessions: o.Backups}
+	redactions := &admin.RedactionHandlers{Redactions: o.Redactions}
+	cluster := &admin.ClusterHandlers{Membership: o.Membership}
 	add(true,
-		at("/ping", look(nodeOffer, mayEverybody, servePing)),
-		at("/info", look(nodeOffer, mayEverybody, s.nodeInfo)),
+		at("/ping", look(nodeOffer, request.MayEverybody, servePing)),
+		at("/info", look(nodeOffer, request.MayEverybody, s.nodeInfo)),
 		probe("/health/live", s.healthLive),
 		probe("/health/ready", s.healthReady),
 		probe("/health/startup", s.healthStartup),
 	)
-	add(o.Settings != nil, at("/info/options", look(nodeOffer, mayOps, s.listOptions)))
-	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, mayOps, statistics.serveHistogram)))
+	add(o.Settings != nil, at("/info/options", look(nodeOffer, request.MayOps, s.listOptions)))
+	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, request.MayOps, statistics.Histogram)))
 	add(o.Statistics != nil && !o.DisableStats,
-		at("/stats", look(statsOffer, mayUserOrOpen, statistics.serveStats)),
-		at("/stats/history", look(jsonOffer, mayUserOrOpen, statistics.serveHistory)),
-		at("/stats/{path...}", look(statsOffer, mayUserOrOpen, statistics.serveStats)),
-		at("/metrics", look(nil, mayUserOrOpen, statistics.serveMetrics)),
+		at("/stats", look(statsOffer, request.MayUserOrOpen, statistics.Stats)),
+		at("/stats/history", look(jsonOffer, request.MayUserOrOpen, statistics.History)),
+		at("/stats/{path...}", look(statsOffer, request.MayUserOrOpen, statistics.Stats)),
+		at("/metrics", look(nil, request.MayUserOrOpen, statistics.Metrics)),
 	)
 	add(isAdmin,
-		at("/", look(nil, mayEverybody, webInterface)),
-		at("/web", look(nil, mayEverybody, webInterface)),
-		at("/sys/subsystems", look(jsonOffer, mayOps, s.listSubsystems)),
-		at("/admin/login", look(adminOffer, mayUser, serveLogin)),
+		at("/", look(nil, request.MayEverybody, ui.Home)),
+		at("/web", look(nil, request.MayEverybody, ui.Home)),
+		at("/sys/subsystems", look(jsonOffer, request.MayOps, s.listSubsystems)),
+		at("/admin/login", look(adminOffer, request.MayUser, admin.Login)),
 	)
 	if isAdmin && o.Projections != nil {
-		for _, file := range debuggerFiles {
-			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
+		for _, file := range ui.DebuggerFiles {
+			add(true, at(ui.WebPrefix+file, look(nil, request.MayEverybody, ui.DebuggerFile)))
 		}
 	}
-	add(isAdmin, web.uiRows(o.WebDir == nil)...)
-	add(isAdmin && o.WebDir != nil, web.webFolder())
+	interfaceFiles := web.File
+	if o.WebDir != nil {
+		interfaceFiles = web.FolderFile
+	}
+	add(isAdmin, open("/ui", ui.ToUI), open(ui.UIPrefix+"{path...}", web.File), open(ui.WebPrefix+"{path...}", interfaceFiles))
 	add(isAdmin && o.Operations != nil,
-		at("/admin/shutdown", operate(http.MethodPost, operations.shutdownNode)),
-		at("/admin/reloadconfig", operate(http.MethodPost, operations.reloadConfig)),
-		at("/admin/mergeindexes", operate(http.MethodPost, operations.mergeIndexes)),
+		at("/admin/shutdown", operate(http.MethodPost, operations.Shutdown)),
+		at("/admin/reloadconfig", operate(http.MethodPost, operations.Reload)),
+		at("/admin/mergeindexes", operate(http.MethodPost, operations.MergeIndexes)),
 	)
 	add(isAdmin && o.Scavenges != nil,
-		at("/admin/scavenge", operate(http.MethodPost, scavenges.startScavenge)),
-		at("/admin/scavenge/current", operate(http.MethodGet, scavenges.currentScavenge), operate(http.MethodDelete, scavenges.stopScavenge)),
-		at("/admin/scavenge/last", operate(http.MethodGet, scavenges.lastScavenge)),
-		at("/admin/scavenge/{id}", operate(http.MethodDelete, scavenges.stopScavenge)),
+		at("/admin/scavenge", operate(http.MethodPost, scavenges.Start)),
+		at("/admin/scavenge/current", operate(http.MethodGet, scavenges.Current), operate(http.MethodDelete, scavenges.Stop)),
+		at("/admin/scavenge/last", operate(http.MethodGet, scavenges.Last)),
+		at("/admin/scavenge/{id}", operate(http.MethodDelete, scavenges.Stop)),
 	)
 	add(isAdmin && o.Backups != nil,
-		at("/admin/backup/sessions", operate(http.MethodPost, backups.beginBackupSession), operate(http.MethodGet, backups.listBackupSessions)),
-		at("/admin/backup/sessions/{id}", operate(http.MethodDelete, backups.endBackupSession)),
+		at("/admin/backup/sessions", operate(http.MethodPost, backups.BeginSession), operate(http.MethodGet, backups.ListSessions)),
+		at("/admin/backup/sessions/{id}", operate(http.MethodDelete, backups.EndSession)),
 		// Bytes have no form that could be chosen.
-		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, mayOps, backups.sendBackupFile)),
+		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, request.MayOps, backups.SendFile)),
 	)
 	add(isAdmin && o.BackupRuns != nil,
-		at("/admin/backup", operate(http.MethodPost, backups.startBackup)),
-		at("/admin/backup/current", operate(http.MethodGet, backups.currentBackup), operate(http.MethodDelete, backups.stopBackup)),
-		at("/admin/backup/last", operate(http.MethodGet, backups.lastBackup)),
-		at("/admin/backup/list", operate(http.MethodGet, backups.listBackups)),
+		at("/admin/backup", operate(http.MethodPost, backups.Start)),
+		at("/admin/backup/current", operate(http.MethodGet, backups.Current), operate(http.MethodDelete, backups.Stop)),
+		at("/admin/backup/last", operate(http.MethodGet, backups.Last)),
+		at("/admin/backup/list", operate(http.MethodGet, backups.List)),
 	)
-	add(isAdmin && o.Redactions != nil, at(redactPath, operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: redactions.redactEvents}))
-	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, operations.examine)))
+	add(isAdmin && o.Redactions != nil, at(admin.RedactPath, request.Operation{Method: http.MethodPost, Offer: adminOffer, May: request.MayAdmin, Serve: redactions.Redact}))
+	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, operations.Examine)))
 	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
-		look(gossipOffer, mayGossip, cluster.serveGossip),
-		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, unnoted: true, serve: cluster.hearGossip},
+		look(gossipOffer, request.MayGossip, cluster.Gossip),
+		request.Operation{Method: http.MethodPost, Offer: gossipOffer, Bodies: gossipForms, May: request.MayGossip, Unnoted: true, Serve: cluster.HearGossip},
 	))
 	add(isAdmin && o.Membership != nil,
-		at("/admin/node/resign", operate(http.MethodPost, cluster.resignLeadership)),
-		at("/admin/node/priority/{priority}", operate(http.MethodPost, cluster.setPriority)),
-		at("/admin/cluster/members", operate(http.MethodGet, cluster.listMembers), operate(http.MethodPost, cluster.addMember)),
-		at("/admin/cluster/members/{node}", operate(http.MethodDelete, cluster.removeMember)),
+		at("/admin/node/resign", operate(http.MethodPost, cluster.Resign)),
+		at("/admin/node/priority/{priority}", operate(http.MethodPost, cluster.SetPriority)),
+		at("/admin/cluster/members", operate(http.MethodGet, cluster.ListMembers), operate(http.MethodPost, cluster.AddMember)),
+		at("/admin/cluster/members/{node}", operate(http.MethodDelete, cluster.RemoveMember)),
 	)
 	for i := range rows {
 		rows[i].isPlain = true
 	}
-	add(!o.DisableAtomPub, streamRows(&streamHandlers{
-		store: o.Store, waiter: o.Waiter, subscriptions: o.Subscriptions, way: &s.way, pages: pages, maxEventBytes: o.MaxEventBytes, maxAppendBytes: o.MaxAppendBytes,
+	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
+		Store: o.Store, Waiter: o.Waiter, Subscriptions: o.Subscriptions, Way: &s.way, Pages: pages, MaxEventBytes: o.MaxEventBytes, MaxAppendBytes: o.MaxAppendBytes,
 	})...)
 	// In insecure mode there are no users to manage.
-	add(o.Users != nil && !o.Insecure, userRows(&userHandlers{o.Users, &s.way})...)
-	add(o.Subscriptions != nil, subscriptionRows(&groupHandlers{o.Subscriptions, o.Store, &s.way, pages})...)
-	add(o.Projections != nil, projectionRows(&projectionHandlers{o.Projections, &s.way})...)
+	add(o.Users != nil && !o.Insecure, userRows(&admin.UserHandlers{Users: o.Users, Way: &s.way})...)
+	add(o.Subscriptions != nil, subscriptionRows(&groups.Handlers{Subscriptions: o.Subscriptions, Store: o.Store, Way: &s.way, Pages: pages})...)
+	add(o.Projections != nil, projectionRows(&projections.Handlers{Projections: o.Projections, Way: &s.way})...)
 	return rows
 }
 
@@ -109,45 +121,45 @@ const scavengesStream = "$scavenges"
 
 // streamRows are the streams and the log. Literal segments come before placeholders,
 // and the metadata of a stream before the log.
-func streamRows(streams *streamHandlers) []row {
-	backward := get(feedOffer, access.ReadRight, streams.streamBackward)
-	metadata, oneEvent := get(singleOffer, access.MetaReadRight, streams.streamMetadata), get(singleOffer, access.ReadRight, streams.singleEvent)
-	metadata.single, oneEvent.single = true, true
-	metaBackward := get(feedOffer, access.MetaReadRight, streams.metaBackward)
-	allBackward := get(feedOffer, access.ReadRight, streams.allBackward)
+func streamRows(s *streams.Handlers) []row {
+	backward := get(feedOffer, access.ReadRight, s.Backward)
+	metadata, oneEvent := get(singleOffer, access.MetaReadRight, s.Metadata), get(singleOffer, access.ReadRight, s.Event)
+	metadata.Single, oneEvent.Single = true, true
+	metaBackward := get(feedOffer, access.MetaReadRight, s.MetadataBackward)
+	allBackward := get(feedOffer, access.ReadRight, s.AllBackward)
 	streamTail, allTail := backward, allBackward
-	streamTail.live, allTail.live = streams.serveLive, streams.serveLive
-	filteredBackward := get(feedOffer, access.ReadRight, streams.filteredBackward)
-	write, incoming := post(appendForms, access.WriteRight, streams.appendEvents), post(incomingForms, access.WriteRight, streams.incomingEvent)
-	remove := operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: streams.deleteStream}
-	write.unnoted, incoming.unnoted = true, true
+	streamTail.Live, allTail.Live = s.Live, s.Live
+	filteredBackward := get(feedOffer, access.ReadRight, s.FilteredBackward)
+	write, incoming := post(appendForms, access.WriteRight, s.Append), post(incomingForms, access.WriteRight, s.Incoming)
+	remove := request.Operation{Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, May: request.MayStream(access.DeleteRight), Serve: s.Delete}
+	write.Unnoted, incoming.Unnoted = true, true
 	rows := []row{
-		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, streams.writeMetadata)),
+		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, s.WriteMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
 		at("/streams/{stream}/metadata/{number}", metadata),
 		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
 		at("/streams/{stream}/metadata/{number}/backward/{count}", metaBackward),
-		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, streams.metaForward)),
+		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, s.MetadataForward)),
 		at("/streams/{stream}/incoming/{id}", incoming),
 
 		about(event.AllStream, at("/streams/$all", write, remove, allTail)),
 		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
-		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, streams.filteredForward))),
-		about(event.AllStream, at("/streams/$all/names", get(jsonOffer, access.ReadRight, streams.streamNames))),
-		about(event.AllStream, at("/streams/$all/at/{time}", get(jsonOffer, access.ReadRight, streams.allAt))),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.FilteredForward))),
+		about(event.AllStream, at("/streams/$all/names", get(jsonOffer, access.ReadRight, s.Names))),
+		about(event.AllStream, at("/streams/$all/at/{time}", get(jsonOffer, access.ReadRight, s.AllAt))),
 		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),
-		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, streams.allForward))),
+		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.AllForward))),
 
 		at("/streams/{stream}", write, remove, streamTail),
 		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
 		at("/streams/{stream}/{number}", oneEvent),
-		at("/streams/{stream}/at/{time}", get(jsonOffer, access.ReadRight, streams.streamAt)),
+		at("/streams/{stream}/at/{time}", get(jsonOffer, access.ReadRight, s.At)),
 		at("/streams/{stream}/{number}/{count}", backward),
 		at("/streams/{stream}/{number}/backward/{count}", backward),
-		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, streams.streamForward)),
+		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, s.Forward)),
 		// The web interface asks so for the history of one scavenge.
 		about(scavengesStream, at("/streams/$scavenges/{id}/{number}/{count}", backward)),
 	}
@@ -156,99 +168,101 @@ func streamRows(streams *streamHandlers) []row {
 }
 
 // userRows are the users, which the leader alone reads and changes.
-func userRows(users *userHandlers) []row {
-	manage := func(method string, may requirement, serve handler) operation {
-		return operation{method: method, offer: jsonOffer, may: may, serve: users.leading(serve)}
+func userRows(u *admin.UserHandlers) []row {
+	manage := func(method string, may request.Requirement, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Offer: jsonOffer, May: may, Serve: u.Leading(serve)}
 	}
 	// The body says more.
-	describe := func(method string, may requirement, serve handler) operation {
-		return operation{method: method, offer: jsonOffer, may: may, bodies: 1 << formJSON, serve: users.leading(serve)}
+	describe := func(method string, may request.Requirement, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Offer: jsonOffer, May: may, Bodies: 1 << media.FormJSON, Serve: u.Leading(serve)}
 	}
-	list := manage(http.MethodGet, mayAdmin, users.listUsers)
-	create := describe(http.MethodPost, mayAdmin, users.createUser)
+	list := manage(http.MethodGet, request.MayAdmin, u.List)
+	create := describe(http.MethodPost, request.MayAdmin, u.Create)
 	return []row{
 		at("/users", list, create),
 		at("/users/", list, create),
-		at("/users/$current", manage(http.MethodGet, mayUser, users.currentUser)),
+		at("/users/$current", manage(http.MethodGet, request.MayUser, u.Current)),
 		at("/users/{login}",
-			manage(http.MethodGet, mayAdminOrSelf, users.getUser),
-			describe(http.MethodPut, mayAdmin, users.updateUser),
-			manage(http.MethodDelete, mayAdmin, users.deleteUser)),
-		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, users.disableUser(false)), manage(http.MethodPut, mayAdmin, users.disableUser(false))),
-		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, users.disableUser(true)), manage(http.MethodPut, mayAdmin, users.disableUser(true))),
-		at("/users/{login}/command/reset-password", describe(http.MethodPost, mayAdmin, users.resetPassword)),
-		at("/users/{login}/command/change-password", describe(http.MethodPost, maySelf, users.changePassword)),
+			manage(http.MethodGet, request.MayAdminOrSelf, u.Get),
+			describe(http.MethodPut, request.MayAdmin, u.Update),
+			manage(http.MethodDelete, request.MayAdmin, u.Delete)),
+		at("/users/{login}/command/enable", manage(http.MethodPost, request.MayAdmin, u.Disable(false)), manage(http.MethodPut, request.MayAdmin, u.Disable(false))),
+		at("/users/{login}/command/disable", manage(http.MethodPost, request.MayAdmin, u.Disable(true)), manage(http.MethodPut, request.MayAdmin, u.Disable(true))),
+		at("/users/{login}/command/reset-password", describe(http.MethodPost, request.MayAdmin, u.ResetPassword)),
+		at("/users/{login}/command/change-password", describe(http.MethodPost, request.MaySelf, u.ChangePassword)),
 	}
 }
 
 // subscriptionRows are the groups, which the leader alone knows, and the messages that
 // they gave up, which every node has.
-func subscriptionRows(groups *groupHandlers) []row {
-	inform := func(serve handler) operation { return look(subscriptionsOffer, mayUser, serve) }
-	order := func(method string, a action, serve handler) operation {
-		return operation{method: method, action: a, offer: subscriptionsOffer, may: mayOps, serve: serve}
+func subscriptionRows(g *groups.Handlers) []row {
+	inform := func(serve request.Handler) request.Operation { return look(subscriptionsOffer, request.MayUser, serve) }
+	order := func(method string, a problem.Action, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Action: a, Offer: subscriptionsOffer, May: request.MayOps, Serve: serve}
 	}
-	create, update := order(http.MethodPut, writing, groups.createGroup), order(http.MethodPost, writing, groups.updateGroup)
-	create.bodies, update.bodies = settingsForms, settingsForms
+	create, update := order(http.MethodPut, problem.Writing, g.Create), order(http.MethodPost, problem.Writing, g.Update)
+	create.Bodies, update.Bodies = settingsForms, settingsForms
 	// Handing out messages: asking twice is not asking once.
-	consume := look(competingOffer, mayReader, groups.handOutMessages)
-	consume.once = true
+	consume := look(competingOffer, request.MayReader, g.HandOut)
+	consume.Once = true
 	// Nothing is sent back to an answer, so the request may accept what it likes.
-	ack := operation{method: http.MethodPost, action: writing, may: mayReader, unnoted: true, serve: groups.ackMessages}
+	ack := request.Operation{Method: http.MethodPost, Action: problem.Writing, May: request.MayReader, Unnoted: true, Serve: g.Ack}
 	nack := ack
-	nack.serve = groups.nackMessages
+	nack.Serve = g.Nack
 	return []row{
-		at("/subscriptions", inform(groups.listGroups)),
+		at("/subscriptions", inform(g.List)),
 		// The groups of a stream of that name are here as well.
-		about(segRestart, at("/subscriptions/restart", inform(groups.listGroupsOfStream), order(http.MethodPost, writing, groups.restartGroups))),
-		at("/subscriptions/{stream}", inform(groups.listGroupsOfStream)),
-		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, deleting, groups.deleteGroup), consume),
-		at("/subscriptions/{stream}/{subscription}/info", inform(groups.groupInfo)),
+		about(groups.SegRestart, at("/subscriptions/restart", inform(g.OfStream), order(http.MethodPost, problem.Writing, g.Restart))),
+		at("/subscriptions/{stream}", inform(g.OfStream)),
+		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, problem.Deleting, g.Delete), consume),
+		at("/subscriptions/{stream}/{subscription}/info", inform(g.Info)),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
-		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, groups.replayParked)),
-		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, mayReader, groups.listParked)),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, groups.settleParked(Subscriptions.ReplayParked))),
-		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, groups.settleParked(Subscriptions.DropParked))),
-		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, writing, groups.noteParked)),
+		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, problem.Writing, g.ReplayParked)),
+		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, request.MayReader, g.Parked)),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, g.Settle(groups.Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, g.Settle(groups.Subscriptions.DropParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, problem.Writing, g.Note)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, mayReader, groups.parkedBackward)),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, mayReader, groups.parkedForward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, request.MayReader, g.ParkedBackward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, request.MayReader, g.ParkedForward)),
 	}
 }
 
 // projectionRows are the projections, which the leader alone runs.
-func projectionRows(projections *projectionHandlers) []row {
-	do := func(method string, a action, may requirement, serve handler) operation {
-		return operation{method: method, action: a, offer: jsonOffer, may: may, redirected: true, serve: projections.projecting(serve)}
+func projectionRows(p *projections.Handlers) []row {
+	do := func(method string, a problem.Action, may request.Requirement, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Action: a, Offer: jsonOffer, May: may, Redirected: true, Serve: p.Leading(serve)}
 	}
-	watch := func(serve handler) operation { return do(http.MethodGet, reading, mayUser, serve) }
+	watch := func(serve request.Handler) request.Operation {
+		return do(http.MethodGet, problem.Reading, request.MayUser, serve)
+	}
 	// A script is a text of any type, which must be named.
-	script := func(method string, may requirement, serve handler) operation {
-		op := do(method, writing, may, serve)
-		op.typed = true
+	script := func(method string, may request.Requirement, serve request.Handler) request.Operation {
+		op := do(method, problem.Writing, may, serve)
+		op.Typed = true
 		return op
 	}
-	document := func(method string, may requirement, serve handler) operation {
-		op := do(method, writing, may, serve)
-		op.bodies = 1 << formJSON
+	document := func(method string, may request.Requirement, serve request.Handler) request.Operation {
+		op := do(method, problem.Writing, may, serve)
+		op.Bodies = 1 << media.FormJSON
 		return op
 	}
-	list := func(kinds projection.Kinds) operation { return watch(projections.listProjections(kinds)) }
-	create := func(m projection.Mode) operation {
-		return script(http.MethodPost, mayUser, projections.createProjection(m))
+	list := func(kinds projection.Kinds) request.Operation { return watch(p.List(kinds)) }
+	create := func(m projection.Mode) request.Operation {
+		return script(http.MethodPost, request.MayUser, p.Create(m))
 	}
-	command := func(c projection.Command) operation {
-		return do(http.MethodPost, writing, mayUser, projections.projectionCommand(c))
+	command := func(c projection.Command) request.Operation {
+		return do(http.MethodPost, problem.Writing, request.MayUser, p.Command(c))
 	}
-	page, query, config := watch(projectionsPage), watch(projections.projectionQuery), watch(projections.projectionConfig)
-	read := document(http.MethodPost, mayUser, projections.readEvents)
-	read.unnoted = true
+	page, query, config := watch(projections.Page), watch(p.Query), watch(p.Config)
+	read := document(http.MethodPost, request.MayUser, p.ReadEvents)
+	read.Unnoted = true
 	// A page, and a script or a document, whichever types are accepted.
-	page.offer, query.offer = nil, nil
-	config.may = mayOps
+	page.Offer, query.Offer = nil, nil
+	config.May = request.MayOps
 	return []row{
 		at("/projections", page),
 		at("/projections/any", list(projection.AllKinds)),
@@ -257,13 +271,13 @@ func projectionRows(projections *projectionHandlers) []row {
 		at("/projections/onetime", list(projection.OneTime.Only()), create(projection.OneTime)),
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
 		at("/projections/read-events", read),
-		at("/projections/restart", script(http.MethodPost, mayOps, projections.restartProjections)),
-		at("/projection/{name}", watch(projections.oneProjection), do(http.MethodDelete, deleting, mayOps, projections.deleteProjection)),
-		at("/projection/{name}/statistics", watch(projections.projectionStatistics)),
-		at("/projection/{name}/state", watch(projections.projectionContent(Projections.State))),
-		at("/projection/{name}/result", watch(projections.projectionContent(Projections.Result))),
-		at("/projection/{name}/query", query, script(http.MethodPut, mayUser, projections.updateProjection)),
-		at("/projection/{name}/config", config, document(http.MethodPut, mayOps, projections.configureProjection)),
+		at("/projections/restart", script(http.MethodPost, request.MayOps, p.Restart)),
+		at("/projection/{name}", watch(p.One), do(http.MethodDelete, problem.Deleting, request.MayOps, p.Delete)),
+		at("/projection/{name}/statistics", watch(p.Statistics)),
+		at("/projection/{name}/state", watch(p.Content(projections.Service.State))),
+		at("/projection/{name}/result", watch(p.Content(projections.Service.Result))),
+		at("/projection/{name}/query", query, script(http.MethodPut, request.MayUser, p.Update)),
+		at("/projection/{name}/config", config, document(http.MethodPut, request.MayOps, p.Configure)),
 		at("/projection/{name}/command/enable", command(projection.Enable)),
 		at("/projection/{name}/command/disable", command(projection.Disable)),
 		at("/projection/{name}/command/reset", command(projection.Reset)),

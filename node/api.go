@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/node/relay"
 )
@@ -104,4 +105,4 @@ type gate struct {
 	*access.Policy
 }
 
-var _ httpapi.Access = gate{}
+var _ request.Access = gate{}

@@ -2,13 +2,13 @@ package node
 
 import (
 	"github.com/annalsdb/annals/event"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
 )
 
 // operations are the actions that an operator can start on this node.
 type operations struct{ n *Node }
 
-var _ httpapi.Operations = operations{}
+var _ admin.Operations = operations{}
 
 // Shutdown asks the owner of the node to close it.
 func (o operations) Shutdown() {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/redact"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/internal/localsocket"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/node/serve"
@@ -64,7 +64,7 @@ func (r *redacting) listen(n *Node) error {
 	}
 	r.path = path
 	r.socket = &http.Server{
-		Handler:           httpapi.RedactionSocket(r.service, func(q *http.Request) string { return "uid " + strconv.Itoa(peerOf(q.Context())) }),
+		Handler:           admin.RedactionSocket(r.service, func(q *http.Request) string { return "uid " + strconv.Itoa(peerOf(q.Context())) }),
 		ReadHeaderTimeout: serve.HeaderTimeout,
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, peerKey{}, c) },
 	}

@@ -2,7 +2,7 @@ package node
 
 import (
 	grpcapi "github.com/annalsdb/annals/grpc"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/node/serve"
 )
 
@@ -11,7 +11,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 	c, part := n.config, n.part()
 	options := grpcapi.Options{
 		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases, Membership: part,
-		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: httpapi.CompatibleRelease,
+		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: admin.CompatibleRelease,
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
 		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,

@@ -3,7 +3,7 @@
 package node
 
 import (
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/streams"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -11,4 +11,4 @@ import (
 
 func sabotaged(m replication.Materials) replication.Materials { return m }
 
-func sabotagedStore(s *store) httpapi.Store { return s }
+func sabotagedStore(s *store) streams.Store { return s }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/streams"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
@@ -34,7 +34,7 @@ func sabotaged(m replication.Materials) replication.Materials {
 	return m
 }
 
-func sabotagedStore(s *store) httpapi.Store {
+func sabotagedStore(s *store) streams.Store {
 	if broken() == early {
 		return earlyStore{s}
 	}

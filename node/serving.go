@@ -7,6 +7,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
+	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -19,9 +21,9 @@ type part struct {
 func (n *Node) part() part { return part{n.cluster, n} }
 
 var (
-	_ httpapi.Cluster    = part{}
-	_ httpapi.Membership = part{}
-	_ httpapi.Startup    = part{}
+	_ request.Cluster  = part{}
+	_ admin.Membership = part{}
+	_ httpapi.Startup  = part{}
 )
 
 func (p part) Role() string { return strings.ToLower(string(p.State())) }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/history"
@@ -32,7 +32,7 @@ type statistics struct {
 	gathering *stats.Work
 }
 
-var _ httpapi.Statistics = (*statistics)(nil)
+var _ admin.Statistics = (*statistics)(nil)
 
 func newStatistics(n *Node) *statistics {
 	r := n.opts.Stats

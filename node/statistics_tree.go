@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/admin"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats/tree"
@@ -80,10 +80,10 @@ func readIndexStatistics(all tree.Statistics, f *eventlog.Statistics) tree.Stati
 }
 
 // Replication returns the nodes that follow this one.
-func (s *statistics) Replication() []httpapi.ReplicationConnection {
-	var all []httpapi.ReplicationConnection
+func (s *statistics) Replication() []admin.ReplicationConnection {
+	var all []admin.ReplicationConnection
 	for _, one := range s.n.cluster.Connections() {
-		all = append(all, httpapi.ReplicationConnection{
+		all = append(all, admin.ReplicationConnection{
 			SubscriptionID: one.Node, ConnectionID: cmp.Or(one.Connection, one.Node), Endpoint: one.Endpoint,
 			Sent: int64(one.Sent), Received: int64(one.Received),
 			PendingSent: one.PendingSend, PendingReceived: one.PendingReceived, Queued: one.SendQueue,

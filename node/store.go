@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/streams"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
@@ -36,8 +36,8 @@ func newStore(n *Node) *store {
 }
 
 var (
-	_ httpapi.Store  = (*store)(nil)
-	_ httpapi.Waiter = (*store)(nil)
+	_ streams.Store  = (*store)(nil)
+	_ streams.Waiter = (*store)(nil)
 	_ access.Writer  = (*store)(nil)
 	_ access.Streams = (*store)(nil)
 )

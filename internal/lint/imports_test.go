@@ -50,6 +50,22 @@ var imports = []row{
 	{"admin", with("event", "log", "stats", "internal/vfs")},
 	{"http/atom", with("event", "subscription")},
 	{"http/http1", nil},
+	// Below the rooms of http: what requests say, and the documents that answer them.
+	{"http/media", nil},
+	{"http/outline", with("http/atom")},
+	{"http/problem", with("api", "event", "admin", "subscription", "projection")},
+	{"http/args", with("event", "http/problem")},
+	{"http/address", []string{"http/atom", "http/args"}},
+	// A request on its way to its answer, on this node or on another.
+	{"http/request", with("api", "event", "access", "admin/activity", "http/http1", "http/atom", "http/media", "http/outline", "http/problem", "http/args", "http/address")},
+	{"http/leader", with("event", "http/http1", "http/request", "http/problem", "http/args", "http/media")},
+	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/problem", "http/args")},
+	// The rooms, none of which knows another.
+	{"http/ui", with("web", "http/http1", "http/request", "http/media", "http/problem")},
+	{"http/streams", room("api", "event", "subscription")},
+	{"http/groups", room("event", "subscription")},
+	{"http/projections", room("api", "event", "access", "projection")},
+	{"http/admin", room("api", "event", "access", "admin", "stats")},
 	// What both interfaces decide alike.
 	{"api", with("event", "access", "stats", "config")},
 	{"http", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
@@ -68,6 +84,11 @@ var imports = []row{
 
 // tops are what no other package stands on.
 var tops = []string{"cmd", "integration", "bench", "torture"}
+
+// room is what a room of http imports, besides what is its own.
+func room(folders ...string) []string {
+	return with(append(folders, "http/atom", "http/request", "http/leader", "http/page", "http/media", "http/outline", "http/problem", "http/args", "http/address")...)
+}
 
 func with(folders ...string) []string { return slices.Concat(folders, tools) }
 
@@ -193,6 +214,11 @@ func TestArrow(t *testing.T) {
 		{"http/atom", "http", false, false},
 		{"http/atom", "access", false, false},
 		{"http", "access", false, true},
+		{"http", "http/streams", false, true},
+		{"http/streams", "http/request", false, true},
+		{"http/streams", "http/groups", false, false},
+		{"http/request", "http/streams", false, false},
+		{"http/request", "http", false, false},
 		{"http", "internal/xmljson", false, true},
 		{"http", "internal/vfs", false, false},
 		{"access", "internal/testkit", false, false},

@@ -215,9 +215,9 @@ func TestLogLinesPage(t *testing.T) {
 // TestErrorsPage: the page of errors has the texts that the tables of HTTP and gRPC answer with.
 func TestErrorsPage(t *testing.T) {
 	text := page(t, "docs/errors.md")
-	names := map[string]int{"refusal": 1, "silence": 1, "plain": 1}
+	names := map[string]int{"New": 1, "silence": 1, "plain": 1}
 	calls(t, func(f *source, name string, call *ast.CallExpr) {
-		if f.name != "http/problem.go" && f.name != "http/onnode.go" && f.name != "grpc/errors.go" {
+		if f.name != "http/problem/problem.go" && f.name != "grpc/errors.go" {
 			return
 		}
 		at, ok := names[name]

@@ -2,9 +2,11 @@ package lint
 
 import (
 	"go/ast"
+	"go/types"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -81,41 +83,73 @@ func TestFileSize(t *testing.T) {
 	}
 }
 
-// maxMethods bounds a type: one with more hides several.
-const maxMethods = 40
+// maxFunctions bounds how many functions of a package have a type of ours as their receiver or as
+// a parameter: a type that more functions work on hides several, be they methods of it or not.
+const maxFunctions = 60
 
-func TestMethods(t *testing.T) {
-	methods := map[string]map[string]bool{}
+func TestFunctionsOfTypes(t *testing.T) {
+	functions := map[string]int{} // by package and type
 	for _, f := range sources(t) {
-		if f.isTest() {
+		if f.isTest() || ast.IsGenerated(f.file) {
 			continue
 		}
 		for _, d := range f.file.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv == nil {
-				continue
-			}
-			of := fn.Recv.List[0].Type
-			if star, ok := of.(*ast.StarExpr); ok {
-				of = star.X
-			}
-			if generic, ok := of.(*ast.IndexExpr); ok {
-				of = generic.X
-			}
-			if name, ok := of.(*ast.Ident); ok {
-				key := f.folder() + "." + name.Name
-				if methods[key] == nil {
-					methods[key] = map[string]bool{}
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				for _, name := range typesOf(f, fn) {
+					functions[f.folder()+": "+name]++
 				}
-				methods[key][fn.Name.Name] = true
 			}
 		}
 	}
-	for name, all := range methods {
-		if len(all) > maxMethods {
-			t.Errorf("%s has %d methods, more than %d", name, len(all), maxMethods)
+	for name, n := range functions {
+		if n > maxFunctions {
+			t.Errorf("%s is receiver or parameter of %d functions, more than %d", name, n, maxFunctions)
 		}
 	}
+}
+
+// typesOf returns the names of the types of this module that are receiver or parameter of a
+// function, also by pointers and in slices. A name of one letter stands for any type.
+func typesOf(f *source, fn *ast.FuncDecl) []string {
+	var names []string
+	fields := fn.Type.Params.List
+	if fn.Recv != nil {
+		fields = slices.Concat(fn.Recv.List, fields)
+	}
+	for _, field := range fields {
+		name := ""
+		ast.Inspect(field.Type, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncType, *ast.MapType:
+				return false
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && name == "" && f.importsOurs(x.Name) {
+					name = x.Name + "." + n.Sel.Name
+				}
+				return false
+			case *ast.Ident:
+				if name == "" && types.Universe.Lookup(n.Name) == nil && len(n.Name) > 1 {
+					name = n.Name
+				}
+			}
+			return true
+		})
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// importsOurs reports whether a name is that of a package of this module.
+func (s *source) importsOurs(name string) bool {
+	for _, i := range s.file.Imports {
+		p, err := strconv.Unquote(i.Path.Value)
+		if err == nil && within(p, modulePath) && (i.Name == nil && path.Base(p) == name || i.Name != nil && i.Name.Name == name) {
+			return true
+		}
+	}
+	return false
 }
 
 func TestPackageCommentsAndNames(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
-	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
@@ -38,7 +39,7 @@ type Relay struct {
 	failed   atomic.Int64 // when a failure was logged last, Unix seconds
 }
 
-var _ httpapi.Relay = (*Relay)(nil)
+var _ leader.Relay = (*Relay)(nil)
 
 // answerTimeout bounds the wait for the leader's answer. The leader bounds its own
 // work, and well before.
@@ -143,7 +144,7 @@ func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 		_, repeatable := r.Header["Idempotency-Key"]
 		again := repeatable || !sent
 		if err == nil {
-			again = answer.Header[httpapi.HeaderNotDone] != nil
+			again = answer.Header[request.HeaderNotDone] != nil
 		}
 		again = again && time.Now().Before(until) && r.Context().Err() == nil
 		switch {
@@ -203,7 +204,7 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 	defer func() { _ = answer.Body.Close() }()
 	header := w.Header()
 	for name, values := range answer.Header {
-		if name != "Connection" && name != "Keep-Alive" && name != "Transfer-Encoding" && name != httpapi.HeaderNotDone {
+		if name != "Connection" && name != "Keep-Alive" && name != "Transfer-Encoding" && name != request.HeaderNotDone {
 			header[name] = values
 		}
 	}

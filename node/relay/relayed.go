@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/node/serve"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -17,7 +17,7 @@ import (
 func Serve(port *wire.Port, handler http.Handler, logger hclog.Logger) *serve.Server {
 	s := serve.New(plain{port.Listener(wire.KindRelay)}, logger)
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(httpapi.WithJudged(ctx), connKey{}, c)
+		return context.WithValue(address.WithJudged(ctx), connKey{}, c)
 	}
 	s.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok && wire.Due(c) {

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/outline"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/logkey"
+)
+
+// BackupHandlers answer requests about backups of this node, made by itself or by others.
+type BackupHandlers struct {
+	Runs     Backups
+	Sessions BackupSessions
+}
+
+// Backups makes this node back itself up, one run at a time. All of it fails with
+// backup.ErrInMemory and manager.ErrNotConfigured.
+type Backups interface {
+	// Start begins a run and returns its id before any work is done. It fails with
+	// manager.ErrRunning and event.ErrClosed too.
+	Start() (id string, err error)
+	// Stop stops the running backup. It returns the id of the run when that has released
+	// everything. It fails with manager.ErrNoSuchRun, and with the context's error when that ends
+	// first: the run stops nevertheless.
+	Stop(ctx context.Context) (id string, err error)
+	// Current describes the running backup. Its ID is empty when none runs.
+	Current() (manager.Status, error)
+	// Last is what the last run was or is; before there was any its ID is empty.
+	Last() (manager.Status, error)
+	// List returns the backups that stand where they go, the oldest first.
+	List(ctx context.Context) ([]backup.Manifest, error)
+}
+
+// Backups are those of this node alone. They are started and stopped here, on a
+// leader and a follower alike.
+
+// Start begins a run. Nothing of the request says where it goes.
+func (r *BackupHandlers) Start(_ context.Context, x *request.Request) error {
+	id, err := r.Runs.Start()
+	if err != nil {
+		return err
+	}
+	x.Node.Log.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	return x.SendFields("BackupResultDto", backupIDField(id))
+}
+
+// Stop stops the running backup and answers when it has ended.
+func (r *BackupHandlers) Stop(_ context.Context, x *request.Request) error {
+	id, err := r.Runs.Stop(x.Reads())
+	if err != nil {
+		return err
+	}
+	x.Node.Log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	return sendID(x, "BackupResultDto", backupIDField(id))
+}
+
+// Current answers with the running backup. The id is empty when none runs.
+func (r *BackupHandlers) Current(_ context.Context, x *request.Request) error {
+	s, err := r.Runs.Current()
+	if err != nil {
+		return err
+	}
+	fields := []outline.Field{backupIDField(s.ID)}
+	if s.ID != "" {
+		fields = append(fields, outline.Text("phase", s.Phase), outline.Int("done", s.Done), outline.Int("total", s.Total),
+			outline.Time("started", s.Started), outline.Seconds(s.Seconds(time.Now())))
+	}
+	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	return x.SendFields("BackupGetCurrentResultDto", fields...)
+}
+
+// Last answers with the run that was started last, whether it has ended or not.
+func (r *BackupHandlers) Last(_ context.Context, x *request.Request) error {
+	s, err := r.Runs.Last()
+	if err != nil {
+		return err
+	}
+	fields := []outline.Field{backupIDField(s.ID), outline.Text("result", string(s.Result))}
+	if s.ID != "" {
+		fields = append(fields, outline.Reason(s.Error),
+			outline.Text("kind", s.Kind), outline.Int("position", s.Position), outline.Time("time", s.Time),
+			outline.Int("bytes", s.Bytes), outline.Int("bytesCopied", s.BytesCopied), outline.Seconds(s.Seconds(time.Now())),
+			outline.Bool("checked", s.Verified), outline.Time("started", s.Started), outline.Time("ended", s.Ended))
+	}
+	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	return x.SendFields("BackupGetLastResultDto", fields...)
+}
+
+// List answers with the backups at BackupTo, and with the errors there: only operators ask.
+func (r *BackupHandlers) List(_ context.Context, x *request.Request) error {
+	list, err := r.Runs.List(x.Reads())
+	var damaged []outline.Field // damaged backups; the others are listed all the same
+	_, isDamaged := errors.AsType[*backup.Damaged](err)
+	switch {
+	case err == nil:
+	case isDamaged:
+		damaged = []outline.Field{outline.Text("damaged", api.Printable(err.Error()))}
+	case errors.Is(err, manager.ErrNotConfigured), errors.Is(err, backup.ErrInMemory), errors.Is(err, event.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	default:
+		return problem.New(http.StatusInternalServerError, "The backups at BackupTo cannot be read: "+api.Printable(err.Error()))
+	}
+	if x.Media.Form == media.FormText {
+		b := x.Out[:0]
+		for i := range list {
+			b = append(outline.AppendText(b, backupFields(&list[i])...), '\n')
+		}
+		if damaged != nil {
+			b = append(outline.AppendText(b, damaged...), '\n')
+		}
+		return x.SendOut(b)
+	}
+	o := x.NewOutline()
+	o.Root("backups", func() {
+		o.FlatList("backups", "backup", len(list), func(i int) { o.Leaves(backupFields(&list[i])...) })
+		o.Leaves(damaged...)
+	})
+	return x.SendOut(o.B)
+}
+
+func backupIDField(id string) outline.Field { return outline.Text("backupId", id) }
+
+func backupFields(m *backup.Manifest) []outline.Field {
+	return []outline.Field{
+		outline.Text("id", m.ID), outline.Text("kind", m.Kind), outline.Int("position", m.Position), outline.Time("time", m.Time),
+		outline.Int("files", int64(len(m.Files))), outline.Int("bytes", m.Bytes()), outline.Int("bytesCopied", m.BytesCopied),
+		outline.Seconds(m.Seconds), outline.Bool("checked", m.Verified),
+	}
+}

@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/outline"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/logkey"
+)
+
+// ScavengeHandlers answer requests about scavenges of this node.
+type ScavengeHandlers struct{ Scavenges Scavenges }
+
+// Scavenges runs scavenges of this node's files, one at a time.
+type Scavenges interface {
+	// Start registers a run and returns its id before any work is done. It fails with
+	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
+	// event.ErrNotReady or event.ErrClosed.
+	Start(r scavenge.Request) (event.ID, error)
+	// Announced returns when what the database records of the begin of the run that
+	// was started last can be read here, or when the context ends.
+	Announced(ctx context.Context, id event.ID)
+	// Stop stops the run with the id, whichever runs for the zero id, and returns its
+	// id when it has ended and released what it held. It fails with
+	// scavenge.ErrNoSuchRun, and with the context's error when that ends first: the
+	// run stops nevertheless.
+	Stop(ctx context.Context, id event.ID) (event.ID, error)
+	// Current describes the running scavenge. Its ID is zero when none runs.
+	Current() scavenge.Status
+	// Last is what the last run since the process started was or is. Before there was
+	// any its ID is zero and its Result scavenge.ResultUnknown.
+	Last() scavenge.Status
+	// Estimate finds out what a run would do, and does nothing. It may take long. It fails with
+	// event.ErrNotReady, event.ErrBusy when too many estimates run, event.ErrClosed, and the
+	// context's error.
+	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
+}
+
+const scavengePrefix = "/admin/scavenge/"
+
+// Start starts a run, or estimates one.
+func (r *ScavengeHandlers) Start(_ context.Context, x *request.Request) error {
+	o, err := parseScavenge(x.R.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return r.estimateScavenge(x, scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top})
+	}
+	id, err := r.Scavenges.Start(o.Request)
+	if err != nil {
+		return err
+	}
+	x.Node.Log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	r.awaitScavenge(x, id)
+	return x.SendFields("ScavengeResultDto", scavengeIDField(id.String()))
+}
+
+// announcePatience bounds how long the answer to a start waits for its record.
+const announcePatience = 2 * time.Second
+
+// awaitScavenge waits until clients can read that a run has begun: what they ask for next is its
+// stream. Without a leader nothing can be written, and the answer does not wait.
+func (r *ScavengeHandlers) awaitScavenge(x *request.Request, id event.ID) {
+	if !x.Node.KnowsLeader() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.R.Context(), announcePatience)
+	defer cancel()
+	r.Scavenges.Announced(ctx, id)
+}
+
+// Stop stops the run that the path names and answers when it has ended.
+func (r *ScavengeHandlers) Stop(_ context.Context, x *request.Request) error {
+	var id event.ID // of whichever runs
+	if text := x.Route.ID; text != "" {
+		var err error
+		// A zero id in the path belongs to no run. It does not mean the running one either.
+		if id, err = event.ParseID(text); err != nil || id.IsZero() {
+			return problem.NoScavenge
+		}
+	}
+	id, err := r.Scavenges.Stop(x.Reads(), id)
+	if err != nil {
+		return err
+	}
+	x.Node.Log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
+}
+
+// Current answers with the running scavenge. When there is none the members that clients
+// know are there, and empty.
+func (r *ScavengeHandlers) Current(_ context.Context, x *request.Request) error {
+	s := r.Scavenges.Current()
+	if s.ID.IsZero() {
+		return sendStatus(x, "ScavengeGetCurrentResultDto", []outline.Field{scavengeIDField(""), scavengeLinkField("")}, nil, nil)
+	}
+	known := []outline.Field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
+	more := slices.Concat(progressFields(&s), []outline.Field{outline.Time("started", s.Started)}, requestFields(&s))
+	return sendStatus(x, "ScavengeGetCurrentResultDto", known, more, s.Point)
+}
+
+// Last answers with the run that was started last, whether it has ended or not.
+func (r *ScavengeHandlers) Last(_ context.Context, x *request.Request) error {
+	s := r.Scavenges.Last()
+	link := ""
+	var more []outline.Field
+	if !s.ID.IsZero() {
+		link = scavengePrefix + s.ID.String()
+		begun := []outline.Field{outline.Reason(s.Error), outline.Time("started", s.Started), outline.Time("ended", s.Ended)}
+		more = slices.Concat(begun, progressFields(&s), requestFields(&s))
+	}
+	known := []outline.Field{scavengeIDField(s.ID.String()), scavengeLinkField(link), outline.Text("scavengeResult", string(s.Result))}
+	return sendStatus(x, "ScavengeGetLastResultDto", known, more, s.Point)
+}
+
+func scavengeIDField(id string) outline.Field { return outline.Text("scavengeId", id) }
+
+func scavengeLinkField(link string) outline.Field { return outline.Text("scavengeLink", link) }
+
+// progressFields are the progress of a run and its results so far.
+func progressFields(s *scavenge.Status) []outline.Field {
+	return []outline.Field{
+		outline.Text("phase", string(s.Phase)),
+		outline.Int("done", s.Done),
+		outline.Int("total", s.Total),
+		outline.Text("unit", s.Unit),
+		outline.Int("bytesSaved", s.Saved),
+		outline.Int("eventsRemoved", s.Removed),
+		outline.Int("chunksExecuted", int64(s.Executed)),
+		outline.Int("chunksSkipped", int64(s.Skipped)),
+		outline.Int("chunksMerged", int64(s.Merged)),
+	}
+}
+
+// requestFields say how a run runs. The threshold of the scavenge point takes the
+// place of the one that was asked for.
+func requestFields(s *scavenge.Status) []outline.Field {
+	threshold := s.Request.Threshold
+	if s.Point != nil {
+		threshold = s.Point.Threshold
+	}
+	return []outline.Field{
+		outline.Bool("resumed", s.Resumed),
+		outline.Int("threads", int64(min(s.Request.Threads, scavenge.MaxThreads))),
+		outline.Int("threshold", int64(threshold)),
+		outline.Int("throttlePercent", int64(s.Request.ThrottlePercent)),
+	}
+}
+
+func pointFields(p *scavenge.Point) []outline.Field {
+	return []outline.Field{
+		outline.Int("number", p.Number),
+		outline.Int("position", p.Position),
+		outline.Text("effectiveNow", p.EffectiveNow.UTC().Format(outline.TickTime)),
+		outline.Int("threshold", int64(p.Threshold)),
+	}
+}
+
+// sendStatus answers with the status of a run. Clients parse the text that EventStoreDB sends, so
+// that text stands alone on the first line. When there is no run there is no more, and no point.
+func sendStatus(x *request.Request, root string, known, more []outline.Field, point *scavenge.Point) error {
+	if x.Media.Form == media.FormText {
+		b := outline.AppendText(x.Out[:0], known...)
+		for _, f := range more {
+			b = outline.AppendText(append(b, '\n'), f)
+		}
+		if point != nil {
+			b = fmt.Appendf(b, "\nPoint: %d, ", point.Number)
+			b = outline.AppendText(b, pointFields(point)[1:]...)
+		}
+		return x.SendOut(b)
+	}
+	o := x.NewOutline()
+	o.Root(root, func() {
+		o.Leaves(known...)
+		o.Leaves(more...)
+		switch {
+		case point != nil:
+			o.Object("point", func() { o.Leaves(pointFields(point)...) })
+		case len(more) > 0 && !o.IsXML:
+			o.Leaves(outline.Null("point"))
+		}
+	})
+	return x.SendOut(o.B)
+}

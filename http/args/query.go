@@ -1,0 +1,81 @@
+// Package args reads what requests say besides their paths: parameters of queries, control headers,
+// and the members of an object in a body.
+package args
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Int reads an integer of a query; it is not ok when it is there and none,
+// or out of bounds.
+func Int(raw, name string, absent, least, most int) (n int, ok bool) {
+	text, ok := Lookup(raw, name)
+	if !ok {
+		return absent, true
+	}
+	v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+	if err != nil || int(v) < least || int(v) > most {
+		return 0, false
+	}
+	return int(v), true
+}
+
+// Bool reads a boolean of a query, false when it is not there; it is not ok
+// when it is there and none.
+func Bool(raw, name string) (value, ok bool) {
+	text, ok := Lookup(raw, name)
+	if !ok {
+		return false, true
+	}
+	return Flag(strings.TrimSpace(text))
+}
+
+// BoolOr reads a boolean of a query; any other value counts as absent.
+func BoolOr(raw, name string, absent bool) bool {
+	if v, ok := Flag(strings.TrimSpace(Value(raw, name))); ok {
+		return v
+	}
+	return absent
+}
+
+// Value returns the value of a parameter of a raw query, empty when it is not there.
+func Value(raw, name string) string {
+	value, _ := Lookup(raw, name)
+	return value
+}
+
+// Lookup returns the value of a parameter of a raw query and whether it is
+// there; names compare without regard to case. The first one counts.
+func Lookup(raw, name string) (value string, ok bool) {
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		if len(key) == len(name) && strings.EqualFold(key, name) {
+			return Unescape(value), true
+		}
+	}
+	return "", false
+}
+
+// Unescape decodes a value of a query; broken escapes stay as they are.
+func Unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '+' {
+			c = ' '
+		} else if c == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c = byte(n)
+				i += 2
+			}
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}

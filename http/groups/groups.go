@@ -1,0 +1,332 @@
+// Package groups answers requests about groups of competing consumers, and hands out their
+// messages.
+package groups
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/page"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// Handlers answer requests about groups.
+type Handlers struct {
+	Subscriptions Subscriptions
+	Store         eventReader
+	Way           *leader.Way
+	Pages         page.Pages
+}
+
+// Subscriptions are the persistent subscription groups. Only the leader runs
+// them: elsewhere requests are relayed or redirected before any of this is called.
+// Errors are event.ErrNotReady while groups are being loaded, those of package
+// subscription, and those of Store.Write.
+type Subscriptions interface {
+	// Create and Update judge the settings but for their sizes, which are right; an
+	// update does so once it knows that there is the group.
+	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Delete(ctx context.Context, k subscription.Key, by string) error
+	// Read hands out at most count messages, and none when there is none at the moment. links
+	// decides what the caller is shown of what messages link to.
+	Read(ctx context.Context, k subscription.Key, count int, links event.LinkReader) ([]subscription.Message, error)
+	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
+	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
+	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
+	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
+	// -1: all.
+	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
+	// Parked returns parked messages that are not settled; the others replay and drop them, or
+	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.
+	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool, links event.LinkReader) (subscription.ParkedPage, error)
+	ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error
+	DropParked(ctx context.Context, k subscription.Key, numbers []int64) error
+	NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error
+	// Restart begins to load all groups again. It fails with event.ErrNotReady when
+	// they are not running.
+	Restart(ctx context.Context) error
+	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
+	// List returns all groups, by stream and within a stream in the order of their
+	// creation; those of one stream when that is not empty.
+	List(ctx context.Context, stream string) ([]subscription.Info, error)
+}
+
+// eventReader reads one event; event.Head asks for the last visible one. Besides the errors of a
+// stream that is not there it returns event.ErrEventNotFound.
+type eventReader interface {
+	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
+}
+
+const (
+	subscriptionsPath = "/subscriptions"
+
+	segInfo    = "info"
+	segReplay  = "replayParked"
+	SegRestart = "restart"
+
+	maxMessages = 100
+	// nackReason is what a parked message says of who gave it up.
+	nackReason = "Nacked from HTTP"
+)
+
+var (
+	errMessageID  = problem.Bad("messageid should be a properly formed guid")
+	errMessageIDs = problem.Bad("ids should be a comma separated list of properly formed guids")
+	errStopAt     = problem.Bad("stopAt should be a properly formed positive long")
+	errAll        = problem.Bad("Persistent subscriptions to $all are only supported over gRPC through gRPC clients")
+	errNotRunning = problem.Bad("Persistent subscriptions are not running.")
+)
+
+// groupKey is the group that the path names.
+func groupKey(x *request.Request) subscription.Key {
+	return subscription.Key{Stream: x.Route.Stream, Group: x.Route.Group}
+}
+
+// leadGroup does something on the leader with the group that the path names, which must not be one
+// of the log: those are made, changed and consumed over gRPC only.
+func (g *Handlers) leadGroup(x *request.Request, do func(context.Context) error) error {
+	if x.Route.Stream == event.AllStream {
+		return groupFailed(x, errAll, "")
+	}
+	return g.Way.Lead(x, do)
+}
+
+// groupCommand does something to the group that the path names, and answers what came of it.
+func (g *Handlers) groupCommand(x *request.Request, status int, do func(context.Context, subscription.Key) error) error {
+	return g.Way.Lead(x, func(ctx context.Context) error {
+		if err := do(ctx, groupKey(x)); err != nil {
+			return groupFailed(x, err, "Group '"+x.Route.Group+"' does not exist.")
+		}
+		commandResult(x, status, commandSuccess, "")
+		return nil
+	})
+}
+
+// Create makes a group, unless its own streams would have names that are too long.
+func (g *Handlers) Create(_ context.Context, x *request.Request) error {
+	if len(event.MetaStreamOf(groupKey(x).CheckpointStream())) > event.MaxNameBytes {
+		return problem.LongName
+	}
+	status := http.StatusOK
+	if x.Node.ReferenceStatusCodes {
+		status = http.StatusCreated
+	}
+	return g.defineGroup(x, status, Subscriptions.Create)
+}
+
+// Update replaces all settings of a group.
+func (g *Handlers) Update(_ context.Context, x *request.Request) error {
+	return g.defineGroup(x, http.StatusOK, Subscriptions.Update)
+}
+
+// defineGroup does something with the settings in the body.
+func (g *Handlers) defineGroup(x *request.Request, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
+	if x.Route.Stream == event.AllStream {
+		return groupFailed(x, errAll, "")
+	}
+	return g.groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
+		settings, err := readSettings(x)
+		if err != nil {
+			return err
+		}
+		return do(g.Subscriptions, ctx, k, settings, x.Who.Login)
+	})
+}
+
+func (g *Handlers) Delete(_ context.Context, x *request.Request) error {
+	return g.groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+		return g.Subscriptions.Delete(ctx, k, x.Who.Login)
+	})
+}
+
+// ReplayParked hands parked messages out again.
+func (g *Handlers) ReplayParked(_ context.Context, x *request.Request) error {
+	stopAt := int64(-1)
+	if text, ok := args.Lookup(x.R.URL.RawQuery, "stopAt"); ok {
+		if stopAt, ok = args.Number(text, math.MaxInt64); !ok {
+			return errStopAt
+		}
+	}
+	return g.Way.Lead(x, func(ctx context.Context) error {
+		if err := g.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
+			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
+		}
+		commandResult(x, http.StatusOK, commandSuccess, "")
+		return nil
+	})
+}
+
+// Restart loads all groups again.
+func (g *Handlers) Restart(_ context.Context, x *request.Request) error {
+	return g.Way.Lead(x, func(ctx context.Context) error {
+		switch err := g.Subscriptions.Restart(ctx); {
+		case errors.Is(err, event.ErrNotReady):
+			return errNotRunning
+		case err != nil:
+			return err
+		}
+		sendWord(x, http.StatusOK, "Restarting")
+		return nil
+	})
+}
+
+// HandOut hands out messages to the caller. It does not wait for messages.
+func (g *Handlers) HandOut(_ context.Context, x *request.Request) error {
+	count := 1
+	if text := x.Route.Count; text != "" {
+		n, ok := args.Number(text, maxMessages)
+		if !ok || n == 0 {
+			return problem.Bad("Message count must be an integer between 1 and 100 'count' ='" + text + "'")
+		}
+		count = int(n)
+	}
+	return g.leadGroup(x, func(ctx context.Context) error {
+		messages, err := g.takeMessages(ctx, x, count)
+		switch {
+		case errors.Is(err, subscription.ErrNotFound):
+			sendWord(x, problem.NoGroup.Status, problem.NoGroup.Text)
+			return nil
+		case err != nil:
+			return err
+		}
+		doc := x.Atom().Messages(messages, groupKey(x), count)
+		return x.Write(&doc)
+	})
+}
+
+// takeMessages takes messages, but none for an answer without a body, which would lose them.
+func (g *Handlers) takeMessages(ctx context.Context, x *request.Request, count int) ([]subscription.Message, error) {
+	if x.R.Method == http.MethodHead {
+		_, err := g.Subscriptions.Info(ctx, groupKey(x))
+		return nil, err
+	}
+	return g.Subscriptions.Read(ctx, groupKey(x), count, (*request.CallerLinks)(x))
+}
+
+func (g *Handlers) Ack(_ context.Context, x *request.Request) error {
+	return g.answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return g.Subscriptions.Ack(ctx, groupKey(x), ids)
+	})
+}
+
+func (g *Handlers) Nack(_ context.Context, x *request.Request) error {
+	action := nackAction(args.Value(x.R.URL.RawQuery, "action"))
+	return g.answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return g.Subscriptions.Nack(ctx, groupKey(x), ids, action, nackReason)
+	})
+}
+
+// nackAction reads the action of a nack. An unknown action means retry.
+func nackAction(word string) subscription.Action {
+	switch word = strings.TrimSpace(word); {
+	case strings.EqualFold(word, "park"):
+		return subscription.Park
+	case strings.EqualFold(word, "skip"):
+		return subscription.Skip
+	case strings.EqualFold(word, "stop"):
+		return subscription.Stop
+	}
+	return subscription.Retry
+}
+
+// answerMessages answers messages. The caller does not learn whether they were known.
+func (g *Handlers) answerMessages(x *request.Request, do func(context.Context, []event.ID) error) error {
+	ids, err := messageIDs(x)
+	if err != nil {
+		return err
+	}
+	if x.Route.Stream == event.AllStream {
+		return errAll
+	}
+	return g.Way.Lead(x, func(ctx context.Context) error {
+		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {
+			return err
+		}
+		status := http.StatusOK
+		if x.Node.ReferenceStatusCodes {
+			status = http.StatusAccepted
+		}
+		x.W.Header()[request.KeyContentType] = media.Text.ContentType
+		x.Send(status, nil)
+		return nil
+	})
+}
+
+// messageIDs returns the messages that the path or the query names.
+func messageIDs(x *request.Request) ([]event.ID, error) {
+	if x.Route.ID != "" {
+		id, ok := messageID(x.Route.ID)
+		if !ok {
+			return nil, errMessageID
+		}
+		return []event.ID{id}, nil
+	}
+	text, ok := args.Lookup(x.R.URL.RawQuery, "ids")
+	if !ok {
+		return nil, errMessageIDs
+	}
+	ids := make([]event.ID, 0, 1+strings.Count(text, ","))
+	for one := range strings.SplitSeq(text, ",") {
+		id, ok := messageID(one)
+		if !ok {
+			return nil, errMessageIDs
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// messageID reads a GUID with dashes or of nothing but digits.
+func messageID(text string) (event.ID, bool) {
+	id, err := event.ParseID(text)
+	return id, err == nil && (len(text) == 32 || len(text) == 36)
+}
+
+// ParkedBackward and parkedForward show the messages that a group gave up. Every
+// node has them.
+func (g *Handlers) ParkedBackward(_ context.Context, x *request.Request) error {
+	return g.Pages.Backward(x, groupKey(x).ParkedStream(), g.sendParked)
+}
+
+func (g *Handlers) ParkedForward(_ context.Context, x *request.Request) error {
+	return g.Pages.Forward(x, groupKey(x).ParkedStream(), g.sendParked)
+}
+
+// sendParked answers with a page without the messages that were settled at the desk. Until a
+// message was settled it is the page of the stream. It must not be cached, because more messages
+// can be settled at any time.
+func (g *Handlers) sendParked(ctx context.Context, x *request.Request, p *page.Request) error {
+	record, err := g.Store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
+		p.Changes = true
+		return g.Pages.Feed(ctx, x, p)
+	case err != nil:
+		return err
+	}
+	isSettled, err := subscription.SettledIn(&record.Record)
+	if err != nil {
+		return err
+	}
+	page, err := g.Pages.Read(ctx, x, p)
+	if err != nil {
+		return err
+	}
+	page.Events = slices.DeleteFunc(page.Events, func(e event.Resolved) bool { return isSettled(e.Number) })
+	// It changes while the stream does not.
+	x.W.Header()[request.KeyCacheControl] = request.CacheNever
+	x.OfCaller(page.Events...)
+	doc := x.Atom().Stream(&page, &p.StreamRead)
+	return x.Write(&doc)
+}

@@ -1,0 +1,161 @@
+package groups
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/internal/spelling"
+	"github.com/annalsdb/annals/internal/xmljson"
+	"github.com/annalsdb/annals/subscription"
+)
+
+const (
+	// settingsElement is the root of settings in XML. Part of the wire: do not change.
+	settingsElement = "SubscriptionConfigData"
+)
+
+var (
+	errSettingsJSON  = problem.Bad("Invalid request. The body is not a JSON object.")
+	errSettingsXML   = problem.Bad("Invalid request. The body is not a document " + settingsElement + ".")
+	errSettingsCut   = problem.Bad("Invalid request. The body ends too early.")
+	errStartPosition = problem.Bad("startPosition must be an integer.")
+)
+
+// settingNames are how documents spell the properties of a group; others are ignored, unless they
+// are misspelled. Part of the wire: do not change.
+var settingNames = []string{
+	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
+	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
+	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
+}
+
+// readSettings reads the body of the request. Members that it leaves out have their defaults.
+func readSettings(x *request.Request) (s subscription.Settings, err error) {
+	body, err := x.ReadBody(request.MaxSettings, request.LargeSettings, errSettingsCut)
+	if err != nil {
+		return s, err
+	}
+	return settings(decodeSettings(x.Body.Form, body))
+}
+
+func decodeSettings(f media.Form, body []byte) *args.Members {
+	switch {
+	case len(bytes.TrimSpace(bytes.TrimPrefix(body, args.ByteOrderMark))) == 0:
+		return &args.Members{}
+	case f == media.FormTextXML:
+		return decodeSettingsXML(body)
+	}
+	return args.Object(body, errSettingsJSON, settingNames...)
+}
+
+// decodeSettingsXML takes the elements as texts. One without a text counts as not there,
+// but for the strategy, for which the empty text has a meaning.
+func decodeSettingsXML(body []byte) *args.Members {
+	doc, err := xmljson.Parse(body)
+	if err != nil || doc.Root().Name() != settingsElement {
+		return &args.Members{Err: errSettingsXML}
+	}
+	m := &args.Members{Values: map[string]args.Member{}}
+	for e := range doc.Root().Children {
+		name := args.NameIn(settingNames, e.Name())
+		if name == "" {
+			m.Others = append(m.Others, e.Name())
+			continue
+		}
+		if e.HasChildren() {
+			m.MustBe(name, "a single value")
+		}
+		text := bytes.TrimSpace(e.Text())
+		if len(text) == 0 && (name != "namedConsumerStrategy" || !e.IsText()) {
+			m.Values[name] = args.Member{}
+			continue
+		}
+		m.Values[name] = args.Member{Raw: jsontext.AppendString(nil, text), Kind: jsontext.String}
+	}
+	return m
+}
+
+// The edits and the letters left out by which a name is taken for a misspelled one.
+const (
+	maxMisspelled = 3
+	minShortened  = 8
+)
+
+// misspelled refuses a name that is close to one of a property: with the property at its default
+// the group would do something else than was asked for.
+func misspelled(m *args.Members) {
+	for _, other := range m.Others {
+		for _, name := range settingNames {
+			a, b := strings.ToLower(other), strings.ToLower(name)
+			if len(a) >= minShortened && strings.HasPrefix(b, a) || spelling.Distance(a, b, maxMisspelled+1) <= maxMisspelled {
+				m.Wrong(problem.Bad(fmt.Sprintf("%.100q is not a property of a group. Is %s meant?", other, name)))
+			}
+		}
+	}
+}
+
+// settings makes settings of the members. Their sizes are judged before the start
+// is read; what is left to judge depends on what groups there are.
+func settings(m *args.Members) (subscription.Settings, error) {
+	misspelled(m)
+	s := subscription.DefaultSettings()
+	for _, p := range []struct {
+		name string
+		to   any
+	}{
+		{"resolveLinktos", &s.ResolveLinks}, {"extraStatistics", &s.ExtraStatistics}, {"startFrom", &s.StartFrom},
+		{"messageTimeoutMilliseconds", &s.MessageTimeout}, {"checkPointAfterMilliseconds", &s.CheckpointAfter},
+		{"maxRetryCount", &s.MaxRetryCount}, {"liveBufferSize", &s.LiveBufferSize}, {"bufferSize", &s.BufferSize},
+		{"readBatchSize", &s.ReadBatchSize}, {"minCheckPointCount", &s.MinCheckpointCount},
+		{"maxCheckPointCount", &s.MaxCheckpointCount}, {"maxSubscriberCount", &s.MaxSubscriberCount},
+	} {
+		switch to := p.to.(type) {
+		case *bool:
+			*to = m.Flag(p.name, *to)
+		case *int64:
+			*to = m.Integer(p.name, math.MaxInt64, *to)
+		case *int:
+			*to = int(m.Integer(p.name, math.MaxInt32, int64(*to)))
+		case *time.Duration:
+			*to = time.Duration(m.Integer(p.name, math.MaxInt32, to.Milliseconds())) * time.Millisecond
+		}
+	}
+	s.Strategy = strategy(m, s.Strategy)
+	position := m.Values["startPosition"]
+	if position.IsGiven() && position.Kind != jsontext.String && position.Kind != jsontext.Number {
+		m.MustBe("startPosition", "a text")
+	}
+	m.Wrong(s.ValidateSizes())
+	if position.IsGiven() {
+		var err error
+		if s.StartFrom, err = strconv.ParseInt(position.Number(), 10, 64); err != nil {
+			m.Wrong(errStartPosition)
+		}
+	}
+	return s, m.Err
+}
+
+// strategy reads the consumer strategy. The empty text leaves it to the property
+// that older clients know.
+func strategy(m *args.Members, absent subscription.Strategy) subscription.Strategy {
+	roundRobin := m.Flag("preferRoundRobin", false)
+	name := m.Text("namedConsumerStrategy")
+	switch {
+	case !m.Values["namedConsumerStrategy"].IsGiven():
+		return absent
+	case name != "":
+		return subscription.Strategy(name)
+	case roundRobin:
+		return subscription.RoundRobin
+	}
+	return subscription.DispatchToSingle
+}

@@ -1,0 +1,230 @@
+// Package page answers with pages of a stream, and waits for those that are to have events.
+package page
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+)
+
+// pageFreshness sets the caching headers of a page: closed pages are full, and lie
+// below the last event.
+func pageFreshness(x *request.Request, page *event.StreamPage, p *Request) {
+	isClosed := p.From != fromHead && p.From <= page.Last
+	if !p.Backward {
+		isClosed = p.From <= page.Last+1-int64(p.Count)
+	}
+	if isClosed && !p.Changes {
+		x.Cache(request.CacheForever)
+		return
+	}
+	x.Open(page.Last, &page.Metadata)
+}
+
+const (
+	DefaultCount = 20
+	MaxCount     = 4096
+)
+
+// SegHead is the number of the newest event as paths have it.
+const SegHead = "head"
+
+// fromHead is the number of a page that begins at the newest event.
+const fromHead = event.Head
+
+// Number reads an event number.
+func Number(s string) (int64, error) {
+	n, ok := args.Number(s, math.MaxInt64)
+	if !ok {
+		return 0, problem.Bad("'" + s + "' is not valid event number")
+	}
+	return n, nil
+}
+
+// pageCount reads the size of a page.
+func pageCount(s string) (int, error) {
+	if s == "" {
+		return DefaultCount, nil
+	}
+	n, ok := args.Number(s, math.MaxInt32)
+	if !ok || n == 0 {
+		return 0, problem.Bad("'" + s + "' is not valid count. Should be positive integer")
+	}
+	if n > MaxCount {
+		return 0, ErrPageTooBig
+	}
+	return int(n), nil
+}
+
+var ErrPageTooBig = problem.Bad("Read size too big, should be less than 4096 items")
+
+// Request is what a page of a stream was asked for with.
+type Request struct {
+	event.StreamRead
+	leader  bool
+	poll    time.Duration
+	Changes bool // also when it is full and lies below the last event
+}
+
+// pageArguments reads the arguments of a page, in the order of the contract.
+func pageArguments(x *request.Request, stream string, backward bool) (p Request, err error) {
+	p.Stream, p.Backward, p.Room = stream, backward, &x.Room
+	switch {
+	case backward && (x.Route.From == "" || x.Route.From == SegHead):
+		p.From = fromHead
+	default:
+		if p.From, err = Number(x.Route.From); err != nil {
+			return p, err
+		}
+	}
+	if p.Count, err = pageCount(x.Route.Count); err != nil {
+		return p, err
+	}
+	if p.Links, err = x.LinksOf(true); err != nil {
+		return p, err
+	}
+	if p.leader, err = args.RequireLeader(x.R.Header); err != nil {
+		return p, err
+	}
+	if !backward {
+		p.poll, err = args.LongPoll(x.R.Header)
+	}
+	return p, err
+}
+
+// Pages answers with pages of streams.
+type Pages struct {
+	Store  pageStore
+	Waiter streamWaiter
+}
+
+// pageStore is what pages are read from.
+type pageStore interface {
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+}
+
+type streamWaiter interface {
+	WaitStream(ctx context.Context, stream string, after int64) error
+}
+
+func (g *Pages) Backward(x *request.Request, stream string, send Send) error {
+	p, err := pageArguments(x, stream, true)
+	if err != nil {
+		return err
+	}
+	ctx, err := leader.Reads(x, p.leader)
+	if err != nil {
+		return err
+	}
+	return send(ctx, x, &p)
+}
+
+func (g *Pages) Forward(x *request.Request, stream string, send Send) error {
+	p, err := pageArguments(x, stream, false)
+	if err != nil {
+		return err
+	}
+	ctx, err := leader.Reads(x, p.leader)
+	if err != nil {
+		return err
+	}
+	if x.Media.Form == media.FormDescription {
+		x.Media = x.Media.FeedInstead()
+	}
+	if p.poll > 0 {
+		if err := g.awaitStream(x, &p); err != nil {
+			return err
+		}
+		ctx = x.Reads() // The wait was not the request's fault.
+	}
+	return send(ctx, x, &p)
+}
+
+// awaitStream waits until an event arrives in a stream whose page begins above
+// its last event, at most for the time the client gave.
+func (g *Pages) awaitStream(x *request.Request, p *Request) error {
+	info, err := g.Store.StreamInfo(x.R.Context(), p.Stream)
+	if err != nil {
+		return err
+	}
+	if info.HardDeleted || info.Exists() && p.From <= info.Last {
+		return nil
+	}
+	return Await(x, p.poll, func(ctx context.Context) error {
+		return g.Waiter.WaitStream(ctx, p.Stream, info.Last)
+	})
+}
+
+// Send answers with one page of a stream.
+type Send func(ctx context.Context, x *request.Request, p *Request) error
+
+// Feed answers with one page. Whether the client's copy is still good is known
+// without reading an event.
+func (g *Pages) Feed(ctx context.Context, x *request.Request, p *Request) error {
+	if match := x.R.Header[request.KeyIfNoneMatch]; match != nil {
+		info, err := g.Store.StreamInfo(ctx, p.Stream)
+		if err != nil {
+			return err
+		}
+		if tag := x.Matched(match, info.Last); tag != nil && info.Exists() {
+			x.NotModified(tag, &info.Metadata)
+			return nil
+		}
+	}
+	page, err := g.Read(ctx, x, p)
+	if err != nil {
+		return err
+	}
+	pageFreshness(x, &page, p)
+	x.OfCaller(page.Events...)
+	doc := x.Atom().Stream(&page, &p.StreamRead)
+	return x.Write(&doc)
+}
+
+// Read reads a page of a stream.
+func (g *Pages) Read(ctx context.Context, x *request.Request, p *Request) (page event.StreamPage, err error) {
+	if p.MaxPayload, err = x.ReadingPage(ctx, p.Count); err != nil {
+		return page, err
+	}
+	defer x.PageRead()
+	return g.Store.ReadStream(ctx, p.StreamRead)
+}
+
+// Await runs a long poll. A poll that ends by time, or because the server stops, is not an
+// error: the answer then has what there is, if the caller may still see it. The context of the
+// request frees the waiter when the client goes away.
+func Await(x *request.Request, d time.Duration, until func(context.Context) error) error {
+	release, err := x.Share(api.Poll)
+	if err != nil {
+		return err
+	}
+	defer release()
+	lease := x.Hold()
+	ctx, cancel := context.WithTimeout(lease.Context(), d)
+	defer cancel()
+	stop := context.AfterFunc(x.Node.Draining, cancel)
+	defer stop()
+	err = until(ctx)
+	if refused := x.Judge(); refused != nil {
+		return refused
+	}
+	switch {
+	case err == nil:
+		return nil
+	case x.R.Context().Err() != nil:
+		return x.R.Context().Err()
+	case ctx.Err() != nil || errors.Is(err, event.ErrClosed):
+		return nil
+	}
+	return err
+}

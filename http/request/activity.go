@@ -1,0 +1,35 @@
+package request
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/event"
+)
+
+// note has the request recorded if it asked for a change, with the status that is about
+// to be answered. The node does so that decided: not one that relays the request, leads
+// the client elsewhere, or says that another may try.
+func (x *Request) note(status int) {
+	to := x.Node.Activity
+	if to == nil || x.Res == nil || status == http.StatusTemporaryRedirect || x.W.Header()[HeaderNotDone] != nil {
+		return
+	}
+	// It has not been looked for when credentials are refused.
+	if !x.IsNoted(x.Res.Operation(x.R.Method)) {
+		return
+	}
+	to.Note(activity.Operation{
+		Who: x.Who.Login, From: x.R.RemoteAddr, Method: x.R.Method, Path: x.R.URL.EscapedPath(), Query: x.R.URL.RawQuery, Status: status,
+	})
+}
+
+// IsNoted reports whether a request for an operation, which may be nil, asks for a change
+// that is recorded. An append may change who may do what.
+func (x *Request) IsNoted(op *Operation) bool {
+	if op == nil || x.IsRead() || x.R.Method == http.MethodOptions {
+		return false
+	}
+	return !op.Unnoted || op.May == MayStream(access.WriteRight) && (event.IsMetaStream(x.Route.Stream) || x.Route.Stream == event.SettingsStream)
+}

@@ -1,0 +1,112 @@
+package request
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/xmljson"
+)
+
+// A page of 4,096 events may hold many gigabytes, but it is never held whole: reads
+// leave out the data of events beyond the first maxPagePayload bytes, which are then
+// read one event at a time as they are written, and text beyond atom.MaxText is sent
+// before the rest is written. Pages below both, as nearly all are, go out in one Write
+// with their length.
+const maxPagePayload = 8 << 20
+
+// errPageSent ends the writing of a page whose rest is not needed.
+var errPageSent = errors.New("the page was sent")
+
+// Write answers with a feed.
+func (x *Request) Write(doc *atom.Feed) error {
+	var err error
+	switch form := x.Media.Form; {
+	case form == media.FormHTML:
+		x.Out = AppendPage(x, x.Out[:0], doc.Stream(), -1)
+	case form.IsJSON(): // The tag is that of one type, also if another is answered.
+		x.Out, err = doc.AppendJSON(x.Out[:0], x.EmbedOf(), media.AtomJSON.ETag)
+	default:
+		x.Out, err = doc.AppendXML(x.Out[:0], x.EmbedOf())
+	}
+	switch {
+	case errors.Is(err, errPageSent):
+		return nil
+	case err != nil && x.isPartSent:
+		// The status was sent already: only a broken connection tells the client that
+		// the page is not whole.
+		x.Node.Log.Warn("only part of a page could be sent", "path", x.R.URL.Path, logkey.Error, err)
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		return err
+	case x.isPartSent:
+		_, err = x.W.Write(x.Out)
+		x.NotTaken(err)
+		return nil
+	}
+	x.SendBody()
+	return nil
+}
+
+// Atom returns the writer of feeds and entries.
+func (x *Request) Atom() *atom.Writer {
+	x.writer.Source, x.writer.Origin = (*pageSource)(x), x.Origin()
+	return &x.writer
+}
+
+// pageSource is a request as the writer of its page sees it.
+type pageSource Request
+
+// send sends what there is of the page.
+func (p *pageSource) send(b []byte) ([]byte, error) {
+	x := (*Request)(p)
+	if !x.isPartSent {
+		x.isPartSent = true
+		x.Typed()
+		x.Varies()
+		x.W.WriteHeader(http.StatusOK)
+		if x.R.Method == http.MethodHead {
+			return b, errPageSent
+		}
+	}
+	if _, err := x.W.Write(b); err != nil {
+		x.NotTaken(err)
+		return b, errPageSent
+	}
+	return b[:0], x.Check()
+}
+
+// EmbedOf reads how much of an event an entry shows.
+func (x *Request) EmbedOf() atom.Level {
+	if x.R.URL.RawQuery == "" {
+		return atom.None
+	}
+	return atom.ParseLevel(args.Value(x.R.URL.RawQuery, "embed"))
+}
+
+// AppendPage appends a page that leads a browser on to the web interface: to an
+// event of a stream, or to the stream itself when number is below 0. It has no
+// script, and its policy would run none.
+func AppendPage(x *Request, b []byte, stream string, number int64) []byte {
+	page := everyPage
+	if x.Node.Insecure {
+		page = insecurePage
+	}
+	http1.SetFields(x.R.Context(), x.W.Header(), page)
+	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
+	b = xmljson.AppendText(b, stream)
+	b = append(b, `</title><meta http-equiv="refresh" content="0; url=`...)
+	b = append(b, x.PathPrefix()...)
+	b = append(b, `/web/index.html#/streams/`...)
+	b = atom.AppendEscaped(b, stream)
+	if number >= 0 {
+		b = append(b, '/')
+		b = strconv.AppendInt(b, number, 10)
+	}
+	return append(b, `"></head><body></body></html>`...)
+}

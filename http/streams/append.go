@@ -1,0 +1,208 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+var (
+	errNoType  = problem.Bad("Must include an event type with the request either in body or as ES-EventType header.")
+	errBadGUID = problem.Bad("Invalid request. Unable to parse guid")
+)
+
+// Append writes one event or a batch to a stream.
+func (s *Handlers) Append(_ context.Context, x *request.Request) error {
+	m := x.R.Header
+	isBatch := x.Body.Form.IsBatch()
+	eventType, _ := args.HeaderEventType.In(m)
+	if eventType == "" && !isBatch {
+		return errNoType
+	}
+	id, hasID, err := args.EventID(m)
+	if err != nil {
+		return err
+	}
+	if !hasID && !isBatch {
+		redirectIncoming(x)
+		return nil
+	}
+	w, err := newWrite(x, x.Route.Stream)
+	if err != nil {
+		return err
+	}
+	w.Late, w.hasIDs = true, true // Each event of a batch must have one.
+	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+		return err
+	}
+	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+	if err != nil {
+		return err
+	}
+	if isBatch {
+		w.Events, err = decodeBatch(x, body)
+	} else {
+		err = w.setSingle(x.Body.Form, id, eventType, body)
+	}
+	if err != nil {
+		return err
+	}
+	return s.sendAppended(x, w, http.StatusCreated)
+}
+
+// Incoming writes one event whose id is in the path. Posting again to the same
+// address answers the same and writes nothing.
+func (s *Handlers) Incoming(_ context.Context, x *request.Request) error {
+	id, err := event.ParseID(x.Route.ID)
+	if err != nil || id.IsZero() {
+		return errBadGUID
+	}
+	eventType, _ := args.HeaderEventType.In(x.R.Header)
+	if eventType == "" {
+		return problem.EmptyType
+	}
+	w, err := newWrite(x, x.Route.Stream)
+	if err != nil {
+		return err
+	}
+	w.Late, w.hasIDs = true, true
+	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+		return err
+	}
+	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+	if err != nil {
+		return err
+	}
+	if err := w.setSingle(x.Body.Form, id, eventType, body); err != nil {
+		return err
+	}
+	if x.Node.ReferenceStatusCodes {
+		return s.sendAppended(x, w, http.StatusCreated)
+	}
+	return s.sendAppended(x, w, http.StatusOK)
+}
+
+// write is a write under construction, with room for the usual single event.
+type write struct {
+	event.Write
+	leader bool
+	hasIDs bool // the client gave every event its id: sent again, it is the same write
+	one    [1]event.Proposed
+}
+
+// newWrite reads the headers that all writes have.
+func newWrite(x *request.Request, stream string) (*write, error) {
+	expected, err := args.ExpectedVersion(x.R.Header)
+	if err != nil {
+		return nil, err
+	}
+	leader, err := args.RequireLeader(x.R.Header)
+	if err != nil {
+		return nil, err
+	}
+	w := &write{leader: leader}
+	w.Stream, w.ExpectedVersion = stream, expected
+	return w, nil
+}
+
+// setSingle makes the body the data of the write's only event.
+func (w *write) setSingle(f media.Form, id event.ID, eventType string, body []byte) error {
+	e := &w.one[0]
+	e.ID, e.Type, e.Data = id, eventType, body
+	if f == media.FormJSON || f == media.FormAtomJSON {
+		switch {
+		case jsontext.ValidUTF8(body):
+			e.Flags = event.FlagJSON
+		case eventType != event.TypeLink || len(body) == 0:
+			return problem.InvalidBody
+		}
+	}
+	w.Events = w.one[:]
+	return nil
+}
+
+// decodeBatch reads the events of a body. The decoded events are claimed in addition to the body.
+func decodeBatch(x *request.Request, body []byte) ([]event.Proposed, error) {
+	weight := int64(len(body))
+	isJSON := x.Body.Form.IsJSON()
+	if !isJSON {
+		weight += min(weight*request.XmlWeight, request.MostXML, x.Node.Memory.Most()/2)
+	}
+	if err := x.Claim.Grow(x.R.Context(), weight); err != nil {
+		return nil, err
+	}
+	if isJSON {
+		return decodeJSONBatch(body)
+	}
+	return decodeXMLBatch(body)
+}
+
+// sendAppended commits an append and answers with the address of its first event.
+func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error {
+	if len(w.Stream) > event.MaxNameBytes {
+		return problem.LongName
+	}
+	all := int64(0)
+	for i := range w.Events {
+		e := &w.Events[i]
+		size := len(e.Data) + len(e.Metadata)
+		if size > s.MaxEventBytes {
+			return problem.TooLarge
+		}
+		all += int64(size)
+		if len(e.Type) > event.MaxNameBytes {
+			return problem.LongName
+		}
+	}
+	if most := s.MaxAppendBytes; most > 0 && all > most {
+		return &problem.Problem{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
+	}
+	done, err := s.commitWrite(x, w)
+	if err != nil {
+		return err
+	}
+	b := x.Atom().AppendHome(x.Scratch[:0], w.Stream)
+	b = strconv.AppendInt(b, done.First, 10)
+	x.Scratch = b
+	h := x.W.Header()
+	h[request.KeyLocation] = []string{string(b)}
+	h[request.KeyContentType] = media.Text.ContentType
+	x.Send(status, nil)
+	return nil
+}
+
+// commitWrite has a write done. Should another node lead by now, the store says so.
+func (s *Handlers) commitWrite(x *request.Request, w *write) (event.Written, error) {
+	ctx := clock.NewDeadline(x.R.Context(), x.Node.WriteTimeout)
+	defer ctx.Release()
+	done, err := s.Store.Write(ctx, &w.Write)
+	leader.NoteNotDone(x, err)
+	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
+		err = problem.LargeWrite
+	}
+	return done, err
+}
+
+// redirectIncoming sends a client that gave no id to an address with one, where
+// its write can be repeated without being done twice.
+func redirectIncoming(x *request.Request) {
+	b := x.Atom().AppendHome(x.Scratch[:0], x.Route.Stream)
+	b = append(b, "incoming/"...)
+	b = event.ID(uuid.New()).AppendTo(b)
+	x.Scratch = b
+	x.W.Header()[request.KeyLocation] = []string{string(b)}
+	x.Text(http.StatusTemporaryRedirect, "Forwarding to idempotent URI")
+}

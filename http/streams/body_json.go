@@ -1,0 +1,227 @@
+package streams
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+var (
+	errEmptyID  = problem.Bad("Empty eventId provided.")
+	errLongType = problem.Bad(fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes))
+)
+
+// bodyField is a member of an event that has a meaning. Others are ignored.
+type bodyField uint8
+
+const (
+	fieldNone bodyField = iota
+	fieldID
+	fieldType
+	fieldData
+	fieldMetadata
+)
+
+var bodyFieldNames = [...]string{fieldID: "eventId", fieldType: "eventType", fieldData: "data", fieldMetadata: "metadata"}
+
+// fieldNamed finds a member by its name, ignoring case.
+func fieldNamed(name string) bodyField {
+	for f, known := range bodyFieldNames {
+		if strings.EqualFold(name, known) {
+			return bodyField(f)
+		}
+	}
+	return fieldNone
+}
+
+// fieldQuoted is fieldNamed for a name as JSON text, with a short way for the usual spelling.
+func fieldQuoted(raw []byte) bodyField {
+	switch string(raw) {
+	case `"eventId"`:
+		return fieldID
+	case `"eventType"`:
+		return fieldType
+	case `"data"`:
+		return fieldData
+	case `"metadata"`:
+		return fieldMetadata
+	}
+	return fieldNamed(string(jsontext.Unquote(nil, raw)))
+}
+
+// bodyValue is data or metadata as it will be stored.
+type bodyValue struct {
+	bytes  []byte
+	isJSON bool
+}
+
+// textValue is the stored form of a text: one that is a JSON object or array as that JSON, any
+// other as it is.
+func textValue(text []byte) bodyValue {
+	at := jsontext.Space(text, 0)
+	if at < len(text) && (text[at] == '{' || text[at] == '[') {
+		if end, kind := jsontext.End(text, at); kind != jsontext.Invalid && jsontext.Space(text, end) == len(text) {
+			return bodyValue{text[at:end:end], true}
+		}
+	}
+	return bodyValue{bytes: text}
+}
+
+// jsonValue is the stored form of a JSON value. A number or boolean is stored as its JSON text, and
+// so is JSON.
+func jsonValue(raw []byte, k jsontext.Kind) bodyValue {
+	switch k {
+	case jsontext.Null:
+		return bodyValue{}
+	case jsontext.String:
+		return textValue(jsontext.Unquote(nil, raw))
+	}
+	return bodyValue{raw, true}
+}
+
+// writeBatch collects the events of a body.
+type writeBatch struct {
+	events []event.Proposed
+	types  []string // seen so far, so that a type is allocated once
+	// err is about the first event that must not be written. The rest of the body
+	// is still read, for a body that cannot be parsed is the graver error.
+	err error
+}
+
+// maxTypes bounds how many types a batch remembers.
+const maxTypes = 16
+
+func (b *writeBatch) typeName(text []byte) string {
+	for _, name := range b.types {
+		if name == string(text) {
+			return name
+		}
+	}
+	name := string(text)
+	if len(b.types) < maxTypes {
+		b.types = append(b.types, name)
+	}
+	return name
+}
+
+// add takes one event or, where it must not be written, remembers why.
+func (b *writeBatch) add(id event.ID, typeText []byte, data, metadata bodyValue) {
+	switch {
+	case b.err != nil:
+	case id.IsZero():
+		b.err = errEmptyID
+	case len(typeText) == 0:
+		b.err = problem.EmptyType
+	case len(typeText) > event.MaxNameBytes:
+		b.err = errLongType
+	case len(data.bytes)+len(metadata.bytes) > event.MaxEventBytes:
+		b.err = fmt.Errorf("event %s: %w", id, event.ErrTooLarge)
+	default:
+		e := event.Proposed{ID: id, Type: b.typeName(typeText), Data: data.bytes, Metadata: metadata.bytes}
+		if data.isJSON || metadata.isJSON {
+			e.Flags = event.FlagJSON
+		}
+		b.events = append(b.events, e)
+	}
+}
+
+// result returns the events of a body that was parsed.
+func (b *writeBatch) result() ([]event.Proposed, error) {
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case len(b.events) == 0:
+		return nil, problem.InvalidBody
+	}
+	return b.events, nil
+}
+
+// decodeJSONBatch reads an array of events, or a single one. The events refer to
+// bytes of the body: the caller keeps it, and must neither change nor reuse it
+// while the events are in use.
+func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
+	body = bytes.TrimPrefix(body, args.ByteOrderMark)
+	at := jsontext.Space(body, 0)
+	if at == len(body) || !utf8.Valid(body) {
+		return nil, problem.InvalidBody
+	}
+	var b writeBatch
+	end, ok := 0, false
+	if body[at] == '[' {
+		elements := jsontext.ArrayAt(body, at)
+		for {
+			at, more := elements.Begin()
+			if !more {
+				break
+			}
+			if end, ok = b.addJSON(body, at); !ok {
+				return nil, problem.InvalidBody
+			}
+			elements.Resume(end)
+		}
+		end, ok = elements.End()
+	} else {
+		end, ok = b.addJSON(body, at)
+	}
+	if !ok || jsontext.Space(body, end) != len(body) {
+		return nil, problem.InvalidBody
+	}
+	return b.result()
+}
+
+// addJSON takes the event that begins at body[at] and returns where it ends. It
+// reports false when no valid object begins there, or one that can be no event.
+func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
+	var (
+		id             event.ID
+		typeText       []byte
+		data, metadata bodyValue
+		err            error
+	)
+	m := jsontext.ObjectAt(body, at)
+	for m.Next() {
+		f := fieldQuoted(m.Name)
+		switch f {
+		case fieldID, fieldType:
+			var text []byte
+			if m.Kind == jsontext.String {
+				text = jsontext.Unquote(nil, m.Value)
+			} else if m.Kind != jsontext.Null {
+				return 0, false
+			}
+			if f == fieldType {
+				typeText = text
+				continue
+			}
+			if id = (event.ID{}); text != nil {
+				if id, err = event.ParseID(text); err != nil {
+					return 0, false
+				}
+			}
+		case fieldData:
+			data = jsonValue(m.Value, m.Kind)
+		case fieldMetadata:
+			metadata = jsonValue(m.Value, m.Kind)
+		}
+	}
+	if end, ok = m.End(); !ok {
+		return 0, false
+	}
+	if b.events == nil {
+		// Events of a batch are mostly of one size. An eighth more spares growing where the first
+		// is a large one.
+		guess := (len(body) - at) / (end - at)
+		b.events = make([]event.Proposed, 0, min(1+guess+guess/8, maxGuess))
+	}
+	b.add(id, typeText, data, metadata)
+	return end, true
+}
+
+// maxGuess bounds how much is allocated for the first event of a body; a larger batch grows.
+const maxGuess = 4096

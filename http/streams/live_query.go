@@ -1,0 +1,202 @@
+package streams
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/match"
+)
+
+const (
+	keyLastEventID = "Last-Event-Id"
+
+	maxLiveFilter = 200 // bytes of an expression, and of the text that is looked for
+)
+
+// place is where a tail begins or ends.
+type place struct {
+	kind   placeKind
+	number int64 // event number, position, or nanoseconds since 1970
+}
+
+type placeKind uint8
+
+const (
+	placeNone   placeKind = iota // nothing was said
+	placeStart                   // of the stream or the log
+	placeEnd                     // of the stream or the log
+	placeNumber                  // an event number, in $all a position
+	placeTime
+)
+
+// liveQuery has the parameters of a live tail.
+type liveQuery struct {
+	all      bool // $all
+	from, to place
+	resumed  bool // from is what the client has already
+	limit    int64
+	backward bool
+	leader   bool
+	resolve  bool
+	level    atom.Level
+	maxData  int // -1: no bound
+
+	types, streams *match.Sieve // nil: any
+	contains       []byte       // nil: any
+	id             event.ID     // zero: any
+	noSystem       bool
+}
+
+// liveArguments reads the arguments of a live tail.
+func liveArguments(x *request.Request) (q liveQuery, err error) {
+	query := x.R.URL.RawQuery
+	q.all = x.Route.Stream == event.AllStream
+	q.limit, q.maxData, q.level = math.MaxInt64, -1, atom.Body
+	// Each step does nothing once one has failed.
+	value := func(name string, read func(v string) bool) {
+		if v, ok := args.Lookup(query, name); ok && err == nil && !read(v) {
+			err = problem.Bad("'" + v + "' is not valid " + name)
+		}
+	}
+	where := func(to *place) func(string) bool {
+		return func(v string) (ok bool) {
+			*to, ok = q.place(v)
+			return ok
+		}
+	}
+	number := func(to *int64, least int64) func(string) bool {
+		return func(v string) (ok bool) {
+			*to, ok = args.Number(v, math.MaxInt64)
+			return ok && *to >= least
+		}
+	}
+	flag := func(to *bool) func(string) bool {
+		return func(v string) (ok bool) {
+			*to, ok = args.Flag(v)
+			return ok
+		}
+	}
+	if q.resolve, err = args.HeaderResolveLinks.Flag(x.R.Header, !q.all); err != nil {
+		return q, err
+	}
+	if q.leader, err = args.RequireLeader(x.R.Header); err != nil {
+		return q, err
+	}
+	system, maxData := true, int64(-1)
+	value("from", where(&q.from))
+	value("to", where(&q.to))
+	value("limit", number(&q.limit, 1))
+	value("backward", flag(&q.backward))
+	value("types", liveNames(&q.types))
+	value("streams", func(v string) bool { return q.all && liveNames(&q.streams)(v) })
+	value("contains", func(v string) bool {
+		q.contains = []byte(v)
+		return v != "" && len(v) <= maxLiveFilter
+	})
+	value("id", func(v string) bool {
+		id, err := event.ParseID(v)
+		q.id = id
+		return err == nil && !id.IsZero()
+	})
+	value("system", flag(&system))
+	value("resolve", flag(&q.resolve))
+	value("embed", func(v string) bool {
+		switch {
+		case strings.EqualFold(v, "none"):
+			q.level = atom.None
+		case strings.EqualFold(v, "rich"):
+			q.level = atom.Rich
+		default:
+			return strings.EqualFold(v, "body")
+		}
+		return true
+	})
+	value("maxData", number(&maxData, 0))
+	q.noSystem, q.maxData = !system, int(min(maxData, math.MaxInt32))
+	if err == nil && q.backward && q.to.kind == placeEnd {
+		err = problem.Bad("'end' is not valid to where backward is true")
+	}
+	if last := x.R.Header[keyLastEventID]; last != nil && err == nil {
+		q.resumed = true
+		var ok bool
+		if q.from, ok = q.place(strings.TrimSpace(last[0])); !ok || q.from.kind != placeNumber {
+			err = problem.Bad("Last-Event-ID header in wrong format.")
+		}
+	}
+	return q, err
+}
+
+// place reads where a tail begins or ends.
+func (q *liveQuery) place(v string) (place, bool) {
+	switch v {
+	case "start":
+		return place{kind: placeStart}, true
+	case "end":
+		return place{kind: placeEnd}, true
+	}
+	if q.all {
+		if p, ok := atom.ParsePosition(v); ok {
+			return place{placeNumber, p}, true
+		}
+	} else if n, ok := args.Number(v, math.MaxInt64-1); ok {
+		return place{placeNumber, n}, true
+	}
+	ns, err := moment(v)
+	return place{placeTime, ns}, err == nil
+}
+
+// liveNames reads a list of prefixes, or one expression between slashes.
+func liveNames(to **match.Sieve) func(string) bool {
+	return func(v string) bool {
+		var names *match.Names
+		var err error
+		if len(v) > 2 && v[0] == '/' && v[len(v)-1] == '/' {
+			if len(v)-2 > maxLiveFilter {
+				return false
+			}
+			names, err = match.Expression(v[1 : len(v)-1])
+		} else {
+			names, err = anyPrefix(v)
+		}
+		*to = &match.Sieve{Names: names}
+		return err == nil
+	}
+}
+
+// isSlow reports whether an expression backtracks.
+func (q *liveQuery) isSlow() bool {
+	return q.types != nil && q.types.IsSlow() || q.streams != nil && q.streams.IsSlow()
+}
+
+// isFiltered reports whether events may be left out.
+func (q *liveQuery) isFiltered() bool {
+	return q.types != nil || q.streams != nil || q.contains != nil || !q.id.IsZero() || q.noSystem
+}
+
+// wantsNames reports whether an event of a stream and a type may be sent.
+func (q *liveQuery) wantsNames(stream, eventType string) bool {
+	return (q.types == nil || q.types.Takes(eventType)) && (q.streams == nil || q.streams.Takes(stream)) &&
+		!(q.noSystem && (strings.HasPrefix(eventType, "$") || strings.HasPrefix(stream, "$")))
+}
+
+// wantsContent reports whether the event of a record, which is not bare unless nothing is looked
+// for in it, is to be sent.
+func (q *liveQuery) wantsContent(r *event.Record) bool {
+	return (q.id.IsZero() || q.id == r.ID) &&
+		(q.contains == nil || bytes.Contains(r.Data, q.contains) || bytes.Contains(r.Metadata, q.contains))
+}
+
+// appendPlace appends a number as the tail's ids have it.
+func (q *liveQuery) appendPlace(b []byte, n int64) []byte {
+	if q.all {
+		return atom.AppendPosition(b, n)
+	}
+	return strconv.AppendInt(b, n, 10)
+}
