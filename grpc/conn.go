@@ -163,6 +163,7 @@ func (c *call) Gone() {
 	c.mu.Unlock()
 	if ended {
 		c.claim.Release()
+		c.stream.Done() // Its method will not begin, if it has not.
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -394,4 +395,38 @@ func TestEndWithSlowClients(t *testing.T) {
 			break
 		}
 	}
+}
+
+// TestSettingsAreAcknowledged: a connection of calls loses none of its frames, though the client
+// was greeted by whoever sorted it.
+func TestSettingsAreAcknowledged(t *testing.T) {
+	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	c := dialRaw(t, listen(t, s))
+	c.call(1, methodFeatures)
+	for {
+		f := c.until(http2.FrameSettings, 0).(*http2.SettingsFrame)
+		if f.IsAck() {
+			break
+		}
+	}
+}
+
+// TestCallsThatNeverBegin: a call that its client resets before its method begins leaves room for
+// another.
+func TestCallsThatNeverBegin(t *testing.T) {
+	memory := api.NewMemory(64 * mib)
+	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	c := dialRaw(t, listen(t, s))
+	stream := uint32(1)
+	for range http1.MaxStreams {
+		c.call(stream, methodAppend)
+		c.sent(c.WriteRSTStream(stream, http2.ErrCodeCancel))
+		stream += 2
+	}
+	c.call(stream, methodFeatures)
+	c.sent(c.WriteData(stream, true, []byte{0, 0, 0, 0, 0}))
+	if code, text := c.end(stream); code != "0" {
+		t.Error(code, text)
+	}
+	claims(t, memory, "all calls have ended", none)
 }
