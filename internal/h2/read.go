@@ -73,8 +73,13 @@ func (c *Conn) read() error {
 	c.mu.Lock()
 	c.unacked = c.o.ConnWindow - firstWindow
 	c.mu.Unlock()
+	isFirst := true
 	for {
 		f, err := c.framer.ReadFrame()
+		if _, ok := f.(*http2.SettingsFrame); isFirst && err == nil && !ok {
+			err = http2.ConnectionError(http2.ErrCodeProtocol) // RFC 9113, 3.4.
+		}
+		isFirst = false
 		if err == nil {
 			err = c.take(f)
 		}
@@ -172,7 +177,7 @@ func (c *Conn) data(f *http2.DataFrame) error {
 	size, data := int(f.Header().Length), f.Data()
 	c.mu.Lock()
 	s := c.streams[f.StreamID]
-	isIdle := f.StreamID > c.last
+	isIdle := c.isIdle(f.StreamID)
 	ended := s == nil || s.received
 	c.unacked += size
 	tooMuch := c.unacked > c.o.ConnWindow
@@ -201,6 +206,9 @@ func (c *Conn) data(f *http2.DataFrame) error {
 	return nil
 }
 
+// isIdle reports whether a stream was not begun. Those with even numbers would be ours.
+func (c *Conn) isIdle(stream uint32) bool { return stream > c.last || stream%2 == 0 }
+
 // ended notes that the client sends no more on a stream.
 func (c *Conn) ended(s *Stream) {
 	c.mu.Lock()
@@ -213,7 +221,7 @@ func (c *Conn) ended(s *Stream) {
 func (c *Conn) header(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	c.mu.Lock()
-	s, isNew := c.streams[id], id > c.last
+	s, isNew, isTrailers := c.streams[id], id > c.last, len(f.PseudoFields()) == 0
 	if isNew {
 		c.last = id
 	}
@@ -222,9 +230,13 @@ func (c *Conn) header(f *http2.MetaHeadersFrame) error {
 	switch {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	case !isNew && s == nil: // Trailers of a stream that has ended.
+	case !isNew && s == nil && isTrailers: // Of a stream that has ended.
 		return nil
-	case !isNew && (s.received || !f.StreamEnded()):
+	case !isNew && s == nil:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case !isNew && s.received:
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
+	case !isNew && !(f.StreamEnded() && isTrailers):
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	case !isNew:
 		c.turnTo(s)
@@ -266,7 +278,7 @@ func (c *Conn) open(f *http2.MetaHeadersFrame) error {
 
 func (c *Conn) reset(f *http2.RSTStreamFrame) error {
 	c.mu.Lock()
-	if f.StreamID > c.last {
+	if c.isIdle(f.StreamID) {
 		c.mu.Unlock()
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
@@ -346,7 +358,7 @@ func (c *Conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 	}
 	s := c.streams[f.StreamID]
 	switch {
-	case f.StreamID > c.last:
+	case c.isIdle(f.StreamID):
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	case s == nil:
 		return nil
