@@ -89,7 +89,7 @@ type Conn struct {
 	writes     uint64        // that are complete
 	written    chan struct{} // is closed when no goroutine writes; nil: none waits for that
 	waiting    []*Stream     // until the connection takes data
-	ending     []*Stream     // until out has room for their end
+	awaiting   []*Stream     // until out has room for a header
 
 	window   int64 // bytes of data that the client takes at the moment
 	initial  int64 // that a new stream may send

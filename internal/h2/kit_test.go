@@ -45,10 +45,12 @@ func (r *receiver) End() {
 		r.got <- "end"
 		return
 	}
-	defer r.Done()
-	if r.Write(context.Background(), answerHeader, r.data) == nil {
-		_ = r.Stream.End(nil, trailers) // It may have been reset.
-	}
+	go func() {
+		defer r.Done()
+		if r.Write(context.Background(), answerHeader, r.data) == nil {
+			_ = r.Stream.End(nil, trailers) // It may have been reset.
+		}
+	}()
 }
 
 func (r *receiver) Turn(ctx context.Context) {

@@ -299,6 +299,7 @@ func (c *Conn) settings(f *http2.SettingsFrame) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	initial := c.initial
 	err := f.ForeachSetting(func(s http2.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err
@@ -309,11 +310,11 @@ func (c *Conn) settings(f *http2.SettingsFrame) error {
 		case http2.SettingMaxFrameSize:
 			c.maxFrame = int(min(s.Val, maxOut))
 		case http2.SettingInitialWindowSize:
-			return c.resize(int64(s.Val))
+			initial = int64(s.Val)
 		}
 		return nil
 	})
-	if err != nil {
+	if err = cmp.Or(err, c.resize(initial)); err != nil {
 		return err
 	}
 	c.appendFrame(http2.FrameSettings, http2.FlagSettingsAck, 0, nil)
@@ -323,6 +324,9 @@ func (c *Conn) settings(f *http2.SettingsFrame) error {
 // resize changes the windows of all streams (RFC 9113, 6.9.2).
 func (c *Conn) resize(initial int64) error {
 	more := initial - c.initial
+	if more == 0 {
+		return nil
+	}
 	c.initial = initial
 	for _, s := range c.streams {
 		if s.window += more; s.window > math.MaxInt32 {

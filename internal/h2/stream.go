@@ -31,6 +31,7 @@ type Stream struct {
 	done     bool  // the owner is done
 	waits    bool  // it is among those that wait for the connection
 	wants    int   // for so many bytes
+	awaits   bool  // it is among those that wait for room in out
 }
 
 func newStream(c *Conn, id uint32, fields []hpack.HeaderField) *Stream {
@@ -76,7 +77,10 @@ func (s *Stream) Write(ctx context.Context, header []hpack.HeaderField, p []byte
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.begun && !s.ended {
+	if !s.begun {
+		if err := s.await(ctx); err != nil {
+			return err
+		}
 		s.begun = true
 		c.appendHeader(s.id, 0, header)
 	}
@@ -132,7 +136,7 @@ func (s *Stream) wait(ctx context.Context, wants int) error {
 		s.waits = false
 		c.waiting = slices.DeleteFunc(c.waiting, func(one *Stream) bool { return one == s })
 	}
-	if err != nil {
+	if err != nil || s.ended || s.window <= 0 {
 		c.wakeWaiting() // It does not take what it was woken for.
 	}
 	return err
@@ -151,29 +155,9 @@ func (s *Stream) Flush() {
 func (s *Stream) End(header, trailers []hpack.HeaderField) error {
 	c := s.conn
 	c.mu.Lock()
-	for !s.ended && len(c.out) >= maxOut {
-		if c.write(); len(c.out) < maxOut {
-			continue
-		}
-		c.ending = append(c.ending, s)
+	if err := s.await(context.Background()); err != nil {
 		c.mu.Unlock()
-		<-s.room
-		c.mu.Lock()
-	}
-	ended := c.endLocked(s, header, trailers)
-	c.write()
-	c.mu.Unlock()
-	if !ended {
-		return net.ErrClosed
-	}
-	s.to.Gone()
-	return nil
-}
-
-// endLocked ends an answer, with mu held.
-func (c *Conn) endLocked(s *Stream, header, trailers []hpack.HeaderField) bool {
-	if s.ended {
-		return false
+		return err
 	}
 	if !s.begun {
 		s.begun = true
@@ -184,7 +168,37 @@ func (c *Conn) endLocked(s *Stream, header, trailers []hpack.HeaderField) bool {
 		c.appendReset(s.id, http2.ErrCodeNo)
 	}
 	c.remove(s)
-	return true
+	c.write()
+	c.mu.Unlock()
+	s.to.Gone()
+	return nil
+}
+
+// await waits until out has room for a header, with mu held before and after. The errors are those
+// of Write.
+func (s *Stream) await(ctx context.Context) error {
+	c := s.conn
+	for !s.ended && len(c.out) >= maxOut {
+		if c.write(); len(c.out) < maxOut {
+			continue
+		}
+		if !s.awaits {
+			s.awaits = true
+			c.awaiting = append(c.awaiting, s)
+		}
+		c.mu.Unlock()
+		select {
+		case <-s.room:
+			c.mu.Lock()
+		case <-ctx.Done():
+			c.mu.Lock()
+			return ctx.Err()
+		}
+	}
+	if s.ended {
+		return net.ErrClosed
+	}
+	return nil
 }
 
 // Refuse answers with a header alone. It is for Open, and does not wait.

@@ -121,10 +121,11 @@ func (c *Conn) writeOnce() {
 	if cap(b) <= 2*maxOut {
 		c.spare = b[:0]
 	}
-	for _, s := range c.ending {
+	for _, s := range c.awaiting {
+		s.awaits = false
 		signal(s.room)
 	}
-	c.ending = nil
+	c.awaiting = nil
 	c.wakeWaiting()
 }
 
