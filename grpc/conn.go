@@ -62,8 +62,9 @@ const (
 // open takes the call of a stream in, or refuses what is none. It returns nil then.
 func (s *Server) open(on *conn, stream *h2.Stream) h2.Receiver {
 	c := s.newCall(on, stream)
-	httpMethod, contentType, limit := "", "", ""
+	httpMethod, contentType, limit, size := "", "", "", int64(0)
 	for _, f := range stream.Fields() {
+		size += int64(f.Size())
 		switch f.Name {
 		case ":method":
 			httpMethod = f.Value
@@ -97,8 +98,15 @@ func (s *Server) open(on *conn, stream *h2.Stream) h2.Receiver {
 		c.header = append(c.header, hpack.HeaderField{Name: fieldEncoding, Value: c.encoding})
 	}
 	c.begin(timeout)
+	if size >= largeHeader {
+		c.claim.Add(size)
+	}
 	return c
 }
+
+// largeHeader is from how many bytes on the header of a call is claimed: it stays as long as the
+// call.
+const largeHeader = 4 << 10
 
 // timeoutOf reads how long a call may take; 0 if it has no limit (gRPC over HTTP/2).
 func timeoutOf(text string) (time.Duration, error) {
@@ -108,7 +116,7 @@ func timeoutOf(text string) (time.Duration, error) {
 	unit, ok := timeoutUnits[text[len(text)-1]]
 	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
 	if !ok || err != nil || len(text) > 9 {
-		return 0, invalid("%s is malformed: %q", fieldTimeout, text)
+		return 0, invalid("%s is malformed: %.20q", fieldTimeout, text)
 	}
 	if n > uint64(math.MaxInt64/unit) {
 		return math.MaxInt64, nil

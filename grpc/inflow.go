@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -135,12 +136,15 @@ func (f *inflow) ready() (rest int, ready bool, err error) {
 }
 
 // expect has the rest of the message being read come, which is claimed. It returns how many bytes
-// the client may send for it.
-func (f *inflow) expect(rest int) (grant int) {
+// the client may send for it, and how many have come and were claimed meanwhile.
+func (f *inflow) expect(rest int) (grant, twice int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claimed, f.granted = rest, true // Some of it may have come.
-	return f.size() + f.rest
+	if f.first < len(f.whole) { // All of it has come.
+		return 0, rest
+	}
+	f.claimed, f.granted = f.rest, true
+	return f.size() + f.rest, rest - f.rest
 }
 
 // size is what was read of the message, in bytes.
@@ -260,6 +264,9 @@ func (f *inflow) complete() (besides int) {
 		if w.unpacked > f.limit() {
 			f.refused = largeMessage(f.limit())
 		}
+	}
+	if f.first > len(f.whole)/2 { // They would grow for ever if some are always left.
+		f.whole, f.first = slices.Delete(f.whole, 0, f.first), 0
 	}
 	f.whole = append(f.whole, w)
 	f.unread += w.size

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+
+	"github.com/annalsdb/annals/api"
 )
 
 // wireFrame is a message of so many bytes on the wire.
@@ -71,8 +73,8 @@ func TestLargeMessagesHaveNoMemoryAhead(t *testing.T) {
 	if !ready || err != nil || rest != len(large)-10_000 {
 		t.Fatal(rest, ready, err)
 	}
-	if grant := f.expect(rest); grant != len(large) {
-		t.Errorf("the client may send %d bytes", grant)
+	if grant, twice := f.expect(rest); grant != len(large) || twice != 0 {
+		t.Errorf("the client may send %d bytes; %d are claimed twice", grant, twice)
 	}
 	if _, ready, _ = f.ready(); ready {
 		t.Error("it is there")
@@ -118,5 +120,55 @@ func TestAppendsAreReceivedTogether(t *testing.T) {
 		if test.ready && !woken {
 			t.Errorf("%s: the method is not woken", test.name)
 		}
+	}
+}
+
+// TestLargeMessagesAreClaimedOnce: what comes of a large message while its rest is claimed is given
+// back, all of it included.
+func TestLargeMessagesAreClaimedOnce(t *testing.T) {
+	large := wireFrame(200 << 10)
+	for _, meanwhile := range []int{0, 1, 50 << 10, len(large) - 10_000} {
+		f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
+		held := f.note(large[:10_000])
+		rest, ready, err := f.ready()
+		if !ready || err != nil {
+			t.Fatal(rest, ready, err)
+		}
+		held += rest
+		held += f.note(large[10_000:][:meanwhile])
+		_, twice := f.expect(rest)
+		held -= twice
+		held += f.note(large[10_000+meanwhile:])
+		if w, ok := f.receive(); !ok || held != w.size {
+			t.Errorf("%d bytes meanwhile: %d are claimed, not %d", meanwhile, held, w.size)
+		}
+	}
+}
+
+// TestMessagesThatAreNeverAllReceived: those that were received take no memory, though others wait.
+func TestMessagesThatAreNeverAllReceived(t *testing.T) {
+	f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
+	f.note(wireFrame(1))
+	for i := range byte(200) {
+		for range 50 {
+			f.note([]byte{0, 0, 0, 0, 1, i})
+			f.receive()
+		}
+		if w := f.whole[f.first]; (*w.data)[0] != i {
+			t.Fatalf("%d, not %d", (*w.data)[0], i)
+		}
+	}
+	if n := cap(f.whole); n > 16 {
+		t.Errorf("there is memory for %d", n)
+	}
+}
+
+// TestClaimsAfterTheEnd: a call that is over claims nothing for good.
+func TestClaimsAfterTheEnd(t *testing.T) {
+	memory := api.NewMemory(1 << 20)
+	c := &call{ended: t.Context(), state: isOver, isGone: true}
+	c.claim.Use(memory)
+	if err := c.grow(100 << 10); err == nil || memory.Used() != 0 {
+		t.Errorf("%v; %d bytes are claimed", err, memory.Used())
 	}
 }

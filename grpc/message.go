@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
@@ -250,10 +251,12 @@ func (c *call) await() error {
 		if err != nil || rest == 0 {
 			return err
 		}
-		if err := c.claim.Grow(c.ended, int64(rest)); err != nil {
+		if err := c.grow(int64(rest)); err != nil {
 			return err
 		}
-		c.stream.Grant(c.in.expect(rest))
+		grant, twice := c.in.expect(rest)
+		c.claim.Shrink(int64(twice))
+		c.stream.Grant(grant)
 	}
 }
 
@@ -327,7 +330,7 @@ func (c *call) decode(w *whole, v any) error {
 		message = *w.data
 	}
 	if w.zipped {
-		if err := c.claim.Grow(c.ended, w.unpacked); err != nil {
+		if err := c.grow(w.unpacked); err != nil {
 			return err
 		}
 		defer c.claim.Shrink(w.unpacked)
@@ -364,10 +367,26 @@ func generated(v any) proto.Message {
 	return v.(proto.Message)
 }
 
+// grow claims more, unless the call is over: a method may receive on a goroutine that it does not
+// wait for.
+func (c *call) grow(bytes int64) error {
+	if err := c.claim.Grow(c.ended, bytes); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	isOver := c.state == isOver
+	c.mu.Unlock()
+	if isOver {
+		c.claim.Release()
+		return net.ErrClosed
+	}
+	return nil
+}
+
 // claimMessage claims a message that is about to be decoded.
 func (c *call) claimMessage(bytes int64) error {
 	bytes = min(bytes, c.most) // One that is larger may be alone.
-	if err := c.claim.Grow(c.ended, bytes); err != nil {
+	if err := c.grow(bytes); err != nil {
 		return err
 	}
 	c.message = bytes

@@ -430,3 +430,26 @@ func TestCallsThatNeverBegin(t *testing.T) {
 	}
 	claims(t, memory, "all calls have ended", none)
 }
+
+// TestLargeHeadersOfCalls: what a call keeps of a large header is claimed as long as it is there,
+// and what is said about it is not as long.
+func TestLargeHeadersOfCalls(t *testing.T) {
+	memory := api.NewMemory(64 * mib)
+	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	c := dialRaw(t, listen(t, s))
+	const size = 12_000 // They fit into a frame.
+	for i := range uint32(10) {
+		c.call(2*i+1, methodAppend, "x", strings.Repeat("~", size))
+	}
+	claims(t, memory, "ten calls wait", func(used int64) bool { return used > 10*size })
+	for i := range uint32(10) {
+		c.sent(c.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
+	}
+	claims(t, memory, "they have ended", none)
+	for i := range uint32(20) {
+		c.call(2*i+21, methodAppend, "grpc-timeout", strings.Repeat("~", size))
+	}
+	if code, text := c.end(59); code != "3" || len(text) > 100 {
+		t.Error(code, len(text))
+	}
+}
