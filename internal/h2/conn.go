@@ -89,6 +89,7 @@ type Conn struct {
 	writes     uint64        // that are complete
 	written    chan struct{} // is closed when no goroutine writes; nil: none waits for that
 	waiting    []*Stream     // until the connection takes data
+	next       *Stream       // which was woken and has not looked; nil: there is none
 	awaiting   []*Stream     // until out has room for a header
 
 	window   int64 // bytes of data that the client takes at the moment
@@ -236,6 +237,9 @@ func (c *Conn) Look(now time.Time, most int) {
 	read := c.hasRead.Swap(false)
 	if read || c.seen.IsZero() {
 		c.seen, c.pinged = now, time.Time{}
+	}
+	if !c.writing && c.writes == c.seenAt && len(c.out) == 0 {
+		c.out, c.spare = nil, nil // It may stay silent.
 	}
 	if !c.writing || c.writes != c.seenAt {
 		c.seenAt, c.stalled = c.writes, 0

@@ -3,9 +3,11 @@ package h2
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -138,6 +140,29 @@ func TestHeadersWait(t *testing.T) {
 		c.mu.Unlock()
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// TestSilentConnections: they keep no buffers for what they write.
+func TestSilentConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, streams, client := open(t, 1)
+		go func() { _, _ = io.Copy(io.Discard, client) }() // The connection ends.
+		for range 2 {
+			c.window, streams[0].window = firstWindow, firstWindow
+			if err := streams[0].Write(t.Context(), nil, make([]byte, firstWindow)); err != nil {
+				t.Fatal(err)
+			}
+			streams[0].Flush()
+			synctest.Wait()
+		}
+		c.Look(time.Now(), 1)
+		if cap(c.out) == 0 {
+			t.Error("a connection that is not silent has to begin again")
+		}
+		if c.Look(time.Now(), 1); cap(c.out)+cap(c.spare) > 0 {
+			t.Errorf("%d bytes are kept", cap(c.out)+cap(c.spare))
+		}
 	})
 }
 

@@ -30,7 +30,7 @@ type Stream struct {
 	ended    bool  // nothing more is written
 	done     bool  // the owner is done
 	waits    bool  // it is among those that wait for the connection
-	wants    int   // for so many bytes
+	took     int   // since it last waited behind the others
 	awaits   bool  // it is among those that wait for room in out
 }
 
@@ -86,8 +86,8 @@ func (s *Stream) Write(ctx context.Context, header []hpack.HeaderField, p []byte
 	}
 	for len(p) > 0 {
 		n := min(len(p), int(s.window), c.room())
-		if n <= 0 {
-			if err := s.wait(ctx, len(p)); err != nil {
+		if n <= 0 || !s.isNext() {
+			if err := s.wait(ctx); err != nil {
 				return err
 			}
 			continue
@@ -102,7 +102,9 @@ func (s *Stream) Write(ctx context.Context, header []hpack.HeaderField, p []byte
 			c.out = append(c.out, part...)
 		}
 		s.sent.Add(int64(n))
+		s.took += n
 		p = p[n:]
+		s.pass()
 	}
 	if s.ended {
 		return net.ErrClosed
@@ -110,19 +112,45 @@ func (s *Stream) Write(ctx context.Context, header []hpack.HeaderField, p []byte
 	return nil
 }
 
+// isNext reports whether it is the stream's turn to take what the connection takes. Those that wait
+// take turns.
+func (s *Stream) isNext() bool {
+	return s.conn.next == s || s.conn.next == nil && len(s.conn.waiting) == 0
+}
+
+// pass has the next stream take its turn, if this one had it.
+func (s *Stream) pass() {
+	if s.conn.next == s {
+		s.conn.next = nil
+	}
+	s.conn.wakeWaiting()
+}
+
+// share is how many bytes a stream may take before it waits behind the others: the connection may
+// take few at a time.
+const share = 16 << 10
+
 // wait waits until more may be written, with mu held before and after. What is there is written
 // first.
-func (s *Stream) wait(ctx context.Context, wants int) error {
+func (s *Stream) wait(ctx context.Context) error {
 	c := s.conn
+	s.pass() // It could not use it.
 	c.write()
 	switch {
 	case s.ended:
+		s.pass()
 		return net.ErrClosed
-	case s.window > 0 && c.room() > 0:
+	case s.window > 0 && c.room() > 0 && s.isNext():
 		return nil
 	case s.window > 0 && !s.waits:
-		s.waits, s.wants = true, wants
-		c.waiting = append(c.waiting, s)
+		s.waits = true
+		if s.took > 0 && s.took < share {
+			c.waiting = slices.Insert(c.waiting, 0, s)
+		} else {
+			s.took = 0
+			c.waiting = append(c.waiting, s)
+		}
+		c.wakeWaiting()
 	}
 	c.mu.Unlock()
 	var err error
@@ -132,13 +160,14 @@ func (s *Stream) wait(ctx context.Context, wants int) error {
 		err = ctx.Err()
 	}
 	c.mu.Lock()
+	if err == nil && !s.ended {
+		return nil
+	}
 	if s.waits {
 		s.waits = false
 		c.waiting = slices.DeleteFunc(c.waiting, func(one *Stream) bool { return one == s })
 	}
-	if err != nil || s.ended || s.window <= 0 {
-		c.wakeWaiting() // It does not take what it was woken for.
-	}
+	s.pass()
 	return err
 }
 

@@ -129,20 +129,15 @@ func (c *Conn) writeOnce() {
 	c.wakeWaiting()
 }
 
-// wakeWaiting wakes streams that wait for the connection, as many as may have what they wait for.
+// wakeWaiting wakes the stream that waits longest for the connection, if that takes something.
 func (c *Conn) wakeWaiting() {
-	room := c.room()
-	for room > 0 && len(c.waiting) > 0 {
-		s := c.waiting[0]
-		c.waiting[0] = nil
-		c.waiting = c.waiting[1:]
-		s.waits = false
-		room -= min(s.wants, maxOut)
-		signal(s.room)
+	if c.next != nil || len(c.waiting) == 0 || c.room() <= 0 {
+		return
 	}
-	if len(c.waiting) == 0 {
-		c.waiting = nil
-	}
+	c.next, c.waiting[0] = c.waiting[0], nil
+	c.waiting = c.waiting[1:]
+	c.next.waits = false
+	signal(c.next.room)
 }
 
 // room is how many bytes of data the connection takes at the moment.
