@@ -397,8 +397,8 @@ func TestEndWithSlowClients(t *testing.T) {
 	}
 }
 
-// TestSettingsAreAcknowledged: a connection of calls loses none of its frames, though the client
-// was greeted by whoever sorted it.
+// TestSettingsAreAcknowledged: a connection of calls loses none of its frames, though package http1
+// has greeted its client.
 func TestSettingsAreAcknowledged(t *testing.T) {
 	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
 	c := dialRaw(t, listen(t, s))

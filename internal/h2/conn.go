@@ -50,8 +50,10 @@ type Receiver interface {
 
 // Bounds of bytes to be written.
 const (
-	// maxOut is from when on streams wait before they add to it. A write has up to as much.
+	// maxOut is from when on streams wait before they add data. A write has up to as much.
 	maxOut = 64 << 10
+	// mostOut is from when on headers wait, too: data never keeps them from being written.
+	mostOut = 2 * maxOut
 	// maxControl is how much frames that answer the client's may take: it has sent many of those
 	// and read nothing.
 	maxControl = 64 << 10

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// nobody receives nothing.
-type nobody struct{}
+// deaf takes nothing in.
+type deaf struct{}
 
-func (nobody) Data([]byte)          {}
-func (nobody) End()                 {}
-func (nobody) Turn(context.Context) {}
-func (nobody) Gone()                {}
+func (deaf) Data([]byte)          {}
+func (deaf) End()                 {}
+func (deaf) Turn(context.Context) {}
+func (deaf) Gone()                {}
 
 // open returns a connection with streams, of which nothing is read, and its client's end.
 func open(t *testing.T, streams ...uint32) (*Conn, []*Stream, net.Conn) {
@@ -34,7 +34,7 @@ func open(t *testing.T, streams ...uint32) (*Conn, []*Stream, net.Conn) {
 	var all []*Stream
 	for _, id := range streams {
 		s := newStream(c, id, nil)
-		s.to, s.window, s.begun = nobody{}, firstWindow, true
+		s.to, s.window, s.begun = deaf{}, firstWindow, true
 		c.streams[id], c.held, c.last = s, c.held+1, id
 		all = append(all, s)
 	}
@@ -60,9 +60,10 @@ func TestRoomIsHandedOn(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				written := make(chan error, 1)
-				go func() { _ = streams[0].Write(ctx, nil, make([]byte, 100)) }() // It may end or wait.
+				data := make([]byte, 100)
+				go func() { _ = streams[0].Write(ctx, nil, data) }() // It ends or waits.
 				synctest.Wait()
-				go func() { written <- streams[1].Write(ctx, nil, make([]byte, 100)) }()
+				go func() { written <- streams[1].Write(ctx, nil, data) }()
 				synctest.Wait()
 				c.mu.Lock()
 				c.window = 100
@@ -88,12 +89,12 @@ func TestManyWindowsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, streams, _ := open(t, 1)
 		go func() {
-			_ = streams[0].Write(t.Context(), header, make([]byte, firstWindow)) // The connection ends.
+			_ = streams[0].Write(t.Context(), header, []byte("x")) // The connection ends.
 			streams[0].Flush()
 		}()
 		synctest.Wait()
 		c.mu.Lock()
-		c.out = append(c.out, make([]byte, maxOut)...)
+		c.out = append(c.out, make([]byte, mostOut)...)
 		c.mu.Unlock()
 		go func() { _ = streams[0].End(nil, header) }() // The connection ends.
 		for range 100 {
@@ -121,7 +122,7 @@ func TestHeadersWait(t *testing.T) {
 		}()
 		synctest.Wait()
 		c.mu.Lock()
-		c.out = append(c.out, make([]byte, maxOut)...)
+		c.out = append(c.out, make([]byte, mostOut)...)
 		c.mu.Unlock()
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, s := range streams[1:] {
@@ -134,7 +135,7 @@ func TestHeadersWait(t *testing.T) {
 		}
 		synctest.Wait()
 		c.mu.Lock()
-		if n := len(c.out); n != maxOut {
+		if n := len(c.out); n != mostOut {
 			t.Errorf("%d bytes wait", n)
 		}
 		c.mu.Unlock()

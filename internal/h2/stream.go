@@ -30,7 +30,7 @@ type Stream struct {
 	ended    bool  // nothing more is written
 	done     bool  // the owner is done
 	waits    bool  // it is among those that wait for the connection
-	took     int   // since it last waited behind the others
+	took     int   // bytes, since it last let the others go first
 	awaits   bool  // it is among those that wait for room in out
 }
 
@@ -126,7 +126,7 @@ func (s *Stream) pass() {
 	s.conn.wakeWaiting()
 }
 
-// share is how many bytes a stream may take before it waits behind the others: the connection may
+// share is how many bytes a stream may take before it lets the others go first: the connection may
 // take few at a time.
 const share = 16 << 10
 
@@ -207,8 +207,8 @@ func (s *Stream) End(header, trailers []hpack.HeaderField) error {
 // of Write.
 func (s *Stream) await(ctx context.Context) error {
 	c := s.conn
-	for !s.ended && len(c.out) >= maxOut {
-		if c.write(); len(c.out) < maxOut {
+	for !s.ended && len(c.out) >= mostOut {
+		if c.write(); len(c.out) < mostOut {
 			continue
 		}
 		if !s.awaits {
