@@ -84,6 +84,45 @@ func TestRoomIsHandedOn(t *testing.T) {
 	}
 }
 
+// TestEndedStreamsHaveNoTurn: one that ends while it writes what others have left is not among
+// those that wait.
+func TestEndedStreamsHaveNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, streams, client := open(t, 1, 3)
+		c.window = 0
+		data, written := make([]byte, 100), make(chan error, 2)
+		for _, s := range streams {
+			go func() { written <- s.Write(t.Context(), nil, data) }()
+			synctest.Wait()
+		}
+		c.mu.Lock()
+		c.appendReset(5, http2.ErrCodeCancel)
+		signal(streams[0].room)
+		c.mu.Unlock()
+		synctest.Wait() // It writes that.
+		c.mu.Lock()
+		c.remove(streams[0])
+		c.mu.Unlock()
+		go func() { _, _ = io.Copy(io.Discard, client) }() // The connection ends.
+		if err := <-written; err != net.ErrClosed {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		c.window = 100
+		c.wakeWaiting()
+		c.mu.Unlock()
+		synctest.Wait()
+		select {
+		case err := <-written:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("the next stream waits")
+		}
+	})
+}
+
 // TestManyWindowsAtTheEnd: a stream that waits to end is noted once, whatever its client sends.
 func TestManyWindowsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -138,7 +138,7 @@ func (s *Stream) wait(ctx context.Context) error {
 	c.write()
 	switch {
 	case s.ended:
-		s.pass()
+		s.leave()
 		return net.ErrClosed
 	case s.window > 0 && c.room() > 0 && s.isNext():
 		return nil
@@ -160,15 +160,19 @@ func (s *Stream) wait(ctx context.Context) error {
 		err = ctx.Err()
 	}
 	c.mu.Lock()
-	if err == nil && !s.ended {
-		return nil
+	if err != nil || s.ended {
+		s.leave()
 	}
+	return err
+}
+
+// leave has the stream wait no more, and the next one take its turn.
+func (s *Stream) leave() {
 	if s.waits {
 		s.waits = false
-		c.waiting = slices.DeleteFunc(c.waiting, func(one *Stream) bool { return one == s })
+		s.conn.waiting = slices.DeleteFunc(s.conn.waiting, func(one *Stream) bool { return one == s })
 	}
 	s.pass()
-	return err
 }
 
 // Flush has what was written go out now.
