@@ -4,5 +4,6 @@
 //
 // One goroutine reads a connection. There is none that writes: a stream appends its frames to what
 // is to be written, and writes all that is there unless another does. So answers that are ready
-// together leave together, and none of them waits for a goroutine to wake.
+// together leave together, and none of them waits for a goroutine to wake. Streams that have more
+// data than the connection takes have it in turns; headers do not wait for data.
 package h2
