@@ -301,7 +301,11 @@ func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
 	if p != nil {
 		code = p.code
 	}
-	s.metrics.end(c.path, code)
+	name := c.path
+	if s.methods[name] == nil { // Callers could make up any number of them.
+		name = "unknown"
+	}
+	s.metrics.end(name, code)
 	if single && s.opts.Answered != nil {
 		s.opts.Answered(time.Since(begun))
 	}

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/admin/activity"
-	"github.com/annalsdb/annals/internal/testkit"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // operation is something that a caller does over HTTP and over gRPC.
@@ -102,8 +103,8 @@ func verdict(refused bool) string {
 	return "allowed"
 }
 
-// TestBothInterfacesAllowTheSame: whoever may do something over HTTP may do it over gRPC, and both
-// record it or neither.
+// TestBothInterfacesAllowTheSame: a caller who may do something over HTTP may do it over gRPC, and
+// both record it or neither.
 func TestBothInterfacesAllowTheSame(t *testing.T) {
 	address := nodeOf(t)
 	c, conn := overHTTP(t, address), dial(t, address)

@@ -21,7 +21,8 @@ import (
 func TestScheduledScavenges(t *testing.T) {
 	var ahead atomic.Int64 // how far the clocks of all nodes are
 	var held atomic.Pointer[chan struct{}]
-	var waiting atomic.Bool                                   // a scavenge waits for held to be closed
+	// a scavenge waits for held to be closed
+	var waiting atomic.Bool
 	nodes := openCluster(t, 4, func(i int, o *node.Options) { // The last is a read-only replica.
 		o.Config.ClusterSize, o.Config.ReadOnlyReplica = 3, i == 3
 		o.Config.ScavengeSchedule, o.Config.ClockTolerance = "@hourly", 0
