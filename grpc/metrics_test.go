@@ -18,7 +18,8 @@ func TestMetrics(t *testing.T) {
 	conn, c := ownNode(t)
 	write(t, c, "counted", "t", "1", "2", "3")
 	whole(t, conn, "", read(ofStream("counted", start)))
-	for _, method := range []string{"/made.Up/A", "/event_store.client.streams.Streams/B"} { // They have no lines of their own.
+	// Methods that there are not have no lines of their own.
+	for _, method := range []string{"/made.Up/A", "/event_store.client.streams.Streams/B"} {
 		if err := conn.Invoke(t.Context(), method, &shared.Empty{}, &shared.Empty{}); status.Code(err) != codes.Unimplemented {
 			t.Error(err)
 		}
