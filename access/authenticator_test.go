@@ -423,9 +423,8 @@ func FuzzBasic(f *testing.F) {
 		port := n.Add(1) // Not twice from one address: failures are slowed.
 		p, err := header(context.Background(), a, fmt.Sprintf("10.%d.%d.%d:1", port>>16&0xff, port>>8&0xff, port&0xff), value)
 		if err != nil {
-			if !errors.Is(err, event.ErrNotAuthorized) || !reflect.DeepEqual(p, access.Principal{}) {
-				t.Fatalf("%q gave %+v, %v", value, p, err)
-			}
+			check.MustBe(t, err, event.ErrNotAuthorized, value)
+			check.MustDeep(t, p, access.Principal{}, value)
 			return
 		}
 		r := http.Request{Header: http.Header{"Authorization": {strings.Trim(value, " \t")}}}

@@ -63,10 +63,8 @@ func TestManagerLife(t *testing.T) {
 		want := func(w access.Account) {
 			t.Helper()
 			w.Updated = updated
-			got, err := m.Get(ctx, w.Login)
-			if err != nil || !reflect.DeepEqual(got, w) {
-				t.Fatalf("got %+v, %v", got, err)
-			}
+			got := check.Value(m.Get(ctx, w.Login)).Must(t)
+			check.MustDeep(t, got, w)
 		}
 
 		check.Must(t, m.Create(ctx, newJane("one")))
@@ -132,10 +130,8 @@ func TestManagerLife(t *testing.T) {
 		if err != nil || info.Metadata.TruncateBefore != 7 || !reflect.DeepEqual(info.Metadata.ACL.Write, event.Roles{"$admins"}) {
 			t.Fatalf("got %+v, %v", info, err)
 		}
-		list, err := m.List(ctx)
-		if err != nil || len(list) != 1 {
-			t.Fatalf("got %+v, %v", list, err)
-		}
+		list := check.Value(m.List(ctx)).Must(t)
+		check.MustEqual(t, len(list), 1, list)
 	})
 }
 
@@ -266,9 +262,8 @@ func (s *store) wantDeleted(t *testing.T, m *access.Manager, want bool) {
 	t.Helper()
 	_, err := m.Get(ctx, "jane")
 	info := s.info("$user-jane")
-	if errors.Is(err, event.ErrUserNotFound) != want || info.Metadata.SoftDeleted() != want {
-		t.Fatalf("got %v, soft-deleted: %v", err, info.Metadata.SoftDeleted())
-	}
+	check.MustEqual(t, errors.Is(err, event.ErrUserNotFound), want, "not found")
+	check.MustEqual(t, info.Metadata.SoftDeleted(), want, "soft-deleted")
 }
 
 // A half-done deletion lets no one in. Repeating it completes it. It does not prevent a new user of
@@ -443,9 +438,8 @@ func TestList(t *testing.T) {
 	s.softDelete("$user-user0000")
 	s.lasts, s.pages = 0, 0
 	got, err := m.List(ctx)
-	if err != nil || !reflect.DeepEqual(got, want[1:]) {
-		t.Fatalf("got %d users, %v", len(got), err)
-	}
+	check.Must(t, err)
+	check.MustDeep(t, got, want[1:], len(got), "users")
 	if s.lasts > users+2 || s.pages > 7 {
 		t.Errorf("%d events and %d pages were read", s.lasts, s.pages)
 	}

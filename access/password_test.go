@@ -44,10 +44,8 @@ func TestVerifyVectors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := access.NewHasher(access.HasherOptions{Iterations: 1})
 			p := access.PasswordHash{Salt: salt, Hash: unhex(t, c.hash), Algorithm: c.algorithm, Iterations: c.iterations}
-			got, err := h.Verify(context.Background(), "jane", "password", p)
-			if err != nil || got != c.want {
-				t.Fatalf("got %v, %v, want %v", got, err, c.want)
-			}
+			got := check.Value(h.Verify(context.Background(), "jane", "password", p)).Must(t)
+			check.MustEqual(t, got, c.want)
 			if got, err := h.Verify(context.Background(), "joe", "Password", p); err != nil || got {
 				t.Fatalf("another password: got %v, %v", got, err)
 			}
@@ -73,9 +71,8 @@ func TestHashIsSaltedAndNamed(t *testing.T) {
 
 func TestDefaultIterations(t *testing.T) {
 	p, err := access.NewHasher(access.HasherOptions{}).Hash(context.Background(), "jane", "changeit")
-	if err != nil || p.Iterations != 600_000 {
-		t.Fatalf("got %d, %v", p.Iterations, err)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, p.Iterations, 600_000)
 }
 
 func TestDecodeUser(t *testing.T) {
@@ -116,10 +113,8 @@ func TestEncodeUser(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := access.EncodeUser(&c.user)
-			if err != nil || string(got) != c.want {
-				t.Fatalf("got %s, %v", got, err)
-			}
+			got := check.Value(access.EncodeUser(&c.user)).Must(t)
+			check.MustEqual(t, string(got), c.want)
 		})
 	}
 }

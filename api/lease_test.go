@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // standing answers what became of a caller.
@@ -93,9 +94,8 @@ func TestLeaseClosed(t *testing.T) {
 		}
 		open := leases.Open(t.Context(), access.System, nil)
 		leases.Close()
-		if !errors.Is(context.Cause(open.Context()), event.ErrClosed) || open.Refused() != nil {
-			t.Fatal(context.Cause(open.Context()))
-		}
+		check.MustBe(t, context.Cause(open.Context()), event.ErrClosed)
+		check.Must(t, open.Refused())
 		if late := leases.Open(t.Context(), access.System, nil); late.Context().Err() == nil {
 			t.Fatal("open after Close")
 		}

@@ -210,9 +210,8 @@ func TestEncryptedConnection(t *testing.T) {
 			how, err := newDialing(&c.o)
 			check.Must(t, err)
 			to, prefix, err := parseBase(server.URL + "/under/")
-			if err != nil || prefix != "/under" {
-				t.Fatal(prefix, err)
-			}
+			check.Must(t, err)
+			check.MustEqual(t, prefix, "/under")
 			cl := newSender(to, prefix, how)
 			defer cl.drop()
 			var resp response

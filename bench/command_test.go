@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/bench"
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // bareMark makes the test binary run the command instead of the tests, because
@@ -72,13 +73,9 @@ func measure(t *testing.T, base string, args ...string) document {
 	t.Helper()
 	args = append(args, "--node", base, "--json", "-")
 	stdout, stderr, err := execute(t, context.Background(), args...)
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, stderr)
-	}
+	check.Must(t, err, args, stderr)
 	var doc document
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-		t.Fatalf("%v: %v in\n%s", args, err, stdout)
-	}
+	check.Must(t, json.Unmarshal([]byte(stdout), &doc), args, "in", stdout)
 	return doc
 }
 
@@ -195,10 +192,7 @@ func TestFill(t *testing.T) {
 	node := startNode(t)
 	f := &front{}
 	base := f.before(t, node)
-	reader, err := client.New(client.Options{Nodes: []string{node}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := check.Value(client.New(client.Options{Nodes: []string{node}})).Must(t)
 	defer reader.Close()
 	fill := func(events, batch int) {
 		t.Helper()
@@ -210,17 +204,13 @@ func TestFill(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for e, err := range reader.Events(t.Context(), fmt.Sprintf("bench-%06d", i), client.Reading{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if seen[e.ID] || len(strings.Join(strings.Fields(e.Data), "")) != 40 || e.Number != int64(len(seen)) {
 					t.Fatalf("event %+v", e)
 				}
 				seen[e.ID] = true
 			}
-			if len(seen) != want {
-				t.Errorf("stream %d has %d events, want %d", i, len(seen), want)
-			}
+			check.Equal(t, len(seen), want, "stream", i, "has ... events")
 		}
 	}
 	fill(370, 30)
@@ -249,9 +239,7 @@ func TestErrorsAreCounted(t *testing.T) {
 		t.Errorf("operations %d, errors %v", doc.Operations, doc.Errors)
 	}
 	_, _, err := execute(t, context.Background(), "append", "--node", base, "--count", "5", "--warmup", "0", "--user", "ann", "--password", "secret")
-	if err == nil || !strings.Contains(err.Error(), "status 401") {
-		t.Errorf("with wrong credentials: %v", err)
-	}
+	check.Says(t, err, "status 401", "with wrong credentials")
 }
 
 func TestConflictOfForeignWriter(t *testing.T) {
@@ -266,9 +254,7 @@ func TestConflictOfForeignWriter(t *testing.T) {
 
 func TestMissingDataIsSaid(t *testing.T) {
 	_, _, err := execute(t, context.Background(), "read-event", "--node", startNode(t))
-	if err == nil || !strings.Contains(err.Error(), "--prepare") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "--prepare")
 }
 
 func TestNobodyListens(t *testing.T) {
@@ -276,9 +262,7 @@ func TestNobodyListens(t *testing.T) {
 	base := server.URL
 	server.Close()
 	_, _, err := execute(t, context.Background(), "append", "--node", base, "--duration", "50ms", "--warmup", "0")
-	if err == nil || !strings.Contains(err.Error(), "connect") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "connect")
 }
 
 func TestInterruptGivesResultsSoFar(t *testing.T) {
@@ -291,17 +275,11 @@ func TestInterruptGivesResultsSoFar(t *testing.T) {
 	}})
 	path := filepath.Join(t.TempDir(), "result.json")
 	stdout, _, err := execute(t, ctx, "append", "--node", base, "--warmup", "0", "--json", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var doc document
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(text, &doc))
 	if !doc.Interrupted || doc.Operations == 0 || doc.ElapsedSeconds > 5 {
 		t.Errorf("%+v", doc)
 	}
@@ -316,9 +294,7 @@ func TestSilentServerIsCutOff(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	_, _, err := execute(t, context.Background(), "append", "--node", server.URL, "--duration", "10ms", "--warmup", "0", "--workers", "3")
-	if err == nil || !strings.Contains(err.Error(), "cut off") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "cut off")
 }
 
 func TestCompare(t *testing.T) {
@@ -342,12 +318,8 @@ func TestCompare(t *testing.T) {
 			}
 			args := append(args, "--node", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
 			stdout, stderr, err := execute(t, context.Background(), args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, json.Unmarshal([]byte(stdout), &doc))
 			if len(doc.Rounds) != 2 || doc.Ratio <= 0 || !strings.Contains(stderr, "median") {
 				t.Fatalf("%+v\n%s", doc, stderr)
 			}
@@ -366,17 +338,13 @@ func TestCompare(t *testing.T) {
 // The node has the name that it has in other commands, and the one that it had before.
 func TestFormerNameOfTheNode(t *testing.T) {
 	_, stderr, err := execute(t, context.Background(), "append", "--base", startNode(t), "--count", "3", "--warmup", "0", "--quiet")
-	if err != nil {
-		t.Errorf("%v\n%s", err, stderr)
-	}
+	check.NoError(t, err, stderr)
 	help, _, err := execute(t, context.Background(), "append", "--help")
 	if err != nil || strings.Contains(help, "--base") || !strings.Contains(help, "--node strings") {
 		t.Errorf("%v\n%s", err, help)
 	}
 	for _, want := range []string{"bench-append-000001", "10000 streams", "With --server-pid"} {
-		if !strings.Contains(help, want) {
-			t.Errorf("the help lacks %q:\n%s", want, help)
-		}
+		check.Contains(t, help, want, "the help lacks")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit/onenode"
 )
 
@@ -19,13 +20,9 @@ import (
 func startNode(t *testing.T) string {
 	t.Helper()
 	base, stop, err := onenode.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, stop())
 	})
 	return base
 }
@@ -58,10 +55,7 @@ func serve(t *testing.T, f *front) string {
 // before starts a front before a node.
 func (f *front) before(t *testing.T, node string) string {
 	t.Helper()
-	to, err := url.Parse(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := check.Value(url.Parse(node)).Must(t)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	network := client.NewTransport(nil)
 	proxy.Transport, proxy.ErrorHandler = network, func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // follower is a node that says of every append who leads.
@@ -42,19 +44,14 @@ func (f *follower) BatchAppend(stream streams.Streams_BatchAppendServer) error {
 // startFake serves fake gRPC services for the time of the test.
 func startFake(t *testing.T, services streams.StreamsServer, options ...grpc.ServerOption) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	server := grpc.NewServer(options...)
 	streams.RegisterStreamsServer(server, services)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		server.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, <-ended)
 	})
 	return "http://" + listener.Addr().String()
 }
@@ -63,9 +60,7 @@ func TestCallsGoToTheLeader(t *testing.T) {
 	f := &follower{}
 	var err error
 	f.host, f.port, err = net.SplitHostPort(strings.TrimPrefix(startNode(t), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	base := startFake(t, f)
 	for _, workload := range []string{"append", "append-batch"} {
 		f.calls.Store(0)
@@ -101,14 +96,9 @@ func TestErrorsOfCalls(t *testing.T) {
 	overTLS := httptest.NewTLSServer(nil)
 	defer overTLS.Close()
 	secure := "https" + strings.TrimPrefix(startFake(t, streams.UnimplementedStreamsServer{}, grpc.Creds(credentials.NewTLS(overTLS.TLS))), "http")
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	gone := "http://" + server.Addr().String()
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, server.Close())
 	for name, c := range map[string]struct{ base, args, want string }{
 		"append without an answer":      {silent, "append --timeout 20ms", "timeout"},
 		"batch without an answer":       {silent, "append-batch --timeout 20ms", "timeout"},

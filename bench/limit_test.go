@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -20,16 +21,13 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestLimit(t *testing.T) {
 	base := startNode(t)
 	c, err := client.New(client.Options{Nodes: []string{base}, Login: url.UserPassword("admin", "changeit")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer c.Close()
 	measure(t, base, strings.Fields("fill --events 1005 --streams 100")...)
 	for range 2 { // The second time streams are there that an earlier run deleted.
 		doc := measure(t, base, slices.Concat(strings.Fields("limit --events 1005 --streams 100 --limited-streams 50 --deleted 4 --workers 3"), asAdmin)...)
-		if doc.Operations != 50 || doc.ErrorTotal != 0 {
-			t.Errorf("%+v", doc)
-		}
+		check.MustEqual(t, doc.Operations, 50, doc)
+		check.Equal(t, doc.ErrorTotal, 0, doc)
 	}
 	for i := 1; i <= 100; i++ {
 		path := fmt.Sprintf("/streams/bench-%06d", i)
@@ -70,21 +68,14 @@ func TestLimitRefuses(t *testing.T) {
 
 func TestLimitHelp(t *testing.T) {
 	stdout, stderr, err := execute(t, context.Background(), "limit", "--help")
-	if err != nil || stderr != "" {
-		t.Fatalf("%v, %s", err, stderr)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, stderr, "")
 	got := "$ annals bench limit --help\n" + stdout + "\n"
 	file := filepath.Join("testdata", "limit_help.golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (rewrite it with -update and review the diff):\n%s", file, got)
-	}
+	check.Must(t, err)
+	check.Equal(t, got, string(want), file, "differs (rewrite it with -update and review the diff)")
 }

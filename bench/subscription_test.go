@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // groupDocument is what the tests look at in the JSON of a subscription.
@@ -26,9 +28,7 @@ func subscribe(t *testing.T, ctx context.Context, base string, args ...string) (
 	stdout, stderr, err := execute(t, ctx, args...)
 	var doc groupDocument
 	if stdout != "" {
-		if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-			t.Fatalf("%v in\n%s\n%s", err, stdout, stderr)
-		}
+		check.Must(t, json.Unmarshal([]byte(stdout), &doc), "in", stdout, stderr)
 	}
 	return doc, err
 }
@@ -54,9 +54,7 @@ func TestSubscription(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			args := append(strings.Fields(c.args), "--stream-events", "2345", "--duration", "1m")
 			doc, err := subscribe(t, context.Background(), serve(t, c.front), args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			g := doc.Group
 			if g.StreamEvents != 2345 || g.Delivered != 2345 || !g.Complete || (g.Redelivered > 0) != c.again || !strings.HasPrefix(g.Stream, "bench-subscription-") {
 				t.Errorf("group %+v", g)
@@ -98,32 +96,24 @@ func TestSubscriptionThatEndsBefore(t *testing.T) {
 	if err != nil || !doc.Interrupted || doc.ElapsedSeconds > 2 {
 		t.Errorf("interrupted: %+v, %v", doc, err)
 	}
-	if n.deleted != 2 {
-		t.Errorf("%d groups deleted", n.deleted)
-	}
+	check.Equal(t, n.deleted, 2, "groups deleted")
 }
 
 func TestSubscriptionOfAStranger(t *testing.T) {
 	_, err := subscribe(t, context.Background(), serve(t, &front{stranger: true}), "--stream-events", "500")
-	if err == nil || !strings.Contains(err.Error(), "is not an event of") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "is not an event of")
 }
 
 func TestSubscriptionConsumedByWarmup(t *testing.T) {
 	_, err := subscribe(t, context.Background(), startNode(t), "--stream-events", "500", "--warmup", "20s")
-	if err == nil || !strings.Contains(err.Error(), "--warmup") {
-		t.Errorf("got %v", err)
-	}
+	check.Says(t, err, "--warmup")
 }
 
 func TestSubscriptionCompared(t *testing.T) {
 	n := &front{}
 	stdout, stderr, err := execute(t, context.Background(), slices.Concat([]string{"subscription", "--compare", "--node", serve(t, n), "--json", "-", "--quiet",
 		"--rounds", "3", "--duration", "60ms", "--warmup", "1ms", "--stream-events", "20050"}, asAdmin)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var doc struct {
 		Rounds []struct {
 			Feed         document
@@ -133,9 +123,7 @@ func TestSubscriptionCompared(t *testing.T) {
 		FeedMedians, SubscriptionMedians struct{ EventsPerSecond float64 }
 		Ratio                            float64
 	}
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal([]byte(stdout), &doc))
 	if len(doc.Rounds) != 3 || doc.Ratio <= 0 || doc.Ratio != doc.SubscriptionMedians.EventsPerSecond/doc.FeedMedians.EventsPerSecond || !strings.Contains(stderr, "median") {
 		t.Fatalf("%+v\n%s", doc, stderr)
 	}

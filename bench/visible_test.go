@@ -3,6 +3,8 @@ package bench_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestVisible(t *testing.T) {
@@ -13,9 +15,7 @@ func TestVisible(t *testing.T) {
 	if doc.Operations != 20 || doc.ErrorTotal != 0 || len(doc.Parts) != 0 || doc.LatencyMs.P50 <= 0 {
 		t.Errorf("%+v", doc)
 	}
-	if len(follower.asked) != 20 {
-		t.Errorf("the follower was asked for %d events", len(follower.asked))
-	}
+	check.Equal(t, len(follower.asked), 20, "the follower was asked for ... events")
 	for path, times := range follower.asked {
 		if times <= 5 {
 			t.Errorf("%s was asked for %d times only", path, times)
@@ -33,7 +33,5 @@ func TestNeverVisible(t *testing.T) {
 	node := startNode(t)
 	behind := (&front{hide: 1 << 30}).before(t, node)
 	_, _, err := execute(t, t.Context(), "visible", "--node", node+","+behind, "--count", "1", "--warmup", "0", "--timeout", "3s", "--quiet")
-	if err == nil || !strings.Contains(err.Error(), "acknowledged, but not visible at "+strings.TrimPrefix(behind, "http://")) {
-		t.Error(err)
-	}
+	check.Says(t, err, "acknowledged, but not visible at "+strings.TrimPrefix(behind, "http://"))
 }

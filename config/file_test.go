@@ -75,8 +75,7 @@ func TestConfigurationFileIsLoaded(t *testing.T) {
 	for _, file := range []string{text, all.String()} {
 		c, err := Load([]string{"--config", "/x.conf"}, nil, func(string) ([]byte, error) { return []byte(file), nil })
 		check.Must(t, err, file)
-		if c.Db != "/var/lib/annals" || c.NodePort != Default().NodePort {
-			t.Errorf("%+v", c)
-		}
+		check.MustEqual(t, c.Db, "/var/lib/annals", c)
+		check.Equal(t, c.NodePort, Default().NodePort, c)
 	}
 }

@@ -424,9 +424,8 @@ func TestDev(t *testing.T) {
 		{"--run-projections all", config.ProjectionsAll, false},
 	} {
 		got := mustLoad(t, input{args: strings.Fields(c.args)})
-		if got.RunProjections != c.mode || got.StartStandardProjections != c.starts {
-			t.Errorf("%s: %s, %v", c.args, got.RunProjections, got.StartStandardProjections)
-		}
+		check.MustEqual(t, got.RunProjections, c.mode, c.args)
+		check.Equal(t, got.StartStandardProjections, c.starts, c.args)
 		for _, v := range got.Values() {
 			if v.Name == "RunProjections" && v.Value != string(c.mode) && !strings.EqualFold(v.Value, string(c.mode)) {
 				t.Errorf("%s: %s is shown", c.args, v.Value)

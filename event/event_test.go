@@ -135,10 +135,8 @@ func TestWithTruncateBefore(t *testing.T) {
 
 func TestChainText(t *testing.T) {
 	chain := event.Chain{1, 2, 0xff}
-	text, err := chain.MarshalText()
-	if err != nil || string(text) != chain.String() {
-		t.Fatal(string(text), err)
-	}
+	text := check.Value(chain.MarshalText()).Must(t)
+	check.MustEqual(t, string(text), chain.String())
 	var back event.Chain
 	if err := back.UnmarshalText(text); err != nil || back != chain {
 		t.Fatal(back, err)

@@ -89,9 +89,8 @@ func TestApplyAfterPullOfAnotherTerm(t *testing.T) {
 		t.Fatalf("a stopped machine takes frames: %v", err)
 	}
 	file, name, err := n.log.Transfer.CreateTemp()
-	if err != nil || file.Close() != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, file.Close())
 	check.MustFail(t, n.m.InstallChunk(name), "a stopped machine takes a file")
 }
 
@@ -112,9 +111,8 @@ func TestPullFails(t *testing.T) {
 		t.Fatalf("%v, fatal %v", err, n.fatals)
 	}
 	file, name, err := n.log.Transfer.CreateTemp()
-	if err != nil || file.Close() != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, file.Close())
 	if err := n.m.InstallChunk(name); !event.IsCorruption(err) || len(n.fatals) > 0 {
 		t.Fatalf("%v, fatal %v", err, n.fatals)
 	}

@@ -110,8 +110,7 @@ func (m *member) slowScavenge() string {
 func (c *cluster) scavengeCluster() {
 	c.t.Helper()
 	leader := c.leader()
-	points, err := leader.ReadStream(c.t.Context(), "$scavengePoints", 0)
-	check.Must(c.t, err)
+	points := check.Value(leader.ReadStream(c.t.Context(), "$scavengePoints", 0)).Must(c.t)
 	for { // What was begun, and points that this node does not know yet, come first.
 		if run := leader.scavenge("?threshold=-1"); run.Point.Number == int64(len(points)) {
 			break
@@ -305,8 +304,7 @@ func TestLongClusterScavenge(t *testing.T) {
 func (c *cluster) quiet() {
 	c.t.Helper()
 	for _, m := range c.running() {
-		run, err := m.lastScavenge()
-		check.Must(c.t, err)
+		run := check.Value(m.lastScavenge()).Must(c.t)
 		if run.ID != "" && run.Result != "Unknown" {
 			c.recorded(run.ID)
 		}

@@ -123,9 +123,8 @@ func TestLongClusterTLS(t *testing.T) {
 				c.settled() // A busy machine has lost its leader.
 				answer, err = m.ask(r)
 			}
-			if err != nil || answer.Status != one.want {
-				t.Errorf("%s, %s: %s, %v, want %d", m, one.name, answer, err, one.want)
-			}
+			check.Must(t, err)
+			check.Equal(t, answer.Status, one.want, m, one.name, answer)
 			if answer.Status == http.StatusCreated && !strings.HasPrefix(answer.Header.Get("Location"), m.URL()+"/streams/") {
 				t.Errorf("%s, %s: Location %q", m, one.name, answer.Header.Get("Location"))
 			}

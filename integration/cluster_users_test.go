@@ -212,9 +212,8 @@ func (m *member) manage(r testkit.Request, status int) testkit.Response {
 		r.Path = answer.Header.Get("Location")
 		answer, err = m.askReady(r)
 	}
-	if err != nil || answer.Status != status {
-		t.Fatalf("%s, %s %s: %s, %v, want %d", m, r.Method, r.Path, answer, err, status)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, answer.Status, status, m, r.Method, r.Path, answer)
 	return answer
 }
 

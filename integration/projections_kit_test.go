@@ -46,9 +46,8 @@ func atNode(t *testing.T, c *testkit.Client) func(testkit.Request) (testkit.Resp
 func (q *query) must(status int, method, path, body string) testkit.Response {
 	q.t.Helper()
 	answer, err := q.do(testkit.Request{Method: method, Path: path, Body: []byte(body), Header: map[string]string{"Content-Type": testkit.MediaJSON}})
-	if err != nil || answer.Status != status {
-		q.t.Fatalf("%s %s: %s, %v, want %d", method, path, answer, err, status)
-	}
+	check.Must(q.t, err)
+	check.MustEqual(q.t, answer.Status, status, method, path, answer)
 	return answer
 }
 

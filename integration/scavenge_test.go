@@ -45,10 +45,8 @@ func (s *scavenged) do(method, path, body string, status int, header ...string) 
 	for i := 0; i < len(header); i += 2 {
 		r.Header[header[i]] = header[i+1]
 	}
-	answer, err := s.Do(s.t.Context(), r)
-	if err != nil || answer.Status != status {
-		s.t.Fatalf("%s %s: %s, %v, want %d", method, path, answer, err, status)
-	}
+	answer := check.Value(s.Do(s.t.Context(), r)).Must(s.t)
+	check.MustEqual(s.t, answer.Status, status, method, path, answer)
 	return answer
 }
 

@@ -110,9 +110,8 @@ func startUpload(t *testing.T, node *testkit.Process) *upload {
 	_, err = fmt.Fprintf(conn, "POST /streams/stuck HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", node.Host(), testkit.MediaEvents)
 	check.Must(t, err)
 	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil || !strings.Contains(line, " 100 ") {
-		t.Fatalf("the node does not ask for the body: %q %v", line, err)
-	}
+	check.Must(t, err, "the node does not ask for the body")
+	check.MustContain(t, line, " 100 ", "the node does not ask for the body")
 	check.Must(t, check.Err(io.WriteString(conn, "[")))
 	return u
 }

@@ -263,9 +263,8 @@ func setMetadata(t *testing.T, node *testkit.Client, stream, document string) {
 	answer, err := node.Do(t.Context(), testkit.Request{Path: "/streams/" + stream + "/metadata", Admin: true, Body: []byte(document), Header: map[string]string{
 		"Content-Type": testkit.MediaJSON, testkit.HeaderEventType: "$metadata", testkit.HeaderExpectedVersion: "-2",
 	}})
-	if err != nil || answer.Status != http.StatusCreated {
-		t.Fatalf("metadata of %s: %s, %v", stream, answer, err)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, answer.Status, http.StatusCreated, "metadata of", stream, answer)
 }
 
 // deleteStream deletes a stream, for good if hard is set.
@@ -273,7 +272,6 @@ func deleteStream(t *testing.T, node *testkit.Client, stream string, hard bool) 
 	t.Helper()
 	answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodDelete, Path: "/streams/" + stream, Admin: true,
 		Header: map[string]string{testkit.HeaderHardDelete: fmt.Sprint(hard)}})
-	if err != nil || answer.Status != http.StatusNoContent {
-		t.Fatalf("delete %s: %s, %v", stream, answer, err)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, answer.Status, http.StatusNoContent, "delete", stream, answer)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -45,9 +46,7 @@ func torment(t *testing.T, faults, flags string) {
 		t.Skip(err)
 	}
 	links := l.NoLinks()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 	if links != nil && (faults == "isolate-leader" || faults == "one-way") {
 		t.Skip(links)
 	}

@@ -70,9 +70,8 @@ func BenchmarkReadPage(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	for i := 0; b.Loop(); i++ {
 		page, err := l.Reads.ReadStream(event.StreamRead{Stream: "stream-7", From: int64(i % 700), Count: 20})
-		if err != nil || len(page.Events) != 20 {
-			b.Fatal(len(page.Events), err)
-		}
+		check.Must(b, err)
+		check.MustEqual(b, len(page.Events), 20)
 	}
 }
 

@@ -131,9 +131,8 @@ func TestStaleFactsAreNotCached(t *testing.T) {
 		pause.Store(&commit) // While the reader reads the last event, the next one is committed.
 		before := m.last["s"]
 		info, err := l.Reads.StreamInfo("s")
-		if err != nil || info.Last != before {
-			t.Fatalf("%+v, %v", info, err)
-		}
+		check.Must(t, err)
+		check.MustEqual(t, info.Last, before, info)
 		if info, err = l.Reads.StreamInfo("s"); err != nil || info.Last != before+1 || info.Metadata.MaxCount != 9 {
 			t.Fatalf("after the commit: %+v, %v", info, err)
 		}

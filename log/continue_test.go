@@ -341,9 +341,8 @@ func TestAppendFramesRefuses(t *testing.T) {
 			}
 			verify(t, l, frames[:5], nil)
 			n, err = l.AppendFrames(at, raw(frames[5:]...))
-			if n != 2 || err != nil {
-				t.Fatalf("%d frames, %v", n, err)
-			}
+			check.MustEqual(t, n, 2, "frames")
+			check.Must(t, err, "frames")
 			verify(t, l, frames, nil)
 		})
 	}
@@ -397,9 +396,8 @@ func TestAppendFramesBehindAppend(t *testing.T) {
 	l := emptyLog(t)
 	check.Must(t, l.Append(frames[0].Frame))
 	n, err := l.AppendFrames(0, raw(frames...))
-	if n != 3 || err != nil {
-		t.Fatalf("%d frames, %v", n, err)
-	}
+	check.MustEqual(t, n, 3, "frames")
+	check.Must(t, err, "frames")
 	verify(t, l, frames, nil)
 }
 

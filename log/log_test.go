@@ -192,9 +192,8 @@ func TestSnapshot(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(12, true)...)
 	got := check.Value(l.Snapshot()).Must(t)
-	if got.Tail != m.tail || len(got.Chunks) != 2 {
-		t.Fatalf("%+v", got)
-	}
+	check.MustEqual(t, got.Tail, m.tail, got)
+	check.MustEqual(t, len(got.Chunks), 2, got)
 	for i, c := range got.Chunks {
 		if c.First != i || c.Last != i || c.Version != 0 || len(c.Checksum) != 32 {
 			t.Fatalf("chunk %+v", c)

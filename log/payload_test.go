@@ -55,9 +55,7 @@ func TestPagesInARoom(t *testing.T) {
 						want, errOwn := l.Reads.ReadStream(r)
 						r.Room = &room
 						got, err := l.Reads.ReadStream(r)
-						if !errors.Is(err, errOwn) {
-							t.Fatalf("%v, want %v", err, errOwn)
-						}
+						check.MustBe(t, err, errOwn)
 						same(got.Events, want.Events)
 					}
 					r := event.AllRead{Count: count, Backward: backward, Links: event.EveryLink, MaxPayload: bound}

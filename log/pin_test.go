@@ -117,9 +117,8 @@ func TestPin(t *testing.T) {
 	var removed map[int64]bool
 	pin := func(step string) {
 		p := check.Value(l.Pin()).Must(t)
-		if p.Tail != l.Tail() || p.Cluster != testCluster {
-			t.Fatalf("%s: pinned at %+v of %s", step, p.Tail, p.Cluster)
-		}
+		check.MustEqual(t, p.Tail, l.Tail(), step, "pinned at")
+		check.MustEqual(t, p.Cluster, testCluster, step, "pinned at")
 		pins = append(pins, held{step, p, pinnedBytes(t, p), len(m.frames), maps.Clone(removed)})
 	}
 	pin("empty")

@@ -239,9 +239,8 @@ func TestReadAll(t *testing.T) {
 		check.Must(t, err)
 		got = append(got, page.Events...)
 		if !page.More {
-			if page.Next != m.tail.End || page.LogEnd != m.tail.End {
-				t.Fatalf("%+v", page)
-			}
+			check.MustEqual(t, page.Next, m.tail.End, page)
+			check.MustEqual(t, page.LogEnd, m.tail.End, page)
 			break
 		}
 		from = page.Next

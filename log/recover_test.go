@@ -136,9 +136,8 @@ func TestOldFrameBehindEnd(t *testing.T) {
 			check.MustEqual(t, l.Tail().End, want, "the log ends at")
 			closeLog(t, l)
 			b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chunkfile.FileName(0, 0)))
-			if err != nil || int64(len(b)) != chunkfile.HeaderSize+want {
-				t.Fatalf("file of %d bytes (%v), want %d", len(b), err, chunkfile.HeaderSize+want)
-			}
+			check.Must(t, err)
+			check.MustEqual(t, int64(len(b)), chunkfile.HeaderSize+want, "file of", len(b), "bytes")
 		})
 	}
 }
@@ -197,9 +196,8 @@ func refuses(t *testing.T, o Options, corruption bool, says string) {
 		if err == nil {
 			t.Fatal(errors.Join(errors.New("the log opened"), l.Close()))
 		}
-		if event.IsCorruption(err) != corruption || !strings.Contains(err.Error(), says) {
-			t.Fatal(err)
-		}
+		check.MustEqual(t, event.IsCorruption(err), corruption)
+		check.MustContain(t, err.Error(), says)
 	}
 	if open := counting.OpenFiles(); len(open) > 0 {
 		t.Fatalf("left open: %v", open)

@@ -102,9 +102,8 @@ func TestRedact(t *testing.T) {
 		for n, some := range byChunk(positions) {
 			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
 			check.Must(t, err)
-			if done.Redacted != len(some) || done.Removed != 0 {
-				t.Fatalf("%+v", done)
-			}
+			check.MustEqual(t, done.Redacted, len(some), done)
+			check.MustEqual(t, done.Removed, 0, done)
 			ctx, cancel := context.WithCancel(background)
 			cancel()
 			if err := done.Closed(ctx); !errors.Is(err, context.Canceled) {

@@ -145,9 +145,8 @@ func TestRewrite(t *testing.T) {
 				removedThere, saved := 0, int64(0)
 				for i, source := range got.Sources {
 					removedThere, saved = removedThere+source.Removed, saved+source.Saved
-					if source.First != c.first+i || source.Last != source.First {
-						t.Fatalf("%+v", got.Sources)
-					}
+					check.MustEqual(t, source.First, c.first+i, got.Sources)
+					check.MustEqual(t, source.Last, source.First, got.Sources)
 				}
 				// What is saved besides is a header and a footer for each file but one.
 				files := int64(len(got.Sources))
@@ -482,10 +481,8 @@ func TestChunks(t *testing.T) {
 	}
 	check.MustSlice(t, got, want)
 	for _, c := range got {
-		info, err := l.opts.FS.Stat(filepath.Join(testDir, c.File))
-		if err != nil || info.Size() != c.FileBytes {
-			t.Fatalf("%s: %v, %v", c.File, info, err)
-		}
+		info := check.Value(l.opts.FS.Stat(filepath.Join(testDir, c.File))).Must(t)
+		check.MustEqual(t, info.Size(), c.FileBytes, c.File, info)
 	}
 }
 

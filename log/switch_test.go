@@ -140,9 +140,8 @@ func TestRemovedPositions(t *testing.T) {
 		}
 		next := slices.IndexFunc(left, func(r event.Record) bool { return r.Position >= p })
 		page, err := l.Reads.ReadAll(event.AllRead{From: p, Count: 1})
-		if err != nil || page.Events[0].Position != left[next].Position {
-			t.Fatalf("forward from %d: %+v, %v", p, page, err)
-		}
+		check.Must(t, err)
+		check.MustEqual(t, page.Events[0].Position, left[next].Position, "forward from", p, page)
 		page, err = l.Reads.ReadAll(event.AllRead{From: p, Count: 1, Backward: true})
 		switch {
 		case err != nil:
@@ -236,10 +235,8 @@ func TestSwitchBetweenAppends(t *testing.T) {
 		rewrite(t, fsys, "x.tmp", []string{chunkFiles(t, fsys)[0]}, keepAll)
 		check.Must(t, l.SwitchChunk("x.tmp"))
 		verify(t, l, m.frames[:7], nil)
-		mf, err := l.Snapshot()
-		if err != nil || mf.Tail.End != m.frames[6].tail.End {
-			t.Fatalf("%+v, %v", mf, err)
-		}
+		mf := check.Value(l.Snapshot()).Must(t)
+		check.MustEqual(t, mf.Tail.End, m.frames[6].tail.End, mf)
 	}
 	check.Must(t, l.Commit())
 	verify(t, l, m.frames, nil)

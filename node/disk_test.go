@@ -122,8 +122,7 @@ func TestFullDiskIsSaidEachMinute(t *testing.T) {
 		before := said()
 		time.Sleep(2 * diskFullEvery)
 		synctest.Wait()
-		if reason != nil || said() != before {
-			t.Errorf("with space again: %v, %s", reason, said())
-		}
+		check.Must(t, reason, "with space again")
+		check.Equal(t, said(), before, "with space again")
 	})
 }

@@ -22,9 +22,8 @@ func TestProjectionsAreLoaded(t *testing.T) {
 			t.Fatalf("%s: %d %s", round, status, body)
 		}
 		status, body := call(t, n, "GET", "/projections/continuous", "", "Authorization", asAdmin)
-		if status != 200 || strings.Count(body, `"name": "$`) != 5 {
-			t.Fatalf("%s: %d %s", round, status, body)
-		}
+		check.MustEqual(t, status, 200, round, body)
+		check.MustEqual(t, strings.Count(body, `"name": "$`), 5, round, body)
 		if status, body := call(t, n, "GET", "/stats/es/queue/projections%20leader", "", "Authorization", asAdmin); status != 200 {
 			t.Fatalf("%s: %d %s", round, status, body)
 		}

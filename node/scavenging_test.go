@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/node"
 )
@@ -21,9 +22,8 @@ func TestScavengeCanBeReadOnceItIsAnswered(t *testing.T) {
 				for i, n := range nodes {
 					var begun struct{ ScavengeID string }
 					status, body := call(t, n, "POST", "/admin/scavenge", "", "Accept", "application/json")
-					if status != 200 || json.Unmarshal([]byte(body), &begun) != nil {
-						t.Fatalf("%d %s", status, body)
-					}
+					check.MustEqual(t, status, 200, body)
+					check.Must(t, json.Unmarshal([]byte(body), &begun), body)
 					stream := "$scavenges-" + begun.ScavengeID
 					if status, body := call(t, n, "GET", "/streams/"+stream+"/0", "", "Accept", "application/json"); status != 200 {
 						t.Errorf("round %d, node %d: the stream of the run: %d %s", round, i, status, body)

@@ -61,9 +61,8 @@ func closeReplica(t testing.TB, r *replication.Replica) {
 func write(t testing.TB, r *replication.Replica, stream string, expected, want int64) {
 	t.Helper()
 	written, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: stream, ExpectedVersion: expected})
-	if err != nil || written.Last != want {
-		t.Fatalf("write to %s: %+v, %v; expected %d", stream, written, err, want)
-	}
+	check.Must(t, err)
+	check.MustEqual(t, written.Last, want, "write to", stream, written)
 }
 
 // copyDir makes a copy of a running node's folder, as a power cut would leave it.
@@ -236,9 +235,8 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 			closeReplica(t, again)
 			closeReplica(t, r)
 			found, err := filepath.Glob(filepath.Join(dir, "raft", "snapshots", "*"))
-			if err != nil || len(found) != 2 {
-				t.Errorf("snapshots %v, %v", found, err)
-			}
+			check.Must(t, err)
+			check.Equal(t, len(found), 2, "snapshots", found)
 		})
 	}
 }

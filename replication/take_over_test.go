@@ -66,10 +66,8 @@ func TestTakeOverAgain(t *testing.T) {
 	}
 	// As if the machine had stopped before the new one was made.
 	check.Must(t, os.RemoveAll(filepath.Join(a.dir, "raft")))
-	second, err := replication.TakeOver(a.options())
-	if err != nil || second.After != first.After {
-		t.Fatalf("%+v, then %+v, %v", first, second, err)
-	}
+	second := check.Value(replication.TakeOver(a.options())).Must(t)
+	check.MustEqual(t, second.After, first.After, first, "then", second)
 	b := h.nodes[1]
 	b.wipe()
 	check.Fails(t, check.Err(replication.TakeOver(b.options())), "a node without data took over")

@@ -3,6 +3,8 @@ package torture
 import (
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestLedger feeds the checks with histories made by hand.
@@ -171,9 +173,8 @@ func TestLinearizable(t *testing.T) {
 			c.play(s)
 			l := newLedger(s.hist, s.book)
 			sum := l.linearizable(t.Context(), time.Minute, nil)
-			if sum.Streams != 1 || sum.Undecided != 0 {
-				t.Errorf("%+v", sum)
-			}
+			check.MustEqual(t, sum.Streams, 1, sum)
+			check.Equal(t, sum.Undecided, 0, sum)
 			s.expect(c.want...)
 		})
 	}

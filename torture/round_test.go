@@ -110,9 +110,8 @@ func TestAttach(t *testing.T) {
 		}
 		to := target{base: p.URL(), login: url.UserPassword("admin", "changeit")}
 		a, err := exchange(t.Context(), h, to, client.Request{Method: http.MethodGet, Path: "/subscriptions"}, time.Minute)
-		if err != nil || string(a.Body) != "[]" {
-			t.Errorf("groups are left: %v, %v", a, err)
-		}
+		check.Must(t, err)
+		check.Equal(t, string(a.Body), "[]", "groups are left", a)
 	}
 }
 

@@ -175,9 +175,8 @@ func TestMetadataStay(t *testing.T) {
 		k := start(d)
 		k.Note(by("admin"))
 		k.Close()
-		if len(d.streams[metaStream]) != 1 || len(d.streams[activity.Stream]) != 1 {
-			t.Errorf("%+v", d.streams)
-		}
+		check.MustEqual(t, len(d.streams[metaStream]), 1, d.streams)
+		check.Equal(t, len(d.streams[activity.Stream]), 1, d.streams)
 	})
 }
 

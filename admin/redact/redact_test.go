@@ -439,10 +439,8 @@ func TestRecall(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := mustOpen(t, fsys)
 	n.fill()
-	places, err := n.service.Positions("private", 1)
-	if err != nil || len(places) != 1 {
-		t.Fatal(places, err)
-	}
+	places := check.Value(n.service.Positions("private", 1)).Must(t)
+	check.MustEqual(t, len(places), 1, places)
 	record := fmt.Sprintf(`{"nodeEndpoint":"x:1","events":[{"stream":"private","number":1,"position":%d,"eventId":%q}],"time":"2026-01-02T03:04:05Z"}`, places[0].Position, places[0].ID)
 	n.write(false, "t", "nothing that is understood", redact.Stream)
 	n.write(false, "$redacted", record, redact.Stream)

@@ -163,14 +163,11 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 func TestFileIsWrittenWithoutStandardError(t *testing.T) {
 	c := config.Default()
 	c.Log = t.TempDir()
-	l, err := newLogger(c, brokenPipe{})
-	check.Must(t, err)
+	l := check.Value(newLogger(c, brokenPipe{})).Must(t)
 	l.Info("this")
 	l.close()
-	content, err := os.ReadFile(filepath.Join(c.Log, currentLogFile))
-	if err != nil || !strings.Contains(string(content), "annals: this\n") {
-		t.Errorf("file: %q, %v", content, err)
-	}
+	content := check.Value(os.ReadFile(filepath.Join(c.Log, currentLogFile))).Must(t, "file")
+	check.Contains(t, string(content), "annals: this\n", "file")
 }
 
 // TestFullLogDisk: the node keeps serving, and standard error says so once.
@@ -213,9 +210,8 @@ func TestFileTellsWhyTheNodeEnds(t *testing.T) {
 	got := regexp.MustCompile(`(?m)^\S+ `).ReplaceAllString(string(content), "")
 	want := `[ERROR] annals: the node ends at once: error="sync chunk-000000.000000: input/output error"` + "\n" +
 		`[ERROR] annals: the node ends: error="serve HTTP: address already in use"` + "\n"
-	if err != nil || got != want {
-		t.Errorf("got  %s\nwant %s\n%v", got, want, err)
-	}
+	check.Must(t, err)
+	check.Equal(t, got, want)
 	if want := "annals: sync chunk-000000.000000: input/output error\n"; w.err.String() != want {
 		t.Errorf("stderr: %s", w.err)
 	}

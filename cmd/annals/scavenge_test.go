@@ -24,9 +24,8 @@ func TestScavengeHelp(t *testing.T) {
 	var all strings.Builder
 	for _, line := range []string{"", "start --help", "stop --help", "status --help", "dry-run --help"} {
 		code, stdout, stderr := runScavenge(strings.Fields(line)...)
-		if code != 0 || stderr != "" {
-			t.Errorf("%q: code %d, %s", line, code, stderr)
-		}
+		check.MustEqual(t, code, 0, line, "code")
+		check.Equal(t, stderr, "", line)
 		all.WriteString("$ annals " + strings.TrimSpace("scavenge "+line) + "\n" + stdout + "\n")
 	}
 	compareGolden(t, "scavenge_help.golden", all.String())

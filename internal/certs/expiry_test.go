@@ -44,9 +44,8 @@ func TestReloadRefusesIsolation(t *testing.T) {
 				warnings, errors = append(warnings, "warning "+w), append(errors, "error "+w)
 			}
 			set, err := certs.Load(f)
-			if err != nil || !slices.Equal(d.lines(set.Warnings), warnings) {
-				t.Errorf("started with %v, %q", err, d.lines(set.Warnings))
-			}
+			check.Must(t, err, "started with")
+			check.Slice(t, d.lines(set.Warnings), warnings, "started with")
 			set, err = certs.Reload(f)
 			check.MustEqual(t, err == nil, len(errors) == 0, "reloaded", err)
 			if err != nil && !slices.Equal(d.lines(err.(*certs.LoadError).Findings), errors) || err == nil && len(set.Warnings) > 0 {

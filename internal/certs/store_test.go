@@ -404,9 +404,8 @@ func TestPublicServer(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ask(t, url, root, c.client)
-			if got != c.want || (err == nil) != (c.want != "") {
-				t.Errorf("got %q, %v", got, err)
-			}
+			check.MustEqual(t, got, c.want, err)
+			check.Equal(t, err == nil, c.want != "", err)
 		})
 	}
 	for _, want := range []string{"RemoteCertificateChainErrors (PartialChain)", "RemoteCertificateChainErrors (NotTimeValid)", "RemoteCertificateChainErrors (NotValidForUsage)"} {

@@ -33,9 +33,8 @@ func TestDeadline(t *testing.T) {
 		child, cancel := context.WithTimeout(d, time.Minute)
 		defer cancel()
 		<-child.Done()
-		if d.Err() != context.DeadlineExceeded || child.Err() != context.DeadlineExceeded {
-			t.Errorf("%v, %v", d.Err(), child.Err())
-		}
+		check.MustEqual(t, d.Err(), context.DeadlineExceeded)
+		check.Equal(t, child.Err(), context.DeadlineExceeded)
 		d.Release()
 
 		d = clock.NewDeadline(t.Context(), time.Second) // No one waits for it.

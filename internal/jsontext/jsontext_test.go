@@ -184,9 +184,8 @@ func TestAppendIndent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, ok := jsontext.AppendIndent([]byte("x"), []byte(c.text))
-			if string(got) != "x"+c.want || ok != c.ok {
-				t.Errorf("got %v %.200s", ok, got)
-			}
+			check.MustEqual(t, string(got), "x"+c.want)
+			check.Equal(t, ok, c.ok)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -56,9 +57,8 @@ func TestMemberText(t *testing.T) {
 		{`null`, "", false},
 	} {
 		text, ok := jsontext.MemberText([]byte(`{"a":`+c.value+`}`), "a")
-		if text != c.text || ok != c.ok {
-			t.Errorf("%s: got %q, %t", c.value, text, ok)
-		}
+		check.MustEqual(t, text, c.text, c.value)
+		check.Equal(t, ok, c.ok, c.value)
 	}
 	if text, ok := jsontext.MemberText([]byte(`{"b":1}`), "a"); text != "" || ok {
 		t.Errorf("no member: got %q, %t", text, ok)

@@ -68,10 +68,8 @@ func TestFillDisk(t *testing.T) {
 		}
 		do(t, os.Remove(filepath.Join(h.Dir(), "much")))
 	}
-	files, err := os.ReadDir(h.Dir())
-	if err != nil || len(files) != 2 {
-		t.Errorf("the folder has %v, %v", files, err)
-	}
+	files := check.Value(os.ReadDir(h.Dir())).Must(t)
+	check.Equal(t, len(files), 2, "the folder has", files)
 }
 
 func TestDiskIsLimitedInTime(t *testing.T) {

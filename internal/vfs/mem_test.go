@@ -27,9 +27,8 @@ func TestMemCapacity(t *testing.T) {
 			f, err := m.Create("f")
 			ok(t, err)
 			n, err := f.WriteAt(make([]byte, 150_000), 0)
-			if n != 150_000 || err != nil {
-				t.Fatalf("wrote %d, %v", n, err)
-			}
+			check.MustEqual(t, n, 150_000, "wrote")
+			check.Must(t, err, "wrote")
 			wantFree(t, m, 50_000)
 			n, err = f.WriteAt(make([]byte, 70_000), 140_000)
 			check.Equal(t, n, 60_000, "wrote ... bytes of those that fit")

@@ -79,9 +79,8 @@ func TestPatientPassesOtherErrorsOn(t *testing.T) {
 			for _, fault := range []error{syscall.EIO, syscall.ENOSPC, fs.ErrPermission} {
 				times := -1
 				err := open(vfs.NewPatient(folder(t, kind, fault, &times), vfs.Patience{Context: t.Context()}))
-				if !errors.Is(err, fault) || times != -2 {
-					t.Errorf("%s: %v after %d tries", kind, err, -1-times)
-				}
+				check.MustBe(t, err, fault, kind, "after", -1-times, "tries")
+				check.Equal(t, times, -2, kind, "after", -1-times, "tries")
 			}
 		}
 		for _, kind := range []vfs.Kind{vfs.OpSync, vfs.OpWrite, vfs.OpTruncate} {
@@ -133,9 +132,8 @@ func TestPatiently(t *testing.T) {
 				left--
 				return syscall.EMFILE
 			})
-			if left != c.left || (err == nil) != (left == 0) {
-				t.Errorf("%s: %v, %d faults left", name, err, left)
-			}
+			check.MustEqual(t, left, c.left, name, err, "faults left")
+			check.Equal(t, err == nil, left == 0, name, err, "faults left")
 		}
 	})
 }

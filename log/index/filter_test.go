@@ -58,9 +58,8 @@ func TestExistenceFilter(t *testing.T) {
 			fsys := vfs.NewMem()
 			check.Must(t, f.save(fsys, "", 77))
 			g, checkpoint, err := loadExistence(fsys, "", c.bound)
-			if err != nil || checkpoint != 77 {
-				t.Fatalf("load: checkpoint %d, %v", checkpoint, err)
-			}
+			check.Must(t, err, "load: checkpoint")
+			check.MustEqual(t, checkpoint, 77, "load: checkpoint")
 			wrong := 0
 			for i := range c.hashes {
 				if h := i * 0x9e3779b97f4a7c15; !f.mayContain(h) || !g.mayContain(h) {

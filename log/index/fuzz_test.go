@@ -161,8 +161,7 @@ func FuzzBloom(f *testing.F) {
 		mem := vfs.NewMem()
 		check.Must(t, e.replace(mem, existenceName))
 		again, err := vfs.ReadFile(mem, filepath.Join("", existenceName))
-		if err != nil || !bytes.Equal(again, data) {
-			t.Fatalf("written again it differs (%v)", err)
-		}
+		check.Must(t, err, "written again it differs")
+		check.MustSlice(t, again, data, "written again it differs")
 	})
 }

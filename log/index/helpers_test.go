@@ -21,10 +21,7 @@ func open(t tester, opt index.Options) *index.Index {
 	if opt.OnFatal == nil {
 		opt.OnFatal = func(err error) { panic(err) }
 	}
-	x, err := index.Open(opt)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	x := check.Value(index.Open(opt)).Must(t, "open")
 	return x
 }
 

@@ -67,9 +67,8 @@ func BenchmarkInspect(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		sum, err := Run(context.Background(), Options{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
-		if err != nil || sum.Records != records {
-			b.Fatal(sum, err)
-		}
+		check.Must(b, err)
+		check.MustEqual(b, sum.Records, records, sum)
 	}
 	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }

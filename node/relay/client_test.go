@@ -37,9 +37,7 @@ func TestClientAddress(t *testing.T) {
 	r.Header.Set(headerClient, "10.0.0.1:1")
 	answer, _, err := New(nil, 0, hclog.NewNullLogger()).send(t.Context(), client, r, to.Advertised(), http.NoBody)
 	check.Must(t, err)
-	got, err := io.ReadAll(answer.Body)
-	if err != nil || string(got) != "192.0.2.7:5000" {
-		t.Errorf("%q, %v", got, err)
-	}
+	got := check.Value(io.ReadAll(answer.Body)).Must(t)
+	check.Equal(t, string(got), "192.0.2.7:5000")
 	check.NoError(t, answer.Body.Close())
 }

@@ -46,9 +46,8 @@ func TestPass(t *testing.T) {
 			check.Must(t, err)
 			got, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
-			if string(got) != c.want || errors.Is(err, io.ErrUnexpectedEOF) != c.broken {
-				t.Errorf("%q, %v, want %q, broken off: %t", got, err, c.want, c.broken)
-			}
+			check.MustEqual(t, string(got), c.want, err, "broken off")
+			check.Equal(t, errors.Is(err, io.ErrUnexpectedEOF), c.broken, err, "broken off")
 		})
 	}
 }

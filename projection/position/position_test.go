@@ -46,10 +46,8 @@ func TestForms(t *testing.T) {
 		{"second phase begun", position.Position{Phase: 1}, `{"$ph":1,"$cp":false}`, "Phase: 1", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := json.Marshal(c.p)
-			if err != nil || string(got) != c.json {
-				t.Errorf("%s, %v", got, err)
-			}
+			got := check.Value(json.Marshal(c.p)).Must(t)
+			check.Equal(t, string(got), c.json)
 			if c.p.String() != c.text || c.p.IsZero() != c.isZero {
 				t.Errorf("%q, zero %t", c.p, c.p.IsZero())
 			}
@@ -93,9 +91,8 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := position.Parse([]byte(c.text))
-			if !errors.Is(err, c.err) || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%#v, %v", got, err)
-			}
+			check.MustBe(t, err, c.err)
+			check.Deep(t, got, c.want)
 		})
 	}
 }

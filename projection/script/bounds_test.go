@@ -203,9 +203,8 @@ func TestExpressions(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "took too long") {
 				continue // A busy machine; the longer limit does.
 			}
-			if err != nil || string(out.State) != v.String() {
-				t.Errorf("%s\nis   %s (%v)\nwant %s", body, out.State, err, v)
-			}
+			check.Must(t, err)
+			check.Equal(t, string(out.State), v.String(), body)
 			break
 		}
 	}

@@ -162,12 +162,10 @@ var ordinary = []string{
 // TestSetsWithoutNext: what the engine would trip over is an error that a script can catch.
 func TestSetsWithoutNext(t *testing.T) {
 	for _, keys := range []string{"{}", "{next: 5}"} {
-		out, err := compile(t, `fromAll().when({T: function() {
+		out := check.Value(compile(t, `fromAll().when({T: function() {
 			try { new Set([1]).union({size: 1, has() { return true }, keys() { return `+keys+` }}) } catch (e) { return e.message }
-		}})`).Process(jsonEvent(`{}`))
-		if err != nil || !strings.Contains(string(out.State), "next is not a function") {
-			t.Errorf("%s: %s, %v", keys, out.State, err)
-		}
+		}})`).Process(jsonEvent(`{}`))).Must(t)
+		check.Contains(t, string(out.State), "next is not a function", keys)
 	}
 }
 
@@ -183,9 +181,8 @@ func TestOrdinaryIterables(t *testing.T) {
 			continue
 		}
 		out, err := compile(t, `fromAll().when({T: function() { `+body+` }})`).Process(jsonEvent(`{}`))
-		if err != nil || string(out.State) != v.String() {
-			t.Errorf("%s\nis   %s (%v)\nwant %s", body, out.State, err, v)
-		}
+		check.Must(t, err)
+		check.Equal(t, string(out.State), v.String(), body)
 	}
 }
 
@@ -277,10 +274,8 @@ func TestRandomPatterns(t *testing.T) {
 		}
 		h, err := script.Compile(`fromAll().when({T: function() { `+body+` }})`, options())
 		check.Must(t, err, "seed", seed, body)
-		out, err := h.Process(jsonEvent(`{}`))
-		if err != nil || string(out.State) != want.String() {
-			t.Fatalf("seed %d: %s\nis   %s (%v)\nwant %s", seed, body, out.State, err, want)
-		}
+		out := check.Value(h.Process(jsonEvent(`{}`))).Must(t)
+		check.MustEqual(t, string(out.State), want.String(), "seed", seed, body)
 		if want.String() != `"failed true"` {
 			took++
 		}

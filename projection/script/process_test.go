@@ -68,10 +68,8 @@ func TestStates(t *testing.T) {
 func TestSameSliceWhenNothingChanged(t *testing.T) {
 	h := compile(t, `fromAll().when({T(s, e) { s.n = e.body.n }})`)
 	one := process(t, h, jsonEvent(`{"n":1}`))
-	two, err := h.Process(jsonEvent(`{"n":1}`))
-	if err != nil || &one.State[0] != &two.State[0] {
-		t.Errorf("another slice for the same text: %v", err)
-	}
+	two := check.Value(h.Process(jsonEvent(`{"n":1}`))).Must(t, "another slice for the same text")
+	check.Equal(t, &one.State[0], &two.State[0], "another slice for the same text")
 	three, _ := h.Process(jsonEvent(`{"n":2}`))
 	if string(one.State) != `{"n":1}` || string(three.State) != `{"n":2}` {
 		t.Errorf("states %s and %s", one.State, three.State)

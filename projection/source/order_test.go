@@ -63,9 +63,8 @@ func TestOrder(t *testing.T) {
 	r = openWith(t, ordered(s, &d, at("a", -1, "b", 0, "c", -1), next))
 	got, err := drain(t, r)
 	want := []string{"1@b A 0 | a: -1; b: 1; c: -1; ", "2@a A 2 | a: 2; b: 1; c: -1; ", "1@c A 1 | a: 2; b: 1; c: 1; ", "3@a A 3 | a: 3; b: 1; c: 1; "}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got\n%q, %v, want\n%q", got, err, want)
-	}
+	check.Must(t, err)
+	check.Slice(t, got, want)
 	if got := s.written(); len(got) != 6 || got[5] != `$> 3@a {"$v":"7:-1:5:4","$s":{"a":3,"b":1,"c":1}}` {
 		t.Errorf("%q", got)
 	}

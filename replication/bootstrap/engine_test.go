@@ -208,10 +208,8 @@ func TestProposerStartsAgain(t *testing.T) {
 			t.Fatalf("%+v, %v, %+v", record, err, others)
 		}
 		again := l.join(t, "a", Options{ClusterSize: 3, Store: files[0]})
-		outcome, err := again.Run(t.Context())
-		if err != nil || outcome != (Outcome{record.Promise.Cluster, true}) {
-			t.Errorf("%+v, %v; the record says %+v", outcome, err, record)
-		}
+		outcome := check.Value(again.Run(t.Context())).Must(t)
+		check.Equal(t, outcome, Outcome{record.Promise.Cluster, true}, "the record says", record)
 		wg.Wait() // the others ask, after Run has returned
 		joined := Outcome{Cluster: outcome.Cluster}
 		if others[1] != joined || others[2] != joined {

@@ -108,10 +108,8 @@ func TestWire(t *testing.T) {
 		},
 	}
 	for _, c := range cases {
-		data, err := json.Marshal(c.value)
-		if err != nil || string(data) != c.want {
-			t.Errorf("%s, %v; want\n%s", data, err, c.want)
-		}
+		data := check.Value(json.Marshal(c.value)).Must(t)
+		check.Equal(t, string(data), c.want)
 		back := reflect.New(reflect.TypeOf(c.value).Elem()).Interface()
 		if err := json.Unmarshal(data, back); err != nil || !reflect.DeepEqual(back, c.value) {
 			t.Errorf("%s is read as %+v, %v", data, back, err)

@@ -36,10 +36,8 @@ func TestFileStore(t *testing.T) {
 	if again, err := Identify(FileStore(vfs.OS, path)); err != nil || again != node {
 		t.Errorf("node %s became %s, %v", node, again, err)
 	}
-	names, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(names) != 1 {
-		t.Errorf("%v, %v", names, err)
-	}
+	names := check.Value(os.ReadDir(filepath.Dir(path))).Must(t)
+	check.Equal(t, len(names), 1, names)
 }
 
 func TestFileStoreAfterCrash(t *testing.T) {

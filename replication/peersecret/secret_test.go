@@ -18,9 +18,8 @@ import (
 func settle(t *testing.T, dir string) *peersecret.Secret {
 	t.Helper()
 	s, why, err := peersecret.Settle(dir)
-	if err != nil || why != nil {
-		t.Fatal(err, why)
-	}
+	check.Must(t, err)
+	check.Must(t, why)
 	return s
 }
 
@@ -34,14 +33,10 @@ func TestSettle(t *testing.T) {
 	if other := settle(t, t.TempDir()); other.ID() == first.ID() {
 		t.Error("two folders have one secret")
 	}
-	info, err := os.Stat(first.File())
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil || len(names) != 1 {
-		t.Errorf("the folder holds %v, %v", names, err)
-	}
+	info := check.Value(os.Stat(first.File())).Must(t)
+	check.Equal(t, info.Mode().Perm(), 0o600, info)
+	names := check.Value(os.ReadDir(dir)).Must(t)
+	check.Equal(t, len(names), 1, "the folder holds", names)
 	if other, err := peersecret.Other(first.File()); err != nil || other.ID() != first.ID() {
 		t.Errorf("another node of the user reads %v, %v", other, err)
 	}

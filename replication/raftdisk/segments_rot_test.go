@@ -192,9 +192,8 @@ func TestLossIsAccepted(t *testing.T) {
 			r.change(r.name, r.at[24]+41, flipBit, 1)
 			check.Must(t, copySegments(r.files, r.path, path))
 			done, err := AcceptLoss(r.files, dir, event.Tail{Index: c.tail}, hclog.NewNullLogger())
-			if err != nil || !strings.Contains(done, c.says) {
-				t.Fatalf("%q, %v", done, err)
-			}
+			check.Must(t, err)
+			check.MustContain(t, done, c.says)
 			asides, err := Asides(&Options{Dir: dir, Files: r.files})
 			if err != nil || len(asides) != 1 || !strings.Contains(done, asides[0]) {
 				t.Errorf("%q, %v in %q", asides, err, done)

@@ -197,9 +197,8 @@ func TestOtherFormatVersion(t *testing.T) {
 	got, err := readAnswer(raw)
 	want := answer{version: 1, status: StatusOtherFormat, Identity: Identity{Node: node(1), Cluster: clusterA},
 		reason: "this node speaks version 1 of the protocol between nodes, the other 9"}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	check.Must(t, err)
+	check.Equal(t, got, want)
 }
 
 // A node that runs with TLS and one that does not both say so.

@@ -172,9 +172,8 @@ func TestUnprovedProcessesAreRefused(t *testing.T) {
 				check.Must(t, err)
 				defer func() { _ = c.Close() }()
 				a, err := say(t, c, request{version: formatVersion, kind: k, proves: true, Identity: Identity{Node: node(2), Cluster: clusterA}})
-				if err != nil || a.status != StatusUnproven {
-					t.Errorf("answered %+v, %v", a, err)
-				}
+				check.Must(t, err)
+				check.Equal(t, a.status, StatusUnproven, "answered", a)
 				if more, err := io.ReadAll(c); err != nil || len(more) > 0 {
 					t.Errorf("and after that %x, %v", more, err)
 				}

@@ -64,9 +64,8 @@ func TestFormats(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			for range 2 { // The second answer has nothing left to build.
 				w := get(h, c.accept)
-				if w.Code != http.StatusOK || w.Header().Get("Content-Type") != c.contentType {
-					t.Fatalf("got %d %q\n%s", w.Code, w.Header().Get("Content-Type"), w.Body)
-				}
+				check.MustEqual(t, w.Code, http.StatusOK, w.Body)
+				check.MustEqual(t, w.Header().Get("Content-Type"), c.contentType, w.Body)
 				got := withoutRuntime(w.Body.String())
 				if *update {
 					check.Must(t, os.WriteFile("testdata/"+file, []byte(got), 0o644))
@@ -104,9 +103,8 @@ func TestMistakesAre500(t *testing.T) {
 			r := registry()
 			c.register(r)
 			w := get(prom.Handler(r, false), "")
-			if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), c.reason) {
-				t.Fatalf("got %d %s", w.Code, w.Body)
-			}
+			check.MustEqual(t, w.Code, http.StatusInternalServerError)
+			check.MustContain(t, w.Body.String(), c.reason)
 		})
 	}
 }

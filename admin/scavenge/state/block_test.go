@@ -53,9 +53,8 @@ func TestRows(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil || cleaned != n*9/10 {
-				t.Fatalf("%d cleaned, %v", cleaned, err)
-			}
+			check.Must(t, err, "cleaned")
+			check.MustEqual(t, cleaned, n*9/10, "cleaned")
 			checkRows(t, d, n/10, c.most)
 			err = d.Update(t.Context(), func(tx *Tx) error {
 				for i := range n {

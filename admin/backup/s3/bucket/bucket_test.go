@@ -313,9 +313,8 @@ func TestPlainKeys(t *testing.T) {
 	defer end()
 	var got []bucket.Object
 	err := c.List(t.Context(), "", true, func(o bucket.Object) { got = append(got, o) })
-	if err != nil || !slices.Equal(got, []bucket.Object{{Key: "a+b%20", Size: 7}}) {
-		t.Error(got, err)
-	}
+	check.Must(t, err)
+	check.Slice(t, got, []bucket.Object{{Key: "a+b%20", Size: 7}})
 }
 
 func TestEnds(t *testing.T) {
