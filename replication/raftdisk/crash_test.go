@@ -3,7 +3,6 @@ package raftdisk
 import (
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/powercut"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -59,10 +59,8 @@ func boltFiles(t *testing.T, dir string) map[string][]byte {
 	return found
 }
 
-// powerCut is what is left before an operation on files, and what had been acknowledged by then.
-type powerCut struct {
-	op           string
-	files        []*vfs.Mem // without anything that was not durable, and with some of it
+// acknowledged is what was so at a power cut, with what bbolt had on disk by then.
+type acknowledged struct {
 	bolt         map[string][]byte
 	last, covers uint64 // the last entry, the newest snapshot
 }
@@ -77,19 +75,11 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 	mem := vfs.NewCrashMem()
 	moveToMemory(t, mem, o.Dir)
 
-	var cuts []powerCut
 	var last, covers uint64
-	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if op.Kind.Mutates() {
-			some := rand.New(rand.NewPCG(uint64(len(cuts)), 7))
-			cuts = append(cuts, powerCut{
-				op:    fmt.Sprintf("%d: %s %s", len(cuts), op.Kind, filepath.Base(op.Name)),
-				files: []*vfs.Mem{mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: some})},
-				bolt:  boltFiles(t, o.Dir), last: last, covers: covers,
-			})
-		}
-		return nil
-	})
+	disk := powercut.New(powercut.Options[acknowledged]{Mem: mem, More: 1, Note: func() acknowledged {
+		return acknowledged{boltFiles(t, o.Dir), last, covers}
+	}})
+	o.Files = disk
 	s := check.Value(openTestState(t, o)).Must(t)
 	last = 1 // that names this node as the only voter
 	for index := uint64(2); index <= 13; index++ {
@@ -105,28 +95,27 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 	check.Must(t, s.Unmark(PulledFile))
 	check.Must(t, s.Close())
 
+	cuts := disk.Cuts()
 	for _, cut := range cuts {
-		for _, files := range cut.files {
-			for path, data := range cut.bolt {
-				check.Must(t, os.WriteFile(path, data, 0o600))
-			}
-			o.Files = files
-			s := check.Value(openTestState(t, o)).Must(t, "before", cut.op)
-			check.NoError(t, check.Err(s.CheckStart(o.Log)), "before", cut.op)
-			newest, _ := s.Snapshots.Newest()
-			if newest < cut.covers {
-				t.Errorf("before %s: the newest snapshot ends at %d, one that ends at %d was acknowledged", cut.op, newest, cut.covers)
-			}
-			for index := max(newest+1, 2); index <= cut.last; index++ {
-				var entry raft.Log
-				if err := s.Logs.GetLog(index, &entry); err != nil || string(entry.Data) != fmt.Sprintf("entry %d", index) {
-					t.Errorf("before %s: entry %d was acknowledged and is %q, %v", cut.op, index, entry.Data, err)
-				}
-			}
-			check.Must(t, s.Close())
+		for path, data := range cut.Note.bolt {
+			check.Must(t, os.WriteFile(path, data, 0o600))
 		}
+		o.Files = cut.FS
+		s := check.Value(openTestState(t, o)).Must(t, cut.What)
+		check.NoError(t, check.Err(s.CheckStart(o.Log)), cut.What)
+		newest, _ := s.Snapshots.Newest()
+		if newest < cut.Note.covers {
+			t.Errorf("%s: the newest snapshot ends at %d, one that ends at %d was acknowledged", cut.What, newest, cut.Note.covers)
+		}
+		for index := max(newest+1, 2); index <= cut.Note.last; index++ {
+			var entry raft.Log
+			if err := s.Logs.GetLog(index, &entry); err != nil || string(entry.Data) != fmt.Sprintf("entry %d", index) {
+				t.Errorf("%s: entry %d was acknowledged and is %q, %v", cut.What, index, entry.Data, err)
+			}
+		}
+		check.Must(t, s.Close())
 	}
-	if len(cuts) < 40 {
-		t.Errorf("the power was cut %d times only", len(cuts))
+	if len(cuts) < 80 {
+		t.Errorf("the power was cut %d times only", len(cuts)/2)
 	}
 }
