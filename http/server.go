@@ -183,6 +183,19 @@ func (o *Options) Validate() error {
 	return nil
 }
 
+// openings is the one place where the options about callers without credentials
+// are read. That about streams is part of Access, which judges streams.
+func (o *Options) openings() request.Opening {
+	var open request.Opening
+	if o.AllowAnonymousEndpointAccess {
+		open |= request.OpenEndpoints
+	}
+	if o.OverrideAnonymousEndpointAccessForGossip {
+		open |= request.OpenGossip
+	}
+	return open
+}
+
 // Server answers requests. It starts no goroutine of its own: those of the http.Server run it, and
 // Drain ends their waits.
 type Server struct {

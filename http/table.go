@@ -122,14 +122,14 @@ const scavengesStream = "$scavenges"
 // streamRows are the streams and the log. Literal segments come before placeholders,
 // and the metadata of a stream before the log.
 func streamRows(s *streams.Handlers) []row {
-	backward := get(feedOffer, access.ReadRight, s.Backward)
+	backward := get(feedOffer, access.ReadRight, s.Page(true))
 	metadata, oneEvent := get(singleOffer, access.MetaReadRight, s.Metadata), get(singleOffer, access.ReadRight, s.Event)
 	metadata.Single, oneEvent.Single = true, true
-	metaBackward := get(feedOffer, access.MetaReadRight, s.MetadataBackward)
-	allBackward := get(feedOffer, access.ReadRight, s.AllBackward)
+	metaBackward := get(feedOffer, access.MetaReadRight, s.MetadataPage(true))
+	allBackward := get(feedOffer, access.ReadRight, s.All(true, false))
 	streamTail, allTail := backward, allBackward
 	streamTail.Live, allTail.Live = s.Live, s.Live
-	filteredBackward := get(feedOffer, access.ReadRight, s.FilteredBackward)
+	filteredBackward := get(feedOffer, access.ReadRight, s.All(true, true))
 	write, incoming := post(appendForms, access.WriteRight, s.Append), post(incomingForms, access.WriteRight, s.Incoming)
 	remove := request.Operation{Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, May: request.MayStream(access.DeleteRight), Serve: s.Delete}
 	write.Unnoted, incoming.Unnoted = true, true
@@ -139,19 +139,19 @@ func streamRows(s *streams.Handlers) []row {
 		at("/streams/{stream}/metadata/{number}", metadata),
 		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
 		at("/streams/{stream}/metadata/{number}/backward/{count}", metaBackward),
-		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, s.MetadataForward)),
+		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, s.MetadataPage(false))),
 		at("/streams/{stream}/incoming/{id}", incoming),
 
 		about(event.AllStream, at("/streams/$all", write, remove, allTail)),
 		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
-		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.FilteredForward))),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.All(false, true)))),
 		about(event.AllStream, at("/streams/$all/names", get(jsonOffer, access.ReadRight, s.Names))),
 		about(event.AllStream, at("/streams/$all/at/{time}", get(jsonOffer, access.ReadRight, s.AllAt))),
 		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),
-		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.AllForward))),
+		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, s.All(false, false)))),
 
 		at("/streams/{stream}", write, remove, streamTail),
 		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
@@ -159,7 +159,7 @@ func streamRows(s *streams.Handlers) []row {
 		at("/streams/{stream}/at/{time}", get(jsonOffer, access.ReadRight, s.At)),
 		at("/streams/{stream}/{number}/{count}", backward),
 		at("/streams/{stream}/{number}/backward/{count}", backward),
-		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, s.Forward)),
+		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, s.Page(false))),
 		// The web interface asks so for the history of one scavenge.
 		about(scavengesStream, at("/streams/$scavenges/{id}/{number}/{count}", backward)),
 	}
@@ -226,8 +226,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, request.MayReader, g.ParkedBackward)),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, request.MayReader, g.ParkedForward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, request.MayReader, g.ParkedPage(true))),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, request.MayReader, g.ParkedPage(false))),
 	}
 }
 

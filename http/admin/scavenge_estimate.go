@@ -15,7 +15,6 @@ import (
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // estimateScavenge answers with the estimate of a run. It may read the whole database: only the
@@ -70,10 +69,9 @@ func (p *parts) write(b []byte) {
 	if p.gone {
 		return
 	}
-	if _, err := p.x.W.Write(b); err != nil {
-		p.gone = true
-		p.x.Node.Log.Debug("the client did not take the answer", "path", p.x.R.URL.Path, logkey.Error, err)
-	}
+	_, err := p.x.W.Write(b)
+	p.gone = err != nil
+	p.x.NotTaken(err)
 }
 
 // send sends the rest.

@@ -293,14 +293,11 @@ func messageID(text string) (event.ID, bool) {
 	return id, err == nil && (len(text) == 32 || len(text) == 36)
 }
 
-// ParkedBackward and parkedForward show the messages that a group gave up. Every
-// node has them.
-func (g *Handlers) ParkedBackward(_ context.Context, x *request.Request) error {
-	return g.Pages.Backward(x, groupKey(x).ParkedStream(), g.sendParked)
-}
-
-func (g *Handlers) ParkedForward(_ context.Context, x *request.Request) error {
-	return g.Pages.Forward(x, groupKey(x).ParkedStream(), g.sendParked)
+// ParkedPage makes the handler of pages of the messages that a group gave up. Every node has them.
+func (g *Handlers) ParkedPage(backward bool) request.Handler {
+	return func(_ context.Context, x *request.Request) error {
+		return g.Pages.Serve(x, groupKey(x).ParkedStream(), backward, g.sendParked)
+	}
 }
 
 // sendParked answers with a page without the messages that were settled at the desk. Until a

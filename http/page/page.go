@@ -117,8 +117,10 @@ type streamWaiter interface {
 	WaitStream(ctx context.Context, stream string, after int64) error
 }
 
-func (g *Pages) Backward(x *request.Request, stream string, send Send) error {
-	p, err := pageArguments(x, stream, true)
+// Serve has a page sent, after the wait that the request may ask for. The description of a stream
+// stands at its head alone.
+func (g *Pages) Serve(x *request.Request, stream string, backward bool, send Send) error {
+	p, err := pageArguments(x, stream, backward)
 	if err != nil {
 		return err
 	}
@@ -126,19 +128,7 @@ func (g *Pages) Backward(x *request.Request, stream string, send Send) error {
 	if err != nil {
 		return err
 	}
-	return send(ctx, x, &p)
-}
-
-func (g *Pages) Forward(x *request.Request, stream string, send Send) error {
-	p, err := pageArguments(x, stream, false)
-	if err != nil {
-		return err
-	}
-	ctx, err := leader.Reads(x, p.leader)
-	if err != nil {
-		return err
-	}
-	if x.Media.Form == media.FormDescription {
+	if !backward && x.Media.Form == media.FormDescription {
 		x.Media = x.Media.FeedInstead()
 	}
 	if p.poll > 0 {

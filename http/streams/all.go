@@ -29,19 +29,6 @@ type allRequest struct {
 	poll     time.Duration
 }
 
-func (s *Handlers) AllBackward(_ context.Context, x *request.Request) error {
-	return s.servePageOfAll(x, true, false)
-}
-func (s *Handlers) AllForward(_ context.Context, x *request.Request) error {
-	return s.servePageOfAll(x, false, false)
-}
-func (s *Handlers) FilteredBackward(_ context.Context, x *request.Request) error {
-	return s.servePageOfAll(x, true, true)
-}
-func (s *Handlers) FilteredForward(_ context.Context, x *request.Request) error {
-	return s.servePageOfAll(x, false, true)
-}
-
 // isShown is a filter that leaves out only what $all never shows.
 func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
 
@@ -100,8 +87,12 @@ func allArguments(x *request.Request, backward, filtered bool) (a allRequest, er
 
 func invalidPosition(p string) error { return problem.Bad("Invalid position argument: " + p) }
 
-// servePageOfAll answers with a page of the log.
-func (s *Handlers) servePageOfAll(x *request.Request, backward, filtered bool) error {
+// All makes the handler of pages of the log.
+func (s *Handlers) All(backward, filtered bool) request.Handler {
+	return func(_ context.Context, x *request.Request) error { return s.serveAll(x, backward, filtered) }
+}
+
+func (s *Handlers) serveAll(x *request.Request, backward, filtered bool) error {
 	a, err := allArguments(x, backward, filtered)
 	if err != nil {
 		return err

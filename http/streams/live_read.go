@@ -61,19 +61,10 @@ func (t *tail) readStream(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	if t.q.backward {
-		if t.next -= livePage; page.End || t.next < 0 {
-			t.over("end", "start")
-		}
-		return true, nil
+	if t.next = page.Next; t.next < 0 {
+		t.over("end", "start")
 	}
-	if page.End {
-		t.next = max(t.next, page.Last+1)
-		return false, nil
-	}
-	// The stream may be truncated further than it goes.
-	t.next = max(t.next, min(max(t.next+livePage, page.Min), page.Last+1))
-	return t.next <= page.Last, nil
+	return t.q.backward || !page.End && t.next <= page.Last, nil
 }
 
 // missing is for a stream that is not there, or not any more.
@@ -179,14 +170,13 @@ func (t *tail) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, e
 	if err := t.claimAlone(e); err != nil {
 		return nil, err
 	}
-	full := *e
-	err := t.payloadOf(ctx, &full.Record)
-	if e.Target != nil && err == nil {
-		target := *e.Target
-		full.Target = &target
-		err = t.payloadOf(ctx, full.Target)
-	}
-	return &full, err
+	return e.Complete(func(r *event.Record) error {
+		err := t.room.Store.ReadPayload(ctx, r)
+		if errors.Is(err, event.ErrEventNotFound) { // A scavenge was here: it is shown without.
+			r.Bare, err = false, nil
+		}
+		return err
+	})
 }
 
 // claimAlone claims the memory of an event that is read alone, until it is sent or the next one is
@@ -199,15 +189,4 @@ func (t *tail) claimAlone(e *event.Resolved) error {
 	}
 	t.alone = bytes
 	return nil
-}
-
-func (t *tail) payloadOf(ctx context.Context, r *event.Record) error {
-	if !r.Bare {
-		return nil
-	}
-	err := t.room.Store.ReadPayload(ctx, r)
-	if errors.Is(err, event.ErrEventNotFound) { // A scavenge was here: it is shown without.
-		r.Bare, err = false, nil
-	}
-	return err
 }

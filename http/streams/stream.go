@@ -9,26 +9,21 @@ import (
 	"github.com/annalsdb/annals/http/request"
 )
 
-func (s *Handlers) Backward(_ context.Context, x *request.Request) error {
-	return s.Pages.Backward(x, x.Route.Stream, s.sendPage)
-}
-
-func (s *Handlers) Forward(_ context.Context, x *request.Request) error {
-	return s.Pages.Forward(x, x.Route.Stream, s.sendPage)
-}
-
-func (s *Handlers) MetadataBackward(_ context.Context, x *request.Request) error {
-	if event.IsMetaStream(x.Route.Stream) {
-		return errMetaOfMeta
+// Page makes the handler of pages of a stream.
+func (s *Handlers) Page(backward bool) request.Handler {
+	return func(_ context.Context, x *request.Request) error {
+		return s.Pages.Serve(x, x.Route.Stream, backward, s.sendPage)
 	}
-	return s.Pages.Backward(x, event.MetaStreamOf(x.Route.Stream), s.sendPage)
 }
 
-func (s *Handlers) MetadataForward(_ context.Context, x *request.Request) error {
-	if event.IsMetaStream(x.Route.Stream) {
-		return errMetaOfMeta
+// MetadataPage makes the handler of pages of the metadata of a stream.
+func (s *Handlers) MetadataPage(backward bool) request.Handler {
+	return func(_ context.Context, x *request.Request) error {
+		if event.IsMetaStream(x.Route.Stream) {
+			return errMetaOfMeta
+		}
+		return s.Pages.Serve(x, event.MetaStreamOf(x.Route.Stream), backward, s.sendPage)
 	}
-	return s.Pages.Forward(x, event.MetaStreamOf(x.Route.Stream), s.sendPage)
 }
 
 // sendPage answers with a page, or with what can be done with the stream.
