@@ -17,7 +17,7 @@ const (
 
 // With Insecure no one is asked who they are, so that whatever a browser sends counts. These checks
 // keep pages of other sites from using the browser of someone who can reach the node. Such pages
-// can neither change anything (isForeign) nor read (mayCall, and no Access-Control-Allow-Origin for
+// can neither change anything (isForeign) nor read (MayCall, and no Access-Control-Allow-Origin for
 // them). Where a node asks, such a page lacks the credentials: no browser keeps them.
 
 // FromElsewhere reports whether a request is one of a page of another site. A browser names the
@@ -83,4 +83,5 @@ type judged struct{}
 // that node has judged whose they are.
 func WithJudged(ctx context.Context) context.Context { return context.WithValue(ctx, judged{}, true) }
 
+// WasJudged reports whether another node has judged whose a request is.
 func WasJudged(r *http.Request) bool { return r.Context().Value(judged{}) != nil }

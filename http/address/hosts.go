@@ -23,6 +23,7 @@ type Names struct {
 	any   bool
 }
 
+// New returns the names of a node.
 func New(hosts []string, advertiseHost string, advertisePort int) *Names {
 	h := &Names{advertiseHost: advertiseHost, advertisePort: advertisePort, known: map[string]bool{}}
 	for _, name := range hosts {

@@ -18,6 +18,7 @@ const (
 	keyForwardedPrefix = "X-Forwarded-Prefix"
 )
 
+// ForwardedKeys are those headers.
 var ForwardedKeys = [...]string{keyForwardedHost, keyForwardedPort, keyForwardedProto, keyForwardedPrefix}
 
 // Base appends scheme, host and port as the client addressed the node, without a
@@ -89,7 +90,7 @@ func requestHost(r *http.Request) string {
 	return "localhost"
 }
 
-// prefix appends what a proxy took away from the front of the path, without a
+// AppendPrefix appends what a proxy took away from the front of the path, without a
 // slash at its end.
 func AppendPrefix(b []byte, r *http.Request) []byte {
 	v := r.Header[keyForwardedPrefix]

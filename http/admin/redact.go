@@ -13,8 +13,8 @@ import (
 
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/media"
-	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 )
@@ -106,7 +106,7 @@ func appendRedaction(b []byte, f media.Form, outcomes []redact.Outcome) ([]byte,
 		return append(b, text...), err
 	case media.FormTextXML, media.FormAppXML:
 		text, err := xml.Marshal(redactionDocument{Events: outcomes})
-		return append(append(b, outline.XmlProlog...), text...), err
+		return append(append(b, atom.Prolog...), text...), err
 	}
 	for _, o := range outcomes {
 		b = fmt.Appendf(b, "%s: %s, position %d, %s\n", o.Event, o.Status, o.Position, o.Chunk)

@@ -69,6 +69,7 @@ func (h *header) Flag(m http.Header, absent bool) (bool, error) {
 	return b, nil
 }
 
+// Flag reads true or false in any case.
 func Flag(v string) (value, ok bool) {
 	switch {
 	case strings.EqualFold(v, "true"):

@@ -122,6 +122,7 @@ func parseRange(s string) (acceptRange, bool) {
 	return r, true
 }
 
+// Live is the media type of live tails.
 const Live = "text/event-stream"
 
 // WantsLive reports whether the request accepts a live tail by name.

@@ -120,6 +120,7 @@ type Offer struct {
 	forms    uint32 // the same as a set
 }
 
+// NewOffer returns an offer of types in their order.
 func NewOffer(fallback *Type, order ...*Type) *Offer {
 	o := &Offer{order: order, fallback: fallback}
 	for _, t := range order {
@@ -128,6 +129,7 @@ func NewOffer(fallback *Type, order ...*Type) *Offer {
 	return o
 }
 
+// Has reports whether a type is offered, by any of its names.
 func (o *Offer) Has(t *Type) bool { return o.forms&(1<<t.Form) != 0 }
 
 // withType returns the first offered type whose top level type is typ.

@@ -7,12 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/internal/xmljson"
 )
-
-const XmlProlog = atom.Prolog
 
 // Field is a leaf of a document.
 type Field struct {
@@ -21,6 +18,7 @@ type Field struct {
 	Bare  bool // a number or a boolean: JSON has it without quotes, and null when it is empty
 }
 
+// Text, Int, Bool and Null are the usual fields.
 func Text(name, value string) Field { return Field{Name: name, Value: value} }
 
 func Int(name string, n int64) Field { return Field{name, strconv.FormatInt(n, 10), true} }
@@ -128,12 +126,14 @@ func (o *Writer) Bracket(brackets string, inside func()) {
 	o.B = append(o.B, brackets[1])
 }
 
+// Root writes a document that is an object.
 func (o *Writer) Root(name string, members func()) {
 	o.Open(name, false)
 	o.Bracket("{}", members)
 	o.close(name)
 }
 
+// Object writes a member that is an object.
 func (o *Writer) Object(name string, members func()) {
 	o.Open(name, true)
 	o.Bracket("{}", members)
@@ -147,6 +147,7 @@ func (o *Writer) RootList(name, item string, n int, members func(i int)) {
 	o.close(name)
 }
 
+// List writes a member that is a list of n objects.
 func (o *Writer) List(name, item string, n int, members func(i int)) {
 	o.Open(name, true)
 	o.items(item, n, members)
@@ -213,6 +214,7 @@ func AppendText(b []byte, fields ...Field) []byte {
 	return b
 }
 
+// Seconds is a time that something took.
 func Seconds(seconds float64) Field {
 	return Field{"seconds", strconv.FormatFloat(seconds, 'f', 3, 64), true}
 }

@@ -65,6 +65,7 @@ func pageCount(s string) (int, error) {
 	return int(n), nil
 }
 
+// ErrPageTooBig is the answer to a request for more than MaxCount events.
 var ErrPageTooBig = problem.Bad("Read size too big, should be less than 4096 items")
 
 // Request is what a page of a stream was asked for with.

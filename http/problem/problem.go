@@ -30,12 +30,14 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Text }
 
+// New returns a failure.
 func New(status int, text string) *Problem { return &Problem{Status: status, Text: text} }
 
 func silence(status int, text string) *Problem {
 	return &Problem{Status: status, Text: text, Silent: true}
 }
 
+// Bad returns what is wrong with a request.
 func Bad(text string) error { return New(http.StatusBadRequest, text) }
 
 const (

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
@@ -41,7 +42,7 @@ func (x *Request) SendPlainJSON(document any) (err error) {
 	return nil
 }
 
-// SendFreshJSON is sendPlainJSON for what may be another at the next moment.
+// SendFreshJSON is SendPlainJSON for what may be another at the next moment.
 func (x *Request) SendFreshJSON(document any) error {
 	x.W.Header()[KeyCacheControl] = CacheNever
 	return x.SendPlainJSON(document)
@@ -68,10 +69,11 @@ func (x *Request) Moved(address string) error {
 	return nil
 }
 
+// NewOutline begins a document in the negotiated type.
 func (x *Request) NewOutline() outline.Writer {
 	o := outline.Writer{B: x.Out[:0], IsXML: !x.Media.Form.IsJSON()}
 	if o.IsXML {
-		o.B = append(o.B, outline.XmlProlog...)
+		o.B = append(o.B, atom.Prolog...)
 	}
 	return o
 }
@@ -175,6 +177,7 @@ func (x *Request) refuse(p *problem.Problem) {
 	x.Send(p.Status, x.Out)
 }
 
+// Action is the kind of the operation; that of a read as long as none is known.
 func (x *Request) Action() problem.Action {
 	if x.Op == nil {
 		return problem.Reading

@@ -48,6 +48,7 @@ type payloads interface {
 	LogEnd() int64
 }
 
+// KnowsLeader reports whether this node leads or knows who does.
 func (n *Node) KnowsLeader() bool {
 	_, other := n.Cluster.Redirect()
 	return other || n.Cluster.Role() == RoleLeader

@@ -123,4 +123,5 @@ var (
 	MayReader      = Requirement{Rule: ByReader, Level: access.Auth, Right: access.ReadRight}
 )
 
+// MayStream requires a right to the stream that the path names.
 func MayStream(right access.Right) Requirement { return Requirement{Rule: ByStream, Right: right} }

@@ -88,6 +88,7 @@ const allowedHeaders = "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forw
 	"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
 	"ES-ResolveLinkTos, ES-RequiresMaster"
 
+// KurrentAllowed are the headers that a browser may send which knows their later names.
 const KurrentAllowed = allowedHeaders + ", Kurrent-LongPoll, Kurrent-ExpectedVersion, Kurrent-EventId, Kurrent-EventType, " +
 	"Kurrent-RequireLeader, Kurrent-HardDelete, Kurrent-ResolveLinkTos"
 
@@ -276,6 +277,7 @@ const (
 	RoleReadOnly = "readonlyreplica"
 )
 
+// CacheProbe is the Cache-Control of what must be asked for again each time.
 var CacheProbe = []string{"no-cache"}
 
 // keyNode is where a client says which node is to answer: the leader, or the one with
@@ -311,6 +313,7 @@ const (
 	KeyLogEnd = "Annals-Log-End"
 )
 
+// IsRead reports whether the method changes nothing.
 func (x *Request) IsRead() bool {
 	return x.R.Method == http.MethodGet || x.R.Method == http.MethodHead
 }
@@ -322,7 +325,7 @@ func (x *Request) noteLogEnd() {
 	}
 }
 
-// SendBody sends x.out as the negotiated type.
+// SendBody sends Out as the negotiated type.
 func (x *Request) SendBody() {
 	x.Typed()
 	x.Send(http.StatusOK, x.Out)

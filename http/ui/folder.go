@@ -68,6 +68,7 @@ func (u *Handlers) FolderFile(_ context.Context, x *request.Request) error {
 // cacheFiles is the Cache-Control of files that are the same for everybody.
 var cacheFiles = []string{"max-age=3600, public"}
 
+// WebPrefix is where a web interface is served.
 const WebPrefix = "/web/"
 
 // DebuggerFiles are the files that the debugger of projections loads, below webPrefix.

@@ -52,7 +52,7 @@ var imports = []row{
 	{"http/http1", nil},
 	// Below the rooms of http: what requests say, and the documents that answer them.
 	{"http/media", nil},
-	{"http/outline", with("http/atom")},
+	{"http/outline", with()},
 	{"http/problem", with("api", "event", "admin", "subscription", "projection")},
 	{"http/args", with("event", "http/problem")},
 	{"http/address", []string{"http/atom", "http/args"}},
