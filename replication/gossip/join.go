@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type joiner struct {
 	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
 	// seeds at which nodes serve clients: they are asked for ports between nodes
 	clients map[netip.AddrPort]bool
+	broken  map[netip.AddrPort]bool // those that ended the connection when they were last tried
 }
 
 // run tries until the gossip ends: in quick succession while this node is alone,
@@ -108,12 +110,15 @@ func (j *joiner) round(ctx context.Context) {
 
 	// First all at the same time, because some may not answer for long; serf takes one after the
 	// other.
-	found, clients := make([]event.ID, len(missing)), make([]bool, len(missing))
+	found, clients, broken := make([]event.ID, len(missing)), make([]bool, len(missing)), make([]bool, len(missing))
 	each(len(missing), func(i int) {
 		address := missing[i]
 		node, err := g.transport.greet(ctx, address, names[address])
 		if err != nil && ctx.Err() == nil {
-			if seed, ok := seeds[address]; ok && g.o.Ask != nil && wire.NotPort(err) {
+			broken[i] = errors.Is(err, io.ErrUnexpectedEOF)
+			if seed, ok := seeds[address]; broken[i] && !j.broken[address] {
+				g.logger.Debug("a node that starts or ends has ended the connection", logkey.Address, address)
+			} else if ok && g.o.Ask != nil && wire.NotPort(err) {
 				clients[i] = j.servesClients(ctx, address, seed, err)
 			} else if ok {
 				g.complainOfSeed(seed, address.String(), err)
@@ -124,7 +129,9 @@ func (j *joiner) round(ctx context.Context) {
 		found[i] = node
 	})
 	another := false
+	j.broken = map[netip.AddrPort]bool{}
 	for i, address := range missing {
+		j.broken[address] = broken[i]
 		node := found[i]
 		if clients[i] {
 			j.clients[address], another = true, true

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,40 @@ func otherServer(t *testing.T, says string) string {
 	})
 	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
 	return l.Addr().String()
+}
+
+// TestSeedThatStarts: a node that starts or ends may end a connection. Nothing is said of it before
+// it has done so twice.
+func TestSeedThatStarts(t *testing.T) {
+	c := newCluster(t)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
+	var begun atomic.Int32
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			peer, err := l.Accept()
+			if err != nil {
+				return
+			}
+			begun.Add(1)
+			_ = peer.(*net.TCPConn).CloseWrite() // The peer may have gone.
+			_, _ = io.Copy(io.Discard, peer)
+			_ = peer.Close()
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
+	asked := make(chan int32, 1)
+	c.open(1, func(o *nodeOptions) {
+		o.Seeds = func(context.Context) ([]string, error) { return []string{l.Addr().String()}, nil }
+		o.Ask = func(context.Context, string, string) ([]string, error) {
+			select {
+			case asked <- begun.Load():
+			default:
+			}
+			return nil, io.ErrUnexpectedEOF
+		}
+	})
+	check.Equal(t, <-asked, 2, "connections before the seed is asked as a client would")
 }
 
 // TestSeedsForClients: a seed may be where a node serves clients, whatever that says to who speaks
