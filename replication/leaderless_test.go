@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -18,6 +20,15 @@ func TestNoLeaderLine(t *testing.T) {
 		n.says("the leader is " + old.link.address() + ": term=")
 	}
 	last := h.others(old)[0]
+	eventually(t, "it knows who votes", func() bool {
+		voters := 0
+		for _, s := range last.servers() {
+			if s.Suffrage == raft.Voter {
+				voters++
+			}
+		}
+		return voters == len(h.nodes)
+	})
 	begun := len(last.lines.String())
 	h.isolate(last)
 	const line = "[ERROR] cluster: this cluster has no leader: 1 of 3 voting nodes can be reached, 2 are needed; writes are refused: missing="
