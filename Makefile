@@ -39,7 +39,7 @@ test: ## run the tests, with the costly checks of invariants
 test-long: ## run the tests that take longest, which test leaves out
 	$(GO) build -o $(BIN)/gotest ./scripts/gotest
 	@(cd $(UI) && exec $(GOTEST) -run '^TestLong' .) & ui=$$!; \
-	$(GOTEST) -run '^TestLong' ./integration; code=$$?; \
+	$(GOTEST) -run '^TestLong' ./integration ./torture; code=$$?; \
 	wait $$ui && exit $$code
 
 .PHONY: test-plain

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -15,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/annalsdb/annals/http/http1"
 )
 
 var benchData = []byte(strings.Repeat("x", 200))
@@ -91,22 +95,18 @@ func benchClient(b *testing.B) streams.StreamsClient {
 	if err != nil {
 		b.Fatal(err)
 	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return // It was closed.
-			}
-			s.Serve(context.Background(), c)
-		}
-	}()
+	others := &http.Server{Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: DefaultMaxHeaderBytes}
+	others.Protocols.SetUnencryptedHTTP2(true)
+	h := http1.New(others)
+	h.Calls = s.Serve
+	go func() { _ = h.Serve(l) }() // It ends with Close.
 	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
 		_ = conn.Close()
-		_ = l.Close()
+		_ = h.Close()
 	})
 	return streams.NewStreamsClient(conn)
 }

@@ -52,15 +52,17 @@ func torture(t *testing.T, args ...string) (s summary, err error) {
 
 // TestOneNode torments a cluster of one node on a loopback address.
 func TestOneNode(t *testing.T) {
-	binary := testkit.Binary(t)
-	cases := []struct {
-		name, faults string
-		seconds      int
-		kinds        []string
-	}{
-		{"no faults", "none", 2, nil},
-		{"kill and restart", "kill,terminate,pause", 5, []string{"kill", "terminate", "pause"}},
+	if s := oneNode(t, "kill,terminate,pause", 5); len(s.Outages) == 0 {
+		t.Error("no fault struck")
 	}
+}
+
+// TestLongOneNode is a round without faults.
+func TestLongOneNode(t *testing.T) { oneNode(t, "none", 2) }
+
+// oneNode runs a round that says something, for so many seconds or longer.
+func oneNode(t *testing.T, faults string, seconds int) summary {
+	t.Helper()
 	isPoor := func(s *summary) bool {
 		for _, n := range []int64{
 			s.Writes[written[done]], s.Writes["sentAgain"], s.Writes["deletes"], s.Reads["leader"], s.Reads["pages"],
@@ -74,25 +76,16 @@ func TestOneNode(t *testing.T) {
 		}
 		return int64(s.LogEvents)+s.Scavenges["eventsRemoved"] < s.Writes["eventsAcknowledged"] || s.Groups["deliveries"] < s.Groups["events"]
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			var s summary
-			for seconds := c.seconds; ; seconds *= 2 { // A busy machine does little in the first.
-				var err error
-				s, err = torture(t, "--nodes=1", "--loopback", "--binary", binary, "--faults", c.faults, "--seconds", strconv.Itoa(seconds), "--seed=3")
-				check.Must(t, err)
-				check.MustEqual(t, s.Verdict, noViolation, s)
-				if !isPoor(&s) {
-					break
-				}
-				if seconds > 60 {
-					t.Fatalf("the round is too poor to say anything: %+v", s)
-				}
-			}
-			if c.kinds != nil && len(s.Outages) == 0 {
-				t.Error("no fault struck")
-			}
-		})
+	for ; ; seconds *= 2 { // A busy machine does little in the first.
+		s, err := torture(t, "--nodes=1", "--loopback", "--binary", testkit.Binary(t), "--faults", faults, "--seconds", strconv.Itoa(seconds), "--seed=3")
+		check.Must(t, err)
+		check.MustEqual(t, s.Verdict, noViolation, s)
+		if !isPoor(&s) {
+			return s
+		}
+		if seconds > 60 {
+			t.Fatalf("the round is too poor to say anything: %+v", s)
+		}
 	}
 }
 
