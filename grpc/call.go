@@ -229,23 +229,30 @@ func (s *Server) unary(c *call, m *method) (p *problem) {
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(c, begun, true, p) }()
 	one := &single{receiver: receiver{c, true}}
+	if p := s.once(c, m, one); p != nil {
+		return p
+	}
+	room, err := encode(one.answer.(proto.Message))
+	if err == nil {
+		err = c.write(room)
+	}
+	if err != nil {
+		return s.problemOf(c.path, unsent(err))
+	}
+	return nil
+}
+
+// once runs a method with one answer. A change ends when it is recorded, whether or not the client
+// takes the answer.
+func (s *Server) once(c *call, m *method, one *single) (p *problem) {
 	end, err := s.changing(changes[c.path])
 	if err == nil {
+		defer end()
 		err = s.guard(c.path, func() error { return m.handler(m.service, one) })
-		end()
 	}
-	if err == nil {
-		s.note(c.who().Login, c.from, c.path, one.request, nil)
-		room, err := encode(one.answer.(proto.Message))
-		if err == nil {
-			err = c.write(room)
-		}
-		if err != nil {
-			return s.problemOf(c.path, unsent(err))
-		}
-		return nil
+	if err != nil {
+		p = s.problemOf(c.path, err)
 	}
-	p = s.problemOf(c.path, err)
 	s.note(c.who().Login, c.from, c.path, one.request, p)
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,16 +143,28 @@ type recorder struct {
 	all []activity.Operation
 
 	closed bool // nothing more is recorded
+
+	changes atomic.Int32 // that have begun and not ended
+	late    atomic.Int32 // those that ended before they were recorded
 }
 
-func (r *recorder) Begin() bool { return !r.closed }
-func (r *recorder) End()        {}
+func (r *recorder) Begin() bool {
+	if !r.closed {
+		r.changes.Add(1)
+	}
+	return !r.closed
+}
+
+func (r *recorder) End() { r.changes.Add(-1) }
 
 func (r *recorder) Note(o activity.Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.From = ""
 	r.all = append(r.all, o)
+	if o.Status == http.StatusOK && r.changes.Load() == 0 {
+		r.late.Add(1)
+	}
 }
 
 // taken returns what was recorded since it was last called.
@@ -187,6 +200,9 @@ func TestActivity(t *testing.T) {
 		if got := r.taken(); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s by %q: %+v, want %+v", c.method, c.who, got, c.want)
 		}
+	}
+	if late := r.late.Load(); late > 0 {
+		t.Errorf("%d changes ended before they were recorded: the node could end in between", late)
 	}
 }
 
