@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/h2"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // conn is a connection of calls.

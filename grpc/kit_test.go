@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	grpcapi "github.com/annalsdb/annals/grpc"
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/testkit/onenode"
 )

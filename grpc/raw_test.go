@@ -20,7 +20,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	grpcapi "github.com/annalsdb/annals/grpc"
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 

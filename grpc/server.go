@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
 	"github.com/annalsdb/annals/grpc/users"
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // Sizes of messages, in bytes: 16 MiB of events fit into one of Streams.

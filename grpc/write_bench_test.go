@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 var benchData = []byte(strings.Repeat("x", 200))

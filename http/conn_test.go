@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // listen serves a handler on a loopback port and returns its address.

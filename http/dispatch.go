@@ -10,10 +10,10 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/args"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // serve takes a request through the checks in their order, which doc.go gives.

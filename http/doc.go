@@ -3,11 +3,9 @@
 // and the small endpoints by which clients and balancers look at a node.
 //
 // The package translates. A request becomes one call of an interface that its room declares, a
-// result or an error becomes an answer; no decision about data is made here. Its parts, in the
-// order a request meets them:
+// result or an error becomes an answer; no decision about data is made here. Connections and the
+// texts in status lines belong to internal/http1. The parts, in the order a request meets them:
 //
-//	http1         connections: requests of the plain form are read and answered there, others
-//	              by net/http; texts in status lines
 //	server.go     options
 //	table.go      the table of routes: path, methods, media types, rights, handlers
 //	path.go       the escaped path to a row of the table; routes.go what a row is made of

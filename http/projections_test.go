@@ -14,8 +14,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 	readat "github.com/annalsdb/annals/projection/position"

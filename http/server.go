@@ -236,7 +236,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler returns what a server serves, for texts in status lines one of package http1.
+// Handler returns what a server serves, for texts in status lines one of internal/http1.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Drain prepares for the end: /health/live answers 503 from now on, and long

@@ -29,7 +29,7 @@ type stage struct {
 const module = "github.com/annalsdb/annals/"
 
 var stages = []stage{
-	{"http1", "request line and headers, goroutine of the connection", []string{module + "http/http1", "net/http.", "bufio.", "net/textproto.", "net/url."}},
+	{"http1", "request line and headers, goroutine of the connection", []string{module + "internal/http1", "net/http.", "bufio.", "net/textproto.", "net/url."}},
 	{"http", "route, rights, body, answer", []string{module + "http", module + "access", module + "internal/jsontext", module + "internal/xmljson", module + "node", module + "event"}},
 	{"pipeline", "queue, entry, waking who waits", []string{module + "replication/pipeline"}},
 	{"decide", "expected version, ids, bytes of the entry", []string{module + "fsm.(*Decider)", module + "fsm.(*overlay)", module + "fsm.(*entry)"}},

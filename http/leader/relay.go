@@ -13,10 +13,10 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/xmljson"
 )

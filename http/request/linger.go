@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // Node is what the requests to one node share.

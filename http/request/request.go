@@ -15,10 +15,10 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/atom"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 

@@ -9,10 +9,10 @@ import (
 	"path"
 	"strings"
 
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/web"
 )
 

@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/web"
 )
 

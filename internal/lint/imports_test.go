@@ -49,7 +49,6 @@ var imports = []row{
 	{"projection", with("event", "stats")},
 	{"admin", with("event", "log", "stats", "internal/vfs")},
 	{"http/atom", with("event", "subscription")},
-	{"http/http1", nil},
 	// Below the rooms of http: what requests say, and the documents that answer them.
 	{"http/media", nil},
 	{"http/outline", with()},
@@ -57,21 +56,21 @@ var imports = []row{
 	{"http/args", with("event", "http/problem")},
 	{"http/address", []string{"http/atom", "http/args"}},
 	// A request on its way to its answer, on this node or on another.
-	{"http/request", with("api", "event", "access", "admin/activity", "http/http1", "http/atom", "http/media", "http/outline", "http/problem", "http/args", "http/address")},
-	{"http/leader", with("event", "http/http1", "http/request", "http/problem", "http/args", "http/media")},
+	{"http/request", with("api", "event", "access", "admin/activity", "internal/http1", "http/atom", "http/media", "http/outline", "http/problem", "http/args", "http/address")},
+	{"http/leader", with("event", "internal/http1", "http/request", "http/problem", "http/args", "http/media")},
 	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/problem", "http/args")},
 	// The rooms, none of which knows another.
-	{"http/ui", with("web", "http/http1", "http/request", "http/media", "http/problem")},
+	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/problem")},
 	{"http/streams", room("api", "event", "subscription")},
 	{"http/groups", room("event", "subscription")},
 	{"http/projections", room("api", "event", "access", "projection")},
 	{"http/admin", room("api", "event", "access", "admin", "stats")},
 	// What both interfaces decide alike.
 	{"api", with("event", "access", "stats", "config")},
-	{"http", with("api", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"grpc", with("api", "http/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", with("api", "http/http1", "access", "internal/certs", "replication/seldom")},
-	{"node/relay", []string{"event", "http", "http/http1", "replication", "node/serve", "internal/logkey"}},
+	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"grpc", with("api", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "replication/seldom")},
+	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that
 	// everyone shares: the load driver writes ids as the product does.

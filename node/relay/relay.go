@@ -19,9 +19,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/http/leader"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/annalsdb/annals/http/http1"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/seldom"
 )

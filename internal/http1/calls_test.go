@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/annalsdb/annals/http/http1"
+	"github.com/annalsdb/annals/internal/http1"
 )
 
 // sorting is a server that tells who got a connection.
