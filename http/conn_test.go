@@ -23,12 +23,13 @@ import (
 func listen(t testing.TB, h http.Handler) string {
 	t.Helper()
 	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
-	return listenOn(t, l, h)
+	return listenOn(t, l, h, false)
 }
 
-// listenOn serves a handler on a listener and returns its address.
-func listenOn(t testing.TB, l net.Listener, h http.Handler) string {
+// listenOn serves a handler on a listener, by net/http alone or not, and returns its address.
+func listenOn(t testing.TB, l net.Listener, h http.Handler, byNetHTTP bool) string {
 	srv := http1.New(&http.Server{Handler: h})
+	srv.ByNetHTTP = byNetHTTP
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() {
@@ -73,7 +74,13 @@ func request(method, path, headers, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n%s", method, path, len(body), headers, body)
 }
 
+// TestPhrases: texts in status lines are the same whichever server answers.
 func TestPhrases(t *testing.T) {
+	t.Run("our server", func(t *testing.T) { testPhrases(t, false) })
+	t.Run("net/http", func(t *testing.T) { testPhrases(t, true) })
+}
+
+func testPhrases(t *testing.T, byNetHTTP bool) {
 	n := newNode(t)
 	n.filled("s", 2)
 	const write = "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
@@ -94,7 +101,8 @@ func TestPhrases(t *testing.T) {
 		{"GET", "/streams/s", "", "", "410 Deleted", "Deleted"},
 		{"PUT", "/streams/s", "", "", "405 Method Not Allowed", "Method Not Allowed"},
 	}
-	address := listen(t, n.handler)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
+	address := listenOn(t, l, n.handler, byNetHTTP)
 
 	t.Run("keep-alive", func(t *testing.T) {
 		w := dial(t, address)
@@ -261,7 +269,7 @@ func TestAnswersInOnePiece(t *testing.T) {
 	n.filled("long", 300)
 	l := check.Value(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	var writes atomic.Int64
-	w := dial(t, listenOn(t, writesListener{l, &writes}, n.handler))
+	w := dial(t, listenOn(t, writesListener{l, &writes}, n.handler, false))
 	other := httptest.NewServer(n.handler)
 	t.Cleanup(other.Close)
 	plain := dial(t, other.Listener.Addr().String())

@@ -3,8 +3,9 @@ package http1
 import (
 	"bytes"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +110,12 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 	if err := c.Conn.SetDeadline(time.Now().Add(s.others.ReadHeaderTimeout)); err != nil {
 		return false, err
 	}
-	p := peeked{c: c, keep: make([]byte, 0, 1<<10)}
-	preface, err := p.next(len(http2.ClientPreface))
-	if err != nil {
+	limited := &io.LimitedReader{R: c, N: maxBefore}
+	var seen bytes.Buffer
+	r := io.TeeReader(limited, &seen)
+	defer func() { c.rest = append(seen.Bytes(), c.rest...) }()
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(r, preface); err != nil {
 		return false, err
 	}
 	if string(preface) != http2.ClientPreface {
@@ -119,7 +123,7 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 			return false, errNotHTTP2
 		}
 		c.begun = true // There is no greeting that stands for the first frame.
-		return false, p.over()
+		return false, nil
 	}
 	if _, err := c.Conn.Write(s.greetingFrame); err != nil {
 		return false, err
@@ -128,112 +132,42 @@ func (s *Server) firstIsCall(c *sorted) (isCall bool, err error) {
 	if err := c.Conn.SetDeadline(time.Now().Add(s.others.IdleTimeout)); err != nil {
 		return false, err
 	}
-	var block headerBlock
-	for len(p.keep) < maxBefore {
-		head, err := p.next(frameHeader)
+	frames := http2.NewFramer(c.Conn, r)
+	frames.SetMaxReadFrameSize(maxFrame)
+	frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for {
+		before := seen.Len()
+		frame, err := frames.ReadFrame()
+		if limited.N == 0 || isWrong(err) {
+			return false, nil // Its server refuses it.
+		}
 		if err != nil {
 			return false, err
 		}
-		length := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
-		kind, flags, stream := http2.FrameType(head[3]), http2.Flags(head[4]), binary.BigEndian.Uint32(head[5:])
-		if length > maxFrame {
-			return false, p.over() // Its server refuses it.
-		}
-		payload, err := p.next(length)
-		if err != nil {
-			return false, err
-		}
-		switch kind {
-		case http2.FramePing:
-			if flags.Has(http2.FlagPingAck) || length != 8 || stream != 0 {
-				return false, p.over()
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			return slices.ContainsFunc(frame.Fields, func(f hpack.HeaderField) bool {
+				return f.Name == "content-type" && IsCall(f.Value)
+			}), nil
+		case *http2.PingFrame:
+			if frame.IsAck() {
+				return false, nil
 			}
-			if err := http2.NewFramer(c.Conn, nil).WritePing(true, [8]byte(payload)); err != nil {
+			if err := frames.WritePing(true, frame.Data); err != nil {
 				return false, err
 			}
-			p.forget(frameHeader + length)
-			continue
-		case http2.FrameHeaders, http2.FrameContinuation:
-			if more := block.add(kind, flags, payload); more {
-				continue
-			}
-			return block.isCall, p.over()
-		case http2.FrameData, http2.FrameRSTStream, http2.FramePushPromise, http2.FrameGoAway:
-			return false, p.over()
+			seen.Truncate(before)
+		case *http2.DataFrame, *http2.RSTStreamFrame, *http2.PushPromiseFrame, *http2.GoAwayFrame:
+			return false, nil
 		} // Others are ignored (RFC 9113, 5.5).
 	}
-	return false, p.over()
 }
 
-// peeked is what is read of a connection before it has its server.
-type peeked struct {
-	c    *sorted
-	keep []byte // all of it
-	at   int    // what of keep was looked at
-}
-
-// next returns the next bytes, which are valid until it is called again.
-func (p *peeked) next(n int) ([]byte, error) {
-	for len(p.keep)-p.at < n {
-		if cap(p.keep)-len(p.keep) < 512 {
-			p.keep = append(make([]byte, 0, len(p.keep)+n+4<<10), p.keep...)
-		}
-		m, err := p.c.Read(p.keep[len(p.keep):cap(p.keep)])
-		p.keep = p.keep[:len(p.keep)+m]
-		if m == 0 && err != nil {
-			return nil, err
-		}
-	}
-	p.at += n
-	return p.keep[p.at-n : p.at], nil
-}
-
-// forget drops the bytes that were looked at last.
-func (p *peeked) forget(n int) {
-	p.keep = append(p.keep[:p.at-n], p.keep[p.at:]...)
-	p.at -= n
-}
-
-// over gives back what was read, before what was read of the connection earlier.
-func (p *peeked) over() error {
-	p.c.rest = append(p.keep, p.c.rest...)
-	return nil
-}
-
-// headerBlock is the header of a request, as far as it was received.
-type headerBlock struct {
-	decoder *hpack.Decoder
-	isCall  bool
-}
-
-// add takes the next part and reports whether more is needed.
-func (h *headerBlock) add(kind http2.FrameType, flags http2.Flags, part []byte) (more bool) {
-	if kind == http2.FrameHeaders {
-		h.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
-			if f.Name == "content-type" {
-				h.isCall = IsCall(f.Value)
-			}
-		})
-		before, after := 0, 0
-		if flags.Has(http2.FlagHeadersPadded) && len(part) > 0 {
-			before, after = 1, int(part[0])
-		}
-		if flags.Has(http2.FlagHeadersPriority) {
-			before += 5
-		}
-		if before+after > len(part) {
-			return false
-		}
-		part = part[before : len(part)-after]
-	}
-	if h.decoder == nil {
-		return false
-	}
-	if _, err := h.decoder.Write(part); err != nil {
-		h.isCall = false // Its server refuses it.
-		return false
-	}
-	return !h.isCall && !flags.Has(http2.FlagHeadersEndHeaders)
+// isWrong reports whether reading failed by what the client sent.
+func isWrong(err error) bool {
+	var ofConn http2.ConnectionError
+	var ofStream http2.StreamError
+	return errors.As(err, &ofConn) || errors.As(err, &ofStream) || errors.Is(err, http2.ErrFrameTooLarge)
 }
 
 // IsCall reports whether a media type is that of gRPC.

@@ -74,7 +74,7 @@ func (c *conn) serve() {
 			break
 		}
 		var r *http.Request
-		if end > 0 {
+		if end > 0 && !c.server.ByNetHTTP {
 			r = parse(c.buf[c.from:end])
 		}
 		if r == nil {

@@ -46,7 +46,14 @@ func serve(t testing.TB, s interface {
 // start serves a handler and returns the server with its address.
 func start(t testing.TB, h http.HandlerFunc) (*Server, string) {
 	t.Helper()
+	return startBy(t, h, false)
+}
+
+// startBy is start, with net/http alone or not.
+func startBy(t testing.TB, h http.HandlerFunc, byNetHTTP bool) (*Server, string) {
+	t.Helper()
 	s, l := New(&http.Server{Handler: h, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}), listen(t)
+	s.ByNetHTTP = byNetHTTP
 	serve(t, s, l)
 	return s, l.Addr().String()
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // MaxBody bounds the bodies of plain requests, in bytes.
@@ -71,7 +73,7 @@ func requestLine(line string) (method, target string) {
 		return "", ""
 	}
 	target, version, _ := strings.Cut(rest, " ")
-	if version != "HTTP/1.1" || target == "" || target[0] != '/' || !isValue(target) {
+	if version != "HTTP/1.1" || target == "" || target[0] != '/' || !httpguts.ValidHeaderFieldValue(target) {
 		return "", ""
 	}
 	return method, target
@@ -80,11 +82,11 @@ func requestLine(line string) (method, target string) {
 // field takes a line of the header apart. The name is empty if the line is not well-formed.
 func field(line string) (name, value string) {
 	colon := strings.IndexByte(line, ':')
-	if colon < 0 || !isName(line[:colon]) {
+	if colon < 0 || !httpguts.ValidHeaderFieldName(line[:colon]) {
 		return "", ""
 	}
 	value = strings.Trim(line[colon+1:], " \t")
-	if !isValue(value) {
+	if !httpguts.ValidHeaderFieldValue(value) {
 		return "", ""
 	}
 	return textproto.CanonicalMIMEHeaderKey(line[:colon]), value
@@ -95,7 +97,7 @@ func field(line string) (name, value string) {
 func isPlain(r *http.Request, name, value string) bool {
 	switch name {
 	case "Host":
-		return r.Host == "" && isHost(value)
+		return r.Host == "" && value != "" && httpguts.ValidHostHeader(value)
 	case "Content-Length":
 		n, err := strconv.ParseUint(value, 10, 31)
 		if err != nil || n > MaxBody || r.Header[name] != nil || value[0] == '0' && len(value) > 1 {
@@ -110,45 +112,6 @@ func isPlain(r *http.Request, name, value string) bool {
 	}
 	return true
 }
-
-// isName reports whether a field may have the name (RFC 9110, 5.6.2).
-func isName(s string) bool {
-	for i := range len(s) {
-		if !isNameByte[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isValue reports whether there is no control character but tabs.
-func isValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// isHost reports whether there is nothing in a host but what any has.
-func isHost(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == '_', c == ':', c == '[', c == ']':
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
-
-var isNameByte = func() (is [256]bool) {
-	for c := range is {
-		is[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c > 0 && c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
-	}
-	return is
-}()
 
 // body is that of a request. A handler may leave it to another goroutine, which may read on
 // when the request is over: it finds it closed then.

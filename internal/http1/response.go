@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -127,7 +129,7 @@ func (w *response) WriteHeader(status int) {
 			w.hasType = true
 			continue
 		}
-		if !isName(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			continue
 		}
 		for _, value := range values {

@@ -21,14 +21,16 @@ import (
 // bounds are what is said of the ends of connections and bodies.
 var bounds = regexp.MustCompile(`(?m) (?:true|false) |^length .*$`)
 
-// pair is our server and one of net/http, which are to answer the same.
-type pair struct{ ours, theirs string }
+// pair is our server and one of net/http, which are to answer the same, as is our server that
+// leaves all to net/http.
+type pair struct{ ours, handed, theirs string }
 
 func newPair(t testing.TB) pair {
 	_, ours := start(t, obey)
+	_, handed := startBy(t, obey, true)
 	l := listen(t)
 	serve(t, &http.Server{Handler: http.HandlerFunc(obey), ErrorLog: hclog.NewNullLogger().StandardLogger(nil)}, l)
-	return pair{ours, l.Addr().String()}
+	return pair{ours, handed, l.Addr().String()}
 }
 
 // exchange sends the bytes, and no more, and returns all answers in a form in which they can be
@@ -91,9 +93,12 @@ func summary(all, sent []byte) string {
 
 func (p pair) compare(t testing.TB, sent []byte) {
 	t.Helper()
-	ours, theirs := exchange(t, p.ours, sent), exchange(t, p.theirs, sent)
+	ours, handed, theirs := exchange(t, p.ours, sent), exchange(t, p.handed, sent), exchange(t, p.theirs, sent)
 	if ours != theirs {
 		t.Errorf("%q:\nours   %s\ntheirs %s", sent, ours, theirs)
+	}
+	if handed != theirs {
+		t.Errorf("%q:\nhanded %s\ntheirs %s", sent, handed, theirs)
 	}
 }
 

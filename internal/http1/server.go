@@ -26,6 +26,9 @@ type Server struct {
 	// net/http serves them too. It must not change once Serve is called.
 	Calls func(ctx context.Context, c net.Conn)
 
+	// ByNetHTTP leaves every request to net/http. It must not change once Serve is called.
+	ByNetHTTP bool
+
 	others                 *http.Server // serves requests that are not plain
 	handler                http.Handler
 	headerTicks, idleTicks int64 // no connection waits for longer
@@ -43,12 +46,15 @@ type Server struct {
 	tick atomic.Int64           // how often it has looked
 	date atomic.Pointer[string] // the field, as of then
 
+	closing context.Context // ends when it closes
+	close   context.CancelFunc
+	gone    context.Context // ends when it closes and there are no conns
+	empty   context.CancelFunc
+
 	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	conns    map[*conn]struct{}
 	sorting  map[*sorted]struct{}
-	closing  chan struct{} // closed when it closes
-	gone     chan struct{} // closed when it closes and there are no conns
 }
 
 // New returns a server of what h describes, which nothing else may use.
@@ -56,8 +62,10 @@ func New(h *http.Server) *Server {
 	s := &Server{
 		others: h, handler: h.Handler, headerTicks: int64(h.ReadHeaderTimeout / lookEvery), idleTicks: int64(h.IdleTimeout / lookEvery),
 		handed: newHanded(),
-		conns:  map[*conn]struct{}{}, sorting: map[*sorted]struct{}{}, closing: make(chan struct{}), gone: make(chan struct{}),
+		conns:  map[*conn]struct{}{}, sorting: map[*sorted]struct{}{},
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.gone, s.empty = context.WithCancel(context.Background())
 	h.Handler = http.HandlerFunc(s.watch)
 	given := h.ConnContext
 	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -123,7 +131,7 @@ func (s *Server) accept(l net.Listener) error {
 		s.logf("http1: accept: %v; again in %v", err, pause)
 		select {
 		case <-time.After(pause):
-		case <-s.closing:
+		case <-s.closing.Done():
 			return err
 		}
 	}
@@ -166,26 +174,11 @@ func (s *Server) forget(c *conn) {
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 	if len(s.conns) == 0 && s.isClosing() {
-		s.goneNow()
+		s.empty()
 	}
 }
 
-func (s *Server) goneNow() {
-	select {
-	case <-s.gone:
-	default:
-		close(s.gone)
-	}
-}
-
-func (s *Server) isClosing() bool {
-	select {
-	case <-s.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Server) isClosing() bool { return s.closing.Err() != nil }
 
 // look looks at all connections again and again.
 func (s *Server) look() {
@@ -194,7 +187,7 @@ func (s *Server) look() {
 	for {
 		select {
 		case <-t.C:
-		case <-s.gone:
+		case <-s.gone.Done():
 			return
 		}
 		now := s.tick.Add(1)
@@ -220,7 +213,7 @@ func (s *Server) beginClose() error {
 	if s.isClosing() {
 		return nil
 	}
-	close(s.closing)
+	s.close()
 	for c := range s.conns {
 		c.endUnlessServing()
 	}
@@ -228,7 +221,7 @@ func (s *Server) beginClose() error {
 		_ = c.Conn.Close()
 	}
 	if len(s.conns) == 0 {
-		s.goneNow()
+		s.empty()
 	}
 	if s.listener == nil {
 		return nil
@@ -241,7 +234,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.beginClose()
 	err = errors.Join(err, s.others.Shutdown(ctx))
 	select {
-	case <-s.gone:
+	case <-s.gone.Done():
 		s.owned.Wait()
 		return err
 	case <-ctx.Done():
@@ -257,7 +250,7 @@ func (s *Server) Close() error {
 		_ = c.net.Close()
 		c.leave()
 	}
-	s.goneNow()
+	s.empty()
 	s.mu.Unlock()
 	err = errors.Join(err, s.others.Close())
 	s.owned.Wait()
