@@ -9,11 +9,12 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection"
 )
 
 // idleStore is a store whose sources stay as they are.
-type idleStore struct{ *memStore }
+type idleStore struct{ *memdb.DB }
 
 func (idleStore) WaitStreams(ctx context.Context, _ []string, _ []int64) error {
 	<-ctx.Done()
@@ -36,7 +37,7 @@ func BenchmarkIdle(b *testing.B) {
 	for _, enabled := range []bool{true, false} {
 		b.Run(fmt.Sprintf("enabled=%t", enabled), func(b *testing.B) {
 			const n = 1000
-			store := idleStore{newStore()}
+			store := idleStore{memdb.Open(b, memdb.Options{})}
 			o := projection.Options{Store: store, May: func(context.Context, projection.Identity, string, bool) error { return nil }}
 			ready := func(s *projection.Service) {
 				for !s.Running() {

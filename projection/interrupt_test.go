@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 )
@@ -20,7 +20,7 @@ func TestEndOfAnEndlessScript(t *testing.T) {
 		"leadership": func(*projection.Service) error { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := idleStore{newStore()}
+			store := idleStore{memdb.Open(t, memdb.Options{})}
 			begun := make(chan string, 1)
 			s := projection.New(projection.Options{Store: store, ExecutionTimeout: time.Hour,
 				May: func(context.Context, projection.Identity, string, bool) error { return nil },
@@ -31,7 +31,7 @@ func TestEndOfAnEndlessScript(t *testing.T) {
 			s.Start(t.Context())
 			defer s.Stop()
 			<-s.Loaded()
-			store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "T", Data: []byte("{}"), Flags: event.FlagJSON}}})
+			store.Append("s", "T", "{}", "")
 			_, err := s.Create(t.Context(), projection.Creation{Name: "p", Mode: projection.Continuous, Enabled: true, By: admin,
 				Query: `fromStream('s').when({$any() { log('begun'); for (;;) {} }})`})
 			check.Must(t, err)

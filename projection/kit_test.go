@@ -11,7 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -25,7 +27,10 @@ type complainer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
+	Cleanup(func())
 }
+
+var errInjected = fmt.Errorf("injected: %w", event.ErrOutcomeUnknown)
 
 // fakeHandler is a text and nothing else.
 type fakeHandler struct {
@@ -262,7 +267,7 @@ func (f *fakeRunner) Stored(_ context.Context, o run.Options, _ string) (run.Ans
 type bench struct {
 	complainer
 	*projection.Service
-	store  *memStore
+	store  *memdb.DB
 	runner *fakeRunner
 	ctx    context.Context
 	opts   projection.Options
@@ -285,7 +290,7 @@ func test(t *testing.T, f func(b *bench)) {
 }
 
 func newBench(t complainer) *bench {
-	return &bench{complainer: t, store: newStore(), ctx: context.Background(), runner: &fakeRunner{checkpoints: map[string]saved{}, runs: map[string]*fakeRun{}, live: map[string]int{}}}
+	return &bench{complainer: t, store: memdb.Open(t, memdb.Options{}), ctx: context.Background(), runner: &fakeRunner{checkpoints: map[string]saved{}, runs: map[string]*fakeRun{}, live: map[string]int{}}}
 }
 
 // begin starts a new service on the store, as a node that begins to lead.
@@ -402,7 +407,7 @@ func (b *bench) state(name string) string {
 // definition returns the last definition that is stored.
 func (b *bench) definition(name string) (number int64, members map[string]any) {
 	b.Helper()
-	all := b.store.all("$projections-" + name)
+	all := b.store.All("$projections-" + name)
 	if len(all) == 0 {
 		return -1, nil
 	}

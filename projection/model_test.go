@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,8 @@ import (
 type model struct {
 	*bench
 	all    map[string]*modelled
-	faults []bool // of the next writes: true loses the answer, false the write
+	mu     sync.Mutex // of faults
+	faults []bool     // of the next writes: true loses the answer, false the write
 }
 
 // modelled is one projection of the model.
@@ -177,8 +179,8 @@ func runModel(t *rapid.T) {
 	m.opts.QueryExpiry = 1000 * time.Hour
 	m.begin()
 	defer func() { m.Stop() }()
-	m.store.beforeWrite.set(func(context.Context, *event.Write) error { return m.fault(false) })
-	m.store.afterWrite.set(func(context.Context, *event.Write) error { return m.fault(true) })
+	m.store.BeforeWrite.Set(func(context.Context, *event.Write) error { return m.fault(false) })
+	m.store.AfterWrite.Set(func(context.Context, *event.Write) error { return m.fault(true) })
 	texts := rapid.SampledFrom([]string{"", "", "dies", "faults", "bad"})
 	commands := rapid.SampledFrom([]projection.Command{projection.Enable, projection.Disable, projection.Reset, projection.Abort})
 	one := func(t *rapid.T) (string, *modelled) {
@@ -254,8 +256,8 @@ func runModel(t *rapid.T) {
 		"lead":    func(*rapid.T) { m.lead(); m.reload() },
 		"restart": func(*rapid.T) { m.must(m.Restart(m.ctx)); m.reload() },
 		"faults": func(t *rapid.T) {
-			m.store.mu.Lock()
-			defer m.store.mu.Unlock()
+			m.mu.Lock()
+			defer m.mu.Unlock()
 			m.faults = rapid.SliceOfN(rapid.Bool(), 1, 6).Draw(t, "after")
 		},
 		"burst": func(t *rapid.T) {
@@ -266,8 +268,8 @@ func runModel(t *rapid.T) {
 }
 
 func (m *model) fault(after bool) error {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.faults) == 0 || m.faults[0] != after {
 		return nil
 	}
@@ -313,7 +315,7 @@ func (m *model) check() {
 
 // id returns the number of the creation of a projection.
 func (m *model) id(name string) (id int64) {
-	for _, r := range m.store.all("$projections-$all") {
+	for _, r := range m.store.All("$projections-$all") {
 		if r.Type == "$ProjectionCreated" && string(r.Data) == name {
 			id = r.Number
 		}

@@ -17,7 +17,7 @@ import (
 func TestFirstStart(t *testing.T) {
 	test(t, func(b *bench) {
 		var names []string
-		for _, r := range b.store.all("$projections-$all") {
+		for _, r := range b.store.All("$projections-$all") {
 			names = append(names, r.Type+" "+string(r.Data))
 		}
 		b.is("list", fmt.Sprintf("%q", names), `["$ProjectionsInitialized " "$ProjectionCreated $streams" "$ProjectionCreated $stream_by_category" `+
@@ -30,7 +30,7 @@ func TestFirstStart(t *testing.T) {
 			err := b.Delete(b.ctx, s.Name, projection.DeleteOptions{}, admin)
 			b.refused(err, "We currently don't allow for the deletion of System Projections.")
 		}
-		b.is("definition", string(b.store.all("$projections-$by_category")[0].Data), `{"handlerType":"native:EventStore.Projections.Core.Standard.CategorizeEventsByStreamPath",`+
+		b.is("definition", string(b.store.All("$projections-$by_category")[0].Data), `{"handlerType":"native:EventStore.Projections.Core.Standard.CategorizeEventsByStreamPath",`+
 			`"query":"first\r\n-","mode":"Continuous","enabled":false,"deleting":false,"deleted":false,"deleteEmittedStreams":false,"deleteCheckpointStream":false,`+
 			`"deleteStateStream":false,"sourceDefinition":{"allEvents":true,"allStreams":true,"byStream":false,"byCustomPartitions":false,"categories":[],"events":[],"streams":[],`+
 			`"limitingCommitPosition":null,"options":{"resultStreamName":null,"partitionResultStreamNamePattern":null,"reorderEvents":false,"processingLag":0,"isBiState":false,`+
@@ -38,9 +38,9 @@ func TestFirstStart(t *testing.T) {
 			`"epoch":-1,"version":0,"runAs":{"name":"system","roles":["$admins"]},"emitEnabled":true,"trackEmittedStreams":false,"checkpointAfterMs":0,`+
 			`"checkpointHandledThreshold":4000,"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,`+
 			`"projectionExecutionTimeout":null,"projectionSubsystemVersion":4}`)
-		writes := b.store.writes
+		writes := b.store.Writes.Load()
 		b.lead()
-		b.is("writes of a second start", b.store.writes-writes, 0)
+		b.is("writes of a second start", b.store.Writes.Load()-writes, 0)
 		b.expect("$streams", "Stopped")
 	})
 }
@@ -59,9 +59,9 @@ func TestFirstStartCutShort(t *testing.T) {
 					return nil
 				}
 				if after {
-					b.store.afterWrite.set(hook)
+					b.store.AfterWrite.Set(hook)
 				} else {
-					b.store.beforeWrite.set(hook)
+					b.store.BeforeWrite.Set(hook)
 				}
 				b.begin()
 				time.Sleep(time.Minute)
@@ -141,14 +141,14 @@ func TestCreate(t *testing.T) {
 		b.expect("off", "Stopped")
 		b.create("T", "", transient, enabledNo)
 		b.expect("T", "Stopped")
-		b.is("streams of a transient one", len(b.store.all("$projections-T")), 0)
+		b.is("streams of a transient one", len(b.store.All("$projections-T")), 0)
 	})
 }
 
 // TestCreateCutShort cuts a creation between its two writes: nothing is left of it.
 func TestCreateCutShort(t *testing.T) {
 	test(t, func(b *bench) {
-		b.store.beforeWrite.set(func(ctx context.Context, w *event.Write) error {
+		b.store.BeforeWrite.Set(func(ctx context.Context, w *event.Write) error {
 			if w.Stream == "$projections-p" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -160,7 +160,7 @@ func TestCreateCutShort(t *testing.T) {
 		b.expect("p", "Creating")
 		b.Stop()
 		b.is("outcome", errors.Is(result(), event.ErrOutcomeUnknown), true)
-		b.store.beforeWrite.set(nil)
+		b.store.BeforeWrite.Set(nil)
 		b.begin()
 		_, err := b.Statistics("p")
 		b.is("afterwards", err, projection.ErrNotFound)
@@ -168,7 +168,7 @@ func TestCreateCutShort(t *testing.T) {
 		_, d := b.definition("p")
 		b.is("version", d["version"], 0)
 
-		b.store.beforeWrite.set(func(_ context.Context, w *event.Write) error {
+		b.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error {
 			if w.Stream == "$projections-q" {
 				return event.ErrDiskFull
 			}
@@ -178,7 +178,7 @@ func TestCreateCutShort(t *testing.T) {
 		_, err = b.Create(b.ctx, creation)
 		b.is("disk full", err, event.ErrDiskFull)
 		synctest.Wait()
-		b.store.beforeWrite.set(nil)
+		b.store.BeforeWrite.Set(nil)
 		b.create("q", "")
 	})
 }
@@ -376,7 +376,7 @@ func TestDelete(t *testing.T) {
 		b.is("deleted", err, projection.ErrNotFound)
 		_, d := b.definition("p")
 		b.is("definition", row(d["deleting"], d["deleted"], d["deleteEmittedStreams"], d["version"]), "true true true 3")
-		all := b.store.all("$projections-$all")
+		all := b.store.All("$projections-$all")
 		b.is("list", all[len(all)-1].Type+string(all[len(all)-1].Data), "$ProjectionDeletedp")
 		b.create("p", "")
 		_, d = b.definition("p")
@@ -396,7 +396,7 @@ func TestDeleteCutShort(t *testing.T) {
 		test(t, func(b *bench) {
 			b.create("p", "", enabledNo)
 			n := 0
-			b.store.beforeWrite.set(func(ctx context.Context, w *event.Write) error {
+			b.store.BeforeWrite.Set(func(ctx context.Context, w *event.Write) error {
 				if n++; n-1 < at {
 					return nil
 				}
@@ -417,7 +417,7 @@ func TestDeleteCutShort(t *testing.T) {
 			if at == 0 {
 				b.is("outcome", errors.Is(result(), event.ErrOutcomeUnknown), true)
 			}
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.begin()
 			_, err := b.Statistics("p")
 			b.is("exists", err == nil, at == 0)
@@ -477,7 +477,7 @@ func TestDefinitionFirst(t *testing.T) {
 	test(t, func(b *bench) {
 		b.create("p", "")
 		let := make(chan struct{})
-		b.store.beforeWrite.set(func(context.Context, *event.Write) error { <-let; return nil })
+		b.store.BeforeWrite.Set(func(context.Context, *event.Write) error { <-let; return nil })
 		disabled := b.later(func() error { return b.Command(b.ctx, "p", projection.Disable, admin) })
 		b.expect("p", "Running")
 		aborted := b.later(func() error { return b.Command(b.ctx, "p", projection.Abort, admin) })
@@ -496,7 +496,7 @@ func TestDefinitionFirst(t *testing.T) {
 func TestUnknownOutcomes(t *testing.T) {
 	test(t, func(b *bench) {
 		n := 0
-		b.store.afterWrite.set(func(context.Context, *event.Write) error {
+		b.store.AfterWrite.Set(func(context.Context, *event.Write) error {
 			if n++; n%2 == 1 {
 				return errInjected
 			}
@@ -508,19 +508,19 @@ func TestUnknownOutcomes(t *testing.T) {
 			b.command("p", projection.Disable)
 			b.command("p", projection.Enable)
 		}
-		b.store.afterWrite.set(nil)
+		b.store.AfterWrite.Set(nil)
 		_, d := b.definition("p")
-		b.is("definitions", row(len(b.store.all("$projections-p")), d["version"], d["epoch"]), "10 9 7")
-		b.store.beforeWrite.set(func(context.Context, *event.Write) error { return event.ErrDiskFull })
+		b.is("definitions", row(len(b.store.All("$projections-p")), d["version"], d["epoch"]), "10 9 7")
+		b.store.BeforeWrite.Set(func(context.Context, *event.Write) error { return event.ErrDiskFull })
 		b.is("refused by the store", b.Command(b.ctx, "p", projection.Disable, admin), event.ErrDiskFull)
 		b.expect("p", "Running")
-		b.store.beforeWrite.set(nil)
+		b.store.BeforeWrite.Set(nil)
 		// An event of another client comes in between.
-		b.store.put(event.Write{Stream: "$projections-p", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "x"}}})
+		b.store.Append("$projections-p", "x", "", "")
 		b.command("p", projection.Reset)
 		_, d = b.definition("p")
 		b.is("definition", row(d["version"], d["epoch"]), "11 11")
-		b.store.put(event.Write{Stream: "$projections-p", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{2}, Type: "x"}}})
+		b.store.Append("$projections-p", "x", "", "")
 		b.lead()
 		b.expect("p", "Running")
 		b.is("version", b.runOf("p").o.Version, "6:11:11:4")
@@ -563,14 +563,14 @@ func TestRestart(t *testing.T) {
 		b.is("running", b.Running(), true)
 		b.is("no checkpoint", b.state("p"), " at C:0/P:0")
 		b.expect("q", "Stopped")
-		b.store.beforeRead.set(func(context.Context, event.StreamRead) error { return event.ErrNotReady })
+		b.store.BeforeRead.Set(func(context.Context, event.StreamRead) error { return event.ErrNotReady })
 		b.must(b.Restart(b.ctx))
 		b.is("running", b.Running(), false)
 		var bad *projection.BadInput
 		b.is("again", errors.As(b.Restart(b.ctx), &bad), true)
 		_, err := b.List(projection.AllKinds)
 		b.is("not ready", err, event.ErrNotReady)
-		b.store.beforeRead.set(nil)
+		b.store.BeforeRead.Set(nil)
 		time.Sleep(10 * time.Second)
 		b.expect("p", "Running")
 		b.Stop()
@@ -610,7 +610,7 @@ func TestLists(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	test(t, func(b *bench) {
 		b.create("p", "")
-		b.store.put(event.Write{Stream: "$projections-p", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "$ProjectionUpdated", Data: []byte(`{"mode":1}`)}}})
+		b.store.Append("$projections-p", "$ProjectionUpdated", `{"mode":1}`, "")
 		b.lead()
 		b.expect("p", "Faulted")
 		b.must(b.Delete(b.ctx, "p", projection.DeleteOptions{}, admin))

@@ -38,7 +38,7 @@ func (b *bench) takeNames(count int, want ...string) []subscription.Message {
 
 // position returns where an event is in the log.
 func (b *bench) position(stream string, number int64) int64 {
-	return b.store.all(stream)[number].Position
+	return b.store.All(stream)[number].Position
 }
 
 func positionText(n int64) string { return fmt.Sprintf(`"C:%d/P:%d"`, n, n) }
@@ -63,7 +63,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 			got := b.takeNames(4, "0@a", "0@b", "1@a", "0@$$"+configStream)
 			b.ack(got...)
 			b.is("checkpoint", b.checkpoint(), positionText(got[3].Event.Position))
-			e := b.store.all("$persistentsubscription-$all::g-checkpoint")[0]
+			e := b.store.All("$persistentsubscription-$all::g-checkpoint")[0]
 			b.is("type", []any{e.Type, e.IsJSON()}, []any{"SubscriptionCheckpoint", true})
 			b.ack(b.takeNames(9, "0@"+configStream, "0@$$$persistentsubscription-$all::g-checkpoint")...)
 			b.pass(time.Minute)
@@ -79,7 +79,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 		{"by types, of links themselves", func(b *bench) {
 			b.create(func(s settings) { s.ResolveLinks, s.Filter = true, &subscription.Filter{Regex: `^\$>$`} })
 			b.store.add("a", 1)
-			link := b.store.append("l", event.TypeLink, "0@a")
+			link := b.store.Append("l", event.TypeLink, "0@a", "")
 			got := b.takeNames(9, "0@a")
 			b.is("link", []any{got[0].ID, got[0].Event.Link}, []any{link, event.LinkResolved})
 			b.ack(got...)
@@ -129,7 +129,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 			defer func() { b.Stop(); regexp2.StopTimeoutClock() }()
 			b.store.add("s", 1000)
 			stop := b.position("s", 64)
-			b.store.beforeReadAll.set(func(_ context.Context, r event.AllRead) error {
+			b.store.BeforeReadAll.Set(func(_ context.Context, r event.AllRead) error {
 				if r.From >= stop {
 					return event.ErrBusy
 				}
@@ -144,7 +144,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.store.add("a", 2)
 			b.nack(subscription.Park, b.takeNames(1, "0@a")...)
 			b.is("parked", b.parked(), []string{"0@a"})
-			e := b.store.all("$persistentsubscription-$all::g-parked")[0]
+			e := b.store.All("$persistentsubscription-$all::g-parked")[0]
 			b.is("number", strings.Contains(string(e.Metadata), fmt.Sprintf(`"subscriptionEventNumber":%d,`, b.position("a", 0))), true)
 			p, err := b.Parked(b.ctx, b.key, 0, 9, true, event.EveryLink)
 			b.must(err)
@@ -165,9 +165,9 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.is("checkpoint", b.checkpoint(), positionText(b.position("a", 0)))
 			b.store.add("b", 30)
 			b.is("checkpoint", b.checkpoint(), positionText(b.position("b", 49)))
-			b.store.log.scanned = 0
+			b.store.Looked.Store(0)
 			b.lead()
-			if n := b.store.log.scanned; n > 10 {
+			if n := b.store.Looked.Load(); n > 10 {
 				b.Errorf("%d records were looked at after a restart", n)
 			}
 			b.store.add("a", 1)
@@ -184,9 +184,9 @@ func TestGroupsOfTheLog(t *testing.T) {
 			}
 			b.store.add("b", 50)
 			b.pass(time.Minute)
-			writes := b.store.writes
+			writes := b.store.Writes.Load()
 			b.pass(time.Hour)
-			b.is("writes", b.store.writes, writes)
+			b.is("writes", b.store.Writes.Load(), writes)
 		}},
 		{"goes on behind a checkpoint whose event was scavenged", func(b *bench) {
 			b.create(onlyA)
@@ -204,13 +204,13 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.create(func(s settings) { s.Filter, s.ResolveLinks = ofStream("a", "l"), true })
 			b.store.add("a", 1)
 			synctest.Wait()
-			b.store.settle(b.store.LogEnd())
+			b.store.Settle(b.store.LogEnd())
 			b.store.add("a", 1)
-			b.store.append("l", event.TypeLink, "1@a")
+			b.store.Append("l", event.TypeLink, "1@a", "")
 			synctest.Wait()
 			b.takeNames(9, "0@a")
 			b.is("status", b.info().Status, "Live")
-			b.store.settle(0)
+			b.store.Settle(0)
 			synctest.Wait()
 			b.takeNames(9, "1@a", "1@a")
 		}},
@@ -226,11 +226,11 @@ func TestGroupsOfTheLog(t *testing.T) {
 		}},
 		{"a log that cannot be read is tried again", func(b *bench) {
 			b.create(onlyA)
-			b.store.beforeReadAll.set(func(context.Context, event.AllRead) error { return event.ErrNotReady })
+			b.store.BeforeReadAll.Set(func(context.Context, event.AllRead) error { return event.ErrNotReady })
 			b.store.add("a", 1)
 			b.pass(time.Minute)
 			b.is("stalled", strings.HasPrefix(b.info().Stalled, "the source cannot be read"), true)
-			b.store.beforeReadAll.set(nil)
+			b.store.BeforeReadAll.Set(nil)
 			b.pass(10 * time.Second)
 			b.takeNames(9, "0@a")
 		}},
@@ -284,7 +284,7 @@ func TestSettingsOfGroupsOfTheLog(t *testing.T) {
 		refused(beyond, func(s *subscription.Settings) { s.StartFrom = end + 1 })
 		refused("Invalid Start From position: no event begins at commit position 1.", func(s *subscription.Settings) { s.StartFrom = 1 })
 		refused("Invalid filter: no prefix was given.", func(s *subscription.Settings) { s.Filter = &subscription.Filter{Prefixes: []string{""}} })
-		b.is("writes", b.store.writes, 1)
+		b.is("writes", b.store.Writes.Load(), 0)
 
 		for _, c := range []struct {
 			filter *subscription.Filter
@@ -328,7 +328,7 @@ func settingsText(s subscription.Settings) string {
 
 // lastEntry is what is stored of the group that was made last.
 func (b *bench) lastEntry() string {
-	all := b.store.visible(configStream)
+	all := b.store.Data(configStream)
 	text := all[len(all)-1]
 	return strings.TrimSuffix(text[strings.LastIndex(text, `{"stream"`):], "]}")
 }
@@ -344,8 +344,8 @@ func TestStoredGroupsOfTheLog(t *testing.T) {
 			`{"Context":"eventtype","Type":"words","Data":"a"}`, `{"Context":"eventtype","Type":"regex","Data":"("}`} {
 			entries = append(entries, fmt.Sprintf(`{"stream":"$all","group":"%c","namedConsumerStrategy":"Pinned","startPosition":"C:0/P:0","historyBufferSize":50,"filter":%s}`, 'y'+byte(i), filter))
 		}
-		b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[`+strings.Join(entries, ",")+`]}`)
-		b.store.append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"C:x/P:0"`)
+		b.store.Append(configStream, "$PersistentConfig", `{"version":"2","entries":[`+strings.Join(entries, ",")+`]}`, "")
+		b.store.Append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"C:x/P:0"`, "")
 		b.lead()
 		list, err := b.List(b.ctx, "")
 		b.must(err)
@@ -357,7 +357,7 @@ func TestStoredGroupsOfTheLog(t *testing.T) {
 // A filter that takes too long for a name stops its group there, and no other.
 func TestFilterThatTakesTooLong(t *testing.T) {
 	defer regexp2.StopTimeoutClock()
-	b := &bench{complainer: t, store: newStore(), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
+	b := &bench{complainer: t, store: newStore(t), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
 	var later atomic.Int64
 	b.Service = subscription.New(subscription.Options{Store: b.store, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	b.Start(b.ctx)
@@ -370,10 +370,10 @@ func TestFilterThatTakesTooLong(t *testing.T) {
 	s.Filter = &subscription.Filter{Regex: `^a`}
 	b.must(b.Create(b.ctx, other, s, ""))
 
-	b.store.append("s", "aa", "")
-	b.store.append("s", "ab", "")
-	b.store.append("s", strings.Repeat("a", 40)+"!", "")
-	b.store.append("s", "aaa", "")
+	b.store.Append("s", "aa", "", "")
+	b.store.Append("s", "ab", "", "")
+	b.store.Append("s", strings.Repeat("a", 40)+"!", "", "")
+	b.store.Append("s", "aaa", "", "")
 	take := func(k subscription.Key, want ...int64) {
 		t.Helper()
 		var all []subscription.Message
@@ -416,9 +416,9 @@ func TestSlowFilter(t *testing.T) {
 		check.Must(t, check.Err(names.Match(name)))
 		took = time.Since(begun)
 	}
-	b := &bench{complainer: t, store: newStore(), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
+	b := &bench{complainer: t, store: newStore(t), ctx: t.Context(), key: subscription.Key{Stream: "$all", Group: "slow"}}
 	for range 2000 {
-		b.store.append("s", name, "")
+		b.store.Append("s", name, "", "")
 	}
 	b.Service = subscription.New(subscription.Options{Store: b.store})
 	b.Start(b.ctx)

@@ -16,8 +16,10 @@ import (
 
 // BenchmarkReadAck has one reader take and acknowledge 100 messages at a time.
 func BenchmarkReadAck(b *testing.B) {
-	store := newStore()
-	store.add("s", 100*b.N)
+	store := newStore(b)
+	for range b.N {
+		store.add("s", 100)
+	}
 	s, k := subscription.New(subscription.Options{Store: store}), subscription.Key{Stream: "s", Group: "g"}
 	s.Start(context.Background())
 	defer s.Stop()
@@ -53,14 +55,20 @@ func TestIdleGroupsAreSmall(t *testing.T) {
 
 func testIdleGroupsAreSmall(t *testing.T) {
 	const groups, streams, most = 250, 50, 24 << 10
-	store := newStore()
+	store := newStore(t)
 	for i := range streams {
 		store.add(fmt.Sprint("stream-", i), 20)
 	}
 	s := subscription.New(subscription.Options{Store: store})
 	s.Start(t.Context())
-	defer s.Stop()
 	synctest.Wait()
+	for i := range groups {
+		k := subscription.Key{Stream: fmt.Sprint("stream-", i%streams), Group: fmt.Sprint("group-", i)}
+		set := subscription.DefaultSettings()
+		set.StartFrom, set.Strategy = 20, subscription.Pinned // The strategy that remembers most.
+		check.Must(t, s.Create(t.Context(), k, set, ""))
+	}
+	s.Stop()
 	used := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -68,31 +76,19 @@ func testIdleGroupsAreSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc + m.StackInuse)
 	}
-	store.log.records = nil // Nor is the log the groups', here and below.
 	before, goroutines := used(), runtime.NumGoroutine()
-	for i := range groups {
-		k := subscription.Key{Stream: fmt.Sprint("stream-", i%streams), Group: fmt.Sprint("group-", i)}
-		set := subscription.DefaultSettings()
-		set.StartFrom, set.Strategy = 20, subscription.Pinned // The strategy that remembers most.
-		check.Must(t, s.Create(t.Context(), k, set, ""))
-	}
+	s = subscription.New(subscription.Options{Store: store})
+	s.Start(t.Context())
+	defer s.Stop()
 	synctest.Wait()
-	store.mu.Lock()
-	store.streams["$persistentSubscriptionConfig"].events = nil // Not the group's.
-	store.log.records = nil
-	check.Equal(t, store.waiting, groups, "groups wait for their streams")
-	store.mu.Unlock()
+	check.Equal(t, store.Waiting.Load(), groups, "groups wait for their streams")
 	each := (used() - before) / groups
 	t.Logf("%d bytes per idle group, %d goroutines", each, runtime.NumGoroutine()-goroutines)
 	if each > most {
 		t.Errorf("%d bytes per idle group", each)
 	}
-	check.Equal(t, runtime.NumGoroutine()-goroutines, groups, "goroutines for ... groups")
-	count := func() [2]int {
-		store.mu.Lock()
-		defer store.mu.Unlock()
-		return [2]int{store.reads, store.writes}
-	}
+	check.Equal(t, runtime.NumGoroutine()-goroutines, groups+1, "goroutines of the service and its groups")
+	count := func() [2]int64 { return [2]int64{store.Reads.Load(), store.Writes.Load()} }
 	was := count()
 	time.Sleep(3 * time.Second) // Of the bubble's clock: several ticks.
 	synctest.Wait()

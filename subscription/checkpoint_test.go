@@ -21,9 +21,9 @@ func TestCheckpoint(t *testing.T) {
 			b.store.add("s", 1)
 			b.create(often)
 			b.ack(b.take(1, 0)...)
-			e := b.store.all("$persistentsubscription-s::g-checkpoint")[0]
+			e := b.store.All("$persistentsubscription-s::g-checkpoint")[0]
 			b.is("event", []any{e.Type, string(e.Data), e.IsJSON()}, []any{"SubscriptionCheckpoint", `"0"`, true})
-			b.is("metadata", b.store.metadata(b.key.CheckpointStream()),
+			b.is("metadata", b.store.Metadata(b.key.CheckpointStream()),
 				`{"$maxCount":2,"$acl":{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`)
 		}},
 		{"one write at a time, and another for what came meanwhile", func(b *bench) {
@@ -32,7 +32,7 @@ func TestCheckpoint(t *testing.T) {
 			es := b.take(3, 0, 1, 2)
 			release := make(chan struct{})
 			under, most := 0, 0
-			b.store.beforeWrite.set(func(context.Context, *event.Write) error {
+			b.store.BeforeWrite.Set(func(context.Context, *event.Write) error {
 				under++
 				most = max(most, under)
 				<-release
@@ -45,22 +45,22 @@ func TestCheckpoint(t *testing.T) {
 			b.is("writes under way", most, 1)
 			close(release)
 			synctest.Wait()
-			b.is("checkpoints, one right behind the other", len(b.store.all(b.key.CheckpointStream())), 1)
+			b.is("checkpoints, one right behind the other", len(b.store.All(b.key.CheckpointStream())), 1)
 			b.is("checkpoint", b.checkpoint(), `"2"`)
-			b.is("checkpoints", len(b.store.all(b.key.CheckpointStream())), 2)
+			b.is("checkpoints", len(b.store.All(b.key.CheckpointStream())), 2)
 		}},
 		{"writes that fail are tried again, rarely", func(b *bench) {
 			b.store.add("s", 1)
 			b.create(often)
 			tries := 0
-			b.store.beforeWrite.set(func(context.Context, *event.Write) error { tries++; return event.ErrBusy })
+			b.store.BeforeWrite.Set(func(context.Context, *event.Write) error { tries++; return event.ErrBusy })
 			b.ack(b.take(1, 0)...)
 			b.pass(time.Minute)
 			if tries < 10 || tries > 30 {
 				b.Errorf("%d tries in a minute", tries)
 			}
 			b.is("stalled", b.info().Stalled, "the checkpoint could not be written: write metadata of stream $persistentsubscription-s::g-checkpoint: server is too busy")
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.pass(10 * time.Second)
 			b.is("checkpoint", b.checkpoint(), `"0"`)
 			b.is("stalled", b.info().Stalled, "")
@@ -71,12 +71,12 @@ func TestCheckpoint(t *testing.T) {
 			for _, last := range []struct{ eventType, data string }{
 				{"SubscriptionCheckpoint", `"5"`}, {"$SubscriptionCheckpoint", `"5"`}, {"SubscriptionCheckpoint", `5`},
 			} {
-				b.store.append(b.key.CheckpointStream(), last.eventType, last.data)
+				b.store.Append(b.key.CheckpointStream(), last.eventType, last.data, "")
 				b.lead()
 				b.is("number", b.info().Checkpoint, 5)
 				b.take(2, 6, 7)
 			}
-			b.store.append(b.key.CheckpointStream(), "nonsense", `"9"`)
+			b.store.Append(b.key.CheckpointStream(), "nonsense", `"9"`, "")
 			b.lead()
 			b.take(2, 6, 7)
 		}},
@@ -100,9 +100,9 @@ func TestCheckpoint(t *testing.T) {
 			b.ack(b.take(20, upTo(0, 19)...)...)
 			b.pass(3 * time.Second)
 			b.is("checkpoint", b.checkpoint(), `"19"`)
-			writes, reads := b.store.writes, b.store.reads
+			writes, reads := b.store.Writes.Load(), b.store.Reads.Load()
 			b.pass(24 * time.Hour)
-			b.is("writes and reads", []int{b.store.writes, b.store.reads}, []int{writes, reads})
+			b.is("writes and reads", []int64{b.store.Writes.Load(), b.store.Reads.Load()}, []int64{writes, reads})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { run(t, c.test) })

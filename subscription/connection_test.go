@@ -150,7 +150,7 @@ func TestConnections(t *testing.T) {
 			b.store.add("a", 9)
 			b.store.add("b", 9)
 			for _, link := range []string{"0@a", "0@b", "1@a", "1@b", "2@a"} {
-				b.store.append("s", event.TypeLink, link)
+				b.store.Append("s", event.TypeLink, link, "")
 			}
 			first, second := got(one), got(two)
 			b.is("all", len(first)+len(second), 5)
@@ -166,7 +166,7 @@ func TestConnections(t *testing.T) {
 			b.create(func(s settings) { s.Strategy = subscription.PinnedByCorrelation })
 			one, two := b.connect(9), b.connect(9)
 			for i, trace := range []string{"x", "y", "x", "y"} {
-				b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+				b.store.Put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
 					ID: event.ID(uuid.New()), Type: "t", Metadata: fmt.Appendf(nil, `{"$correlationId":"%d","trace":%q}`, i, trace)}}})
 				synctest.Wait()
 			}

@@ -84,7 +84,7 @@ func TestDelivery(t *testing.T) {
 			b.store.add("s", 4)
 			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.is("before", b.info().Stalled, "")
-			b.store.append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"9"`)
+			b.store.Append(b.key.CheckpointStream(), "$SubscriptionCheckpoint", `"9"`, "")
 			b.lead()
 			b.take(9)
 			b.is("stalled", b.info().Stalled, "the checkpoint 9 is beyond the end, 4: the group gets nothing until events reach it")
@@ -114,8 +114,8 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"links are resolved, dead ones delivered as they are", func(b *bench) {
 			b.store.add("a", 2)
-			b.store.append("s", event.TypeLink, "1@a")
-			link := b.store.append("s", event.TypeLink, "7@a")
+			b.store.Append("s", event.TypeLink, "1@a", "")
+			link := b.store.Append("s", event.TypeLink, "7@a", "")
 			b.create(func(s settings) { s.ResolveLinks = true })
 			es := b.take(9, 1, 1)
 			b.is("stream", es[0].Event.Event().Stream, "a")
@@ -126,7 +126,7 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"a link is itself when links are not resolved", func(b *bench) {
 			b.store.add("a", 2)
-			b.store.append("s", event.TypeLink, "1@a")
+			b.store.Append("s", event.TypeLink, "1@a", "")
 			b.create(nil)
 			es := b.take(9, 0)
 			b.nack(subscription.Park, es...)
@@ -134,8 +134,8 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"events that are hidden or gone are passed over", func(b *bench) {
 			b.store.add("s", 300)
-			b.store.setMetadata("s", `{"$tb":250}`)
-			b.store.streams["s"].gone = map[int64]bool{251: true, 252: true, 299: true}
+			b.store.SetMetadata("s", `{"$tb":250}`)
+			b.store.scavenge("s", 251, 252, 299)
 			b.create(nil)
 			b.is("count", len(b.read(100)), 47)
 			b.is("status", b.info().Status, "Live")
@@ -144,18 +144,14 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"a long gap", func(b *bench) {
 			b.store.add("s", 20_000)
-			gone := map[int64]bool{}
-			for n := range int64(19_900) {
-				gone[n] = true
-			}
-			b.store.streams["s"].gone = gone
+			b.store.Scavenge(func(r *event.Record) bool { return r.Stream == "s" && r.Number < 19_900 })
 			b.create(nil)
-			b.is("few reads", b.store.reads < 40, true)
+			b.is("few reads", b.store.Reads.Load() < 40, true)
 			b.is("numbers", numbers(b.read(100)), upTo(19_900, 19_999))
 		}},
 		{"expired events are passed over", func(b *bench) {
 			b.store.add("s", 30)
-			b.store.setMetadata("s", `{"$maxAge":60}`)
+			b.store.SetMetadata("s", `{"$maxAge":60}`)
 			b.pass(2 * time.Minute)
 			b.create(nil)
 			b.take(9)
@@ -164,13 +160,13 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"a stream that is deleted and comes again", func(b *bench) {
 			b.store.add("s", 3)
-			b.store.put(event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
+			b.store.Delete(event.SoftDelete, "s")
 			b.create(nil)
 			b.is("status", b.info().Status, "Live")
 			b.take(9)
 			b.store.add("s", 2)
 			b.take(9, 3, 4)
-			b.store.put(event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
+			b.store.Delete(event.SoftDelete, "s")
 			b.store.add("s", 1)
 			synctest.Wait()
 			b.take(9, 5)
@@ -179,12 +175,12 @@ func TestDelivery(t *testing.T) {
 			b.store.add("s", 3)
 			b.create(nil)
 			b.ack(b.take(9, 0, 1, 2)...)
-			b.store.put(event.Write{Kind: event.HardDelete, Stream: "s"})
+			b.store.Delete(event.HardDelete, "s")
 			synctest.Wait()
-			reads := b.store.reads
+			reads := b.store.Reads.Load()
 			b.pass(time.Hour)
 			b.is("status", b.info().Status, "Live")
-			b.is("reads while nothing can come", b.store.reads, reads)
+			b.is("reads while nothing can come", b.store.Reads.Load(), reads)
 			b.take(9)
 		}},
 		{"groups of a stream are independent", func(b *bench) {
@@ -246,8 +242,8 @@ func TestReadingAhead(t *testing.T) {
 			b.take(5, 0, 1)
 		}},
 		{"a stored buffer that holds no batch", func(b *bench) {
-			b.store.append("$persistentSubscriptionConfig", "PersistentConfig1",
-				`{"version":"1","entries":[{"stream":"s","group":"g","historyBufferSize":1,"readBatchSize":50,"preferRoundRobin":true,"maxRetryCount":3}]}`)
+			b.store.Append("$persistentSubscriptionConfig", "PersistentConfig1",
+				`{"version":"1","entries":[{"stream":"s","group":"g","historyBufferSize":1,"readBatchSize":50,"preferRoundRobin":true,"maxRetryCount":3}]}`, "")
 			b.lead()
 			b.store.add("s", 3)
 			synctest.Wait()

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -24,13 +27,38 @@ type complainer interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
+	Cleanup(func())
 }
+
+type store struct{ *memdb.DB }
+
+func newStore(t complainer) store { return store{memdb.Open(t, memdb.Options{})} }
+
+// add appends n events, whose data are their numbers.
+func (s store) add(stream string, n int) {
+	info, err := s.StreamInfo(context.Background(), stream)
+	if err != nil {
+		panic(err)
+	}
+	w := event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
+	for i := range n {
+		w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: "t", Data: strconv.AppendInt(nil, info.Last+1+int64(i), 10)})
+	}
+	s.Put(w)
+}
+
+// scavenge removes events for good.
+func (s store) scavenge(stream string, numbers ...int64) {
+	s.Scavenge(func(r *event.Record) bool { return r.Stream == stream && slices.Contains(numbers, r.Number) })
+}
+
+var errInjected = fmt.Errorf("injected: %w", event.ErrOutcomeUnknown)
 
 // bench is a service over a store in memory, in a bubble of time.
 type bench struct {
 	complainer
 	*subscription.Service
-	store *memStore
+	store store
 	ctx   context.Context
 	key   subscription.Key
 	// member is of the options.
@@ -48,7 +76,7 @@ func run(t *testing.T, test func(b *bench)) {
 }
 
 func newBench(t complainer) *bench {
-	b := &bench{complainer: t, store: newStore(), ctx: context.Background(), key: subscription.Key{Stream: "s", Group: "g"}}
+	b := &bench{complainer: t, store: newStore(t), ctx: context.Background(), key: subscription.Key{Stream: "s", Group: "g"}}
 	b.begin()
 	return b
 }
@@ -154,14 +182,14 @@ func (b *bench) info() subscription.Info {
 // checkpoint returns the data of the last checkpoint, when one that is due is written.
 func (b *bench) checkpoint() string {
 	b.pass(pace)
-	all := b.store.visible(b.key.CheckpointStream())
+	all := b.store.Data(b.key.CheckpointStream())
 	if len(all) == 0 {
 		return ""
 	}
 	return all[len(all)-1]
 }
 
-func (b *bench) parked() []string { return b.store.visible(b.key.ParkedStream()) }
+func (b *bench) parked() []string { return b.store.Data(b.key.ParkedStream()) }
 
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)

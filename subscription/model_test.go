@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,8 +34,9 @@ type model struct {
 	failed   map[int64]bool    // to be parked for a good reason
 	// from the parked stream, by the number there; false: it may have been
 	dropped map[int64]bool
-	newest  int64  // last new message since the group was loaded
-	faults  []bool // of the next writes: true fails after it took effect
+	newest  int64      // last new message since the group was loaded
+	mu      sync.Mutex // of faults
+	faults  []bool     // of the next writes: true fails after it took effect
 }
 
 type held struct {
@@ -71,8 +73,8 @@ func runModel(t *rapid.T) {
 	}
 	m.must(m.Create(m.ctx, m.key, m.settings, ""))
 	m.reset()
-	m.store.beforeWrite.set(func(context.Context, *event.Write) error { return m.fault(false) })
-	m.store.afterWrite.set(func(context.Context, *event.Write) error { return m.fault(true) })
+	m.store.BeforeWrite.Set(func(context.Context, *event.Write) error { return m.fault(false) })
+	m.store.AfterWrite.Set(func(context.Context, *event.Write) error { return m.fault(true) })
 
 	t.Repeat(map[string]func(*rapid.T){
 		"": m.check,
@@ -98,8 +100,8 @@ func runModel(t *rapid.T) {
 		},
 		"desk": m.atDesk,
 		"faults": func(t *rapid.T) {
-			m.store.mu.Lock()
-			defer m.store.mu.Unlock()
+			m.mu.Lock()
+			defer m.mu.Unlock()
 			m.faults = rapid.SliceOfN(rapid.Bool(), 1, 30).Draw(t, "after")
 		},
 		"lead":    func(*rapid.T) { m.lead(); m.reset() },
@@ -139,15 +141,8 @@ func (m *model) onAll(t *rapid.T) {
 }
 
 // source returns all that ever was in what the group subscribes to.
-func (m *model) source() (all []event.Record) {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
-	for i := range m.store.log.records {
-		if r := &m.store.log.records[i]; m.takes(r) {
-			all = append(all, *r)
-		}
-	}
-	return all
+func (m *model) source() []event.Record {
+	return slices.DeleteFunc(m.store.Log(), func(r event.Record) bool { return !m.takes(&r) })
 }
 
 // upTo returns the number of the source's last event whose position is at most that; -1: none.
@@ -183,8 +178,8 @@ func (m *model) scavenge() {
 }
 
 func (m *model) fault(after bool) error {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.faults) == 0 || m.faults[0] != after {
 		return nil
 	}
@@ -193,9 +188,9 @@ func (m *model) fault(after bool) error {
 }
 
 func (m *model) heal() {
-	m.store.mu.Lock()
+	m.mu.Lock()
 	m.faults = nil
-	m.store.mu.Unlock()
+	m.mu.Unlock()
 }
 
 // maybeWait lets the work in the background continue, or not yet.
@@ -300,12 +295,12 @@ func (m *model) atDesk(t *rapid.T) {
 
 // parkedNumbers returns the numbers of all messages that ever were parked, in order.
 func (m *model) parkedNumbers() (ns []int64) {
-	for _, e := range m.store.all(m.key.ParkedStream()) {
+	for _, e := range m.store.All(m.key.ParkedStream()) {
 		n, stream, ok := event.ParseLink(e.Data)
 		if !ok {
 			m.Fatalf("%q was parked", e.Data)
 		}
-		ns = append(ns, m.numberOf(&m.store.all(stream)[n]))
+		ns = append(ns, m.numberOf(&m.store.All(stream)[n]))
 	}
 	return ns
 }
@@ -319,7 +314,7 @@ func (m *model) check(*rapid.T) {
 			m.Fatalf("message %d was parked for no reason", n)
 		}
 	}
-	for _, text := range m.store.visible(m.key.CheckpointStream()) {
+	for _, text := range m.store.Data(m.key.CheckpointStream()) {
 		text = strings.Trim(text, `"`)
 		if _, prepare, isLog := strings.Cut(text, "/P:"); m.key.Stream == "$all" {
 			m.is("checkpoint of the log", isLog, true)
@@ -368,7 +363,7 @@ func (m *model) drain() {
 	}
 	hidden := len(parked) - len(m.parked())
 	m.is("parked count", i.Parked, len(m.parked()))
-	for k, e := range m.store.all(m.key.ParkedStream())[:hidden] {
+	for k, e := range m.store.All(m.key.ParkedStream())[:hidden] {
 		if _, ok := m.dropped[int64(k)]; ok {
 			continue
 		}

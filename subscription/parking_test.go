@@ -27,7 +27,7 @@ func TestParking(t *testing.T) {
 			es := b.take(3, 0, 1, 2)
 			b.nack(subscription.Park, es[2])
 			b.nack(subscription.Retry, es[0])
-			all := b.store.all(b.key.ParkedStream())
+			all := b.store.All(b.key.ParkedStream())
 			b.is("stream", b.key.ParkedStream(), "$persistentsubscription-s::g-parked")
 			b.is("count", b.info().Parked, 2)
 			for i, want := range []struct {
@@ -50,7 +50,7 @@ func TestParking(t *testing.T) {
 			b.create(nil)
 			es := b.take(2, 0, 1)
 			n := 0
-			b.store.afterWrite.set(func(context.Context, *event.Write) error {
+			b.store.AfterWrite.Set(func(context.Context, *event.Write) error {
 				if n++; n <= 3 {
 					return errInjected
 				}
@@ -65,11 +65,11 @@ func TestParking(t *testing.T) {
 		{"after five tries it is handed out again", func(b *bench) {
 			b.store.add("s", 1)
 			b.create(nil)
-			b.store.beforeWrite.set(always(event.ErrBusy))
+			b.store.BeforeWrite.Set(always(event.ErrBusy))
 			b.nack(subscription.Park, b.take(1, 0)...)
 			b.pass(time.Minute)
 			b.is("retry buffer", b.info().RetryBuffer, 1)
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.nack(subscription.Park, b.take(1, 0)...)
 			b.is("parked", b.parked(), []string{"0@s"})
 		}},
@@ -81,11 +81,11 @@ func TestParking(t *testing.T) {
 				all = append(all, b.read(100)...)
 				synctest.Wait()
 			}
-			writes := b.store.writes
+			writes := b.store.Writes.Load()
 			b.nack(subscription.Park, all...)
 			b.is("parked", len(b.parked()), 400)
 			b.is("first and last", []string{b.parked()[0], b.parked()[399]}, []string{"0@s", "399@s"})
-			b.is("few writes", b.store.writes-writes <= 5, true)
+			b.is("few writes", b.store.Writes.Load()-writes <= 5, true)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { run(t, c.test) })
@@ -114,9 +114,9 @@ func TestReplay(t *testing.T) {
 			b.is("count at once", b.info().Parked, 0)
 			b.is("retries", b.info().RetryBuffer, 3)
 			es := b.take(9, 1, 0, 2, 3)
-			b.is("id", es[0].ID, b.store.all(b.key.ParkedStream())[0].ID)
+			b.is("id", es[0].ID, b.store.All(b.key.ParkedStream())[0].ID)
 			b.is("retry count", es[0].Retries, 0)
-			m := b.store.metadata(b.key.ParkedStream())
+			m := b.store.Metadata(b.key.ParkedStream())
 			for _, want := range []string{`"$tb":3`, `"$r":"$admins"`, `"$mw":"$admins"`} {
 				b.is("metadata has "+want, strings.Contains(m, want), true)
 			}
@@ -136,10 +136,10 @@ func TestReplay(t *testing.T) {
 			b.store.add("s", 1)
 			b.create(nil)
 			b.parkAll(0)
-			b.store.beforeWrite.set(always(errInjected))
+			b.store.BeforeWrite.Set(always(errInjected))
 			b.must(b.Replay(b.ctx, b.key, -1))
 			b.take(9)
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.pass(time.Minute)
 			b.take(9, 0)
 		}},
@@ -154,7 +154,7 @@ func TestReplay(t *testing.T) {
 			b.replay(0)
 			b.replay(1)
 			b.take(2)
-			b.is("metadata", event.ParseMetadata([]byte(b.store.metadata(b.key.ParkedStream()))).TruncateBefore, 2)
+			b.is("metadata", event.ParseMetadata([]byte(b.store.Metadata(b.key.ParkedStream()))).TruncateBefore, 2)
 			b.is("count", b.info().Parked, 1)
 		}},
 		{"nothing is parked", func(b *bench) {
@@ -170,7 +170,7 @@ func TestReplay(t *testing.T) {
 			b.nack(subscription.Park, b.take(1, 0)...)
 			b.is("parked", b.parked(), []string{"0@s"})
 			b.is("count", b.info().Parked, 1)
-			all := b.store.all(b.key.ParkedStream())
+			all := b.store.All(b.key.ParkedStream())
 			b.is("number in the subscribed stream", strings.Contains(string(all[2].Metadata), `"subscriptionEventNumber":0`), true)
 		}},
 		{"unanswered ones are there for the next leader", func(b *bench) {
@@ -194,7 +194,7 @@ func TestReplay(t *testing.T) {
 			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.parkAll(0, 1)
 			b.pass(pace)
-			b.store.beforeWrite.set(func(_ context.Context, w *event.Write) error {
+			b.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error {
 				if w.Stream == "$$"+b.key.ParkedStream() {
 					return event.ErrBusy
 				}
@@ -203,7 +203,7 @@ func TestReplay(t *testing.T) {
 			b.replay(-1)
 			b.take(9)
 			b.Stop()
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.begin()
 			b.is("count", b.info().Parked, 0)
 			b.ack(b.take(9, 0, 1)...)
@@ -217,7 +217,7 @@ func TestReplay(t *testing.T) {
 				b.nack(subscription.Park, b.read(50)...)
 			}
 			b.pass(pace)
-			b.store.afterWrite.set(once(func(w *event.Write) bool { return w.Stream == "$$"+b.key.ParkedStream() }))
+			b.store.AfterWrite.Set(once(func(w *event.Write) bool { return w.Stream == "$$"+b.key.ParkedStream() }))
 			b.replay(-1)
 			b.pass(time.Minute)
 			b.is("to be handed out", b.info().RetryBuffer, n)
@@ -238,7 +238,7 @@ func TestReplay(t *testing.T) {
 			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.parkAll(0, 1, 2)
 			b.pass(pace)
-			b.store.afterWrite.set(once(func(w *event.Write) bool { return strings.HasSuffix(w.Stream, "-replaying") }))
+			b.store.AfterWrite.Set(once(func(w *event.Write) bool { return strings.HasSuffix(w.Stream, "-replaying") }))
 			b.replay(-1)
 			b.pass(time.Minute)
 			b.take(9, 0, 1, 2)
@@ -251,7 +251,7 @@ func TestReplay(t *testing.T) {
 			b.parkAll(0, 1)
 			b.replay(-1)
 			b.ack(b.take(9, 0, 1)...)
-			b.store.setMetadata(b.key.ParkedStream(), `{"$tb":0}`)
+			b.store.SetMetadata(b.key.ParkedStream(), `{"$tb":0}`)
 			b.replay(-1)
 			b.take(9, 0, 1)
 			b.lead()
@@ -263,7 +263,7 @@ func TestReplay(t *testing.T) {
 			b.store.add("s", 4)
 			b.create(nil)
 			b.parkAll(0, 1)
-			b.store.put(event.Write{Kind: event.SoftDelete, Stream: b.key.ParkedStream(), ExpectedVersion: event.AnyVersion})
+			b.store.Delete(event.SoftDelete, b.key.ParkedStream())
 			b.is("count", b.info().Parked, 0)
 			b.replay(-1)
 			b.nack(subscription.Park, b.take(1, 2)...)
@@ -292,7 +292,7 @@ func TestReplay(t *testing.T) {
 			b.store.add("s", 1)
 			b.create(nil)
 			b.parkAll(0)
-			b.store.put(event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
+			b.store.Delete(event.SoftDelete, "s")
 			b.replay(-1)
 			es := b.read(1)
 			b.is("data", string(es[0].Event.Data), "0@s")
@@ -307,7 +307,7 @@ func TestReplay(t *testing.T) {
 				w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: event.TypeLink, Data: []byte("0@s")})
 			}
 			b.create(nil)
-			b.store.put(w)
+			b.store.Put(w)
 			b.replay(-1)
 			b.is("status", b.info().Status, "ReplayingParkedMessages, Live")
 			b.is("count", b.info().Parked, 0)

@@ -1,27 +1,19 @@
 package subscription_test
 
 import (
-	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
 // large appends events of 2 MiB, each of them with one of two causes.
 func (b *bench) large(stream string, count int) {
-	w := event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
 	for i := range count {
-		w.Events = append(w.Events, event.Proposed{
-			ID: event.ID(uuid.New()), Type: "t", Data: bytes.Repeat([]byte{'x'}, 2<<20),
-			Metadata: fmt.Appendf(nil, `{"$correlationId":"cause %d"}`, i%2),
-		})
+		b.store.Append(stream, "t", strings.Repeat("x", 2<<20), fmt.Sprintf(`{"$correlationId":"cause %d"}`, i%2))
 	}
-	b.store.put(w)
 }
 
 // payload is what messages hold in memory.
@@ -83,11 +75,9 @@ func TestLargeEvents(t *testing.T) {
 func TestForget(t *testing.T) {
 	run(t, func(b *bench) {
 		write := func(count int) {
-			w := event.Write{Stream: "s", ExpectedVersion: event.AnyVersion}
 			for range count {
-				w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: "t", Data: []byte("data"), Metadata: []byte("metadata")})
+				b.store.Append("s", "t", "data", "metadata")
 			}
-			b.store.put(w)
 		}
 		write(8)
 		b.create(func(s *subscription.Settings) { s.StartFrom = 0 })

@@ -19,7 +19,7 @@ const configStream = "$persistentSubscriptionConfig"
 
 func (b *bench) config() map[string]any {
 	b.Helper()
-	all := b.store.visible(configStream)
+	all := b.store.Data(configStream)
 	var doc map[string]any
 	b.must(json.Unmarshal([]byte(all[len(all)-1]), &doc))
 	return doc
@@ -34,8 +34,8 @@ func TestService(t *testing.T) {
 		{"what is stored", func(b *bench) {
 			b.create(func(s settings) { s.StartFrom, s.ResolveLinks = 7, true })
 			doc := b.config()
-			b.is("type", b.store.all(configStream)[0].Type, "$PersistentConfig")
-			b.is("metadata", b.store.metadata(configStream), `{"$maxCount":2}`)
+			b.is("type", b.store.All(configStream)[0].Type, "$PersistentConfig")
+			b.is("metadata", b.store.Metadata(configStream), `{"$maxCount":2}`)
 			b.is("version", doc["version"], "2")
 			b.is("by", doc["updatedBy"], "admin")
 			b.is("entries", doc["entries"], []any{map[string]any{
@@ -74,7 +74,7 @@ func TestService(t *testing.T) {
 			b.replay(1)
 			b.must(b.Delete(b.ctx, b.key, ""))
 			for _, suffix := range []string{"checkpoint", "parked", "replaying"} {
-				b.is(suffix, b.store.visible("$persistentsubscription-s::g-"+suffix), []string{})
+				b.is(suffix, b.store.Data("$persistentsubscription-s::g-"+suffix), []string{})
 			}
 			b.create(nil)
 			b.is("parked", b.info().Parked, 0)
@@ -84,14 +84,14 @@ func TestService(t *testing.T) {
 			b.store.add("s", 2)
 			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.ack(b.take(1, 0)...)
-			b.store.beforeWrite.set(func(_ context.Context, w *event.Write) error {
+			b.store.BeforeWrite.Set(func(_ context.Context, w *event.Write) error {
 				if w.Kind == event.SoftDelete {
 					return event.ErrBusy
 				}
 				return nil
 			})
 			b.is("error", errors.Is(b.Delete(b.ctx, b.key, ""), event.ErrBusy), true)
-			b.store.beforeWrite.set(nil)
+			b.store.BeforeWrite.Set(nil)
 			b.create(nil)
 			b.take(9, 0, 1)
 		}},
@@ -144,23 +144,23 @@ func TestService(t *testing.T) {
 			b.is("entries", len(b.config()["entries"].([]any)), 2)
 		}},
 		{"a creation whose outcome is unknown is found out", func(b *bench) {
-			b.store.afterWrite.set(func(_ context.Context, w *event.Write) error {
+			b.store.AfterWrite.Set(func(_ context.Context, w *event.Write) error {
 				if w.Stream == configStream {
 					return errInjected
 				}
 				return nil
 			})
 			b.is("error", errors.Is(b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), event.ErrOutcomeUnknown), true)
-			b.store.afterWrite.set(nil)
+			b.store.AfterWrite.Set(nil)
 			synctest.Wait()
 			b.is("status", b.info().Status, "Live")
 			b.is("again", b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), subscription.ErrExists)
 		}},
 		{"entries that cannot be run are kept", func(b *bench) {
-			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[{"stream":"a","group":"x","namedConsumerStrategy":"Mine","own":1},
+			b.store.Append(configStream, "$PersistentConfig", `{"version":"2","entries":[{"stream":"a","group":"x","namedConsumerStrategy":"Mine","own":1},
 				{"stream":"$all","group":"y","namedConsumerStrategy":"Pinned","startPosition":"7","historyBufferSize":50},
 				{"stream":"a","group":"y","namedConsumerStrategy":"Pinned"},
-				{"stream":"a","group":"z","namedConsumerStrategy":"Pinned","startFrom":3,"startPosition":"4","historyBufferSize":50,"readBatchSize":5}]}`)
+				{"stream":"a","group":"z","namedConsumerStrategy":"Pinned","startFrom":3,"startPosition":"4","historyBufferSize":50,"readBatchSize":5}]}`, "")
 			b.lead()
 			all, err := b.List(b.ctx, "")
 			b.must(err)
@@ -172,21 +172,21 @@ func TestService(t *testing.T) {
 			b.is("first", entries[0], map[string]any{"stream": "a", "group": "x", "namedConsumerStrategy": "Mine", "own": 1})
 		}},
 		{"a configuration that cannot be read is not written over", func(b *bench) {
-			b.store.append(configStream, "$PersistentConfig", `{"version":"9","entries":[]}`)
+			b.store.Append(configStream, "$PersistentConfig", `{"version":"9","entries":[]}`, "")
 			b.lead()
 			b.is("error", b.Create(b.ctx, b.key, subscription.DefaultSettings(), ""), event.ErrNotReady)
 			b.is("trouble", fmt.Sprint(b.Trouble()), `persistent subscriptions cannot be loaded: event 0 of stream $persistentSubscriptionConfig has version "9", which is not known`)
-			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[]}`)
+			b.store.Append(configStream, "$PersistentConfig", `{"version":"2","entries":[]}`, "")
 			b.pass(time.Minute)
 			b.is("trouble", b.Trouble(), nil)
 			b.create(nil)
 		}},
 		{"a group that cannot begin does not keep others from running", func(b *bench) {
 			b.store.add("good", 1)
-			b.store.append(configStream, "$PersistentConfig", `{"version":"2","entries":[
+			b.store.Append(configStream, "$PersistentConfig", `{"version":"2","entries":[
 				{"stream":"bad","group":"g","startFrom":-1,"historyBufferSize":50,"readBatchSize":5},
-				{"stream":"good","group":"g","historyBufferSize":50,"readBatchSize":5}]}`)
-			b.store.beforeInfo.set(func(_ context.Context, stream string) error {
+				{"stream":"good","group":"g","historyBufferSize":50,"readBatchSize":5}]}`, "")
+			b.store.BeforeInfo.Set(func(_ context.Context, stream string) error {
 				if stream == "bad" {
 					return errors.New("damaged")
 				}
@@ -199,7 +199,7 @@ func TestService(t *testing.T) {
 			b.key = subscription.Key{Stream: "bad", Group: "g"}
 			_, err := b.Info(b.ctx, b.key)
 			b.is("bad", err, event.ErrNotReady)
-			b.store.beforeInfo.set(nil)
+			b.store.BeforeInfo.Set(nil)
 			b.pass(time.Minute)
 			b.is("bad", b.info().Status, "Live")
 		}},
@@ -208,7 +208,7 @@ func TestService(t *testing.T) {
 			b.create(func(s settings) { s.MaxRetryCount = 4 })
 			b.take(2, 0, 1)
 			goOn := make(chan struct{})
-			b.store.beforeRead.set(func(context.Context, event.StreamRead) error { <-goOn; return nil })
+			b.store.BeforeRead.Set(func(context.Context, event.StreamRead) error { <-goOn; return nil })
 			answered := make(chan error, 1)
 			go func() { answered <- b.Restart(b.ctx) }()
 			synctest.Wait()
@@ -240,7 +240,7 @@ func TestService(t *testing.T) {
 			b.create(func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.parkAll(1, 0)
 			es := b.take(5, 2, 3, 4, 5, 6)
-			b.store.beforeWrite.set(func(ctx context.Context, _ *event.Write) error { <-ctx.Done(); return ctx.Err() })
+			b.store.BeforeWrite.Set(func(ctx context.Context, _ *event.Write) error { <-ctx.Done(); return ctx.Err() })
 			b.replay(-1)
 			b.ack(es[0])
 			b.nack(subscription.Park, es[1])
@@ -253,7 +253,7 @@ func TestService(t *testing.T) {
 			b.is("time", time.Since(begun), time.Duration(0))
 		}},
 		{"a write that hangs ends after the time allowed", func(b *bench) {
-			b.store.beforeWrite.set(func(ctx context.Context, _ *event.Write) error { <-ctx.Done(); return ctx.Err() })
+			b.store.BeforeWrite.Set(func(ctx context.Context, _ *event.Write) error { <-ctx.Done(); return ctx.Err() })
 			begun := time.Now()
 			err := b.Create(b.ctx, b.key, subscription.DefaultSettings(), "")
 			b.is("error", errors.Is(err, event.ErrWriteTimeout), true)
@@ -261,13 +261,13 @@ func TestService(t *testing.T) {
 		}},
 		{"a stream that cannot be read is tried again", func(b *bench) {
 			b.store.add("s", 1)
-			b.store.beforeRead.set(func(context.Context, event.StreamRead) error { return event.ErrNotReady })
+			b.store.BeforeRead.Set(func(context.Context, event.StreamRead) error { return event.ErrNotReady })
 			b.create(nil)
 			b.is("status", b.info().Status, "NotReady")
 			b.take(1)
 			b.pass(time.Minute)
 			b.is("stalled", strings.HasPrefix(b.info().Stalled, "the group cannot be loaded: "), true)
-			b.store.beforeRead.set(nil)
+			b.store.BeforeRead.Set(nil)
 			b.pass(10 * time.Second)
 			b.take(1, 0)
 		}},

@@ -30,7 +30,7 @@ var imports = []row{
 	// What Go programs import to use a cluster needs nothing of the server, nor of others.
 	{"client", nil},
 	{"examples", []string{"client"}},
-	{"internal/testkit", []string{"node", "client", "config", "event", "internal/vfs"}},
+	{"internal/testkit", []string{"node", "client", "config", "event", "fsm", "log", "internal/vfs"}},
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.

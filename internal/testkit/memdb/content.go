@@ -1,0 +1,125 @@
+package memdb
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// Put does a write that must succeed, without the hooks.
+func (db *DB) Put(w event.Write) event.Written {
+	done, err := db.write(&w)
+	if err != nil {
+		db.t.Helper()
+		db.t.Fatalf("write to %s: %v", w.Stream, err)
+	}
+	return done
+}
+
+// Append puts one event at the end of a stream and returns its id.
+func (db *DB) Append(stream, eventType, data, metadata string) event.ID {
+	p := event.Proposed{ID: event.ID(uuid.New()), Type: eventType, Data: []byte(data), Metadata: []byte(metadata)}
+	db.Put(event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{p}})
+	return p.ID
+}
+
+// SetMetadata puts a document in the place of a stream's metadata.
+func (db *DB) SetMetadata(stream, document string) {
+	p := event.Proposed{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(document)}
+	db.Put(event.Write{Stream: event.MetaStreamOf(stream), ExpectedVersion: event.AnyVersion, Events: []event.Proposed{p}})
+}
+
+// Delete deletes a stream, softly or for good.
+func (db *DB) Delete(kind event.WriteKind, stream string) {
+	db.Put(event.Write{Kind: kind, Stream: stream, ExpectedVersion: event.AnyVersion})
+}
+
+// Metadata is the document of a stream's metadata, empty if there is none.
+func (db *DB) Metadata(stream string) string {
+	all := db.All(event.MetaStreamOf(stream))
+	if len(all) == 0 {
+		return ""
+	}
+	return string(all[len(all)-1].Data)
+}
+
+// Log is every record that was ever written, in that order.
+func (db *DB) Log() []event.Record {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	all := append(db.present(), db.removed...)
+	slices.SortFunc(all, func(a, b event.Record) int { return cmp.Compare(a.Position, b.Position) })
+	return all
+}
+
+// present is every record that is still there, those that no reader sees too.
+func (db *DB) present() (all []event.Record) {
+	err := db.log.Chunks.Scan(context.Background(), 0, db.log.Tail().End, func(s *eventlog.Stored) error {
+		all = append(all, event.Record{
+			Position: s.Position, Next: s.Position + int64(s.Size), Stream: string(s.Stream), Number: s.Number, ID: s.ID, Type: string(s.Type),
+			Time: s.Time, Flags: s.Flags, Data: bytes.Clone(s.Data), Metadata: bytes.Clone(s.Metadata),
+		})
+		return nil
+	})
+	if err != nil {
+		db.t.Fatalf("read the log: %v", err)
+	}
+	return all
+}
+
+// All is every event of a stream, hidden ones and those that were removed too.
+func (db *DB) All(stream string) []event.Record {
+	return slices.DeleteFunc(db.Log(), func(r event.Record) bool { return r.Stream != stream })
+}
+
+// Seen is the events of a stream that readers see.
+func (db *DB) Seen(stream string) (all []event.Record) {
+	page, err := db.log.Reads.ReadStream(event.StreamRead{Stream: stream, Count: 1 << 20})
+	if err != nil {
+		return nil
+	}
+	for i := range page.Events {
+		all = append(all, page.Events[i].Record)
+	}
+	return all
+}
+
+// Data is the data of the events of a stream that readers see.
+func (db *DB) Data(stream string) (all []string) {
+	for _, r := range db.Seen(stream) {
+		all = append(all, string(r.Data))
+	}
+	return all
+}
+
+// Scavenge removes records for good, as a scavenge does. Like one it begins with a scavenge point.
+func (db *DB) Scavenge(goes func(*event.Record) bool) {
+	db.Append(event.ScavengePointsStream, event.TypeScavengePoint, "{}", "")
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	gone := map[int64]bool{}
+	for _, r := range db.present() {
+		if r.Type != event.TypeScavengePoint && goes(&r) {
+			gone[r.Position] = true
+			db.removed = append(db.removed, r)
+		}
+	}
+	files, err := db.log.Chunks.List()
+	if err != nil {
+		db.t.Fatalf("%v", err)
+	}
+	last := files[len(files)-1]
+	if !last.Complete {
+		last = files[len(files)-2]
+	}
+	keep := func(s *eventlog.Stored) bool { return !gone[s.Position] }
+	if _, err := db.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{First: 0, Last: last.Last, Keep: keep, IDsFrom: last.End}); err != nil {
+		db.t.Fatalf("%v", err)
+	}
+}

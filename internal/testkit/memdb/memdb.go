@@ -1,0 +1,268 @@
+// Package memdb is the database of one test: the decider, the state machine and the log of a node,
+// over files in memory, without Raft and without a network. Tests make its calls fail or stall by
+// hooks.
+package memdb
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// T is what tests, benchmarks and properties offer.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Options say what a database is to be like. The zero value works.
+type Options struct {
+	Now func() time.Time // the clock of records and of $maxAge, default time.Now
+}
+
+// DB is a database. All its methods may be called at once.
+type DB struct {
+	// What goes wrong. The error of a Before hook keeps the call from being done, that of
+	// AfterWrite is returned for a write that was done. Before comes before the others, for every
+	// call with a context; its of is the argument: a *event.Write, a event.StreamRead, a name …
+	Before                  Hook[any]
+	BeforeWrite, AfterWrite Hook[*event.Write]
+	BeforeRead              Hook[event.StreamRead]
+	BeforeReadAll           Hook[event.AllRead]
+	BeforeInfo              Hook[string]
+
+	Writes, Reads, Payloads atomic.Int64 // calls begun
+	Looked                  atomic.Int64 // records that ReadAll looked at
+	Waiting                 atomic.Int64 // calls that wait
+
+	t       T
+	log     *eventlog.Log
+	machine *fsm.Machine
+
+	mu      sync.Mutex // of what the leader does
+	decider *fsm.Decider
+	index   uint64         // of the last entry
+	removed []event.Record // by Scavenge
+	settled int64          // by Settle
+	moved   chan struct{}  // closed by Settle
+}
+
+// Hook is a function that a test sets while others call it. Without one nothing goes wrong.
+type Hook[A any] struct {
+	f atomic.Pointer[func(ctx context.Context, of A) error]
+}
+
+// Set replaces the function; nil: none.
+func (h *Hook[A]) Set(f func(ctx context.Context, of A) error) {
+	if f == nil {
+		h.f.Store(nil)
+		return
+	}
+	h.f.Store(&f)
+}
+
+func (h *Hook[A]) call(ctx context.Context, of A) error {
+	if f := h.f.Load(); f != nil {
+		return (*f)(ctx, of)
+	}
+	return nil
+}
+
+// Open opens an empty database, which is closed with the test.
+func Open(t T, o Options) *DB {
+	t.Helper()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	log, err := eventlog.Open(eventlog.Options{
+		Dir: "/db", FS: vfs.NewMem(), ClusterID: event.ID{1}, SkipVerify: true, StreamCache: 1000, RecentIDs: 1 << 14, Now: o.Now,
+		Index: index.Options{ExistenceFilterMax: 4096, MaxMemTable: 10_000},
+	})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	fatal := func(err error) { t.Errorf("the log has ended: %v", err) }
+	db := &DB{t: t, log: log, machine: fsm.NewMachine(log, hclog.NewNullLogger(), fatal), decider: fsm.NewDecider(log.Facts, o.Now), moved: make(chan struct{})}
+	if err := db.decider.Reset(); err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return db
+}
+
+func (db *DB) Write(ctx context.Context, w *event.Write) (event.Written, error) {
+	if err := before(ctx, db, &db.BeforeWrite, w); err != nil {
+		return event.Written{}, err
+	}
+	db.Writes.Add(1)
+	written, err := db.write(w)
+	if err != nil {
+		return event.Written{}, err
+	}
+	return written, db.AfterWrite.call(ctx, w)
+}
+
+func (db *DB) write(w *event.Write) (event.Written, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	d := db.decider.Decide(w)
+	if d.Err != nil {
+		return event.Written{}, d.Err
+	}
+	if entry := db.decider.Seal(); entry != nil {
+		db.index++
+		if err, _ := db.machine.Apply(&raft.Log{Index: db.index, Term: 1, Type: raft.LogCommand, Data: entry}).(error); err != nil {
+			return event.Written{}, err
+		}
+		db.decider.Applied()
+	}
+	return d.Written, nil
+}
+
+// before asks the hooks of a call.
+func before[A any](ctx context.Context, db *DB, hook *Hook[A], of A) error {
+	if err := db.Before.call(ctx, of); err != nil {
+		return err
+	}
+	if err := hook.call(ctx, of); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func (db *DB) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {
+	if err := before(ctx, db, &db.BeforeRead, r); err != nil {
+		return event.StreamPage{}, err
+	}
+	db.Reads.Add(1)
+	return db.log.Reads.ReadStream(r)
+}
+
+func (db *DB) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
+	if err := before(ctx, db, &db.BeforeReadAll, r); err != nil {
+		return event.AllPage{}, err
+	}
+	db.Reads.Add(1)
+	page, err := db.log.Reads.ReadAll(r)
+	db.Looked.Add(int64(page.Looked))
+	return page, err
+}
+
+func (db *DB) ReadPayload(_ context.Context, r *event.Record) error {
+	db.Payloads.Add(1)
+	return db.log.Reads.ReadPayload(r)
+}
+
+func (db *DB) ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error) {
+	return db.ReadEventUpTo(ctx, stream, number, math.MaxInt, links)
+}
+
+func (db *DB) ReadEventUpTo(ctx context.Context, stream string, number int64, maxPayload int, links event.LinkReader) (event.Resolved, error) {
+	if err := db.Before.call(ctx, stream); err != nil {
+		return event.Resolved{}, err
+	}
+	db.Reads.Add(1)
+	return db.log.Reads.ReadEventUpTo(stream, number, maxPayload, links)
+}
+
+func (db *DB) StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error) {
+	if err := before(ctx, db, &db.BeforeInfo, stream); err != nil {
+		return event.StreamInfo{}, err
+	}
+	return db.log.Reads.StreamInfo(stream)
+}
+
+func (db *DB) Tombstone(ctx context.Context, stream string) (event.Record, error) {
+	return db.log.Reads.Tombstone(stream)
+}
+
+func (db *DB) PositionAt(ctx context.Context, time int64) (int64, error) {
+	if err := db.Before.call(ctx, time); err != nil {
+		return 0, err
+	}
+	return db.log.Reads.PositionAt(time)
+}
+
+func (db *DB) Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error) {
+	if err := db.Before.call(ctx, r); err != nil {
+		return event.NamesPage{}, err
+	}
+	return db.log.Names.Page(ctx, r)
+}
+
+// Settle has the log end at a position for LogEnd and WaitLog, as if reads of streams did not see
+// more yet; 0: no longer.
+func (db *DB) Settle(end int64) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	close(db.moved)
+	db.settled, db.moved = end, make(chan struct{})
+}
+
+func (db *DB) LogEnd() int64 {
+	end, _ := db.settledEnd()
+	return end
+}
+
+// settledEnd also returns a channel that is closed by Settle, nil while all is settled.
+func (db *DB) settledEnd() (int64, <-chan struct{}) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.settled > 0 {
+		return min(db.settled, db.log.Settled()), db.moved
+	}
+	return db.log.Settled(), nil
+}
+
+func (db *DB) WaitStream(ctx context.Context, stream string, after int64) error {
+	return db.wait(func() error { return db.log.Reads.WaitStream(ctx, stream, after) })
+}
+
+func (db *DB) WaitStreams(ctx context.Context, streams []string, after []int64) error {
+	return db.wait(func() error { return db.log.Reads.WaitStreams(ctx, streams, after) })
+}
+
+func (db *DB) WaitLog(ctx context.Context, position int64) error {
+	return db.wait(func() error {
+		for {
+			end, moved := db.settledEnd()
+			switch {
+			case end > position:
+				return nil
+			case moved == nil:
+				if err := db.log.Reads.WaitLog(ctx, position); err != nil {
+					return err
+				}
+				continue
+			}
+			select {
+			case <-moved:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+}
+
+func (db *DB) wait(do func() error) error {
+	db.Waiting.Add(1)
+	defer db.Waiting.Add(-1)
+	return do()
+}
