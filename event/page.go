@@ -144,5 +144,6 @@ type AllPage struct {
 	Last   int64      // position of the last of them; -1: none
 	LogEnd int64      // end of the log when the page was read
 	More   bool       // reading stopped before the end (the start) of the log
+	Failed error      // of the filter, at the record that the next page begins with
 	Events []Resolved // in the order read
 }

@@ -26,14 +26,23 @@ type AllRead struct {
 	Backward bool
 	Links    LinkReader // as in StreamRead
 	// Filter, when not nil, chooses the events by stream and type; others do not count.
-	// The strings are valid only during the call.
-	Filter func(stream, eventType string) bool
+	// The strings are valid only during the call. When it fails, the page ends before that record,
+	// and Page.Failed is why.
+	Filter func(stream, eventType string) (bool, error)
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to
 	// continue.
 	MaxScan int
 	// MaxPayload and Room are as in StreamRead.
 	MaxPayload int
 	Room       *Room
+}
+
+// Chooses reports whether a page shows an event of a stream and a type.
+func (r *AllRead) Chooses(stream, eventType string) (bool, error) {
+	if !ShownInAll(stream) || r.Filter == nil {
+		return ShownInAll(stream), nil
+	}
+	return r.Filter(stream, eventType)
 }
 
 // StreamInfo is what is known of a stream without reading its events.

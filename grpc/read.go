@@ -200,20 +200,21 @@ func (r *reading) logPage(ctx context.Context, from int64, count, look int) (eve
 	if err := r.rights.call.check(ctx); err != nil {
 		return event.AllPage{}, err
 	}
-	if r.q.filtered && r.q.sieve.IsSlow() {
-		look = min(look, slowReadLook)
+	read := event.AllRead{From: from, Count: count, Backward: r.q.backward, Links: r.links(), MaxScan: look}
+	if r.q.filtered {
+		if read.Filter = r.q.filter.Takes; r.q.filter.IsSlow() {
+			read.MaxScan = min(look, slowReadLook)
+		}
 	}
 	payload, err := r.roomFor(ctx)
 	if err != nil {
 		return event.AllPage{}, err
 	}
 	defer r.hasRead(payload)
-	page, err := r.s.opts.Store.ReadAll(ctx, event.AllRead{
-		From: from, Count: count, Backward: r.q.backward, Links: r.links(), Filter: r.q.takes,
-		MaxScan: look, MaxPayload: payload, Room: r.takeRoom(),
-	})
+	read.MaxPayload, read.Room = payload, r.takeRoom()
+	page, err := r.s.opts.Store.ReadAll(ctx, read)
 	if err == nil {
-		err = r.q.sieve.Err
+		err = page.Failed
 	}
 	return page, err
 }

@@ -28,8 +28,7 @@ type readRequest struct {
 	limit      int64 // of events, unless subscribed
 
 	filtered bool
-	sieve    match.Sieve
-	ofType   bool   // the sieve is for types, else for streams
+	filter   match.Filter
 	interval uint64 // records between checkpoints of a filtered subscription; 0: none are sent
 }
 
@@ -77,7 +76,7 @@ func readRequestOf(req *streams.ReadReq) (q readRequest, err error) {
 		if !q.all {
 			return q, invalid("a filter goes with $all only")
 		}
-		if err := q.filter(f.Filter); err != nil {
+		if err := q.ofFilter(f.Filter); err != nil {
 			return q, err
 		}
 	}
@@ -127,21 +126,21 @@ func (q *readRequest) ofAll(o *streams.ReadReq_Options_AllOptions) (err error) {
 	return nil
 }
 
-func (q *readRequest) filter(o *streams.ReadReq_Options_FilterOptions) error {
+func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 	var by *streams.ReadReq_Options_FilterOptions_Expression
 	switch f := o.GetFilter().(type) {
 	case *streams.ReadReq_Options_FilterOptions_StreamIdentifier:
-		by = f.StreamIdentifier
+		by, q.filter.OfStream = f.StreamIdentifier, true
 	case *streams.ReadReq_Options_FilterOptions_EventType:
-		by, q.ofType = f.EventType, true
+		by = f.EventType
 	default:
 		return invalid("the filter is neither for streams nor for types")
 	}
 	var err error
 	if text := by.GetRegex(); text != "" {
-		q.sieve.Names, err = match.Expression(text)
+		q.filter.Names, err = match.Expression(text)
 	} else {
-		q.sieve.Names, err = match.Prefixes(by.GetPrefix())
+		q.filter.Names, err = match.Prefixes(by.GetPrefix())
 	}
 	if err != nil {
 		return invalid("the filter is not valid: %v", err)
@@ -161,17 +160,4 @@ func (q *readRequest) filter(o *streams.ReadReq_Options_FilterOptions) error {
 		}
 	}
 	return nil
-}
-
-// takes reports whether an event of the log is wanted.
-func (q *readRequest) takes(stream, eventType string) bool {
-	switch {
-	case !event.ShownInAll(stream):
-		return false
-	case !q.filtered:
-		return true
-	case q.ofType:
-		return q.sieve.Takes(eventType)
-	}
-	return q.sieve.Takes(stream)
 }

@@ -464,13 +464,17 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 		if q.MaxScan > 0 && scanned == q.MaxScan {
 			break
 		}
-		scanned++
 		r := &s.log[at]
+		isChosen, err := q.Chooses(r.Stream, r.Type)
+		if p.Failed = err; err != nil {
+			break
+		}
+		scanned++
 		p.Next, p.Last = r.Next, r.Position
 		if q.Backward {
 			p.Next = r.Position
 		}
-		if q.Filter == nil || q.Filter(r.Stream, r.Type) {
+		if isChosen {
 			p.Events = append(p.Events, s.resolve(r, q.Links))
 		}
 	}

@@ -278,7 +278,7 @@ func checkPages(l *Log, frames []testFrame, removed map[int64]bool) error {
 	var want []int64
 	for _, f := range frames {
 		for _, e := range f.events {
-			if !removed[e.position] && !hiddenFromAll([]byte(e.stream)) {
+			if !removed[e.position] && event.ShownInAll(e.stream) {
 				want = append(want, e.position)
 			}
 		}

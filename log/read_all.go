@@ -1,25 +1,11 @@
 package eventlog
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
-
-// hiddenFromAll reports whether reads of the log leave a stream out: it is
-// bookkeeping that would feed on itself.
-func hiddenFromAll(stream []byte) bool {
-	if len(stream) == 0 || stream[0] != '$' {
-		return false
-	}
-	if string(stream) == "$epoch-information" {
-		return true
-	}
-	return bytes.HasPrefix(stream, []byte("$persistentsubscription-$all::")) &&
-		(bytes.HasSuffix(stream, []byte("-checkpoint")) || bytes.HasSuffix(stream, []byte("-parked")))
-}
 
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
@@ -83,19 +69,24 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			}
 			break
 		}
+		isChosen := false
+		if it.IsRecord() {
+			if isChosen, err = r.Chooses(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())); err != nil {
+				page.Failed, page.More = err, true
+				break
+			}
+		}
 		page.Next = position
 		if !r.Backward {
 			page.Next += int64(len(it))
 		}
-		if !it.IsRecord() {
-			continue
+		if it.IsRecord() {
+			page.Looked++
+			page.Last = position
 		}
-		page.Looked++
-		page.Last = position
-		if hiddenFromAll(it.Stream()) || r.Filter != nil && !r.Filter(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())) {
-			continue
+		if isChosen {
+			page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 		}
-		page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 	}
 	if n := len(page.Events); n > 0 {
 		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)

@@ -194,7 +194,7 @@ func TestEventsAndLinks(t *testing.T) {
 	if e := page.Events[7]; e.TargetStream != "a@b" || e.TargetNumber != 0 || string(e.Event().Data) != "at" {
 		t.Errorf("%+v", e)
 	}
-	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, Links: event.EveryLink, Filter: func(stream, _ string) bool { return stream == "l" }})
+	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, Links: event.EveryLink, Filter: func(stream, _ string) (bool, error) { return stream == "l", nil }})
 	check.Must(t, err)
 	if len(all.Events) != len(links) || all.Events[0].Link != event.LinkResolved || all.Events[1].Link != event.LinkDead {
 		t.Errorf("%+v", all.Events)
@@ -231,7 +231,7 @@ func TestReadAll(t *testing.T) {
 	verify(t, l, m.frames, nil)
 
 	// A filter counts only what it lets through; MaxScan counts all.
-	only := func(stream, typ string) bool { return stream == "a1" && typ == "t" }
+	only := func(stream, typ string) (bool, error) { return stream == "a1" && typ == "t", nil }
 	var got []event.Resolved
 	pages := 0
 	for from := int64(0); ; pages++ {
@@ -257,6 +257,36 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// TestReadAllFilterFails: a page ends before the record at which its filter failed.
+func TestReadAllFilterFails(t *testing.T) {
+	m := newModel()
+	m.frame(false, ev("a", "t"), ev("a", "t"), ev("b", "t"), ev("a", "t"))
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frames...)
+	events := m.frames[0].events
+	broken := errors.New("broken")
+	filter := func(stream, _ string) (bool, error) {
+		if stream == "b" {
+			return true, broken
+		}
+		return true, nil
+	}
+	for _, c := range []struct {
+		from, next int64
+		backward   bool
+		events     int
+	}{
+		{0, events[2].position, false, 2}, {events[2].position, events[2].position, false, 0},
+		{event.End, events[3].position, true, 1}, {events[3].position, events[3].position, true, 0},
+	} {
+		page, err := l.Reads.ReadAll(event.AllRead{From: c.from, Count: 9, Backward: c.backward, Filter: filter})
+		check.Must(t, err)
+		if page.Next != c.next || len(page.Events) != c.events || page.Looked != c.events || !page.More || page.Failed != broken {
+			t.Errorf("from %d: %+v", c.from, page)
+		}
+	}
+}
+
 // TestReadAllLooked: a page says how many records were looked at and which one was the last,
 // whatever was chosen among them.
 func TestReadAllLooked(t *testing.T) {
@@ -268,8 +298,8 @@ func TestReadAllLooked(t *testing.T) {
 	write(t, l, m.frames...)
 	var all []int64 // positions of all records, hidden ones too
 	check.Must(t, l.Chunks.Scan(background, 0, m.tail.End, func(s *Stored) error { all = append(all, s.Position); return nil }))
-	for name, filter := range map[string]func(stream, typ string) bool{
-		"all": nil, "none": func(string, string) bool { return false }, "some": func(stream, _ string) bool { return stream == "a1" },
+	for name, filter := range map[string]func(stream, typ string) (bool, error){
+		"all": nil, "none": func(string, string) (bool, error) { return false, nil }, "some": func(stream, _ string) (bool, error) { return stream == "a1", nil },
 	} {
 		for _, backward := range []bool{false, true} {
 			for _, count := range []int{1, 3, 1000} {

@@ -48,7 +48,7 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	// The log shows events a moment before reads of streams do: links to them would be
 	// dead, and consumers would not find them.
 	settled := s.store.LogEnd()
-	c := choice{ctx: ctx, definition: s.definition}
+	c := choice{definition: s.definition}
 	stride := maxStride
 	if s.names != nil && s.names.IsSlow() {
 		stride = slowStride
@@ -56,13 +56,13 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	page, err := s.store.ReadAll(ctx, event.AllRead{
 		From: from, Count: count, Links: s.links(), Filter: c.takes, MaxScan: stride, MaxPayload: s.payload(count),
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return b, err
+	case page.Failed != nil && page.Next == from:
+		return b, page.Failed
 	}
 	n := len(page.Events)
-	if c.err != nil {
-		n = c.taken
-	}
 	for n > 0 && page.Events[n-1].Position >= settled {
 		n--
 	}
@@ -74,10 +74,7 @@ func (s *logSource) read(ctx context.Context, from int64, room int) (b batch, er
 	if n < len(page.Events) { // The rest begins the next page.
 		b.next = page.Events[n].Position
 		b.end = b.next >= settled
-		if b.next == from {
-			err = c.err
-		}
-		return b, err
+		return b, nil
 	}
 	s.passed += c.passed
 	b.next, b.end, b.passed, b.progress = page.Next, !page.More, page.Last, int64(s.passed/passWindow)
@@ -95,49 +92,33 @@ func (s *logSource) isOwn(e event.Resolved) bool {
 // choice says which records of a page are the group's.
 type choice struct {
 	*definition
-	ctx           context.Context
-	taken, passed int
-	// of matching: the rest is taken unseen, so that the page ends, and its reader drops it
-	err error
+	passed int // that are shown to others
 }
 
-// takes is the filter of the page, which has no way to fail.
-func (c *choice) takes(stream, eventType string) bool {
-	switch {
-	case c.err != nil:
-		return true
-	case !event.ShownInAll(stream):
-		// It does not count either: the checkpoints of groups would make each other write more.
-		return false
-	case c.names == nil:
-		c.taken++
-		return true
+// takes is the filter of the page. A record that is never shown is not counted either: the
+// checkpoints of groups would make each other write more.
+func (c *choice) takes(stream, eventType string) (bool, error) {
+	if c.names == nil {
+		return true, nil
 	}
 	name := eventType
 	if c.Settings.Filter.OfStream {
 		name = stream
 	}
 	isChosen, err := c.names.Match(name)
-	if err == nil {
-		err = c.ctx.Err()
-	}
 	switch {
 	case err != nil:
-		c.err = fmt.Errorf("filter by the name %.200q: %w", name, err)
-		return true
-	case isChosen:
-		c.taken++
-	default:
+		return false, fmt.Errorf("filter by the name %.200q: %w", name, err)
+	case !isChosen:
 		c.passed++
 	}
-	return isChosen
+	return isChosen, nil
 }
 
 func (s *logSource) wait(ctx context.Context, from int64) error { return s.store.WaitLog(ctx, from) }
 
 func (s *logSource) span(ctx context.Context) (oldest, newest int64, err error) {
-	page, err := s.store.ReadAll(ctx, event.AllRead{From: s.store.LogEnd(), Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1,
-		Filter: func(stream, _ string) bool { return event.ShownInAll(stream) }})
+	page, err := s.store.ReadAll(ctx, event.AllRead{From: s.store.LogEnd(), Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1})
 	if err != nil || len(page.Events) == 0 {
 		return 0, -1, err
 	}

@@ -24,13 +24,9 @@ type allRequest struct {
 	event.AllRead
 	fromHead bool
 	filtered bool
-	filter   *filter // nil: none
 	leader   bool
 	poll     time.Duration
 }
-
-// isShown is a filter that leaves out only what $all never shows.
-func isShown(stream, _ string) bool { return event.ShownInAll(stream) }
 
 // maxFilteredScan bounds the records that one filtered page looks at, so that a
 // filter nothing matches cannot keep a request busy for long.
@@ -64,14 +60,12 @@ func allArguments(x *request.Request, backward, filtered bool) (a allRequest, er
 		}
 		a.Count = int(n)
 	}
-	a.Filter = isShown
 	if filtered {
 		f, err := parseFilter(x.R.URL.RawQuery)
 		if err != nil {
 			return a, err
 		}
-		a.filter = f
-		a.Filter = func(stream, eventType string) bool { return isShown(stream, "") && f.takes(stream, eventType) }
+		a.Filter = f.Takes
 		a.Links, a.MaxScan = (*request.CallerLinks)(x), maxFilteredScan
 	} else if a.Links, err = x.LinksOf(false); err != nil {
 		return a, err
@@ -170,7 +164,7 @@ func (s *Handlers) readLog(ctx context.Context, x *request.Request, a *allReques
 	case err != nil:
 		return page, err
 	}
-	return page, a.filter.failed()
+	return page, filterFailed(page.Failed)
 }
 
 // awaitLog waits until the log has an event that belongs to the page, at most
@@ -210,52 +204,26 @@ func logFreshness(x *request.Request, page *event.AllPage, a *allRequest) {
 	x.Open(page.LogEnd, nil)
 }
 
-// filter chooses events by the name of their stream or of their type.
-type filter struct {
-	sieve    *match.Sieve // nil: no system events
-	ofStream bool
-}
-
-func (f *filter) takes(stream, eventType string) bool {
-	switch {
-	case f.sieve == nil:
-		return !strings.HasPrefix(eventType, "$")
-	case f.ofStream:
-		return f.sieve.Takes(stream)
-	}
-	return f.sieve.Takes(eventType)
-}
-
-// failed returns why the result is not to be used, or nil.
-func (f *filter) failed() error {
-	if f == nil {
+// filterFailed is the answer to a name that took too long.
+func filterFailed(err error) error {
+	if err == nil {
 		return nil
 	}
-	return failedSieves(f.sieve)
-}
-
-// failedSieves is the answer to names that took too long.
-func failedSieves(sieves ...*match.Sieve) error {
-	for _, s := range sieves {
-		if s != nil && s.Err != nil {
-			return problem.Bad("The regular expression takes too long.")
-		}
-	}
-	return nil
+	return problem.Bad("The regular expression takes too long.")
 }
 
 // parseFilter reads the filter parameters.
-func parseFilter(query string) (*filter, error) {
+func parseFilter(query string) (*match.Filter, error) {
 	if v := args.Value(query, "exclude-system-events"); v != "" {
 		if !strings.EqualFold(v, "true") {
 			return nil, problem.Bad("exclude-sytem-events should have a value of true.")
 		}
-		return &filter{}, nil
+		return &match.Filter{Names: match.Ordinary}, nil
 	}
-	var f filter
+	f := &match.Filter{Budget: maxMatching}
 	switch v := args.Value(query, "context"); {
 	case strings.EqualFold(v, "streamid"):
-		f.ofStream = true
+		f.OfStream = true
 	case strings.EqualFold(v, "eventtype"):
 	default:
 		return nil, problem.Bad("Invalid context please provide one of the following: StreamId, EventType.")
@@ -266,17 +234,15 @@ func parseFilter(query string) (*filter, error) {
 		return nil, problem.Bad("Invalid type please provide one of the following: Regex, Prefix.")
 	}
 	data := args.Value(query, "data")
-	var names *match.Names
 	var err error
 	if isRegex && data != "" {
-		if names, err = match.Expression(data); err != nil {
+		if f.Names, err = match.Expression(data); err != nil {
 			return nil, problem.Bad("Invalid regular expression: " + data)
 		}
-	} else if names, err = anyPrefix(data); err != nil {
+	} else if f.Names, err = anyPrefix(data); err != nil {
 		return nil, problem.Bad("Please provide a comma delimited list of data with at least one item.")
 	}
-	f.sieve = &match.Sieve{Names: names, Budget: maxMatching}
-	return &f, nil
+	return f, nil
 }
 
 // anyPrefix reads a list of prefixes; match.ErrNothing when there is none.

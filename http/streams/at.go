@@ -35,7 +35,7 @@ func (s *Handlers) AllAt(_ context.Context, x *request.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		page, err := s.Store.ReadAll(ctx, event.AllRead{From: from, Count: 1, MaxPayload: 1, Filter: isShown})
+		page, err := s.Store.ReadAll(ctx, event.AllRead{From: from, Count: 1, MaxPayload: 1})
 		if err != nil || len(page.Events) == 0 {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ type liveQuery struct {
 	level    atom.Level
 	maxData  int // -1: no bound
 
-	types, streams *match.Sieve // nil: any
+	types, streams *match.Names // nil: any
 	contains       []byte       // nil: any
 	id             event.ID     // zero: any
 	noSystem       bool
@@ -153,19 +153,17 @@ func (q *liveQuery) place(v string) (place, bool) {
 }
 
 // liveNames reads a list of prefixes, or one expression between slashes.
-func liveNames(to **match.Sieve) func(string) bool {
+func liveNames(to **match.Names) func(string) bool {
 	return func(v string) bool {
-		var names *match.Names
 		var err error
 		if len(v) > 2 && v[0] == '/' && v[len(v)-1] == '/' {
 			if len(v)-2 > maxLiveFilter {
 				return false
 			}
-			names, err = match.Expression(v[1 : len(v)-1])
+			*to, err = match.Expression(v[1 : len(v)-1])
 		} else {
-			names, err = anyPrefix(v)
+			*to, err = anyPrefix(v)
 		}
-		*to = &match.Sieve{Names: names}
 		return err == nil
 	}
 }
@@ -181,9 +179,15 @@ func (q *liveQuery) isFiltered() bool {
 }
 
 // wantsNames reports whether an event of a stream and a type may be sent.
-func (q *liveQuery) wantsNames(stream, eventType string) bool {
-	return (q.types == nil || q.types.Takes(eventType)) && (q.streams == nil || q.streams.Takes(stream)) &&
-		!(q.noSystem && (strings.HasPrefix(eventType, "$") || strings.HasPrefix(stream, "$")))
+func (q *liveQuery) wantsNames(stream, eventType string) (ok bool, err error) {
+	ok = !(q.noSystem && (strings.HasPrefix(eventType, "$") || strings.HasPrefix(stream, "$")))
+	if ok && q.types != nil {
+		ok, err = q.types.Match(eventType)
+	}
+	if ok && q.streams != nil {
+		ok, err = q.streams.Match(stream)
+	}
+	return ok, filterFailed(err)
 }
 
 // wantsContent reports whether the event of a record, which is not bare unless nothing is looked

@@ -88,15 +88,15 @@ func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 	if q.isSlow() {
 		r.MaxScan = liveSlowLook
 	}
-	r.Filter = func(stream, eventType string) bool {
-		if !isShown(stream, eventType) {
-			return false
+	r.Filter = func(stream, eventType string) (bool, error) {
+		if q.resolve {
+			return true, nil
 		}
-		if q.resolve || q.wantsNames(stream, eventType) {
-			return true
+		isWanted, err := q.wantsNames(stream, eventType)
+		if err == nil && !isWanted {
+			t.scanned++
 		}
-		t.scanned++
-		return false
+		return isWanted, err
 	}
 	if t.next >= t.room.Store.LogEnd() && !q.backward {
 		return false, nil
@@ -107,6 +107,8 @@ func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 		return false, invalidPosition(string(atom.AppendPosition(nil, t.next)))
 	case err != nil:
 		return false, err
+	case page.Failed != nil:
+		return false, page.Failed
 	}
 	for i := range page.Events {
 		e := &page.Events[i]
@@ -141,11 +143,11 @@ func (t *tail) take(ctx context.Context, e *event.Resolved, at int64) error {
 	}
 	t.scanned++
 	of := e.Event()
-	wanted := q.wantsNames(of.Stream, of.Type)
-	if err := failedSieves(q.types, q.streams); err != nil {
+	isWanted, err := q.wantsNames(of.Stream, of.Type)
+	if err != nil {
 		return err
 	}
-	if wanted {
+	if isWanted {
 		whole, err := t.whole(ctx, e)
 		if err != nil {
 			return err

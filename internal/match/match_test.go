@@ -1,7 +1,6 @@
 package match
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -63,14 +62,26 @@ func TestTimeout(t *testing.T) {
 	check.Is(t, check.Err(n.Match(strings.Repeat("a", 40)+"!")), ErrTimeout)
 }
 
-func TestSieve(t *testing.T) {
+func TestFilter(t *testing.T) {
 	n := check.Value(Expression(`^(?!z)(a+)+$`)).Must(t)
-	s := Sieve{Names: n}
-	if !s.Takes("aa") || s.Takes("b") || s.Err != nil {
-		t.Errorf("short names: %v", s.Err)
-	}
-	if !s.Takes(strings.Repeat("a", 40)+"!") || !errors.Is(s.Err, ErrTimeout) || !s.Takes("b") {
-		t.Errorf("a long one: %v", s.Err)
+	long := strings.Repeat("a", 40) + "!"
+	for _, c := range []struct {
+		filter            Filter
+		stream, eventType string
+		want              bool
+		err               error
+	}{
+		{Filter{Names: n}, "b", "aa", true, nil},
+		{Filter{Names: n, OfStream: true}, "b", "aa", false, nil},
+		{Filter{Names: n, OfStream: true}, "aa", "b", true, nil},
+		{Filter{Names: n}, "a", long, false, ErrTimeout},
+		{Filter{Names: Ordinary}, "$s", "t", true, nil},
+		{Filter{Names: Ordinary}, "s", "$t", false, nil},
+		{Filter{Names: Ordinary}, "s", "", true, nil},
+	} {
+		got, err := c.filter.Takes(c.stream, c.eventType)
+		check.Equal(t, got, c.want, c.stream, c.eventType)
+		check.Is(t, err, c.err, c.stream, c.eventType)
 	}
 }
 
@@ -78,12 +89,13 @@ func TestSieve(t *testing.T) {
 func TestBudget(t *testing.T) {
 	for expression, want := range map[string]error{`^(?!z)a`: ErrTimeout, `^a`: nil} {
 		n := check.Value(Expression(expression)).Must(t)
-		s := Sieve{Names: n, Budget: time.Nanosecond}
+		f := Filter{Names: n, Budget: time.Nanosecond}
+		var err error
 		for range 1000 {
-			if !s.Takes("a") {
-				t.Fatalf("%s: not taken", expression)
+			if _, failed := f.Takes("s", "a"); failed != nil {
+				err = failed
 			}
 		}
-		check.Equal(t, s.Err, want, expression)
+		check.Equal(t, err, want, expression)
 	}
 }

@@ -317,9 +317,14 @@ func (s *memStore) ReadAll(_ context.Context, r event.AllRead) (page event.AllPa
 			page.More = true
 			return page, nil
 		}
+		isChosen, err := r.Chooses(e.Stream, e.Type)
+		if err != nil {
+			page.Failed, page.More = err, true
+			return page, nil
+		}
 		looked++
 		page.Last, page.Next = e.Position, e.Next
-		if r.Filter == nil || r.Filter(e.Stream, e.Type) {
+		if isChosen {
 			page.Events = append(page.Events, event.Resolved{Record: e})
 		}
 	}

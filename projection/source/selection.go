@@ -81,21 +81,17 @@ func (s *selection) wants(eventType string) bool {
 	return s.all || s.types == nil && eventType == s.one || s.types != nil && s.types[eventType]
 }
 
-// inLog is the filter of a read of the log.
-func (s *selection) inLog(stream, eventType string) bool {
-	if strings.HasPrefix(stream, "$") {
-		if !ofOrdinary(stream) {
-			return false
-		}
-		return s.all || s.deleted && eventType == event.TypeMetadata
+// inLog is the filter of a read of the log. It never fails.
+func (s *selection) inLog(stream, eventType string) (bool, error) {
+	switch {
+	case strings.HasPrefix(stream, "$"):
+		return ofOrdinary(stream) && (s.all || s.deleted && eventType == event.TypeMetadata), nil
+	case eventType == event.TypeLink && !s.links:
+		return false, nil
+	case eventType == event.TypeStreamDeleted && s.deleted:
+		return true, nil
 	}
-	switch eventType {
-	case event.TypeLink:
-		return s.links && s.wants(eventType)
-	case event.TypeStreamDeleted:
-		return s.deleted || s.wants(eventType)
-	}
-	return s.wants(eventType)
+	return s.wants(eventType), nil
 }
 
 // ofOrdinary reports whether a stream is the metadata stream of an ordinary stream, not of a system

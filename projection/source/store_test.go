@@ -213,9 +213,14 @@ func (s *memStore) ReadAll(ctx context.Context, r event.AllRead) (page event.All
 		if s.gone[e.Position] {
 			continue
 		}
+		isChosen, err := r.Chooses(e.Stream, e.Type)
+		if err != nil {
+			page.Failed, page.More = err, true
+			return page, nil
+		}
 		looked++
 		page.Last, page.Next = e.Position, e.Next
-		if r.Filter != nil && !r.Filter(e.Stream, e.Type) {
+		if !isChosen {
 			continue
 		}
 		b.take(&e)
