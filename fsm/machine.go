@@ -194,11 +194,11 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	if err := m.stopped(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	manifest, err := m.log.Snapshot()
+	content, err := m.log.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return &snapshot{log: m.log, manifest: manifest}, nil
+	return &snapshot{log: m.log, content: content}, nil
 }
 
 // Restore accepts a snapshot whose data the node already has. It never waits for data and never
@@ -210,11 +210,11 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	if err := m.stopped(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	var manifest event.Snapshot
-	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
+	var content event.Snapshot
+	if err := json.NewDecoder(r).Decode(&content); err != nil {
 		return fmt.Errorf("restore: read snapshot: %w", err)
 	}
-	end := manifest.Tail.End
+	end := content.Tail.End
 	tail := m.log.Tail() // Before the chain is looked up: the log may grow meanwhile.
 	if tail.End < end {
 		return fmt.Errorf("restore: %w: the log ends at %d, the snapshot needs it up to %d", event.ErrDataMissing, tail.End, end)
@@ -223,7 +223,7 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if !ok || chain != manifest.Tail.Chain {
+	if !ok || chain != content.Tail.Chain {
 		return fmt.Errorf("restore: %w", &event.OtherHistory{Position: end})
 	}
 	return m.log.Sync()
@@ -231,15 +231,15 @@ func (m *Machine) Restore(r io.ReadCloser) (err error) {
 
 // snapshot holds no data: the log itself is the data.
 type snapshot struct {
-	log      *eventlog.Log
-	manifest event.Snapshot
+	log     *eventlog.Log
+	content event.Snapshot
 }
 
 // Persist makes the log durable up to the snapshot's end, and only then writes the snapshot.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	err := s.log.Sync()
 	if err == nil {
-		err = json.NewEncoder(sink).Encode(s.manifest)
+		err = json.NewEncoder(sink).Encode(s.content)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("persist snapshot: %w", err), sink.Cancel())

@@ -162,13 +162,13 @@ func TestPersistFails(t *testing.T) {
 
 func TestRestore(t *testing.T) {
 	l := startLeader(t)
-	var manifests []string
+	var snapshots []string
 	for i := range 5 {
 		l.write(appending("s", -2, i))
 		l.flush()
 		out := &sink{}
 		check.Must(t, captured(t, l.node).Persist(out))
-		manifests = append(manifests, out.String())
+		snapshots = append(snapshots, out.String())
 	}
 	fs := vfs.NewCrashMem()
 	n := startNode(t, fs)
@@ -193,15 +193,15 @@ func TestRestore(t *testing.T) {
 		want string // "" or a part of the error
 		is   error  // what it is recognised by
 	}{
-		{"its own end", n, manifests[2], "", nil},
-		{"below its end", n, manifests[0], "", nil},
-		{"above its end", n, manifests[3], "the log ends at", event.ErrDataMissing},
-		{"of another history, below its end", stranger.node, manifests[2], "different histories", event.ErrOtherHistory},
+		{"its own end", n, snapshots[2], "", nil},
+		{"below its end", n, snapshots[0], "", nil},
+		{"above its end", n, snapshots[3], "the log ends at", event.ErrDataMissing},
+		{"of another history, below its end", stranger.node, snapshots[2], "different histories", event.ErrOtherHistory},
 		{"of another history, at its end", l.node, out.String(), "different histories", event.ErrOtherHistory},
 		{"of another history, above its end", n, out.String(), "the log ends at", event.ErrDataMissing},
-		{"no frame ends there", n, strings.Replace(manifests[0], `"end":`, `"end":1`, 1), "the log", event.ErrDataMissing},
+		{"no frame ends there", n, strings.Replace(snapshots[0], `"end":`, `"end":1`, 1), "the log", event.ErrDataMissing},
 		{"empty", n, "", "read snapshot", nil},
-		{"damaged", n, manifests[0][:20], "read snapshot", nil},
+		{"damaged", n, snapshots[0][:20], "read snapshot", nil},
 		{"of nothing", n, "{}", "different histories", event.ErrOtherHistory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,5 +224,5 @@ func TestRestore(t *testing.T) {
 	after := startNode(t, fs.CrashClone(vfs.CrashOptions{}))
 	check.MustEqual(t, after.log.Tail(), tail, "after a power cut the log ends at")
 	broken := errors.New("broken")
-	check.MustBe(t, n.m.Restore(&body{Reader: strings.NewReader(manifests[0]), closeErr: broken}), broken)
+	check.MustBe(t, n.m.Restore(&body{Reader: strings.NewReader(snapshots[0]), closeErr: broken}), broken)
 }

@@ -176,10 +176,10 @@ func TestClosedLog(t *testing.T) {
 	_, all := l.Reads.ReadAll(event.AllRead{Count: 1})
 	_, stream := l.Reads.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
 	_, one := l.Reads.ReadEvent("unheard of", 1, event.EveryLink)
-	_, manifest := l.Snapshot()
+	_, content := l.Snapshot()
 	for name, err := range map[string]error{
 		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.syncer.Sync(),
-		"all": all, "stream": stream, "event": one, "manifest": manifest, "switch": l.SwitchChunk("x"),
+		"all": all, "stream": stream, "event": one, "manifest": content, "switch": l.SwitchChunk("x"),
 		"wait": l.Reads.WaitLog(t.Context(), 1<<40), "wait for stream": l.Reads.WaitStream(t.Context(), "unheard of", 0),
 	} {
 		check.Is(t, err, event.ErrClosed, name)

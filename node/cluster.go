@@ -36,7 +36,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 			OnFlush:         func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },
 		},
 		HangTimeout: c.DiskHangTimeout, ClockTolerance: c.ClockTolerance, Now: n.opts.Now,
-		HasLog: n.hasLog, OpenLog: n.materials,
+		HasLog: n.hasLog, OpenLog: n.openDependencies,
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
 		Bind:           endpoint(c.ReplicationIp.String(), c.ReplicationPort),
 		Advertise:      endpoint(cmp.Or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), cmp.Or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),

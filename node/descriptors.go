@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/internal/vfs"
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // Descriptors are shared by files and connections. Those of clients are bounded, so that files
@@ -41,7 +41,7 @@ func ofLimit(limit uint64) int {
 // starved counts how often files could not be opened because too many are open.
 type starved struct {
 	times atomic.Uint64
-	lines seldom.Lines[struct{}]
+	lines throttle.Lines[struct{}]
 }
 
 // openFilesPatiently makes the node's file systems wait for descriptors, and watches the one of

@@ -13,8 +13,8 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/internal/vfs"
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // diskGuard refuses writes while a volume that the node writes to is nearly full, so that the node
@@ -60,7 +60,7 @@ const (
 
 func (g *diskGuard) run(ctx context.Context) {
 	refusing := false
-	full := seldom.Lines[string]{Every: diskFullEvery} // by folder
+	full := throttle.Lines[string]{Every: diskFullEvery} // by folder
 	for next := time.Duration(0); clock.Sleep(ctx, next) == nil; {
 		dir, free, err := g.least()
 		if err == nil && !refusing && free < g.reserve && g.release() {

@@ -31,15 +31,15 @@ func (n *Node) hasLog() (bool, error) {
 	return false, nil
 }
 
-// materials opens the log and gives replication the parts that are built on it.
-func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
+// openDependencies opens the log and gives replication the parts that are built on it.
+func (n *Node) openDependencies(cluster event.ID) (replication.Dependencies, error) {
 	log, err := n.openLog(cluster)
 	if err != nil {
-		return replication.Materials{}, err
+		return replication.Dependencies{}, err
 	}
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
 	files := data{log, machine, n.chunksForFetching}
-	return sabotaged(replication.Materials{
+	return sabotaged(replication.Dependencies{
 		FSM: machine, Decider: fsm.NewDecider(log.Facts, n.opts.Now), Log: log, Data: files, Healer: files, Unfit: log.Facts.Unfit, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}), nil
 }

@@ -52,14 +52,14 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 			found, err := filepath.Glob(filepath.Join(dir, "chunk-*"))
 			return len(found) > 0, err
 		},
-		OpenLog: func(cluster event.ID) (replication.Materials, error) {
+		OpenLog: func(cluster event.ID) (replication.Dependencies, error) {
 			log, err := eventlog.Open(eventlog.Options{Dir: dir, ClusterID: cluster, OnFatal: func(err error) { t.Errorf("fatal: %v", err) }})
 			if err != nil {
-				return replication.Materials{}, err
+				return replication.Dependencies{}, err
 			}
 			b.log = log
 			machine := fsm.NewMachine(log, nil, func(err error) { t.Errorf("fatal: %v", err) })
-			return replication.Materials{
+			return replication.Dependencies{
 				FSM: machine, Decider: fsm.NewDecider(log.Reads, time.Now), Log: log,
 				Data: data{log, machine, func() (*chunklock.Hold, error) { return new(chunklock.Lock).TryLock() }}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 			}, nil

@@ -9,6 +9,6 @@ import (
 
 // Switches that a build with the tag sabotage breaks.
 
-func sabotaged(m replication.Materials) replication.Materials { return m }
+func sabotaged(m replication.Dependencies) replication.Dependencies { return m }
 
 func sabotagedStore(s *store) streams.Store { return s }

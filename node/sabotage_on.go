@@ -24,7 +24,7 @@ const (
 
 func broken() string { return os.Getenv("ANNALS_SABOTAGE") }
 
-func sabotaged(m replication.Materials) replication.Materials {
+func sabotaged(m replication.Dependencies) replication.Dependencies {
 	switch broken() {
 	case fence, drop:
 		m.FSM = fsm.Sabotage(m.FSM.(*fsm.Machine), broken() == drop)

@@ -15,9 +15,9 @@ import (
 
 // caller asks other nodes over the port between nodes.
 type caller struct {
-	self   *self
-	client *http.Client     // nil in a cluster of one
-	twin   func(why string) // another node said that this node's id belongs to another process
+	self      *self
+	client    *http.Client     // nil in a cluster of one
+	duplicate func(why string) // another node said that this node's id belongs to another process
 }
 
 // Bounds of what nodes send each other as JSON.
@@ -56,8 +56,8 @@ func (c *caller) request(ctx context.Context, address, method, path string, ask 
 		return nil, err
 	}
 	req.Header.Set(headerAddress, c.self.opts.Advertise)
-	if l := c.self.lineage.Load(); l != nil {
-		req.Header.Set(headerLineage, l.id.String())
+	if l := c.self.incarnation.Load(); l != nil {
+		req.Header.Set(headerIncarnation, l.id.String())
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *caller) request(ctx context.Context, address, method, path string, ask 
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if resp.StatusCode == statusTwin {
-		c.twin(string(bytes.TrimSpace(text)))
+		c.duplicate(string(bytes.TrimSpace(text)))
 	}
 	return nil, errors.Join(&callError{Address: address, Status: resp.StatusCode, Text: string(bytes.TrimSpace(text))}, err, resp.Body.Close())
 }

@@ -14,16 +14,16 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/peersecret"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
-	"github.com/annalsdb/annals/replication/seldom"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Materials are the open event log and the parts that use it.
-type Materials struct {
+// Dependencies are the open event log and the parts that use it.
+type Dependencies struct {
 	FSM     raft.BatchingFSM
 	Decider pipeline.Decider
 	Log     raftdisk.Log
@@ -37,13 +37,13 @@ type Materials struct {
 
 // ClusterOptions say how a node takes part in its cluster. OpenLog must be given.
 type ClusterOptions struct {
-	// Replica is what a Replica is made with; what Materials give is filled in.
+	// Replica is what a Replica is made with; what Dependencies give is filled in.
 	Replica Options
 
 	// HasLog reports whether there is an event log in the data directory. OpenLog
 	// opens it, or makes one of the given cluster; zero: of a new one. It is called once.
 	HasLog  func() (bool, error)
-	OpenLog func(cluster event.ID) (Materials, error)
+	OpenLog func(cluster event.ID) (Dependencies, error)
 
 	Size     int  // voters of the cluster; 1, the default, needs nothing of what follows
 	ReadOnly bool // never votes
@@ -126,19 +126,19 @@ type Cluster struct {
 	gossip *gossip.Gossip
 	server *http.Server
 
-	pull       *puller
-	heal       *healer
-	metrics    *clusterMetrics
-	caller     *caller
-	peers      *peers
-	twins      *twins
-	disk       *disk
-	lead       *leadership
-	membership *membership
-	join       *joiner
-	histories  *histories
-	life       *life
-	writes     *ownWrites
+	pull         *puller
+	heal         *healer
+	metrics      *clusterMetrics
+	caller       *caller
+	peers        *peers
+	duplicates   *duplicates
+	disk         *disk
+	lead         *leadership
+	membership   *membership
+	join         *joiner
+	incarnations *incarnations
+	lifecycle    *lifecycle
+	writes       *ownWrites
 
 	running context.Context // ends with Close
 	started atomic.Bool
@@ -154,15 +154,15 @@ type Cluster struct {
 func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
-	c.twins = &twins{self: c.self, said: seldom.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
-	c.caller = &caller{self: c.self, twin: c.twins.end}
+	c.duplicates = &duplicates{self: c.self, said: throttle.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
+	c.caller = &caller{self: c.self, duplicate: c.duplicates.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
 		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(bell, 1), byID: make(map[event.ID]peer),
-		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
-		twin:     func(t Duplicate) { c.twins.note(t, false) },
+		answered:  func(node event.ID) { c.metrics.watchPeer(c, node) },
+		duplicate: func(t Duplicate) { c.duplicates.note(t, false) },
 	}
-	c.twins.peers = c.peers
+	c.duplicates.peers = c.peers
 	c.disk = &disk{watch: o.Replica.Disk, limit: o.HangTimeout, logger: c.self.logger, count: c.metrics.hangs, changed: func() {
 		if r := c.self.replica.Load(); r != nil {
 			c.lead.note(r)
@@ -173,24 +173,24 @@ func NewCluster(o ClusterOptions) *Cluster {
 		now: o.Now, tolerance: o.ClockTolerance, alone: o.Size == 1, members: c.peers.clocks, newest: c.self.newest, logger: c.self.logger,
 		known: make(chan struct{}),
 	}
-	c.histories = &histories{self: c.self, peers: c.peers, said: seldom.Lines[event.ID]{Every: sayEvery}}
-	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock}
+	c.incarnations = &incarnations{self: c.self, peers: c.peers, said: throttle.Lines[event.ID]{Every: sayEvery}}
+	c.lead = &leadership{self: c.self, peers: c.peers, incarnations: c.incarnations, disk: c.disk, clock: c.Clock}
 	c.lead.priority.Store(int64(o.Priority))
 	c.lead.few.Store(o.Size > 1)
 	c.membership = &membership{
-		self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
-		said: seldom.Lines[refusal]{Every: o.AdviceEvery},
+		self: c.self, peers: c.peers, incarnations: c.incarnations, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned,
+		said: throttle.Lines[refusal]{Every: o.AdviceEvery},
 	}
-	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
+	c.join = &joiner{self: c.self, peers: c.peers, incarnations: c.incarnations, lead: c.lead}
 	c.lead.removed = c.join.removed.Load
 	c.Jobs = &Jobs{self: c.self, peers: c.peers, caller: c.caller}
 	c.Standing = &Standing{self: c.self, join: c.join, disk: c.disk, ready: c.Ready, port: c.Port}
 	c.Standing.leaderless = &leaderless{self: c.self, peers: c.peers, lead: c.lead, distrust: c.Standing.Distrust}
-	c.pull = newPuller(c.histories, c.metrics)
+	c.pull = newPuller(c.incarnations, c.metrics)
 	c.heal = &healer{self: c.self, pull: c.pull, wake: make(bell, 1)}
-	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
-	c.life.state.Store(event.StateInitializing)
-	c.writes = &ownWrites{self: c.self, caller: &caller{self: c.self, twin: c.twins.end}, histories: c.histories, lead: c.lead, submit: c.Submit}
+	c.lifecycle = &lifecycle{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
+	c.lifecycle.state.Store(event.StateInitializing)
+	c.writes = &ownWrites{self: c.self, caller: &caller{self: c.self, duplicate: c.duplicates.end}, incarnations: c.incarnations, lead: c.lead, submit: c.Submit}
 	c.running, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -202,7 +202,7 @@ func (c *Cluster) Start() error {
 	ctx := c.running
 	c.owned.Go(func() { c.disk.run(ctx) })
 	if c.self.opts.Size == 1 {
-		if err := c.life.openAlone(ctx); err != nil {
+		if err := c.lifecycle.openAlone(ctx); err != nil {
 			return err
 		}
 		c.started.Store(true)
@@ -211,7 +211,7 @@ func (c *Cluster) Start() error {
 		c.owned.Go(func() { c.heal.run(ctx) })
 		return nil
 	}
-	prepared, err := c.life.settle()
+	prepared, err := c.lifecycle.settle()
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (c *Cluster) Start() error {
 	c.started.Store(true)
 	c.watch()
 	c.owned.Go(func() {
-		if err := c.life.run(ctx, prepared); err != nil && ctx.Err() == nil {
+		if err := c.lifecycle.run(ctx, prepared); err != nil && ctx.Err() == nil {
 			c.self.opts.Replica.OnFatal(err)
 		}
 	})
@@ -243,11 +243,11 @@ func (c *Cluster) connect() (err error) {
 	o := &c.self.opts
 	c.self.name = c.self.node.String()
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
-		func() float64 { return float64(c.histories.others.Load()) })
+		func() float64 { return float64(c.incarnations.others.Load()) })
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that belong to another incarnation of this node's cluster.",
-		func() float64 { return float64(c.histories.apart.Load()) })
+		func() float64 { return float64(c.incarnations.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
-		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Incarnation: c.self.mark, Security: o.Security, Secret: o.Secret, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 	})
 	if err != nil {
@@ -260,7 +260,7 @@ func (c *Cluster) connect() (err error) {
 	c.writes.caller.client = &http.Client{Transport: writes}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
-	if c.life.made || c.self.materials.Load() != nil {
+	if c.lifecycle.made || c.self.deps.Load() != nil {
 		phase = phaseJoining
 	}
 	c.gossip, err = gossip.Open(gossip.Options{
@@ -371,7 +371,7 @@ func (c *Cluster) View() event.ClusterView {
 	if !c.Started() {
 		return beginning(&c.self.opts)
 	}
-	s := sight{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
+	s := viewInput{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
 	for _, server := range c.self.configuration().Servers {
 		s.voters[string(server.ID)] = server.Suffrage == raft.Voter
 	}
@@ -473,7 +473,7 @@ func serving(c *Cluster) (*Replica, error) {
 		}
 		return nil, event.ErrNotReady
 	}
-	if err := c.histories.diverged.get(); err != nil {
+	if err := c.incarnations.diverged.get(); err != nil {
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
@@ -520,7 +520,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second),
 		Logger:   quiet{c.self.opts.Replica.Logger, r.naming},
 
-		Candidate: c.twins.candidate,
+		Candidate: c.duplicates.candidate,
 	})
 }
 

@@ -211,7 +211,7 @@ const forgedEntries = 20_000
 // Entries of a deposed leader, beyond the snapshot that replaces them, are dropped and raft begins
 // on an empty log: raft itself would continue after the last of them, and the leader and the node
 // would refuse each other for ever.
-func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
+func TestRule13ConflictingEntriesBeyondASnapshot(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {

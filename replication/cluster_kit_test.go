@@ -189,11 +189,11 @@ func (n *node) options() replication.ClusterOptions {
 			OnFatal: func(err error) { n.fatal <- err },
 		},
 		HasLog: func() (bool, error) { return !n.data.cluster.IsZero(), nil },
-		OpenLog: func(cluster event.ID) (replication.Materials, error) {
+		OpenLog: func(cluster event.ID) (replication.Dependencies, error) {
 			if n.data.fromCopy {
 				n.data.fromCopy = false
 				if err := raftdisk.Restored(vfs.OS, n.dir, logger); err != nil {
-					return replication.Materials{}, err
+					return replication.Dependencies{}, err
 				}
 			}
 			if n.data.cluster.IsZero() {
@@ -201,7 +201,7 @@ func (n *node) options() replication.ClusterOptions {
 					n.data.cluster = event.ID(uuid.New())
 				}
 			}
-			return n.data.materials(), nil
+			return n.data.deps(), nil
 		},
 		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(),
 		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: 4 * time.Second,

@@ -136,7 +136,7 @@ func Pause(ctx context.Context, c *Cluster) (resume func()) {
 }
 
 // Propose hands raft an entry past the pipeline.
-func Propose(r *Replica, entry []byte) pipeline.Future { return r.surroundings().Propose(entry) }
+func Propose(r *Replica, entry []byte) pipeline.Future { return r.dependencies().Propose(entry) }
 
 // Raft is a Replica's.
 func Raft(r *Replica) *raft.Raft { return r.raft }
@@ -159,8 +159,8 @@ func RewriteStalls(r *Replica) (mean, most time.Duration) {
 	return time.Duration(h.Sum / float64(max(h.Count, 1)) * float64(time.Second)), time.Duration(h.RecentMax * float64(time.Second))
 }
 
-// LineageOf is the history that a node follows.
-func LineageOf(c *Cluster) event.ID { return c.self.lineage.Load().id }
+// IncarnationOf is the history that a node follows.
+func IncarnationOf(c *Cluster) event.ID { return c.self.incarnation.Load().id }
 
 // HoldChanges has a node admit no other to the cluster until release is called.
 func HoldChanges(c *Cluster) (release func()) {

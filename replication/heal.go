@@ -90,7 +90,7 @@ func (h *healer) run(ctx context.Context) {
 // attempt heals damaged files, and returns how long to wait before the next attempt, 0 when nothing
 // is left to do.
 func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
-	m := h.self.materials.Load()
+	m := h.self.deps.Load()
 	if m == nil {
 		return healOpening
 	}
@@ -120,7 +120,7 @@ var errNoCopy = errors.New("no other node has it: stop this node and run annals 
 
 // heal fetches a damaged file from one node after the other until one has it whole. If none has, it
 // is put together from the whole parts of all nodes, this one included; from is empty then.
-func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
+func (h *healer) heal(ctx context.Context, m *Dependencies, d DamagedChunk) (from string, err error) {
 	if h.self.opts.Size == 1 {
 		// Parts outside the events can be made again.
 		if err := h.mend(ctx, m, d, nil); err != nil {
@@ -148,7 +148,7 @@ func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from s
 }
 
 // healFrom fetches the files that cover the range from one node and puts them in place.
-func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, address string) (err error) {
+func (h *healer) healFrom(ctx context.Context, m *Dependencies, d DamagedChunk, address string) (err error) {
 	files, err := h.list(ctx, address, d)
 	if err != nil {
 		return err

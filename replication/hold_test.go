@@ -52,9 +52,9 @@ func compactionWaits(t *testing.T) (undisturbed bool) {
 	n := h.others(l)[0]
 	h.deaf(n)
 	last := n.raft().LastIndex()
-	before := manifests(l)
+	before := snapshots(l)
 	records := int64(10)
-	for ; manifests(l) < before+5; records++ {
+	for ; snapshots(l) < before+5; records++ {
 		h.write("s", records)
 	}
 	if cut := l.cutBehind(last); !l.leads(term) {
@@ -91,7 +91,7 @@ func compactionWaits(t *testing.T) (undisturbed bool) {
 	return true
 }
 
-func manifests(n *node) uint64 { return replication.SnapshotsWritten(n.cluster.Load().Replica()) }
+func snapshots(n *node) uint64 { return replication.SnapshotsWritten(n.cluster.Load().Replica()) }
 
 // It waits for so much only, and for so long only; then the node fetches data.
 func TestRule10CompactionWaitsNotForEver(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 
 // joiner seeks this node's place in the cluster, and notices when it is gone.
 type joiner struct {
-	self      *self
-	peers     *peers
-	histories *histories
-	lead      *leadership
+	self         *self
+	peers        *peers
+	incarnations *incarnations
+	lead         *leadership
 
 	waiting reason      // why this node is not admitted; nil: it is, or has not asked
 	removed atomic.Bool // the cluster runs without this node
@@ -35,10 +35,10 @@ type joinRequest struct {
 	Cluster event.ID `json:"cluster"`
 	Format  int      `json:"format"`
 	// nil: the node is of a version that knew only one
-	Lineage  *event.ID  `json:"lineage,omitempty"`
-	ReadOnly bool       `json:"readOnly"`
-	Tail     event.Tail `json:"tail"`
-	Last     uint64     `json:"last"` // index of its Raft log's last entry
+	Incarnation *event.ID  `json:"lineage,omitempty"`
+	ReadOnly    bool       `json:"readOnly"`
+	Tail        event.Tail `json:"tail"`
+	Last        uint64     `json:"last"` // index of its Raft log's last entry
 }
 
 // joinAnswer tells a node its place in the configuration.
@@ -96,8 +96,8 @@ func (j *joiner) ask(ctx context.Context, r *Replica) error {
 	defer cancel()
 	var a joinAnswer
 	return j.peers.caller.call(ctx, address, http.MethodPost, "/join", joinRequest{
-		Node: j.self.node, Address: j.self.opts.Advertise, Cluster: j.self.clusterID(), Format: dataFormat, Lineage: j.self.status().Lineage, ReadOnly: j.self.opts.ReadOnly,
-		Tail: j.self.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
+		Node: j.self.node, Address: j.self.opts.Advertise, Cluster: j.self.clusterID(), Format: dataFormat, Incarnation: j.self.status().Incarnation, ReadOnly: j.self.opts.ReadOnly,
+		Tail: j.self.deps.Load().Log.Tail(), Last: r.raft.LastIndex(),
 	}, &a)
 }
 
@@ -106,7 +106,7 @@ func (j *joiner) leaderForJoin() (string, bool) {
 	if address, ok := j.lead.address(); ok {
 		return address, true
 	}
-	s, err := j.histories.guide()
+	s, err := j.incarnations.guide()
 	if err != nil {
 		return "", false
 	}
@@ -122,13 +122,13 @@ func (j *joiner) noteRemoval() {
 	}
 	removed := false
 	term := uint64(0)
-	lineage := j.self.lineage.Load().id
+	incarnation := j.self.incarnation.Load().id
 	for _, m := range j.peers.others() {
 		p, ok := j.peers.get(m.Node)
 		if !ok || p.status.State != event.StateLeader || p.status.Cluster != j.self.clusterID() || p.status.Term < term {
 			continue
 		}
-		if theirs, _ := p.status.follows(); theirs != lineage {
+		if theirs, _ := p.status.follows(); theirs != incarnation {
 			continue // It leads others.
 		}
 		term = p.status.Term

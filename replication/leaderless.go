@@ -135,7 +135,7 @@ func (l *leaderless) trouble(now time.Time) *NoLeaderError {
 }
 
 // sayLeaders logs each leader that a Replica's raft follows, until the Replica or the context ends.
-func (l *life) sayLeaders(ctx context.Context, r *Replica) {
+func (l *lifecycle) sayLeaders(ctx context.Context, r *Replica) {
 	observed := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)

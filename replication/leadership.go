@@ -20,12 +20,12 @@ import (
 
 // leadership knows which node leads, and has this node take the lead and hand over.
 type leadership struct {
-	self      *self
-	peers     *peers
-	histories *histories
-	disk      *disk
-	clock     *Clock
-	removed   func() bool // the cluster runs without this node
+	self         *self
+	peers        *peers
+	incarnations *incarnations
+	disk         *disk
+	clock        *Clock
+	removed      func() bool // the cluster runs without this node
 
 	priority  atomic.Int64
 	resigning atomic.Bool
@@ -72,7 +72,7 @@ func (l *leadership) leader() string {
 		_, node := r.raft.LeaderWithID()
 		return string(node)
 	}
-	if s, err := l.histories.guide(); err == nil {
+	if s, err := l.incarnations.guide(); err == nil {
 		return s.Node.String()
 	}
 	return ""
@@ -123,7 +123,7 @@ func (l *leadership) setPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (l *leadership) outranked() bool {
-	if l.histories.diverged.get() != nil || l.clock.Wrong() != nil || l.self.unfit() != nil {
+	if l.incarnations.diverged.get() != nil || l.clock.Wrong() != nil || l.self.unfit() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range l.peers.others() {
@@ -200,7 +200,7 @@ func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Stat
 	// to date.
 	const near = 1024
 	last := r.raft.LastIndex()
-	odd := l.histories.diverged.get() != nil // the others are right, and any of them will do
+	odd := l.incarnations.diverged.get() != nil // the others are right, and any of them will do
 	var list []Status
 	for _, m := range l.peers.others() {
 		p, ok := l.peers.get(m.Node)
@@ -251,7 +251,7 @@ const stayPace = 10 * time.Second
 // failed is tried again after a while: each try stops the writes for a moment.
 func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
 	undecided := l.self.unfit()
-	fit := undecided == nil && l.self.readOnly.get() == nil && l.histories.diverged.get() == nil && l.clock.Wrong() == nil
+	fit := undecided == nil && l.self.readOnly.get() == nil && l.incarnations.diverged.get() == nil && l.clock.Wrong() == nil
 	// Without decisions its leadership may not count.
 	leads := own.Leading || undecided != nil && r.raft.State() == raft.Leader
 	if fit || !leads || l.disk.hanging() != nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {

@@ -10,7 +10,7 @@ import (
 )
 
 func leadershipOf(own *self, p *peers) *leadership {
-	return &leadership{self: own, peers: p, histories: &histories{self: own, peers: p}, disk: new(disk), clock: new(Clock)}
+	return &leadership{self: own, peers: p, incarnations: &incarnations{self: own, peers: p}, disk: new(disk), clock: new(Clock)}
 }
 
 // Who waits for leadership hears of each change, and of nothing else.
@@ -80,7 +80,7 @@ func TestOutranked(t *testing.T) {
 				l.clock.wrong.set(wrong)
 			}
 			if c.data {
-				l.histories.diverged.set(wrong)
+				l.incarnations.diverged.set(wrong)
 			}
 			if l.outranked() != c.want {
 				t.Errorf("outranked %t", !c.want)

@@ -15,21 +15,21 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/pipeline"
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // membership changes the members of the cluster, while this node leads.
 type membership struct {
-	self      *self
-	peers     *peers
-	histories *histories
-	lead      *leadership
+	self         *self
+	peers        *peers
+	incarnations *incarnations
+	lead         *leadership
 
 	changes chan struct{}   // capacity 1: held while the configuration is changed
 	owned   *sync.WaitGroup // of the Cluster: changes whose callers have gone are waited for
 
-	said seldom.Lines[refusal]
+	said throttle.Lines[refusal]
 }
 
 // refusal is why a node was not admitted.
@@ -117,7 +117,7 @@ func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a j
 	if err != nil {
 		return a, err
 	}
-	if err := m.histories.settledVoters(configuration, q.Node); err != nil {
+	if err := m.incarnations.settledVoters(configuration, q.Node); err != nil {
 		return a, err
 	}
 	full := func() bool { return !anyway && voters(configuration) >= m.self.opts.Size }
@@ -159,13 +159,13 @@ func (m *membership) checkJoiner(q joinRequest) error {
 		return refuse("the nodes here use data format %d, the node uses %d", dataFormat, q.Format)
 	}
 	theirs := event.ID{}
-	if q.Lineage != nil {
-		theirs = *q.Lineage
+	if q.Incarnation != nil {
+		theirs = *q.Incarnation
 	}
-	if own := m.self.lineage.Load(); theirs != own.id {
-		return m.histories.otherLineage(theirs)
+	if own := m.self.incarnation.Load(); theirs != own.id {
+		return m.incarnations.otherIncarnation(theirs)
 	}
-	log := m.self.materials.Load().Log
+	log := m.self.deps.Load().Log
 	if end := log.Tail().End; q.Tail.End > end {
 		// It may have pulled from a node that is ahead of this one for a moment.
 		return fmt.Errorf("the node's log ends at %d, the leader's at %d: try again, or it holds data that this cluster does not have", q.Tail.End, end)
@@ -268,7 +268,7 @@ func (m *membership) add(ctx context.Context, node string) error {
 		}
 		if s.Running || s.Tail.End > 0 {
 			a, err := m.admit(ctx, joinRequest{
-				Node: seen.Node, Address: seen.ReplicationAddress, Cluster: s.Cluster, Format: seen.Format, Lineage: s.Lineage, ReadOnly: seen.ReadOnly, Tail: s.Tail, Last: s.Last,
+				Node: seen.Node, Address: seen.ReplicationAddress, Cluster: s.Cluster, Format: seen.Format, Incarnation: s.Incarnation, ReadOnly: seen.ReadOnly, Tail: s.Tail, Last: s.Last,
 			}, true)
 			if err != nil || a.Voter || seen.ReadOnly {
 				return err

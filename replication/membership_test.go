@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // A caller that asks for a change of the cluster hears whether to ask again.
@@ -46,9 +46,9 @@ func TestJoinerIsCompared(t *testing.T) {
 	t.Parallel()
 	own := selfOf(1)
 	own.fix(event.ID{})
-	own.materials.Store(&Materials{Log: logAt{End: 100, Chain: event.Chain{1}}})
+	own.deps.Store(&Dependencies{Log: logAt{End: 100, Chain: event.Chain{1}}})
 	p := peersOf(own)
-	m := &membership{self: own, peers: p, histories: &histories{self: own, peers: p}}
+	m := &membership{self: own, peers: p, incarnations: &incarnations{self: own, peers: p}}
 	fits := joinRequest{Node: event.ID{2}, Cluster: event.ID{7}, Format: dataFormat, Tail: event.Tail{End: 100, Chain: event.Chain{1}}}
 	for _, c := range []struct {
 		name    string
@@ -59,7 +59,7 @@ func TestJoinerIsCompared(t *testing.T) {
 		{name: "it fits", change: func(*joinRequest) {}},
 		{name: "another cluster", change: func(q *joinRequest) { q.Cluster = event.ID{8} }, refused: true},
 		{name: "another format", change: func(q *joinRequest) { q.Format++ }, refused: true},
-		{name: "another lineage", change: func(q *joinRequest) { q.Lineage = &event.ID{5} }, refused: true},
+		{name: "another lineage", change: func(q *joinRequest) { q.Incarnation = &event.ID{5} }, refused: true},
 		{name: "another history", change: func(q *joinRequest) { q.Tail.Chain = event.Chain{2} }, refused: true},
 		{name: "no frame ends there", change: func(q *joinRequest) { q.Tail.End = 90 }, refused: true},
 		{name: "ahead of the leader", change: func(q *joinRequest) { q.Tail.End = 110 }, fails: true},
@@ -115,7 +115,7 @@ func TestVoterThatCanBeSpared(t *testing.T) {
 // A node that is refused asks again and again, and its refusal is said once.
 func TestRefusalIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	m := &membership{said: seldom.Lines[refusal]{Every: time.Minute}}
+	m := &membership{said: throttle.Lines[refusal]{Every: time.Minute}}
 	for i, want := range []bool{true, false, true} {
 		why := "one"
 		if i == 2 {

@@ -62,7 +62,7 @@ const maxWanted = 10_000
 
 // mend heals a damaged file that no node has whole: each gives its whole parts. What remains is
 // named by its positions.
-func (h *healer) mend(ctx context.Context, m *Materials, d DamagedChunk, sources []source) (err error) {
+func (h *healer) mend(ctx context.Context, m *Dependencies, d DamagedChunk, sources []source) (err error) {
 	begun := time.Now()
 	one, err := m.Healer.Mend(d)
 	if err != nil {
@@ -139,7 +139,7 @@ func (h *healer) fill(ctx context.Context, address string, one Mending, wanted W
 
 // chunkItems sends the items of this log in ranges of positions, as far as they are whole.
 func (s *sender) chunkItems(w http.ResponseWriter, r *http.Request) {
-	m := s.self.materials.Load()
+	m := s.self.deps.Load()
 	var wanted Wanted
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&wanted)
 	if err != nil || m == nil || m.Healer == nil || len(wanted.Ranges) > maxWanted {

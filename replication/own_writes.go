@@ -18,11 +18,11 @@ import (
 // ownWrites does the writes of nodes of the cluster, and those of clients that nodes pass on,
 // wherever the leader is.
 type ownWrites struct {
-	self      *self
-	caller    *caller // nil client in a cluster of one
-	histories *histories
-	lead      *leadership
-	submit    func(context.Context, *event.Write) (event.Written, error)
+	self         *self
+	caller       *caller // nil client in a cluster of one
+	incarnations *incarnations
+	lead         *leadership
+	submit       func(context.Context, *event.Write) (event.Written, error)
 }
 
 // writeConnections bounds the connections to the leader that writes travel over. More of them wait
@@ -180,7 +180,7 @@ func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Writte
 
 // once does a write here, or has the leader do it.
 func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written, error) {
-	if err := o.histories.diverged.get(); err != nil {
+	if err := o.incarnations.diverged.get(); err != nil {
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	if l, _ := o.lead.Current(); l.Leading {

@@ -95,7 +95,7 @@ func TestWritesAreSentAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &ownWrites{self: &self{}, histories: &histories{}, lead: &leadership{}}
+				o := &ownWrites{self: &self{}, incarnations: &incarnations{}, lead: &leadership{}}
 				o.lead.Publish(pipeline.Leadership{Leading: true, Term: 1})
 				sent := 0
 				o.submit = func(_ context.Context, w *event.Write) (event.Written, error) {

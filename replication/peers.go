@@ -35,8 +35,8 @@ type peers struct {
 	metrics *clusterMetrics
 	poke    bell // ask the other nodes now
 
-	answered func(event.ID)  // a node did
-	twin     func(Duplicate) // a node said that it refused one
+	answered  func(event.ID)  // a node did
+	duplicate func(Duplicate) // a node said that it refused one
 
 	mu   sync.Mutex // guards byID; nests no other lock
 	byID map[event.ID]peer
@@ -157,8 +157,8 @@ func (p *peers) askAll(ctx context.Context) {
 			p.metrics.latency.Observe(took)
 			p.answered(m.Node)
 			p.put(m.Node, said)
-			for _, t := range said.status.Twins {
-				p.twin(t)
+			for _, t := range said.status.Duplicates {
+				p.duplicate(t)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func (p *peers) askAll(ctx context.Context) {
 // the end of the shorter one.
 func (p *peers) ask(ctx context.Context, address string) (peer, error) {
 	query := ""
-	m := p.self.materials.Load()
+	m := p.self.deps.Load()
 	var own event.Tail
 	if m != nil {
 		own = m.Log.Tail()
@@ -186,7 +186,7 @@ func (p *peers) ask(ctx context.Context, address string) (peer, error) {
 	if r := p.self.replica.Load(); r != nil {
 		said.level = s.Last >= r.raft.LastIndex()
 	}
-	if own := p.self.lineage.Load(); own != nil && s.Lineage != nil && *s.Lineage != own.id {
+	if own := p.self.incarnation.Load(); own != nil && s.Incarnation != nil && *s.Incarnation != own.id {
 		return said, nil // That is another history, and is said as such.
 	}
 	if m == nil || !s.HasLog || s.Cluster != p.self.clusterID() {

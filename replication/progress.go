@@ -38,7 +38,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		return c.Standing.Removed().Error(), 0, 0
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
-	case state == event.StatePreLeader && c.lead.few.Load() && c.histories.apart.Load() > 0:
+	case state == event.StatePreLeader && c.lead.few.Load() && c.incarnations.apart.Load() > 0:
 		doing = "waiting for enough nodes to form the cluster, and admitting none while others follow another history of it"
 	case state == event.StatePreLeader && c.lead.few.Load():
 		doing = "waiting for enough nodes to form the cluster"
@@ -75,7 +75,7 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.get() != nil {
+	if c.self.replica.Load() == nil || c.join.removed.Load() || c.incarnations.diverged.get() != nil {
 		return false
 	}
 	p, ok := c.peers.heard(c.lead.leader())

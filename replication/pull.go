@@ -27,10 +27,10 @@ import (
 // asked: a node that joins, raft when it got a snapshot whose data are not here,
 // or a node that lost data.
 type puller struct {
-	self      *self
-	peers     *peers
-	histories *histories
-	metrics   *clusterMetrics
+	self         *self
+	peers        *peers
+	incarnations *incarnations
+	metrics      *clusterMetrics
 
 	wake    bell         // rung, it makes an attempt
 	wanted  atomic.Int32 // waiting callers; it fetches while there are some
@@ -73,8 +73,8 @@ const (
 	partialPace = time.Second
 )
 
-func newPuller(h *histories, m *clusterMetrics) *puller {
-	p := &puller{self: h.self, peers: h.peers, histories: h, metrics: m, wake: make(bell, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
+func newPuller(h *incarnations, m *clusterMetrics) *puller {
+	p := &puller{self: h.self, peers: h.peers, incarnations: h, metrics: m, wake: make(bell, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
 	p.round.Store(&pullRound{done: make(chan struct{})})
 	return p
 }
@@ -113,7 +113,7 @@ func (e *beyondError) Error() string {
 
 // until returns when this node's log reaches a position.
 func (p *puller) until(ctx context.Context, end int64) error {
-	return p.wait(ctx, func(*pullRound) bool { return p.self.materials.Load().Log.Tail().End >= end })
+	return p.wait(ctx, func(*pullRound) bool { return p.self.deps.Load().Log.Tail().End >= end })
 }
 
 func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
@@ -176,7 +176,7 @@ func (p *puller) run(ctx context.Context) {
 // attempt asks one node after the other until one sends something or has nothing
 // more. It reports whether the log grew.
 func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
-	m := p.self.materials.Load()
+	m := p.self.deps.Load()
 	end, answered, why := int64(0), false, error(nil)
 	defer func() {
 		old := p.round.Swap(&pullRound{done: make(chan struct{})})
@@ -190,7 +190,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	refusals, asked := 0, 0
 	var refusal error
 	sources, why := p.sources(ctx)
-	if l := p.self.lineage.Load(); why != nil && l != nil && l.fixed {
+	if l := p.self.incarnation.Load(); why != nil && l != nil && l.fixed {
 		err = why // Else the node has not joined yet, and says it itself.
 	}
 	for _, s := range sources {
@@ -231,7 +231,7 @@ type source struct {
 // that have more than this node, and of these rather one that does not lead.
 func (p *puller) sources(ctx context.Context) ([]source, error) {
 	p.peers.askAll(ctx)
-	belongs, err := p.histories.origin()
+	belongs, err := p.incarnations.origin()
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (p *puller) sources(ctx context.Context) ([]source, error) {
 	if len(list) == 0 {
 		return nil, errNoSource
 	}
-	own := p.self.materials.Load().Log.Tail().End
+	own := p.self.deps.Load().Log.Tail().End
 	rank := func(s source) int {
 		switch {
 		case s.status.Tail.End <= own && s.status.State != event.StateLeader:
@@ -261,7 +261,7 @@ func (p *puller) sources(ctx context.Context) ([]source, error) {
 }
 
 // fetch gets what this node lacks from one other, and returns that one's tail.
-func (p *puller) fetch(ctx context.Context, m *Materials, address string) (event.Tail, error) {
+func (p *puller) fetch(ctx context.Context, m *Dependencies, address string) (event.Tail, error) {
 	for {
 		last, err := p.fetchFrames(ctx, m, address)
 		if err != nil || last.File == nil {
@@ -277,7 +277,7 @@ func place(tail event.Tail) url.Values {
 	return url.Values{"end": {strconv.FormatInt(tail.End, 10)}, "chain": {tail.Chain.String()}}
 }
 
-func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) (last framesEnd, err error) {
+func (p *puller) fetchFrames(ctx context.Context, m *Dependencies, address string) (last framesEnd, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stall := time.AfterFunc(stallAfter, cancel)
@@ -326,7 +326,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 }
 
 // fetchFile gets a chunk file, beginning where an earlier attempt ended.
-func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, file ChunkFile) (err error) {
+func (p *puller) fetchFile(ctx context.Context, m *Dependencies, address string, file ChunkFile) (err error) {
 	if !file.plausible() {
 		return fmt.Errorf("node at %s describes a chunk file of %d bytes with checksum %q", address, file.Size, file.Checksum)
 	}
@@ -380,7 +380,7 @@ func (p *puller) fetched(bytes int) {
 }
 
 // tempFile opens the part of a chunk file that was fetched before, or begins an empty one.
-func (p *puller) tempFile(m *Materials, file *ChunkFile) (TempFile, error) {
+func (p *puller) tempFile(m *Dependencies, file *ChunkFile) (TempFile, error) {
 	if p.partial.checksum == file.Checksum {
 		return m.Data.OpenTemp(p.partial.name)
 	}
@@ -395,12 +395,12 @@ func (p *puller) tempFile(m *Materials, file *ChunkFile) (TempFile, error) {
 // dropPassed removes a chunk file that was fetched in part when this node has got on
 // without it: by frames of another node, or because raft had the entries.
 func (p *puller) dropPassed() {
-	if m := p.self.materials.Load(); m != nil && m.Log.Tail().End >= p.partial.end {
+	if m := p.self.deps.Load(); m != nil && m.Log.Tail().End >= p.partial.end {
 		p.dropPartial(m)
 	}
 }
 
-func (p *puller) dropPartial(m *Materials) {
+func (p *puller) dropPartial(m *Dependencies) {
 	if p.partial.name != "" {
 		p.partly.Store(0)
 		p.self.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
@@ -449,9 +449,9 @@ func (p *puller) alone(end int64, why error) error {
 
 // install is called before raft sees a snapshot that the leader sends: it
 // waits until the data are here, for as long as the leader waits for an answer.
-func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) error {
+func (p *puller) install(ctx context.Context, _, _ uint64, content []byte) error {
 	var m event.Snapshot
-	if err := json.Unmarshal(manifest, &m); err != nil {
+	if err := json.Unmarshal(content, &m); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	return p.until(ctx, m.Tail.End)

@@ -24,7 +24,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)
-			p := newPuller(&histories{self: own, peers: heardOf(own, c.others...)}, nil)
+			p := newPuller(&incarnations{self: own, peers: heardOf(own, c.others...)}, nil)
 			check.Contains(t, p.alone(c.end, c.why).Error(), c.says)
 		})
 	}
@@ -33,7 +33,7 @@ func TestPullerSaysWhyItIsAlone(t *testing.T) {
 // Who waits for data hears that none will ever come.
 func TestPullerThatGaveUp(t *testing.T) {
 	own := selfOf(1)
-	p := newPuller(&histories{self: own, peers: peersOf(own)}, nil)
+	p := newPuller(&incarnations{self: own, peers: peersOf(own)}, nil)
 	gone := errors.New("gone")
 	p.err.set(gone)
 	if progress, err := p.attempt(t.Context()); progress || err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // quiet is the logger that raft gets, and the parts of its transport. raft repeats many times a
@@ -29,7 +29,7 @@ type naming struct {
 	stopping func() bool              // then only errors are news
 	late     time.Duration            // a node that is silent for so long is news
 	raft     atomic.Pointer[raft.Raft]
-	silent   seldom.Lines[string] // nodes that are silent
+	silent   throttle.Lines[string] // nodes that are silent
 }
 
 // levels are those of messages that are said too loud.

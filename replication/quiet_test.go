@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/internal/check"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // quietLog is a logger as raft has it, and what it writes.
@@ -19,7 +19,7 @@ func quietLog(level hclog.Level) (quiet, *naming, *bytes.Buffer) {
 	var out bytes.Buffer
 	n := &naming{
 		address:  func(node string) string { return map[string]string{"n3": "10.77.0.3:1112"}[node] },
-		stopping: func() bool { return false }, late: time.Second, silent: seldom.Lines[string]{Every: time.Minute},
+		stopping: func() bool { return false }, late: time.Second, silent: throttle.Lines[string]{Every: time.Minute},
 	}
 	return quiet{hclog.New(&hclog.LoggerOptions{Level: level, Output: &out, DisableTime: true}), n}, n, &out
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 // Entries of one batch to apply, and of one message to a follower.
@@ -81,7 +81,7 @@ func prepare(o Options) (*Replica, error) {
 		ended: make(chan struct{}), closed: make(chan struct{}),
 		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
-	r.naming = &naming{address: o.NodeAddress, stopping: o.Stopping, late: o.ElectionTimeout, silent: seldom.Lines[string]{Every: sayEvery}}
+	r.naming = &naming{address: o.NodeAddress, stopping: o.Stopping, late: o.ElectionTimeout, silent: throttle.Lines[string]{Every: sayEvery}}
 	var err error
 	if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
 	r.naming.raft.Store(r.raft)
-	r.pipeline = pipeline.New(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{
+	r.pipeline = pipeline.New(r.dependencies(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{
 		Logger: r.logger, Stats: r.opts.Stats, QueueRequests: r.opts.QueueRequests, QueueBytes: r.opts.QueueBytes, DrainTimeout: r.opts.DrainTimeout,
 	})
 	r.snaps.start()
@@ -208,9 +208,9 @@ func lone(c raft.Configuration, node raft.ServerID) bool {
 	return voters(c) == 1 && slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID == node })
 }
 
-func (r *Replica) surroundings() pipeline.Surroundings {
+func (r *Replica) dependencies() pipeline.Dependencies {
 	self := raft.ServerID(r.state.ID.Node.String())
-	return pipeline.Surroundings{
+	return pipeline.Dependencies{
 		Propose: func(entry []byte) pipeline.Future { return endWith(r.ended, r.raft.Apply(entry, 0)) },
 		Barrier: func() pipeline.Future { return endWith(r.ended, r.raft.Barrier(0)) },
 		Term:    r.raft.CurrentTerm,

@@ -214,7 +214,7 @@ func TestSwitchingTheLogStore(t *testing.T) {
 }
 
 // Snapshots are written as the Raft log grows, and cut it: otherwise it would grow for ever.
-func TestRule10ManifestsFollowTheLog(t *testing.T) {
+func TestRule10SnapshotsFollowTheLog(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 }
 
 // raft counts entries, which are of any size: snapshots are triggered by bytes too.
-func TestRule10ManifestsFollowBytes(t *testing.T) {
+func TestRule10SnapshotsFollowBytes(t *testing.T) {
 	t.Parallel()
 	y := newToy()
 	o := toyOptions(y, "", raftdisk.BoltDB)

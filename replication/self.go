@@ -20,13 +20,13 @@ type self struct {
 	node   event.ID // both are set before other goroutines begin
 	name   string   // the node's id as text, as raft has it
 
-	id        atomic.Pointer[event.ID] // of the cluster, once known
-	materials atomic.Pointer[Materials]
-	replica   atomic.Pointer[Replica]
-	lineage   atomic.Pointer[lineage] // nil: none yet
-	readOnly  reason                  // why writes are refused; nil: they are not
-	full      atomic.Bool
-	stopping  atomic.Bool
+	id          atomic.Pointer[event.ID] // of the cluster, once known
+	deps        atomic.Pointer[Dependencies]
+	replica     atomic.Pointer[Replica]
+	incarnation atomic.Pointer[incarnation] // nil: none yet
+	readOnly    reason                      // why writes are refused; nil: they are not
+	full        atomic.Bool
+	stopping    atomic.Bool
 }
 
 // reason is why something is so; nil: it is not so.
@@ -59,19 +59,19 @@ func (s *self) clusterID() event.ID {
 	return event.ID{}
 }
 
-func (s *self) openLog(cluster event.ID) (*Materials, error) {
+func (s *self) openLog(cluster event.ID) (*Dependencies, error) {
 	m, err := s.opts.OpenLog(cluster)
 	if err != nil {
 		return nil, err
 	}
 	s.id.Store(&m.ClusterID)
-	s.materials.Store(&m)
+	s.deps.Store(&m)
 	return &m, nil
 }
 
 // unfit says why this node cannot decide writes, nil when it can.
 func (s *self) unfit() error {
-	if m := s.materials.Load(); m != nil && m.Unfit != nil {
+	if m := s.deps.Load(); m != nil && m.Unfit != nil {
 		return m.Unfit()
 	}
 	return nil
@@ -79,7 +79,7 @@ func (s *self) unfit() error {
 
 // end is where this node's event log ends.
 func (s *self) end() int64 {
-	if m := s.materials.Load(); m != nil {
+	if m := s.deps.Load(); m != nil {
 		return m.Log.Tail().End
 	}
 	return 0
@@ -87,14 +87,14 @@ func (s *self) end() int64 {
 
 // mark identifies the cluster incarnation in preambles.
 func (s *self) mark() uint32 {
-	if l := s.lineage.Load(); l != nil {
+	if l := s.incarnation.Load(); l != nil {
 		return binary.BigEndian.Uint32(l.id[:])
 	}
 	return 0
 }
 
 // fix notes the cluster incarnation that consensus state names.
-func (s *self) fix(id event.ID) { s.lineage.Store(&lineage{id: id, fixed: true}) }
+func (s *self) fix(id event.ID) { s.incarnation.Store(&incarnation{id: id, fixed: true}) }
 
 // configuration is raft's latest one, empty while raft does not run.
 func (s *self) configuration() raft.Configuration {
@@ -156,7 +156,7 @@ func (s *self) warnDebug(err error) {
 
 // newest is the time of the newest event of the log.
 func (s *self) newest() (nanoseconds int64, ok bool) {
-	if m := s.materials.Load(); m != nil {
+	if m := s.deps.Load(); m != nil {
 		return m.Log.Tail().Time, true
 	}
 	return 0, false

@@ -90,8 +90,8 @@ func (s *sender) frames(w http.ResponseWriter, r *http.Request) {
 }
 
 // continuation finds what the request asks for, or answers why not.
-func (s *sender) continuation(w http.ResponseWriter, r *http.Request) (Continuation, *Materials, bool) {
-	m := s.self.materials.Load()
+func (s *sender) continuation(w http.ResponseWriter, r *http.Request) (Continuation, *Dependencies, bool) {
+	m := s.self.deps.Load()
 	query := r.URL.Query()
 	end, err := strconv.ParseInt(query.Get("end"), 10, 64)
 	chain, chainErr := event.ParseChain(query.Get("chain"))
@@ -131,7 +131,7 @@ func (s *sender) chunk(w http.ResponseWriter, r *http.Request) {
 
 // chunkFiles lists the complete files that cover a range of chunks.
 func (s *sender) chunkFiles(w http.ResponseWriter, r *http.Request) {
-	m := s.self.materials.Load()
+	m := s.self.deps.Load()
 	first, err := strconv.Atoi(r.URL.Query().Get("first"))
 	last, lastErr := strconv.Atoi(r.URL.Query().Get("last"))
 	if err = errors.Join(err, lastErr); err != nil || m == nil || m.Healer == nil {
@@ -148,7 +148,7 @@ func (s *sender) chunkFiles(w http.ResponseWriter, r *http.Request) {
 
 // chunkFile sends one of them, once it has been verified: that takes as long as reading it.
 func (s *sender) chunkFile(w http.ResponseWriter, r *http.Request) {
-	m := s.self.materials.Load()
+	m := s.self.deps.Load()
 	first, err := strconv.Atoi(r.URL.Query().Get("first"))
 	if err != nil || m == nil || m.Healer == nil {
 		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
@@ -189,7 +189,7 @@ func (s *sender) status(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if position <= own.Tail.End {
-			chain, _, err := s.self.materials.Load().Log.ChainAt(position)
+			chain, _, err := s.self.deps.Load().Log.ChainAt(position)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return

@@ -12,7 +12,7 @@ func (c *Cluster) services() http.Handler {
 	send := &sender{self: c.self, metrics: c.metrics, own: c.status}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", send.status)
-	mux.HandleFunc("POST /bootstrap", c.life.serveBootstrap)
+	mux.HandleFunc("POST /bootstrap", c.lifecycle.serveBootstrap)
 	mux.HandleFunc("POST /join", c.membership.serve)
 	mux.HandleFunc("POST /write", c.writes.serve)
 	mux.HandleFunc("POST /ask", c.Jobs.serve)
@@ -21,19 +21,19 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("GET /chunk-files", send.chunkFiles)
 	mux.HandleFunc("POST /chunk-items", send.chunkItems)
 	mux.HandleFunc("GET /chunk-file", send.chunkFile)
-	return fenced(c.twins, c.histories, mux)
+	return fenced(c.duplicates, c.incarnations, mux)
 }
 
 // fenced refuses requests of a duplicate node id, and of nodes of another history. The latter may
 // only ask for this node's status, and to join, which has its own answer.
-func fenced(twins *twins, histories *histories, services http.Handler) http.Handler {
+func fenced(duplicates *duplicates, incarnations *incarnations, services http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := twins.check(r); err != nil {
+		if err := duplicates.check(r); err != nil {
 			http.Error(w, err.Error(), statusTwin)
 			return
 		}
 		if r.URL.Path != "/status" && r.URL.Path != "/join" {
-			if err := histories.sameLineage(r); err != nil {
+			if err := incarnations.sameIncarnation(r); err != nil {
 				http.Error(w, err.Error(), http.StatusForbidden)
 				return
 			}

@@ -19,7 +19,7 @@ type Status struct {
 	Priority int             `json:"priority"`
 	ReadOnly bool            `json:"readOnly"`
 	// the history that it follows; nil: none yet, or it knows of none
-	Lineage *event.ID `json:"lineage,omitempty"`
+	Incarnation *event.ID `json:"lineage,omitempty"`
 
 	Leader        string `json:"leader"`        // node id, empty when not known
 	LeaderAddress string `json:"leaderAddress"` // between nodes
@@ -39,8 +39,8 @@ type Status struct {
 	Clock      int64 `json:"clock"`      // Unix time in ns; 0: a version that does not tell
 	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
 
-	Servers []Server    `json:"servers"`         // raft's configuration
-	Twins   []Duplicate `json:"twins,omitempty"` // that it refused lately
+	Servers    []Server    `json:"servers"`         // raft's configuration
+	Duplicates []Duplicate `json:"twins,omitempty"` // that it refused lately
 
 	// At is the chain at the position that was asked for; nil when this log does
 	// not reach there, its Chain zero when no frame ends there.
@@ -65,7 +65,7 @@ func (c *Cluster) status() Status {
 	state := c.State()
 	s := c.self.status()
 	s.State, s.Priority = state, int(c.lead.priority.Load())
-	s.Twins, s.WrongClock = c.twins.met(), c.Clock.Wrong() != nil
+	s.Duplicates, s.WrongClock = c.duplicates.met(), c.Clock.Wrong() != nil
 	return s
 }
 
@@ -73,8 +73,8 @@ func (c *Cluster) status() Status {
 func (c *Cluster) watchPeers(ctx context.Context) {
 	for {
 		c.peers.askAll(ctx)
-		c.histories.noteApart()
-		c.histories.judge()
+		c.incarnations.noteApart()
+		c.incarnations.judge()
 		c.Clock.judge()
 		c.join.noteRemoval()
 		c.Standing.leaderless.look(time.Now())
@@ -102,7 +102,7 @@ func (s *self) status() Status {
 		LastRecord: -1, Epoch: -1, Full: s.readOnly.get() != nil, Clock: s.opts.Now().UnixNano(),
 		Unfit: s.unfit() != nil,
 	}
-	if m := s.materials.Load(); m != nil {
+	if m := s.deps.Load(); m != nil {
 		is.HasLog, is.Tail = true, m.Log.Tail()
 		is.LastRecord, is.Epoch = m.Data.LastRecord(), m.Data.Epoch()
 	}
@@ -118,8 +118,8 @@ func (s *self) status() Status {
 		is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
 	}
 	// After Running: a node that runs and names no cluster incarnation counts as one of the first.
-	if l := s.lineage.Load(); l != nil {
-		is.Lineage = &l.id
+	if l := s.incarnation.Load(); l != nil {
+		is.Incarnation = &l.id
 	}
 	return is
 }
@@ -128,7 +128,7 @@ func (s *self) status() Status {
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
 func (c *Cluster) Healthy() (unsure, diverged error) {
-	return c.histories.unsure.get(), c.histories.diverged.get()
+	return c.incarnations.unsure.get(), c.incarnations.diverged.get()
 }
 
 // State is the state of this node.
@@ -138,7 +138,7 @@ func (c *Cluster) State() event.NodeState {
 	}
 	r := c.self.replica.Load()
 	if r == nil {
-		return c.life.state.Load().(event.NodeState)
+		return c.lifecycle.state.Load().(event.NodeState)
 	}
 	if c.disk.hanging() != nil && c.self.opts.Size > 1 {
 		return event.StateUnknown

@@ -57,7 +57,7 @@ func TakeOver(o ClusterOptions) (t TakenOver, err error) {
 
 // applyRest applies the entries that the Raft log has beyond the event log, and makes them durable
 // there.
-func (o *ClusterOptions) applyRest(m *Materials, t *TakenOver) (err error) {
+func (o *ClusterOptions) applyRest(m *Dependencies, t *TakenOver) (err error) {
 	r, err := prepare(o.replicaOver(m))
 	if err != nil {
 		return err

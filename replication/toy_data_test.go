@@ -44,8 +44,8 @@ func (d *toyData) copied() *toyData {
 	return next
 }
 
-func (d *toyData) materials() replication.Materials {
-	return replication.Materials{FSM: d.toy, Decider: d.toy, Log: d.toy, Data: d, Unfit: d.unfit, ClusterID: d.cluster, DirectoryID: d.directory}
+func (d *toyData) deps() replication.Dependencies {
+	return replication.Dependencies{FSM: d.toy, Decider: d.toy, Log: d.toy, Data: d, Unfit: d.unfit, ClusterID: d.cluster, DirectoryID: d.directory}
 }
 
 func (d *toyData) LastRecord() int64 { return d.Tail().End - 1 }

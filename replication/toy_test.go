@@ -166,17 +166,17 @@ func (y *toy) restored() int {
 
 // Restore accepts a snapshot whose data are here.
 func (y *toy) Restore(source io.ReadCloser) error {
-	var manifest event.Snapshot
-	if err := errors.Join(json.NewDecoder(source).Decode(&manifest), source.Close()); err != nil {
+	var content event.Snapshot
+	if err := errors.Join(json.NewDecoder(source).Decode(&content), source.Close()); err != nil {
 		return err
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.restores++
-	if manifest.Tail.End > y.tail().End {
+	if content.Tail.End > y.tail().End {
 		return event.ErrDataMissing
 	}
-	_, err := y.at(manifest.Tail.End, manifest.Tail.Chain)
+	_, err := y.at(content.Tail.End, content.Tail.Chain)
 	if err == nil {
 		y.durable = len(y.frames)
 	}

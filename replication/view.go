@@ -12,9 +12,9 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
-// sight is all that a view of the cluster is made of: this node's status, gossip's members with
+// viewInput is all that a view of the cluster is made of: this node's status, gossip's members with
 // their latest answers, and the knowledge of this node's raft.
-type sight struct {
+type viewInput struct {
 	now     time.Time
 	opts    *ClusterOptions
 	own     Status
@@ -26,7 +26,7 @@ type sight struct {
 }
 
 // view shows the cluster.
-func (s *sight) view() event.ClusterView {
+func (s *viewInput) view() event.ClusterView {
 	view := event.ClusterView{Node: s.own.Node, ServerHost: s.opts.ClientHost, ServerPort: s.opts.ClientPort}
 	if s.members == nil {
 		view.Members = []event.Member{s.alone()}
@@ -64,7 +64,7 @@ func (s *sight) view() event.ClusterView {
 }
 
 // alone is the node of a cluster of one.
-func (s *sight) alone() event.Member {
+func (s *viewInput) alone() event.Member {
 	m := event.Member{
 		Node: s.own.Node, Alive: true, HTTPHost: s.opts.ClientHost, HTTPPort: s.opts.ClientPort, Voter: true,
 		Priority: s.own.Priority, Version: s.opts.Version, Time: s.now, ReplicationSecure: s.opts.Security != nil,

@@ -17,7 +17,7 @@ func TestView(t *testing.T) {
 		return peer{at: time.Unix(150, 0), status: Status{Node: id, State: state, Term: term, HasLog: true, Tail: event.Tail{End: 70}, LastRecord: 60, Epoch: 50}}
 	}
 	other := said(b, event.StateFollower, 4)
-	other.status.Lineage = &event.ID{9}
+	other.status.Incarnation = &event.ID{9}
 	for _, c := range []struct {
 		name   string
 		g      gossip.Member
@@ -39,8 +39,8 @@ func TestView(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.g.ReplicationAddress, c.g.Since = "10.0.0.2:1112", begun
-			s := sight{
-				now: now, opts: &ClusterOptions{ClientHost: "own", ClientPort: 2113}, own: Status{Node: own, State: event.StateFollower, Lineage: new(event.ID)},
+			s := viewInput{
+				now: now, opts: &ClusterOptions{ClientHost: "own", ClientPort: 2113}, own: Status{Node: own, State: event.StateFollower, Incarnation: new(event.ID)},
 				members: []gossip.Member{{Self: gossip.Self{Node: own}, Alive: true}, c.g}, said: c.said, voters: map[string]bool{own.String(): true},
 				leader: c.leader, term: c.term,
 			}
@@ -62,7 +62,7 @@ func TestView(t *testing.T) {
 
 // A cluster of one shows its node.
 func TestViewOfOne(t *testing.T) {
-	s := sight{opts: &ClusterOptions{ClientHost: "own", ClientPort: 2113}, own: Status{Node: event.ID{1}, State: event.StateLeader, Address: "10.0.0.1:1112", Term: 2}}
+	s := viewInput{opts: &ClusterOptions{ClientHost: "own", ClientPort: 2113}, own: Status{Node: event.ID{1}, State: event.StateLeader, Address: "10.0.0.1:1112", Term: 2}}
 	v := s.view()
 	if len(v.Members) != 1 || v.Members[0].State != event.StateLeader || !v.Members[0].Voter || !v.Members[0].Alive || v.Members[0].ReplicationPort != 1112 || v.Members[0].EpochNumber != 2 {
 		t.Errorf("%+v", v)

@@ -44,7 +44,7 @@ var imports = []row{
 	{"log", with("event", "stats", "internal/vfs")},
 	{"access", with("event", "stats", "internal/vfs")},
 	{"fsm", with("event", "log", "stats")},
-	{"replication", with("event", "stats", "internal/vfs")},
+	{"replication", with("event", "stats", "internal/vfs", "internal/throttle")},
 	{"subscription", with("event", "stats")},
 	{"projection", with("event", "stats")},
 	{"admin", with("event", "log", "stats", "internal/vfs")},
@@ -69,7 +69,7 @@ var imports = []row{
 	{"api", with("event", "access", "stats", "config")},
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "replication/seldom")},
+	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},
 	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that

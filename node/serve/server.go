@@ -16,7 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // Bounds of one connection. A body may take its time, as long as it comes.
@@ -36,7 +36,7 @@ type Server struct {
 	idle     time.Duration // after which a connection is closed
 	logger   hclog.Logger
 	owned    sync.WaitGroup
-	tlsLines seldom.Lines[struct{}]
+	tlsLines throttle.Lines[struct{}]
 
 	// PingAfter and PingTimeout are when a client of HTTP/2 that is silent is pinged, and when
 	// it counts as gone without an answer. 0: it is not pinged.
@@ -61,7 +61,7 @@ func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 
 // New returns a server of a listener, which it closes.
 func New(l net.Listener, logger hclog.Logger) *Server {
-	return &Server{listener: l, logger: logger, idle: IdleTimeout, tlsLines: seldom.Lines[struct{}]{Every: time.Minute}}
+	return &Server{listener: l, logger: logger, idle: IdleTimeout, tlsLines: throttle.Lines[struct{}]{Every: time.Minute}}
 }
 
 // Serve answers requests, with TLS if there are certificates for it.

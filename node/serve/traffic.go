@@ -12,7 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // Traffic counts the connections of clients and their bytes, TLS included, and bounds their number.
@@ -49,7 +49,7 @@ func (t *Traffic) listener(l net.Listener, logger hclog.Logger) net.Listener {
 	if t.MaxConnections <= 0 {
 		t.crowd.most = 1 << 30
 	}
-	c := &countedListener{Listener: l, traffic: t, logger: logger, lines: seldom.Lines[struct{}]{Every: time.Minute}}
+	c := &countedListener{Listener: l, traffic: t, logger: logger, lines: throttle.Lines[struct{}]{Every: time.Minute}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -60,7 +60,7 @@ type countedListener struct {
 	net.Listener
 	traffic *Traffic
 	logger  hclog.Logger
-	lines   seldom.Lines[struct{}]
+	lines   throttle.Lines[struct{}]
 	ctx     context.Context // ends when it is closed
 	cancel  context.CancelFunc
 }

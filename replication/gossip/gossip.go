@@ -16,7 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // ErrClosed says that the gossip of this node has ended.
@@ -31,7 +31,7 @@ const eventBuffer = 2048
 type Gossip struct {
 	o         Options
 	logger    hclog.Logger
-	complaint *seldom.Lines[string]
+	complaint *throttle.Lines[string]
 	metrics   *metrics
 	opened    time.Time // since when this node is alive
 	transport *transport
@@ -68,7 +68,7 @@ func Open(o Options) (*Gossip, error) {
 		return nil, err
 	}
 	g := &Gossip{
-		o: o, logger: o.Logger.Named("gossip"), complaint: &seldom.Lines[string]{Every: o.timing.again}, metrics: newMetrics(o.Stats),
+		o: o, logger: o.Logger.Named("gossip"), complaint: &throttle.Lines[string]{Every: o.timing.again}, metrics: newMetrics(o.Stats),
 		opened: time.Now(), events: make(chan serf.Event, eventBuffer),
 		ended: make(chan struct{}), announced: map[string]string{},
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // A library's line that holds one of these texts tells nothing new: a dead node is
@@ -38,7 +38,7 @@ var noise = []string{
 // line: a time, a level in brackets, a text.
 type libraryLog struct {
 	to        hclog.Logger
-	complaint *seldom.Lines[string]
+	complaint *throttle.Lines[string]
 }
 
 func (l *libraryLog) Write(line []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // full is a node with the longest attributes that a node can have.
@@ -123,7 +123,7 @@ func TestPace(t *testing.T) {
 
 func TestLibraryLog(t *testing.T) {
 	var out bytes.Buffer
-	l := &libraryLog{to: hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, DisableTime: true}), complaint: &seldom.Lines[string]{Every: time.Minute}}
+	l := &libraryLog{to: hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, DisableTime: true}), complaint: &throttle.Lines[string]{Every: time.Minute}}
 	for _, line := range []string{
 		"2026/01/02 03:04:05 [DEBUG] memberlist: detail",
 		"2026/01/02 03:04:05 [INFO] serf: state",

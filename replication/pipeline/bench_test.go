@@ -35,10 +35,10 @@ func (d *countingDecider) Applied()     {}
 func BenchmarkPipeline(b *testing.B) {
 	for _, writers := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			env := newFakeRaft().surroundings()
-			env.Propose = func([]byte) Future { return instantFuture{} }
-			env.Barrier = func() Future { return instantFuture{} }
-			p := New(env, &countingDecider{}, Options{})
+			deps := newFakeRaft().dependencies()
+			deps.Propose = func([]byte) Future { return instantFuture{} }
+			deps.Barrier = func() Future { return instantFuture{} }
+			p := New(deps, &countingDecider{}, Options{})
 			defer p.Close()
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -61,7 +61,7 @@ func TestClose(t *testing.T) {
 func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
 	f := newFakeRaft()
 	decider := &fakeDecider{room: 8, version: map[string]int64{}}
-	p := New(f.surroundings(), decider, Options{})
+	p := New(f.dependencies(), decider, Options{})
 	applied := map[string]int64{}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() { // refuses some entries, applies the others

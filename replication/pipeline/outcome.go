@@ -20,7 +20,7 @@ func (p *Pipeline) resolve(res result) {
 		return
 	}
 	refusal, isError := res.response.(error)
-	now := p.env.Quorum()
+	now := p.deps.Quorum()
 	p.ended(g, res.err == nil && !isError && g.certain(now))
 	switch {
 	case res.err == nil && !isError:
@@ -28,7 +28,7 @@ func (p *Pipeline) resolve(res result) {
 		if g.entry {
 			p.decider.Applied()
 			p.metrics.commit.ObserveSince(g.begun)
-		} else if p.env.Term() != g.term {
+		} else if p.deps.Term() != g.term {
 			p.lose()
 			p.redo(p.settleUnknown(g, errTerm))
 			return
@@ -40,9 +40,9 @@ func (p *Pipeline) resolve(res result) {
 		}
 		if !g.certain(now) {
 			// A barrier that is committed now has everything before it on enough nodes.
-			g.entry, g.term, g.quorum = false, p.env.Term(), now
+			g.entry, g.term, g.quorum = false, p.deps.Term(), now
 			p.metrics.barriers.Add(1)
-			p.start(g, p.env.Barrier())
+			p.start(g, p.deps.Barrier())
 			return
 		}
 		if p.leading && !p.paused {
@@ -112,7 +112,7 @@ func NotWritten(err error) bool {
 }
 
 func (p *Pipeline) resolveGain(g *group, err error) {
-	if err != nil || p.env.Term() != g.term || !p.env.Leader() {
+	if err != nil || p.deps.Term() != g.term || !p.deps.Leader() {
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
 	} else if p.reset() {
 		p.leading = true
@@ -125,7 +125,7 @@ func (p *Pipeline) resolveGain(g *group, err error) {
 func (p *Pipeline) fail(g *group, cause error) {
 	p.failed = true
 	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
-	p.env.Fatal(cause) // before any caller is answered
+	p.deps.Fatal(cause) // before any caller is answered
 	p.lose()
 	p.redo(p.settleUnknown(g, cause))
 	p.refuseWaiting(event.ErrNotReady)
@@ -145,7 +145,7 @@ func (p *Pipeline) drain() {
 	select {
 	case res := <-p.results:
 		refusal, isError := res.response.(error)
-		done := res.err == nil && !isError && g.certain(p.env.Quorum())
+		done := res.err == nil && !isError && g.certain(p.deps.Quorum())
 		p.ended(g, done)
 		switch {
 		case done:
@@ -161,7 +161,7 @@ func (p *Pipeline) drain() {
 			outcome = res.err
 		case isError:
 			outcome = refusal
-			p.env.Fatal(fmt.Errorf("apply entry: %w", refusal))
+			p.deps.Fatal(fmt.Errorf("apply entry: %w", refusal))
 		default:
 			outcome = errors.New("the cluster's configuration has changed")
 		}

@@ -67,8 +67,8 @@ func (a *Announced) Current() (Leadership, <-chan struct{}) {
 // Response, as raft.ApplyFuture does.
 type Future interface{ Error() error }
 
-// Surroundings are what a pipeline needs of raft. A pipeline is tested without raft.
-type Surroundings struct {
+// Dependencies are what a pipeline needs of raft. A pipeline is tested without raft.
+type Dependencies struct {
 	Propose  func(entry []byte) Future // must not block
 	Barrier  func() Future             // must not block
 	Term     func() uint64             // current term
@@ -104,7 +104,7 @@ const (
 // In flight is an entry, a barrier that confirms a group in which nothing was written, or the
 // barrier that ends an election.
 type Pipeline struct {
-	env     Surroundings
+	deps    Dependencies
 	decider Decider
 	logger  hclog.Logger
 	queue   *queue
@@ -166,11 +166,11 @@ type result struct {
 }
 
 // New starts a pipeline.
-func New(env Surroundings, decider Decider, o Options) *Pipeline {
+func New(deps Dependencies, decider Decider, o Options) *Pipeline {
 	o.ensureDefaults()
 	m := newMetrics(o.Stats)
 	p := &Pipeline{
-		env: env, decider: decider, logger: o.Logger, metrics: m,
+		deps: deps, decider: decider, logger: o.Logger, metrics: m,
 		queue:     newQueue(o.QueueRequests, o.QueueBytes, m.queue),
 		building:  &group{},
 		orders:    make(chan order),
@@ -389,7 +389,7 @@ func (p *Pipeline) run() {
 			p.reportDrained()
 		case o := <-p.orders:
 			p.obey(o)
-		case <-p.env.Hint:
+		case <-p.deps.Hint:
 		case <-p.retry:
 			p.retry = nil
 		case <-p.stop:
@@ -405,7 +405,7 @@ func (p *Pipeline) advance() {
 	if p.failed {
 		return
 	}
-	leader, term := p.env.Leader(), p.env.Term()
+	leader, term := p.deps.Leader(), p.deps.Term()
 	if p.leading && (!leader || term != p.term) {
 		p.lose()
 	}
@@ -421,7 +421,7 @@ func (p *Pipeline) advance() {
 		// everything committed before it is applied here, and that this node led
 		// in this term when it was committed.
 		p.term = term
-		p.start(&group{gains: true, term: term}, p.env.Barrier())
+		p.start(&group{gains: true, term: term}, p.deps.Barrier())
 		p.metrics.barriers.Add(1)
 	}
 }
@@ -470,7 +470,7 @@ func (p *Pipeline) drop(r *request) {
 
 // elsewhere is the error of a request that this node cannot decide.
 func (p *Pipeline) elsewhere() error {
-	if address := p.env.Redirect(); address != "" {
+	if address := p.deps.Redirect(); address != "" {
 		return &event.NotLeader{Address: address}
 	}
 	return event.ErrNotReady
@@ -537,7 +537,7 @@ func (p *Pipeline) launch() {
 	if p.inFlight != nil || len(p.building.requests) == 0 {
 		return
 	}
-	now := p.env.Quorum()
+	now := p.deps.Quorum()
 	if !now.Enough {
 		p.refuseFew()
 		return
@@ -553,15 +553,15 @@ func (p *Pipeline) launch() {
 	case entry != nil:
 		g.entry = true
 		p.metrics.entry(len(g.requests), len(entry))
-		p.start(g, p.env.Propose(entry))
-	case now.Alone && p.env.Leader() && p.env.Term() == g.term:
+		p.start(g, p.deps.Propose(entry))
+	case now.Alone && p.deps.Leader() && p.deps.Term() == g.term:
 		// While no other node has a vote, none can have become leader unnoticed, so the applied
 		// state is the newest there is. This saves a lone node the sync of a barrier.
 		p.reuse(g, decidedAnswer)
 		signal(p.queue.wake) // come back for what still waits, but look at the other channels first
 	default:
 		p.metrics.barriers.Add(1)
-		p.start(g, p.env.Barrier())
+		p.start(g, p.deps.Barrier())
 	}
 }
 

@@ -64,8 +64,8 @@ func (f *fakeRaft) start(entry string) Future {
 	return next
 }
 
-func (f *fakeRaft) surroundings() Surroundings {
-	return Surroundings{
+func (f *fakeRaft) dependencies() Dependencies {
+	return Dependencies{
 		Propose:  func(entry []byte) Future { return f.start(string(entry)) },
 		Barrier:  func() Future { return f.start("") },
 		Term:     f.termNow.Load,
@@ -140,7 +140,7 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{fakeRaft: newFakeRaft(), t: t, decider: &fakeDecider{room: 100, version: map[string]int64{}}, stats: new(stats.Registry)}
 		o.Stats = r.stats
-		r.p = New(r.surroundings(), r.decider, o)
+		r.p = New(r.dependencies(), r.decider, o)
 		defer func() {
 			synctest.Wait()
 			for {

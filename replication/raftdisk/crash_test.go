@@ -86,7 +86,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 		check.Must(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
 		last = index
 		if index%4 == 0 {
-			check.Must(t, s.Snapshots.publish(manifestOf(t, s.ID, index, 1, event.Tail{})))
+			check.Must(t, s.Snapshots.publish(snapshotOf(t, s.ID, index, 1, event.Tail{})))
 			covers = index
 			check.Must(t, s.Logs.DeleteRange(1, index-2))
 		}

@@ -53,7 +53,7 @@ type Identity struct {
 	Cluster   event.ID `json:"clusterId"`
 	Directory event.ID `json:"directoryId"`
 	// which history of the cluster; zero: the one that began with it
-	Lineage event.ID `json:"lineageId,omitzero"`
+	Incarnation event.ID `json:"lineageId,omitzero"`
 }
 
 // identityDoc is an identity as it lies on disk: do not change without changing the format.
@@ -84,10 +84,10 @@ func newIdentity(o *Options) Identity {
 	if node.IsZero() {
 		node = event.ID(uuid.New())
 	}
-	id := Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID, Lineage: o.Lineage}
+	id := Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID, Incarnation: o.Incarnation}
 	if o.Log.Tail().End > 0 && !o.Joining {
 		// It continues from a copy, and the original may continue as well.
-		id.Lineage = event.ID(uuid.New())
+		id.Incarnation = event.ID(uuid.New())
 	}
 	return id
 }
@@ -298,7 +298,7 @@ type making struct {
 // term of the last frame, since a Raft index that began at 0 again would have
 // every new entry skipped as applied before.
 var creation = []func(*making) error{
-	(*making).makeStable, (*making).makeManifest, (*making).makeLog, (*making).makeIdentity, (*making).makeReal,
+	(*making).makeStable, (*making).makeSnapshot, (*making).makeLog, (*making).makeIdentity, (*making).makeReal,
 }
 
 // create runs the first so many steps.
@@ -336,7 +336,7 @@ func (m *making) makeStable() (err error) {
 // firstTerm is the term that a new consensus state begins with.
 func firstTerm(tail event.Tail) uint64 { return max(tail.Term, 1) }
 
-func (m *making) makeManifest() error {
+func (m *making) makeSnapshot() error {
 	dir := filepath.Join(m.dir, snapshotsDir)
 	if err := m.o.Files.MkdirAll(dir); err != nil {
 		return err

@@ -75,8 +75,8 @@ func TestIdentityStays(t *testing.T) {
 			t.Errorf("identity %+v became %+v", first.ID, second.ID)
 		}
 		// A node that continues from a copy has another history than the nodes it was copied from.
-		if restored := o.Log.Tail().End > 0; first.ID.Lineage.IsZero() == restored {
-			t.Errorf("restored: %t, lineage %s", restored, first.ID.Lineage)
+		if restored := o.Log.Tail().End > 0; first.ID.Incarnation.IsZero() == restored {
+			t.Errorf("restored: %t, lineage %s", restored, first.ID.Incarnation)
 		}
 		check.Must(t, second.Close())
 	}
@@ -197,8 +197,8 @@ func FuzzDecodeIdentity(f *testing.F) {
 	})
 }
 
-// manifestOf makes a snapshot that ends where the tail says.
-func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
+// snapshotOf makes a snapshot that ends where the tail says.
+func snapshotOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
 	t.Helper()
 	data := check.Value(json.Marshal(event.Snapshot{Tail: tail})).Must(t)
 	return &snapshot{data: data, meta: raft.SnapshotMeta{

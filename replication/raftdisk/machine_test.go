@@ -115,7 +115,7 @@ func TestPersist(t *testing.T) {
 	}
 }
 
-func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
+func TestRestoreDecidesWhetherASnapshotCounts(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("data is missing")} {
 		snaps := testSnapshots(t)
 		s := testMachine(&plainFSM{restore: failure}, snaps, &FailStop{})
@@ -149,7 +149,7 @@ func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 
 // If there are entries beyond a received snapshot, either they are of its history and the snapshot
 // is stale, or they are of another one and raft must begin on an empty log.
-func TestRule13WhatIsBeyondAManifest(t *testing.T) {
+func TestRule13WhatIsBeyondASnapshot(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, last uint64 // of the Raft log, term 1

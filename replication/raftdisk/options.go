@@ -44,7 +44,7 @@ type Options struct {
 
 	// The cluster incarnation of a node whose consensus state is made now. A node that continues
 	// from a copy alone gets a new one.
-	Lineage event.ID
+	Incarnation event.ID
 
 	// Address is where the other nodes reach a node whose consensus state is made now; default: its
 	// id.

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	manifestSuffix  = ".manifest" // part of the disk format, do not change
-	manifestFormat  = 1
-	manifestsKept   = 2
-	maxManifestSize = 64 << 20 // a chunk takes about 120 bytes
+	snapshotSuffix  = ".manifest" // part of the disk format, do not change
+	snapshotFormat  = 1
+	snapshotsKept   = 2
+	maxSnapshotSize = 64 << 20 // a chunk takes about 120 bytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -51,7 +51,7 @@ type snapshotHeader struct {
 }
 
 func (s *snapshot) encode(id Identity) ([]byte, error) {
-	head, err := json.Marshal(snapshotHeader{Format: manifestFormat, Creation: id.Creation.String(), Meta: s.meta})
+	head, err := json.Marshal(snapshotHeader{Format: snapshotFormat, Creation: id.Creation.String(), Meta: s.meta})
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return nil, "", fmt.Errorf("header: %w", err)
 	}
-	if head.Format != manifestFormat {
-		return nil, "", fmt.Errorf("format %d is not known, only %d", head.Format, manifestFormat)
+	if head.Format != snapshotFormat {
+		return nil, "", fmt.Errorf("format %d is not known, only %d", head.Format, snapshotFormat)
 	}
 	if head.Meta.Size != int64(len(data)) {
 		return nil, "", fmt.Errorf("holds %d bytes instead of %d", len(data), head.Meta.Size)
@@ -89,7 +89,7 @@ func (s *snapshot) write(files vfs.FS, dir string, id Identity) error {
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(files, filepath.Join(dir, s.meta.ID+manifestSuffix), data)
+	return vfs.WriteFileAtomic(files, filepath.Join(dir, s.meta.ID+snapshotSuffix), data)
 }
 
 // content returns what the state machine wrote.
@@ -155,8 +155,8 @@ func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, f
 	}
 	for _, base := range names {
 		name := filepath.Join(dir, base)
-		id, isManifest := strings.CutSuffix(base, manifestSuffix)
-		if !isManifest {
+		id, isSnapshot := strings.CutSuffix(base, snapshotSuffix)
+		if !isSnapshot {
 			if strings.HasSuffix(name, vfs.TempSuffix) {
 				if err := files.Remove(name); err != nil {
 					return nil, err
@@ -270,9 +270,9 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	s.list = append([]*snapshot{snap}, s.list...)
 	slices.SortStableFunc(s.list, newestFirst)
 	var old []*snapshot
-	if len(s.list) > manifestsKept {
-		old = slices.Clone(s.list[manifestsKept:])
-		s.list = s.list[:manifestsKept]
+	if len(s.list) > snapshotsKept {
+		old = slices.Clone(s.list[snapshotsKept:])
+		s.list = s.list[:snapshotsKept]
 	}
 	s.mu.Unlock()
 	for _, snap := range old {
@@ -302,7 +302,7 @@ func (s *Snapshots) newest() raft.SnapshotMeta {
 }
 
 func (s *Snapshots) path(snap *snapshot) string {
-	return filepath.Join(s.dir, snap.meta.ID+manifestSuffix)
+	return filepath.Join(s.dir, snap.meta.ID+snapshotSuffix)
 }
 
 // drop removes snapshots beyond the end of the event log.
@@ -335,8 +335,8 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	if k.done {
 		return 0, errCancelled
 	}
-	if len(k.snap.data)+len(p) > maxManifestSize {
-		return 0, fmt.Errorf("snapshot is larger than %d bytes", maxManifestSize)
+	if len(k.snap.data)+len(p) > maxSnapshotSize {
+		return 0, fmt.Errorf("snapshot is larger than %d bytes", maxSnapshotSize)
 	}
 	k.snap.data = append(k.snap.data, p...)
 	return len(p), nil

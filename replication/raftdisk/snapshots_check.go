@@ -22,14 +22,14 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 		return raft.Configuration{}, err
 	}
 	tail := log.Tail()
-	base, beyond, why, err := s.chooseManifest(log, tail)
+	base, beyond, why, err := s.chooseSnapshot(log, tail)
 	if err != nil {
 		return raft.Configuration{}, err
 	}
 	if len(beyond) > 0 {
 		if first == 0 || first > base.meta.Index+1 || last < beyond[0].meta.Index {
 			kind := ErrStateLost
-			if end := manifestEnd(beyond); end > tail.End {
+			if end := snapshotsEnd(beyond); end > tail.End {
 				kind = &BehindError{End: end}
 			}
 			return raft.Configuration{}, fmt.Errorf("%w: %s cannot be used (%w), and the Raft log, which holds entries %d to %d, "+
@@ -97,8 +97,8 @@ func (e *BehindError) Error() string {
 
 func (e *BehindError) Is(target error) bool { return target == ErrStateLost }
 
-// manifestEnd is the highest end of the snapshots that can be read.
-func manifestEnd(snaps []*snapshot) (end int64) {
+// snapshotsEnd is the highest end of the snapshots that can be read.
+func snapshotsEnd(snaps []*snapshot) (end int64) {
 	for _, snap := range snaps {
 		if m, err := snap.content(); err == nil {
 			end = max(end, m.Tail.End)
@@ -107,12 +107,12 @@ func manifestEnd(snaps []*snapshot) (end int64) {
 	return end
 }
 
-// chooseManifest returns the newest snapshot that fits the event log (an empty one when there is
+// chooseSnapshot returns the newest snapshot that fits the event log (an empty one when there is
 // none), those beyond the log's end, and what is wrong with the newest.
-func (s *State) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
+func (s *State) chooseSnapshot(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
 	for _, snap := range s.Snapshots.list {
-		manifest, err := snap.content()
-		at := manifest.Tail.End
+		content, err := snap.content()
+		at := content.Tail.End
 		switch {
 		case err != nil:
 			err = fmt.Errorf("it is damaged: %w", err)
@@ -127,7 +127,7 @@ func (s *State) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond
 					return nil, nil, nil, fmt.Errorf("compare %s with the event log: %w", snap.describe(), err)
 				}
 			}
-			if ok && chain == manifest.Tail.Chain {
+			if ok && chain == content.Tail.Chain {
 				return snap, beyond, why, nil
 			}
 			if !ok {
@@ -135,7 +135,7 @@ func (s *State) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond
 					ErrStateLost, snap.describe(), at)
 			}
 			return nil, nil, nil, fmt.Errorf("%w: %s has the chain %s at %d, the event log %s: it is another history",
-				ErrStateLost, snap.describe(), manifest.Tail.Chain, at, chain)
+				ErrStateLost, snap.describe(), content.Tail.Chain, at, chain)
 		}
 		if beyond = append(beyond, snap); why == nil {
 			why = err

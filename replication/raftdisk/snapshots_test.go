@@ -65,7 +65,7 @@ func equal(a []uint64, b ...uint64) bool {
 	return true
 }
 
-func TestNewestTwoManifestsAreKept(t *testing.T) {
+func TestNewestTwoSnapshotsAreKept(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
 	for _, index := range []uint64{10, 20, 300} {
@@ -94,7 +94,7 @@ func TestNewestTwoManifestsAreKept(t *testing.T) {
 
 // A received snapshot counts only once it was restored: raft stores it first, and the next start
 // would assume that the data are there.
-func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
+func TestRule09ReceivedSnapshotCountsOnceRestored(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
 	take(t, s, 10, true, "own")
@@ -120,7 +120,7 @@ func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 	}
 }
 
-func TestCancelledManifestIsNone(t *testing.T) {
+func TestCancelledSnapshotIsNone(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
 	sink := check.Value(s.Create(1, 5, 2, raft.Configuration{}, 1, nil)).Must(t)
@@ -142,60 +142,60 @@ func tailAt(end int64, index, term uint64) event.Tail {
 
 // Before raft starts, snapshots are compared with the event log by position and chain: otherwise a
 // node could skip entries, or append them to another log than the one they were decided on.
-func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
+func TestRule12StartChecksSnapshotAgainstLog(t *testing.T) {
 	t.Parallel()
-	type manifest struct {
+	type content struct {
 		index uint64
 		tail  event.Tail
 	}
 	for _, c := range []struct {
 		name        string
-		manifests   []manifest // oldest first
-		first, last uint64     // of the Raft log, term 2
-		gap         [2]uint64  // what lacks in it, both included
+		snapshots   []content // oldest first
+		first, last uint64    // of the Raft log, term 2
+		gap         [2]uint64 // what lacks in it, both included
 		tail        event.Tail
 		damage      bool   // the newest
 		refused     string // empty: starts
 		kept        []uint64
 		empty       bool // the Raft log must be empty then
 	}{
-		{name: "newest fits the end", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "newest fits the end", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, tail: tailAt(200, 20, 2), kept: []uint64{20, 10}},
-		{name: "newest fits a frame before the end", manifests: []manifest{{10, tailAt(100, 10, 2)}},
+		{name: "newest fits a frame before the end", snapshots: []content{{10, tailAt(100, 10, 2)}},
 			first: 11, last: 25, tail: tailAt(300, 25, 2), kept: []uint64{10}},
-		{name: "of nothing", manifests: []manifest{{3, event.Tail{}}}, first: 4, last: 9, tail: tailAt(100, 9, 2), kept: []uint64{3}},
-		{name: "beyond the end, older and whole Raft log remain", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "of nothing", snapshots: []content{{3, event.Tail{}}}, first: 4, last: 9, tail: tailAt(100, 9, 2), kept: []uint64{3}},
+		{name: "beyond the end, older and whole Raft log remain", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 11, last: 25, tail: tailAt(100, 10, 2), kept: []uint64{10}},
-		{name: "beyond the end, Raft log from the first entry", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "beyond the end, Raft log from the first entry", snapshots: []content{{20, tailAt(200, 20, 2)}},
 			first: 1, last: 25, tail: tailAt(100, 10, 2)},
-		{name: "beyond the end, Raft log has been cut", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "beyond the end, Raft log has been cut", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "needs the event log up to 200, which ends at 100: acknowledged writes are missing"},
-		{name: "beyond the end, Raft log ends before it", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "beyond the end, Raft log ends before it", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 2, last: 19, tail: tailAt(100, 10, 2), refused: "needs the event log"},
-		{name: "beyond the end, alone", manifests: []manifest{{20, tailAt(200, 20, 2)}}, tail: tailAt(100, 10, 2), refused: "needs the event log"},
-		{name: "damaged, older and whole Raft log remain", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "beyond the end, alone", snapshots: []content{{20, tailAt(200, 20, 2)}}, tail: tailAt(100, 10, 2), refused: "needs the event log"},
+		{name: "damaged, older and whole Raft log remain", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, tail: tailAt(200, 20, 2), damage: true, kept: []uint64{10}},
-		{name: "damaged, alone", manifests: []manifest{{20, tailAt(200, 20, 2)}}, first: 18, last: 25, tail: tailAt(200, 20, 2), damage: true, refused: "damaged"},
-		{name: "other chain at the end", manifests: []manifest{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
+		{name: "damaged, alone", snapshots: []content{{20, tailAt(200, 20, 2)}}, first: 18, last: 25, tail: tailAt(200, 20, 2), damage: true, refused: "damaged"},
+		{name: "other chain at the end", snapshots: []content{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
 			first: 5, last: 25, tail: tailAt(100, 10, 2), refused: "another history"},
-		{name: "other chain before the end", manifests: []manifest{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
+		{name: "other chain before the end", snapshots: []content{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
 			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
-		{name: "no frame ends there", manifests: []manifest{{10, event.Tail{End: 150, Index: 10, Term: 2}}},
+		{name: "no frame ends there", snapshots: []content{{10, event.Tail{End: 150, Index: 10, Term: 2}}},
 			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
-		{name: "snapshot above the Raft log", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "snapshot above the Raft log", snapshots: []content{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 12, tail: tailAt(200, 20, 2), kept: []uint64{20}, empty: true},
-		{name: "gap up to the snapshot", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+		{name: "gap up to the snapshot", snapshots: []content{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 20}, tail: tailAt(300, 25, 2), kept: []uint64{20, 10}},
-		{name: "gap before the snapshot", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "gap before the snapshot", snapshots: []content{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 18}, tail: tailAt(200, 20, 2), kept: []uint64{20}},
-		{name: "gap beyond the snapshot", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+		{name: "gap beyond the snapshot", snapshots: []content{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 25, gap: [2]uint64{13, 21}, tail: tailAt(200, 20, 2), refused: "entry 21"},
-		{name: "gap after the snapshot", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
+		{name: "gap after the snapshot", snapshots: []content{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
 		{name: "no snapshot and a cut Raft log", first: 2, last: 9, tail: tailAt(100, 9, 2), refused: "begins at entry 2"},
 		{name: "neither snapshot nor entry", refused: "neither"},
-		{name: "Raft log older than the event log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 15, tail: tailAt(200, 20, 2), refused: "up to 15 only"},
-		{name: "other term of the last frame", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 1), refused: "of term 2"},
-		{name: "votes older than the log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 4), refused: "current term"},
+		{name: "Raft log older than the event log", snapshots: []content{{10, tailAt(100, 10, 2)}}, first: 5, last: 15, tail: tailAt(200, 20, 2), refused: "up to 15 only"},
+		{name: "other term of the last frame", snapshots: []content{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 1), refused: "of term 2"},
+		{name: "votes older than the log", snapshots: []content{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 4), refused: "current term"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -210,10 +210,10 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 				}
 			}
 			check.Must(t, s.Stable.SetUint64(keyCurrentTerm, 3))
-			for i, m := range c.manifests {
-				snap := manifestOf(t, s.ID, m.index, 2, m.tail)
+			for i, m := range c.snapshots {
+				snap := snapshotOf(t, s.ID, m.index, 2, m.tail)
 				check.Must(t, snap.write(vfs.OS, s.Snapshots.dir, s.ID))
-				if path := filepath.Join(s.Snapshots.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
+				if path := filepath.Join(s.Snapshots.dir, snap.meta.ID+snapshotSuffix); c.damage && i == len(c.snapshots)-1 {
 					check.Must(t, os.Truncate(path, 20))
 				}
 			}

@@ -179,7 +179,7 @@ func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hcl
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%w: the Raft log (raft/%s or raft/%s) is missing", ErrStateLost, boltKind.name, segmentKind.name)
 	}
-	have, err := dropTwins(files, dir, found, want, open)
+	have, err := dropConverted(files, dir, found, want, open)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
 
 // dropTwins removes all kinds but one after a conversion that was complete but
 // for the removal, and returns that one: what is wanted, if it is there.
-func dropTwins(files vfs.FS, dir string, found []*logKind, want *logKind, open func(*logKind, string) (Backing, error)) (*logKind, error) {
+func dropConverted(files vfs.FS, dir string, found []*logKind, want *logKind, open func(*logKind, string) (Backing, error)) (*logKind, error) {
 	have, ends := found[0], make([]uint64, len(found))
 	if len(found) == 1 {
 		return have, nil

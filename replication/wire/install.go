@@ -213,8 +213,8 @@ func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
 	if err := readFrame(c, &req); err != nil {
 		return nil, fmt.Errorf("announcement of a snapshot: %w", err)
 	}
-	if req.Size < 0 || req.Size > r.opts.MaxManifest {
-		return nil, fmt.Errorf("snapshot of %d bytes: at most %d are taken", req.Size, r.opts.MaxManifest)
+	if req.Size < 0 || req.Size > r.opts.MaxSnapshot {
+		return nil, fmt.Errorf("snapshot of %d bytes: at most %d are taken", req.Size, r.opts.MaxSnapshot)
 	}
 	// A deposed leader may send a snapshot that a successor installed on it meanwhile. Raft would
 	// take it and stay in the old term, and the next start would find that term below that of its
@@ -230,19 +230,19 @@ func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
 	}
 	defer r.installs.end(current)
 
-	manifest, err := r.readManifest(ctx, c, req.Size)
+	content, err := r.readSnapshot(ctx, c, req.Size)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, &req, manifest); err != nil {
+	if err := r.prepare(ctx, &req, content); err != nil {
 		return nil, err
 	}
 	byID(&req)
-	return r.handOver(ctx, current, &req, manifest)
+	return r.handOver(ctx, current, &req, content)
 }
 
-// readManifest reads the bytes of a snapshot. Memory grows with what arrives.
-func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, error) {
+// readSnapshot reads the bytes of a snapshot. Memory grows with what arrives.
+func (r *Raft) readSnapshot(ctx context.Context, c *conn, size int64) ([]byte, error) {
 	if err := writeFrame(c, installAnswer{}); err != nil {
 		return nil, fmt.Errorf("ask for the snapshot: %w", err)
 	}
@@ -271,12 +271,12 @@ func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, e
 }
 
 // prepare calls Prepare, with a time limit, and stops it when the result does not matter any more.
-func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, manifest []byte) error {
+func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, content []byte) error {
 	r.installs.preparing.Lock() // The one before was called off.
 	defer r.installs.preparing.Unlock()
 	ctx, stop := context.WithTimeoutCause(ctx, r.opts.PrepareTimeout, errPrepare)
 	defer stop()
-	err := r.opts.Prepare(ctx, req.LastLogIndex, req.LastLogTerm, manifest)
+	err := r.opts.Prepare(ctx, req.LastLogIndex, req.LastLogTerm, content)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -284,12 +284,12 @@ func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, ma
 }
 
 // handOver gives a snapshot to raft and waits for what raft says.
-func (r *Raft) handOver(ctx context.Context, current *install, req *raft.InstallSnapshotRequest, manifest []byte) (*raft.InstallSnapshotResponse, error) {
+func (r *Raft) handOver(ctx context.Context, current *install, req *raft.InstallSnapshotRequest, content []byte) (*raft.InstallSnapshotResponse, error) {
 	if err := r.opts.Silent(); err != nil {
 		return nil, err
 	}
 	outcome := make(chan raft.RPCResponse, 1)
-	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(manifest), RespChan: outcome}
+	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(content), RespChan: outcome}
 	select {
 	case r.consumer <- rpc:
 	case <-time.After(r.opts.Timeout):
@@ -299,7 +299,7 @@ func (r *Raft) handOver(ctx context.Context, current *install, req *raft.Install
 	}
 	// From here on it cannot be called off any more.
 	r.installs.end(current)
-	r.logger.Info("handed a snapshot to raft", logkey.Index, req.LastLogIndex, logkey.Term, req.LastLogTerm, logkey.Bytes, len(manifest))
+	r.logger.Info("handed a snapshot to raft", logkey.Index, req.LastLogIndex, logkey.Term, req.LastLogTerm, logkey.Bytes, len(content))
 	select {
 	case o := <-outcome:
 		if o.Error != nil && r.opts.Holds(req.LastLogIndex, req.LastLogTerm) {

@@ -75,13 +75,13 @@ func (p *pair) consume() <-chan raft.RPC {
 }
 
 func TestPrepare(t *testing.T) {
-	manifest := bytes.Repeat([]byte("chunk "), 100_000)
+	content := bytes.Repeat([]byte("chunk "), 100_000)
 	refusal := errors.New("the chunks of position 7 are missing\nhere")
 	var prepared, answer atomic.Value
 	p := newPair(t, RaftOptions{
-		MaxManifest: int64(len(manifest)),
-		Prepare: func(_ context.Context, index, term uint64, manifest []byte) error {
-			prepared.Store(fmt.Sprint(index, term, len(manifest)))
+		MaxSnapshot: int64(len(content)),
+		Prepare: func(_ context.Context, index, term uint64, content []byte) error {
+			prepared.Store(fmt.Sprint(index, term, len(content)))
 			err, _ := answer.Load().(error)
 			return err
 		},
@@ -95,17 +95,17 @@ func TestPrepare(t *testing.T) {
 			want := raft.InstallSnapshotRequest{
 				RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("leader")},
 				SnapshotVersion: 1, Term: 5, Leader: []byte("10.0.0.1:1112"), LastLogIndex: 42, LastLogTerm: 4,
-				Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: int64(len(manifest)),
+				Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: int64(len(content)),
 			}
 			if fmt.Sprint(*rpc.Command.(*raft.InstallSnapshotRequest)) != fmt.Sprint(want) {
 				err = fmt.Errorf("raft got %+v", rpc.Command)
 			}
-			if !bytes.Equal(got, manifest) {
+			if !bytes.Equal(got, content) {
 				err = errors.Join(err, fmt.Errorf("raft got %d other bytes", len(got)))
 			}
 			rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("x")}, Term: 6, Success: true}, err)
 		}()
-		resp, err := p.install(5, 42, int64(len(manifest)), bytes.NewReader(manifest))
+		resp, err := p.install(5, 42, int64(len(content)), bytes.NewReader(content))
 		if err != nil || resp.Term != 6 || !resp.Success || string(resp.ID) != "x" || prepared.Load() != "42 4 600000" {
 			t.Errorf("%+v, %v, prepared %v", resp, err, prepared.Load())
 		}
@@ -124,8 +124,8 @@ func TestPrepare(t *testing.T) {
 	})
 	t.Run("too large", func(t *testing.T) {
 		prepared.Store("not")
-		sent := &counter{r: bytes.NewReader(manifest)}
-		_, err := p.install(5, 42, int64(len(manifest))+1, sent)
+		sent := &counter{r: bytes.NewReader(content)}
+		_, err := p.install(5, 42, int64(len(content))+1, sent)
 		if err == nil || err.Error() != "snapshot of 600001 bytes: at most 600000 are taken" || prepared.Load() != "not" || sent.n != 0 {
 			t.Errorf("error %v, %v prepared, %d bytes sent", err, prepared.Load(), sent.n)
 		}

@@ -61,9 +61,9 @@ type Security interface {
 
 // Identity is what a node says of itself.
 type Identity struct {
-	Node    event.ID
-	Cluster event.ID // zero: the node belongs to no cluster yet
-	Lineage uint32   // which history of the cluster it follows; zero: the first, or none yet
+	Node        event.ID
+	Cluster     event.ID // zero: the node belongs to no cluster yet
+	Incarnation uint32   // which history of the cluster it follows; zero: the first, or none yet
 }
 
 // Options of a Port. Bind and Node must be given; what else is zero gets a default.
@@ -71,9 +71,9 @@ type Options struct {
 	Bind      string // host:port to listen at; port 0 takes any that is free
 	Advertise string // host:port where other nodes reach this one; default: the address bound
 
-	Node    event.ID        // this node's id
-	Cluster func() event.ID // the cluster this node belongs to, zero: none yet; default: none
-	Lineage func() uint32   // the history of it that this node follows; default: the first
+	Node        event.ID        // this node's id
+	Cluster     func() event.ID // the cluster this node belongs to, zero: none yet; default: none
+	Incarnation func() uint32   // the history of it that this node follows; default: the first
 
 	// Security is how connections are secured; nil: plain TCP.
 	Security Security
@@ -99,8 +99,8 @@ func (o *Options) EnsureDefaults() {
 	if o.Cluster == nil {
 		o.Cluster = func() event.ID { return event.ID{} }
 	}
-	if o.Lineage == nil {
-		o.Lineage = func() uint32 { return 0 }
+	if o.Incarnation == nil {
+		o.Incarnation = func() uint32 { return 0 }
 	}
 	o.Renew = cmp.Or(o.Renew, 10*time.Minute)
 	o.DialTimeout = cmp.Or(o.DialTimeout, 5*time.Second)

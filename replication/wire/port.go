@@ -19,8 +19,8 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/peersecret"
-	"github.com/annalsdb/annals/replication/seldom"
 )
 
 const (
@@ -45,7 +45,7 @@ var (
 type Port struct {
 	opts     Options
 	logger   hclog.Logger
-	lines    seldom.Lines[line] // that were logged, of what others did
+	lines    throttle.Lines[line] // that were logged, of what others did
 	metrics  *metrics
 	listener net.Listener
 
@@ -99,7 +99,7 @@ func newPort(o Options, l net.Listener, reach func(ctx context.Context, network,
 	p := &Port{
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
 		slots: make(chan struct{}, maxHandshakes), reach: reach, listeners: map[Kind]*listener{},
-		lines: seldom.Lines[line]{Every: logAgain}, conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
+		lines: throttle.Lines[line]{Every: logAgain}, conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
 		traffic: map[event.ID]*traffic{}, secrets: secrets{known: map[peersecret.ID]*peersecret.Secret{}},
 	}
 	p.metrics = newMetrics(o.Stats, p)
@@ -145,7 +145,7 @@ func (p *Port) Close() error {
 
 // self is what this node says of itself at this moment.
 func (p *Port) self() Identity {
-	return Identity{Node: p.opts.Node, Cluster: p.opts.Cluster(), Lineage: p.opts.Lineage()}
+	return Identity{Node: p.opts.Node, Cluster: p.opts.Cluster(), Incarnation: p.opts.Incarnation()}
 }
 
 // accept takes connections and starts their handshakes.

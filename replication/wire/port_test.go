@@ -18,7 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 func TestPeersKnowEachOther(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRefusals(t *testing.T) {
 	cases := []struct {
 		name         string
 		own, other   event.ID // clusters of the acceptor and of the dialler
-		lineage      uint32   // of the dialler
+		incarnation  uint32   // of the dialler
 		dialler      event.ID // default: node 2
 		kind, listen Kind
 		status       Status // 0: accepted
@@ -102,9 +102,9 @@ func TestRefusals(t *testing.T) {
 			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
 		{name: "install without other cluster", own: clusterA, other: none, kind: kindInstall, listen: kindInstall,
 			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
-		{name: "other lineage, service", own: clusterA, other: clusterA, lineage: 7, kind: KindService, listen: KindService},
-		{name: "other lineage, raft", own: clusterA, other: clusterA, lineage: 0xabcd, kind: KindRaft, listen: KindRaft,
-			status: StatusOtherLineage, reason: "node " + node(1).String() + " at one.example:1112 belongs to incarnation 00000000 of cluster " + clusterA.String() +
+		{name: "other lineage, service", own: clusterA, other: clusterA, incarnation: 7, kind: KindService, listen: KindService},
+		{name: "other lineage, raft", own: clusterA, other: clusterA, incarnation: 0xabcd, kind: KindRaft, listen: KindRaft,
+			status: StatusOtherIncarnation, reason: "node " + node(1).String() + " at one.example:1112 belongs to incarnation 00000000 of cluster " + clusterA.String() +
 				", node " + node(2).String() + " to incarnation 0000abcd: to give up the latter's history, stop that node, rename its folder raft, and start it: it joins with its data"},
 		{name: "no listener", own: clusterA, other: clusterA, kind: KindRaft, listen: KindService,
 			status: StatusNoListener, reason: "this node takes no connections of the kind raft at the moment"},
@@ -122,7 +122,7 @@ func TestRefusals(t *testing.T) {
 					c.dialler = node(2)
 				}
 				own := Options{Node: node(1), Cluster: member(c.own), Advertise: "one.example:1112", Logger: log.logger(hclog.Debug)}
-				other := Options{Node: c.dialler, Cluster: member(c.other), Lineage: func() uint32 { return c.lineage }}
+				other := Options{Node: c.dialler, Cluster: member(c.other), Incarnation: func() uint32 { return c.incarnation }}
 				if secured {
 					own.Security, other.Security = ca.security(1), ca.security(2)
 				}
@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 
 // A node of a version without cluster incarnations accepts all nodes of its cluster: the dialling
 // node checks the incarnation itself.
-func TestOtherLineageOfTheVersionBefore(t *testing.T) {
+func TestOtherIncarnationOfTheVersionBefore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
 	defer func() { _ = l.Close() }()
@@ -174,9 +174,9 @@ func TestOtherLineageOfTheVersionBefore(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	p := open(t, Options{Node: node(2), Cluster: member(clusterA), Lineage: func() uint32 { return 7 }})
+	p := open(t, Options{Node: node(2), Cluster: member(clusterA), Incarnation: func() uint32 { return 7 }})
 	_, err = p.Dial(t.Context(), KindRaft, l.Addr().String())
-	if got := refused(t, err); got.Status != StatusOtherLineage {
+	if got := refused(t, err); got.Status != StatusOtherIncarnation {
 		t.Errorf("got %+v", got)
 	}
 	c, err := p.Dial(t.Context(), KindService, l.Addr().String())
@@ -578,7 +578,7 @@ func TestRateOfLines(t *testing.T) {
 
 func testRateOfLines(t *testing.T) {
 	var log lines
-	l := &Port{logger: log.logger(hclog.Warn), lines: seldom.Lines[line]{Every: logAgain}}
+	l := &Port{logger: log.logger(hclog.Warn), lines: throttle.Lines[line]{Every: logAgain}}
 	peer := func(host, port string) net.Addr { return advertised(net.JoinHostPort(host, port)) }
 	l.say(hclog.Warn, peer("10.0.0.1", "1"), "one", "first")
 	l.say(hclog.Warn, peer("10.0.0.1", "2"), "one", "again")

@@ -33,14 +33,14 @@ const (
 	StatusOtherFormat  Status = 1 // another format version
 	StatusOtherCluster Status = 2 // the nodes belong to different clusters
 	// a kind for members of a cluster, and one of the nodes is in none
-	StatusNoCluster    Status = 3
-	StatusNoListener   Status = 4  // connections of the kind are not accepted at the moment
-	StatusSameNode     Status = 5  // both nodes have the same id
-	StatusBusy         Status = 6  // too many connections
-	StatusWantsTLS     Status = 7  // a plain connection to a port with TLS
-	StatusWantsPlain   Status = 8  // TLS to a plain port
-	StatusOtherLineage Status = 9  // the nodes follow different histories of one cluster
-	StatusProve        Status = 10 // a challenge follows; to a request that offers a proof only
+	StatusNoCluster        Status = 3
+	StatusNoListener       Status = 4  // connections of the kind are not accepted at the moment
+	StatusSameNode         Status = 5  // both nodes have the same id
+	StatusBusy             Status = 6  // too many connections
+	StatusWantsTLS         Status = 7  // a plain connection to a port with TLS
+	StatusWantsPlain       Status = 8  // TLS to a plain port
+	StatusOtherIncarnation Status = 9  // the nodes follow different histories of one cluster
+	StatusProve            Status = 10 // a challenge follows; to a request that offers a proof only
 	// one of the nodes does not prove that it is run by the same user
 	StatusUnproven Status = 11
 )
@@ -64,7 +64,7 @@ func (q *request) encode() []byte {
 	b := make([]byte, requestSize)
 	copy(b, magic)
 	b[8], b[9] = q.version, byte(q.kind)
-	binary.BigEndian.PutUint32(b[10:], q.Lineage)
+	binary.BigEndian.PutUint32(b[10:], q.Incarnation)
 	if q.proves {
 		b[14] = 1
 	}
@@ -92,7 +92,7 @@ func readRequest(r io.Reader, begun []byte) (request, error) {
 		return request{}, unexpected(err)
 	}
 	q.proves = b[14] == 1
-	q.Lineage, q.Cluster, q.Node = binary.BigEndian.Uint32(b[10:]), event.ID(b[16:32]), event.ID(b[32:48])
+	q.Incarnation, q.Cluster, q.Node = binary.BigEndian.Uint32(b[10:]), event.ID(b[16:32]), event.ID(b[32:48])
 	if q.Node.IsZero() {
 		return request{}, errNotOurs
 	}
@@ -116,7 +116,7 @@ func (a *answer) encode() []byte {
 	copy(b, magic)
 	b[8], b[9] = a.version, byte(a.status)
 	binary.BigEndian.PutUint16(b[10:], uint16(len(reason)))
-	binary.BigEndian.PutUint32(b[12:], a.Lineage)
+	binary.BigEndian.PutUint32(b[12:], a.Incarnation)
 	copy(b[16:], a.Cluster[:])
 	copy(b[32:], a.Node[:])
 	return append(b, reason...)
@@ -148,7 +148,7 @@ func readAnswer(r io.Reader) (answer, error) {
 	}
 	return answer{
 		version: b[8], status: Status(b[9]), reason: printable(string(reason)),
-		Identity: Identity{Lineage: binary.BigEndian.Uint32(b[12:]), Cluster: event.ID(b[16:32]), Node: event.ID(b[32:48])},
+		Identity: Identity{Incarnation: binary.BigEndian.Uint32(b[12:]), Cluster: event.ID(b[16:32]), Node: event.ID(b[32:48])},
 	}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // The bytes on the wire never change.
 func TestPreambleBytes(t *testing.T) {
-	id := Identity{Node: event.ID([]byte("nodenodenodenode")), Cluster: event.ID([]byte("clusterclusterXX")), Lineage: 0x01020304}
+	id := Identity{Node: event.ID([]byte("nodenodenodenode")), Cluster: event.ID([]byte("clusterclusterXX")), Incarnation: 0x01020304}
 	ids := hex.EncodeToString(id.Cluster[:]) + hex.EncodeToString(id.Node[:])
 	q := request{version: 1, kind: KindRelay, Identity: id}
 	if got, want := hex.EncodeToString(q.encode()), "a9414e4e414c530a"+"01"+"03"+"010203040000"+ids; got != want {

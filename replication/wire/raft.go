@@ -63,9 +63,9 @@ type RaftOptions struct {
 	// and raft never hears of it. It must return when its context is over: when a newer snapshot
 	// came, the time is up, or Raft is closed. It is never called twice at a time, must not change
 	// its bytes, and holds up nothing else. Default: everything is handed to raft at once.
-	Prepare        func(ctx context.Context, index, term uint64, manifest []byte) error
+	Prepare        func(ctx context.Context, index, term uint64, content []byte) error
 	PrepareTimeout time.Duration // default 8 s
-	MaxManifest    int64         // in bytes; default 64 MiB
+	MaxSnapshot    int64         // in bytes; default 64 MiB
 
 	// Holds is asked when raft has refused a snapshot, and reports whether this node has all
 	// entries that the snapshot covers. The answer says then that it was installed: the other node
@@ -86,7 +86,7 @@ func (o *RaftOptions) EnsureDefaults() {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 16)
 	o.MaxRPCBytes = cmp.Or(o.MaxRPCBytes, 16<<20)
 	o.PrepareTimeout = cmp.Or(o.PrepareTimeout, 8*time.Second)
-	o.MaxManifest = cmp.Or(o.MaxManifest, 64<<20)
+	o.MaxSnapshot = cmp.Or(o.MaxSnapshot, 64<<20)
 	if o.InTerm == nil {
 		o.InTerm = func(uint64, func()) bool { return false }
 	}

@@ -52,13 +52,13 @@ func (p *Port) judge(q *request, self Identity) *refusal {
 // sameIncarnation refuses connections between nodes of different histories of one cluster. It
 // allows the kinds that are open to all, which check that themselves.
 func sameIncarnation(k Kind, self Identity, address string, other Identity) *refusal {
-	if k.open() || self.Lineage == other.Lineage {
+	if k.open() || self.Incarnation == other.Incarnation {
 		return nil
 	}
-	return &refusal{status: StatusOtherLineage, reason: fmt.Sprintf(
+	return &refusal{status: StatusOtherIncarnation, reason: fmt.Sprintf(
 		"node %s at %s belongs to incarnation %08x of cluster %s, node %s to incarnation %08x: to give up the latter's history, stop that node, "+
 			"rename its folder raft, and start it: it joins with its data",
-		self.Node, address, self.Lineage, self.Cluster, other.Node, other.Lineage)}
+		self.Node, address, self.Incarnation, self.Cluster, other.Node, other.Incarnation)}
 }
 
 // logAgain is after how long the same is logged again.

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
 // A duplicate node id that was refused here is passed on for a minute; others are only logged.
-func TestTwinsThatWereMet(t *testing.T) {
+func TestDuplicatesThatWereMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := selfOf(1)
-		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), said: seldom.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
+		tw := &duplicates{self: own, peers: heardOf(own, follower(2, 3, 0)), said: throttle.Lines[Duplicate]{Every: sayEvery}, refused: make(map[Duplicate]time.Time)}
 		met, heard := Duplicate{Node: event.ID{2}, Copy: "x:1"}, Duplicate{Node: event.ID{3}, Copy: "y:1"}
 		tw.note(met, true)
 		tw.note(heard, false)

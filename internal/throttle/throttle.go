@@ -1,5 +1,5 @@
-// Package seldom keeps a log from saying the same again and again.
-package seldom
+// Package throttle keeps a log from saying the same again and again.
+package throttle
 
 import (
 	"maps"

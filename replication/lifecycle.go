@@ -20,8 +20,9 @@ import (
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
-// life takes a node from whatever it was at the start to a running Replica, and keeps that running.
-type life struct {
+// lifecycle takes a node from whatever it was at the start to a running Replica, and keeps that
+// running.
+type lifecycle struct {
 	self      *self
 	peers     *peers
 	lead      *leadership
@@ -42,7 +43,7 @@ const (
 )
 
 // openAlone starts the node of a cluster of one.
-func (l *life) openAlone(ctx context.Context) error {
+func (l *lifecycle) openAlone(ctx context.Context) error {
 	m, err := l.self.openLog(event.ID{})
 	if err != nil {
 		return err
@@ -53,16 +54,16 @@ func (l *life) openAlone(ctx context.Context) error {
 	}
 	l.self.node = r.state.ID.Node
 	l.self.name = l.self.node.String()
-	l.self.fix(r.state.ID.Lineage)
+	l.self.fix(r.state.ID.Incarnation)
 	l.follow(ctx, r)
 	return nil
 }
 
-func (l *life) options(m *Materials) Options {
+func (l *lifecycle) options(m *Dependencies) Options {
 	o := l.self.opts.Replica
 	o.FSM, o.Decider, o.Log = m.FSM, m.Decider, m.Log
-	if l := l.self.lineage.Load(); l != nil {
-		o.Lineage = l.id
+	if l := l.self.incarnation.Load(); l != nil {
+		o.Incarnation = l.id
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, l.self.node
 	o.LeaderAddress = l.peers.clientAddress
@@ -78,13 +79,13 @@ func (l *life) options(m *Materials) Options {
 // and the consensus state. Consensus state that is incomplete or foreign is set aside: the node
 // takes a new id, keeps its data, and is admitted again, because a node that forgot its votes must
 // not vote.
-func (l *life) settle() (*Replica, error) {
+func (l *lifecycle) settle() (*Replica, error) {
 	dir := l.self.opts.Replica.Dir
 	hasLog, err := l.self.opts.HasLog()
 	if err != nil {
 		return nil, err
 	}
-	var m *Materials
+	var m *Dependencies
 	if hasLog {
 		if m, err = l.self.openLog(event.ID{}); err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func (l *life) settle() (*Replica, error) {
 		}
 		l.self.logger.Error("this node's consensus state is not usable and was set aside: the node gets a new id, keeps its data, and asks to be admitted again", logkey.Folder, aside, logkey.Error, err)
 		l.made, l.self.node = false, event.ID{}
-		l.self.lineage.Store(nil)
+		l.self.incarnation.Store(nil)
 	}
 	if err := l.self.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (l *life) settle() (*Replica, error) {
 
 // prepareExisting opens consensus state that is there. A node that lacks data gets
 // no Replica yet: live fetches them first.
-func (l *life) prepareExisting(m *Materials) (*Replica, error) {
+func (l *lifecycle) prepareExisting(m *Dependencies) (*Replica, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: there is a folder raft, but no event log", raftdisk.ErrStateLost)
 	}
@@ -137,13 +138,13 @@ func (l *life) prepareExisting(m *Materials) (*Replica, error) {
 	if l.self.node.IsZero() { // Later it is read by many goroutines, and does not change.
 		l.self.node = id.Node
 	}
-	l.self.fix(id.Lineage)
+	l.self.fix(id.Incarnation)
 	return prepare(l.options(m))
 }
 
 // promise makes what takes part in forming a cluster. A node without consensus
 // state takes its id from what it promised before, or makes and records one.
-func (l *life) promise(store bootstrap.Store) (err error) {
+func (l *lifecycle) promise(store bootstrap.Store) (err error) {
 	if l.self.node.IsZero() {
 		if l.self.node, err = bootstrap.Identify(store); err != nil {
 			return err
@@ -160,7 +161,7 @@ func (l *life) promise(store bootstrap.Store) (err error) {
 		Call: l.peers.caller.bootstrap, Logger: l.self.logger,
 		RecordPlace: filepath.Join(l.self.opts.Replica.Dir, raftdisk.Dir),
 	}
-	if m := l.self.materials.Load(); m != nil && (l.made || m.Log.Tail().End > 0) {
+	if m := l.self.deps.Load(); m != nil && (l.made || m.Log.Tail().End > 0) {
 		o.Cluster = m.ClusterID
 	}
 	l.engine, err = bootstrap.New(o)
@@ -169,7 +170,7 @@ func (l *life) promise(store bootstrap.Store) (err error) {
 
 // run takes the node from its state at the start to a running Replica, and restarts the Replica
 // whenever raft must begin on an empty Raft log.
-func (l *life) run(ctx context.Context, prepared *Replica) error {
+func (l *lifecycle) run(ctx context.Context, prepared *Replica) error {
 	defer func() {
 		if prepared != nil {
 			l.self.warn("close consensus state", prepared.abandon())
@@ -184,7 +185,7 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 	for {
 		for prepared == nil {
 			var behind *raftdisk.BehindError
-			r, err := l.prepareExisting(l.self.materials.Load())
+			r, err := l.prepareExisting(l.self.deps.Load())
 			if err != nil && !errors.As(err, &behind) {
 				return err
 			}
@@ -225,10 +226,10 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 // part in forming a cluster, or finds that there is one. One with data has been
 // restored from files, or lost its consensus state, or was interrupted when it
 // joined: it belongs to the cluster of its data, and asks to be admitted there.
-func (l *life) begin(ctx context.Context) (*Replica, error) {
+func (l *lifecycle) begin(ctx context.Context) (*Replica, error) {
 	l.state.Store(event.StateDiscoverLeader)
 	form := false
-	m := l.self.materials.Load()
+	m := l.self.deps.Load()
 	if m == nil || m.Log.Tail().End == 0 {
 		// The cluster's id was agreed upon before the log was made with it.
 		outcome, err := l.engine.Run(ctx)
@@ -259,7 +260,7 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 	o.Address = raft.ServerAddress(l.self.opts.Advertise)
 	r, err := prepare(o)
 	if err == nil {
-		l.self.fix(r.state.ID.Lineage)
+		l.self.fix(r.state.ID.Incarnation)
 	}
 	return r, err
 }
@@ -267,7 +268,7 @@ func (l *life) begin(ctx context.Context) (*Replica, error) {
 // follow makes a running Replica the one that serves, and passes its leadership
 // on. The channel is closed when that has ended: with the Replica or the context,
 // whichever is first, as a Replica whose disk hangs never ends.
-func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
+func (l *lifecycle) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	r.pipeline.SetReadOnly(l.self.readOnly.get())
 	r.state.Logs.Full.Store(l.self.full.Load())
 	l.self.replica.Store(r)
@@ -295,7 +296,7 @@ func (l *life) follow(ctx context.Context, r *Replica) <-chan struct{} {
 }
 
 // serveBootstrap answers a node that wants to form a cluster.
-func (l *life) serveBootstrap(w http.ResponseWriter, r *http.Request) {
+func (l *lifecycle) serveBootstrap(w http.ResponseWriter, r *http.Request) {
 	var q bootstrap.Request
 	r.Body = http.MaxBytesReader(w, r.Body, bootstrap.MaxMessageBytes)
 	if !question(w, r, &q) {
@@ -326,7 +327,7 @@ func Recover(o ClusterOptions) error {
 }
 
 // beginAlone makes the consensus state of the only voter. There is none in the data directory.
-func (o *ClusterOptions) beginAlone(m *Materials) error {
+func (o *ClusterOptions) beginAlone(m *Dependencies) error {
 	if m.Log.Tail().End == 0 {
 		return errors.New("the event log is empty: there is nothing to recover")
 	}
@@ -353,7 +354,7 @@ func AcceptLoss(o ClusterOptions) (string, error) {
 }
 
 // replicaOver is what a Replica over a log is made with.
-func (o *ClusterOptions) replicaOver(m *Materials) Options {
+func (o *ClusterOptions) replicaOver(m *Dependencies) Options {
 	options := o.Replica
 	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
 	options.Address = raft.ServerAddress(o.Advertise)

@@ -26,9 +26,9 @@ func heardOf(own *self, said ...Status) *peers {
 }
 
 // said is what a node says that runs, with itself alone in its configuration.
-func said(node, lineage byte, state event.NodeState, term uint64) Status {
+func said(node, incarnation byte, state event.NodeState, term uint64) Status {
 	s := Status{
-		Node: event.ID{node}, Cluster: event.ID{7}, State: state, Term: term, Running: true, HasLog: true, Lineage: &event.ID{lineage},
+		Node: event.ID{node}, Cluster: event.ID{7}, State: state, Term: term, Running: true, HasLog: true, Incarnation: &event.ID{incarnation},
 		Servers: []Server{{Node: event.ID{node}.String(), Voter: true}},
 	}
 	if state == event.StateLeader || state == event.StatePreLeader {
@@ -38,8 +38,8 @@ func said(node, lineage byte, state event.NodeState, term uint64) Status {
 }
 
 // follower is what a node says that follows another one.
-func follower(node, leader, lineage byte) Status {
-	s := said(node, lineage, event.StateFollower, 3)
+func follower(node, leader, incarnation byte) Status {
+	s := said(node, incarnation, event.StateFollower, 3)
 	s.Leader = event.ID{leader}.String()
 	s.Servers = []Server{{Node: s.Leader, Voter: true}, {Node: s.Node.String(), Voter: true}}
 	return s
@@ -59,7 +59,7 @@ func selfOf(node byte) *self {
 func TestGuide(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		own    *lineage
+		own    *incarnation
 		others []Status
 		want   byte // node; 0: none
 		wantIs error
@@ -70,13 +70,13 @@ func TestGuide(t *testing.T) {
 		{name: "one acknowledges, another one does not", others: []Status{said(2, 0, event.StatePreLeader, 9), said(4, 0, event.StateLeader, 3)}, want: 4},
 		{name: "two histories, one acknowledges", others: []Status{said(2, 5, event.StatePreLeader, 9), said(3, 0, event.StateLeader, 3)}, want: 3},
 		{name: "two histories, both acknowledge", others: []Status{said(2, 5, event.StateLeader, 9), said(3, 0, event.StateLeader, 3)}},
-		{name: "two histories, and this node follows one", own: &lineage{fixed: true}, others: []Status{said(2, 5, event.StateLeader, 9), said(3, 0, event.StateLeader, 3)}, want: 3},
-		{name: "only another history", own: &lineage{fixed: true}, others: []Status{said(2, 5, event.StateLeader, 9)}, wantIs: errNoLeader},
+		{name: "two histories, and this node follows one", own: &incarnation{fixed: true}, others: []Status{said(2, 5, event.StateLeader, 9), said(3, 0, event.StateLeader, 3)}, want: 3},
+		{name: "only another history", own: &incarnation{fixed: true}, others: []Status{said(2, 5, event.StateLeader, 9)}, wantIs: errNoLeader},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := selfOf(1)
-			own.lineage.Store(c.own)
-			h := &histories{self: own, peers: heardOf(own, c.others...)}
+			own.incarnation.Store(c.own)
+			h := &incarnations{self: own, peers: heardOf(own, c.others...)}
 			s, err := h.guide()
 			if (c.want == 0) != (err != nil) || c.wantIs != nil && !errors.Is(err, c.wantIs) || err == nil && s.Node != (event.ID{c.want}) {
 				t.Errorf("%+v, %v", s, err)

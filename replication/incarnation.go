@@ -12,18 +12,18 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 )
 
-// `lineage` is the cluster incarnation that a node belongs to. The first one has the id zero. One
-// that continues from a copy of the data has an id of its own, so that nodes of both never mix.
-type lineage struct {
+// `incarnation` is the cluster incarnation that a node belongs to. The first one has the id zero.
+// One that continues from a copy of the data has an id of its own, so that nodes of both never mix.
+type incarnation struct {
 	id    event.ID
 	fixed bool // it is in raft/; until then the node may still go with another one
 }
 
-// histories compares this node's history, and the content of its log, with those of the others.
-type histories struct {
+// incarnations compares this node's history, and the content of its log, with those of the others.
+type incarnations struct {
 	self  *self
 	peers *peers
 
@@ -32,16 +32,17 @@ type histories struct {
 	unsure   reason       // this node may be the one whose history is wrong
 	diverged reason       // it is
 
-	said seldom.Lines[event.ID] // of nodes of another cluster incarnation
+	said throttle.Lines[event.ID] // of nodes of another cluster incarnation
 }
 
-// headerLineage carries the cluster incarnation of the asking node, in all requests to other nodes.
-const headerLineage = "Annals-Lineage"
+// headerIncarnation carries the cluster incarnation of the asking node, in all requests to other
+// nodes.
+const headerIncarnation = "Annals-Lineage"
 
 // follows returns the cluster incarnation of a node; known is false for a node that has none yet.
 func (s *Status) follows() (id event.ID, known bool) {
-	if s.Lineage != nil {
-		return *s.Lineage, true
+	if s.Incarnation != nil {
+		return *s.Incarnation, true
 	}
 	return event.ID{}, s.Running // of a version that knew only one
 }
@@ -68,14 +69,14 @@ const apartRemedy = "decide which history to keep, stop the nodes of the other o
 // guide returns the leader by which this node goes: its own, or the one of the cluster that it is
 // to join. A node that follows no history yet goes with the leader that acknowledges, and does not
 // choose where there is a choice.
-func (h *histories) guide() (*Status, error) {
+func (h *incarnations) guide() (*Status, error) {
 	if r := h.self.replica.Load(); r != nil {
 		_, node := r.raft.LeaderWithID()
 		if p, ok := h.peers.heard(string(node)); ok {
 			return &p.status, nil
 		}
 	}
-	own := h.self.lineage.Load()
+	own := h.self.incarnation.Load()
 	fixed := own != nil && own.fixed
 	var all []Status
 	var best *Status
@@ -112,16 +113,17 @@ func (s *Status) acknowledges() bool {
 // origin returns which nodes this one may fetch data from: the members of the leader's
 // configuration. No node may lead, for example because an election needs this node's data. Then a
 // node with consensus state accepts nodes whose configuration holds both it and them.
-func (h *histories) origin() (func(*Status) bool, error) {
+func (h *incarnations) origin() (func(*Status) bool, error) {
 	leader, err := h.guide()
-	own := h.self.lineage.Load()
+	own := h.self.incarnation.Load()
 	switch {
 	case err == nil:
 		id, _ := leader.follows()
 		if own == nil || !own.fixed {
-			next := &lineage{id: id}
-			if !h.self.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
-				next = h.self.lineage.Load()
+			next := &incarnation{id: id}
+			// It has just got its consensus state.
+			if !h.self.incarnation.CompareAndSwap(own, next) {
+				next = h.self.incarnation.Load()
 			}
 			own = next
 		}
@@ -139,8 +141,8 @@ func (h *histories) origin() (func(*Status) bool, error) {
 }
 
 // noteApart says, once a minute for each, which nodes follow another history of this cluster.
-func (h *histories) noteApart() {
-	if l := h.self.lineage.Load(); l == nil || !l.fixed {
+func (h *incarnations) noteApart() {
+	if l := h.self.incarnation.Load(); l == nil || !l.fixed {
 		return
 	}
 	own, count := h.self.status(), 0
@@ -156,7 +158,7 @@ func (h *histories) noteApart() {
 		theirs, _ := s.follows()
 		m, _ := h.peers.member(s.Node.String())
 		h.self.logger.Error("another node follows another history of this cluster, and the two exchange no data: "+apartRemedy,
-			logkey.Node, s.Node.String(), logkey.Address, m.ReplicationAddress, logkey.Theirs, theirs.String(), logkey.Ours, own.Lineage.String(),
+			logkey.Node, s.Node.String(), logkey.Address, m.ReplicationAddress, logkey.Theirs, theirs.String(), logkey.Ours, own.Incarnation.String(),
 			"their-state", string(s.State), "this-node", h.self.opts.Advertise)
 	}
 	h.apart.Store(int64(count))
@@ -168,7 +170,7 @@ const sayEvery = time.Minute
 // settledVoters refuses a change of the configuration as long as this leader has fewer voters than
 // a majority, and a node is alive that belongs to another history of its cluster: with the next
 // voter there might be two clusters that acknowledge.
-func (h *histories) settledVoters(configuration raft.Configuration, joiner event.ID) error {
+func (h *incarnations) settledVoters(configuration raft.Configuration, joiner event.ID) error {
 	if voters(configuration) >= h.self.opts.majority() {
 		return nil
 	}
@@ -189,26 +191,27 @@ func (h *histories) settledVoters(configuration raft.Configuration, joiner event
 	return nil
 }
 
-// sameLineage refuses what nodes of another history ask for. They may still ask what this node is.
-func (h *histories) sameLineage(r *http.Request) error {
-	own := h.self.lineage.Load()
-	text := r.Header.Get(headerLineage)
+// sameIncarnation refuses what nodes of another history ask for. They may still ask what this node
+// is.
+func (h *incarnations) sameIncarnation(r *http.Request) error {
+	own := h.self.incarnation.Load()
+	text := r.Header.Get(headerIncarnation)
 	if own == nil || text == "" {
 		return nil // It has none yet, or is of a version that knew none.
 	}
 	theirs, err := event.ParseID(text)
 	if err != nil {
-		return fmt.Errorf("%s %.60q: %w", headerLineage, text, err)
+		return fmt.Errorf("%s %.60q: %w", headerIncarnation, text, err)
 	}
 	if theirs == own.id {
 		return nil
 	}
-	return h.otherLineage(theirs)
+	return h.otherIncarnation(theirs)
 }
 
-func (h *histories) otherLineage(theirs event.ID) error {
+func (h *incarnations) otherIncarnation(theirs event.ID) error {
 	return refuse("the node at %s belongs to incarnation %s of cluster %s, the asking node to incarnation %s: %s",
-		h.self.opts.Advertise, h.self.lineage.Load().id, h.self.clusterID(), theirs, apartRemedy)
+		h.self.opts.Advertise, h.self.incarnation.Load().id, h.self.clusterID(), theirs, apartRemedy)
 }
 
 // judge raises the alarm when logs differ. The node that is alone with
@@ -216,7 +219,7 @@ func (h *histories) otherLineage(theirs event.ID) error {
 //
 // Only members that raft counts have a say, and only among themselves: what
 // reaches the gossip port with a copy of the data must not be able to silence a cluster.
-func (h *histories) judge() {
+func (h *incarnations) judge() {
 	same, other := 1, 0
 	members := h.self.members()
 	if !members[h.self.name] {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/seldom"
+	"github.com/annalsdb/annals/internal/throttle"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -24,12 +24,12 @@ type Duplicate struct {
 	Copy    string   `json:"copy"`    // of the newcomer
 }
 
-// `twins` are the duplicate node ids that this node or another one found.
-type twins struct {
+// `duplicates` are the duplicate node ids that this node or another one found.
+type duplicates struct {
 	self  *self
 	peers *peers
 	ended sync.Once // this node is one of them
-	said  seldom.Lines[Duplicate]
+	said  throttle.Lines[Duplicate]
 
 	mu      sync.Mutex              // guards refused; nests no other lock
 	refused map[Duplicate]time.Time // here, within the last minute
@@ -49,7 +49,7 @@ func (t Duplicate) Error() string {
 
 // check refuses a node that asks from an address at which it is not known, if another process
 // answers at the one where it is. Of a node that has moved none does, or itself.
-func (t *twins) check(r *http.Request) error {
+func (t *duplicates) check(r *http.Request) error {
 	peer, ok := wire.PeerFrom(r.Context())
 	address := r.Header.Get(headerAddress)
 	if !ok || address == "" || t.candidate(peer.Node.String(), address) == nil {
@@ -62,14 +62,14 @@ func (t *twins) check(r *http.Request) error {
 	if err := t.peers.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
 		return nil
 	}
-	twin := Duplicate{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
-	t.note(twin, true)
-	return twin
+	duplicate := Duplicate{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
+	t.note(duplicate, true)
+	return duplicate
 }
 
 // candidate refuses a node that stands for election at an address where it is not known: two with
 // one id could both win.
-func (t *twins) candidate(node, address string) error {
+func (t *duplicates) candidate(node, address string) error {
 	m, ok := t.peers.member(node)
 	if !ok || !m.Alive || m.ReplicationAddress == address {
 		return nil
@@ -79,19 +79,19 @@ func (t *twins) candidate(node, address string) error {
 
 // note logs a duplicate node id, once a minute. This node's status passes on those that it met
 // itself.
-func (t *twins) note(twin Duplicate, met bool) {
+func (t *duplicates) note(duplicate Duplicate, met bool) {
 	if met {
 		t.mu.Lock()
-		t.refused[twin] = time.Now()
+		t.refused[duplicate] = time.Now()
 		t.mu.Unlock()
 	}
-	if _, due := t.said.Due(twin); due {
-		t.self.logger.Error(twin.Error())
+	if _, due := t.said.Due(duplicate); due {
+		t.self.logger.Error(duplicate.Error())
 	}
 }
 
 // met are those that were refused here within the last minute.
-func (t *twins) met() []Duplicate {
+func (t *duplicates) met() []Duplicate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.refused, func(_ Duplicate, at time.Time) bool { return time.Since(at) >= sayEvery })
@@ -99,6 +99,6 @@ func (t *twins) met() []Duplicate {
 }
 
 // end ends this node because others know its id elsewhere.
-func (t *twins) end(why string) {
+func (t *duplicates) end(why string) {
 	t.ended.Do(func() { t.self.opts.Replica.OnFatal(errors.New(why)) })
 }

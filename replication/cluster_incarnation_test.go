@@ -53,15 +53,15 @@ func TestRule25MembersFetchFromMembers(t *testing.T) {
 	last := n.raft().LastIndex()
 	n.stop()
 
-	twin := h.add(onDisk, short)
-	twin.data = n.data.copied()
-	tail := twin.data.Tail()
+	duplicate := h.add(onDisk, short)
+	duplicate.data = n.data.copied()
+	tail := duplicate.data.Tail()
 	for i := range uint64(2000) { // its life on its own
-		twin.data.append([]byte{5, 'o', 't', 'h', 'e', 'r'}, tail.Index+1+i, tail.Term+1)
+		duplicate.data.append([]byte{5, 'o', 't', 'h', 'e', 'r'}, tail.Index+1+i, tail.Term+1)
 	}
-	h.recover(twin)
-	twin.start()
-	eventually(t, "the copy leads itself", func() bool { return twin.state() == event.StatePreLeader })
+	h.recover(duplicate)
+	duplicate.start()
+	eventually(t, "the copy leads itself", func() bool { return duplicate.state() == event.StatePreLeader })
 
 	records := h.outrun(n, last, "s", 10)
 	n.start()
@@ -97,7 +97,7 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	// A node that asks it nevertheless hears why not.
 	eventually(t, "the recovered node refuses", func() bool {
 		status, answer, err := newApplicant(t, c.data.cluster).ask(c, map[string]any{
-			"address": "127.0.0.1:9", "cluster": c.data.cluster, "format": 1, "tail": c.data.Tail(), "lineage": replication.LineageOf(c.cluster.Load()),
+			"address": "127.0.0.1:9", "cluster": c.data.cluster, "format": 1, "tail": c.data.Tail(), "lineage": replication.IncarnationOf(c.cluster.Load()),
 		})
 		return err == nil && status == http.StatusConflict && strings.Contains(answer, a.link.address()) && strings.Contains(answer, "rename their folders raft")
 	})
@@ -197,10 +197,10 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	c := h.others(h.leader())[0]
 	id := c.id()
 	c.stop()
-	twin := h.add(onDisk)
-	twin.data = c.data.copied()
-	twin.data.directory = c.data.directory
-	check.Must(t, os.CopyFS(twin.raftFile(), os.DirFS(c.raftFile())))
+	duplicate := h.add(onDisk)
+	duplicate.data = c.data.copied()
+	duplicate.data.directory = c.data.directory
+	check.Must(t, os.CopyFS(duplicate.raftFile(), os.DirFS(c.raftFile())))
 	c.start()
 	h.settled()
 	eventually(t, "all see it alive", func() bool {
@@ -213,19 +213,19 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 		}
 		return true
 	})
-	twin.start()
+	duplicate.start()
 	select {
-	case err := <-twin.fatal:
-		for _, part := range []string{id, c.link.address(), twin.link.address(), "rename the folder raft"} {
+	case err := <-duplicate.fatal:
+		for _, part := range []string{id, c.link.address(), duplicate.link.address(), "rename the folder raft"} {
 			check.Contains(t, err.Error(), part, "is missing in")
 		}
 	case <-time.After(patience):
 		t.Fatal("it keeps running")
 	}
-	twin.stop() // as the process would
-	h.turnsDown(id, twin.link.address())
+	duplicate.stop() // as the process would
+	h.turnsDown(id, duplicate.link.address())
 	for _, n := range h.nodes[:3] {
-		n.says(twin.link.address())
+		n.says(duplicate.link.address())
 	}
 	h.write("s", 10)
 	h.alike()
