@@ -12,7 +12,7 @@ import (
 )
 
 // nowhere is a store that takes everything and has nothing.
-type nowhere struct{ memStore }
+type nowhere struct{ output.Store }
 
 func (*nowhere) StreamInfo(context.Context, string) (event.StreamInfo, error) {
 	return event.StreamInfo{Last: -1, MetaLast: -1}, nil

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -32,7 +35,7 @@ func (m model) handle(n int64) (es []handler.Emission, partition string) {
 
 // run runs the projection from its checkpoint to the end of its input, or until
 // something fails. A checkpoint follows every 5 events.
-func (m model) run(ctx context.Context, s *memStore) error {
+func (m model) run(ctx context.Context, s *memdb.DB) error {
 	c := checkpoints(s, ours)
 	p, err := c.Load(ctx)
 	if err != nil {
@@ -85,8 +88,8 @@ func (m model) run(ctx context.Context, s *memStore) error {
 }
 
 // outcome is what is left of a run, without the streams that only a crash makes longer.
-func outcome(s *memStore) map[string][]string {
-	all := s.all()
+func outcome(s *memdb.DB) map[string][]string {
+	all := s.Dump()
 	delete(all, "$projections-p-checkpointedpartitions")
 	states := map[string][]string{}
 	for name, lines := range all {
@@ -94,7 +97,7 @@ func outcome(s *memStore) map[string][]string {
 		case name == "$projections-p-checkpoint":
 			states[name] = lines[len(lines)-1:]
 		case len(name) == len("$projections-p-p0-checkpoint") && name[len(name)-11:] == "-checkpoint":
-			e := s.seen(name)
+			e := s.Seen(name)
 			states[name] = []string{string(e[len(e)-1].Data)}
 		case name == "$projections-p-emittedstreams":
 			states[name] = []string{fmt.Sprint(len(lines))}
@@ -120,36 +123,36 @@ func TestCrashes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := model{seed: seed, events: 23}
-	undisturbed := newStore()
+	undisturbed := memdb.Open(t, memdb.Options{})
 	check.Must(t, m.run(t.Context(), undisturbed))
 	want := outcome(undisturbed)
 	crash := errors.New("crash")
-	for at := range undisturbed.writes + 5 {
+	for at := range undisturbed.Writes.Load() + 5 {
 		for kind, name := range []string{"before", "after", "unknown, not done", "unknown, done", "before, twice"} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+				s := memdb.Open(t, memdb.Options{})
 				crashes := 0
-				isDown := false
-				s.fault = func(n int, w *event.Write) (before, after error) {
+				var isDown atomic.Bool
+				s.SetFault(func(n int64, w *event.Write) (before, after error) {
 					lost := fmt.Errorf("%w: %w", crash, event.ErrClosed)
 					switch {
-					case isDown:
+					case isDown.Load():
 						return lost, nil
 					case n != at && (kind != 4 || n != at+4):
 						return nil, nil
 					}
 					switch kind {
 					case 1:
-						isDown = true
+						isDown.Store(true)
 						return nil, lost
 					case 2:
 						return event.ErrOutcomeUnknown, nil
 					case 3:
 						return nil, event.ErrOutcomeUnknown
 					}
-					isDown = true
+					isDown.Store(true)
 					return lost, nil
-				}
+				})
 				for {
 					err := m.run(t.Context(), s)
 					if err == nil {
@@ -158,9 +161,7 @@ func TestCrashes(t *testing.T) {
 					if crashes++; !errors.Is(err, crash) || crashes > 3 {
 						t.Fatalf("write %d, %s: %v", at, name, err)
 					}
-					s.mu.Lock()
-					isDown = false
-					s.mu.Unlock()
+					isDown.Store(false)
 				}
 				same(t, fmt.Sprintf("write %d, %s", at, name), outcome(s), want)
 			})
@@ -175,26 +176,32 @@ func TestCrashes(t *testing.T) {
 func TestLateWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := model{seed: 1, events: 23}
-		undisturbed := newStore()
+		undisturbed := memdb.Open(t, memdb.Options{})
 		check.Must(t, m.run(t.Context(), undisturbed))
 		want := outcome(undisturbed)
-		for lost := range undisturbed.writes {
-			for late := 0; late < 12; late += 3 {
-				s := newStore()
+		for lost := range undisturbed.Writes.Load() {
+			for late := int64(0); late < 12; late += 3 {
+				s := memdb.Open(t, memdb.Options{})
 				var given *event.Write
-				isDown := false
-				s.fault = func(n int, w *event.Write) (before, after error) {
+				var isDown atomic.Bool
+				var mu sync.Mutex
+				n := int64(0)
+				s.BeforeWrite.Set(func(_ context.Context, w *event.Write) error {
+					mu.Lock()
+					defer mu.Unlock()
+					n++
 					switch {
-					case isDown:
-						return event.ErrClosed, nil
-					case n == lost:
+					case isDown.Load():
+						return event.ErrClosed
+					case n == lost+1:
 						w := *w
 						w.Events = append([]event.Proposed(nil), w.Events...)
-						given, isDown = &w, true
-						return event.ErrClosed, nil
-					case given != nil && late > 0 && s.writes > lost+late:
+						given = &w
+						isDown.Store(true)
+						return event.ErrClosed
+					case given != nil && late > 0 && n > lost+late:
 						// It may also be refused: then it was overtaken.
-						if _, err := s.writeLocked(given); err != nil {
+						if _, err := s.Do(given); err != nil {
 							var other *event.WrongExpectedVersion
 							if !errors.As(err, &other) {
 								t.Error(err)
@@ -202,19 +209,17 @@ func TestLateWrite(t *testing.T) {
 						}
 						given = nil
 					}
-					return nil, nil
-				}
-				for n := 0; ; n++ {
+					return nil
+				})
+				for tries := 0; ; tries++ {
 					err := m.run(t.Context(), s)
 					if err == nil {
 						break
 					}
-					if n > 6 || !output.IsLost(err) && !errors.Is(err, output.ErrRestart) {
+					if tries > 6 || !output.IsLost(err) && !errors.Is(err, output.ErrRestart) {
 						t.Fatalf("write %d, late by %d: %v", lost, late, err)
 					}
-					s.mu.Lock()
-					isDown = false
-					s.mu.Unlock()
+					isDown.Store(false)
 				}
 				got := outcome(s)
 				// It has no expected number: a late one is listed twice.
@@ -224,6 +229,7 @@ func TestLateWrite(t *testing.T) {
 				if t.Failed() {
 					return
 				}
+				s.Close()
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -27,7 +27,7 @@ func at(n int64) position.Position { return position.Position{Log: true, Commit:
 // metadataAt is what an event that we emitted at a position has.
 func metadataAt(n int64) string { return fmt.Sprintf(`{"$v":"7:-1:2:4","$c":%d,"$p":%d}`, n, n) }
 
-func options(s *memStore) output.Options {
+func options(s *memdb.DB) output.Options {
 	return output.Options{Store: s, Streams: output.Streams{Projection: "p"}, Version: ours, From: at(-1)}
 }
 
@@ -115,11 +115,11 @@ func TestMetadata(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore()
+			s := memdb.Open(t, memdb.Options{})
 			r := start(t, options(s))
 			r.Emit(c.at, c.by, []handler.Emission{{Stream: "s", Type: "T", JSON: true, Data: []byte("{}"), Metadata: c.own}})
 			r.flush()
-			e := s.seen("s")[0]
+			e := s.Seen("s")[0]
 			same(t, "metadata", string(e.Metadata), c.want)
 			same(t, "data", string(e.Data), "{}")
 			if !e.IsJSON() {
@@ -127,31 +127,33 @@ func TestMetadata(t *testing.T) {
 			}
 		})
 	}
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	o := options(s)
 	o.Volatile = true
 	r := start(t, o)
 	r.Emit(position.Position{Phase: 1, Completed: true}, nil, []handler.Emission{o.Streams.QueryEnd()})
 	r.flush()
-	for name := range s.all() {
-		same(t, "of a query", string(s.seen(name)[0].Metadata), `{"$ph":1,"$cp":true}`)
+	for name := range s.Dump() {
+		same(t, "of a query", string(s.Seen(name)[0].Metadata), `{"$ph":1,"$cp":true}`)
 	}
 }
 
 func TestFirstWrite(t *testing.T) {
-	s := newStore()
-	s.setMetadata("mine", `{"$maxCount":5}`)
-	s.append("gone", "t", "old", "")
-	s.put(event.Write{Kind: event.SoftDelete, Stream: "gone", ExpectedVersion: event.AnyVersion})
+	s := memdb.Open(t, memdb.Options{})
+	s.SetMetadata("mine", `{"$maxCount":5}`)
+	s.Append("gone", "t", "old", "")
+	s.Delete(event.SoftDelete, "gone")
 	r := start(t, options(s))
 	r.emit(1, "out T 1", "$sys T 2", "mine T 3", "gone T 4", "out T 5").flush()
-	same(t, "out", s.lines("out"), []string{"0 T 1", "1 T 5"})
-	same(t, "gone", s.lines("gone"), []string{"1 T 4"})
-	same(t, "metadata", []string{s.metadata("out"), s.metadata("$sys"), s.metadata("mine"), s.metadata("gone")},
+	same(t, "out", s.Lines("out"), []string{"0 T 1", "1 T 5"})
+	same(t, "gone", s.Lines("gone"), []string{"1 T 4"})
+	same(t, "metadata", []string{s.Metadata("out"), s.Metadata("$sys"), s.Metadata("mine"), s.Metadata("gone")},
 		[]string{`{"$acl":{}}`, `{"$acl":{"$r":"$all","$mr":"$all"}}`, `{"$maxCount":5}`, `{"$acl":{},"$tb":1}`})
-	ids := append(s.ids("out"), s.ids("$sys")...)
-	slices.SortFunc(ids, func(a, b event.ID) int { return slices.Compare(a[:], b[:]) })
-	check.Equal(t, len(slices.Compact(ids)), 3, "ids for 3 events")
+	ids := map[event.ID]bool{}
+	for _, r := range append(s.All("out"), s.All("$sys")...) {
+		ids[r.ID] = true
+	}
+	check.Equal(t, len(ids), 3, "ids of 3 events")
 }
 
 // The stream's last event decides, in the order of the contract.
@@ -166,50 +168,50 @@ func TestForeignStreams(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore()
-			s.append("s", "T", "", metadataAt(0))
-			s.append("s", "T", "", c.metadata)
+			s := memdb.Open(t, memdb.Options{})
+			s.Append("s", "T", "", metadataAt(0))
+			s.Append("s", "T", "", c.metadata)
 			same(t, "fault", start(t, options(s)).emit(1, "s T 1").fails(), c.want)
 		})
 	}
-	s := newStore()
-	s.append("s", "T", "", "")
-	s.put(event.Write{Kind: event.HardDelete, Stream: "s"})
+	s := memdb.Open(t, memdb.Options{})
+	s.Append("s", "T", "", "")
+	s.Delete(event.HardDelete, "s")
 	same(t, "tombstone", start(t, options(s)).emit(1, "s T 1").fails(), "Stream : s is deleted. Cannot emit events to it")
 
-	o := options(newStore())
+	o := options(memdb.Open(t, memdb.Options{}))
 	o.MayWrite = func(_ context.Context, stream string) error { return event.ErrNotAuthorized }
 	same(t, "right", start(t, o).emit(1, "s T 1").fails(), "Projection cannot write to the stream 's'. Not authorized.")
 }
 
 func TestReset(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	start(t, options(s)).emit(1, "s T 1").emit(2, "s T 2").flush()
-	s.setMetadata("s", `{"$acl":{"$r":"me"},"x":1}`)
+	s.SetMetadata("s", `{"$acl":{"$r":"me"},"x":1}`)
 	o := options(s)
 	o.Version.Epoch, o.Version.Version = 3, 3
 	start(t, o).emit(1, "s T 1").flush()
-	same(t, "events", s.lines("s"), []string{"2 T 1"})
-	same(t, "metadata", s.metadata("s"), `{"$acl":{"$r":"me"},"$tb":2,"x":1}`)
-	s.setMetadata("s", `{"x":1}`)
+	same(t, "events", s.Lines("s"), []string{"2 T 1"})
+	same(t, "metadata", s.Metadata("s"), `{"$acl":{"$r":"me"},"$tb":2,"x":1}`)
+	s.SetMetadata("s", `{"x":1}`)
 	o.Version.Epoch, o.Version.Version = 4, 4
 	start(t, o).emit(1, "s T 1").flush()
-	same(t, "metadata", s.metadata("s"), `{"$acl":{},"$tb":3,"x":1}`)
+	same(t, "metadata", s.Metadata("s"), `{"$acl":{},"$tb":3,"x":1}`)
 	// Truncated, and nothing was written after it when the run ended.
 	o.Version.Epoch, o.Version.Version = 5, 5
-	s.setMetadata("s", `{"$tb":4}`)
+	s.SetMetadata("s", `{"$tb":4}`)
 	start(t, o).emit(1, "s T 1").emit(2, "s T 2").flush()
-	same(t, "events", s.lines("s"), []string{"4 T 1", "5 T 2"})
+	same(t, "events", s.Lines("s"), []string{"4 T 1", "5 T 2"})
 }
 
 func TestRecovery(t *testing.T) {
-	type step func(s *memStore)
+	type step func(s *memdb.DB)
 	remove := func(stream string) step {
-		return func(s *memStore) {
-			s.put(event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+		return func(s *memdb.DB) {
+			s.Delete(event.SoftDelete, stream)
 		}
 	}
-	metadata := func(document string) step { return func(s *memStore) { s.setMetadata("s", document) } }
+	metadata := func(document string) step { return func(s *memdb.DB) { s.SetMetadata("s", document) } }
 	type emitted struct {
 		at  int64
 		all []string
@@ -251,7 +253,7 @@ func TestRecovery(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore()
+			s := memdb.Open(t, memdb.Options{})
 			r := start(t, options(s))
 			for _, e := range c.before {
 				r.emit(e.at, e.all...)
@@ -271,14 +273,14 @@ func TestRecovery(t *testing.T) {
 			} else {
 				r.flush()
 			}
-			same(t, "events", s.lines("s"), c.want)
+			same(t, "events", s.Lines("s"), c.want)
 		})
 	}
 }
 
 // What is stored may be many pages, of large events, and positions of a definition before.
 func TestRecoveryOfMuch(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	const n = 1500
 	big := strings.Repeat("x", 8000) // A page does not take all of them.
 	emit := func(r run, n int64, p func(i int64) position.Position) {
@@ -299,14 +301,14 @@ func TestRecoveryOfMuch(t *testing.T) {
 	o.From = two(-1)
 	o.Version.Version++
 	emit(start(t, o), n+10, two)
-	check.Equal(t, len(s.seen("s")), n+10, "events")
+	check.Equal(t, len(s.Seen("s")), n+10, "events")
 }
 
 func TestForeignWrite(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	r := start(t, options(s))
 	r.emit(1, "s T 1").flush()
-	s.append("s", "X", "", "")
+	s.Append("s", "X", "", "")
 	r.emit(2, "s T 2")
 	check.Is(t, r.Flush(context.Background()), output.ErrRestart, "ended with")
 	same(t, "fault", start(t, options(s)).emit(2, "s T 2").fails(), "The 's' stream managed by projection 7 has been written to from the outside.\r\nEvent: 1@s")
@@ -329,9 +331,9 @@ func TestRetries(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+				s := memdb.Open(t, memdb.Options{})
 				tries := 0
-				s.fault = func(_ int, w *event.Write) (before, after error) {
+				s.SetFault(func(_ int64, w *event.Write) (before, after error) {
 					if w.Stream != "s" {
 						return nil, nil
 					}
@@ -344,7 +346,7 @@ func TestRetries(t *testing.T) {
 						return nil, nil
 					}
 					return c.err, nil
-				}
+				})
 				r := start(t, options(s))
 				r.emit(1, "s T 1")
 				err := r.Flush(t.Context())
@@ -352,7 +354,7 @@ func TestRetries(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					same(t, "events", s.lines("s"), []string{"0 T 1"})
+					same(t, "events", s.Lines("s"), []string{"0 T 1"})
 				} else if !errors.Is(err, c.err) || !errors.Is(r.Err(), c.err) || output.IsLost(err) != (c.tries == 1) {
 					t.Errorf("ended with %v, %v", err, r.Err())
 				}
@@ -365,16 +367,16 @@ func TestRetries(t *testing.T) {
 // Reads are tried again, too, and so is the question of rights.
 func TestReadRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		start(t, options(s)).emit(1, "x T -", "s T 1", "s $> 0@x").emit(2, "s T 2").flush()
-		s.put(event.Write{Kind: event.SoftDelete, Stream: "x", ExpectedVersion: event.AnyVersion})
+		s.Delete(event.SoftDelete, "x")
 		n := 0
-		s.readFault = func(string) error {
+		s.Before.Set(func(context.Context, any) error {
 			if n++; n%3 != 0 {
 				return event.ErrNotReady
 			}
 			return nil
-		}
+		})
 		o := options(s)
 		asked := 0
 		o.MayWrite = func(context.Context, string) error {
@@ -385,9 +387,9 @@ func TestReadRetries(t *testing.T) {
 		}
 		r := start(t, o)
 		r.emit(1, "s T 1").emit(2, "s T 2").emit(3, "s T 3").flush()
-		s.readFault = nil
-		same(t, "events", s.lines("s"), []string{"0 T 1", "1 $> 0@x", "2 T 2", "3 T 3"})
-		s.readFault = func(string) error { return event.ErrNotReady }
+		s.Before.Set(nil)
+		same(t, "events", s.Lines("s"), []string{"0 T 1", "1 $> 0@x", "2 T 2", "3 T 3"})
+		s.Before.Set(func(context.Context, any) error { return event.ErrNotReady })
 		r = start(t, o)
 		r.emit(1, "s T 1")
 		check.Is(t, r.Flush(t.Context()), event.ErrNotReady)
@@ -397,15 +399,15 @@ func TestReadRetries(t *testing.T) {
 // Close waits for the write in flight and drops the rest; no caller is left waiting.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		under, done := make(chan struct{}), make(chan struct{})
-		s.fault = func(_ int, w *event.Write) (before, after error) {
+		s.SetFault(func(_ int64, w *event.Write) (before, after error) {
 			if w.Stream == "s" {
 				close(under)
 				<-done
 			}
 			return nil, nil
-		}
+		})
 		o := options(s)
 		o.MaxBatch = 2
 		r := start(t, o)
@@ -419,7 +421,7 @@ func TestClose(t *testing.T) {
 		close(done)
 		<-closed
 		r.Close()
-		if got := s.lines("s"); len(got) == 0 || len(got) == 3 {
+		if got := s.Lines("s"); len(got) == 0 || len(got) == 3 {
 			t.Errorf("%q", got)
 		}
 		check.Is(t, r.WaitBelow(context.Background(), 100), event.ErrClosed)
@@ -429,14 +431,14 @@ func TestClose(t *testing.T) {
 
 func TestWaitBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		hold := make(chan struct{})
-		s.fault = func(_ int, w *event.Write) (before, after error) {
+		s.SetFault(func(_ int64, w *event.Write) (before, after error) {
 			if w.Stream == "s" {
 				<-hold
 			}
 			return nil, nil
-		}
+		})
 		o := options(s)
 		o.MaxBatch = 1
 		r := start(t, o)
@@ -461,7 +463,7 @@ func TestWaitBelow(t *testing.T) {
 
 // Streams that were forgotten are looked up again, and what this run wrote is not compared.
 func TestForget(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	for again := range 2 { // The second run finds everything stored.
 		r := start(t, options(s))
 		r.SetMaxKnown(10)
@@ -479,14 +481,14 @@ func TestForget(t *testing.T) {
 	}
 	total := 0
 	for i := range 30 {
-		total += len(s.seen(fmt.Sprint("s", i)))
+		total += len(s.Seen(fmt.Sprint("s", i)))
 	}
 	same(t, "events", total, 600)
 }
 
 // What remains of a forgotten stream does not keep another one from being compared.
 func TestForgetInRecovery(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	for range 2 {
 		r := start(t, options(s))
 		r.SetMaxKnown(2)
@@ -499,13 +501,13 @@ func TestForgetInRecovery(t *testing.T) {
 		}
 		r.Close()
 	}
-	for stream, lines := range s.all() {
+	for stream, lines := range s.Dump() {
 		check.Equal(t, len(lines), 1, "stream", stream, lines)
 	}
 }
 
 func TestResults(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	o := options(s)
 	for range 2 {
 		r := start(t, o)
@@ -518,25 +520,25 @@ func TestResults(t *testing.T) {
 		r.flush()
 		r.Close()
 	}
-	same(t, "root", s.lines("$projections-p-result"), []string{`0 Result {"n":1}`, "1 ResultRemoved ",
+	same(t, "root", s.Lines("$projections-p-result"), []string{`0 Result {"n":1}`, "1 ResultRemoved ",
 		"2 $> 0@$projections-p-a-result", "3 $> 0@$projections-p-b-result", "4 $> 1@$projections-p-a-result", "5 $> 1@$projections-p-b-result"})
-	same(t, "a", s.lines("$projections-p-a-result"), []string{"0 Result 0", "1 Result 2"})
-	same(t, "b", s.lines("$projections-p-b-result"), []string{"0 Result 1", "1 ResultRemoved "})
-	same(t, "partitions", s.lines("$projections-p-partitions"), []string{"0 $partition a", "1 $partition b"})
+	same(t, "a", s.Lines("$projections-p-a-result"), []string{"0 Result 0", "1 Result 2"})
+	same(t, "b", s.Lines("$projections-p-b-result"), []string{"0 Result 1", "1 ResultRemoved "})
+	same(t, "partitions", s.Lines("$projections-p-partitions"), []string{"0 $partition a", "1 $partition b"})
 
-	s = newStore()
+	s = memdb.Open(t, memdb.Options{})
 	o = options(s)
 	o.Streams = output.Streams{Projection: "p", Named: "all", Pattern: "of-{0}"}
 	r := start(t, o)
 	r.Result(at(1), nil, "a", []byte("1"), true)
 	r.flush()
-	same(t, "named", [][]string{s.lines("all"), s.lines("of-a")}, [][]string{{"0 $> 0@of-a"}, {"0 Result 1"}})
+	same(t, "named", [][]string{s.Lines("all"), s.Lines("of-a")}, [][]string{{"0 $> 0@of-a"}, {"0 Result 1"}})
 }
 
 // A query's results are those of its last run.
 func TestQueries(t *testing.T) {
 	for _, isVolatile := range []bool{false, true} {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		o := options(s)
 		o.Volatile = isVolatile
 		o.Streams.Projection = "p"
@@ -549,12 +551,12 @@ func TestQueries(t *testing.T) {
 			r.flush()
 			r.Close()
 		}
-		same(t, fmt.Sprint("results, volatile ", isVolatile), s.lines("$projections-p-result"), []string{"6 Result 2", "7 Result 7", "8 $Eof "})
+		same(t, fmt.Sprint("results, volatile ", isVolatile), s.Lines("$projections-p-result"), []string{"6 Result 2", "7 Result 7", "8 $Eof "})
 	}
 }
 
 func TestTrack(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	o := options(s)
 	start(t, o).emit(1, "early T 1").flush()
 	o.Track, o.From = true, at(1)
@@ -567,7 +569,7 @@ func TestTrack(t *testing.T) {
 		r.Close()
 	}
 	got := map[string]int{}
-	for _, e := range s.seen("$projections-p-emittedstreams") {
+	for _, e := range s.Seen("$projections-p-emittedstreams") {
 		same(t, "type", e.Type, "$StreamTracked")
 		got[string(e.Data)]++
 	}
@@ -577,7 +579,7 @@ func TestTrack(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	mark := func(r run, n int64) {
 		r.Emit(at(n), nil, []handler.Emission{{Stream: "$et", Type: "$Checkpoint", Data: fmt.Append(nil, n), Mark: true}})
 	}
@@ -593,22 +595,22 @@ func TestMarks(t *testing.T) {
 		mark(r, n)
 		r.flush()
 	}
-	same(t, "marks", s.lines("$et"), []string{"0 $Checkpoint 1", "1 $Checkpoint 4", "2 $Checkpoint 9", "3 $Checkpoint 11"})
+	same(t, "marks", s.Lines("$et"), []string{"0 $Checkpoint 1", "1 $Checkpoint 4", "2 $Checkpoint 9", "3 $Checkpoint 11"})
 }
 
 func TestBounds(t *testing.T) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	largest := 0
 	most := 0
 	emitted := make(chan struct{})
-	s.fault = func(_ int, w *event.Write) (before, after error) {
+	s.SetFault(func(_ int64, w *event.Write) (before, after error) {
 		<-emitted // so that batches are as large as they may be
 		if w.Size() > 1<<20 && len(w.Events) > 1 {
 			largest = w.Size()
 		}
 		most = max(most, len(w.Events))
 		return nil, nil
-	}
+	})
 	o := options(s)
 	o.MaxBatch, o.MaxInFlight = 20, 1
 	r := start(t, o)
@@ -620,5 +622,5 @@ func TestBounds(t *testing.T) {
 	if largest > 0 || most != 20 && most != 19 {
 		t.Errorf("a write of %d bytes, one of %d events", largest, most)
 	}
-	check.Equal(t, len(s.seen("s"))+len(s.seen("t")), 200, "events")
+	check.Equal(t, len(s.Seen("s"))+len(s.Seen("t")), 200, "events")
 }

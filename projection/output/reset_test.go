@@ -3,6 +3,7 @@ package output_test
 import (
 	"testing"
 
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -27,15 +28,15 @@ func TestResetLeavesForeignEventsBehind(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore()
-			s.append("$projections-p", "$ProjectionUpdated", "{}", "")
-			s.append("out", "T", "old", metadataAt(1))
+			s := memdb.Open(t, memdb.Options{})
+			s.Append("$projections-p", "$ProjectionUpdated", "{}", "")
+			s.Append("out", "T", "old", metadataAt(1))
 			// Its number is the epoch.
-			reset := func() { s.append("$projections-p", "$ProjectionUpdated", "{}", "") }
+			reset := func() { s.Append("$projections-p", "$ProjectionUpdated", "{}", "") }
 			if c.late {
 				reset()
 			}
-			s.append("out", "T", "foreign", c.metadata)
+			s.Append("out", "T", "foreign", c.metadata)
 			if !c.late {
 				reset()
 			}
@@ -51,7 +52,7 @@ func TestResetLeavesForeignEventsBehind(t *testing.T) {
 				return
 			}
 			r.flush()
-			same(t, "stream", s.lines("out"), []string{"2 T again"})
+			same(t, "stream", s.Lines("out"), []string{"2 T again"})
 			same(t, "passed", passed, []string{"The event 1@out was written from the outside before the reset. The stream continues after it."})
 		})
 	}

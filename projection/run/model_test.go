@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/script"
 )
@@ -89,7 +91,7 @@ type folded struct {
 
 // fold does what the program does over what a store holds in the end, one record
 // after the other, and returns what is to be seen.
-func (p *program) fold(s *memStore) map[string]string {
+func (p *program) fold(s *memdb.DB) map[string]string {
 	states, results := map[string]*folded{}, map[string]string{}
 	streams := map[string][]string{}
 	write := func(stream, line string) { streams[stream] = append(streams[stream], line) }
@@ -134,8 +136,13 @@ func (p *program) fold(s *memStore) map[string]string {
 		}
 		results[partition] = result
 	}
-	for i := range s.records {
-		e := &s.records[i]
+	log := s.Log()
+	at := func(stream string, number int64) *event.Record {
+		i := slices.IndexFunc(log, func(r event.Record) bool { return r.Stream == stream && r.Number == number })
+		return &log[i]
+	}
+	for i := range log {
+		e := &log[i]
 		isMeta := event.IsMetaStream(e.Stream) && !event.IsSystemStream(event.OriginalOf(e.Stream))
 		switch p.source {
 		case "all":
@@ -151,9 +158,9 @@ func (p *program) fold(s *memStore) map[string]string {
 				continue
 			}
 			number, stream, _ := event.ParseLink(e.Data)
-			e = &s.streams[stream].events[number]
+			e = at(stream, number)
 		}
-		if i := s.infoLocked(e.Stream); p.source != "all" && e.Number < i.Metadata.TruncateBefore {
+		if i, _ := s.StreamInfo(context.Background(), e.Stream); p.source != "all" && e.Number < i.Metadata.TruncateBefore {
 			continue
 		}
 		partition := ""
@@ -210,17 +217,17 @@ func (p *program) fold(s *memStore) map[string]string {
 }
 
 // see returns the same of a run and of what it wrote.
-func see(t *testing.T, s *memStore, r *Run, want map[string]string) map[string]string {
+func see(t *testing.T, s *memdb.DB, r *Run, want map[string]string) map[string]string {
 	got := map[string]string{}
 	for k := range want {
 		if p, ok := strings.CutPrefix(k, "state of "); ok {
 			got[k], got["result of "+p] = state(t, r, p), result(t, r, p)
 		}
 	}
-	for stream := range s.all() {
+	for stream := range s.Dump() {
 		if stream == "$links" || strings.HasPrefix(stream, "$out-") || strings.HasSuffix(stream, "result") || strings.HasSuffix(stream, "-partitions") {
 			var lines []string
-			for _, e := range s.seen(stream) {
+			for _, e := range s.Seen(stream) {
 				lines = append(lines, e.Type+" "+string(e.Data))
 			}
 			got[stream] = strings.Join(lines, "\n")
@@ -230,21 +237,21 @@ func see(t *testing.T, s *memStore, r *Run, want map[string]string) map[string]s
 }
 
 // changeInput does something random to the input.
-func changeInput(rng *rand.Rand, s *memStore, deletes bool) {
+func changeInput(rng *rand.Rand, s *memdb.DB, deletes bool) {
 	stream := streamNames[rng.IntN(len(streamNames))]
 	switch what := rng.IntN(15); {
-	case what == 0 && deletes && s.last(stream) >= 0:
-		s.put(event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+	case what == 0 && deletes && last(s, stream) >= 0:
+		s.Delete(event.SoftDelete, stream)
 	case what == 1 && deletes:
-		s.setMetadata(stream, `{"k":"meta","v":3}`)
-	case what == 2 && deletes && s.last(stream) >= 0: // Hidden events are still in the log.
-		s.setMetadata(stream, fmt.Sprintf(`{"k":"hides","v":4,"$tb":%d}`, s.last(stream)))
+		s.SetMetadata(stream, `{"k":"meta","v":3}`)
+	case what == 2 && deletes && last(s, stream) >= 0: // Hidden events are still in the log.
+		s.SetMetadata(stream, fmt.Sprintf(`{"k":"hides","v":4,"$tb":%d}`, last(s, stream)))
 	case what == 3: // A link in an ordinary stream does not count as an event of fromAll.
-		s.append("linked", event.TypeLink, "0@"+stream, "")
+		add(s, "linked", event.TypeLink, "0@"+stream, "")
 	default:
-		s.append(stream, []string{"T", "U", "V"}[rng.IntN(3)], fmt.Sprintf(`{"k":"%c","v":%d}`, 'x'+rune(rng.IntN(3)), rng.IntN(10)), "")
+		add(s, stream, []string{"T", "U", "V"}[rng.IntN(3)], fmt.Sprintf(`{"k":"%c","v":%d}`, 'x'+rune(rng.IntN(3)), rng.IntN(10)), "")
 		category, _, _ := strings.Cut(stream, "-")
-		s.append("$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", s.last(stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
+		add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", last(s, stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
 	}
 }
 
@@ -266,12 +273,12 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, rng *rand.Rand, p *program) {
-	s := newStore()
+	s := memdb.Open(t, memdb.Options{})
 	for range 10 {
 		changeInput(rng, s, false)
 	}
-	if s.last("a-1") >= 0 && rng.IntN(2) == 0 {
-		s.setMetadata("a-1", `{"$tb":2}`)
+	if last(s, "a-1") >= 0 && rng.IntN(2) == 0 {
+		s.SetMetadata("a-1", `{"$tb":2}`)
 	}
 	compile := func() (handler.Handler, error) {
 		return script.Compile(p.text(), script.Options{Name: "p", MayEmit: true})

@@ -13,8 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit/memdb"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 )
@@ -39,14 +42,14 @@ func newRealCounter(d handler.Definition) *counter {
 	return &counter{d: d}
 }
 
-func realOptions(s *memStore, d handler.Definition) Options {
-	return Options{Store: s, Name: "p", Version: position.Version{Projection: 7, Epoch: -1, Version: 3},
+func realOptions(s *memdb.DB, d handler.Definition) Options {
+	return Options{Store: s, Name: "p", Links: event.EveryLink, Version: position.Version{Projection: 7, Epoch: -1, Version: 3},
 		Turns: NewTurns(3, nil), Definition: newRealCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newRealCounter(d), nil },
 		Config: Config{EmitEnabled: true, TrackEmittedStreams: true, CheckpointHandledThreshold: 5}, CachedPartitions: 2}
 }
 
 // op is one thing that a client, or $by_category, does.
-type op func(s *memStore)
+type op func(s *memdb.DB)
 
 var streamNames = []string{"a-1", "a-2", "b-1"}
 
@@ -59,16 +62,16 @@ func history(rng *rand.Rand, n int, deletes bool) []op {
 		data := []string{"{}", "emit", "skip", "same", "null", "emit"}[rng.IntN(6)]
 		kind := []string{"T", "U", "V"}[rng.IntN(3)]
 		what := rng.IntN(12)
-		ops = append(ops, func(s *memStore) {
+		ops = append(ops, func(s *memdb.DB) {
 			switch {
-			case what == 0 && deletes && s.last(stream) >= 0:
-				s.put(event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+			case what == 0 && deletes && last(s, stream) >= 0:
+				s.Delete(event.SoftDelete, stream)
 			case what == 1 && deletes:
-				s.setMetadata(stream, `{"mark":1}`)
+				s.SetMetadata(stream, `{"mark":1}`)
 			default:
-				s.append(stream, kind, data, "")
+				add(s, stream, kind, data, "")
 				if category, _, ok := strings.Cut(stream, "-"); ok {
-					s.append("$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", s.last(stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
+					add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", last(s, stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
 				}
 			}
 		})
@@ -76,23 +79,32 @@ func history(rng *rand.Rand, n int, deletes bool) []op {
 	return ops
 }
 
-func (s *memStore) last(stream string) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.infoLocked(stream).Last
+func last(s *memdb.DB, stream string) int64 {
+	i, err := s.StreamInfo(context.Background(), stream)
+	if err != nil {
+		panic(err)
+	}
+	return i.Last
+}
+
+// add appends an event, whose id is made of the stream and its number.
+func add(s *memdb.DB, stream, eventType, data, metadata string) {
+	s.Put(event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+		ID: event.ID(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, stream, last(s, stream)))), Type: eventType, Flags: event.FlagJSON, Data: []byte(data), Metadata: []byte(metadata),
+	}}})
 }
 
 // place is a place in the log, which depends on what the projection itself writes when.
 var place = regexp.MustCompile(`("\$[cp]":)\d+`)
 
 // sight is all that one can see of a projection and of what it wrote.
-func sight(t *testing.T, s *memStore, r *Run) map[string]string {
+func sight(t *testing.T, s *memdb.DB, r *Run) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
 	for _, p := range append(streamNames, "") {
 		seen["state of "+p], seen["result of "+p] = state(t, r, p), result(t, r, p)
 	}
-	for stream, lines := range s.all() {
+	for stream, lines := range s.Dump() {
 		if !strings.HasSuffix(stream, "checkpoint") && !strings.HasSuffix(stream, "-order") && !strings.HasSuffix(stream, "checkpointedpartitions") && !slices.Contains(streamNames, stream) {
 			if strings.HasSuffix(stream, "-emittedstreams") { // Streams are written side by side.
 				for i, line := range lines {
@@ -121,7 +133,7 @@ func mustBeSame(t *testing.T, got, want map[string]string) {
 	}
 }
 
-func eachSource(t *testing.T, test func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, rng *rand.Rand)) {
+func eachSource(t *testing.T, test func(t *testing.T, options func(*memdb.DB) Options, ops []op, want map[string]string, rng *rand.Rand)) {
 	for name, d := range sources() {
 		t.Run(name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
@@ -129,8 +141,7 @@ func eachSource(t *testing.T, test func(t *testing.T, options func(*memStore) Op
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				ops := history(rng, 30, d.HandlesDeleted)
-				s := newStore()
-				s.fixed = true
+				s := memdb.Open(t, memdb.Options{})
 				r := Start(t.Context(), realOptions(s, d))
 				for _, o := range ops {
 					o(s)
@@ -138,7 +149,7 @@ func eachSource(t *testing.T, test func(t *testing.T, options func(*memStore) Op
 				}
 				want := sight(t, s, r)
 				r.Close()
-				test(t, func(s *memStore) Options { return realOptions(s, d) }, ops, want, rng)
+				test(t, func(s *memdb.DB) Options { return realOptions(s, d) }, ops, want, rng)
 			})
 		})
 	}
@@ -147,9 +158,8 @@ func eachSource(t *testing.T, test func(t *testing.T, options func(*memStore) Op
 func TestRealEndAtEveryEvent(t *testing.T) {
 	for how, end := range map[string]func(*Run){"stop": (*Run).Stop, "abort": (*Run).Abort, "close": (*Run).Close} {
 		t.Run(how, func(t *testing.T) {
-			eachSource(t, func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, _ *rand.Rand) {
-				s := newStore()
-				s.fixed = true
+			eachSource(t, func(t *testing.T, options func(*memdb.DB) Options, ops []op, want map[string]string, _ *rand.Rand) {
+				s := memdb.Open(t, memdb.Options{})
 				for _, o := range ops {
 					r := Start(t.Context(), options(s))
 					o(s)
@@ -171,17 +181,15 @@ func TestRealEndAtEveryEvent(t *testing.T) {
 func TestRealErrorsEverywhere(t *testing.T) {
 	for name, err := range map[string]error{"storage": event.ErrBusy, "unknown": event.ErrOutcomeUnknown, "lost": &event.NotLeader{}} {
 		t.Run(name, func(t *testing.T) {
-			eachSource(t, func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, _ *rand.Rand) {
+			eachSource(t, func(t *testing.T, options func(*memdb.DB) Options, ops []op, want map[string]string, _ *rand.Rand) {
 				for at := 0; ; at++ {
-					s := newStore()
-					s.fixed = true
+					s := memdb.Open(t, memdb.Options{})
 					for _, o := range ops {
 						o(s)
 					}
 					var left atomic.Int64
 					left.Store(int64(at))
-					s.mu.Lock()
-					s.fault = func(_ int, w *event.Write) (before, after error) {
+					s.SetFault(func(_ int64, w *event.Write) (before, after error) {
 						if left.Add(-1) != -1 {
 							return nil, nil
 						}
@@ -189,8 +197,7 @@ func TestRealErrorsEverywhere(t *testing.T) {
 							return err, nil
 						}
 						return nil, err
-					}
-					s.mu.Unlock()
+					})
 					var r *Run
 					for range 3 {
 						r = Start(t.Context(), options(s))
@@ -217,13 +224,13 @@ func TestRealErrorsEverywhere(t *testing.T) {
 
 func TestRealForeignWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		d := sources()["stream"]
 		r := Start(t.Context(), realOptions(s, d))
-		s.append("a-1", "T", "emit", "")
+		add(s, "a-1", "T", "emit", "")
 		synctest.Wait()
-		s.append("$out-a-1", "foreign", "{}", "")
-		s.append("a-1", "T", "emit", "")
+		add(s, "$out-a-1", "foreign", "{}", "")
+		add(s, "a-1", "T", "emit", "")
 		time.Sleep(time.Minute)
 		ended(t, r, Faulted)
 		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The '$out-a-1' stream managed by projection 7 has been written to from the outside.") {
@@ -235,13 +242,13 @@ func TestRealForeignWrite(t *testing.T) {
 
 func TestRealStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+		s := memdb.Open(t, memdb.Options{})
 		for _, c := range []string{"log", "log, types", "stream", "streams"} {
 			d := sources()[c]
 			o := realOptions(s, d)
 			o.Name = c
 			for _, stream := range streamNames {
-				s.append(stream, "T", "{}", "")
+				add(s, stream, "T", "{}", "")
 			}
 			r := Start(context.Background(), o)
 			synctest.Wait()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -12,14 +13,19 @@ import (
 	eventlog "github.com/annalsdb/annals/log"
 )
 
+// Do does a write without the hooks.
+func (db *DB) Do(w *event.Write) (event.Written, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.write(w)
+}
+
 // Put does a write that must succeed, without the hooks.
-func (db *DB) Put(w event.Write) event.Written {
-	done, err := db.write(&w)
-	if err != nil {
+func (db *DB) Put(w event.Write) {
+	if _, err := db.Do(&w); err != nil {
 		db.t.Helper()
 		db.t.Fatalf("write to %s: %v", w.Stream, err)
 	}
-	return done
 }
 
 // Append puts one event at the end of a stream and returns its id.
@@ -94,6 +100,29 @@ func (db *DB) Seen(stream string) (all []event.Record) {
 func (db *DB) Data(stream string) (all []string) {
 	for _, r := range db.Seen(stream) {
 		all = append(all, string(r.Data))
+	}
+	return all
+}
+
+// Lines is the events of a stream that readers see, one a line: number, type, data.
+func (db *DB) Lines(stream string) (all []string) {
+	for _, r := range db.Seen(stream) {
+		all = append(all, fmt.Sprintf("%d %s %s", r.Number, r.Type, r.Data))
+	}
+	return all
+}
+
+// Dump is what readers see of every stream but those of metadata: lines of number, type, data,
+// metadata.
+func (db *DB) Dump() map[string][]string {
+	all := map[string][]string{}
+	for _, r := range db.Log() {
+		if all[r.Stream] != nil || event.IsMetaStream(r.Stream) {
+			continue
+		}
+		for _, e := range db.Seen(r.Stream) {
+			all[r.Stream] = append(all[r.Stream], fmt.Sprintf("%d %s %s %s", e.Number, e.Type, e.Data, e.Metadata))
+		}
 	}
 	return all
 }

@@ -4,6 +4,7 @@
 package memdb
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -56,6 +57,7 @@ type DB struct {
 	decider *fsm.Decider
 	index   uint64         // of the last entry
 	removed []event.Record // by Scavenge
+	fault   Fault          // by SetFault
 	settled int64          // by Settle
 	moved   chan struct{}  // closed by Settle
 }
@@ -81,6 +83,18 @@ func (h *Hook[A]) call(ctx context.Context, of A) error {
 	return nil
 }
 
+// Fault says what becomes of a write, of which n were done before: the first error keeps it from
+// being done, the second is returned although it was done.
+type Fault func(n int64, w *event.Write) (before, after error)
+
+// SetFault has a function be asked about each write, one at a time, in the order in which they are
+// done; nil: none.
+func (db *DB) SetFault(f Fault) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.fault = f
+}
+
 // Open opens an empty database, which is closed with the test.
 func Open(t T, o Options) *DB {
 	t.Helper()
@@ -99,29 +113,45 @@ func Open(t T, o Options) *DB {
 	if err := db.decider.Reset(); err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Errorf("%v", err)
-		}
-	})
+	t.Cleanup(db.Close)
 	return db
+}
+
+// Close closes the database before its test ends.
+func (db *DB) Close() {
+	if err := db.log.Close(); err != nil {
+		db.t.Errorf("%v", err)
+	}
 }
 
 func (db *DB) Write(ctx context.Context, w *event.Write) (event.Written, error) {
 	if err := before(ctx, db, &db.BeforeWrite, w); err != nil {
 		return event.Written{}, err
 	}
-	db.Writes.Add(1)
-	written, err := db.write(w)
+	written, err := db.faulty(w)
 	if err != nil {
 		return event.Written{}, err
 	}
 	return written, db.AfterWrite.call(ctx, w)
 }
 
-func (db *DB) write(w *event.Write) (event.Written, error) {
+func (db *DB) faulty(w *event.Write) (event.Written, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	var before, after error
+	n := db.Writes.Add(1) - 1
+	if db.fault != nil {
+		before, after = db.fault(n, w)
+	}
+	if before != nil {
+		return event.Written{}, before
+	}
+	written, err := db.write(w)
+	return written, cmp.Or(err, after)
+}
+
+// write needs mu.
+func (db *DB) write(w *event.Write) (event.Written, error) {
 	d := db.decider.Decide(w)
 	if d.Err != nil {
 		return event.Written{}, d.Err
