@@ -18,17 +18,6 @@ import (
 	"github.com/annalsdb/annals/grpc/users"
 )
 
-// Activity records who changed what.
-type Activity interface {
-	// Begin announces a change, and reports whether it may be made: not when the node ends
-	// and nothing more is recorded. End follows.
-	Begin() bool
-	End()
-	// Note has an operation recorded. If it was done it waits while too many wait to be
-	// written.
-	Note(o activity.Operation)
-}
-
 // changing reports whether a change may be made, which begins then: end follows. A change that is
 // not recorded may always be made.
 func (s *Server) changing(recorded bool) (end func(), err error) {

@@ -64,7 +64,7 @@ type batchWrite struct {
 	limited     *clock.Deadline
 	until       time.Time // when limited ends
 
-	pending Pending // nil: written and err stand
+	pending api.Pending // nil: written and err stand
 	written event.Written
 	err     error
 

@@ -313,8 +313,8 @@ func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
 		name = "unknown"
 	}
 	s.metrics.end(name, code)
-	if single && s.opts.Answered != nil {
-		s.opts.Answered(time.Since(begun))
+	if single && s.opts.Statistics != nil {
+		s.opts.Statistics.Answered(time.Since(begun))
 	}
 	if !s.opts.LogCalls {
 		return

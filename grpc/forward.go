@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 )
@@ -35,7 +36,7 @@ func (f *forwarded) Done(giveUp bool) (event.Written, error, bool) {
 }
 
 // begin is Store.Begin for a write that another node decides.
-func (f *forwards) begin(store Store, ctx *clock.Deadline, w *event.Write, wake chan<- struct{}) *forwarded {
+func (f *forwards) begin(store api.Store, ctx *clock.Deadline, w *event.Write, wake chan<- struct{}) *forwarded {
 	own := &forwarded{done: make(chan struct{})}
 	f.mu.Lock()
 	before := f.last[w.Stream]

@@ -38,7 +38,7 @@ func TestRefusedLoginsAreBounded(t *testing.T) {
 	}
 }
 
-type refusing struct{ grpcapi.Access }
+type refusing struct{ api.Access }
 
 func (refusing) Authenticate(*http.Request) (access.Principal, error) {
 	return access.Principal{}, event.ErrNotAuthorized

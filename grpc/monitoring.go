@@ -9,14 +9,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/grpc/monitoring"
-	"github.com/annalsdb/annals/stats/tree"
 )
-
-// Statistics are those of this node.
-type Statistics interface {
-	// Statistics are those of /stats.
-	Statistics() tree.Statistics
-}
 
 // monitoringService tells of the statistics of this node.
 type monitoringService struct {

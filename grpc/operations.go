@@ -14,29 +14,6 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Operations are the actions of an operator on this node alone. None of them waits.
-type Operations interface {
-	// Shutdown begins to stop the node. Requests in flight are answered first.
-	Shutdown()
-	// MergeIndexes begins to merge all index tables into one. It does nothing while such a merge
-	// runs. It fails with event.ErrNotReady.
-	MergeIndexes() (id event.ID, err error)
-}
-
-// Scavenges runs scavenges of this node's files, one at a time.
-type Scavenges interface {
-	// Start registers a run and returns its id before any work is done. It fails with
-	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
-	// event.ErrNotReady or event.ErrClosed.
-	Start(r scavenge.Request) (event.ID, error)
-	// Stop stops the run with the id and returns when it has ended and released what
-	// it held. It fails with scavenge.ErrNoSuchRun, and with the context's error when that ends
-	// first: the run stops nevertheless.
-	Stop(ctx context.Context, id event.ID) (event.ID, error)
-	// Last describes the last run since the process started.
-	Last() scavenge.Status
-}
-
 // operationsService acts on this node.
 type operationsService struct {
 	operations.UnimplementedOperationsServer

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
@@ -57,6 +58,9 @@ var runID = event.ID{1, 2, 3}
 // operatedNode is what operators may do, all of which fails with an error. It writes down what it
 // is asked for.
 type operatedNode struct {
+	api.Membership
+	api.Operations
+	api.Scavenges
 	err   error
 	asked []string
 }
@@ -268,7 +272,7 @@ func TestActivityOfAppends(t *testing.T) {
 
 // restarts are the groups of the node, of which only that they are loaded again is asked.
 type restarts struct {
-	grpcapi.Subscriptions
+	api.Subscriptions
 	f *operatedNode
 }
 

@@ -27,16 +27,16 @@ const (
 // Options configures a Server. Store, Cluster and Access must be set; the zero value of everything
 // else works.
 type Options struct {
-	Store   Store
-	Cluster Cluster
-	Access  Access
+	Store   api.Store
+	Cluster api.Cluster
+	Access  api.Access
 	// Leases judge callers again while their calls last; nil: the server has leases of its own.
 	Leases *api.Leases
 	Logger hclog.Logger
 	Stats  *stats.Registry // may be nil
 
 	// Membership serves gossip, which is not there without it.
-	Membership Membership
+	Membership api.Membership
 
 	// Version is the release of EventStoreDB that has this interface: three numbers.
 	Version string
@@ -72,9 +72,9 @@ type Options struct {
 	LogCalls      bool               // one line for every call
 	RefusedLogins *api.RefusedLogins // logs wrong credentials; nil: they are not logged
 
-	Projections Projections // nil: not served
-	Users       Users       // nil: not served
-	Statistics  Statistics  // nil: monitoring is not served
+	Projections api.Projections // nil: not served
+	Users       api.Users       // nil: not served
+	Statistics  api.Statistics  // nil: monitoring is not served
 	// StatsPeriod is the time from one message with statistics to the next where the client
 	// names none.
 	StatsPeriod time.Duration
@@ -84,13 +84,11 @@ type Options struct {
 
 	// Operations acts on this node, with Membership, Scavenges and Subscriptions, which must
 	// be set then. Nil: not served.
-	Operations Operations
-	Scavenges  Scavenges
-	Activity   Activity // nil: nothing is recorded
-	// Answered is called with the time that a call with a single answer took. May be nil.
-	Answered func(took time.Duration)
+	Operations api.Operations
+	Scavenges  api.Scavenges
+	Activity   api.Activity // nil: nothing is recorded
 	// Subscriptions serves persistent subscriptions, which are not there without it.
-	Subscriptions Subscriptions
+	Subscriptions api.Subscriptions
 
 	ticks <-chan time.Time // when to look for stalled calls; nil: a clock says
 }

@@ -12,29 +12,6 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// Subscriptions are the persistent subscription groups. Only the leader runs them: nothing of
-// this is called elsewhere. Errors are event.ErrNotReady while groups are being loaded, those
-// of package subscription, and those of Store.Write.
-type Subscriptions interface {
-	// Create and Update judge the settings; an update knows that there is the group when it
-	// judges more than their sizes.
-	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
-	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
-	Delete(ctx context.Context, k subscription.Key, by string) error
-	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
-	// -1: all.
-	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
-	// Restart begins to load all groups again. It fails with event.ErrNotReady when
-	// they are not running.
-	Restart(ctx context.Context) error
-	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
-	// List returns all groups, by stream and within a stream in the order of their
-	// creation; those of one stream when that is not empty.
-	List(ctx context.Context, stream string) ([]subscription.Info, error)
-	// Connect adds a consumer that messages are pushed to, until it is closed or the group ends.
-	Connect(ctx context.Context, k subscription.Key, o subscription.ConnectOptions) (*subscription.Connection, error)
-}
-
 // persistentService is groups of competing consumers, of a stream or of the log.
 type persistentService struct {
 	persistent.UnimplementedPersistentSubscriptionsServer

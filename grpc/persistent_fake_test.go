@@ -14,13 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/subscription"
 )
 
 // emptyStore has no events and takes all writes, which leave no trace.
-type emptyStore struct{ grpcapi.Store }
+type emptyStore struct{ api.Store }
 
 func (emptyStore) ReadStream(context.Context, event.StreamRead) (event.StreamPage, error) {
 	return event.StreamPage{}, event.ErrStreamNotFound

@@ -19,28 +19,6 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
-// Projections are queries that run over events. Only the leader runs them. Errors
-// are event.ErrNotReady while projections are being loaded, event.ErrNotAuthorized
-// for what the caller may not do with this projection, those of package
-// projection, and those of Store.Write. Changes return when the deed is done.
-type Projections interface {
-	// Create makes a projection and returns its name.
-	Create(ctx context.Context, c projection.Creation) (name string, err error)
-	Command(ctx context.Context, name string, c projection.Command, by projection.Identity) error
-	// UpdateQuery replaces the text, and with emit not nil whether it may emit.
-	UpdateQuery(ctx context.Context, name, query string, emit *bool, by projection.Identity) error
-	Delete(ctx context.Context, name string, o projection.DeleteOptions, by projection.Identity) error
-	Statistics(name string) (projection.Statistics, error)
-	// List returns those of a kind in the order of their creation.
-	List(k projection.Kinds) ([]projection.Statistics, error)
-	// State and Result return those of a partition; the empty name is the root.
-	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
-	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
-	// Restart begins to load all projections again. It is *projection.BadInput while they
-	// are being loaded.
-	Restart(ctx context.Context) error
-}
-
 // projectionsService runs projections on the leader.
 type projectionsService struct {
 	projections.UnimplementedProjectionsServer

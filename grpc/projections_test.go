@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
@@ -127,6 +128,7 @@ func TestProjectionsOfNone(t *testing.T) {
 
 // fakeProjections fails with an error, and answers with a state and with statistics.
 type fakeProjections struct {
+	api.Projections
 	err   error
 	state string
 }

@@ -19,13 +19,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 )
 
 // restingStore has nothing to read. It signals that a caller waits.
 type restingStore struct {
-	grpcapi.Store
+	api.Store
 	reads   atomic.Int64
 	waiting chan struct{}
 }
@@ -96,7 +97,7 @@ func (allowAll) CheckStream(context.Context, access.Principal, string, access.Ri
 }
 
 // host serves what a test makes up.
-func host(t testing.TB, store grpcapi.Store, cluster grpcapi.Cluster) (*grpcapi.Server, *grpc.ClientConn) {
+func host(t testing.TB, store api.Store, cluster api.Cluster) (*grpcapi.Server, *grpc.ClientConn) {
 	t.Helper()
 	conn, s := serve(t, grpcapi.Options{Store: store, Cluster: cluster, Access: allowAll{}})
 	return s, conn

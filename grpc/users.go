@@ -12,23 +12,6 @@ import (
 	"github.com/annalsdb/annals/grpc/users"
 )
 
-// Users manages the stored users. Only the leader can change them. Errors are
-// event.ErrUserNotFound, event.ErrUserConflict, event.ErrNotAuthorized for a wrong
-// current password, event.ErrBusy when too many passwords are being hashed, and
-// those of Store.Write.
-type Users interface {
-	// List returns all users, sorted by login.
-	List(ctx context.Context) ([]access.Account, error)
-	Get(ctx context.Context, login string) (access.Account, error)
-	// Create makes a user. One that exists with the same password stays as it is.
-	Create(ctx context.Context, a access.NewAccount) error
-	Update(ctx context.Context, login, fullName string, groups []string) error
-	Delete(ctx context.Context, login string) error
-	SetDisabled(ctx context.Context, login string, disabled bool) error
-	ResetPassword(ctx context.Context, login, password string) error
-	ChangePassword(ctx context.Context, login, current, password string) error
-}
-
 // usersService manages users: the leader changes them, every node shows them.
 type usersService struct {
 	users.UnimplementedUsersServer

@@ -20,12 +20,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
 // soundStore does every write that is sound at once.
 type soundStore struct {
-	Store
+	api.Store
 	t testing.TB
 }
 
@@ -45,7 +46,7 @@ func (s *soundStore) WriteAnywhere(ctx context.Context, w *event.Write) (event.W
 	return s.Write(ctx, w)
 }
 
-func (s *soundStore) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (Pending, error) {
+func (s *soundStore) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (api.Pending, error) {
 	if ctx.Err() != nil {
 		return nil, event.ErrWriteTimeout
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 )
@@ -194,7 +195,7 @@ type outcome func(w *event.Write, anywhere bool) (event.Written, error, bool)
 // writeStore is a store of which a test sees the writes. Its embedded Store is nil: nothing else is
 // asked for.
 type writeStore struct {
-	grpcapi.Store
+	api.Store
 	more chan struct{} // capacity 1: something happened
 
 	mu     sync.Mutex // guards the fields below
@@ -287,7 +288,7 @@ func (s *writeStore) WriteAnywhere(ctx context.Context, w *event.Write) (event.W
 }
 
 // Begin signals wake for what is answered, and when the context ends, as a store does.
-func (s *writeStore) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (grpcapi.Pending, error) {
+func (s *writeStore) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (api.Pending, error) {
 	if ctx.Err() != nil {
 		return nil, event.ErrWriteTimeout
 	}

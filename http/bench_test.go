@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
@@ -22,6 +23,7 @@ import (
 
 // fixedStore answers at once: what is measured is the interface alone.
 type fixedStore struct {
+	api.Store
 	memCluster
 	memSubscriptions
 	page event.StreamPage
@@ -116,7 +118,7 @@ func (s *fixedStore) CheckStream(context.Context, access.Principal, string, acce
 
 func fixedHandler() http.Handler {
 	s := newFixedStore()
-	return httpapi.New(httpapi.Options{Store: s, Waiter: s, Cluster: s, Access: s, Subscriptions: s}).Handler()
+	return httpapi.New(httpapi.Options{Store: s, Cluster: s, Access: s, Subscriptions: s}).Handler()
 }
 
 // sink is a ResponseWriter that keeps nothing.

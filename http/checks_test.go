@@ -440,7 +440,7 @@ func TestNodeEndpoints(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	n := newNode(t)
-	good := httpapi.Options{Store: n.store, Waiter: n.store, Cluster: n.cluster, Access: n.access, AdvertiseHost: "a.example", AdvertisePort: 2113}
+	good := httpapi.Options{Store: n.store, Cluster: n.cluster, Health: n.cluster, Access: n.access, AdvertiseHost: "a.example", AdvertisePort: 2113}
 	check.NoError(t, good.Validate())
 	for name, spoil := range map[string]func(*httpapi.Options){
 		"no store":     func(o *httpapi.Options) { o.Store = nil },

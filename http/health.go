@@ -34,8 +34,8 @@ func (s *Server) healthReady(_ context.Context, x *request.Request) error {
 // Unready returns why the node should not be sent requests, nothing when it should.
 func (s *Server) Unready() string {
 	progress := s.progress()
-	serving := s.node.Cluster.Ready()
-	trouble := s.node.Cluster.Unhealthy()
+	serving := s.opts.Health.Ready()
+	trouble := s.opts.Health.Unhealthy()
 	switch {
 	case s.drained.Load():
 		return "shutting down"
@@ -46,7 +46,7 @@ func (s *Server) Unready() string {
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
 	case !s.node.KnowsLeader():
-		if why := s.node.Cluster.Leaderless(); why != "" {
+		if why := s.opts.Health.Leaderless(); why != "" {
 			return "no leader is known: " + why
 		}
 		return "no leader is known"
@@ -103,6 +103,18 @@ func (p *Progress) text() string {
 		text += " " + strconv.FormatFloat(p.Percent, 'f', 0, 64) + " %"
 	}
 	return text
+}
+
+// Health is how a node is.
+type Health interface {
+	// Ready reports whether the node serves requests.
+	Ready() bool
+	// Serves reports whether the node answers requests for what it has, also without a leader.
+	Serves() bool
+	// Leaderless says why the node knows of no leader; empty when it knows one, or not why.
+	Leaderless() string
+	// Unhealthy describes the problem of the node itself; empty when it has none.
+	Unhealthy() string
 }
 
 // Startup tells how far the node is with starting.

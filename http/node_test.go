@@ -192,7 +192,7 @@ type node struct {
 func newNode(t testing.TB, change ...func(*httpapi.Options)) *node {
 	n := &node{t: t, store: newStore(), cluster: &memCluster{role: "leader"}}
 	n.access = &memAccess{store: n.store}
-	o := httpapi.Options{Store: n.store, Waiter: n.store, Cluster: n.cluster, Access: n.access, Version: "1.2.3", HostNames: []string{"node.example"}}
+	o := httpapi.Options{Store: n.store, Cluster: n.cluster, Health: n.cluster, Access: n.access, Version: "1.2.3", HostNames: []string{"node.example"}}
 	for _, f := range change {
 		f(&o)
 	}

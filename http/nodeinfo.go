@@ -81,7 +81,7 @@ func (s *Server) nodeInfo(_ context.Context, x *request.Request) error {
 
 // healthLive tells whether the node serves requests, be it reads alone.
 func (s *Server) healthLive(_ context.Context, x *request.Request) error {
-	if s.drained.Load() || !x.Node.Cluster.Serves() {
+	if s.drained.Load() || !s.opts.Health.Serves() {
 		return problem.NotReady
 	}
 	x.Send(http.StatusNoContent, nil)

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	adminapi "github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/tree"
 )
@@ -43,7 +43,7 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 // memStatistics answers what a test sets and counts how often it is asked.
 type memStatistics struct {
 	metrics     tree.Statistics
-	replication []adminapi.ReplicationConnection
+	replication []api.ReplicationConnection
 	taken       atomic.Int64 // calls of Statistics
 	answered    atomic.Int64 // answers counted
 	longest     atomic.Int64 // the longest of them, in nanoseconds
@@ -54,7 +54,7 @@ func (s *memStatistics) Statistics() tree.Statistics {
 	return s.metrics
 }
 
-func (s *memStatistics) Replication() []adminapi.ReplicationConnection { return s.replication }
+func (s *memStatistics) Replication() []api.ReplicationConnection { return s.replication }
 
 // Metrics answers with what was accepted, as an exporter negotiates by itself.
 func (s *memStatistics) Metrics() http.Handler {

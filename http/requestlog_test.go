@@ -17,7 +17,6 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	httprequest "github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -114,7 +113,7 @@ func TestBusyAuthentication(t *testing.T) {
 	n.get("/streams/s", "").is(t, 503).has(t, "Retry-After", "")
 }
 
-type busyAccess struct{ httprequest.Access }
+type busyAccess struct{ api.Access }
 
 func (busyAccess) Authenticate(*http.Request) (p access.Principal, err error) {
 	return p, fmt.Errorf("check password: %w", event.ErrBusy)
@@ -133,7 +132,7 @@ func TestDisableAtomPub(t *testing.T) {
 func BenchmarkLoggedEvent(b *testing.B) {
 	s := newFixedStore()
 	log := hclog.New(&hclog.LoggerOptions{Output: io.Discard})
-	h := httpapi.New(httpapi.Options{Store: s, Waiter: s, Cluster: s, Access: s, Logger: log, LogRequests: true}).Handler()
+	h := httpapi.New(httpapi.Options{Store: s, Cluster: s, Access: s, Logger: log, LogRequests: true}).Handler()
 	r := httptest.NewRequest("GET", base+"/streams/account-1234/99", nil)
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()

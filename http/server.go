@@ -17,11 +17,8 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/admin"
-	"github.com/annalsdb/annals/http/groups"
 	"github.com/annalsdb/annals/http/leader"
-	"github.com/annalsdb/annals/http/projections"
 	"github.com/annalsdb/annals/http/request"
-	"github.com/annalsdb/annals/http/streams"
 )
 
 // Defaults of the waits. A write may wait for both its parts.
@@ -31,20 +28,19 @@ const (
 	DefaultRequestTimeout = 10 * time.Second
 )
 
-// Options configures a Server. Store, Waiter, Cluster and Access must be set; the zero value of
+// Options configures a Server. Store, Cluster, Access and Health must be set; the zero value of
 // everything else works.
 type Options struct {
-	Store   streams.Store
-	Waiter  streams.Waiter
-	Cluster request.Cluster
-	Access  request.Access
+	Store   api.Store
+	Cluster api.Cluster
+	Access  api.Access
 	// Leases judge callers again while their requests last; nil: the server has leases of its own.
 	Leases *api.Leases
 	Logger hclog.Logger
 
 	// Membership serves /gossip and what /admin has of the cluster, which are not
 	// there without it.
-	Membership admin.Membership
+	Membership api.Membership
 	// Relay takes requests to the leader when this node is not it: reads that only
 	// the leader can answer, and writes with RelayWrites. Otherwise, or when it is nil,
 	// the client is redirected.
@@ -52,15 +48,15 @@ type Options struct {
 	RelayWrites bool
 
 	// Users serves /users, which is not there without it.
-	Users admin.Users
+	Users api.Users
 	// Subscriptions serves /subscriptions, which is not there without it.
-	Subscriptions groups.Subscriptions
+	Subscriptions api.Subscriptions
 	// Projections serves /projections and /projection, which are not there without it.
-	Projections projections.Service
+	Projections api.Projections
 	// Operations serves what /admin has for this node alone.
-	Operations admin.Operations
+	Operations api.Operations
 	// Scavenges serves /admin/scavenge, which is not there without it.
-	Scavenges admin.Scavenges
+	Scavenges api.Scavenges
 	// Backups serves /admin/backup/sessions, which is not there without it.
 	Backups admin.BackupSessions
 	// Redactions serves /admin/redact, which is not there without it.
@@ -68,13 +64,15 @@ type Options struct {
 	// BackupRuns serves the rest of /admin/backup, which is not there without it.
 	BackupRuns admin.Backups
 	// Activity has changes recorded. Nil: nothing is.
-	Activity request.Activity
+	Activity api.Activity
 	// Doctor examines the node for /admin/doctor, which is not there without it.
 	Doctor func(context.Context) []doctor.Line
 	// Statistics serves /stats, /metrics and /histogram.
-	Statistics admin.Statistics
+	Statistics api.Statistics
 	// Settings are the options of the node, for /info/options.
 	Settings func() []config.Value
+	// Health serves /health/live.
+	Health Health
 	// Startup serves /health/ready and /health/startup. Nil: the node has started.
 	Startup Startup
 	// Subsystems names the parts of the node that run. Nil: none.
@@ -173,8 +171,8 @@ func (o *Options) EnsureDefaults() {
 // Validate returns an error if the options are not valid.
 func (o *Options) Validate() error {
 	switch {
-	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
-		return errors.New("http: store, waiter, cluster and access must be set")
+	case o.Store == nil || o.Cluster == nil || o.Access == nil || o.Health == nil:
+		return errors.New("http: store, cluster, access and health must be set")
 	case o.AdvertiseHost != "" && !address.IsAuthority(o.AdvertiseHost):
 		return fmt.Errorf("http: advertised host %q is not a host", o.AdvertiseHost)
 	case o.AdvertisePort < 0 || o.AdvertisePort > 65535:
@@ -220,7 +218,7 @@ func New(o Options) *Server {
 			RequestTimeout: o.RequestTimeout, WriteTimeout: o.PrepareTimeout + o.CommitTimeout,
 			DisableCaching: o.DisableHTTPCaching, Insecure: o.Insecure, ReferenceStatusCodes: o.ReferenceStatusCodes,
 		},
-		way:  leader.Way{Relayer: o.Relay, RelayWrites: o.RelayWrites, Waiter: o.Waiter, Members: o.Membership},
+		way:  leader.Way{Relayer: o.Relay, RelayWrites: o.RelayWrites, Members: o.Membership},
 		opts: o,
 	}
 	if o.Insecure {

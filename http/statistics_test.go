@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	adminapi "github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/stats/tree"
 )
 
@@ -25,7 +25,7 @@ func TestStatsGolden(t *testing.T) {
 		n.golden("stats"+name+".json", "/stats"+query, appJSON)
 		n.golden("stats"+name+".xml", "/stats"+query, textXML)
 	}
-	n.statistics.replication = []adminapi.ReplicationConnection{
+	n.statistics.replication = []api.ReplicationConnection{
 		{SubscriptionID: event.ID{1, 15: 1}, ConnectionID: event.ID{2, 15: 2}, Endpoint: "10.0.0.2:1112", Sent: 1, Received: 2, PendingSent: 3, PendingReceived: 4, Queued: 5},
 		{Endpoint: "[::1]:1112"},
 	}
@@ -287,7 +287,7 @@ func BenchmarkStats(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			store := newFixedStore()
 			s := &memStatistics{metrics: manyStatistics()}
-			o := httpapi.Options{Store: store, Waiter: store, Cluster: store, Access: store, Statistics: s, AllowAnonymousEndpointAccess: true}
+			o := httpapi.Options{Store: store, Cluster: store, Access: store, Statistics: s, AllowAnonymousEndpointAccess: true}
 			server := httpapi.New(o)
 			r, err := http.NewRequest("GET", base+c.path, nil)
 			if err != nil {

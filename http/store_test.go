@@ -7,11 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
 // memStore is a whole store in memory: small, slow and by the rules.
 type memStore struct {
+	api.Store
 	mu      sync.Mutex
 	now     int64 // time of the next record
 	log     []event.Record

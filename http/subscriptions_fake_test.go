@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/subscription"
@@ -17,6 +18,7 @@ import (
 // memSubscriptions are groups in memory that hand out what they are given, and
 // remember what they were asked for.
 type memSubscriptions struct {
+	api.Subscriptions
 	mu     sync.Mutex
 	groups []*memGroup
 	calls  []string

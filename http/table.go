@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/http/groups"
@@ -28,7 +29,7 @@ func (s *Server) rows() []row {
 		}
 	}
 	isAdmin := !o.DisableAdminUI
-	pages := page.Pages{Store: o.Store, Waiter: o.Waiter}
+	pages := page.Pages{Store: o.Store}
 	statistics := &admin.StatisticsHandlers{Statistics: o.Statistics}
 	web := &ui.Handlers{Folder: o.WebDir, Own: o.UIDir}
 	operations := &admin.OperationHandlers{Operations: o.Operations, Doctor: o.Doctor}
@@ -106,7 +107,7 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
-		Store: o.Store, Waiter: o.Waiter, Subscriptions: o.Subscriptions, Way: &s.way, Pages: pages, MaxEventBytes: o.MaxEventBytes, MaxAppendBytes: o.MaxAppendBytes,
+		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Pages: pages, MaxEventBytes: o.MaxEventBytes, MaxAppendBytes: o.MaxAppendBytes,
 	})...)
 	// In insecure mode there are no users to manage.
 	add(o.Users != nil && !o.Insecure, userRows(&admin.UserHandlers{Users: o.Users, Way: &s.way})...)
@@ -220,8 +221,8 @@ func subscriptionRows(g *groups.Handlers) []row {
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
 		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, problem.Writing, g.ReplayParked)),
 		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, request.MayReader, g.Parked)),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, g.Settle(groups.Subscriptions.ReplayParked))),
-		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, g.Settle(groups.Subscriptions.DropParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, g.Settle(api.Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, g.Settle(api.Subscriptions.DropParked))),
 		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, problem.Writing, g.Note)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
@@ -274,8 +275,8 @@ func projectionRows(p *projections.Handlers) []row {
 		at("/projections/restart", script(http.MethodPost, request.MayOps, p.Restart)),
 		at("/projection/{name}", watch(p.One), do(http.MethodDelete, problem.Deleting, request.MayOps, p.Delete)),
 		at("/projection/{name}/statistics", watch(p.Statistics)),
-		at("/projection/{name}/state", watch(p.Content(projections.Service.State))),
-		at("/projection/{name}/result", watch(p.Content(projections.Service.Result))),
+		at("/projection/{name}/state", watch(p.Content(api.Projections.State))),
+		at("/projection/{name}/result", watch(p.Content(api.Projections.Result))),
 		at("/projection/{name}/query", query, script(http.MethodPut, request.MayUser, p.Update)),
 		at("/projection/{name}/config", config, document(http.MethodPut, request.MayOps, p.Configure)),
 		at("/projection/{name}/command/enable", command(projection.Enable)),

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/node/relay"
 )
@@ -19,8 +19,8 @@ import (
 func newAPI(n *Node) (*httpapi.Server, error) {
 	c, part := n.config, n.part()
 	options := httpapi.Options{
-		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases,
-		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Activity: n.activity, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Settings: n.opts.Settings,
+		Store: sabotagedStore(n.store), Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases,
+		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Activity: n.activity, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Health: part, Settings: n.opts.Settings,
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version, Shares: n.shares, Memory: n.memory, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -105,4 +105,4 @@ type gate struct {
 	*access.Policy
 }
 
-var _ request.Access = gate{}
+var _ api.Access = gate{}

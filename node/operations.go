@@ -1,14 +1,14 @@
 package node
 
 import (
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/http/admin"
 )
 
 // operations are the actions that an operator can start on this node.
 type operations struct{ n *Node }
 
-var _ admin.Operations = operations{}
+var _ api.Operations = operations{}
 
 // Shutdown asks the owner of the node to close it.
 func (o operations) Shutdown() {

@@ -14,7 +14,7 @@ func newRPC(n *Node) (*grpcapi.Server, error) {
 		Logger: n.logger.Named("grpc"), Stats: n.opts.Stats, Version: admin.CompatibleRelease,
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
 		GossipIsOpen: c.OverrideAnonymousEndpointAccessForGossip || c.AllowAnonymousEndpointAccess, StatsAreOpen: c.AllowAnonymousEndpointAccess,
-		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs, Answered: n.metrics.Answered,
+		Users: n.users.manager, Operations: operations{n}, Scavenges: n.scavenge.runs,
 		Statistics: n.metrics, StatsPeriod: c.StatsPeriod, Activity: n.activity,
 		Insecure: c.Insecure, LogCalls: c.LogHttpRequests, RefusedLogins: n.users.refused,
 		IdleTimeout: serve.IdleTimeout, PingAfter: c.KeepAliveInterval, PingTimeout: c.KeepAliveTimeout, MaxHeaderBytes: serve.MaxHeaderBytes,

@@ -3,7 +3,7 @@
 package node
 
 import (
-	"github.com/annalsdb/annals/http/streams"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -11,4 +11,4 @@ import (
 
 func sabotaged(m replication.Dependencies) replication.Dependencies { return m }
 
-func sabotagedStore(s *store) streams.Store { return s }
+func sabotagedStore(s *store) api.Store { return s }

@@ -7,9 +7,9 @@ import (
 	"os"
 	"sync"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
-	"github.com/annalsdb/annals/http/streams"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
@@ -34,7 +34,7 @@ func sabotaged(m replication.Dependencies) replication.Dependencies {
 	return m
 }
 
-func sabotagedStore(s *store) streams.Store {
+func sabotagedStore(s *store) api.Store {
 	if broken() == early {
 		return earlyStore{s}
 	}

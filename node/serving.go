@@ -5,10 +5,9 @@ import (
 	"context"
 	"strings"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/http/admin"
-	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -21,9 +20,9 @@ type part struct {
 func (n *Node) part() part { return part{n.cluster, n} }
 
 var (
-	_ request.Cluster  = part{}
-	_ admin.Membership = part{}
-	_ httpapi.Startup  = part{}
+	_ api.Cluster     = part{}
+	_ api.Membership  = part{}
+	_ httpapi.Startup = part{}
 )
 
 func (p part) Role() string { return strings.ToLower(string(p.State())) }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/history"
@@ -32,7 +32,7 @@ type statistics struct {
 	gathering *stats.Work
 }
 
-var _ admin.Statistics = (*statistics)(nil)
+var _ api.Statistics = (*statistics)(nil)
 
 func newStatistics(n *Node) *statistics {
 	r := n.opts.Stats

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/annalsdb/annals/http/admin"
+	"github.com/annalsdb/annals/api"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats/tree"
@@ -80,10 +80,10 @@ func readIndexStatistics(all tree.Statistics, f *eventlog.Statistics) tree.Stati
 }
 
 // Replication returns the nodes that follow this one.
-func (s *statistics) Replication() []admin.ReplicationConnection {
-	var all []admin.ReplicationConnection
+func (s *statistics) Replication() []api.ReplicationConnection {
+	var all []api.ReplicationConnection
 	for _, one := range s.n.cluster.Connections() {
-		all = append(all, admin.ReplicationConnection{
+		all = append(all, api.ReplicationConnection{
 			SubscriptionID: one.Node, ConnectionID: cmp.Or(one.Connection, one.Node), Endpoint: one.Endpoint,
 			Sent: int64(one.Sent), Received: int64(one.Received),
 			PendingSent: one.PendingSend, PendingReceived: one.PendingReceived, Queued: one.SendQueue,

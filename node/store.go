@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
-	grpcapi "github.com/annalsdb/annals/grpc"
-	"github.com/annalsdb/annals/http/streams"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/pipeline"
@@ -36,8 +35,7 @@ func newStore(n *Node) *store {
 }
 
 var (
-	_ streams.Store  = (*store)(nil)
-	_ streams.Waiter = (*store)(nil)
+	_ api.Store      = (*store)(nil)
 	_ access.Writer  = (*store)(nil)
 	_ access.Streams = (*store)(nil)
 )
@@ -92,7 +90,7 @@ func (b *begunWrite) Done(giveUp bool) (event.Written, error, bool) {
 	return written, err, ok
 }
 
-func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (grpcapi.Pending, error) {
+func (s *store) Begin(ctx context.Context, w *event.Write, wake chan<- struct{}) (api.Pending, error) {
 	b := &begunWrite{s: s, begun: time.Now()}
 	var err error
 	if b.Pending, err = s.cluster.Begin(ctx, w, wake); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/media"
@@ -19,27 +20,7 @@ import (
 )
 
 // ClusterHandlers answer requests about the cluster.
-type ClusterHandlers struct{ Membership Membership }
-
-// Membership is the cluster as an operator sees it.
-type Membership interface {
-	// View is the cluster as this node knows it at the moment. It is prompt and
-	// never waits for the network.
-	View() event.ClusterView
-	// State is the current state of this node.
-	State() event.NodeState
-	// SetPriority changes this node's priority in elections until it is restarted.
-	SetPriority(priority int) error
-	// Resign hands leadership over. It is also nil when no other node can take over, and when this
-	// node does not lead.
-	Resign(ctx context.Context) error
-	// AddMember makes a node a member of the cluster, given its id or the address
-	// that other nodes reach it at. Besides the context's error it returns
-	// *event.NotLeader, event.ErrNotReady, or *event.MemberError.
-	AddMember(ctx context.Context, node string) error
-	// RemoveMember makes a node no member, with the errors of AddMember.
-	RemoveMember(ctx context.Context, node string) error
-}
+type ClusterHandlers struct{ Membership api.Membership }
 
 var (
 	errPriority = problem.Bad("nodePriority must be an integer.")

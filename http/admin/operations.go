@@ -8,7 +8,6 @@ import (
 
 	"github.com/annalsdb/annals/admin/doctor"
 	"github.com/annalsdb/annals/api"
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/request"
@@ -17,19 +16,8 @@ import (
 
 // OperationHandlers answer what operators ask of this node alone.
 type OperationHandlers struct {
-	Operations Operations
+	Operations api.Operations
 	Doctor     func(context.Context) []doctor.Line
-}
-
-// Operations are what an operator does to this node alone. None of them waits.
-type Operations interface {
-	// Shutdown begins to stop the node. Requests in flight are answered first.
-	Shutdown()
-	// Reload begins to read the configuration again. Its outcome is in the log.
-	Reload()
-	// MergeIndexes begins to merge all index tables into one. It does nothing while such a merge
-	// runs. It fails with event.ErrNotReady.
-	MergeIndexes() (id event.ID, err error)
 }
 
 // Operations on this node alone are done here, on a leader and a follower alike.

@@ -17,32 +17,7 @@ import (
 )
 
 // ScavengeHandlers answer requests about scavenges of this node.
-type ScavengeHandlers struct{ Scavenges Scavenges }
-
-// Scavenges runs scavenges of this node's files, one at a time.
-type Scavenges interface {
-	// Start registers a run and returns its id before any work is done. It fails with
-	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
-	// event.ErrNotReady or event.ErrClosed.
-	Start(r scavenge.Request) (event.ID, error)
-	// Announced returns when what the database records of the begin of the run that
-	// was started last can be read here, or when the context ends.
-	Announced(ctx context.Context, id event.ID)
-	// Stop stops the run with the id, whichever runs for the zero id, and returns its
-	// id when it has ended and released what it held. It fails with
-	// scavenge.ErrNoSuchRun, and with the context's error when that ends first: the
-	// run stops nevertheless.
-	Stop(ctx context.Context, id event.ID) (event.ID, error)
-	// Current describes the running scavenge. Its ID is zero when none runs.
-	Current() scavenge.Status
-	// Last is what the last run since the process started was or is. Before there was
-	// any its ID is zero and its Result scavenge.ResultUnknown.
-	Last() scavenge.Status
-	// Estimate finds out what a run would do, and does nothing. It may take long. It fails with
-	// event.ErrNotReady, event.ErrBusy when too many estimates run, event.ErrClosed, and the
-	// context's error.
-	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
-}
+type ScavengeHandlers struct{ Scavenges api.Scavenges }
 
 const scavengePrefix = "/admin/scavenge/"
 

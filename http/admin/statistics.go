@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/address"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/media"
@@ -24,34 +23,8 @@ import (
 
 // StatisticsHandlers answer requests for statistics of this node.
 type StatisticsHandlers struct {
-	Statistics Statistics
+	Statistics api.Statistics
 	latest     atomic.Pointer[metrics] // for /stats; nil before it is asked for
-}
-
-// Statistics are those of this node.
-type Statistics interface {
-	// Statistics are those of /stats, at most a second old.
-	Statistics() tree.Statistics
-	// History is what the main statistics were in the last minutes.
-	History(minutes int64) history.Series
-	// Replication tells of the nodes that follow this one; none unless it leads.
-	Replication() []ReplicationConnection
-	// Metrics serves /metrics to callers that may see it.
-	Metrics() http.Handler
-	// Histogram appends the table of a histogram of /histogram. It is not ok when
-	// there is none of the name, or when histograms are switched off.
-	Histogram(dst []byte, name string) (table []byte, ok bool)
-	// Answered counts an answer that was sent after so long.
-	Answered(took time.Duration)
-}
-
-// ReplicationConnection is a follower as /stats/replication has it.
-type ReplicationConnection struct {
-	SubscriptionID, ConnectionID event.ID
-	// host:port, as the follower's replication address in gossip
-	Endpoint                             string
-	Sent, Received                       int64 // bytes
-	PendingSent, PendingReceived, Queued int64
 }
 
 // Metrics leaves it to the exporter which of its formats the caller gets.
@@ -80,7 +53,7 @@ func sendStats(x *request.Request, document []byte) error {
 
 // replicationStats lists the nodes that follow this one.
 func (t *StatisticsHandlers) replicationStats(x *request.Request) error {
-	return sendConnections(x, "ReplicationStats", t.Statistics.Replication(), func(c *ReplicationConnection) []outline.Field {
+	return sendConnections(x, "ReplicationStats", t.Statistics.Replication(), func(c *api.ReplicationConnection) []outline.Field {
 		return []outline.Field{
 			outline.Text("subscriptionId", c.SubscriptionID.String()),
 			outline.Text("connectionId", c.ConnectionID.String()),
@@ -101,7 +74,7 @@ func tcpStats(x *request.Request) error {
 
 // sendConnections answers with a list. Its elements have the names of the types in EventStoreDB
 // 23.10.
-func sendConnections(x *request.Request, name string, list []ReplicationConnection, fields func(*ReplicationConnection) []outline.Field) error {
+func sendConnections(x *request.Request, name string, list []api.ReplicationConnection, fields func(*api.ReplicationConnection) []outline.Field) error {
 	o := x.NewOutline()
 	o.RootList("ArrayOf"+name, name, len(list), func(i int) { o.Leaves(fields(&list[i])...) })
 	return sendStats(x, o.B)

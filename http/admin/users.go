@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/leader"
@@ -18,26 +19,8 @@ import (
 
 // UserHandlers answer requests about users.
 type UserHandlers struct {
-	Users Users
+	Users api.Users
 	Way   *leader.Way
-}
-
-// Users manages the stored users. Only the leader can: elsewhere requests are
-// relayed or redirected before any of this is called. Errors are
-// event.ErrUserNotFound, event.ErrUserConflict, event.ErrNotAuthorized for a wrong
-// current password, event.ErrBusy when too many passwords are being hashed, and
-// those of Store.Write.
-type Users interface {
-	// List returns all users, sorted by login.
-	List(ctx context.Context) ([]access.Account, error)
-	Get(ctx context.Context, login string) (access.Account, error)
-	// Create makes a user. One that exists with the same password stays as it is.
-	Create(ctx context.Context, a access.NewAccount) error
-	Update(ctx context.Context, login, fullName string, groups []string) error
-	Delete(ctx context.Context, login string) error
-	SetDisabled(ctx context.Context, login string, disabled bool) error
-	ResetPassword(ctx context.Context, login, password string) error
-	ChangePassword(ctx context.Context, login, current, password string) error
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/leader"
@@ -22,50 +23,10 @@ import (
 
 // Handlers answer requests about groups.
 type Handlers struct {
-	Subscriptions Subscriptions
-	Store         eventReader
+	Subscriptions api.Subscriptions
+	Store         api.Reader
 	Way           *leader.Way
 	Pages         page.Pages
-}
-
-// Subscriptions are the persistent subscription groups. Only the leader runs
-// them: elsewhere requests are relayed or redirected before any of this is called.
-// Errors are event.ErrNotReady while groups are being loaded, those of package
-// subscription, and those of Store.Write.
-type Subscriptions interface {
-	// Create and Update judge the settings but for their sizes, which are right; an
-	// update does so once it knows that there is the group.
-	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
-	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
-	Delete(ctx context.Context, k subscription.Key, by string) error
-	// Read hands out at most count messages, and none when there is none at the moment. links
-	// decides what the caller is shown of what messages link to.
-	Read(ctx context.Context, k subscription.Key, count int, links event.LinkReader) ([]subscription.Message, error)
-	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
-	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
-	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
-	// Replay hands out the parked messages again whose number in the parked stream is below stopAt;
-	// -1: all.
-	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
-	// Parked returns parked messages that are not settled; the others replay and drop them, or
-	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.
-	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool, links event.LinkReader) (subscription.ParkedPage, error)
-	ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error
-	DropParked(ctx context.Context, k subscription.Key, numbers []int64) error
-	NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error
-	// Restart begins to load all groups again. It fails with event.ErrNotReady when
-	// they are not running.
-	Restart(ctx context.Context) error
-	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
-	// List returns all groups, by stream and within a stream in the order of their
-	// creation; those of one stream when that is not empty.
-	List(ctx context.Context, stream string) ([]subscription.Info, error)
-}
-
-// eventReader reads one event; event.Head asks for the last visible one. Besides the errors of a
-// stream that is not there it returns event.ErrEventNotFound.
-type eventReader interface {
-	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 }
 
 const (
@@ -122,16 +83,16 @@ func (g *Handlers) Create(_ context.Context, x *request.Request) error {
 	if x.Node.ReferenceStatusCodes {
 		status = http.StatusCreated
 	}
-	return g.defineGroup(x, status, Subscriptions.Create)
+	return g.defineGroup(x, status, api.Subscriptions.Create)
 }
 
 // Update replaces all settings of a group.
 func (g *Handlers) Update(_ context.Context, x *request.Request) error {
-	return g.defineGroup(x, http.StatusOK, Subscriptions.Update)
+	return g.defineGroup(x, http.StatusOK, api.Subscriptions.Update)
 }
 
 // defineGroup does something with the settings in the body.
-func (g *Handlers) defineGroup(x *request.Request, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
+func (g *Handlers) defineGroup(x *request.Request, status int, do func(api.Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
 	if x.Route.Stream == event.AllStream {
 		return groupFailed(x, errAll, "")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
@@ -93,7 +94,7 @@ func (g *Handlers) Parked(_ context.Context, x *request.Request) error {
 }
 
 // Settle makes the handler that replays or drops some messages.
-func (g *Handlers) Settle(do func(Subscriptions, context.Context, subscription.Key, []int64) error) request.Handler {
+func (g *Handlers) Settle(do func(api.Subscriptions, context.Context, subscription.Key, []int64) error) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
 		var numbers []int64
 		for one := range strings.SplitSeq(args.Value(x.R.URL.RawQuery, "numbers"), ",") {

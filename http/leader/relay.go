@@ -30,13 +30,7 @@ var once = []string{"1"}
 type Way struct {
 	Relayer     Relay // nil: clients are redirected
 	RelayWrites bool
-	Waiter      logWaiter
 	Members     cluster // nil: there is no other node
-}
-
-type logWaiter interface {
-	// WaitLog returns nil when the log's end is above position.
-	WaitLog(ctx context.Context, position int64) error
 }
 
 type cluster interface {
@@ -179,7 +173,7 @@ func (l *Way) relay(x *request.Request, repeatable bool) (done bool, err error) 
 		}
 	}
 	clearHeader(x)
-	if l.Relayer.Relay(relayWriter{x.W, x, l.Waiter, time.Now()}, r) {
+	if l.Relayer.Relay(relayWriter{x.W, x, time.Now()}, r) {
 		x.BodyState = request.BodyDone
 		return true, nil
 	}
@@ -216,9 +210,8 @@ type onceBody struct{ io.ReadCloser }
 // client which knows this node alone reads what it wrote.
 type relayWriter struct {
 	http.ResponseWriter
-	x      *request.Request
-	waiter logWaiter
-	begun  time.Time
+	x     *request.Request
+	begun time.Time
 }
 
 func (w relayWriter) WriteHeader(status int) {
@@ -246,7 +239,7 @@ func (w relayWriter) catchUp(leader string) {
 	}
 	ctx := clock.NewDeadline(x.R.Context(), time.Until(w.begun.Add(x.Node.WriteTimeout)))
 	defer ctx.Release()
-	if err := w.waiter.WaitLog(ctx, end-1); err != nil {
+	if err := x.Node.Store.WaitLog(ctx, end-1); err != nil {
 		x.Node.Log.Debug("a write was answered before this node could show it", "path", x.R.URL.Path, logkey.Error, err)
 	}
 }

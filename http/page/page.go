@@ -104,18 +104,7 @@ func pageArguments(x *request.Request, stream string, backward bool) (p Request,
 
 // Pages answers with pages of streams.
 type Pages struct {
-	Store  pageStore
-	Waiter streamWaiter
-}
-
-// pageStore is what pages are read from.
-type pageStore interface {
-	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-}
-
-type streamWaiter interface {
-	WaitStream(ctx context.Context, stream string, after int64) error
+	Store api.Store
 }
 
 // Serve has a page sent, after the wait that the request may ask for. The description of a stream
@@ -152,7 +141,7 @@ func (g *Pages) awaitStream(x *request.Request, p *Request) error {
 		return nil
 	}
 	return Await(x, p.poll, func(ctx context.Context) error {
-		return g.Waiter.WaitStream(ctx, p.Stream, info.Last)
+		return g.Store.WaitStream(ctx, p.Stream, info.Last)
 	})
 }
 

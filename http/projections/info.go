@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
@@ -98,7 +99,7 @@ func (p *Handlers) One(_ context.Context, x *request.Request) error {
 
 // Content makes the handler that answers with the state or the result of a
 // partition, which is sent as it is. There may be none.
-func (p *Handlers) Content(read func(p Service, ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)) request.Handler {
+func (p *Handlers) Content(read func(p api.Projections, ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)) request.Handler {
 	return func(ctx context.Context, x *request.Request) error {
 		partition, _ := projectionParameter(x, "partition")
 		c, err := read(p.Projections, ctx, x.Route.Argument, partition, callerIdentity(x))

@@ -23,35 +23,8 @@ import (
 
 // Handlers answer requests about projections.
 type Handlers struct {
-	Projections Service
+	Projections api.Projections
 	Way         *leader.Way
-}
-
-// Service are queries that run over events. Only the leader runs them:
-// elsewhere requests are redirected or relayed before any of this is called. Errors
-// are event.ErrNotReady while projections are being loaded, event.ErrNotAuthorized
-// for what the caller may not do with this projection, those of package
-// projection, and those of Store.Write. Changes return when the deed is done.
-type Service interface {
-	// Create makes a projection and returns its name.
-	Create(ctx context.Context, c projection.Creation) (name string, err error)
-	Command(ctx context.Context, name string, c projection.Command, by projection.Identity) error
-	// UpdateQuery replaces the text, and with emit not nil whether it may emit.
-	UpdateQuery(ctx context.Context, name, query string, emit *bool, by projection.Identity) error
-	Config(name string) (projection.Config, error)
-	SetConfig(ctx context.Context, name string, c projection.Config, by projection.Identity) error
-	Delete(ctx context.Context, name string, o projection.DeleteOptions, by projection.Identity) error
-	Statistics(name string) (projection.Statistics, error)
-	// List returns those of a kind in the order of their creation.
-	List(k projection.Kinds) ([]projection.Statistics, error)
-	// State and Result return those of a partition; the empty name is the root.
-	State(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
-	Result(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error)
-	Query(name string) (projection.Query, error)
-	// ReadEvents reads what a definition selects. The request is JSON.
-	ReadEvents(ctx context.Context, request []byte, by projection.Identity) (projection.SourcePage, error)
-	// Restart begins to load all projections again.
-	Restart(ctx context.Context) error
 }
 
 const (

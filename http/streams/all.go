@@ -174,7 +174,7 @@ func (s *Handlers) awaitLog(x *request.Request, a *allRequest, found event.AllPa
 	err := page.Await(x, a.poll, func(ctx context.Context) error {
 		for len(found.Events) == 0 && !found.More {
 			from.From = found.Next
-			if err := s.Waiter.WaitLog(ctx, found.Next); err != nil {
+			if err := s.Store.WaitLog(ctx, found.Next); err != nil {
 				return err
 			}
 			if err := x.Judge(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/problem"
@@ -76,7 +77,7 @@ func moment(s string) (int64, error) {
 
 // firstSince returns the first event of a stream, as its readers see it, that is not before a time;
 // nil when there is none. The times of a stream never fall: it halves its numbers.
-func firstSince(ctx context.Context, store Store, stream string, when int64) (*event.Record, error) {
+func firstSince(ctx context.Context, store api.Store, stream string, when int64) (*event.Record, error) {
 	info, err := store.StreamInfo(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func firstSince(ctx context.Context, store Store, stream string, when int64) (*e
 
 // numberSince is firstSince for a stream that need not be there, as a number: the next one when
 // there is none.
-func numberSince(ctx context.Context, store Store, stream string, when int64) (int64, error) {
+func numberSince(ctx context.Context, store api.Store, stream string, when int64) (int64, error) {
 	r, err := firstSince(ctx, store, stream, when)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound) || err == nil && r == nil:

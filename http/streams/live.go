@@ -430,9 +430,9 @@ func (t *tail) wait(parent context.Context) error {
 	defer context.AfterFunc(t.x.Node.Draining, cancel)()
 	var err error
 	if t.q.all {
-		err = t.room.Waiter.WaitLog(ctx, t.next)
+		err = t.room.Store.WaitLog(ctx, t.next)
 	} else {
-		err = t.room.Waiter.WaitStream(ctx, t.x.Route.Stream, max(t.last, t.next-1))
+		err = t.room.Store.WaitStream(ctx, t.x.Route.Stream, max(t.last, t.next-1))
 	}
 	switch {
 	case parent.Err() != nil:

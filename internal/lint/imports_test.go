@@ -62,11 +62,11 @@ var imports = []row{
 	// The rooms, none of which knows another.
 	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/problem")},
 	{"http/streams", room("api", "event", "subscription")},
-	{"http/groups", room("event", "subscription")},
+	{"http/groups", room("api", "event", "subscription")},
 	{"http/projections", room("api", "event", "access", "projection")},
 	{"http/admin", room("api", "event", "access", "admin", "stats")},
 	// What both interfaces decide alike.
-	{"api", with("event", "access", "stats", "config")},
+	{"api", with("event", "access", "admin", "subscription", "projection", "stats", "config")},
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},
