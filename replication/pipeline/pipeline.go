@@ -96,10 +96,20 @@ const (
 	gainRetry   = 20 * time.Millisecond
 )
 
-// Pipeline is the leader's write path. One goroutine decides requests in the order they come into
-// the entry being built, and proposes an entry when none is in flight. A second goroutine waits for
-// the entry in flight, since raft's futures can only be waited for by blocking. A third one wakes
-// callers whose context is over.
+// Pipeline is the leader's write path. A write takes five steps:
+//
+//  1. Submit (or Begin) puts it into the queue, which is bounded in count and bytes. Its caller
+//     waits for the answer, or until its context is over.
+//  2. decideWaiting has it decided against the applied state and everything decided before it, in
+//     the order of the queue. What was decided joins the group being built.
+//  3. launch seals the group into one entry and proposes it to raft, when no entry is in flight. A
+//     group in which nothing was written gets a barrier, which shows that this node still led.
+//  4. Raft stores the entry on a quorum and the state machine applies it. resolver waits for that.
+//  5. resolve launches the next group, then answers the callers of this one. Where raft gives the
+//     entry back, its writes are decided again or refused (outcome.go).
+//
+// One goroutine (run) does steps 2, 3 and 5. A second one does step 4, since raft's futures can
+// only be waited for by blocking. A third one wakes callers whose context is over.
 //
 // In flight is an entry, a barrier that confirms a group in which nothing was written, or the
 // barrier that ends an election.
