@@ -23,6 +23,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // batchCall is a call of BatchAppend that ends with its test.
@@ -138,8 +139,8 @@ func TestBatchAnswers(t *testing.T) {
 	if !slices.EqualFunc(got, want, func(a, b *streams.BatchAppendResp) bool { return proto.Equal(a, b) }) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	equal(t, "end", b.end(), "OK")
-	equal(t, "writes", strings.Join(s.noted(), "; "), "a 1; b 2 3; c")
+	check.Equal(t, b.end(), "OK", "end")
+	check.Equal(t, strings.Join(s.noted(), "; "), "a 1; b 2 3; c", "writes")
 }
 
 // The requests of several writes may come between each other; what comes last decides the order.
@@ -159,11 +160,11 @@ func TestBatchParts(t *testing.T) {
 		part(2, "", true, "late"), part(2, "a", true, "5"),
 	)
 	for _, want := range []int{2, 1, 2} {
-		equal(t, "answer", b.next(), id(want).GetString_()+" ok 4")
+		check.Equal(t, b.next(), id(want).GetString_()+" ok 4", "answer")
 	}
 	b.send(part(3, "a", false, "never whole"))
-	equal(t, "end", b.end(), "OK")
-	equal(t, "writes", strings.Join(s.noted(), "; "), "b 4; a 1 2 3; a 5")
+	check.Equal(t, b.end(), "OK", "end")
+	check.Equal(t, strings.Join(s.noted(), "; "), "b 4; a 1 2 3; a 5", "writes")
 }
 
 // A wrong write is answered, and the call continues.
@@ -259,8 +260,8 @@ func TestBatchFailures(t *testing.T) {
 	}
 	s.answerWith(written(0))
 	b.send(batchOf(id(1), batchOptions("s", 0), "x"))
-	equal(t, "after all that", b.next(), id(1).GetString_()+" ok 0")
-	equal(t, "end", b.end(), "OK")
+	check.Equal(t, b.next(), id(1).GetString_()+" ok 0", "after all that")
+	check.Equal(t, b.end(), "OK", "end")
 }
 
 // A write that is not whole in time is answered, and the rest of it is ignored.
@@ -270,12 +271,12 @@ func TestBatchPartsInTime(t *testing.T) {
 	first := batchOf(id(1), batchOptions("s", anyVersion), "x")
 	first.IsFinal = false
 	b.send(first)
-	equal(t, "answer", b.next(), id(1).GetString_()+" Timeout")
+	check.Equal(t, b.next(), id(1).GetString_()+" Timeout", "answer")
 	first.IsFinal = true
 	b.send(first, batchOf(id(2), batchOptions("s", anyVersion), "y"))
-	equal(t, "answer", b.next(), id(2).GetString_()+" ok 0")
-	equal(t, "end", b.end(), "OK")
-	equal(t, "writes", strings.Join(s.noted(), "; "), "s y")
+	check.Equal(t, b.next(), id(2).GetString_()+" ok 0", "answer")
+	check.Equal(t, b.end(), "OK", "end")
+	check.Equal(t, strings.Join(s.noted(), "; "), "s y", "writes")
 }
 
 // A write that is not decided in time is answered, however many others are in flight.
@@ -285,10 +286,10 @@ func TestBatchDeadlines(t *testing.T) {
 	brief := batchOptions("s", anyVersion)
 	brief.DeadlineOption = &streams.BatchAppendReq_Options_Deadline{Deadline: durationpb.New(50 * time.Millisecond)}
 	b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"), batchOf(id(2), brief, "y"))
-	equal(t, "answer", b.next(), id(2).GetString_()+" Timeout")
+	check.Equal(t, b.next(), id(2).GetString_()+" Timeout", "answer")
 	s.resolve(0, event.Written{Last: 3}, nil)
-	equal(t, "answer", b.next(), id(1).GetString_()+" ok 3")
-	equal(t, "end", b.end(), "OK")
+	check.Equal(t, b.next(), id(1).GetString_()+" ok 3", "answer")
+	check.Equal(t, b.end(), "OK", "end")
 }
 
 // Never more than the bounds is in flight, and all writes are done in the end.
@@ -323,11 +324,11 @@ func TestBatchBounds(t *testing.T) {
 				}
 				for range min(test.answer, n) {
 					s.resolve(answered, event.Written{Last: int64(answered)}, nil)
-					equal(t, "answer", b.next(), fmt.Sprintf("%s ok %d", id(answered).GetString_(), answered))
+					check.Equal(t, b.next(), fmt.Sprintf("%s ok %d", id(answered).GetString_(), answered), "answer")
 					answered++
 				}
 			}
-			equal(t, "end", b.ended(), "OK")
+			check.Equal(t, b.ended(), "OK", "end")
 			if err := <-sent; err != nil {
 				t.Error(err)
 			}
@@ -343,7 +344,7 @@ func TestBatchTooManyParts(t *testing.T) {
 		part.IsFinal = false
 		b.send(part)
 	}
-	equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
+	check.Equal(t, b.ended(), "Unavailable: Server Is Too Busy", "end")
 }
 
 // An answer that sends a client elsewhere ends the call, with other writes in flight, with more of
@@ -364,16 +365,16 @@ func TestBatchEnds(t *testing.T) {
 		b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"), batchOf(id(2), batchOptions("s", anyVersion), "x"))
 		s.begunUpTo(t, 2)
 		s.resolve(1, event.Written{}, test.err)
-		equal(t, "decided", b.ended(), test.want)
+		check.Equal(t, b.ended(), test.want, "decided")
 		s.refuseWith(test.err)
 		b = openBatch(t, writeClient(t, s, grpcapi.Options{}))
 		b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"))
-		equal(t, "begun", b.ended(), test.want)
+		check.Equal(t, b.ended(), test.want, "begun")
 	}
 	t.Run("a write without an id", func(t *testing.T) {
 		b := openBatch(t, writeClient(t, newWriteStore(unanswered), grpcapi.Options{}))
 		b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"), batchOf(nil, batchOptions("s", anyVersion), "x"))
-		equal(t, "end", b.ended(), "InvalidArgument: a UUID is missing")
+		check.Equal(t, b.ended(), "InvalidArgument: a UUID is missing", "end")
 	})
 	t.Run("with the bound reached", func(t *testing.T) {
 		s := newWriteStore(unanswered)
@@ -383,7 +384,7 @@ func TestBatchEnds(t *testing.T) {
 		}
 		s.begunUpTo(t, 1000)
 		s.resolve(999, event.Written{}, event.ErrBusy)
-		equal(t, "end", b.ended(), "Unavailable: Server Is Too Busy")
+		check.Equal(t, b.ended(), "Unavailable: Server Is Too Busy", "end")
 	})
 	t.Run("the client leaves", func(t *testing.T) {
 		s := newWriteStore(unanswered)
@@ -396,7 +397,7 @@ func TestBatchEnds(t *testing.T) {
 		b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"))
 		s.begunUpTo(t, 1)
 		cancel()
-		equal(t, "end", status.Code(call.RecvMsg(new(streams.BatchAppendResp))), codes.Canceled)
+		check.Equal(t, status.Code(call.RecvMsg(new(streams.BatchAppendResp))), codes.Canceled, "end")
 		s.gaveUpTo(t, 1)
 	})
 }
@@ -421,7 +422,7 @@ func TestBatchForwards(t *testing.T) {
 		answer int
 	}{{"b", 2}, {"a", 0}, {"a", 1}, {"a", 3}} {
 		release[step.stream] <- struct{}{}
-		equal(t, "answer", b.next(), id(step.answer).GetString_()+" ok 1")
+		check.Equal(t, b.next(), id(step.answer).GetString_()+" ok 1", "answer")
 	}
 	got := s.noted()
 	if slices.Sort(got[:2]); !slices.Equal(got, []string{"anywhere a 0", "anywhere b 2", "anywhere a 1", "anywhere a 3"}) {
@@ -429,12 +430,12 @@ func TestBatchForwards(t *testing.T) {
 	}
 	cluster.set("leader", "")
 	b.send(batchOf(id(4), batchOptions("a", anyVersion), "4"))
-	equal(t, "answer", b.next(), id(4).GetString_()+" ok 1")
-	equal(t, "the last write", s.noted()[4], "a 4")
+	check.Equal(t, b.next(), id(4).GetString_()+" ok 1", "answer")
+	check.Equal(t, s.noted()[4], "a 4", "the last write")
 	cluster.set("readonlyreplica", "http://a:1")
 	s.answerWith(failing(&event.NotLeader{Address: "http://a:1"}))
 	b.send(batchOf(id(5), batchOptions("a", anyVersion), "5"))
-	equal(t, "end", b.ended(), "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=a; leader-endpoint-port=1")
+	check.Equal(t, b.ended(), "NotFound: Leader info available; exception=not-leader; leader-endpoint-host=a; leader-endpoint-port=1", "end")
 }
 
 // A node that stops answers the writes in flight and ends the call. The client would not end it.
@@ -445,11 +446,11 @@ func TestBatchDrained(t *testing.T) {
 	busy.send(batchOf(id(1), batchOptions("s", anyVersion), "x"))
 	s.begunUpTo(t, 1)
 	server.Drain()
-	equal(t, "idle", idle.ended(), "Unavailable: Server Is Not Ready")
+	check.Equal(t, idle.ended(), "Unavailable: Server Is Not Ready", "idle")
 	_ = busy.Send(batchOf(id(2), batchOptions("s", anyVersion), "y")) // It may be gone.
 	s.resolve(0, event.Written{Last: 3}, nil)
-	equal(t, "answer", busy.next(), id(1).GetString_()+" ok 3")
-	equal(t, "busy", busy.ended(), "Unavailable: Server Is Not Ready")
+	check.Equal(t, busy.next(), id(1).GetString_()+" ok 3", "answer")
+	check.Equal(t, busy.ended(), "Unavailable: Server Is Not Ready", "busy")
 }
 
 // A client that takes no answers does not hold a node up that stops.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // rawCodec sends bytes as they are, and takes any answer.
@@ -105,20 +106,20 @@ func TestHeldEvents(t *testing.T) {
 	b := openBatch(t, c)
 	for i := range 20 {
 		b.send(part(i, true))
-		equal(t, "answer", b.next(), id(i).GetString_()+" ok 0")
+		check.Equal(t, b.next(), id(i).GetString_()+" ok 0", "answer")
 	}
 	for range 3 {
 		// Each call holds three quarters. The last makes known that the parts before were taken.
 		b := openBatch(t, c)
 		b.send(part(1, false), part(2, false), part(3, false), batchOf(id(4), batchOptions("s", anyVersion)))
-		equal(t, "answer", b.next(), id(4).GetString_()+" ok 0")
+		check.Equal(t, b.next(), id(4).GetString_()+" ok 0", "answer")
 		if _, end, err := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data))); err == nil || end != noRoom {
 			t.Error(end)
 		}
-		equal(t, "a small one", one(t, c, "s", anyVersion), "ok 0")
+		check.Equal(t, one(t, c, "s", anyVersion), "ok 0", "a small one")
 		b.send(part(5, false))
-		equal(t, "end", b.ended(), noRoom)
+		check.Equal(t, b.ended(), noRoom, "end")
 		_, end, _ := appendTo(t.Context(), c, appendOptions("s", anyVersion), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)), message(newID(), "t", []byte(data)))
-		equal(t, "room", end, "OK")
+		check.Equal(t, end, "OK", "room")
 	}
 }

@@ -185,11 +185,3 @@ func endOf(err error, trailers metadata.MD) ended {
 	}
 	return e
 }
-
-// equal compares two values.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n got %#v\nwant %#v", what, got, want)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/grpc/users"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestRefusedLoginsAreBounded: of a flood of wrong credentials with long logins the log has a
@@ -30,7 +31,7 @@ func TestRefusedLoginsAreBounded(t *testing.T) {
 		if err == nil {
 			_, err = stream.Recv()
 		}
-		equal(t, "code", status.Code(err), codes.Unauthenticated)
+		check.Equal(t, status.Code(err), codes.Unauthenticated, "code")
 	}
 	most := 10 * (2 + int(time.Since(begun).Seconds())) // Ten a second.
 	if n := strings.Count(lines.String(), "\n"); n == 0 || n > most || lines.Len() > n*500 || strings.Contains(lines.String(), "secret") {

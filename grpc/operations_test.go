@@ -21,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // operationMethods are those of Operations.
@@ -282,8 +283,8 @@ func (r restarts) Restart(ctx context.Context) error { return r.f.Restart(ctx) }
 func TestNothingIsAppendedUnrecorded(t *testing.T) {
 	s, r := newWriteStore(written(0)), &recorder{closed: true}
 	c := writeClient(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
-	equal(t, "stream", one(t, c, "s", anyVersion), "ok 0")
-	equal(t, "metadata", one(t, c, "$$s", anyVersion), "Unavailable")
+	check.Equal(t, one(t, c, "s", anyVersion), "ok 0", "stream")
+	check.Equal(t, one(t, c, "$$s", anyVersion), "Unavailable", "metadata")
 	b := openBatch(t, c)
 	b.send(batchOf(id(1), batchOptions("$$s", anyVersion), "x"))
 	if _, err := b.Recv(); status.Code(err) != codes.Unavailable {

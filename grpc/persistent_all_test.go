@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -51,7 +52,7 @@ func TestPersistentAll(t *testing.T) {
 	var last uint64
 	for _, want := range []string{"0@a-1", "1@a-1", "0@a-2"} {
 		e := r.receives().GetEvent()
-		equal(t, "event", fmt.Sprintf("%d@%s", e.GetEvent().GetStreamRevision(), e.GetEvent().GetStreamIdentifier().GetStreamName()), want)
+		check.Equal(t, fmt.Sprintf("%d@%s", e.GetEvent().GetStreamRevision(), e.GetEvent().GetStreamIdentifier().GetStreamName()), want, "event")
 		last = e.GetCommitPosition()
 		r.sends(&persistent.ReadReq{Content: &persistent.ReadReq_Ack_{Ack: &persistent.ReadReq_Ack{Ids: []*shared.UUID{e.GetEvent().GetId()}}}})
 	}
@@ -71,9 +72,9 @@ func TestPersistentAll(t *testing.T) {
 	if _, err := g.Update(g.ctx, &persistent.UpdateReq{Options: u}); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "end", r.end(), ended{codes.Canceled, "Subscription group g on stream $all was dropped.",
-		"exception=persistent-subscription-dropped;group-name=g;stream-name=$all;"})
-	equal(t, "start", g.info("$all").StartFrom, "C:-1/P:-1")
+	check.Equal(t, r.end(), ended{codes.Canceled, "Subscription group g on stream $all was dropped.",
+		"exception=persistent-subscription-dropped;group-name=g;stream-name=$all;"}, "end")
+	check.Equal(t, g.info("$all").StartFrom, "C:-1/P:-1", "start")
 	r = g.consumes("$all", 10) // By its name, which is the same.
 	g.appends("b-2", 4, 1)
 	g.appends("a-3", 5, 1)
@@ -90,12 +91,12 @@ func TestPersistentAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "end", r.end(), ended{codes.NotFound, "Subscription group g on stream $all does not exist.",
-		"exception=persistent-subscription-does-not-exist;group-name=g;stream-name=$all;"})
+	check.Equal(t, r.end(), ended{codes.NotFound, "Subscription group g on stream $all does not exist.",
+		"exception=persistent-subscription-does-not-exist;group-name=g;stream-name=$all;"}, "end")
 	var trailers metadata.MD
 	_, err = g.List(g.ctx, list, grpc.Trailer(&trailers))
-	equal(t, "list", endOf(err, trailers), ended{codes.NotFound, "Subscription group  on stream $all does not exist.",
-		"exception=persistent-subscription-does-not-exist;group-name=;stream-name=$all;"})
+	check.Equal(t, endOf(err, trailers), ended{codes.NotFound, "Subscription group  on stream $all does not exist.",
+		"exception=persistent-subscription-does-not-exist;group-name=;stream-name=$all;"}, "list")
 }
 
 // TestPersistentAllSettings: where groups on $all start, and what they filter by.
@@ -144,11 +145,11 @@ func TestPersistentAllSettings(t *testing.T) {
 			if c.want.text == "" {
 				got.text = ""
 			}
-			equal(t, "created", got, c.want)
+			check.Equal(t, got, c.want, "created")
 			if err != nil {
 				return
 			}
-			equal(t, "start", g.info("$all").StartFrom, c.start)
+			check.Equal(t, g.info("$all").StartFrom, c.start, "start")
 			if err := g.remove("$all"); err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -130,34 +131,34 @@ func TestPersistentLeader(t *testing.T) {
 		r := n.consumes("s", 1)
 		n.cluster.set("follower", "https://leader.example:2113")
 		n.service.Stop()
-		equal(t, "end", r.end(), elsewhere)
-		equal(t, "next", n.reads(n.ctx, "s", 1).end(), elsewhere)
-		equal(t, "list", list(n), notReady) // So that no client takes it for an empty list.
-		equal(t, "restart", restart(n), elsewhere)
+		check.Equal(t, r.end(), elsewhere, "end")
+		check.Equal(t, n.reads(n.ctx, "s", 1).end(), elsewhere, "next")
+		check.Equal(t, list(n), notReady, "list") // So that no client takes it for an empty list.
+		check.Equal(t, restart(n), elsewhere, "restart")
 	})
 	t.Run("lost to nobody yet", func(t *testing.T) {
 		n := newFakeNode(t)
 		r := n.consumes("s", 1)
 		n.cluster.set("unknown", "")
 		n.service.Stop()
-		equal(t, "end", r.end(), notReady)
-		equal(t, "next", n.reads(n.ctx, "s", 1).end(), notReady)
-		equal(t, "list", list(n), notReady)
+		check.Equal(t, r.end(), notReady, "end")
+		check.Equal(t, n.reads(n.ctx, "s", 1).end(), notReady, "next")
+		check.Equal(t, list(n), notReady, "list")
 	})
 	t.Run("drained", func(t *testing.T) {
 		n := newFakeNode(t)
 		r := n.consumes("s", 1)
 		n.server.Drain()
-		equal(t, "end", r.end(), notReady)
-		equal(t, "list", list(n), ended{code: codes.OK})
+		check.Equal(t, r.end(), notReady, "end")
+		check.Equal(t, list(n), ended{code: codes.OK}, "list")
 	})
 	t.Run("not running", func(t *testing.T) {
 		n := newFakeNode(t)
 		n.service.Stop()
 		reason := "Persistent Subscriptions cannot be restarted as it is in the wrong state."
-		equal(t, "restart", restart(n), ended{codes.Internal, "Subscription group  on stream  failed: '" + reason + "'",
-			"exception=persistent-subscription-failed;group-name=;reason=" + reason + ";stream-name=;"})
-		equal(t, "list", list(n), notReady)
+		check.Equal(t, restart(n), ended{codes.Internal, "Subscription group  on stream  failed: '" + reason + "'",
+			"exception=persistent-subscription-failed;group-name=;reason=" + reason + ";stream-name=;"}, "restart")
+		check.Equal(t, list(n), notReady, "list")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -94,7 +95,7 @@ func (r *groupReader) takes(want string) (ids []string) {
 		ids = append(ids, id.GetString_())
 		got = append(got, fmt.Sprintf("%s/%d", bytes.Trim(e.GetEvent().GetData(), `{"n:}`), e.GetRetryCount()))
 	}
-	equal(r.t, "messages", strings.Join(got, " "), want)
+	check.Equal(r.t, strings.Join(got, " "), want, "messages")
 	return ids
 }
 
@@ -201,8 +202,8 @@ func TestPersistentMessages(t *testing.T) {
 			}
 			delete(r.Metadata, "created")
 		}
-		equal(t, what+": position", got.GetCommitPosition(), last.GetCommitPosition())
-		equal(t, what+": prepare position", last.GetPreparePosition(), last.GetCommitPosition())
+		check.Equal(t, got.GetCommitPosition(), last.GetCommitPosition(), what+": position")
+		check.Equal(t, last.GetPreparePosition(), last.GetCommitPosition(), what+": prepare position")
 		got.Position = nil
 		for _, r := range []*persistent.ReadResp_ReadEvent_RecordedEvent{got.Event, got.Link} {
 			if r != nil {
@@ -307,7 +308,7 @@ func TestNacks(t *testing.T) {
 		if err := json.Unmarshal(ofParked.receives().GetEvent().GetEvent().GetCustomMetadata(), &metadata); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "reason", metadata.Reason, want)
+		check.Equal(t, metadata.Reason, want, "reason")
 	}
 
 	replay := func(o *persistent.ReplayParkedReq_Options) {
@@ -338,8 +339,8 @@ func TestPersistentEnds(t *testing.T) {
 		if err := g.remove("ends deleted"); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "end", r.end(), ended{codes.NotFound, "Subscription group g on stream ends deleted does not exist.", of("ends deleted", "persistent-subscription-does-not-exist")})
-		equal(t, "next", g.reads(g.ctx, "ends deleted", 1).end(), ended{codes.NotFound, "Subscription group g on stream ends deleted does not exist.", of("ends deleted", "persistent-subscription-does-not-exist")})
+		check.Equal(t, r.end(), ended{codes.NotFound, "Subscription group g on stream ends deleted does not exist.", of("ends deleted", "persistent-subscription-does-not-exist")}, "end")
+		check.Equal(t, g.reads(g.ctx, "ends deleted", 1).end(), ended{codes.NotFound, "Subscription group g on stream ends deleted does not exist.", of("ends deleted", "persistent-subscription-does-not-exist")}, "next")
 	})
 	dropped := ended{codes.Canceled, "Subscription group g on stream ends dropped was dropped.", of("ends dropped", "persistent-subscription-dropped")}
 	t.Run("updated", func(t *testing.T) {
@@ -348,21 +349,21 @@ func TestPersistentEnds(t *testing.T) {
 		if err := g.update("ends dropped"); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "end", r.end(), dropped)
+		check.Equal(t, r.end(), dropped, "end")
 	})
 	t.Run("restarted", func(t *testing.T) {
 		r := g.consumes("ends dropped", 1)
 		if _, err := g.RestartSubsystem(g.ctx, &shared.Empty{}); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "end", r.end(), dropped)
+		check.Equal(t, r.end(), dropped, "end")
 		g.info("ends dropped") // Loaded again.
 	})
 	t.Run("too many", func(t *testing.T) {
 		g.create("full", func(s *persistent.CreateReq_Settings) { s.MaxSubscriberCount = 1 })
 		first := g.consumes("full", 1)
-		equal(t, "end", g.reads(g.ctx, "full", 1).end(), ended{codes.FailedPrecondition,
-			"Maximum subscriptions reached for subscription group g on stream full.", of("full", "maximum-subscribers-reached")})
+		check.Equal(t, g.reads(g.ctx, "full", 1).end(), ended{codes.FailedPrecondition,
+			"Maximum subscriptions reached for subscription group g on stream full.", of("full", "maximum-subscribers-reached")}, "end")
 		first.cancel()
 		g.until("full", func(i *persistent.SubscriptionInfo) bool { return len(i.Connections) == 0 })
 		g.consumes("full", 1)
@@ -377,7 +378,7 @@ func TestPersistentEnds(t *testing.T) {
 		r.takes("0/0")
 		g.append("$$withdrawn", testkit.Event{Type: "$metadata", Data: []byte(`{"$acl":{"$r":"$admins"}}`)})
 		g.appends("withdrawn", 1, 1)
-		equal(t, "end", r.end(), ended{codes.PermissionDenied, "Access Denied", "exception=access-denied;"})
+		check.Equal(t, r.end(), ended{codes.PermissionDenied, "Access Denied", "exception=access-denied;"}, "end")
 	})
 	t.Run("by the client", func(t *testing.T) {
 		g.create("canceled")
@@ -427,7 +428,7 @@ func TestOddReads(t *testing.T) {
 			if err := r.CloseSend(); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "end", r.end(), ended{code: codes.InvalidArgument, text: c.text})
+			check.Equal(t, r.end(), ended{code: codes.InvalidArgument, text: c.text}, "end")
 		})
 	}
 }

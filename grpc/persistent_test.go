@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -264,7 +265,7 @@ func TestUpdateKeepsPinnedByCorrelation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "strategy", g.info("kept").NamedConsumerStrategy, step.want)
+		check.Equal(t, g.info("kept").NamedConsumerStrategy, step.want, "strategy")
 	}
 }
 
@@ -385,7 +386,7 @@ func TestPersistentErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var trailers metadata.MD
 			err := c.call(grpc.Trailer(&trailers))
-			equal(t, "end", endOf(err, trailers), c.want)
+			check.Equal(t, endOf(err, trailers), c.want, "end")
 		})
 	}
 }
@@ -433,7 +434,7 @@ func TestPersistentRights(t *testing.T) {
 	}
 	var trailers metadata.MD
 	_, err := g.RestartSubsystem(as(t, "jane"), &shared.Empty{}, grpc.Trailer(&trailers))
-	equal(t, "restart", endOf(err, trailers), denied)
+	check.Equal(t, endOf(err, trailers), denied, "restart")
 
 	g.create("read by jane")
 	g.create("$kept from jane")
@@ -448,7 +449,7 @@ func TestPersistentRights(t *testing.T) {
 			r.confirmed(c.stream)
 			continue
 		}
-		equal(t, c.login+" reads "+c.stream, r.end(), c.want)
+		check.Equal(t, r.end(), c.want, c.login+" reads "+c.stream)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // readAll reads the log and returns its events, but for the node's own, with their positions.
@@ -73,7 +75,7 @@ func TestReadAll(t *testing.T) {
 		{"lookahead", read(ofAll(at[first]), window(byType(`^(?!(\$.+$|PersistentConfig\d+$))`), 0, 0)), strings.Join(tail[:6], " ")},
 		{"nothing", read(ofAll(start), window(byType("^nobody has this$"), 0, 0)), ""},
 	} {
-		t.Run(s.name, func(t *testing.T) { equal(t, "messages", whole(t, conn, "admin", s.req), s.want) })
+		t.Run(s.name, func(t *testing.T) { check.Equal(t, whole(t, conn, "admin", s.req), s.want, "messages") })
 	}
 }
 
@@ -82,6 +84,6 @@ func TestReadFilterTooSlow(t *testing.T) {
 	conn, c := ownNode(t)
 	write(t, c, "slow-"+strings.Repeat("a", 40)+"!", "t", "1")
 	const want = "InvalidArgument: The regular expression of the filter takes too long."
-	equal(t, "read", whole(t, conn, "admin", read(ofAll(start), window(byStream(`^(?!z)slow-(a+)+$`), 1, 1))), want)
-	equal(t, "subscription", whole(t, conn, "admin", read(ofAll(start), subscribed, window(byStream(`^(?!z)slow-(a+)+$`), 100000, 1))), "confirmed "+want)
+	check.Equal(t, whole(t, conn, "admin", read(ofAll(start), window(byStream(`^(?!z)slow-(a+)+$`), 1, 1))), want, "read")
+	check.Equal(t, whole(t, conn, "admin", read(ofAll(start), subscribed, window(byStream(`^(?!z)slow-(a+)+$`), 100000, 1))), "confirmed "+want, "subscription")
 }

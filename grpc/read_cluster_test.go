@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // restingStore has nothing to read. It signals that a caller waits.
@@ -120,7 +121,7 @@ func TestReadWhereTheLeaderIs(t *testing.T) {
 	ends := func(what string, r *reader, want ended) {
 		t.Helper()
 		rest, e := r.end()
-		if equal(t, what, e, want); len(rest) > 0 {
+		if check.Equal(t, e, want, what); len(rest) > 0 {
 			t.Errorf("%s: %v", what, rest)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -50,13 +51,13 @@ func TestSubscriptionToStream(t *testing.T) {
 	gone := ended{codes.FailedPrecondition, "Event stream 'sub' is deleted.", "exception=stream-deleted;stream-name=sub;"}
 	for _, r := range []*reader{r, fromEnd, after, beyond, far, deleted} {
 		rest, e := r.end()
-		if equal(t, "end", e, gone); len(rest) != 1 || short(rest[0]) != "sub/9223372036854775807" ||
+		if check.Equal(t, e, gone, "end"); len(rest) != 1 || short(rest[0]) != "sub/9223372036854775807" ||
 			rest[0].GetEvent().GetEvent().Metadata["type"] != "$streamDeleted" {
 			t.Errorf("at the deletion: %v", rest)
 		}
 	}
 	rest, e := open(t, conn, "", read(ofStream("sub", start), subscribed)).end()
-	if equal(t, "end", e, gone); len(rest) > 0 {
+	if check.Equal(t, e, gone, "end"); len(rest) > 0 {
 		t.Errorf("of what is deleted: %v", rest)
 	}
 }
@@ -74,9 +75,9 @@ func TestSubscriptionTruncatedBeyondTheEnd(t *testing.T) {
 	r.expect("cut/5", "cut/6")
 	describe(t, c, "cut", `{"$tb":4611686018427387904}`)
 	open(t, conn, "", read(ofStream("cut", start), subscribed)).expect("confirmed", "caught-up:6")
-	equal(t, "read", whole(t, conn, "", read(ofStream("cut", start), positions)), "last:6")
-	equal(t, "read from 3", whole(t, conn, "", read(ofStream("cut", 3))), "")
-	equal(t, "read backward", whole(t, conn, "", read(ofStream("cut", end), backward)), "")
+	check.Equal(t, whole(t, conn, "", read(ofStream("cut", start), positions)), "last:6", "read")
+	check.Equal(t, whole(t, conn, "", read(ofStream("cut", 3))), "", "read from 3")
+	check.Equal(t, whole(t, conn, "", read(ofStream("cut", end), backward)), "", "read backward")
 }
 
 // The metadata of a stream go with it. They have no tombstone of their own.
@@ -179,7 +180,7 @@ func TestSubscriptionResumed(t *testing.T) {
 	everything, where, _ := readRaw(t, conn, read(ofAll(start), count(40)))
 	_, _, checkpoints := caughtUp(t, conn, read(ofAll(start), subscribed, window(byStream("."), 5, 2)))
 	for i := 1; 10*i <= len(everything); i++ {
-		equal(t, "checkpoint", checkpoints[i-1], where[10*i-1])
+		check.Equal(t, checkpoints[i-1], where[10*i-1], "checkpoint")
 	}
 }
 
@@ -304,7 +305,7 @@ func TestSubscriptionSlowClient(t *testing.T) {
 		if m.GetCaughtUp() != nil {
 			m = r.next()
 		}
-		equal(t, "event", short(m), fmt.Sprintf("slow/%d", i))
+		check.Equal(t, short(m), fmt.Sprintf("slow/%d", i), "event")
 	}
 }
 

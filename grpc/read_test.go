@@ -10,6 +10,8 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestReadStream(t *testing.T) {
@@ -69,7 +71,7 @@ func TestReadStream(t *testing.T) {
 		{"metadata", read(ofStream("$$cut", end), backward, count(1)), "$$cut/0"},
 		{"no metadata", read(ofStream("$$reads", end), backward, count(1)), "not-found:$$reads"},
 	} {
-		t.Run(s.name, func(t *testing.T) { equal(t, "messages", whole(t, conn, "admin", s.req), s.want) })
+		t.Run(s.name, func(t *testing.T) { check.Equal(t, whole(t, conn, "admin", s.req), s.want, "messages") })
 	}
 	for _, s := range []struct {
 		name        string
@@ -143,7 +145,7 @@ func TestReadRights(t *testing.T) {
 		{"admin", read(ofAll(start), count(0)), ""},
 		{"", read(ofStream("$$secret", start)), "$$secret/0"},
 	} {
-		equal(t, s.login+" "+s.req.String(), whole(t, conn, s.login, s.req), s.want)
+		check.Equal(t, whole(t, conn, s.login, s.req), s.want, s.login+" "+s.req.String())
 	}
 }
 
@@ -201,8 +203,8 @@ func TestReadEvent(t *testing.T) {
 		}
 	}
 
-	equal(t, "links", whole(t, conn, "", read(ofStream("links", start))), "links/0 links/1 links/2")
-	equal(t, "resolved", whole(t, conn, "", read(ofStream("links", start), resolved)), "told/1<-links/0 <-links/1 links/2")
+	check.Equal(t, whole(t, conn, "", read(ofStream("links", start))), "links/0 links/1 links/2", "links")
+	check.Equal(t, whole(t, conn, "", read(ofStream("links", start), resolved)), "told/1<-links/0 <-links/1 links/2", "resolved")
 	links, _ := open(t, conn, "", read(ofStream("links", start), resolved)).end()
 	for _, m := range links[:2] {
 		if l := m.GetEvent().GetLink(); l.CommitPosition != m.GetEvent().GetCommitPosition() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // proposal is an event of one call of Append, of all its parts.
@@ -207,12 +208,12 @@ func TestWriteErrors(t *testing.T) {
 			test.delete, test.outlive = test.append, test.append
 		}
 		_, got, _ := appendTo(t.Context(), c, appendOptions("s", exists), message(newID(), "t", nil))
-		equal(t, "append", got, test.append)
+		check.Equal(t, got, test.append, "append")
 		var trailer metadata.MD
 		_, err := c.Delete(t.Context(), deletion("s", exists), grpc.Trailer(&trailer))
-		equal(t, "delete", endOfWrite(err, trailer), test.delete)
+		check.Equal(t, endOfWrite(err, trailer), test.delete, "delete")
 		_, err = c.Tombstone(t.Context(), tombstone("s", exists), grpc.Trailer(&trailer))
-		equal(t, "tombstone", endOfWrite(err, trailer), test.outlive)
+		check.Equal(t, endOfWrite(err, trailer), test.outlive, "tombstone")
 	}
 }
 
@@ -231,13 +232,13 @@ func TestDeleteChecks(t *testing.T) {
 	} {
 		var trailer metadata.MD
 		_, err := c.Delete(t.Context(), test.r, grpc.Trailer(&trailer))
-		equal(t, "delete, "+test.name, endOfWrite(err, trailer), test.want)
+		check.Equal(t, endOfWrite(err, trailer), test.want, "delete, "+test.name)
 		outlived := &streams.TombstoneReq{}
 		if raw, err := proto.Marshal(test.r); err != nil || proto.Unmarshal(raw, outlived) != nil {
 			t.Fatal(err)
 		}
 		_, err = c.Tombstone(t.Context(), outlived, grpc.Trailer(&trailer))
-		equal(t, "tombstone, "+test.name, endOfWrite(err, trailer), test.want)
+		check.Equal(t, endOfWrite(err, trailer), test.want, "tombstone, "+test.name)
 	}
 }
 
@@ -271,10 +272,10 @@ func TestWritesElsewhere(t *testing.T) {
 		for value, want := range map[string]string{"True": test.with, "false": test.without} {
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "requires-leader", value)
 			_, got, _ := appendTo(ctx, c, appendOptions("s", anyVersion), message(newID(), "t", nil))
-			equal(t, "append on "+test.role, got, want)
+			check.Equal(t, got, want, "append on "+test.role)
 			var trailer metadata.MD
 			_, err := c.Delete(ctx, deletion("s", anyVersion), grpc.Trailer(&trailer))
-			equal(t, "delete on "+test.role, endOfWrite(err, trailer), want)
+			check.Equal(t, endOfWrite(err, trailer), want, "delete on "+test.role)
 			batch, err := c.BatchAppend(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -283,9 +284,9 @@ func TestWritesElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer, err := batch.Recv()
-			equal(t, "batch on "+test.role, endOfWrite(err, batch.Trailer()), want)
+			check.Equal(t, endOfWrite(err, batch.Trailer()), want, "batch on "+test.role)
 			if err == nil {
-				equal(t, "batch on "+test.role, batchWord(answer, err), "ok 5")
+				check.Equal(t, batchWord(answer, err), "ok 5", "batch on "+test.role)
 			}
 			_ = batch.CloseSend() // The call may have ended.
 		}
@@ -303,7 +304,7 @@ func TestAppendsThatAreLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, _, err := appendTo(ctx, c, appendOptions("s", anyVersion), message(newID(), "t", nil))
-	equal(t, "deadline", status.Code(err), codes.DeadlineExceeded)
+	check.Equal(t, status.Code(err), codes.DeadlineExceeded, "deadline")
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	<-begun
@@ -312,7 +313,7 @@ func TestAppendsThatAreLeft(t *testing.T) {
 		cancel()
 	}()
 	_, _, err = appendTo(ctx, c, appendOptions("s", anyVersion), message(newID(), "t", nil))
-	equal(t, "canceled", status.Code(err), codes.Canceled)
+	check.Equal(t, status.Code(err), codes.Canceled, "canceled")
 	s.answer = failing(errors.New("it was written"))
 	ctx, cancel = context.WithCancel(t.Context())
 	call, err := c.Append(ctx)
@@ -323,8 +324,8 @@ func TestAppendsThatAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	equal(t, "canceled before its end", status.Code(call.RecvMsg(nil)), codes.Canceled)
-	equal(t, "writes", len(s.noted()), 2)
+	check.Equal(t, status.Code(call.RecvMsg(nil)), codes.Canceled, "canceled before its end")
+	check.Equal(t, len(s.noted()), 2, "writes")
 }
 
 // TestWrongAppendIsAnswered: a client that has sent a wrong event learns it, even if it sends

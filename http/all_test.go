@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 var zeros = strings.Repeat("0", 32)
@@ -37,18 +38,18 @@ func TestAllPages(t *testing.T) {
 			for _, e := range f.Entries {
 				titles = append(titles, e.Title)
 			}
-			equal(t, "entries", strings.Join(titles, " "), c.titles)
-			equal(t, "links", f.links(), c.links)
-			equal(t, "fields", fmt.Sprint(f.Title, f.ID, f.HeadOfStream, f.StreamID, f.SelfURL == nil, f.ETag == nil), fmt.Sprint("All events", base+"/streams/%24all", false, "", true, true))
+			check.Equal(t, strings.Join(titles, " "), c.titles, "entries")
+			check.Equal(t, f.links(), c.links, "links")
+			check.Equal(t, fmt.Sprint(f.Title, f.ID, f.HeadOfStream, f.StreamID, f.SelfURL == nil, f.ETag == nil), fmt.Sprint("All events", base+"/streams/%24all", false, "", true, true), "fields")
 			if strings.Contains(a.body, "streamId") {
 				t.Error("streamId is there")
 			}
 		})
 	}
 	f := n.feed("/streams/$all?embed=rich")
-	equal(t, "rich", *f.Entries[0].StreamID, "s")
+	check.Equal(t, *f.Entries[0].StreamID, "s", "rich")
 	x := decodeXML[atomFeed](t, n.get("/streams/$all", atomXML))
-	equal(t, "XML title", x.Title, "All events")
+	check.Equal(t, x.Title, "All events", "XML title")
 	n.get("/streams/$all", streamDesc).is(t, 200).has(t, "Content-Type", atomJSON+"; charset=utf-8")
 }
 
@@ -90,11 +91,11 @@ func TestAllResolvesOnRequest(t *testing.T) {
 	n.filled("t", 1)
 	n.one("/streams/k", octets, "0@t", "ES-EventType", "$>").is(t, 201)
 	f := n.feed("/streams/$all/head/1")
-	equal(t, "as it is", f.Entries[0].Title, "0@k")
+	check.Equal(t, f.Entries[0].Title, "0@k", "as it is")
 	f = n.feed("/streams/$all/head/1", "ES-ResolveLinkTos", "True")
-	equal(t, "resolved", f.Entries[0].Title, "0@t")
+	check.Equal(t, f.Entries[0].Title, "0@t", "resolved")
 	f = n.feed("/streams/$all/filtered/head/1?context=eventtype&type=prefix&data=$")
-	equal(t, "filtered", f.Entries[0].Title, "0@t")
+	check.Equal(t, f.Entries[0].Title, "0@t", "filtered")
 }
 
 func TestAllLeavesOut(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAllLeavesOut(t *testing.T) {
 	n.one("/streams/$persistentsubscription-s::g-parked", appJSON, "{}").is(t, 201)
 	for _, path := range []string{"/head/backward/3", "/filtered/head/backward/3?context=streamid&type=regex&data=."} {
 		f := n.feed("/streams/$all" + path)
-		equal(t, path, f.Entries[0].Title+" "+f.Entries[1].Title+" "+f.Entries[2].Title, "0@$persistentsubscription-s::g-parked 1@s 0@s")
+		check.Equal(t, f.Entries[0].Title+" "+f.Entries[1].Title+" "+f.Entries[2].Title, "0@$persistentsubscription-s::g-parked 1@s 0@s", path)
 	}
 }
 
@@ -115,8 +116,8 @@ func TestAllShowsTheDeleted(t *testing.T) {
 	n.filled("s", 1)
 	n.delete("s", "ES-HardDelete", "true").is(t, 204)
 	f := n.feed("/streams/$all?embed=rich")
-	equal(t, "tombstone", fmt.Sprint(*f.Entries[0].EventNumber, " ", *f.Entries[0].EventType), "9223372036854775807 $streamDeleted")
-	equal(t, "event", f.Entries[1].Title, "0@s")
+	check.Equal(t, fmt.Sprint(*f.Entries[0].EventNumber, " ", *f.Entries[0].EventType), "9223372036854775807 $streamDeleted", "tombstone")
+	check.Equal(t, f.Entries[1].Title, "0@s", "event")
 }
 
 func TestAllFreshness(t *testing.T) {
@@ -169,9 +170,9 @@ func TestFollowingAll(t *testing.T) {
 				}
 			}
 		}
-		equal(t, way.start, len(seen), 13)
+		check.Equal(t, len(seen), 13, way.start)
 		for title, times := range seen {
-			equal(t, title, times, 1)
+			check.Equal(t, times, 1, title)
 		}
 	}
 }
@@ -213,15 +214,15 @@ func TestFiltered(t *testing.T) {
 				for _, e := range f.Entries {
 					titles = append(titles, e.Title)
 				}
-				equal(t, "entries", strings.Join(titles, " "), c.titles)
-				equal(t, "links", f.links(), "self= first=/head/backward/20 previous=/"+position(300)+"/forward/20")
-				equal(t, "self", f.Links[0].URI, base+"/streams/%24all/filtered")
+				check.Equal(t, strings.Join(titles, " "), c.titles, "entries")
+				check.Equal(t, f.links(), "self= first=/head/backward/20 previous=/"+position(300)+"/forward/20", "links")
+				check.Equal(t, f.Links[0].URI, base+"/streams/%24all/filtered", "self")
 			}
 		})
 	}
 	a := n.get("/streams/$all/filtered/"+zeros+"/forward/1?context=streamid&type=prefix&data=blue", appJSON)
 	f := decode[feed](t, a)
-	equal(t, "links", f.links(), "self= first=/head/backward/1 previous=/"+position(300)+"/forward/1")
+	check.Equal(t, f.links(), "self= first=/head/backward/1 previous=/"+position(300)+"/forward/1", "links")
 	if !regexp.MustCompile(`/streams/%24all/filtered/[0-9A-F]{32}/forward/1"`).MatchString(a.body) {
 		t.Error(a.body)
 	}
@@ -268,6 +269,6 @@ func TestAllBackwardFromTheEnd(t *testing.T) {
 		for _, e := range f.Entries {
 			titles = append(titles, e.Title)
 		}
-		equal(t, "entries", strings.Join(titles, " "), "4@s 3@s")
+		check.Equal(t, strings.Join(titles, " "), "4@s 3@s", "entries")
 	}
 }

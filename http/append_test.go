@@ -14,8 +14,8 @@ func TestAppendBatch(t *testing.T) {
 	n := newNode(t)
 	a := n.put("s", `{"A":"1"}`, `{"A":"2"}`).
 		has(t, "Location", base+"/streams/s/0").has(t, "Content-Type", "text/plain; charset=utf-8")
-	equal(t, "body", a.body, "")
-	equal(t, "first event", n.get("/streams/s/0", appJSON).is(t, 200).body, `{"A":"1"}`)
+	check.Equal(t, a.body, "", "body")
+	check.Equal(t, n.get("/streams/s/0", appJSON).is(t, 200).body, `{"A":"1"}`, "first event")
 	n.put("s", `{"A":"3"}`).has(t, "Location", base+"/streams/s/2")
 }
 
@@ -38,9 +38,9 @@ func TestAppendForms(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
 			n.one("/streams/s", c.contentType, c.body).is(t, 201).has(t, "Location", base+"/streams/s/0")
-			equal(t, "data", n.get("/streams/s/0", octets).is(t, 200).body, c.want)
+			check.Equal(t, n.get("/streams/s/0", octets).is(t, 200).body, c.want, "data")
 			f := n.feed("/streams/s?embed=rich")
-			equal(t, "isJson", *f.Entries[0].IsJSON, c.wantJSON)
+			check.Equal(t, *f.Entries[0].IsJSON, c.wantJSON, "isJson")
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestAppendWithoutID(t *testing.T) {
 	for range 2 {
 		n.one(path, appJSON, `{"a":1}`, "ES-EventId", "ignored").is(t, 200).has(t, "Location", base+"/streams/a%20b/0")
 	}
-	equal(t, "events", func() string { f := n.feed("/streams/a%20b"); return f.numbers() }(), "0")
+	check.Equal(t, func() string { f := n.feed("/streams/a%20b"); return f.numbers() }(), "0", "events")
 }
 
 func TestIncoming(t *testing.T) {
@@ -227,14 +227,14 @@ func TestRetriedBatch(t *testing.T) {
 		n.batch("s", first+second, "ES-ExpectedVersion", version).is(t, 400).has(t, "ES-CurrentVersion", "0")
 	}
 	f := n.feed("/streams/s")
-	equal(t, "events", f.numbers(), "0")
+	check.Equal(t, f.numbers(), "0", "events")
 }
 
 func TestValuesComeBack(t *testing.T) {
 	n := newNode(t)
 	const data = `{"big":9223372036854775807,"f":1.250,"when":"1987-11-07T00:00:00.000+01:00","$type":"foo","in":{"l":[1,null,true,"é"]}}`
 	n.put("s", data)
-	equal(t, "data", n.get("/streams/s/0", appJSON).body, data)
+	check.Equal(t, n.get("/streams/s/0", appJSON).body, data, "data")
 }
 
 func TestStreamNames(t *testing.T) {
@@ -258,11 +258,11 @@ func TestStreamNames(t *testing.T) {
 			n := newNode(t)
 			n.one("/streams/"+c.path, appJSON, "{}").is(t, 201).has(t, "Location", base+"/streams/"+c.encoded+"/0")
 			f := n.feed("/streams/" + c.path)
-			equal(t, "streamId", f.StreamID, c.name)
-			equal(t, "title", f.Title, "Event stream '"+c.name+"'")
-			equal(t, "id", f.ID, base+"/streams/"+c.encoded)
-			equal(t, "entry", f.Entries[0].Title, "0@"+c.name)
-			equal(t, "entry's link", f.Entries[0].Links[1].URI, base+"/streams/"+c.encoded+"/0")
+			check.Equal(t, f.StreamID, c.name, "streamId")
+			check.Equal(t, f.Title, "Event stream '"+c.name+"'", "title")
+			check.Equal(t, f.ID, base+"/streams/"+c.encoded, "id")
+			check.Equal(t, f.Entries[0].Title, "0@"+c.name, "entry")
+			check.Equal(t, f.Entries[0].Links[1].URI, base+"/streams/"+c.encoded+"/0", "entry's link")
 			n.get("/streams/"+c.path+"/0", appJSON).is(t, 200)
 		})
 	}
@@ -275,7 +275,7 @@ func TestLimits(t *testing.T) {
 	n.one("/streams/s", octets, big+"x").is(t, 413).says(t, "Too large events received. Limit is 4mb")
 	n.batch("s", `[{"eventId":"`+n.id()+`","eventType":"t","data":1},{"eventId":"`+n.id()+`","eventType":"t","data":"`+big+`y"}]`).is(t, 413)
 	f := n.feed("/streams/s")
-	equal(t, "events", f.numbers(), "0")
+	check.Equal(t, f.numbers(), "0", "events")
 
 	small := newNode(t, func(o *httpapi.Options) { o.MaxEventBytes = 10 })
 	small.one("/streams/s", octets, "0123456789").is(t, 201)
@@ -315,5 +315,5 @@ func TestAppendLimit(t *testing.T) {
 	two("12345").is(t, 201)
 	two("123456").is(t, 413).says(t, says)
 	f := n.feed("/streams/s")
-	equal(t, "events", f.numbers(), "2 1 0")
+	check.Equal(t, f.numbers(), "2 1 0", "events")
 }

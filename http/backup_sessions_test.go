@@ -81,14 +81,14 @@ func TestBackupSessionBegins(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.Backups = b })
 	begun := n.do("POST", backupsPath, "", admin("Accept", appJSON)).has(t, "Content-Type", "application/json; charset=utf-8").has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
 	got := decode[backup.Session](t, begun)
-	equal(t, "session", fmt.Sprint(got), fmt.Sprint(b.open[0]))
+	check.Equal(t, fmt.Sprint(got), fmt.Sprint(b.open[0]), "session")
 	want, _ := json.MarshalIndent(b.open[0], "", "  ")
-	equal(t, "body", begun.body, string(want))
+	check.Equal(t, begun.body, string(want), "body")
 
 	text := n.do("POST", backupsPath, "", admin()).is(t, 200)
-	equal(t, "text", text.body, "BackupId: 0f9fad5b-d9cb-469f-a165-70867728950e, Position: 4711, Chain: 00c0ffee, Time: 2023-11-14T22:13:20.000000005Z, "+
+	check.Equal(t, text.body, "BackupId: 0f9fad5b-d9cb-469f-a165-70867728950e, Position: 4711, Chain: 00c0ffee, Time: 2023-11-14T22:13:20.000000005Z, "+
 		"ClusterId: c1, NodeId: n1, Expires: 2023-11-14T22:23:20Z\n"+
-		"Name: index/indexmap, Size: 10, Checksum: beef, Complete: false\nName: chunk-000000.000000, Size: 268435456, Checksum: f00d, Complete: true")
+		"Name: index/indexmap, Size: 10, Checksum: beef, Complete: false\nName: chunk-000000.000000, Size: 268435456, Checksum: f00d, Complete: true", "text")
 	for _, accept := range []string{textXML, appXML} {
 		doc := n.do("POST", backupsPath, "", admin("Accept", accept)).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8").body
 		if !strings.Contains(doc, "<BackupSessionDto><BackupId>0f9fad5b-d9cb-469f-a165-70867728950e</BackupId><Position>4711</Position>") ||
@@ -102,7 +102,7 @@ func TestBackupSessionBegins(t *testing.T) {
 func TestBackupSessionsAreListed(t *testing.T) {
 	b := someBackups()
 	n := newOperator(t, func(o *httpapi.Options) { o.Backups = b })
-	equal(t, "JSON", n.get(backupsPath, appJSON).is(t, 200).body, `{
+	check.Equal(t, n.get(backupsPath, appJSON).is(t, 200).body, `{
   "sessions": [
     {
       "backupId": "0f9fad5b-d9cb-469f-a165-70867728950e",
@@ -114,21 +114,21 @@ func TestBackupSessionsAreListed(t *testing.T) {
       "expires": "2023-11-14T22:23:20Z"
     }
   ]
-}`)
-	equal(t, "lines", n.get(backupsPath, "").is(t, 200).body, "BackupId: 0f9fad5b-d9cb-469f-a165-70867728950e, Position: 4711, Chain: 00c0ffee, "+
-		"Time: 2023-11-14T22:13:20.000000005Z, ClusterId: c1, NodeId: n1, Expires: 2023-11-14T22:23:20Z")
+}`, "JSON")
+	check.Equal(t, n.get(backupsPath, "").is(t, 200).body, "BackupId: 0f9fad5b-d9cb-469f-a165-70867728950e, Position: 4711, Chain: 00c0ffee, "+
+		"Time: 2023-11-14T22:13:20.000000005Z, ClusterId: c1, NodeId: n1, Expires: 2023-11-14T22:23:20Z", "lines")
 	check.Contains(t, n.get(backupsPath, textXML).is(t, 200).body, "<BackupSessionsDto><Session><BackupId>", "XML")
 	b.open = nil
-	equal(t, "none", n.get(backupsPath, appJSON).is(t, 200).body, "{\n  \"sessions\": []\n}")
-	equal(t, "no line", n.get(backupsPath, "").is(t, 200).body, "")
+	check.Equal(t, n.get(backupsPath, appJSON).is(t, 200).body, "{\n  \"sessions\": []\n}", "none")
+	check.Equal(t, n.get(backupsPath, "").is(t, 200).body, "", "no line")
 }
 
 func TestBackupSessionEnds(t *testing.T) {
 	b := someBackups()
 	n := newOperator(t, func(o *httpapi.Options) { o.Backups = b })
-	equal(t, "text", n.do("DELETE", backupsPath+"/abc", "", admin()).is(t, 200).body, "BackupId: abc")
-	equal(t, "JSON", n.do("DELETE", backupsPath+"/abc", "", admin("Accept", appJSON)).is(t, 200).body, "{\n  \"backupId\": \"abc\"\n}")
-	equal(t, "calls", strings.Join(b.calls, ", "), "stop abc, stop abc")
+	check.Equal(t, n.do("DELETE", backupsPath+"/abc", "", admin()).is(t, 200).body, "BackupId: abc", "text")
+	check.Equal(t, n.do("DELETE", backupsPath+"/abc", "", admin("Accept", appJSON)).is(t, 200).body, "{\n  \"backupId\": \"abc\"\n}", "JSON")
+	check.Equal(t, strings.Join(b.calls, ", "), "stop abc, stop abc", "calls")
 }
 
 func TestBackupFile(t *testing.T) {
@@ -163,7 +163,7 @@ func TestBackupFile(t *testing.T) {
 			}
 			a := n.do("GET", c.path, "", h).is(t, c.status)
 			if c.body != "" {
-				equal(t, "body", a.body, c.body)
+				check.Equal(t, a.body, c.body, "body")
 			}
 			if c.content != "" {
 				a.has(t, "Content-Range", c.content)
@@ -173,7 +173,7 @@ func TestBackupFile(t *testing.T) {
 			}
 		})
 	}
-	equal(t, "head", n.do("HEAD", file, "", admin()).is(t, 200).has(t, "Content-Length", "10").body, "")
+	check.Equal(t, n.do("HEAD", file, "", admin()).is(t, 200).has(t, "Content-Length", "10").body, "", "head")
 }
 
 func TestBackupSessionProblems(t *testing.T) {
@@ -196,7 +196,7 @@ func TestBackupSessionProblems(t *testing.T) {
 		b.fail = fmt.Errorf("begin: %w", c.err)
 		n := newOperator(t, func(o *httpapi.Options) { o.Backups = b })
 		for path, method := range map[string]string{backupsPath: "POST", backupsPath + "/abc": "DELETE", backupsPath + "/abc/files/index%2Findexmap": "GET"} {
-			equal(t, method+" "+path, n.do(method, path, "", admin("Accept", appJSON)).is(t, c.status).says(t, c.text).body, c.text)
+			check.Equal(t, n.do(method, path, "", admin("Accept", appJSON)).is(t, c.status).says(t, c.text).body, c.text, method+" "+path)
 		}
 	}
 }

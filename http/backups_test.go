@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 const someBackupID = "20260301T020000.000Z-00c0ffee"
@@ -61,15 +62,15 @@ func TestBackups(t *testing.T) {
 	// How long a run has taken so far depends on the time of the request.
 	runs.current = manager.Status{ID: someBackupID, Result: manager.InProgress, Started: time.Now(), Progress: backup.Progress{Phase: backup.PhaseCopy, Done: 3, Total: 9}}
 	got := decode[map[string]any](t, n.get("/admin/backup/current", appJSON).is(t, 200))
-	equal(t, "current", fmt.Sprint(got["backupId"], got["phase"], got["done"], got["total"]), fmt.Sprint(someBackupID, "Copying", 3, 9))
+	check.Equal(t, fmt.Sprint(got["backupId"], got["phase"], got["done"], got["total"]), fmt.Sprint(someBackupID, "Copying", 3, 9), "current")
 
-	equal(t, "stopped", n.do("DELETE", "/admin/backup/current", "", admin("Accept", appJSON)).is(t, 200).body, `"`+someBackupID+`"`)
-	equal(t, "stopped, text", n.do("DELETE", "/admin/backup/current", "", admin()).is(t, 200).body, someBackupID)
+	check.Equal(t, n.do("DELETE", "/admin/backup/current", "", admin("Accept", appJSON)).is(t, 200).body, `"`+someBackupID+`"`, "stopped")
+	check.Equal(t, n.do("DELETE", "/admin/backup/current", "", admin()).is(t, 200).body, someBackupID, "stopped, text")
 
 	// A damaged manifest of a backup does not hide other backups.
 	runs.list, runs.fail = some, &backup.Damaged{Err: errors.New("manifest of backup b: it ends early")}
 	got = decode[map[string]any](t, n.get("/admin/backup/list", appJSON).is(t, 200))
-	equal(t, "listed beside a damaged one", fmt.Sprintln(len(got["backups"].([]any)), got["damaged"]), "2 manifest of backup b: it ends early\n")
+	check.Equal(t, fmt.Sprintln(len(got["backups"].([]any)), got["damaged"]), "2 manifest of backup b: it ends early\n", "listed beside a damaged one")
 	for accept, end := range map[string]string{textXML: "</Backup><Damaged>manifest of backup b: it ends early</Damaged></Backups>", "text/plain": "\nDamaged: manifest of backup b: it ends early\n"} {
 		if doc := n.get("/admin/backup/list", accept).is(t, 200).body; !strings.HasSuffix(doc, end) {
 			t.Errorf("%s: %s", accept, doc)
@@ -101,7 +102,7 @@ func TestBackupRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runs.fail = c.fail
-			equal(t, "text", n.do(c.method, "/admin/backup"+c.path, "", admin()).is(t, c.status).body, c.text)
+			check.Equal(t, n.do(c.method, "/admin/backup"+c.path, "", admin()).is(t, c.status).body, c.text, "text")
 		})
 	}
 }

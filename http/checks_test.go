@@ -64,7 +64,7 @@ func TestRoutes(t *testing.T) {
 			}
 			for _, method := range []string{"GET", "POST", "DELETE"} {
 				a := n.do(method, path, "", admin("Content-Type", octets, "ES-EventType", "t"))
-				equal(t, method+" is known", a.status != 405 && a.status != 404, strings.Contains(methods, method) && a.status != 404)
+				check.Equal(t, a.status != 405 && a.status != 404, strings.Contains(methods, method) && a.status != 404, method+" is known")
 				checkCORS(t, a, methods)
 			}
 		})
@@ -237,18 +237,18 @@ func TestDescription(t *testing.T) {
 	const kinds = `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`
 	const want = before + `,"streamSubscription":[{"href":"/subscriptions/a%20b/g%2F1` + kinds + `,{"href":"/subscriptions/a%20b/g2` + kinds + `]}}`
 	for _, path := range []string{"", "/head/backward/5", "/7/5"} {
-		equal(t, "document", n.get("/streams/a%20b"+path, streamDesc).is(t, 200).body, want)
+		check.Equal(t, n.get("/streams/a%20b"+path, streamDesc).is(t, 200).body, want, "document")
 	}
 	none := strings.ReplaceAll(strings.ReplaceAll(before, "a b", "none"), "a%20b", "none") + "}}"
-	equal(t, "without groups", n.get("/streams/none", streamDesc).body, none)
+	check.Equal(t, n.get("/streams/none", streamDesc).body, none, "without groups")
 	subs.fail = event.ErrNotReady
 	n.get("/streams/a%20b", streamDesc).is(t, 200)
 	subs.fail = nil
 	n.do("GET", "/streams/$x", "", with("Accept", streamDesc)).is(t, 401)
 	n.cluster.role = "follower"
 	calls := len(subs.calls)
-	equal(t, "on a follower", n.get("/streams/a%20b", streamDesc).is(t, 200).body, before+"}}")
-	equal(t, "on a follower", len(subs.calls), calls)
+	check.Equal(t, n.get("/streams/a%20b", streamDesc).is(t, 200).body, before+"}}", "on a follower")
+	check.Equal(t, len(subs.calls), calls, "on a follower")
 }
 
 func TestCaching(t *testing.T) {
@@ -264,14 +264,14 @@ func TestCaching(t *testing.T) {
 	}
 	for _, path := range append(pages, "/0/forward/20", "/19/backward/20") {
 		a := n.get("/streams/s"+path, appJSON, "If-None-Match", `"24;248368668"`).is(t, 304)
-		equal(t, "body", a.body, "")
+		check.Equal(t, a.body, "", "body")
 		for _, tags := range []string{`"23;248368668"`, `"24;-1955838367"`, "24;248368668", `"24"`, "", ",", `W/`, `W/"23;248368668"`, `w/"24;248368668"`, `"24;248368668`, `x, "24;248368668"`,
 			`"a""24;248368668"`, `"a" "24;248368668"`, `"*"`, `*, *`} {
 			n.get("/streams/s"+path, appJSON, "If-None-Match", tags).is(t, 200)
 		}
 		for _, tags := range []string{`W/"24;248368668"`, "*", " * ", `"23;248368668", "24;248368668"`, `"a,b" ,, W/"", W/"24;248368668"`, `"24;248368668",x`} {
 			a := n.get("/streams/s"+path, appJSON, "If-None-Match", tags).is(t, 304).has(t, "ETag", `"24;248368668"`)
-			equal(t, "body", a.body, "")
+			check.Equal(t, a.body, "", "body")
 		}
 		a = n.do("GET", "/streams/s"+path, "", http.Header{"Accept": {appJSON}, "If-None-Match": {`"x"`, `W/"24;248368668"`}}).is(t, 304)
 		n.get("/streams/s"+path, atomJSON, "If-None-Match", `"24;-1955838367"`).is(t, 304)
@@ -307,7 +307,7 @@ func TestHead(t *testing.T) {
 		want := n.get(path, appJSON).is(t, 200)
 		a := n.do("HEAD", path, "", admin("Accept", appJSON)).is(t, 200).has(t, "Content-Type", want.header.Get("Content-Type")).
 			has(t, "Content-Length", fmt.Sprint(len(want.body)))
-		equal(t, "body", a.body, "")
+		check.Equal(t, a.body, "", "body")
 	}
 	n.do("HEAD", "/streams/none", "", admin()).is(t, 404)
 }
@@ -332,7 +332,7 @@ func TestControlHeaders(t *testing.T) {
 	}
 	n.one("/streams/k", appJSON, "{}", "Kurrent-EventType", "new", "Kurrent-ExpectedVersion", "-1", "ES-ExpectedVersion", "7").is(t, 201)
 	e := decode[entry](t, n.get("/streams/k/0?embed=rich", atomJSON))
-	equal(t, "the new name wins", *e.EventType, "new")
+	check.Equal(t, *e.EventType, "new", "the new name wins")
 	n.one("/streams/k", appJSON, "{}", "Kurrent-EventId", "zz").is(t, 400).says(t, "ES-EventId header in wrong format.")
 	n.get("/streams/s", appJSON, "Kurrent-ResolveLinkTos", "perhaps").is(t, 400)
 	n.get("/streams/s/5/forward/1", appJSON, "Kurrent-LongPoll", "x").is(t, 400)
@@ -377,7 +377,7 @@ func TestTimeouts(t *testing.T) {
 			t.Helper()
 			begin := time.Now()
 			f()
-			equal(t, what, time.Since(begin), want)
+			check.Equal(t, time.Since(begin), want, what)
 		}
 		took("append", 4*time.Second, func() { n.one("/streams/s", appJSON, "{}").is(t, 500).says(t, "Write timeout") })
 		took("delete", 4*time.Second, func() { n.delete("s").is(t, 500).says(t, "Delete timeout") })
@@ -395,12 +395,12 @@ func TestTimeouts(t *testing.T) {
 
 func TestNodeEndpoints(t *testing.T) {
 	n := newNode(t)
-	equal(t, "ping", n.do("GET", "/ping", "", nil).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body,
-		"{\n  \"text\": \"Ping request successfully handled\"\n}")
-	equal(t, "ping as text", n.do("GET", "/ping?format=text", "", nil).is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8").body,
-		"Text: Ping request successfully handled")
-	equal(t, "ping as XML", n.do("GET", "/ping", "", with("Accept", textXML)).body,
-		`<?xml version="1.0" encoding="utf-8"?><TextMessage><Text>Ping request successfully handled</Text></TextMessage>`)
+	check.Equal(t, n.do("GET", "/ping", "", nil).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body,
+		"{\n  \"text\": \"Ping request successfully handled\"\n}", "ping")
+	check.Equal(t, n.do("GET", "/ping?format=text", "", nil).is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8").body,
+		"Text: Ping request successfully handled", "ping as text")
+	check.Equal(t, n.do("GET", "/ping", "", with("Accept", textXML)).body,
+		`<?xml version="1.0" encoding="utf-8"?><TextMessage><Text>Ping request successfully handled</Text></TextMessage>`, "ping as XML")
 	n.do("GET", "/ping", "", with("Accept", "image/png")).is(t, 406)
 
 	type info struct {
@@ -416,11 +416,11 @@ func TestNodeEndpoints(t *testing.T) {
 		want := info{ESVersion: "23.10.0.0", Version: "1.2.3", State: "leader", ProjectionsMode: "None"}
 		want.Features.UserManagement, want.Features.AtomPub = true, true
 		want.Authentication.Type = "internal"
-		equal(t, "info", got, want)
+		check.Equal(t, got, want, "info")
 	}
 	open := newNode(t, func(o *httpapi.Options) { o.Insecure, o.DisableAdminUI = true, true })
 	got := decode[info](t, open.do("GET", "/info", "", nil))
-	equal(t, "insecure", fmt.Sprint(got.Authentication.Type, got.Features.UserManagement), "insecurefalse")
+	check.Equal(t, fmt.Sprint(got.Authentication.Type, got.Features.UserManagement), "insecurefalse", "insecure")
 	open.do("GET", "/", "", nil).is(t, 404)
 	open.do("GET", "/web", "", nil).is(t, 404)
 
@@ -459,13 +459,13 @@ func TestAdvertised(t *testing.T) {
 	n := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "public.example", 80 })
 	n.filled("s", 1)
 	f := n.feed("/streams/s")
-	equal(t, "advertised", f.ID, "http://public.example/streams/s")
+	check.Equal(t, f.ID, "http://public.example/streams/s", "advertised")
 	f = n.feed("/streams/s", "X-Forwarded-Host", "proxy:5")
-	equal(t, "forwarded", f.ID, "http://proxy:5/streams/s")
+	check.Equal(t, f.ID, "http://proxy:5/streams/s", "forwarded")
 	n = newNode(t, func(o *httpapi.Options) { o.AdvertiseHost = "::1" })
 	n.filled("s", 1)
 	f = n.feed("/streams/s")
-	equal(t, "address of version 6", f.ID, "http://[::1]:2113/streams/s")
+	check.Equal(t, f.ID, "http://[::1]:2113/streams/s", "address of version 6")
 }
 
 // TestOperationsRefuseAnonymous refuses callers without credentials before it
@@ -478,7 +478,7 @@ func TestOperationsRefuseAnonymous(t *testing.T) {
 	} {
 		n.do(method, path, "", nil).is(t, 401).has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`).bare(t)
 	}
-	equal(t, "operations", len(n.operations.calls), 0)
+	check.Equal(t, len(n.operations.calls), 0, "operations")
 	for _, path := range []string{"/info", "/ping"} {
 		n.do("GET", path, "", with("Accept", appJSON)).is(t, 200)
 		n.do("GET", path, "", with("Accept", appJSON, "Authorization", wrongCredentials)).is(t, 401)
@@ -490,13 +490,13 @@ func TestMergeIndexesFreshID(t *testing.T) {
 	type merge struct{ MergeIndexesID event.ID }
 	first := decode[merge](t, n.do("POST", "/admin/mergeindexes", "", admin("Accept", appJSON)))
 	second := decode[merge](t, n.do("POST", "/admin/mergeindexes", "", admin("Accept", appJSON)))
-	equal(t, "fresh", first == second || first == merge{}, false)
+	check.Equal(t, first == second || first == merge{}, false, "fresh")
 	text := n.do("POST", "/admin/mergeindexes", "", admin("Accept", "text/plain")).is(t, 200)
-	equal(t, "text", strings.HasPrefix(text.body, "MergeIndexesId: "), true)
+	check.Equal(t, strings.HasPrefix(text.body, "MergeIndexesId: "), true, "text")
 	doc := n.do("POST", "/admin/mergeindexes", "", admin("Accept", textXML)).is(t, 200)
 	var root struct{ XMLName xml.Name }
 	check.Must(t, xml.Unmarshal([]byte(doc.body), &root))
-	equal(t, "root", root.XMLName.Local, "MergeIndexesResultDto")
+	check.Equal(t, root.XMLName.Local, "MergeIndexesResultDto", "root")
 }
 
 func TestLoginTellsWho(t *testing.T) {
@@ -510,7 +510,7 @@ func TestLoginTellsWho(t *testing.T) {
 	}
 	for _, accept := range []string{"", appJSON} {
 		who := decode[login](t, n.get("/admin/login", accept).has(t, "Content-Type", "application/json; charset=utf-8"))
-		equal(t, "who", fmt.Sprint(who), "{{admin [$admins]} true}")
+		check.Equal(t, fmt.Sprint(who), "{{admin [$admins]} true}", "who")
 	}
 	n.do("GET", "/admin/login", "", with("Authorization", wrongCredentials)).is(t, 401)
 }
@@ -525,13 +525,13 @@ func TestStatsSubPaths(t *testing.T) {
 	}
 	full := decode[queues](t, n.get("/stats", appJSON))
 	tcp := decode[map[string]any](t, n.get("/stats/proc/tcp", appJSON))
-	equal(t, "sub path", fmt.Sprint(tcp), fmt.Sprint(full.Proc["tcp"]))
+	check.Equal(t, fmt.Sprint(tcp), fmt.Sprint(full.Proc["tcp"]), "sub path")
 	for _, q := range full.ES.Queue {
 		path := "/stats/es/queue/" + strings.ReplaceAll(url.PathEscape(q.QueueName), "/", "%2F")
 		one := decode[struct{ QueueName string }](t, n.get(path, appJSON))
-		equal(t, path, one.QueueName, q.QueueName)
+		check.Equal(t, one.QueueName, q.QueueName, path)
 	}
-	equal(t, "with a slash", n.get("/stats/", appJSON).body, n.get("/stats", appJSON).body)
+	check.Equal(t, n.get("/stats/", appJSON).body, n.get("/stats", appJSON).body, "with a slash")
 }
 
 func TestStatsXML(t *testing.T) {
@@ -550,11 +550,11 @@ func TestStatsXML(t *testing.T) {
 			Proc    process `xml:"proc"`
 		}
 		check.Must(t, xml.Unmarshal([]byte(a.body), &doc))
-		equal(t, "all", fmt.Sprint(doc.XMLName.Local, doc.Proc.ID, doc.Proc.GC.Gen0Size != nil), "Stats4711 true")
+		check.Equal(t, fmt.Sprint(doc.XMLName.Local, doc.Proc.ID, doc.Proc.GC.Gen0Size != nil), "Stats4711 true", "all")
 	}
 	var part process
 	check.Must(t, xml.Unmarshal([]byte(n.get("/stats/proc?format=xml", "").is(t, 200).body), &part))
-	equal(t, "part", fmt.Sprint(part.XMLName.Local, part.ID), "Stats4711")
+	check.Equal(t, fmt.Sprint(part.XMLName.Local, part.ID), "Stats4711", "part")
 }
 
 // TestLaterNames: what clients of later versions send and read.

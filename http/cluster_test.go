@@ -131,8 +131,8 @@ func TestClusterDocuments(t *testing.T) {
 			n.get(path, "text/plain").is(t, 200)
 		}
 	}
-	equal(t, "nobody", n.get("/admin/cluster/members", appJSON).body, "[]")
-	equal(t, "state", decode[struct{ State string }](t, n.get("/info", "")).State, "readonlyreplica")
+	check.Equal(t, n.get("/admin/cluster/members", appJSON).body, "[]", "nobody")
+	check.Equal(t, decode[struct{ State string }](t, n.get("/info", "")).State, "readonlyreplica", "state")
 }
 
 func TestClusterNegotiation(t *testing.T) {
@@ -195,7 +195,7 @@ func TestClusterRoutes(t *testing.T) {
 				}
 			}
 			n.do("OPTIONS", path, "", with("Authorization", wrongCredentials)).is(t, status)
-			equal(t, "nothing was done", m.made(), "")
+			check.Equal(t, m.made(), "", "nothing was done")
 		})
 	}
 }
@@ -241,11 +241,11 @@ func TestClusterCallers(t *testing.T) {
 					if !allowed && !options.insecure {
 						a.is(t, 401).has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`)
 						a.bare(t)
-						equal(t, "nothing was done", m.made(), "")
+						check.Equal(t, m.made(), "", "nothing was done")
 						return
 					}
 					a.is(t, 200)
-					equal(t, "done", m.made(), route.does)
+					check.Equal(t, m.made(), route.does, "done")
 				})
 			}
 		}
@@ -325,7 +325,7 @@ func TestPostGossip(t *testing.T) {
 			a := n.do("POST", "/gossip", c.body, h).is(t, c.status)
 			switch c.status {
 			case 200:
-				equal(t, "own view", a.body, own)
+				check.Equal(t, a.body, own, "own view")
 			case 400:
 				a.says(t, "Invalid request.")
 			case 413:
@@ -333,8 +333,8 @@ func TestPostGossip(t *testing.T) {
 			}
 		})
 	}
-	equal(t, "nothing is taken from it", n.get("/gossip", appJSON).body, own)
-	equal(t, "nothing was done", m.made(), "")
+	check.Equal(t, n.get("/gossip", appJSON).body, own, "nothing is taken from it")
+	check.Equal(t, m.made(), "", "nothing was done")
 }
 
 func TestNodeOrders(t *testing.T) {
@@ -347,13 +347,13 @@ func TestNodeOrders(t *testing.T) {
 		if want == "" {
 			a.is(t, 400).says(t, "nodePriority must be an integer.")
 		} else {
-			equal(t, "body", a.is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8").body, "")
+			check.Equal(t, a.is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8").body, "", "body")
 		}
-		equal(t, priority, m.made(), want)
+		check.Equal(t, m.made(), want, priority)
 	}
 	for _, body := range []string{"", "{}", "rubbish"} {
-		equal(t, "body", n.do("POST", "/admin/node/resign", body, admin()).is(t, 200).body, "")
-		equal(t, "resign", m.made(), "resign")
+		check.Equal(t, n.do("POST", "/admin/node/resign", body, admin()).is(t, 200).body, "", "body")
+		check.Equal(t, m.made(), "resign", "resign")
 	}
 	m.fail = event.ErrNotReady
 	n.do("POST", "/admin/node/resign", "", admin()).is(t, 503).says(t, "Server Is Not Ready")
@@ -370,22 +370,22 @@ func TestMembers(t *testing.T) {
 		Priority                                                int
 		WriterCheckpoint, EpochNumber                           int64
 	}
-	equal(t, "second", decode[[]row](t, n.get(list, appJSON))[1], row{
+	check.Equal(t, decode[[]row](t, n.get(list, appJSON))[1], row{
 		NodeID: "01020300-0000-0000-0000-000000000002", State: "Follower", Voter: true, Priority: -1, Version: "1.2.3 & <newer>",
 		ReplicationAddress: "10.0.0.2:1112", HTTPAddress: "[::1]:2113", WriterCheckpoint: 4100, EpochNumber: 7,
-	})
+	}, "second")
 
-	equal(t, "answer", n.do("POST", list+"?node=%5b::1%5d:1112&other=1", "ignored", admin("Accept", appJSON)).is(t, 200).body, own)
-	equal(t, "add", m.made(), "add [::1]:1112")
+	check.Equal(t, n.do("POST", list+"?node=%5b::1%5d:1112&other=1", "ignored", admin("Accept", appJSON)).is(t, 200).body, own, "answer")
+	check.Equal(t, m.made(), "add [::1]:1112", "add")
 	n.do("POST", list+"?node=01020300-0000-0000-0000-000000000002", "", admin()).is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8")
-	equal(t, "add", m.made(), "add 01020300-0000-0000-0000-000000000002")
-	equal(t, "answer", n.do("DELETE", list+"/%5B::1%5D:1112", "", admin("Accept", appJSON)).is(t, 200).body, own)
-	equal(t, "remove", m.made(), "remove [::1]:1112")
+	check.Equal(t, m.made(), "add 01020300-0000-0000-0000-000000000002", "add")
+	check.Equal(t, n.do("DELETE", list+"/%5B::1%5D:1112", "", admin("Accept", appJSON)).is(t, 200).body, own, "answer")
+	check.Equal(t, m.made(), "remove [::1]:1112", "remove")
 	for _, query := range []string{"", "?node=", "?node=%20", "?other=1"} {
 		n.do("POST", list+query, "", admin()).is(t, 400).says(t, "node must be the id of a node")
 	}
 	n.do("DELETE", list+"/%20", "", admin()).is(t, 400).says(t, "node must be the id of a node")
-	equal(t, "nothing was done", m.made(), "")
+	check.Equal(t, m.made(), "", "nothing was done")
 
 	for _, c := range []struct {
 		err    error
@@ -408,7 +408,7 @@ func TestMembers(t *testing.T) {
 				redirects(t, a, path)
 				continue
 			}
-			equal(t, "text", a.is(t, c.status).says(t, c.text).body, c.text)
+			check.Equal(t, a.is(t, c.status).says(t, c.text).body, c.text, "text")
 		}
 	}
 	n.get(list, "").is(t, 200) // The list is this node's own, also on a follower.
@@ -423,7 +423,7 @@ func TestMembershipTimeouts(t *testing.T) {
 		} {
 			begin := time.Now()
 			n.do(c.method, c.path, "", admin()).is(t, 408).says(t, "Server was unable to handle request in time")
-			equal(t, "took", time.Since(begin), 10*time.Second)
+			check.Equal(t, time.Since(begin), 10*time.Second, "took")
 		}
 	})
 }

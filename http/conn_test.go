@@ -115,8 +115,8 @@ func testPhrases(t *testing.T, byNetHTTP bool) {
 				check.Must(t, check.Err(w.r.Discard(2)))
 			}
 			status, body := w.answer(s.method)
-			equal(t, "status", status, s.status)
-			equal(t, "text", body, s.text)
+			check.Equal(t, status, s.status, "status")
+			check.Equal(t, body, s.text, "text")
 		}
 	})
 	t.Run("pipelined", func(t *testing.T) {
@@ -131,7 +131,7 @@ func testPhrases(t *testing.T, byNetHTTP bool) {
 		for range 20 {
 			for _, want := range []string{"400 Wrong expected EventNumber", "404 Not Found", "410 Deleted"} {
 				status, _ := w.answer("GET")
-				equal(t, "status", status, want)
+				check.Equal(t, status, want, "status")
 			}
 		}
 	})
@@ -182,14 +182,14 @@ func TestFixedFields(t *testing.T) {
 			c.to.send(request(c.method, c.path, c.headers, c.body))
 			r := check.Value(http.ReadResponse(c.to.r, &http.Request{Method: c.method})).Must(t)
 			check.Must(t, check.Err(io.Copy(io.Discard, r.Body)))
-			equal(t, "status", r.Status, c.status)
+			check.Equal(t, r.Status, c.status, "status")
 			for name, want := range map[string]string{
 				"Content-Security-Policy": c.policy, "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "*",
 				"Access-Control-Expose-Headers": "Location, ES-Position, ES-CurrentVersion",
 			} {
-				equal(t, name, strings.Join(r.Header.Values(name), "|"), want)
+				check.Equal(t, strings.Join(r.Header.Values(name), "|"), want, name)
 			}
-			equal(t, "lists of headers", len(r.Header.Values("Access-Control-Allow-Headers")), 1)
+			check.Equal(t, len(r.Header.Values("Access-Control-Allow-Headers")), 1, "lists of headers")
 		})
 	}
 	t.Run("page leads on", func(t *testing.T) {
@@ -235,8 +235,8 @@ func TestPhraseIsForOneAnswer(t *testing.T) {
 		} {
 			w.send(request("GET", c.path, "", ""))
 			status, body := w.answer("GET")
-			equal(t, c.path, status, c.status)
-			equal(t, c.path+" length", len(body), c.length)
+			check.Equal(t, status, c.status, c.path)
+			check.Equal(t, len(body), c.length, c.path+" length")
 		}
 	}
 }
@@ -293,7 +293,7 @@ func TestAnswersInOnePiece(t *testing.T) {
 			check.Must(t, err, c.name)
 			got, err := io.ReadAll(r.Body)
 			check.Must(t, err, c.name)
-			equal(t, c.name+": status", r.Status, c.status)
+			check.Equal(t, r.Status, c.status, c.name+": status")
 			plain.send(request(c.method, c.path, c.headers, c.body))
 			_, want := plain.answer(c.method)
 			if string(got) != want {
@@ -319,7 +319,7 @@ func TestTooLargeOverTheWire(t *testing.T) {
 	w := dial(t, address) // Refused for what it declares, before it sends anything.
 	w.send(head + "Content-Length: 40000000\r\nExpect: 100-continue\r\n\r\n")
 	status, body := w.answer("POST")
-	equal(t, "declared", status+"|"+body, "413 Too large events received. Limit is 4mb|Too large events received. Limit is 4mb")
+	check.Equal(t, status+"|"+body, "413 Too large events received. Limit is 4mb|Too large events received. Limit is 4mb", "declared")
 
 	w = dial(t, address) // Refused while it sends.
 	w.send(head + "Transfer-Encoding: chunked\r\n\r\n")
@@ -337,7 +337,7 @@ func TestTooLargeOverTheWire(t *testing.T) {
 		}
 	}()
 	status, _ = w.answer("POST")
-	equal(t, "chunked", status, "413 Too large events received. Limit is 4mb")
+	check.Equal(t, status, "413 Too large events received. Limit is 4mb", "chunked")
 	check.NoError(t, w.Close())
 	<-sent
 }

@@ -68,17 +68,17 @@ func TestFeedLinks(t *testing.T) {
 				n.meta("s", c.metadata)
 			}
 			f := n.feed("/streams/s" + c.path)
-			equal(t, "numbers", f.numbers(), c.numbers)
-			equal(t, "headOfStream", f.HeadOfStream, c.head)
-			equal(t, "links", f.links(), c.links)
-			equal(t, "id", f.ID, base+"/streams/s")
-			equal(t, "self", f.Links[0].URI, base+"/streams/s")
+			check.Equal(t, f.numbers(), c.numbers, "numbers")
+			check.Equal(t, f.HeadOfStream, c.head, "headOfStream")
+			check.Equal(t, f.links(), c.links, "links")
+			check.Equal(t, f.ID, base+"/streams/s", "id")
+			check.Equal(t, f.Links[0].URI, base+"/streams/s", "self")
 			backward := !strings.Contains(c.path, "forward")
-			equal(t, "selfUrl is there", f.SelfURL != nil, backward)
+			check.Equal(t, f.SelfURL != nil, backward, "selfUrl is there")
 			isHead := backward && (c.path == "" || strings.HasPrefix(c.path, "/head"))
-			equal(t, "eTag is there", f.ETag != nil, isHead)
+			check.Equal(t, f.ETag != nil, isHead, "eTag is there")
 			if isHead {
-				equal(t, "eTag", *f.ETag, fmt.Sprintf("%d;-1955838367", c.events-1))
+				check.Equal(t, *f.ETag, fmt.Sprintf("%d;-1955838367", c.events-1), "eTag")
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestFollowingLinksVisitsAll(t *testing.T) {
 			for i := low; i < 23; i++ {
 				want[fmt.Sprint(i)] = true
 			}
-			equal(t, metadata+way.rel+" visited", len(seen), len(want))
+			check.Equal(t, len(seen), len(want), metadata+way.rel+" visited")
 			for _, s := range seen {
 				if !want[s] {
 					t.Errorf("%s%s: %s visited twice or wrongly", metadata, way.rel, s)
@@ -126,17 +126,17 @@ func TestFeedFields(t *testing.T) {
 	n := newNode(t)
 	n.filled("s", 3)
 	f := n.feed("/streams/s")
-	equal(t, "author", f.Author.Name, "EventStore")
-	equal(t, "streamId", f.StreamID, "s")
-	equal(t, "updated", f.Updated, "2024-02-03T10:11:14.345678Z")
-	equal(t, "selfUrl", *f.SelfURL, base+"/streams/s")
+	check.Equal(t, f.Author.Name, "EventStore", "author")
+	check.Equal(t, f.StreamID, "s", "streamId")
+	check.Equal(t, f.Updated, "2024-02-03T10:11:14.345678Z", "updated")
+	check.Equal(t, *f.SelfURL, base+"/streams/s", "selfUrl")
 	e := f.Entries[0]
-	equal(t, "entry", fmt.Sprint(e.Title, e.ID, e.Updated, e.Summary), fmt.Sprint("2@s", base+"/streams/s/2", "2024-02-03T10:11:14.345678Z", "event-type"))
-	equal(t, "entry's links", fmt.Sprint(e.Links), fmt.Sprintf("[{%[1]s/streams/s/2 edit} {%[1]s/streams/s/2 alternate}]", base))
+	check.Equal(t, fmt.Sprint(e.Title, e.ID, e.Updated, e.Summary), fmt.Sprint("2@s", base+"/streams/s/2", "2024-02-03T10:11:14.345678Z", "event-type"), "entry")
+	check.Equal(t, fmt.Sprint(e.Links), fmt.Sprintf("[{%[1]s/streams/s/2 edit} {%[1]s/streams/s/2 alternate}]", base), "entry's links")
 	f = n.feed("/streams/s/0/forward/2")
-	equal(t, "updated forward", f.Updated, "2024-02-03T10:11:12.345678Z")
+	check.Equal(t, f.Updated, "2024-02-03T10:11:12.345678Z", "updated forward")
 	f = n.feed("/streams/s/3/forward/2")
-	equal(t, "updated without events", f.Updated, "0001-01-01T00:00:00Z")
+	check.Equal(t, f.Updated, "0001-01-01T00:00:00Z", "updated without events")
 }
 
 func TestBadPages(t *testing.T) {
@@ -162,7 +162,7 @@ func TestBadPages(t *testing.T) {
 		n.get("/streams/s/"+path, appJSON).is(t, 400).says(t, text)
 	}
 	f := n.feed("/streams/s/0/forward/4096")
-	equal(t, "largest page", f.numbers(), "0")
+	check.Equal(t, f.numbers(), "0", "largest page")
 }
 
 func TestNotThere(t *testing.T) {
@@ -186,7 +186,7 @@ func TestNotThere(t *testing.T) {
 			for _, path := range []string{"/0", "/head"} {
 				a := n.get("/streams/s"+path, appJSON).is(t, c.status)
 				if c.status == 404 {
-					equal(t, "JSON body", a.body, "{}")
+					check.Equal(t, a.body, "{}", "JSON body")
 					n.get("/streams/s"+path, atomXML).is(t, 404).bare(t)
 				} else {
 					a.says(t, c.text)
@@ -231,29 +231,29 @@ func TestEmbed(t *testing.T) {
 		t.Run(c.level, func(t *testing.T) {
 			f := n.feed("/streams/s?embed=" + c.level)
 			for i, e := range []entry{f.Entries[2], f.Entries[1], f.Entries[0]} {
-				equal(t, "data", value(e.Data), c.data[i])
-				equal(t, "rich", e.EventID != nil, c.rich)
+				check.Equal(t, value(e.Data), c.data[i], "data")
+				check.Equal(t, e.EventID != nil, c.rich, "rich")
 				if !c.rich {
 					continue
 				}
-				equal(t, "eventType", *e.EventType, string("ABC"[i]))
-				equal(t, "numbers", [2]int64{*e.EventNumber, *e.PositionEventNumber}, [2]int64{int64(i), int64(i)})
-				equal(t, "streams", [2]string{*e.StreamID, *e.PositionStreamID}, [2]string{"s", "s"})
-				equal(t, "isJson", *e.IsJSON, i != 1)
-				equal(t, "isMetaData", *e.IsMetaData, i == 0 && c.metadata != "-")
-				equal(t, "isLinkMetaData and isRedacted", *e.IsLinkMetaData || *e.IsRedacted, false)
+				check.Equal(t, *e.EventType, string("ABC"[i]), "eventType")
+				check.Equal(t, [2]int64{*e.EventNumber, *e.PositionEventNumber}, [2]int64{int64(i), int64(i)}, "numbers")
+				check.Equal(t, [2]string{*e.StreamID, *e.PositionStreamID}, [2]string{"s", "s"}, "streams")
+				check.Equal(t, *e.IsJSON, i != 1, "isJson")
+				check.Equal(t, *e.IsMetaData, i == 0 && c.metadata != "-", "isMetaData")
+				check.Equal(t, *e.IsLinkMetaData || *e.IsRedacted, false, "isLinkMetaData and isRedacted")
 				want := "-"
 				if i == 0 {
 					want = c.metadata
 				}
-				equal(t, "metaData", value(e.MetaData), want)
+				check.Equal(t, value(e.MetaData), want, "metaData")
 			}
-			equal(t, "content of JSON", f.Entries[2].Content != nil, c.level == "content")
-			equal(t, "content of text", f.Entries[1].Content != nil, false)
+			check.Equal(t, f.Entries[2].Content != nil, c.level == "content", "content of JSON")
+			check.Equal(t, f.Entries[1].Content != nil, false, "content of text")
 			if got := f.Entries[2].Content; got != nil {
-				equal(t, "content", fmt.Sprintf("%s %d %s %s %s %s", got.EventStreamID, got.EventNumber, got.EventType, got.EventID, got.Data, got.Metadata),
-					`s 0 A 0f9fad5b-d9cb-469f-a165-70867728950e {"a":1} {"m":2}`)
-				equal(t, "no metadata", string(f.Entries[0].Content.Metadata), `""`)
+				check.Equal(t, fmt.Sprintf("%s %d %s %s %s %s", got.EventStreamID, got.EventNumber, got.EventType, got.EventID, got.Data, got.Metadata),
+					`s 0 A 0f9fad5b-d9cb-469f-a165-70867728950e {"a":1} {"m":2}`, "content")
+				check.Equal(t, string(f.Entries[0].Content.Metadata), `""`, "no metadata")
 			}
 		})
 	}
@@ -270,8 +270,8 @@ func TestTryHarder(t *testing.T) {
 		isJSON bool
 	}{{"words", false}, {"{\n  \"z\": 1\n}", true}, {"12", false}, {"\ufffd\ufffd", false}} {
 		e := f.Entries[3-i]
-		equal(t, "data", *e.Data, want.data)
-		equal(t, "isJson", *e.IsJSON, want.isJSON)
+		check.Equal(t, *e.Data, want.data, "data")
+		check.Equal(t, *e.IsJSON, want.isJSON, "isJson")
 	}
 }
 
@@ -331,18 +331,18 @@ func TestAtomFeed(t *testing.T) {
 	n := newNode(t)
 	n.filled("a<b>&c", 0+2)
 	f := decodeXML[atomFeed](t, n.get("/streams/a%3Cb%3E%26c?embed=body", atomXML))
-	equal(t, "title", f.Title, "Event stream 'a<b>&c'")
-	equal(t, "id", f.ID, base+"/streams/a%3Cb%3E%26c")
-	equal(t, "author", f.Author, "EventStore")
-	equal(t, "links", fmt.Sprint(f.Links), fmt.Sprintf("[{%[1]s self} {%[1]s/head/backward/20 first} {%[1]s/2/forward/20 previous} {%[1]s/metadata metadata}]", f.ID))
-	equal(t, "entry", f.Entries[0].Title+f.Entries[0].ID, "1@a<b>&c"+f.ID+"/1")
-	equal(t, "second link", f.Entries[0].Links[1], atomLink{f.ID + "/1", "alternate"})
+	check.Equal(t, f.Title, "Event stream 'a<b>&c'", "title")
+	check.Equal(t, f.ID, base+"/streams/a%3Cb%3E%26c", "id")
+	check.Equal(t, f.Author, "EventStore", "author")
+	check.Equal(t, fmt.Sprint(f.Links), fmt.Sprintf("[{%[1]s self} {%[1]s/head/backward/20 first} {%[1]s/2/forward/20 previous} {%[1]s/metadata metadata}]", f.ID), "links")
+	check.Equal(t, f.Entries[0].Title+f.Entries[0].ID, "1@a<b>&c"+f.ID+"/1", "entry")
+	check.Equal(t, f.Entries[0].Links[1], atomLink{f.ID + "/1", "alternate"}, "second link")
 	if f.Entries[0].Content != nil {
 		t.Error("content without being asked for")
 	}
 	f = decodeXML[atomFeed](t, n.get("/streams/a%3Cb%3E%26c?embed=content", "application/xml").has(t, "Content-Type", "application/xml; charset=utf-8"))
-	equal(t, "content", fmt.Sprint(f.Entries[0].Content.Inner),
-		"[|eventStreamId=a<b>&c |eventNumber=1 |eventType=event-type |eventId=00000000-0000-4000-8000-000000000002 |data=[|n=1] |metadata=]")
+	check.Equal(t, fmt.Sprint(f.Entries[0].Content.Inner),
+		"[|eventStreamId=a<b>&c |eventNumber=1 |eventType=event-type |eventId=00000000-0000-4000-8000-000000000002 |data=[|n=1] |metadata=]", "content")
 }
 
 func TestForwardedAddresses(t *testing.T) {
@@ -368,9 +368,9 @@ func TestForwardedAddresses(t *testing.T) {
 			n := newNode(t)
 			n.filled("s", 25)
 			f := n.feed("/streams/s", c.headers...)
-			equal(t, "id", f.ID, c.want+"/streams/s")
-			equal(t, "next", f.Links[3].URI, c.want+"/streams/s/4/backward/20")
-			equal(t, "entry", f.Entries[0].ID, c.want+"/streams/s/24")
+			check.Equal(t, f.ID, c.want+"/streams/s", "id")
+			check.Equal(t, f.Links[3].URI, c.want+"/streams/s/4/backward/20", "next")
+			check.Equal(t, f.Entries[0].ID, c.want+"/streams/s/24", "entry")
 		})
 	}
 }

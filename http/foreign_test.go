@@ -229,8 +229,8 @@ func TestForwardedNames(t *testing.T) {
 		r.Host = host
 		w := httptest.NewRecorder()
 		n.handler.ServeHTTP(w, r)
-		equal(t, "Location", w.Header().Get("Location"), "http://"+host+"/streams/s")
-		equal(t, "Cache-Control", w.Header().Get("Cache-Control"), "max-age=31536000, public")
+		check.Equal(t, w.Header().Get("Location"), "http://"+host+"/streams/s", "Location")
+		check.Equal(t, w.Header().Get("Cache-Control"), "max-age=31536000, public", "Cache-Control")
 	}
 	n.get("/streams/s", atomJSON).has(t, "Vary", "Accept")
 	for path, status := range map[string]int{"/streams/none": 404, "/nothing": 404, "/streams/s/x": 400} {

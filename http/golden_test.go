@@ -58,5 +58,5 @@ func (n *node) golden(name, path, accept string) {
 		return
 	}
 	want := check.Value(os.ReadFile(file)).Must(n.t)
-	equal(n.t, name, b.String(), string(want))
+	check.Equal(n.t, b.String(), string(want), name)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestReady(t *testing.T) {
@@ -52,12 +53,12 @@ func TestReady(t *testing.T) {
 			}
 			a := n.do("GET", "/health/ready", "", with("Authorization", wrongCredentials, "Accept", "image/png")).is(t, status).has(t, "Cache-Control", "no-cache")
 			checkCORS(t, a, "GET, HEAD, OPTIONS")
-			equal(t, "reason", a.body, c.reason)
+			check.Equal(t, a.body, c.reason, "reason")
 			if c.reason != "" {
 				a.says(t, c.reason)
 			}
 			head := n.do("HEAD", "/health/ready", "", nil).is(t, status)
-			equal(t, "body of HEAD", head.body, "")
+			check.Equal(t, head.body, "", "body of HEAD")
 		})
 	}
 	newNode(t).do("GET", "/health/ready", "", nil).is(t, 204)
@@ -80,8 +81,8 @@ func TestStartup(t *testing.T) {
 		n.startup.progress = c.progress
 		a := n.do("GET", "/health/startup", "", with("Authorization", wrongCredentials, "Accept", "image/png")).is(t, 503).
 			has(t, "Content-Type", "application/json; charset=utf-8").has(t, "Cache-Control", "no-cache")
-		equal(t, "startup", a.body, "{\n  \"started\": false,\n  \"doing\": "+c.body+"\n}")
-		equal(t, "body of HEAD", n.do("HEAD", "/health/startup", "", nil).is(t, 503).body, "")
+		check.Equal(t, a.body, "{\n  \"started\": false,\n  \"doing\": "+c.body+"\n}", "startup")
+		check.Equal(t, n.do("HEAD", "/health/startup", "", nil).is(t, 503).body, "", "body of HEAD")
 	}
 }
 
@@ -102,9 +103,9 @@ func TestWhileStarting(t *testing.T) {
 		"/streams/s": 503, "/stats": 401, "/admin/login": 401, "/info/options": 401,
 	} {
 		a := n.do("GET", path, "", nil).is(t, status)
-		equal(t, path+" says when to come again", a.header.Get("Retry-After"), "")
+		check.Equal(t, a.header.Get("Retry-After"), "", path+" says when to come again")
 	}
-	equal(t, "state", decode[struct{ State string }](t, n.do("GET", "/info", "", nil)).State, "initializing")
+	check.Equal(t, decode[struct{ State string }](t, n.do("GET", "/info", "", nil)).State, "initializing", "state")
 	n.do("GET", "/health/ready", "", nil).says(t, "starting: reading the log 7 %")
 	for _, path := range []string{"/ping", "/info", "/gossip", "/streams/s", "/stats", "/admin/login"} {
 		n.get(path, "").is(t, 503).has(t, "Retry-After", "5").says(t, "Server Is Not Ready")

@@ -29,7 +29,7 @@ func newFollower(t testing.TB, change ...func(*httpapi.Options)) *node {
 func redirects(t testing.TB, a answer, path string) {
 	t.Helper()
 	a.is(t, 307).has(t, "Location", leader+path).has(t, "Content-Type", "text/plain; charset=utf-8")
-	equal(t, "body", a.body, "")
+	check.Equal(t, a.body, "", "body")
 }
 
 // readPaths are all forms of path that read, with arguments that are right.
@@ -50,7 +50,7 @@ func TestReadsThatNeedTheLeader(t *testing.T) {
 			local := n.get(path, appJSON)
 			for _, name := range leaderHeaders {
 				redirects(t, n.get(path, appJSON, name, "True"), path)
-				equal(t, "local", n.get(path, appJSON, name, "False").status, local.status)
+				check.Equal(t, n.get(path, appJSON, name, "False").status, local.status, "local")
 				n.get(path, appJSON, name, "perhaps").is(t, 400).says(t, "ES-RequireLeader header in wrong format.")
 			}
 			n.get(path, appJSON, "ES-RequireMaster", "false", "ES-RequireLeader", "TRUE").is(t, 307)
@@ -58,16 +58,16 @@ func TestReadsThatNeedTheLeader(t *testing.T) {
 			n.do("HEAD", path, "", admin("ES-RequireLeader", "true")).is(t, 307)
 
 			n.cluster.leader = "" // No leader is known.
-			equal(t, "local", n.get(path, appJSON).status, local.status)
+			check.Equal(t, n.get(path, appJSON).status, local.status, "local")
 			n.get(path, appJSON, "ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
 
 			n.cluster.role = "leader"
-			equal(t, "on the leader", n.get(path, appJSON, "ES-RequireLeader", "True").status, local.status)
+			check.Equal(t, n.get(path, appJSON, "ES-RequireLeader", "True").status, local.status, "on the leader")
 			n.cluster.confirm = &event.NotLeader{Address: leader + "/"}
 			redirects(t, n.get(path, appJSON, "ES-RequireLeader", "True"), path)
 			n.cluster.confirm = fmt.Errorf("wrapped: %w", event.ErrNotReady)
 			n.get(path, appJSON, "ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
-			equal(t, "unconfirmed", n.get(path, appJSON).status, local.status)
+			check.Equal(t, n.get(path, appJSON).status, local.status, "unconfirmed")
 		})
 	}
 }
@@ -199,7 +199,7 @@ func TestStoreThatDoesNotLead(t *testing.T) {
 			if c.status == 503 {
 				a.says(t, "Server Is Not Ready")
 			} else {
-				equal(t, "body", a.body, "")
+				check.Equal(t, a.body, "", "body")
 			}
 		}
 	}
@@ -235,18 +235,18 @@ func TestRelay(t *testing.T) {
 
 	a := n.put("r", `{"a":1}`).has(t, "Location", base+"/streams/r/0")
 	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
-	equal(t, "copies of a header", len(a.header["Access-Control-Allow-Origin"]), 1)
-	equal(t, "host", relay.request.Host, host)
-	equal(t, "data", behind.get("/streams/r/0", appJSON).is(t, 200).body, `{"a":1}`)
+	check.Equal(t, len(a.header["Access-Control-Allow-Origin"]), 1, "copies of a header")
+	check.Equal(t, relay.request.Host, host, "host")
+	check.Equal(t, behind.get("/streams/r/0", appJSON).is(t, 200).body, `{"a":1}`, "data")
 	n.batch("r", `[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`, "ES-ExpectedVersion", "7").is(t, 400).says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", "0")
 	n.one("/streams/r", appJSON, "{").is(t, 400).says(t, "Write request body invalid.")
 	n.one("/streams/r/metadata", appJSON, `{"$maxCount":2}`, "ES-EventType", "-").is(t, 201)
 	n.one("/streams/r/incoming/"+n.id(), appJSON, "{}").is(t, 200)
 	n.delete("r").is(t, 204)
-	equal(t, "relayed", relay.asked, 6)
+	check.Equal(t, relay.asked, 6, "relayed")
 	n.get("/streams/s", appJSON).is(t, 200)
 	n.get("/streams/r", appJSON).is(t, 404)
-	equal(t, "reads are not relayed", relay.asked, 6)
+	check.Equal(t, relay.asked, 6, "reads are not relayed")
 
 	// Who asks for the leader is sent there.
 	redirects(t, n.delete("r", "ES-RequireLeader", "True"), "/streams/r")
@@ -256,7 +256,7 @@ func TestRelay(t *testing.T) {
 	n.one("/streams/r", appJSON, "{}", "ES-ExpectedVersion", "x").is(t, 400)
 	// What was relayed is not relayed again.
 	redirects(t, n.delete("r", "Annals-Relayed", "1"), "/streams/r")
-	equal(t, "not relayed", relay.asked, 6)
+	check.Equal(t, relay.asked, 6, "not relayed")
 
 	// Two nodes that take each other for the leader.
 	behind.cluster.role, behind.cluster.leader = "follower", "http://third.example:2113"
@@ -271,11 +271,11 @@ func TestRelay(t *testing.T) {
 	n.cluster.leader = ""
 	n.store.set(event.ErrNotReady, false)
 	n.delete("r").is(t, 503).says(t, "Server Is Not Ready")
-	equal(t, "without a leader there is nobody to relay to", relay.asked, asked)
+	check.Equal(t, relay.asked, asked, "without a leader there is nobody to relay to")
 	n.cluster.role = "leader"
 	n.store.set(nil, false)
 	n.delete("s").is(t, 204)
-	equal(t, "the leader relays nothing", relay.asked, asked)
+	check.Equal(t, relay.asked, asked, "the leader relays nothing")
 }
 
 // The leader would not know a user that a certificate names: no header tells it.
@@ -286,10 +286,10 @@ func TestSystemIsNotRelayed(t *testing.T) {
 	h := with("Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", n.id())
 	h.Set("Authorization", "Basic Y2VydGlmaWNhdGU6Y2hhbmdlaXQ=")
 	redirects(t, n.do("POST", "/streams/$x", "{}", h), "/streams/$x")
-	equal(t, "relayed", relay.asked, 0)
+	check.Equal(t, relay.asked, 0, "relayed")
 	n = newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites, o.Insecure = relay, true, true })
 	n.do("POST", "/streams/x", "{}", h).is(t, 201)
-	equal(t, "relayed without security", relay.asked, 1)
+	check.Equal(t, relay.asked, 1, "relayed without security")
 }
 
 // The client gets addresses that it can reach, also in a relayed answer.
@@ -320,8 +320,8 @@ func TestRelayedAddresses(t *testing.T) {
 			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)
 			before := r.Header.Clone()
 			n.serve(r).is(t, 201).has(t, "Location", c.want+stream+"/0")
-			equal(t, "own headers", fmt.Sprint(r.Header), fmt.Sprint(before))
-			equal(t, "host", relay.request.Host, c.host)
+			check.Equal(t, fmt.Sprint(r.Header), fmt.Sprint(before), "own headers")
+			check.Equal(t, relay.request.Host, c.host, "host")
 		})
 	}
 }
@@ -339,12 +339,12 @@ func TestRedirectOverTheWire(t *testing.T) {
 	for range 3 {
 		w.send(request("POST", "/streams/s", write, "{}"))
 		status, body := w.answer("POST")
-		equal(t, "small body", status+"|"+body, "307 Temporary Redirect|")
+		check.Equal(t, status+"|"+body, "307 Temporary Redirect|", "small body")
 	}
 	w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", write, maxAppend))
 	r := check.Value(http.ReadResponse(w.r, nil)).Must(t)
-	equal(t, "large body announced", r.Status, "307 Temporary Redirect")
-	equal(t, "connection ends", r.Close, true)
+	check.Equal(t, r.Status, "307 Temporary Redirect", "large body announced")
+	check.Equal(t, r.Close, true, "connection ends")
 	check.Equal(t, check.Err(w.r.ReadByte()), io.EOF, "the connection goes on")
 
 	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
@@ -361,8 +361,8 @@ func TestRedirectOverTheWire(t *testing.T) {
 		resp, err := client.Do(req)
 		check.Must(t, err)
 		check.NoError(t, resp.Body.Close())
-		equal(t, "followed", fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Location")), "201 "+n.cluster.leader+stream+"/0")
-		equal(t, "data", len(lead.get(stream+"/0", octets).is(t, 200).body), len(body))
+		check.Equal(t, fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Location")), "201 "+n.cluster.leader+stream+"/0", "followed")
+		check.Equal(t, len(lead.get(stream+"/0", octets).is(t, 200).body), len(body), "data")
 	}
 }
 
@@ -374,7 +374,7 @@ func TestRelayedPhrase(t *testing.T) {
 	for range 2 {
 		w.send(request("POST", "/streams/s", "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\nES-ExpectedVersion: 7\r\n", "{}"))
 		status, body := w.answer("POST")
-		equal(t, "answer", status+"|"+body, "400 Wrong expected EventNumber|Wrong expected EventNumber")
+		check.Equal(t, status+"|"+body, "400 Wrong expected EventNumber|Wrong expected EventNumber", "answer")
 	}
 	if w.r.Buffered() > 0 {
 		rest, err := bufio.NewReader(w.r).ReadString(0)

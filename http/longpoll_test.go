@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // polled is a long poll that waits.
@@ -71,10 +73,10 @@ func TestLongPoll(t *testing.T) {
 					c.event(n)
 				}
 				a := (<-p.done).is(t, c.status)
-				equal(t, "took", p.end.Sub(begin), c.after)
+				check.Equal(t, p.end.Sub(begin), c.after, "took")
 				if c.status == 200 {
 					f := decode[feed](t, a)
-					equal(t, "events", f.numbers(), c.numbers)
+					check.Equal(t, f.numbers(), c.numbers, "events")
 				}
 				n.store.awaitWaiting(0)
 			})
@@ -102,7 +104,7 @@ func TestLongPollIsFreed(t *testing.T) {
 			(<-stays.done).is(t, 200)
 			late := n.poll(t.Context(), path, "ES-LongPoll", "60")
 			(<-late.done).is(t, 200)
-			equal(t, "took", time.Since(begin), 0)
+			check.Equal(t, time.Since(begin), 0, "took")
 		}
 	})
 }

@@ -3,6 +3,8 @@ package httpapi_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestNoMetadata(t *testing.T) {
@@ -12,10 +14,10 @@ func TestNoMetadata(t *testing.T) {
 		for _, accept := range []string{appJSON, atomJSON, eventJSON} {
 			a := n.get(path, accept).is(t, 200).has(t, "ETag", "").has(t, "Content-Type", accept+"; charset=utf-8").
 				has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
-			equal(t, "JSON", a.body, "{}")
+			check.Equal(t, a.body, "{}", "JSON")
 		}
 		for _, accept := range []string{"", textXML, atomXML} {
-			equal(t, "XML", n.get(path, accept).is(t, 200).body, "")
+			check.Equal(t, n.get(path, accept).is(t, 200).body, "", "XML")
 		}
 		none := strings.Replace(path, "s/metadata", "none/metadata", 1)
 		n.get(strings.Replace(none, "$$s", "$$none", 1), appJSON).is(t, 404)
@@ -42,16 +44,16 @@ func TestMetadataForms(t *testing.T) {
 			n.filled("a%20b", 1)
 			n.one("/streams/a%20b/metadata", c.contentType, c.body, "ES-EventType", c.eventType, "ES-EventId", c.id).is(t, 201).
 				has(t, "Location", base+"/streams/%24%24a%20b/0")
-			equal(t, "data", n.get("/streams/a%20b/metadata", appJSON).is(t, 200).body, c.want)
+			check.Equal(t, n.get("/streams/a%20b/metadata", appJSON).is(t, 200).body, c.want, "data")
 			e := decode[entry](t, n.get("/streams/a%20b/metadata?embed=rich", atomJSON))
-			equal(t, "entry", e.Title+" "+*e.EventType, "0@$$a b $metadata")
-			equal(t, "isJson", *e.IsJSON, true)
+			check.Equal(t, e.Title+" "+*e.EventType, "0@$$a b $metadata", "entry")
+			check.Equal(t, *e.IsJSON, true, "isJson")
 			f := n.feed("/streams/a%20b/metadata/head/backward/5")
-			equal(t, "feed", f.Title+f.ID, "Event stream '$$a b'"+base+"/streams/%24%24a%20b")
+			check.Equal(t, f.Title+f.ID, "Event stream '$$a b'"+base+"/streams/%24%24a%20b", "feed")
 			f = n.feed("/streams/a%20b/metadata/0/forward/5")
-			equal(t, "forward feed", f.numbers(), "0")
+			check.Equal(t, f.numbers(), "0", "forward feed")
 			f = n.feed("/streams/$$a%20b")
-			equal(t, "the metadata stream", f.numbers(), "0")
+			check.Equal(t, f.numbers(), "0", "the metadata stream")
 		})
 	}
 }
@@ -96,12 +98,12 @@ func TestReadMetadata(t *testing.T) {
 	n.meta("s", `{"$cacheControl":5,"a":2}`)
 	n.get("/streams/s/metadata", appJSON).is(t, 200).has(t, "ETag", `"1;248368668"`).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
 	n.get("/streams/s/metadata/1", appJSON).is(t, 200).has(t, "ETag", "").has(t, "Cache-Control", "max-age=31536000, private")
-	equal(t, "replaced", n.get("/streams/s/metadata/0", appJSON).is(t, 200).body, "{}")
+	check.Equal(t, n.get("/streams/s/metadata/0", appJSON).is(t, 200).body, "{}", "replaced")
 	for _, path := range []string{"metadata", "metadata/0", "metadata/head/backward/1", "metadata/0/forward/1"} {
 		n.get("/streams/$$s/"+path, appJSON).is(t, 400).says(t, "Stream must be non-empty string and should not be metastream")
 	}
 	n.delete("s").is(t, 204)
-	equal(t, "soft-deleted", n.get("/streams/s/metadata", appJSON).is(t, 200).body, `{"$tb":9223372036854775807}`)
+	check.Equal(t, n.get("/streams/s/metadata", appJSON).is(t, 200).body, `{"$tb":9223372036854775807}`, "soft-deleted")
 	n.delete("s", "ES-HardDelete", "true").is(t, 204)
 	n.get("/streams/s/metadata", appJSON).is(t, 410).says(t, "Deleted")
 	n.get("/streams/s/metadata/0", appJSON).is(t, 410).says(t, "Deleted")
@@ -149,7 +151,7 @@ func TestItemTakesEffect(t *testing.T) {
 	n.filled("s", 5)
 	n.one("/streams/s/metadata", appJSON, `{"eventId":"`+n.id()+`","eventType":"$metadata","data":{"maxCount":3,"truncateBefore":3,"acl":{"r":"$admins"}}}`, "ES-EventType", "-", "ES-EventId", "-").is(t, 201)
 	f := n.feed("/streams/s")
-	equal(t, "visible", f.numbers(), "4 3")
+	check.Equal(t, f.numbers(), "4 3", "visible")
 	n.do("GET", "/streams/s", "", with("Accept", appJSON)).is(t, 401)
 }
 
@@ -160,8 +162,8 @@ func TestRightsAsTheInterfaceWritesThem(t *testing.T) {
 	n.one(strings.TrimPrefix(a.header.Get("Location"), base), appJSON, `{"$maxCount":1}`, "ES-EventType", "$metadata", "ES-EventId", "-").is(t, 200).
 		has(t, "Location", base+"/streams/%24%24s/0")
 	f := n.feed("/streams/s")
-	equal(t, "visible", f.numbers(), "2")
-	equal(t, "read back", n.get("/streams/$$s/head", appJSON).is(t, 200).body, `{"$maxCount":1}`)
+	check.Equal(t, f.numbers(), "2", "visible")
+	check.Equal(t, n.get("/streams/$$s/head", appJSON).is(t, 200).body, `{"$maxCount":1}`, "read back")
 }
 
 func TestDelete(t *testing.T) {
@@ -207,7 +209,7 @@ func TestDelete(t *testing.T) {
 			a := n.delete("s", c.headers...).is(t, c.status)
 			switch {
 			case c.status == 204:
-				equal(t, "body", a.body+a.header.Get("Location"), "")
+				check.Equal(t, a.body+a.header.Get("Location"), "", "body")
 			case len(c.text) < 3:
 				a.says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", c.text)
 			default:
@@ -229,13 +231,13 @@ func TestRevived(t *testing.T) {
 	n.delete("s").is(t, 204)
 	n.put("s", `{}`).has(t, "Location", base+"/streams/s/3")
 	f := n.feed("/streams/s")
-	equal(t, "events", f.numbers(), "3")
-	equal(t, "metadata", n.get("/streams/s/metadata", appJSON).body, `{"$tb":3}`)
+	check.Equal(t, f.numbers(), "3", "events")
+	check.Equal(t, n.get("/streams/s/metadata", appJSON).body, `{"$tb":3}`, "metadata")
 
 	n.filled("m", 2)
 	n.delete("m").is(t, 204)
 	n.meta("m", `{"own":1}`)
 	f = n.feed("/streams/m")
-	equal(t, "revived by metadata", f.numbers(), "")
+	check.Equal(t, f.numbers(), "", "revived by metadata")
 	n.one("/streams/m", appJSON, "{}", "ES-ExpectedVersion", "1").is(t, 201).has(t, "Location", base+"/streams/m/2")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestNames is about the pages of names, their order and what is refused.
@@ -30,16 +31,16 @@ func TestNames(t *testing.T) {
 		"?order=name&prefix=&after=&count=100": names(a + "," + b1 + "," + b2 + "]"),
 	} {
 		got := n.get("/streams/$all/names"+query, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
-		equal(t, query, strings.Join(strings.Fields(got.body), ""), want)
+		check.Equal(t, strings.Join(strings.Fields(got.body), ""), want, query)
 	}
 	for query, text := range map[string]string{
 		"?count=0": "count must be between 1 and 1000 inclusive", "?count=1001": "count must be between 1 and 1000 inclusive", "?count=x": "count must be between 1 and 1000 inclusive", "?order=size": "order must be name or created",
 	} {
-		equal(t, query, n.get("/streams/$all/names"+query, "").is(t, 400).body, text)
+		check.Equal(t, n.get("/streams/$all/names"+query, "").is(t, 400).body, text, query)
 	}
 	n.store.set(&event.NamesNotListed{Done: 84, Total: 200}, false)
 	got := n.get("/streams/$all/names", "").is(t, 503).has(t, "Retry-After", "2")
-	equal(t, "while they are collected", got.body, "The names of streams are being collected: 42 % done")
+	check.Equal(t, got.body, "The names of streams are being collected: 42 % done", "while they are collected")
 	n.store.set(errors.New("no disk"), false)
 	n.get("/streams/$all/names", "").is(t, 500)
 }

@@ -222,7 +222,7 @@ func (a answer) bare(t testing.TB) {
 	if a.isHead {
 		want = ""
 	}
-	equal(t, "body", a.body, want)
+	check.Equal(t, a.body, want, "body")
 }
 
 // admin are the credentials that most cases use; headers follow as key, value.
@@ -425,11 +425,6 @@ func (f *feed) links() string {
 		b.WriteString(l.Relation + "=" + strings.TrimPrefix(l.URI, f.Links[0].URI))
 	}
 	return b.String()
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	check.Equal(t, got, want, what)
 }
 
 func (n *node) serve(r *http.Request) answer {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestInfoForWebInterface looks at what the web interface asks /info for.
@@ -30,7 +31,7 @@ func TestInfoForWebInterface(t *testing.T) {
 			if !got.Features[c.has] || got.Features[c.lacks] {
 				t.Errorf("features are %v, want %s and not %q", got.Features, c.has, c.lacks)
 			}
-			equal(t, "title and tone", got.UI.Title+" "+got.UI.Tone, c.title+" "+c.tone)
+			check.Equal(t, got.UI.Title+" "+got.UI.Tone, c.title+" "+c.tone, "title and tone")
 		})
 	}
 }

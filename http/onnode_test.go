@@ -84,17 +84,17 @@ func TestOnNode(t *testing.T) {
 			a := n.do(c.method, c.path, body, h).is(t, c.status).has(t, "Annals-Node", c.by).has(t, "Cache-Control", "no-store")
 			check.Contains(t, a.body, c.text, "lacks")
 			for _, name := range []string{"Access-Control-Allow-Origin", "Content-Security-Policy", "Annals-Node"} {
-				equal(t, name, len(a.header[name]), 1)
+				check.Equal(t, len(a.header[name]), 1, name)
 			}
-			equal(t, "internal header", len(a.header["Annals-Log-End"]), 0)
+			check.Equal(t, len(a.header["Annals-Log-End"]), 0, "internal header")
 			if c.status == 503 {
 				a.has(t, "Retry-After", "2")
 			}
 			if relayed := c.by == one; relayed != (relay.asked == 1) {
 				t.Errorf("relayed %d times", relay.asked)
 			} else if relayed {
-				equal(t, "to", relay.to[0], event.ID{15: 1})
-				equal(t, "marked", relay.request.Header.Get("Annals-Relayed"), "1")
+				check.Equal(t, relay.to[0], event.ID{15: 1}, "to")
+				check.Equal(t, relay.request.Header.Get("Annals-Relayed"), "1", "marked")
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestOnNodeLive(t *testing.T) {
 			o.Membership, o.Relay = viewOf(2), &relayTo{handler: leader.handler}
 		})
 		d := follower.tail("/streams/s?from=start", "Annals-Node", "leader")
-		equal(t, "relayed", d.says(), "0=0@s, live")
+		check.Equal(t, d.says(), "0=0@s, live", "relayed")
 		follower.server.Drain()
 		d.ends()
 	})

@@ -43,7 +43,7 @@ func TestOperatorRights(t *testing.T) {
 		} {
 			for i, h := range callers {
 				a := n.do(c.method, path, "", h.Clone())
-				equal(t, fmt.Sprintf("%s for caller %d, open %v", path, i, open), a.status != 401, i >= c.from || c.opened && open)
+				check.Equal(t, a.status != 401, i >= c.from || c.opened && open, fmt.Sprintf("%s for caller %d, open %v", path, i, open))
 				if shared := a.header.Get("Cache-Control") == "max-age=1, public"; shared != (a.status == 200 && c.opened && open && strings.HasPrefix(path, "/stats")) {
 					t.Errorf("%s, open %v: Cache-Control is %s", path, open, a.header.Get("Cache-Control"))
 				}
@@ -74,12 +74,12 @@ func TestOperatorMethods(t *testing.T) {
 		"/health/ready": "GET, HEAD, OPTIONS", "/health/startup": "GET, HEAD, OPTIONS",
 	} {
 		a := n.do("OPTIONS", path, "", nil).is(t, 200)
-		equal(t, "body", a.body, "")
+		check.Equal(t, a.body, "", "body")
 		checkCORS(t, a, methods)
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "FOO"} {
 			known := strings.Contains(methods, method) || method == "HEAD" && strings.Contains(methods, "GET")
 			a := n.do(method, path, "", admin())
-			equal(t, method+" "+path+" is known", a.status != 405, known)
+			check.Equal(t, a.status != 405, known, method+" "+path+" is known")
 			checkCORS(t, a, methods)
 			if !known {
 				a.has(t, "Allow", methods).bare(t)
@@ -114,13 +114,13 @@ func TestOperationsNegotiation(t *testing.T) {
 		}
 		a.is(t, 200).has(t, "Content-Type", c.want+"; charset=utf-8")
 		id := event.ID{0xab, 15: n.operations.ids}.String()
-		equal(t, c.accept, a.body, map[string]string{
+		check.Equal(t, a.body, map[string]string{
 			"text/plain": "MergeIndexesId: " + id,
 			appJSON:      "{\n  \"mergeIndexesId\": \"" + id + "\"\n}",
 			textXML:      `<?xml version="1.0" encoding="utf-8"?><MergeIndexesResultDto><MergeIndexesId>` + id + "</MergeIndexesId></MergeIndexesResultDto>",
 			"application/xml": `<?xml version="1.0" encoding="utf-8"?><MergeIndexesResultDto><MergeIndexesId>` + id +
 				"</MergeIndexesId></MergeIndexesResultDto>",
-		}[c.want])
+		}[c.want], c.accept)
 	}
 }
 
@@ -140,13 +140,13 @@ func TestOperations(t *testing.T) {
 			if contentType != "" {
 				h.Set("Content-Type", contentType)
 			}
-			equal(t, "body", n.do("POST", path, "{ignored", h).is(t, 200).body, "")
+			check.Equal(t, n.do("POST", path, "{ignored", h).is(t, 200).body, "", "body")
 		}
 	}
-	equal(t, "asked for", strings.Join(n.operations.calls, " "), "reload reload reload shutdown shutdown shutdown")
+	check.Equal(t, strings.Join(n.operations.calls, " "), "reload reload reload shutdown shutdown shutdown", "asked for")
 	n.do("POST", "/admin/shutdown", "", nil).is(t, 401)
 	n.do("POST", "/admin/reloadconfig", "", admin("Accept", "image/png")).is(t, 406)
-	equal(t, "asked for", len(n.operations.calls), 6)
+	check.Equal(t, len(n.operations.calls), 6, "asked for")
 
 	n.operations.fail = event.ErrNotReady
 	n.do("POST", "/admin/mergeindexes", "", admin()).is(t, 503).says(t, "Server Is Not Ready")
@@ -166,9 +166,9 @@ func TestShutdownAnswersFirst(t *testing.T) {
 	r.Header = admin()
 	response, err := http.DefaultTransport.RoundTrip(r)
 	check.Must(t, err)
-	equal(t, "status", response.StatusCode, 200)
-	equal(t, "length", response.ContentLength, 0)
-	equal(t, "close", response.Close, true)
+	check.Equal(t, response.StatusCode, 200, "status")
+	check.Equal(t, response.ContentLength, 0, "length")
+	check.Equal(t, response.Close, true, "close")
 	check.NoError(t, response.Body.Close())
 	close(answered)
 	<-stopped
@@ -184,14 +184,14 @@ func TestLogin(t *testing.T) {
 			for _, accept := range []string{"*/*", appJSON, "text/plain", textXML} {
 				a := n.do("GET", "/admin/login", "", with("Authorization", credentials, "Accept", accept)).is(t, 200).
 					has(t, "Content-Type", "application/json; charset=utf-8").has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
-				equal(t, "login", a.body, `{
+				check.Equal(t, a.body, `{
   "data": {
     "loginName": `+who+`,
     "dateLastUpdated": "`+time.Now().UTC().Format("2006-01-02T15:04:05.9999999Z")+`"
   },
   "success": true,
   "error": "Success"
-}`)
+}`, "login")
 			}
 		}
 		n.do("GET", "/admin/login", "", nil).is(t, 401)
@@ -200,7 +200,7 @@ func TestLogin(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.Insecure = true })
 	n.access.insecure = true
 	a := decode[struct{ Data struct{ LoginName string } }](t, n.do("GET", "/admin/login", "", nil))
-	equal(t, "without security", a.Data.LoginName, "system")
+	check.Equal(t, a.Data.LoginName, "system", "without security")
 }
 
 // TestDisableAdminUI removes what the interface uses, for all callers.
@@ -212,7 +212,7 @@ func TestDisableAdminUI(t *testing.T) {
 			n.do(method, path, "", admin()).is(t, 404).bare(t)
 		}
 	}
-	equal(t, "asked for", len(n.operations.calls), 0)
+	check.Equal(t, len(n.operations.calls), 0, "asked for")
 	for _, path := range []string{"/info", "/info/options", "/stats", "/metrics", "/histogram/reader-readevent", "/ping"} {
 		n.get(path, "").is(t, 200)
 	}
@@ -230,13 +230,13 @@ func TestSubsystems(t *testing.T) {
 	} {
 		n := newOperator(t, func(o *httpapi.Options) { o.Subsystems = func() []string { return c.running } })
 		a := n.get("/sys/subsystems", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
-		equal(t, "subsystems", a.body, c.body)
+		check.Equal(t, a.body, c.body, "subsystems")
 		for accept, status := range map[string]int{"*/*": 200, "application/*": 200, appJSON: 200, "text/plain": 406, textXML: 406} {
 			n.get("/sys/subsystems", accept).is(t, status)
 		}
 		n.get("/sys/subsystems?format=text", "").is(t, 406)
 	}
-	equal(t, "none", newNode(t).get("/sys/subsystems", "").is(t, 200).body, "[]")
+	check.Equal(t, newNode(t).get("/sys/subsystems", "").is(t, 200).body, "[]", "none")
 }
 
 func TestInfo(t *testing.T) {
@@ -246,7 +246,7 @@ func TestInfo(t *testing.T) {
 	})
 	n.golden("info-projections.json", "/info", "")
 	bare := newNode(t, func(o *httpapi.Options) { o.DisableAtomPub = true }).get("/info", "").is(t, 200)
-	equal(t, "without streams", strings.Contains(bare.body, `"atomPub": false`), true)
+	check.Equal(t, strings.Contains(bare.body, `"atomPub": false`), true, "without streams")
 }
 
 func TestOptions(t *testing.T) {
@@ -255,7 +255,7 @@ func TestOptions(t *testing.T) {
 	want := n.get("/info/options", "").is(t, 200).body
 	for _, accept := range []string{"*/*", "text/plain", textXML, "application/xml"} {
 		a := n.get("/info/options", accept).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
-		equal(t, accept, a.body, want)
+		check.Equal(t, a.body, want, accept)
 	}
 	n.get("/info/options", "image/png").is(t, 406)
 	n.get("/info/options?format=nonsense", "").is(t, 406)
@@ -268,9 +268,9 @@ func TestOptions(t *testing.T) {
 	}
 	check.Must(t, json.Unmarshal([]byte(want), &got))
 	for i, v := range someSettings() {
-		equal(t, v.Name, fmt.Sprint(got[i].Name, got[i].Description, got[i].Group, got[i].Value, got[i].ConfigurationSource, got[i].PossibleValues),
-			fmt.Sprint(v.Name, v.Description, v.Group, v.Value, v.Source, v.Possible))
-		equal(t, "deprecation of "+v.Name, got[i].DeprecationMessage != nil, v.Deprecation != "")
+		check.Equal(t, fmt.Sprint(got[i].Name, got[i].Description, got[i].Group, got[i].Value, got[i].ConfigurationSource, got[i].PossibleValues),
+			fmt.Sprint(v.Name, v.Description, v.Group, v.Value, v.Source, v.Possible), v.Name)
+		check.Equal(t, got[i].DeprecationMessage != nil, v.Deprecation != "", "deprecation of "+v.Name)
 	}
 	newNode(t).get("/info/options", "").is(t, 404)
 }

@@ -89,7 +89,7 @@ func TestLargePages(t *testing.T) {
 				t.Errorf("%s: entry %d is event %d of %d bytes", path, i, e.Data.N, len(e.Data.X))
 			}
 		}
-		equal(t, path+" entries", len(atom.Entries), count)
+		check.Equal(t, len(atom.Entries), count, path+" entries")
 		if answer, body := get("HEAD", path+"?embed=body", atomJSON); body != "" || answer.Header.Get("Content-Type") == "" {
 			t.Errorf("HEAD %s: type %q, body %.20q", path, answer.Header.Get("Content-Type"), body)
 		}

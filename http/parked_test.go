@@ -21,7 +21,7 @@ func TestParkedDesk(t *testing.T) {
 		viewed := func(want string) {
 			t.Helper()
 			v := s.viewed(view)
-			equal(t, "viewed", fmt.Sprint(v.numbers()), want)
+			check.Equal(t, fmt.Sprint(v.numbers()), want, "viewed")
 		}
 		viewed("3 2 1 0")
 		for path, body := range map[string]string{"/replay": "", "/replay?numbers=": "", "/drop?numbers=1,x": "", "/drop?numbers=-1": "", "/drop?numbers=" + strings.Repeat("1,", 100) + "1": "",
@@ -40,7 +40,7 @@ func TestParkedDesk(t *testing.T) {
 		post("/note?number=1", `{"text":"ours"}`).is(t, 200)
 		post("/drop?numbers=0", "").is(t, 200)
 		post("/replay?numbers=2", "").is(t, 200)
-		equal(t, "count", s.info().ParkedMessageCount, 2)
+		check.Equal(t, s.info().ParkedMessageCount, 2, "count")
 		body := s.get(at+"?count=1", appJSON).is(t, 200).body
 		for _, part := range []string{`"total": 2`, `"number": 1`, `"next": 3`, `"text": "ours"`, `"by": "admin"`, `"streamId": "s"`, `"data": "{\"n\":1}"`} {
 			check.Contains(t, body, part, "lacks")

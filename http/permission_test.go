@@ -336,7 +336,7 @@ func TestPermissions(t *testing.T) {
 				if !ok {
 					t.Errorf("%s %s: nobody said who may", e.Method, e.Path)
 				}
-				equal(t, e.Method+" "+e.Path, e.Who, words[what])
+				check.Equal(t, e.Who, words[what], e.Method+" "+e.Path)
 				if methods[e.Path] == nil {
 					methods[e.Path] = map[string]string{}
 				}
@@ -373,19 +373,19 @@ func (n *node) walk(t *testing.T, m mode, c *caller, of map[string]string, path 
 		}
 		switch {
 		case method == "OPTIONS":
-			equal(t, name, a.status, 200)
+			check.Equal(t, a.status, 200, name)
 		case c.refused && !m.insecure && !ignored:
-			equal(t, name, a.status, 401)
+			check.Equal(t, a.status, 401, name)
 		case !ok:
-			equal(t, name, a.status, 405)
+			check.Equal(t, a.status, 405, name)
 		case allowed(m, c, what, path):
 			if slices.Contains([]int{401, 403, 405, 406, 415}, a.status) {
 				t.Errorf("%s: %d, is allowed", name, a.status)
 			}
 		default:
-			equal(t, name, a.status, 401)
+			check.Equal(t, a.status, 401, name)
 			if want := "Unauthorized"; method != http.MethodHead {
-				equal(t, name, a.body, want)
+				check.Equal(t, a.body, want, name)
 			}
 		}
 		challenge := a.header.Get("WWW-Authenticate")

@@ -119,13 +119,13 @@ func TestCreateProjection(t *testing.T) {
 		t.Run(c.kind+" "+c.query, func(t *testing.T) {
 			n, p := newProjector(t)
 			n.direct("POST", "/projections/"+c.kind+"?"+c.query, "Q").is(t, 201)
-			equal(t, "call", p.made(), "create {"+c.want+" By:{Name:admin Roles:[$admins] Operator:true}}")
+			check.Equal(t, p.made(), "create {"+c.want+" By:{Name:admin Roles:[$admins] Operator:true}}", "call")
 		})
 	}
 	n, p := newProjector(t)
 	a := n.direct("POST", "/projections/continuous?name=a%20b%2F$c", "Q").is(t, 201).has(t, "Location", base+"/projection/a%20b%2F$c")
 	a.has(t, "Content-Type", "application/json; charset=utf-8")
-	equal(t, "body", a.body, `{"name":"a b/$c","msgTypeId":293}`)
+	check.Equal(t, a.body, `{"name":"a b/$c","msgTypeId":293}`, "body")
 	n.direct("POST", "/projections/transient", "Q").is(t, 201).has(t, "Location", base+"/projection/0f9fad5b-d9cb-469f-a165-70867728950e")
 	n.do("POST", "/projections/transient", "Q", as("jane", "changeit", "Content-Type", "x", "X-Forwarded-Host", "db.example", "X-Forwarded-Prefix", "/es")).is(t, 201).
 		has(t, "Location", "http://db.example:2113/es/projection/0f9fad5b-d9cb-469f-a165-70867728950e")
@@ -140,7 +140,7 @@ func TestProjectionTexts(t *testing.T) {
 	for _, contentType := range []string{"application/json;charset=utf-8", "text/plain", "application/x-www-form-urlencoded", "x"} {
 		for _, body := range []string{text, "\ufeff" + text} {
 			n.do("PUT", "/projection/p/query", body, admin("Content-Type", contentType)).is(t, 200)
-			equal(t, contentType, p.made(), fmt.Sprintf("update p to %q, emit as it was, %s", text, byAdmin))
+			check.Equal(t, p.made(), fmt.Sprintf("update p to %q, emit as it was, %s", text, byAdmin), contentType)
 		}
 	}
 	for query, emit := range map[string]string{
@@ -148,8 +148,8 @@ func TestProjectionTexts(t *testing.T) {
 		"?emit=no": "false", "?emit=FALSE": "false", "?emit=0&emit=yes": "false", "?type=JS&emit=yes": "true",
 	} {
 		a := n.direct("PUT", "/projection/p/query"+query, "Q").is(t, 200)
-		equal(t, query, p.made(), fmt.Sprintf("update p to %q, emit %s, %s", "Q", emit, byAdmin))
-		equal(t, "body", a.body, `{"name":"p","msgTypeId":293}`)
+		check.Equal(t, p.made(), fmt.Sprintf("update p to %q, emit %s, %s", "Q", emit, byAdmin), query)
+		check.Equal(t, a.body, `{"name":"p","msgTypeId":293}`, "body")
 	}
 	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 2<<20)).is(t, 200)
 	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 2<<20+1)).is(t, 413).says(t, "Too large a query. Limit is 2mb")
@@ -192,8 +192,8 @@ func TestProjectionCommands(t *testing.T) {
 	const path = "/projection/a%2Fb%20$c"
 	for _, c := range []string{"enable", "disable", "reset", "abort"} {
 		a := n.do("POST", path+"/command/"+c+"?enableRunAs=true", "", as("jane", "changeit")).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
-		equal(t, c, p.made(), c+" a/b $c "+byJane)
-		equal(t, "body", a.body, `{"name":"a/b $c","msgTypeId":293}`)
+		check.Equal(t, p.made(), c+" a/b $c "+byJane, c)
+		check.Equal(t, a.body, `{"name":"a/b $c","msgTypeId":293}`, "body")
 	}
 	for query, want := range map[string]string{
 		"": "{StateStream:false CheckpointStream:false EmittedStreams:false}",
@@ -201,15 +201,15 @@ func TestProjectionCommands(t *testing.T) {
 		"?DeleteStateStream=yes&deleteCheckpointStream=no&deleteEmittedStreams=yes": "{StateStream:false CheckpointStream:false EmittedStreams:true}",
 	} {
 		a := n.do("DELETE", path+query, "", as("ops", "changeit")).is(t, 204)
-		equal(t, "body", a.body, "")
-		equal(t, query, p.made(), "delete a/b $c "+want+" "+byOps)
+		check.Equal(t, a.body, "", "body")
+		check.Equal(t, p.made(), "delete a/b $c "+want+" "+byOps, query)
 	}
 	older, p := newProjector(t, func(o *httpapi.Options) { o.ReferenceStatusCodes = true })
 	p.define("p", projection.Continuous)
-	equal(t, "reference", older.do("DELETE", "/projection/p", "", admin()).is(t, 200).body, `{"name":"p","msgTypeId":293}`)
+	check.Equal(t, older.do("DELETE", "/projection/p", "", admin()).is(t, 200).body, `{"name":"p","msgTypeId":293}`, "reference")
 	p.made()
-	equal(t, "restart", older.direct("POST", "/projections/restart", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body, `"Restarting"`)
-	equal(t, "restart", p.made(), "restart")
+	check.Equal(t, older.direct("POST", "/projections/restart", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body, `"Restarting"`, "restart")
+	check.Equal(t, p.made(), "restart", "restart")
 }
 
 func TestProjectionConfig(t *testing.T) {
@@ -217,8 +217,8 @@ func TestProjectionConfig(t *testing.T) {
 	p.define("p", projection.Continuous)
 	p.conf = projection.DefaultConfig()
 	a := n.get("/projection/p/config", appJSON).is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
-	equal(t, "config", strings.Join(strings.Fields(a.body), ""), `{"emitEnabled":false,"trackEmittedStreams":false,"checkpointAfterMs":0,"checkpointHandledThreshold":4000,`+
-		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null,"msgTypeId":293}`)
+	check.Equal(t, strings.Join(strings.Fields(a.body), ""), `{"emitEnabled":false,"trackEmittedStreams":false,"checkpointAfterMs":0,"checkpointHandledThreshold":4000,`+
+		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null,"msgTypeId":293}`, "config")
 	p.made()
 	for body, want := range map[string]string{
 		a.body: "{EmitEnabled:false TrackEmittedStreams:false CheckpointAfterMs:0 CheckpointHandledThreshold:4000 CheckpointUnhandledBytesThreshold:10000000 " +
@@ -228,8 +228,8 @@ func TestProjectionConfig(t *testing.T) {
 		`{"emitEnabled":"True","trackEmittedStreams":null,"checkpointAfterMs":" 7 ","checkpointHandledThreshold":"5","checkpointUnhandledBytesThreshold":"6","projectionExecutionTimeout":""}`: "{EmitEnabled:true TrackEmittedStreams:false CheckpointAfterMs:7 " +
 			"CheckpointHandledThreshold:5 CheckpointUnhandledBytesThreshold:6 PendingEventsThreshold:0 MaxWriteBatchLength:0 MaxAllowedWritesInFlight:0 ProjectionExecutionTimeout:<nil>}, timeout none",
 	} {
-		equal(t, "answer", n.direct("PUT", "/projection/p/config", body).is(t, 200).body, `{"name":"p","msgTypeId":293}`)
-		equal(t, "call", p.made(), "configure p: "+want+", "+byAdmin)
+		check.Equal(t, n.direct("PUT", "/projection/p/config", body).is(t, 200).body, `{"name":"p","msgTypeId":293}`, "answer")
+		check.Equal(t, p.made(), "configure p: "+want+", "+byAdmin, "call")
 	}
 	for body, text := range map[string]string{
 		"": "Failed to parse the projection config", "{": "Failed to parse the projection config", "[]": "Failed to parse the projection config",
@@ -241,7 +241,7 @@ func TestProjectionConfig(t *testing.T) {
 	} {
 		n.direct("PUT", "/projection/p/config", body).is(t, 400).says(t, text)
 	}
-	equal(t, "calls", p.made(), "")
+	check.Equal(t, p.made(), "", "calls")
 	n.direct("PUT", "/projection/p/config", strings.Repeat(" ", 70_000)).is(t, 413)
 }
 
@@ -255,11 +255,11 @@ func TestProjectionContent(t *testing.T) {
 			p.state = projection.Content{Text: []byte(`{"n":1.50,"x":"<é>"}`), Position: &at}
 			a := n.get("/projection/p/"+what+query, "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").
 				has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept").has(t, "ES-Position", `{"$s":{"s<1>":-1}}`)
-			equal(t, "text", a.body, `{"n":1.50,"x":"<é>"}`)
-			equal(t, "call", p.made(), fmt.Sprintf("%s of p, partition %q", what, partition))
+			check.Equal(t, a.body, `{"n":1.50,"x":"<é>"}`, "text")
+			check.Equal(t, p.made(), fmt.Sprintf("%s of p, partition %q", what, partition), "call")
 			p.state.Text = nil
 			a = n.get("/projection/p/"+what+query, "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").has(t, "ES-Position", `{"$s":{"s<1>":-1}}`)
-			equal(t, "text", a.body, "")
+			check.Equal(t, a.body, "", "text")
 			p.state = projection.Content{}
 			a = n.get("/projection/p/"+what+query, "").is(t, 200)
 			if a.body != "" || a.header["Es-Position"] != nil {
@@ -280,19 +280,19 @@ func TestProjectionQuery(t *testing.T) {
 	for _, query := range []string{"", "?config=no", "?config=", "?Config=yes", "?config=on"} {
 		a := n.get("/projection/p/query"+query, "text/xml").is(t, 200).has(t, "Content-Type", "application/javascript; charset=utf-8").
 			has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
-		equal(t, query, a.body, p.query.Text)
+		check.Equal(t, a.body, p.query.Text, query)
 	}
 	const want = `{"name":"p","query":"fromStreams('a','b')\r\n//<é>","emitEnabled":true,"trackEmittedStreams":false,"checkpointsEnabled":true,"type":"Continuous","definition":`
 	const output = `,"outputConfig":{"resultStreamName":"$projections-p-result"},"msgTypeId":293}`
 	for _, query := range []string{"?config=yes", "?config=TRUE", "?config=1"} {
 		a := n.get("/projection/p/query"+query, "text/xml").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").
 			has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
-		equal(t, query, strings.Join(strings.Fields(a.body), ""), want+`{"allEvents":false,"allStreams":false,"byStream":false,"byCustomPartitions":false,"categories":[],"events":["T"],"streams":["a","b"],`+
+		check.Equal(t, strings.Join(strings.Fields(a.body), ""), want+`{"allEvents":false,"allStreams":false,"byStream":false,"byCustomPartitions":false,"categories":[],"events":["T"],"streams":["a","b"],`+
 			`"limitingCommitPosition":null,"options":{"resultStreamName":null,"partitionResultStreamNamePattern":null,"reorderEvents":false,"processingLag":0,"isBiState":false,`+
-			`"definesStateTransform":false,"producesResults":false,"definesFold":true,"handlesDeletedNotifications":false,"includeLinks":false}}`+output)
+			`"definesStateTransform":false,"producesResults":false,"definesFold":true,"handlesDeletedNotifications":false,"includeLinks":false}}`+output, query)
 	}
 	p.query.Definition = nil
-	equal(t, "not prepared", strings.Join(strings.Fields(n.get("/projection/p/query?config=yes", "").body), ""), want+"null"+output)
+	check.Equal(t, strings.Join(strings.Fields(n.get("/projection/p/query?config=yes", "").body), ""), want+"null"+output, "not prepared")
 }
 
 // TestReadEvents: events as the debugger reads them.
@@ -308,18 +308,18 @@ func TestReadEvents(t *testing.T) {
 	}}
 	const request = `{"query":{"streams":["s"],"allEvents":true},"position":{"$s":{"s":-1}}}`
 	a := n.direct("POST", "/projections/read-events", "\ufeff"+request).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
-	equal(t, "call", p.made(), "read "+request+" "+byAdmin)
+	check.Equal(t, p.made(), "read "+request+" "+byAdmin, "call")
 	body := strings.Join(strings.Fields(a.body), "")
 	const head = `{"correlationId":"`
 	if !strings.HasPrefix(body, head) {
 		t.Fatal(body)
 	}
 	const behind = `,"readerPosition":{"$s":{"s":-1}}}`
-	equal(t, "events", body[len(head)+36:], `","readerPosition":{"$s":{"s":-1}},"events":[`+
+	check.Equal(t, body[len(head)+36:], `","readerPosition":{"$s":{"s":-1}},"events":[`+
 		`{"eventStreamId":"s","eventNumber":0,"eventType":"T","data":{"v":1.50,"<":"é"},"metadata":{"m":1},"linkMetadata":null,"isJson":true`+behind+
 		`,{"eventStreamId":"s","eventNumber":1,"eventType":"U","data":"\"a\ufffd","metadata":"","linkMetadata":null,"isJson":false`+behind+
 		`,{"eventStreamId":"s","eventNumber":2,"eventType":"V","data":"{","metadata":null,"linkMetadata":null,"isJson":true`+behind+
-		`,{"eventStreamId":"t","eventNumber":3,"eventType":"W","data":[1],"metadata":null,"linkMetadata":{"$o":"x"},"isJson":true`+behind+`]}`)
+		`,{"eventStreamId":"t","eventNumber":3,"eventType":"W","data":[1],"metadata":null,"linkMetadata":{"$o":"x"},"isJson":true`+behind+`]}`, "events")
 	p.page = projection.SourcePage{Position: at}
 	check.Contains(t, n.direct("POST", "/projections/read-events", request).is(t, 200).body, `"events": []`)
 }
@@ -340,7 +340,7 @@ func TestGoldenProjections(t *testing.T) {
 	p.made()
 	for path, kind := range map[string]string{"any": "", "all-non-transient": "NonTransient", "transient": "Transient", "onetime": "OneTime", "continuous": "Continuous"} {
 		n.get("/projections/"+path, appJSON).is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
-		equal(t, path, p.made(), fmt.Sprintf("list %q", kind))
+		check.Equal(t, p.made(), fmt.Sprintf("list %q", kind), path)
 	}
 	n.get("/projections", "").is(t, 302).says(t, "Moved").has(t, "Location", base+"/web/projections.htm")
 }
@@ -357,7 +357,7 @@ func TestProjectionFailures(t *testing.T) {
 					t.Helper()
 					p.fail = err
 					a := ask().is(t, status).says(t, text)
-					equal(t, "text", a.body, text)
+					check.Equal(t, a.body, text, "text")
 				}
 				fails(projection.ErrNotFound, 404, "Not Found")
 				fails(&projection.Refused{Text: "Cannot."}, 500, "Cannot.")
@@ -367,7 +367,7 @@ func TestProjectionFailures(t *testing.T) {
 				fails(&projection.BadInput{Text: "Bad."}, 400, "Bad.")
 				fails(event.ErrNotReady, 503, "Server Is Not Ready")
 				fails(event.ErrTooLarge, 413, "Too large events received. Limit is 4mb")
-				equal(t, "logged", logged.String(), "") // Nothing is wrong with the node.
+				check.Equal(t, logged.String(), "", "logged") // Nothing is wrong with the node.
 				p.fail = fmt.Errorf("disk on fire")
 				ask().is(t, 500).says(t, "Internal Server Error")
 				p.fail = &event.NotLeader{Address: leader}
@@ -395,21 +395,21 @@ func TestProjectionsOnFollower(t *testing.T) {
 					}
 					if relayWrites {
 						a := ask().is(t, 200, 201, 204, 302)
-						equal(t, "relayed", relay.asked, 1)
+						check.Equal(t, relay.asked, 1, "relayed")
 						if strings.Contains(a.body, "://") && !strings.Contains(a.body, base) {
 							t.Errorf("addresses of the leader: %s", a.body)
 						}
 					} else {
 						redirects(t, ask(), c.path)
-						equal(t, "relayed", relay.asked, 0)
+						check.Equal(t, relay.asked, 0, "relayed")
 					}
 					redirects(t, ask("Annals-Relayed", "1"), c.path)
 					asked := relay.asked
 					n.do(c.method, c.path, c.body, with("Content-Type", appJSON)).is(t, 401)
-					equal(t, "without rights", relay.asked, asked)
+					check.Equal(t, relay.asked, asked, "without rights")
 					n.cluster.leader = ""
 					ask().is(t, 503)
-					equal(t, "calls", ours.made(), "")
+					check.Equal(t, ours.made(), "", "calls")
 				})
 			}
 		}
@@ -449,8 +449,8 @@ func TestProjectionPhrases(t *testing.T) {
 		check.Must(t, err)
 		body, err := io.ReadAll(a.Body)
 		check.Must(t, err)
-		equal(t, "status", a.Status, c.status)
-		equal(t, "body", string(body), c.body)
+		check.Equal(t, a.Status, c.status, "status")
+		check.Equal(t, string(body), c.body, "body")
 		check.NoError(t, a.Body.Close())
 	}
 }

@@ -84,6 +84,6 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		equal(t, path, asked.Load(), requests+again)
+		check.Equal(t, asked.Load(), requests+again, path)
 	}
 }

@@ -71,8 +71,8 @@ func TestRelayedWriteIsShown(t *testing.T) {
 						n.replicate(1)
 					}
 					a := (<-done).is(t, c.want)
-					equal(t, "answered after", took, want)
-					equal(t, "told the client", len(a.header["Annals-Log-End"]), 0)
+					check.Equal(t, took, want, "answered after")
+					check.Equal(t, len(a.header["Annals-Log-End"]), 0, "told the client")
 				})
 			})
 		}
@@ -100,7 +100,7 @@ func TestNotDone(t *testing.T) {
 			n := newNode(t)
 			c.set(n)
 			a := n.one("/streams/r", appJSON, "{}", c.head, "1").is(t, c.code)
-			equal(t, "not done", a.header.Get(httprequest.HeaderNotDone), c.want)
+			check.Equal(t, a.header.Get(httprequest.HeaderNotDone), c.want, "not done")
 		})
 	}
 }
@@ -144,14 +144,14 @@ func TestLeadsWhileItRelays(t *testing.T) {
 			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
 			relay.n = n
 			n.one(c.path, appJSON, c.body, append(c.head, "Idempotency-Key", "x")...).is(t, 200, 201)
-			equal(t, "bodies", len(relay.bodies), 2)
-			equal(t, "body", relay.bodies[1], c.body)
-			equal(t, "repeatable", relay.repeatable, c.repeatable)
+			check.Equal(t, len(relay.bodies), 2, "bodies")
+			check.Equal(t, relay.bodies[1], c.body, "body")
+			check.Equal(t, relay.repeatable, c.repeatable, "repeatable")
 		})
 	}
 	relay := &takesOver{}
 	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
 	relay.n = n
 	n.delete("s", "Idempotency-Key", "x").is(t, 204)
-	equal(t, "deletion is repeatable", relay.repeatable, false)
+	check.Equal(t, relay.repeatable, false, "deletion is repeatable")
 }

@@ -60,11 +60,11 @@ func TestRequestLog(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n.do(c.method, c.path, c.body, c.header)
-			equal(t, "line", duration.ReplaceAllString(lines(), "duration=D"), "[INFO]  access: request: "+c.want+"\n")
+			check.Equal(t, duration.ReplaceAllString(lines(), "duration=D"), "[INFO]  access: request: "+c.want+"\n", "line")
 		})
 	}
 	n.cluster.role, n.cluster.leader = "follower", leader
-	equal(t, "body", n.do("DELETE", "/streams/s", "", admin()).is(t, 200).body, "relayed answer")
+	check.Equal(t, n.do("DELETE", "/streams/s", "", admin()).is(t, 200).body, "relayed answer", "body")
 	check.Contains(t, lines(), "status=200 bytes=14 ", "line")
 	relay.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	func() {
@@ -75,7 +75,7 @@ func TestRequestLog(t *testing.T) {
 	quiet, _ := newUsersNode(t, func(o *httpapi.Options) { o.Logger = log })
 	quiet.do("GET", "/ping", "", nil)
 	quiet.do("GET", "/ping", "", with("Authorization", wrongCredentials))
-	equal(t, "lines", lines(), "")
+	check.Equal(t, lines(), "", "lines")
 }
 
 // TestFailedLogins: wrong credentials are logged, and a right that is missing is not.
@@ -100,7 +100,7 @@ func TestFailedLogins(t *testing.T) {
 		}
 	}
 	n.do("GET", "/users/", "", with("ES-TrustedAuth", "jane")).is(t, 401)
-	equal(t, "a right that is missing", lines(), "")
+	check.Equal(t, lines(), "", "a right that is missing")
 }
 
 func TestBusyAuthentication(t *testing.T) {

@@ -58,8 +58,8 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 		w := &pieces{ResponseRecorder: httptest.NewRecorder()}
 		n.handler.ServeHTTP(w, r)
 		body := w.Body.Bytes()
-		equal(t, "status", w.Code, 200)
-		equal(t, "length", w.Result().Header.Get("Content-Length"), "")
+		check.Equal(t, w.Code, 200, "status")
+		check.Equal(t, w.Result().Header.Get("Content-Length"), "", "length")
 		if w.longest > 128<<10 || w.count < len(body)/w.longest {
 			t.Errorf("%s: %d bytes in %d parts, the longest of %d", accept, len(body), w.count, w.longest)
 		}
@@ -67,13 +67,13 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 		case appJSON:
 			var got scavenge.Estimate
 			check.Must(t, json.Unmarshal(body, &got))
-			equal(t, "chunks", len(got.Chunks), chunks)
+			check.Equal(t, len(got.Chunks), chunks, "chunks")
 			for i := range got.Chunks {
-				equal(t, "chunk", got.Chunks[i], e.Chunks[i])
+				check.Equal(t, got.Chunks[i], e.Chunks[i], "chunk")
 			}
 			for i := range streams {
-				equal(t, "stream", got.Streams[i], e.Streams[i])
-				equal(t, "kept", got.Kept[i], e.Kept[i])
+				check.Equal(t, got.Streams[i], e.Streams[i], "stream")
+				check.Equal(t, got.Kept[i], e.Kept[i], "kept")
 			}
 		case appXML:
 			var got struct {
@@ -92,12 +92,12 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 				}
 			}
 			check.Must(t, xml.Unmarshal(body, &got))
-			equal(t, "chunks", len(got.Chunks.Chunk), chunks)
-			equal(t, "file", got.Chunks.Chunk[chunks-1].File, e.Chunks[chunks-1].File)
-			equal(t, "streams", len(got.Streams.Item)+len(got.Kept.Item), 2*streams)
-			equal(t, "name", got.Kept.Item[7].Stream, e.Kept[7].Stream)
+			check.Equal(t, len(got.Chunks.Chunk), chunks, "chunks")
+			check.Equal(t, got.Chunks.Chunk[chunks-1].File, e.Chunks[chunks-1].File, "file")
+			check.Equal(t, len(got.Streams.Item)+len(got.Kept.Item), 2*streams, "streams")
+			check.Equal(t, got.Kept.Item[7].Stream, e.Kept[7].Stream, "name")
 		default:
-			equal(t, "lines", strings.Count(string(body), "\n"), 1+3*3+chunks+2*streams)
+			check.Equal(t, strings.Count(string(body), "\n"), 1+3*3+chunks+2*streams, "lines")
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestScavengeEstimateMayTakeLong(t *testing.T) {
 		n.scavenges.waiting = takes(5 * time.Hour)
 		begin := time.Now()
 		n.do("POST", "/admin/scavenge?dryRun=true", "", admin()).is(t, 200)
-		equal(t, "answered after", time.Since(begin), 5*time.Hour)
+		check.Equal(t, time.Since(begin), 5*time.Hour, "answered after")
 	})
 }
 
@@ -121,7 +121,7 @@ func TestScavengeEstimateEndsWithServer(t *testing.T) {
 		begin := time.Now()
 		time.AfterFunc(time.Minute, n.server.Drain)
 		n.do("POST", "/admin/scavenge?dryRun=true", "", admin()).is(t, 503)
-		equal(t, "answered after", time.Since(begin), time.Minute)
+		check.Equal(t, time.Since(begin), time.Minute, "answered after")
 	})
 }
 

@@ -81,12 +81,12 @@ func TestScavengeParameters(t *testing.T) {
 	} {
 		for _, accept := range []string{"", appJSON, textXML} {
 			a := n.do("POST", "/admin/scavenge?"+c.query, "ignored", headersWith(accept))
-			equal(t, c.query, n.scavenges.called(), c.call)
+			check.Equal(t, n.scavenges.called(), c.call, c.query)
 			if c.message == "" {
 				a.is(t, 200)
 				continue
 			}
-			equal(t, c.query, a.is(t, 400).body, c.message)
+			check.Equal(t, a.is(t, 400).body, c.message, c.query)
 			a.has(t, "Content-Type", "text/plain; charset=utf-8")
 		}
 	}
@@ -103,7 +103,7 @@ func TestScavengeStart(t *testing.T) {
 		appXML:       `<?xml version="1.0" encoding="utf-8"?><ScavengeResultDto><ScavengeId>%s</ScavengeId></ScavengeResultDto>`,
 	} {
 		a := n.do("POST", "/admin/scavenge", "", headersWith(accept)).is(t, 200)
-		equal(t, accept, a.body, fmt.Sprintf(want, event.ID{0x5c, 15: n.scavenges.ids}))
+		check.Equal(t, a.body, fmt.Sprintf(want, event.ID{0x5c, 15: n.scavenges.ids}), accept)
 		if accept == "" || accept == "*/*" {
 			accept = "text/plain"
 		}
@@ -112,7 +112,7 @@ func TestScavengeStart(t *testing.T) {
 	n.do("POST", "/admin/scavenge", "", headersWith("image/png")).is(t, 406)
 	n.scavenges.calls = nil
 	n.do("POST", "/admin/scavenge?format=nonsense", "", admin()).is(t, 406)
-	equal(t, "not started", n.scavenges.called(), "")
+	check.Equal(t, n.scavenges.called(), "", "not started")
 
 	// Followers scavenge as leaders do, and so does who knows no leader.
 	for _, role := range []string{"follower", "readonlyreplica", "unknown"} {
@@ -169,7 +169,7 @@ func TestScavengeErrors(t *testing.T) {
 		for _, accept := range []string{"", appJSON, textXML} {
 			for _, r := range [][2]string{{"POST", "/admin/scavenge"}, {"POST", "/admin/scavenge?dryRun=true"}, {"DELETE", "/admin/scavenge/current"}} {
 				a := n.do(r[0], r[1], "", headersWith(accept)).is(t, c.status)
-				equal(t, c.err.Error(), a.body, c.message)
+				check.Equal(t, a.body, c.message, c.err.Error())
 				a.has(t, "Content-Type", "text/plain; charset=utf-8")
 			}
 		}
@@ -185,9 +185,9 @@ func TestScavengeStop(t *testing.T) {
 		"current": "stop " + zero, id: "stop " + id, zero: "", "x": "", "Current": "", "currently": "", id + "0": "", "%20": "",
 	} {
 		a := n.do("DELETE", "/admin/scavenge/"+path, "ignored", headersWith(appJSON)).is(t, 404)
-		equal(t, path, a.body, "Scavenge Id does not exist")
+		check.Equal(t, a.body, "Scavenge Id does not exist", path)
 		a.has(t, "Content-Type", "text/plain; charset=utf-8")
-		equal(t, path, n.scavenges.called(), call)
+		check.Equal(t, n.scavenges.called(), call, path)
 	}
 	n.scavenges.current = someRun(t)
 	for _, path := range []string{"current", "%63urrent", id, strings.ToUpper(id), "{" + id + "}", strings.ReplaceAll(id, "-", "")} {
@@ -196,7 +196,7 @@ func TestScavengeStop(t *testing.T) {
 			appJSON: `"` + id + `"`,
 			textXML: `<?xml version="1.0" encoding="utf-8"?><ScavengeResultDto><ScavengeId>` + id + "</ScavengeId></ScavengeResultDto>",
 		} {
-			equal(t, path, n.do("DELETE", "/admin/scavenge/"+path, "ignored", headersWith(accept)).is(t, 200).body, want)
+			check.Equal(t, n.do("DELETE", "/admin/scavenge/"+path, "ignored", headersWith(accept)).is(t, 200).body, want, path)
 		}
 	}
 	n.scavenges.calls = nil
@@ -210,7 +210,7 @@ func TestScavengeStop(t *testing.T) {
 			n.do(method, path, "", admin()).is(t, 404)
 		}
 	}
-	equal(t, "stopped", n.scavenges.called(), "stop 0f9fad5b-d9cb-469f-a165-70867728950e")
+	check.Equal(t, n.scavenges.called(), "stop 0f9fad5b-d9cb-469f-a165-70867728950e", "stopped")
 	for _, path := range []string{id, "x", zero} {
 		n.get("/admin/scavenge/"+path, "").is(t, 405).has(t, "Allow", "DELETE, OPTIONS").bare(t)
 	}
@@ -233,7 +233,7 @@ func TestScavengeStopWaits(t *testing.T) {
 			n.scavenges.waiting = takes(c.takes)
 			begin := time.Now()
 			n.do("DELETE", "/admin/scavenge/current", "", admin()).is(t, c.status)
-			equal(t, "answered after", time.Since(begin), c.answered)
+			check.Equal(t, time.Since(begin), c.answered, "answered after")
 		}
 	})
 }
@@ -269,8 +269,8 @@ func TestScavengeStatus(t *testing.T) {
 		"txt": "ScavengeId: " + zero + ", ScavengeLink: , ScavengeResult: Unknown",
 	}
 	for format, accept := range formats {
-		equal(t, "none", n.get("/admin/scavenge/current", accept).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8").body, none[format])
-		equal(t, "never", n.get("/admin/scavenge/last", accept).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8").body, never[format])
+		check.Equal(t, n.get("/admin/scavenge/current", accept).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8").body, none[format], "none")
+		check.Equal(t, n.get("/admin/scavenge/last", accept).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8").body, never[format], "never")
 	}
 
 	over := someRun(t)
@@ -290,15 +290,15 @@ func TestScavengeStatus(t *testing.T) {
 		}
 		text := n.get("/admin/scavenge/last", "").is(t, 200).body
 		first, _, _ := strings.Cut(text, "\n")
-		equal(t, "first line", first, "ScavengeId: "+s.ID.String()+", ScavengeLink: /admin/scavenge/"+s.ID.String()+", ScavengeResult: "+string(s.Result))
+		check.Equal(t, first, "ScavengeId: "+s.ID.String()+", ScavengeLink: /admin/scavenge/"+s.ID.String()+", ScavengeResult: "+string(s.Result), "first line")
 	}
 
 	n.scavenges.current = someRun(t)
 	first, _, _ := strings.Cut(n.get("/admin/scavenge/current", "").is(t, 200).body, "\n")
-	equal(t, "first line", first, "ScavengeId: "+runID(t).String()+", ScavengeLink: /admin/scavenge/"+runID(t).String())
+	check.Equal(t, first, "ScavengeId: "+runID(t).String()+", ScavengeLink: /admin/scavenge/"+runID(t).String(), "first line")
 	status := decode[map[string]any](t, n.get("/admin/scavenge/current", appJSON, "X-Forwarded-Prefix", "/db"))
-	equal(t, "link", status["scavengeLink"].(string), "/admin/scavenge/"+runID(t).String())
-	equal(t, "body of HEAD", n.do("HEAD", "/admin/scavenge/current", "", admin()).is(t, 200).body, "")
+	check.Equal(t, status["scavengeLink"].(string), "/admin/scavenge/"+runID(t).String(), "link")
+	check.Equal(t, n.do("HEAD", "/admin/scavenge/current", "", admin()).is(t, 200).body, "", "body of HEAD")
 	n.get("/admin/scavenge/current", "image/png").is(t, 406)
 }
 
@@ -333,17 +333,17 @@ func TestScavengeHistory(t *testing.T) {
 	} {
 		for _, accept := range []string{atomJSON, atomXML} {
 			want, got := n.get(like, accept), n.get(path, accept)
-			equal(t, path, got.body, want.body)
-			equal(t, path, fmt.Sprint(got.status, got.header), fmt.Sprint(want.status, want.header))
+			check.Equal(t, got.body, want.body, path)
+			check.Equal(t, fmt.Sprint(got.status, got.header), fmt.Sprint(want.status, want.header), path)
 			if tag := got.header.Get("ETag"); tag != "" {
 				n.get(path, accept, "If-None-Match", tag).is(t, 304).has(t, "ETag", tag)
 			}
 		}
 	}
 	page := n.feed(own + "/3/2")
-	equal(t, "numbers", page.numbers(), "3 2")
-	equal(t, "links", page.links(), "self= first=/head/backward/2 last=/0/forward/2 next=/1/backward/2 previous=/4/forward/2 metadata=/metadata")
-	equal(t, "of", page.Links[0].URI, base+"/streams/%24scavenges-"+id)
+	check.Equal(t, page.numbers(), "3 2", "numbers")
+	check.Equal(t, page.links(), "self= first=/head/backward/2 last=/0/forward/2 next=/1/backward/2 previous=/4/forward/2 metadata=/metadata", "links")
+	check.Equal(t, page.Links[0].URI, base+"/streams/%24scavenges-"+id, "of")
 	n.get("/streams/$scavenges/head/forward/20", "").is(t, 400)
 	n.get("/streams/$scavenges/"+id+"/backward/20", "").is(t, 400)
 	n.get("/streams/$other/"+id+"/head/20", "").is(t, 404)
@@ -355,9 +355,9 @@ func TestScavengeHistory(t *testing.T) {
 
 	// Links are resolved unless the client does not want it.
 	targets := n.feed("/streams/$scavenges?embed=tryharder")
-	equal(t, "links", targets.numbers(), "4 0")
-	equal(t, "stream", *targets.Entries[0].StreamID, stream)
-	equal(t, "links themselves", *n.feed("/streams/$scavenges?embed=tryharder", "ES-ResolveLinkTos", "false").Entries[0].EventType, "$>")
+	check.Equal(t, targets.numbers(), "4 0", "links")
+	check.Equal(t, *targets.Entries[0].StreamID, stream, "stream")
+	check.Equal(t, *n.feed("/streams/$scavenges?embed=tryharder", "ES-ResolveLinkTos", "false").Entries[0].EventType, "$>", "links themselves")
 
 	// Who may read the stream of the run may read it by both addresses.
 	paths := []string{own + "/head/20", "/streams/" + stream}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 func TestSingleEventTypes(t *testing.T) {
@@ -41,7 +43,7 @@ func TestSingleEventTypes(t *testing.T) {
 		t.Run(c.number+" "+c.accept, func(t *testing.T) {
 			a := n.get("/streams/s/"+c.number, c.accept).is(t, 200).has(t, "Content-Type", c.contentType).
 				has(t, "Vary", "Accept").has(t, "Cache-Control", "max-age=31536000, private").has(t, "ETag", "")
-			equal(t, "body", a.body, c.want)
+			check.Equal(t, a.body, c.want, "body")
 		})
 	}
 }
@@ -50,24 +52,24 @@ func TestSingleEntry(t *testing.T) {
 	n := newNode(t)
 	levels(n)
 	e := decode[entry](t, n.get("/streams/s/0", atomJSON))
-	equal(t, "title", e.Title, "0@s")
-	equal(t, "summary", e.Summary, "A")
-	equal(t, "data", string(e.Content.Data), `{"a":1}`)
-	equal(t, "rich", e.EventID == nil, true)
+	check.Equal(t, e.Title, "0@s", "title")
+	check.Equal(t, e.Summary, "A", "summary")
+	check.Equal(t, string(e.Content.Data), `{"a":1}`, "data")
+	check.Equal(t, e.EventID == nil, true, "rich")
 	e = decode[entry](t, n.get("/streams/s/0?embed=tryharder", atomJSON))
-	equal(t, "rich data", *e.Data, "{\n  \"a\": 1\n}")
-	equal(t, "content", string(e.Content.Data), `{"a":1}`)
+	check.Equal(t, *e.Data, "{\n  \"a\": 1\n}", "rich data")
+	check.Equal(t, string(e.Content.Data), `{"a":1}`, "content")
 	e = decode[entry](t, n.get("/streams/s/1", atomJSON))
-	equal(t, "content of text", e.Content == nil, true)
+	check.Equal(t, e.Content == nil, true, "content of text")
 
 	for _, accept := range []string{"", "*/*", atomXML, "application/*"} {
 		x := decodeXML[atomEntry](t, n.get("/streams/s/0", accept).has(t, "Content-Type", "application/atom+xml; charset=utf-8"))
-		equal(t, "entry", x.Title+x.ID+x.Summary, "0@s"+base+"/streams/s/0A")
-		equal(t, "content", fmt.Sprint(x.Content.Inner[4:]), "[|data=[|a=1] |metadata=[|m=2]]")
-		equal(t, "prefix", strings.Contains(n.get("/streams/s/0", accept).body, `<atom:entry xmlns:atom="http://www.w3.org/2005/Atom">`), true)
+		check.Equal(t, x.Title+x.ID+x.Summary, "0@s"+base+"/streams/s/0A", "entry")
+		check.Equal(t, fmt.Sprint(x.Content.Inner[4:]), "[|data=[|a=1] |metadata=[|m=2]]", "content")
+		check.Equal(t, strings.Contains(n.get("/streams/s/0", accept).body, `<atom:entry xmlns:atom="http://www.w3.org/2005/Atom">`), true, "prefix")
 	}
 	x := decodeXML[atomEntry](t, n.get("/streams/s/1", atomXML))
-	equal(t, "XML content of text", x.Content == nil, true)
+	check.Equal(t, x.Content == nil, true, "XML content of text")
 }
 
 func TestHeadEvent(t *testing.T) {
@@ -75,7 +77,7 @@ func TestHeadEvent(t *testing.T) {
 	n.filled("s", 3)
 	a := n.get("/streams/s/head", appJSON, "If-None-Match", `"2;248368668"`).is(t, 200).
 		has(t, "ETag", `"2;248368668"`).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
-	equal(t, "body", a.body, `{"n":2}`)
+	check.Equal(t, a.body, `{"n":2}`, "body")
 	n.meta("s", `{"$cacheControl":12}`)
 	n.get("/streams/s/head", appJSON).has(t, "Cache-Control", "max-age=12, private")
 	n.meta("s", `{"$tb":3}`)
@@ -111,41 +113,41 @@ func TestLinks(t *testing.T) {
 	const target = base + "/streams/target%40x%40/1"
 
 	f := n.feed("/streams/k?embed=body")
-	equal(t, "titles", f.Entries[0].Title+" "+f.Entries[1].Title+" "+f.Entries[2].Title, "2@k 0@gone 1@target@x@")
+	check.Equal(t, f.Entries[0].Title+" "+f.Entries[1].Title+" "+f.Entries[2].Title, "2@k 0@gone 1@target@x@", "titles")
 	e := f.Entries[2]
-	equal(t, "entry", strings.Join([]string{e.ID, e.Links[0].URI, e.Summary, *e.EventType, *e.StreamID, *e.PositionStreamID, *e.Data, *e.LinkMetaData}, " "),
-		strings.Join([]string{target, target, "$>", "event-type", "target@x@", "k", `{"n":1}`, `{"l":1}`}, " "))
-	equal(t, "numbers", [2]int64{*e.EventNumber, *e.PositionEventNumber}, [2]int64{1, 0})
-	equal(t, "link metadata", *e.IsLinkMetaData && !*e.IsMetaData, true)
-	equal(t, "time is the link's", e.Updated, "2024-02-03T10:11:14.345678Z")
+	check.Equal(t, strings.Join([]string{e.ID, e.Links[0].URI, e.Summary, *e.EventType, *e.StreamID, *e.PositionStreamID, *e.Data, *e.LinkMetaData}, " "),
+		strings.Join([]string{target, target, "$>", "event-type", "target@x@", "k", `{"n":1}`, `{"l":1}`}, " "), "entry")
+	check.Equal(t, [2]int64{*e.EventNumber, *e.PositionEventNumber}, [2]int64{1, 0}, "numbers")
+	check.Equal(t, *e.IsLinkMetaData && !*e.IsMetaData, true, "link metadata")
+	check.Equal(t, e.Updated, "2024-02-03T10:11:14.345678Z", "time is the link's")
 
 	for _, level := range []string{"", "?embed=rich", "?embed=content", "?embed=tryharder"} {
 		f := n.feed("/streams/k/1/backward/1" + level)
 		e := f.Entries[0]
-		equal(t, "dead link", e.Title+e.Summary+e.Links[0].Relation+e.Links[1].URI, "0@gone$>edit"+base+"/streams/gone/0")
-		equal(t, "plain", e.EventID == nil && e.Content == nil, true)
-		equal(t, "updated", f.Updated, "0001-01-01T00:00:00Z")
+		check.Equal(t, e.Title+e.Summary+e.Links[0].Relation+e.Links[1].URI, "0@gone$>edit"+base+"/streams/gone/0", "dead link")
+		check.Equal(t, e.EventID == nil && e.Content == nil, true, "plain")
+		check.Equal(t, f.Updated, "0001-01-01T00:00:00Z", "updated")
 	}
 	n.get("/streams/k/1", appJSON).is(t, 404)
 	f = n.feed("/streams/k/0/forward/1?embed=content")
-	equal(t, "no content through a link", f.Entries[0].Content == nil, true)
-	equal(t, "single", n.get("/streams/k/0", appJSON).is(t, 200).body, `{"n":1}`)
+	check.Equal(t, f.Entries[0].Content == nil, true, "no content through a link")
+	check.Equal(t, n.get("/streams/k/0", appJSON).is(t, 200).body, `{"n":1}`, "single")
 	se := decode[entry](t, n.get("/streams/k/0?embed=rich", atomJSON))
-	equal(t, "single entry", se.Content == nil && *se.StreamID == "target@x@", true)
+	check.Equal(t, se.Content == nil && *se.StreamID == "target@x@", true, "single entry")
 
 	for _, value := range []string{"False", "false"} {
 		f = n.feed("/streams/k?embed=tryharder", "ES-ResolveLinkTos", value)
 		e = f.Entries[2]
-		equal(t, "unresolved", strings.Join([]string{e.Title, e.Summary, *e.EventType, *e.StreamID, *e.Data}, " "), "0@k $> $> k 1@target@x@")
-		equal(t, "isJson", *e.IsJSON, false)
-		equal(t, "unresolved single", n.get("/streams/k/0", octets, "ES-ResolveLinkTos", value).body, "1@target@x@")
+		check.Equal(t, strings.Join([]string{e.Title, e.Summary, *e.EventType, *e.StreamID, *e.Data}, " "), "0@k $> $> k 1@target@x@", "unresolved")
+		check.Equal(t, *e.IsJSON, false, "isJson")
+		check.Equal(t, n.get("/streams/k/0", octets, "ES-ResolveLinkTos", value).body, "1@target@x@", "unresolved single")
 	}
 	n.get("/streams/k", appJSON, "ES-ResolveLinkTos", "perhaps").is(t, 400).says(t, "ES-ResolveLinkTos header in wrong format.")
 	n.get("/streams/k/0", appJSON, "ES-ResolveLinkTos", "").is(t, 400)
 
 	n.one("/streams/k2", appJSON, "0@target@x@", "ES-EventType", "$>").is(t, 201)
 	f = n.feed("/streams/k2?embed=rich")
-	equal(t, "link in the single form", *f.Entries[0].StreamID, "target@x@")
+	check.Equal(t, *f.Entries[0].StreamID, "target@x@", "link in the single form")
 }
 
 func TestRedacted(t *testing.T) {
@@ -163,6 +165,6 @@ func TestRedacted(t *testing.T) {
 		}
 	}
 	f := n.feed("/streams/s?embed=tryharder")
-	equal(t, "isRedacted", *f.Entries[0].IsRedacted, true)
-	equal(t, "data", *f.Entries[0].Data, "\ufffd\ufffd\ufffd")
+	check.Equal(t, *f.Entries[0].IsRedacted, true, "isRedacted")
+	check.Equal(t, *f.Entries[0].Data, "\ufffd\ufffd\ufffd", "data")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/stats/tree"
 )
 
@@ -75,21 +76,21 @@ func TestStatsPaths(t *testing.T) {
 				return
 			}
 			a.has(t, "Cache-Control", "max-age=1, private").has(t, "Vary", "Accept").has(t, "Content-Type", "application/json; charset=utf-8")
-			equal(t, "keys", strings.Join(keys(t, a.body), " "), c.keys)
+			check.Equal(t, strings.Join(keys(t, a.body), " "), c.keys, "keys")
 			head := n.do("HEAD", c.path, "", admin()).is(t, 200)
-			equal(t, "body of HEAD", head.body, "")
+			check.Equal(t, head.body, "", "body of HEAD")
 		})
 	}
 	for _, path := range []string{"/stats/proc?group=false", "/stats/nothing?group=False&metadata=true"} {
-		equal(t, path, n.get(path, "").is(t, 400).says(t, "Dynamic").body, "Dynamic stats selection works only with grouping enabled")
+		check.Equal(t, n.get(path, "").is(t, 400).says(t, "Dynamic").body, "Dynamic stats selection works only with grouping enabled", path)
 		n.do("GET", path, "", nil).is(t, 401)
 	}
 	n.get("/stats/?group=false", "").is(t, 200)
 	n.get("/stats/tcp?group=false", "").is(t, 200)
 	value := decode[map[string]any](t, n.get("/stats/es/queue/StorageReaderQueue%20%231", ""))
-	equal(t, "queue", fmt.Sprint(value), "map[currentIdleTime:<nil> queueName:StorageReaderQueue #1]")
+	check.Equal(t, fmt.Sprint(value), "map[currentIdleTime:<nil> queueName:StorageReaderQueue #1]", "queue")
 	about := decode[map[string]any](t, n.get("/stats/proc?metadata=true", ""))
-	equal(t, "with metadata", fmt.Sprint(about["cpu"]), "map[category:Process drawChart:true title:CPU & <threads> value:12.5]")
+	check.Equal(t, fmt.Sprint(about["cpu"]), "map[category:Process drawChart:true title:CPU & <threads> value:12.5]", "with metadata")
 }
 
 // keys are those of an object, sorted.
@@ -111,13 +112,13 @@ func TestConnectionStats(t *testing.T) {
 	n := newOperator(t)
 	for _, path := range []string{"/stats/replication", "/stats/replication/", "/stats/replic%61tion", "/stats/tcp", "/stats/tcp/"} {
 		a := n.get(path, "").is(t, 200).has(t, "Cache-Control", "max-age=1, private").has(t, "Vary", "Accept")
-		equal(t, path, a.body, "[]")
+		check.Equal(t, a.body, "[]", path)
 		a = n.get(path+"?format=xml", "").is(t, 200).has(t, "Content-Type", "text/xml; charset=utf-8")
 		if err := xml.Unmarshal([]byte(a.body), new(struct{})); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	equal(t, "metrics", n.statistics.taken.Load(), 0)
+	check.Equal(t, n.statistics.taken.Load(), 0, "metrics")
 }
 
 // TestStatsNotToBeKept: where nothing may be cached, statistics may not either.
@@ -163,20 +164,20 @@ func TestStatsKept(t *testing.T) {
 		n := newOperator(t)
 		ask := func() {
 			for _, path := range []string{"/stats", "/stats?format=xml", "/stats?group=false", "/stats?group=false&format=xml", "/stats?metadata=true", "/stats/proc"} {
-				equal(t, "the same again", n.get(path, "").is(t, 200).body, n.get(path, "").body)
+				check.Equal(t, n.get(path, "").is(t, 200).body, n.get(path, "").body, "the same again")
 			}
 		}
 		first := n.get("/stats", "").body
 		n.statistics.metrics = append(someStatistics(), tree.Statistic{Path: []string{"late"}, Value: "<&>"})
 		time.Sleep(time.Second - 1)
 		ask()
-		equal(t, "kept", n.get("/stats", "").body, first)
-		equal(t, "taken", n.statistics.taken.Load(), 1)
+		check.Equal(t, n.get("/stats", "").body, first, "kept")
+		check.Equal(t, n.statistics.taken.Load(), 1, "taken")
 		time.Sleep(time.Nanosecond)
 		ask()
-		equal(t, "renewed", strings.Contains(n.get("/stats", "").body, `"late": "<&>"`), true)
-		equal(t, "renewed as XML", strings.Contains(n.get("/stats?format=xml", "").body, `<late>&lt;&amp;&gt;</late>`), true)
-		equal(t, "taken", n.statistics.taken.Load(), 2)
+		check.Equal(t, strings.Contains(n.get("/stats", "").body, `"late": "<&>"`), true, "renewed")
+		check.Equal(t, strings.Contains(n.get("/stats?format=xml", "").body, `<late>&lt;&amp;&gt;</late>`), true, "renewed as XML")
+		check.Equal(t, n.statistics.taken.Load(), 2, "taken")
 	})
 }
 
@@ -189,7 +190,7 @@ func TestStatsAtOnce(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for range 20 {
-					equal(t, "metrics", n.get("/stats", "").body, want)
+					check.Equal(t, n.get("/stats", "").body, want, "metrics")
 					n.get("/stats?format=xml&group=false", "")
 					n.get("/stats/proc", "")
 					time.Sleep(time.Duration(i) * 100 * time.Millisecond)
@@ -205,7 +206,7 @@ func TestMetrics(t *testing.T) {
 	for _, accept := range []string{"", "text/plain", "application/openmetrics-text; version=1.0.0", "image/png", "nonsense"} {
 		a := n.get("/metrics?format=json", accept).is(t, 200).has(t, "Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		checkCORS(t, a, "GET, OPTIONS")
-		equal(t, "metrics", a.body, "eventstore_proc_up_time 1\naccept "+accept+"\n")
+		check.Equal(t, a.body, "eventstore_proc_up_time 1\naccept "+accept+"\n", "metrics")
 	}
 	n.get("/metrics/", "").is(t, 404)
 }
@@ -214,7 +215,7 @@ func TestHistory(t *testing.T) {
 	n := newOperator(t)
 	for query, minutes := range map[string]string{"": "60", "?minutes=5": "5", "?minutes=100": "60"} {
 		a := n.get("/stats/history"+query, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
-		equal(t, query, a.body, `{"step":10,"from":"2023-11-14T22:13:20Z","series":{"minutes":[`+minutes+`,null],"heapBytes":[1.5,1000000000000000]}}`)
+		check.Equal(t, a.body, `{"step":10,"from":"2023-11-14T22:13:20Z","series":{"minutes":[`+minutes+`,null],"heapBytes":[1.5,1000000000000000]}}`, query)
 	}
 	n.get("/stats/history?minutes=0", "").is(t, 400).says(t, "'0' is not valid minutes.")
 }
@@ -223,7 +224,7 @@ func TestHistogram(t *testing.T) {
 	n := newOperator(t)
 	for _, accept := range []string{"", "*/*", "text/plain", appJSON, textXML} {
 		a := n.get("/histogram/reader-readevent", accept).is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8")
-		equal(t, "table", a.body, "Value Percentile\n")
+		check.Equal(t, a.body, "Value Percentile\n", "table")
 	}
 	n.get("/histogram/reader-readevent", "image/png").is(t, 406)
 	n.get("/histogram/", "").is(t, 404)
@@ -255,11 +256,11 @@ func TestAnswered(t *testing.T) {
 				want++
 			}
 		}
-		equal(t, "answered", n.statistics.answered.Load(), want)
-		equal(t, "at once", n.statistics.longest.Load(), 0)
+		check.Equal(t, n.statistics.answered.Load(), want, "answered")
+		check.Equal(t, n.statistics.longest.Load(), 0, "at once")
 		n.filled("s", 1)
 		n.get("/streams/s/1/forward/1", appJSON, "ES-LongPoll", "3").is(t, 200)
-		equal(t, "a long poll", time.Duration(n.statistics.longest.Load()), 3*time.Second)
+		check.Equal(t, time.Duration(n.statistics.longest.Load()), 3*time.Second, "a long poll")
 	})
 }
 

@@ -23,7 +23,7 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		defer service.Stop()
 		synctest.Wait()
 		s := &subscriber{n, "/subscriptions/%24all/g"}
-		equal(t, "none", s.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]")
+		check.Equal(t, s.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]", "none")
 
 		ctx, k := context.Background(), subscription.Key{Stream: event.AllStream, Group: "g"}
 		set := subscription.DefaultSettings()
@@ -31,8 +31,8 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		set.Filter = &subscription.Filter{OfStream: true, Prefixes: []string{"s"}}
 		check.Must(t, service.Create(ctx, k, set, ""))
 		i := s.info()
-		equal(t, "start", i.Config["startPosition"], any("C:0/P:0"))
-		equal(t, "no checkpoint", i.LastCheckpointedEventPosition, nil)
+		check.Equal(t, i.Config["startPosition"], any("C:0/P:0"), "start")
+		check.Equal(t, i.LastCheckpointedEventPosition, nil, "no checkpoint")
 
 		s.events(0, 2)
 		got := check.Value(service.Read(ctx, k, 2, event.EveryLink)).Must(t)
@@ -41,14 +41,14 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		synctest.Wait()
 		i = s.info()
 		at := i.LastProcessedEventNumber
-		equal(t, "checkpoint", *i.LastCheckpointedEventPosition, k.Position(at))
-		equal(t, "behind the last", at >= got[1].Event.Position, true)
-		equal(t, "parked", i.ParkedMessageCount, 1)
+		check.Equal(t, *i.LastCheckpointedEventPosition, k.Position(at), "checkpoint")
+		check.Equal(t, at >= got[1].Event.Position, true, "behind the last")
+		check.Equal(t, i.ParkedMessageCount, 1, "parked")
 		list := decode[[]told](t, s.get("/subscriptions/$all", appJSON).is(t, 200))
-		equal(t, "list", len(list), 1)
-		equal(t, "checkpoint", *list[0].LastCheckpointedEventPosition, k.Position(at))
+		check.Equal(t, len(list), 1, "list")
+		check.Equal(t, *list[0].LastCheckpointedEventPosition, k.Position(at), "checkpoint")
 		f := decode[messages](t, s.get("/subscriptions/viewparkedmessages/%24all/g/head/backward/5?embed=body", competingJSON).is(t, 200))
-		equal(t, "viewed", f.numbers(), "0")
+		check.Equal(t, f.numbers(), "0", "viewed")
 		s.get("/subscriptions/%24all/g/parked", appJSON).is(t, 200)
 		s.get(s.group, competingJSON).is(t, 400)
 		s.manages("PUT", s.group, "{}").is(t, 400)
@@ -56,7 +56,7 @@ func TestGroupsOfTheLogAreLookedAt(t *testing.T) {
 		s.manages("POST", s.group+"/parked/note?number=0", `{"text":"look"}`).is(t, 200)
 		s.manages("POST", s.group+"/replayParked", "{}").is(t, 200)
 		synctest.Wait()
-		equal(t, "replayed", s.info().ParkedMessageCount, 0)
+		check.Equal(t, s.info().ParkedMessageCount, 0, "replayed")
 		s.manages("DELETE", s.group, "").is(t, 200)
 		s.get(s.group+"/info", appJSON).is(t, 404)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -35,7 +36,7 @@ func TestSubscriptionsOnFollower(t *testing.T) {
 				isRead := c.method == "GET" || c.method == "HEAD"
 				if isRead || relayWrites {
 					a := ask().is(t, 200, 404, 409)
-					equal(t, "relayed", relay.asked, 1)
+					check.Equal(t, relay.asked, 1, "relayed")
 					if strings.Contains(a.body, "://") && !strings.Contains(a.body, base) {
 						t.Errorf("addresses of the leader: %s", a.body)
 					}
@@ -45,12 +46,12 @@ func TestSubscriptionsOnFollower(t *testing.T) {
 				redirects(t, ask("Annals-Relayed", "1"), c.path)
 				asked := relay.asked
 				n.do(c.method, c.path, "", with("Content-Type", appJSON)).is(t, 401)
-				equal(t, "without rights", relay.asked, asked)
+				check.Equal(t, relay.asked, asked, "without rights")
 				relay.handler = nil
 				redirects(t, ask(), c.path)
 				n.cluster.leader = ""
 				ask().is(t, 503)
-				equal(t, "calls", ours.made(), "")
+				check.Equal(t, ours.made(), "", "calls")
 				n.cluster.role = "leader"
 				ours.fail = event.ErrNotReady
 				status := 503
@@ -66,7 +67,7 @@ func TestSubscriptionsOnFollower(t *testing.T) {
 	n.untouched(t, "PUT", "/subscriptions/s/g", admin("Content-Type", appJSON)).is(t, 307)
 	n.get("/subscriptions/s/g/0", competingJSON).is(t, 400)
 	n.get("/subscriptions", appJSON).is(t, 307)
-	equal(t, "calls", ours.made(), "")
+	check.Equal(t, ours.made(), "", "calls")
 }
 
 func TestSubscriptionFailures(t *testing.T) {
@@ -104,15 +105,15 @@ func TestParkedMessages(t *testing.T) {
 			for _, resolve := range []string{"true", "false"} {
 				got := n.get(view+path, accept, "ES-ResolveLinkTos", resolve).is(t, 200)
 				want := n.get(own+path, other, "ES-ResolveLinkTos", resolve).is(t, 200)
-				equal(t, path, got.body, want.body)
-				equal(t, path, got.header.Get("Cache-Control"), "max-age=0, no-cache, must-revalidate")
+				check.Equal(t, got.body, want.body, path)
+				check.Equal(t, got.header.Get("Cache-Control"), "max-age=0, no-cache, must-revalidate", path)
 			}
 		}
 	}
 	f := n.viewed(view + "head/backward/20?embed=tryharder")
-	equal(t, "title", f.Title, "Event stream '"+parked+"'")
+	check.Equal(t, f.Title, "Event stream '"+parked+"'", "title")
 	for i, e := range f.Entries {
-		equal(t, "entry", fmt.Sprint(e.Title, *e.StreamID, *e.EventNumber, *e.PositionStreamID, *e.PositionEventNumber), fmt.Sprint(i+1, "@a b", "a b", i+1, parked, 2-i))
+		check.Equal(t, fmt.Sprint(e.Title, *e.StreamID, *e.EventNumber, *e.PositionStreamID, *e.PositionEventNumber), fmt.Sprint(i+1, "@a b", "a b", i+1, parked, 2-i), "entry")
 	}
 	for _, path := range []string{"x/backward/1", "-1/backward/1", "head/forward/1", "x/forward/1", "0/forward/0", "head/backward/0", "0/forward/x", "0/forward/4097"} {
 		n.get(view+path, competingJSON).is(t, 400)
@@ -120,7 +121,7 @@ func TestParkedMessages(t *testing.T) {
 	etag := n.get(view+"3/forward/2", competingJSON).header.Get("ETag")
 	n.get(view+"3/forward/2", competingJSON, "If-None-Match", etag).is(t, 304)
 	n.get(view+"3/forward/2", competingXML, "If-None-Match", etag).is(t, 200)
-	equal(t, "groups are not asked", subs.made(), "")
+	check.Equal(t, subs.made(), "", "groups are not asked")
 
 	// What is shown are events of the source: a caller that may not read it is refused.
 	n.do("GET", view+"head/backward/1", "", nil).is(t, 401)

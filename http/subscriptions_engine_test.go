@@ -78,7 +78,7 @@ func (m *messages) numbers() string {
 func (s *subscriber) takes(count int, numbers string) []messageEntry {
 	s.t.Helper()
 	f := s.read(count)
-	equal(s.t, "handed out", f.numbers(), numbers)
+	check.Equal(s.t, f.numbers(), numbers, "handed out")
 	var entries []messageEntry
 	for i := range f.Entries {
 		entries = append(entries, f.Entries[len(f.Entries)-1-i])
@@ -153,7 +153,7 @@ func TestRunningGroups(t *testing.T) {
 				"resolveLinktos": true, "messageTimeoutMilliseconds": 12.0, "startFrom": 7.0, "startPosition": "7", "bufferSize": 60.0, "readBatchSize": 30.0,
 				"namedConsumerStrategy": "Pinned", "maxSubscriberCount": 10.0, "preferRoundRobin": false,
 			} {
-				equal(t, name, config[name], want)
+				check.Equal(t, config[name], want, name)
 			}
 		}},
 		{"an update forgets what was handed out", func(t *testing.T, s *subscriber) {
@@ -170,16 +170,16 @@ func TestRunningGroups(t *testing.T) {
 		{"positions and counts", func(t *testing.T, s *subscriber) {
 			s.events(0, 3)
 			s.create(`"minCheckPointCount":1,"maxCheckPointCount":1`)
-			equal(t, "read ahead", s.info().ReadBufferCount, 3)
+			check.Equal(t, s.info().ReadBufferCount, 3, "read ahead")
 			es := s.takes(3, "0 1 2")
 			i := s.info()
-			equal(t, "out", fmt.Sprintln(i.OutstandingMessagesCount, i.TotalInFlightMessages, *i.LastKnownEventPosition, i.LastCheckpointedEventPosition == nil, i.ParkedMessageCount, i.Status), "3 3 2 true 0 Live\n")
+			check.Equal(t, fmt.Sprintln(i.OutstandingMessagesCount, i.TotalInFlightMessages, *i.LastKnownEventPosition, i.LastCheckpointedEventPosition == nil, i.ParkedMessageCount, i.Status), "3 3 2 true 0 Live\n", "out")
 			s.answers(es[0], "ack", "")
 			s.answers(es[1], "nack", "?action=park")
 			time.Sleep(100 * time.Millisecond) // Checkpoints keep a distance.
 			synctest.Wait()
 			i = s.info()
-			equal(t, "answered", fmt.Sprintln(i.OutstandingMessagesCount, i.ParkedMessageCount, *i.LastCheckpointedEventPosition, i.LastProcessedEventNumber), "1 1 1 1\n")
+			check.Equal(t, fmt.Sprintln(i.OutstandingMessagesCount, i.ParkedMessageCount, *i.LastCheckpointedEventPosition, i.LastProcessedEventNumber), "1 1 1 1\n", "answered")
 		}},
 		{"ids", func(t *testing.T, s *subscriber) {
 			s.events(0, 1)
@@ -191,13 +191,13 @@ func TestRunningGroups(t *testing.T) {
 			}
 			s.do("POST", s.group+"/ack/"+s.id(), "", admin()).is(t, 200)
 			s.do("POST", "/subscriptions/s/nope/ack/"+id, "", admin()).is(t, 200)
-			equal(t, "parked", s.parked(), "")
+			check.Equal(t, s.parked(), "", "parked")
 			s.answers(e, "nack", "?action=retry")
 			again := s.takes(1, "0")[0]
-			equal(t, "retries", *again.RetryCount, 1)
+			check.Equal(t, *again.RetryCount, 1, "retries")
 			s.do("POST", s.group+"/ack?ids="+strings.ReplaceAll(id, "-", ""), "", admin()).is(t, 200)
 			synctest.Wait()
-			equal(t, "out", s.info().OutstandingMessagesCount, 0)
+			check.Equal(t, s.info().OutstandingMessagesCount, 0, "out")
 		}},
 		{"parking", func(t *testing.T, s *subscriber) {
 			s.events(0, 3)
@@ -210,7 +210,7 @@ func TestRunningGroups(t *testing.T) {
 			}
 			s.do("POST", s.group+"/nack?ids="+strings.Join(ids, ",")+"&action=PARK", "", admin()).is(t, 200)
 			synctest.Wait()
-			equal(t, "parked", s.parked(), "2@s 0@s 1@s")
+			check.Equal(t, s.parked(), "2@s 0@s 1@s", "parked")
 			raw := s.get(parkedOfGroup+"/0", eventJSON, "ES-ResolveLinkTos", "false").is(t, 200).body
 			for _, part := range []string{`"eventType":"$>"`, `"data":"2@s"`, `Client explicitly NAK'ed message.\nNacked from HTTP`, `"subscriptionEventNumber":2`, `"added":"`} {
 				check.Contains(t, raw, part, "lacks")
@@ -220,7 +220,7 @@ func TestRunningGroups(t *testing.T) {
 
 			view := "/subscriptions/viewparkedmessages/s/g/head/backward/5?embed=tryharder"
 			v := s.viewed(view)
-			equal(t, "viewed", fmt.Sprint(v.numbers(), " ", *v.Entries[0].PositionEventNumber, *v.Entries[0].EventNumber), "1 0 2 2 1")
+			check.Equal(t, fmt.Sprint(v.numbers(), " ", *v.Entries[0].PositionEventNumber, *v.Entries[0].EventNumber), "1 0 2 2 1", "viewed")
 		}},
 		{"retried messages come first, oldest first", func(t *testing.T, s *subscriber) {
 			s.events(0, 6)
@@ -229,7 +229,7 @@ func TestRunningGroups(t *testing.T) {
 			for _, i := range []int{3, 1, 2} {
 				s.answers(es[i], "nack", "?action=Retyr")
 			}
-			equal(t, "retry buffer", s.info().RetryBufferCount, 3)
+			check.Equal(t, s.info().RetryBufferCount, 3, "retry buffer")
 			s.takes(5, "1 2 3 4 5")
 		}},
 		{"replay up to a number", func(t *testing.T, s *subscriber) {
@@ -247,15 +247,15 @@ func TestRunningGroups(t *testing.T) {
 			replay("?stopAt=2", 200)
 			again := s.takes(5, "1 0")
 			for _, e := range again {
-				equal(t, "retries", *e.RetryCount, 0)
+				check.Equal(t, *e.RetryCount, 0, "retries")
 				if of(e.Links, "ack") == of(es[1].Links, "ack") {
 					t.Error("the id is that of the first delivery")
 				}
 			}
-			equal(t, "parked", s.info().ParkedMessageCount, 1)
+			check.Equal(t, s.info().ParkedMessageCount, 1, "parked")
 			replay("?stopAt=0", 200)
 			s.takes(5, "")
-			equal(t, "parked", s.info().ParkedMessageCount, 1)
+			check.Equal(t, s.info().ParkedMessageCount, 1, "parked")
 			replay("?stopAt=-1", 400)
 		}},
 		{"where groups start", func(t *testing.T, s *subscriber) {
@@ -278,7 +278,7 @@ func TestRunningGroups(t *testing.T) {
 			}
 			time.Sleep(1500 * time.Millisecond)
 			a := s.get("/streams/%24persistentsubscription-s%3A%3Ag-checkpoint/head", appJSON).is(t, 200)
-			equal(t, "message 1 is out", a.body, `"0"`)
+			check.Equal(t, a.body, `"0"`, "message 1 is out")
 			s.manages("POST", s.group, `{"startFrom":0}`).is(t, 200)
 			synctest.Wait()
 			s.takes(5, "1 2 3")
@@ -290,7 +290,7 @@ func TestRunningGroups(t *testing.T) {
 			s.do("POST", "/subscriptions/restart", "", as("jane", "changeit")).is(t, 401)
 			s.do("POST", "/subscriptions/restart", "", as("ops", "changeit")).is(t, 200)
 			synctest.Wait()
-			equal(t, "settings", s.info().Config["maxRetryCount"], any(4.0))
+			check.Equal(t, s.info().Config["maxRetryCount"], any(4.0), "settings")
 			s.takes(2, "0 1")
 		}},
 		{"links", func(t *testing.T, s *subscriber) {
@@ -300,13 +300,13 @@ func TestRunningGroups(t *testing.T) {
 			g := &subscriber{s.node, "/subscriptions/links/g"}
 			g.create(`"resolveLinktos":true`)
 			e := g.takes(1, "0")[0]
-			equal(t, "entry", fmt.Sprint(e.Title, e.Summary, *e.EventNumber, *e.StreamID, *e.PositionStreamID), "0@s$>0slinks")
-			equal(t, "ack", of(e.Links, "ack"), base+g.group+"/ack/"+link)
+			check.Equal(t, fmt.Sprint(e.Title, e.Summary, *e.EventNumber, *e.StreamID, *e.PositionStreamID), "0@s$>0slinks", "entry")
+			check.Equal(t, of(e.Links, "ack"), base+g.group+"/ack/"+link, "ack")
 			if *e.EventID == link {
 				t.Error("the event id is the link's")
 			}
 			g.answers(e, "ack", "")
-			equal(t, "out", g.info().OutstandingMessagesCount, 0)
+			check.Equal(t, g.info().OutstandingMessagesCount, 0, "out")
 		}},
 		{"a deleted group is nowhere", func(t *testing.T, s *subscriber) {
 			s.events(0, 1)

@@ -92,19 +92,19 @@ func TestSettings(t *testing.T) {
 				a := n.manages(f.method, "/subscriptions/s/"+f.group, c.body)
 				if c.want == nil {
 					a.is(t, 400).says(t, c.text)
-					equal(t, "text", a.body, c.text)
+					check.Equal(t, a.body, c.text, "text")
 					continue
 				}
 				a.is(t, 200)
 				for _, g := range subs.groups {
 					if g.Group == f.group {
-						equal(t, "settings", g.Settings, *c.want)
+						check.Equal(t, g.Settings, *c.want, "settings")
 					}
 				}
 			}
 			if c.want == nil {
-				equal(t, "calls", subs.made(), "")
-				equal(t, "groups", len(subs.groups), 1)
+				check.Equal(t, subs.made(), "", "calls")
+				check.Equal(t, len(subs.groups), 1, "groups")
 				// Before it is looked for.
 				n.manages("POST", "/subscriptions/s/none", c.body).is(t, 400)
 			}
@@ -115,7 +115,7 @@ func TestSettings(t *testing.T) {
 	h := admin("Content-Type", appJSON)
 	r := cutRequest(t, h, `{"bufferSize":`)
 	n.serve(r).is(t, 400).says(t, "Invalid request. The body ends too early.")
-	equal(t, "calls", subs.made(), "")
+	check.Equal(t, subs.made(), "", "calls")
 }
 
 // cutRequest is a PUT whose body ends before its length.
@@ -151,7 +151,7 @@ func TestSettingsXML(t *testing.T) {
 			}
 			a.is(t, 200)
 			n.manages("PUT", "/subscriptions/s/json", c.want).is(t, 200)
-			equal(t, "settings", subs.groups[0].Settings, subs.groups[1].Settings)
+			check.Equal(t, subs.groups[0].Settings, subs.groups[1].Settings, "settings")
 		})
 	}
 }

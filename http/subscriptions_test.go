@@ -69,14 +69,14 @@ func TestSubscriptionNames(t *testing.T) {
 	} {
 		n, subs := newSubscriber(t)
 		a := n.manages("PUT", path, "").is(t, 200)
-		equal(t, path, subs.made(), want)
+		check.Equal(t, subs.made(), want, path)
 		back := strings.TrimPrefix(a.header.Get("Location"), base)
 		n.get(back+"/info", appJSON).is(t, 200)
 		n.get(back+"/5?embed=rich", competingJSON).is(t, 200)
 		n.get(back, competingXML).is(t, 200)
 		n.manages("DELETE", back, "").is(t, 200)
 		key := strings.TrimSuffix(strings.TrimPrefix(want, "create "), " by admin")
-		equal(t, path, subs.made(), fmt.Sprintf("info of %s; read 5 of %s; read 1 of %s; delete %s by admin", key, key, key, key))
+		check.Equal(t, subs.made(), fmt.Sprintf("info of %s; read 5 of %s; read 1 of %s; delete %s by admin", key, key, key, key), path)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestSubscriptionOrderOfChecks(t *testing.T) {
 	n.do("POST", path+"/ack?ids=x", "", jane).is(t, 401)
 	n.do("GET", "/subscriptions?offset=x", "", nil).is(t, 401)
 	n.get(path+"/0", "").is(t, 400)
-	equal(t, "calls", subs.made(), "")
+	check.Equal(t, subs.made(), "", "calls")
 }
 
 func TestSubscriptionMedia(t *testing.T) {
@@ -159,7 +159,7 @@ func (a answer) results(t testing.TB, status int, word, reason string) answer {
 	a.is(t, status).has(t, "Content-Type", "application/json; charset=utf-8")
 	var r result
 	check.Must(t, json.Unmarshal([]byte(a.body), &r), a.body)
-	equal(t, "result", r.Result+": "+r.Reason, word+": "+reason)
+	check.Equal(t, r.Result+": "+r.Reason, word+": "+reason, "result")
 	check.NoError(t, check.Err(event.ParseID(r.CorrelationID)), "correlation id", r.CorrelationID)
 	return a
 }
@@ -182,7 +182,7 @@ func TestGroupCommands(t *testing.T) {
 			for _, form := range []string{"/" + n.id(), "?ids=" + n.id()} {
 				for _, g := range []string{group, group + "x"} {
 					a := n.do("POST", g+verb+form, "{}", admin()).is(t, answered)
-					equal(t, "body", a.body, "")
+					check.Equal(t, a.body, "", "body")
 				}
 			}
 		}
@@ -210,8 +210,8 @@ func TestGroupCommands(t *testing.T) {
 			n.get(path, competingXML).is(t, 400).has(t, "Content-Type", "text/xml; charset=utf-8")
 		}
 		const calls = "delete $all::g by admin; replay $all::g to -1; drop [1] of $all::g"
-		equal(t, "calls", subs.made(), calls+"; "+calls)
-		equal(t, "list", n.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]")
+		check.Equal(t, subs.made(), calls+"; "+calls, "calls")
+		check.Equal(t, n.get("/subscriptions/$all", appJSON).is(t, 404).body, "[]", "list")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestLongGroupNames(t *testing.T) {
 	n.manages("PUT", "/subscriptions/s/"+longest, "").is(t, 200)
 	subs.made()
 	n.manages("PUT", "/subscriptions/s/"+longest+"g", "").is(t, 400).says(t, "Stream name or event type is too long.")
-	equal(t, "calls", subs.made(), "")
+	check.Equal(t, subs.made(), "", "calls")
 	n.manages("POST", "/subscriptions/s/"+longest+"g", "").is(t, 404)
 }
 
@@ -236,18 +236,18 @@ func TestReplayParked(t *testing.T) {
 		a := n.manages("POST", "/subscriptions/s/g/replayParked"+query, "{}")
 		if want == "" {
 			a.is(t, 400).says(t, "stopAt should be a properly formed positive long")
-			equal(t, query, subs.made(), "")
+			check.Equal(t, subs.made(), "", query)
 			continue
 		}
 		a.is(t, 200)
-		equal(t, query, subs.made(), "replay s::g to "+want)
+		check.Equal(t, subs.made(), "replay s::g to "+want, query)
 	}
 }
 
 func TestRestart(t *testing.T) {
 	n, subs := newSubscriber(t)
-	equal(t, "body", n.manages("POST", "/subscriptions/restart", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body, `"Restarting"`)
-	equal(t, "calls", subs.made(), "restart")
+	check.Equal(t, n.manages("POST", "/subscriptions/restart", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body, `"Restarting"`, "body")
+	check.Equal(t, subs.made(), "restart", "calls")
 	subs.fail = event.ErrNotReady
 	n.manages("POST", "/subscriptions/restart", "").is(t, 400).says(t, "Persistent subscriptions are not running.")
 	subs.fail = event.ErrBusy
@@ -255,7 +255,7 @@ func TestRestart(t *testing.T) {
 	subs.fail = nil
 	subs.define("restart", "g")
 	n.get("/subscriptions/restart", appJSON).is(t, 200)
-	equal(t, "calls", subs.made(), `restart; restart; list "restart"`)
+	check.Equal(t, subs.made(), `restart; restart; list "restart"`, "calls")
 }
 
 func TestMessageCount(t *testing.T) {
@@ -263,18 +263,18 @@ func TestMessageCount(t *testing.T) {
 	subs.define("s", "g")
 	for count, want := range map[string]string{"": "1", "/1": "1", "/100": "100", "/007": "7"} {
 		n.get("/subscriptions/s/g"+count, competingJSON).is(t, 200)
-		equal(t, count, subs.made(), "read "+want+" of s::g")
+		check.Equal(t, subs.made(), "read "+want+" of s::g", count)
 	}
 	for count, text := range map[string]string{"0": "0", "-1": "-1", "101": "101", "one": "one", "10.1": "10.1", "99999999999999999999": "99999999999999999999", "%3Cx%3E": "<x>"} {
 		a := n.get("/subscriptions/s/g/"+count, competingJSON).is(t, 400).says(t, "Message count")
-		equal(t, count, a.body, "Message count must be an integer between 1 and 100 'count' ='"+text+"'")
+		check.Equal(t, a.body, "Message count must be an integer between 1 and 100 'count' ='"+text+"'", count)
 	}
 	for _, accept := range []string{competingJSON, competingXML} {
 		a := n.get("/subscriptions/s/none/5", accept).is(t, 404)
 		if accept == competingJSON {
-			equal(t, "body", a.body, `"Not found."`)
+			check.Equal(t, a.body, `"Not found."`, "body")
 		} else {
-			equal(t, "body", a.body, xmlProlog+"<string>Not found.</string>")
+			check.Equal(t, a.body, xmlProlog+"<string>Not found.</string>", "body")
 		}
 	}
 	n.get("/subscriptions/s/none/info", appJSON).is(t, 404).bare(t)
@@ -288,10 +288,10 @@ func TestHeadTakesNoMessages(t *testing.T) {
 	n, subs := newSubscriber(t)
 	g := subs.define("s", "g")
 	g.messages = someMessages()
-	equal(t, "body", n.do("HEAD", "/subscriptions/s/g/100", "", admin()).is(t, 200).body, "")
-	equal(t, "calls", subs.made(), "info of s::g")
+	check.Equal(t, n.do("HEAD", "/subscriptions/s/g/100", "", admin()).is(t, 200).body, "", "body")
+	check.Equal(t, subs.made(), "info of s::g", "calls")
 	n.do("HEAD", "/subscriptions/s/none/100", "", admin()).is(t, 404)
-	equal(t, "messages", len(g.messages), 5)
+	check.Equal(t, len(g.messages), 5, "messages")
 }
 
 // messages is the feed as a client reads it.
@@ -337,23 +337,23 @@ func TestMessageFeed(t *testing.T) {
 			}
 			f := decode[messages](t, n.get("/subscriptions/s/g/3", competingJSON, c.header, c.value))
 			group := c.root + "/subscriptions/s/g"
-			equal(t, "links", fmt.Sprint(f.Links), fmt.Sprint([]feedLink{
+			check.Equal(t, fmt.Sprint(f.Links), fmt.Sprint([]feedLink{
 				{group + "/ack?ids=" + strings.Join(ids, ","), "ackAll"}, {group + "/nack?ids=" + strings.Join(ids, ","), "nackAll"},
 				{group + "/3", "previous"}, {group, "self"},
-			}))
-			equal(t, "id", f.ID, group)
-			equal(t, "title", f.Title, "Messages for 's/g'")
+			}), "links")
+			check.Equal(t, f.ID, group, "id")
+			check.Equal(t, f.Title, "Messages for 's/g'", "title")
 			if f.HeadOfStream || f.StreamID != nil || f.SelfURL != nil || f.ETag != nil {
 				t.Errorf("%+v", f)
 			}
 			for i, e := range f.Entries {
 				id := ids[len(ids)-1-i]
-				equal(t, "entry", fmt.Sprint(e.Links), fmt.Sprint([]feedLink{{e.ID, "edit"}, {e.ID, "alternate"}, {group + "/ack/" + id, "ack"}, {group + "/nack/" + id, "nack"}}))
-				equal(t, "retries", *e.RetryCount, 2-i)
+				check.Equal(t, fmt.Sprint(e.Links), fmt.Sprint([]feedLink{{e.ID, "edit"}, {e.ID, "alternate"}, {group + "/ack/" + id, "ack"}, {group + "/nack/" + id, "nack"}}), "entry")
+				check.Equal(t, *e.RetryCount, 2-i, "retries")
 			}
-			equal(t, "newest first", f.Entries[0].ID, c.root+"/streams/target%20%26%20%3Cco%3E/7")
+			check.Equal(t, f.Entries[0].ID, c.root+"/streams/target%20%26%20%3Cco%3E/7", "newest first")
 			f = decode[messages](t, n.get("/subscriptions/s/g", competingJSON, c.header, c.value))
-			equal(t, "previous", of(f.Links, "previous"), group+"/1")
+			check.Equal(t, of(f.Links, "previous"), group+"/1", "previous")
 		})
 	}
 	// An answer goes where the links lead.
@@ -364,8 +364,8 @@ func TestMessageFeed(t *testing.T) {
 	n.do("POST", strings.TrimPrefix(of(f.Links, "nackAll"), base)+"&action=park", "", admin()).is(t, 200)
 	n.do("POST", strings.TrimPrefix(of(f.Entries[1].Links, "nack"), base)+"?action=skip", "{}", admin()).is(t, 200)
 	first, second := someMessages()[0].ID, someMessages()[1].ID
-	equal(t, "calls", subs.made(), fmt.Sprintf("ack [%s %s] of s::g; nack [%s %s] of s::g, action 1: Nacked from HTTP; nack [%s] of s::g, action 2: Nacked from HTTP",
-		first, second, first, second, first))
+	check.Equal(t, subs.made(), fmt.Sprintf("ack [%s %s] of s::g; nack [%s %s] of s::g, action 1: Nacked from HTTP; nack [%s] of s::g, action 2: Nacked from HTTP",
+		first, second, first, second, first), "calls")
 }
 
 func TestAnswerIDs(t *testing.T) {
@@ -397,8 +397,8 @@ func TestAnswerIDs(t *testing.T) {
 		for _, verb := range []string{"ack", "nack"} {
 			answer := n.do("POST", "/subscriptions/s/g/"+verb+c.path, "", admin())
 			if c.text != "" {
-				equal(t, c.path, answer.is(t, 400).says(t, c.text).body, c.text)
-				equal(t, c.path, subs.made(), "")
+				check.Equal(t, answer.is(t, 400).says(t, c.text).body, c.text, c.path)
+				check.Equal(t, subs.made(), "", c.path)
 				continue
 			}
 			answer.is(t, 200)
@@ -419,11 +419,11 @@ func TestNackActions(t *testing.T) {
 	} {
 		for _, path := range []string{"/nack/" + id + "?action=" + word, "/nack?ids=" + id + "&action=" + word, "/nack?Action=" + word + "&ids=" + id} {
 			n.do("POST", "/subscriptions/s/g"+path, "", admin()).is(t, 200)
-			equal(t, path, subs.made(), fmt.Sprintf("nack [%s] of s::g, action %d: Nacked from HTTP", id, want))
+			check.Equal(t, subs.made(), fmt.Sprintf("nack [%s] of s::g, action %d: Nacked from HTTP", id, want), path)
 		}
 	}
 	n.do("POST", "/subscriptions/s/g/nack/"+id, "", admin()).is(t, 200)
-	equal(t, "missing", subs.made(), fmt.Sprintf("nack [%s] of s::g, action 0: Nacked from HTTP", id))
+	check.Equal(t, subs.made(), fmt.Sprintf("nack [%s] of s::g, action 0: Nacked from HTTP", id), "missing")
 }
 
 func TestGroupPages(t *testing.T) {
@@ -456,7 +456,7 @@ func TestGroupPages(t *testing.T) {
 	} {
 		a := n.get("/subscriptions?"+c.query, appJSON)
 		if strings.Contains(c.want, "must") {
-			equal(t, c.query, a.is(t, 400).says(t, c.want).body, c.want)
+			check.Equal(t, a.is(t, 400).says(t, c.want).body, c.want, c.query)
 			continue
 		}
 		p := decode[page](t, a)
@@ -468,12 +468,12 @@ func TestGroupPages(t *testing.T) {
 			query := strings.TrimPrefix(l.Href, base+"/subscriptions?offset=")
 			got += " " + l.Rel + "=" + strings.Replace(query, "&count=", ",", 1)
 		}
-		equal(t, c.query, got, c.want)
+		check.Equal(t, got, c.want, c.query)
 	}
 	type list []struct{ GroupName string }
-	equal(t, "all", fmt.Sprint(decode[list](t, n.get("/subscriptions", appJSON))), "[{a0} {b1} {b2} {c3} {d4} {d5} {d6}]")
-	equal(t, "all", fmt.Sprint(decode[list](t, n.get("/subscriptions?other=1", appJSON))), "[{a0} {b1} {b2} {c3} {d4} {d5} {d6}]")
-	equal(t, "of one", fmt.Sprint(decode[list](t, n.get("/subscriptions/b?count=1", appJSON))), "[{b1} {b2}]")
-	equal(t, "of none", n.get("/subscriptions/B", appJSON).is(t, 404).has(t, "Content-Type", "application/json; charset=utf-8").body, "[]")
+	check.Equal(t, fmt.Sprint(decode[list](t, n.get("/subscriptions", appJSON))), "[{a0} {b1} {b2} {c3} {d4} {d5} {d6}]", "all")
+	check.Equal(t, fmt.Sprint(decode[list](t, n.get("/subscriptions?other=1", appJSON))), "[{a0} {b1} {b2} {c3} {d4} {d5} {d6}]", "all")
+	check.Equal(t, fmt.Sprint(decode[list](t, n.get("/subscriptions/b?count=1", appJSON))), "[{b1} {b2}]", "of one")
+	check.Equal(t, n.get("/subscriptions/B", appJSON).is(t, 404).has(t, "Content-Type", "application/json; charset=utf-8").body, "[]", "of none")
 	n.get("/subscriptions/B", textXML).is(t, 404).has(t, "Content-Type", "text/xml; charset=utf-8")
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // usersContract are the rules of user management, for any node whose callers
@@ -28,7 +29,7 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 				}
 				n.manage("POST", path, body).commanded(t, 201, login, "Success").has(t, "Location", base+"/users/"+login)
 				d := n.account(login)
-				equal(t, "user", fmt.Sprint(d.LoginName, d.FullName, d.Groups, *d.Disabled, n.signsIn(login, "p")), login+"A B[x] false true")
+				check.Equal(t, fmt.Sprint(d.LoginName, d.FullName, d.Groups, *d.Disabled, n.signsIn(login, "p")), login+"A B[x] false true", "user")
 				if d.DateLastUpdated == nil {
 					t.Error("no dateLastUpdated")
 				}
@@ -39,14 +40,14 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			before := n.manage("GET", "/users/jane", "").body
 			n.manage("POST", "/users/", `{"loginName":"jane","fullName":"Other","groups":["b"],"password":"pw-1"}`).
 				commanded(t, 201, "jane", "Success").has(t, "Location", base+"/users/jane")
-			equal(t, "details", n.manage("GET", "/users/jane", "").body, before)
+			check.Equal(t, n.manage("GET", "/users/jane", "").body, before, "details")
 			n.manage("POST", "/users/", `{"loginName":"jane","password":"pw-2"}`).commanded(t, 409, "jane", "Conflict").has(t, "Location", "")
-			equal(t, "details", n.manage("GET", "/users/jane", "").body, before)
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "true false")
+			check.Equal(t, n.manage("GET", "/users/jane", "").body, before, "details")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "true false", "passwords")
 			n.manage("POST", "/users/jane/command/disable", "").commanded(t, 200, "jane", "Success")
 			n.manage("POST", "/users/", `{"loginName":"jane","password":"pw-1"}`).commanded(t, 201, "jane", "Success")
 			n.manage("POST", "/users/", `{"loginName":"jane","password":"pw-2"}`).commanded(t, 409, "jane", "Conflict")
-			equal(t, "disabled", *n.account("jane").Disabled, true)
+			check.Equal(t, *n.account("jane").Disabled, true, "disabled")
 		}},
 		{"missing groups and full name", func(t *testing.T, n *node) {
 			for i, more := range []string{"", `,"groups":null,"fullName":null`, `,"groups":[],"fullName":""`} {
@@ -63,14 +64,14 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			n.manage("PUT", "/users/jane/command/disable", "").commanded(t, 200, "jane", "Success")
 			n.manage("PUT", "/users/jane", `{"fullName":"New","groups":["c"]}`).commanded(t, 200, "jane", "Success")
 			d := n.account("jane")
-			equal(t, "user", fmt.Sprint(d.FullName, d.Groups, *d.Disabled), "New[c] true")
+			check.Equal(t, fmt.Sprint(d.FullName, d.Groups, *d.Disabled), "New[c] true", "user")
 			n.manage("PUT", "/users/jane", `{"FullName":"Third","loginName":"other","password":"x"}`).commanded(t, 200, "jane", "Success")
 			d = n.account("jane")
-			equal(t, "user", fmt.Sprint(d.LoginName, d.FullName, d.Groups, *d.Disabled), "janeThird[] true")
+			check.Equal(t, fmt.Sprint(d.LoginName, d.FullName, d.Groups, *d.Disabled), "janeThird[] true", "user")
 			n.manage("PUT", "/users/jane", `{}`).is(t, 200)
-			equal(t, "cleared", n.account("jane").FullName, "")
+			check.Equal(t, n.account("jane").FullName, "", "cleared")
 			n.manage("PUT", "/users/jane/command/enable", "").is(t, 200)
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "x")), "true false")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "x")), "true false", "passwords")
 			n.manage("PUT", "/users/none", `{"fullName":"x"}`).commanded(t, 404, "none", "NotFound")
 		}},
 		{"enable and disable", func(t *testing.T, n *node) {
@@ -78,15 +79,15 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			for _, method := range []string{"POST", "PUT"} {
 				for range 2 {
 					n.manage(method, "/users/jane/command/disable", "").commanded(t, 200, "jane", "Success")
-					equal(t, "signs in", n.signsIn("jane", "pw-1"), false)
+					check.Equal(t, n.signsIn("jane", "pw-1"), false, "signs in")
 				}
 				d := n.account("jane")
-				equal(t, "last link", fmt.Sprint(*d.Disabled, d.Links[4]), "true {"+base+"/users/jane/command/enable enable}")
+				check.Equal(t, fmt.Sprint(*d.Disabled, d.Links[4]), "true {"+base+"/users/jane/command/enable enable}", "last link")
 				for _, body := range []string{"", "{}"} { // Clients send either.
 					n.manage(method, "/users/jane/command/enable", body).commanded(t, 200, "jane", "Success")
-					equal(t, "signs in", n.signsIn("jane", "pw-1"), true)
+					check.Equal(t, n.signsIn("jane", "pw-1"), true, "signs in")
 				}
-				equal(t, "last link", n.account("jane").Links[4].Rel, "disable")
+				check.Equal(t, n.account("jane").Links[4].Rel, "disable", "last link")
 				n.manage(method, "/users/none/command/enable", "").commanded(t, 404, "none", "NotFound")
 				n.manage(method, "/users/none/command/disable", "").commanded(t, 404, "none", "NotFound")
 			}
@@ -96,15 +97,15 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			n.manage("POST", "/users/jane/command/disable", "").is(t, 200)
 			n.manage("POST", "/users/jane/command/reset-password", `{"newPassword":"pw-2"}`).commanded(t, 200, "jane", "Success")
 			n.manage("PUT", "/users/jane", `{"fullName":"x"}`).is(t, 200)
-			equal(t, "before", n.signsIn("jane", "pw-2"), false)
+			check.Equal(t, n.signsIn("jane", "pw-2"), false, "before")
 			n.manage("POST", "/users/jane/command/enable", "").is(t, 200)
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "false true")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "false true", "passwords")
 		}},
 		{"delete, and create again", func(t *testing.T, n *node) {
 			n.create("jane", "a")
-			equal(t, "body", n.manage("DELETE", "/users/jane", "").is(t, 204).body, "")
+			check.Equal(t, n.manage("DELETE", "/users/jane", "").is(t, 204).body, "", "body")
 			n.manage("GET", "/users/jane", "").is(t, 404)
-			equal(t, "signs in", n.signsIn("jane", "pw-1"), false)
+			check.Equal(t, n.signsIn("jane", "pw-1"), false, "signs in")
 			n.manage("DELETE", "/users/jane", "").commanded(t, 404, "jane", "NotFound")
 			for _, command := range []string{"enable", "disable"} {
 				n.manage("POST", "/users/jane/command/"+command, "").commanded(t, 404, "jane", "NotFound")
@@ -112,12 +113,12 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			n.manage("POST", "/users/jane/command/reset-password", `{"newPassword":"x"}`).commanded(t, 404, "jane", "NotFound")
 			n.manage("POST", "/users/", `{"loginName":"jane","password":"pw-2"}`).is(t, 201)
 			d := n.account("jane")
-			equal(t, "user", fmt.Sprint(d.FullName, d.Groups, n.signsIn("jane", "pw-2"), n.signsIn("jane", "pw-1")), "[] true false")
+			check.Equal(t, fmt.Sprint(d.FullName, d.Groups, n.signsIn("jane", "pw-2"), n.signsIn("jane", "pw-1")), "[] true false", "user")
 		}},
 		{"reset password", func(t *testing.T, n *node) {
 			n.create("jane")
 			n.manage("POST", "/users/jane/command/reset-password", `{"NewPassword":"a:b c"}`).commanded(t, 200, "jane", "Success")
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "a:b c")), "false true")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "a:b c")), "false true", "passwords")
 			n.manage("PUT", "/users/jane/command/reset-password", `{"newPassword":"x"}`).is(t, 405)
 		}},
 		{"change password", func(t *testing.T, n *node) {
@@ -135,9 +136,9 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			for _, wrong := range []string{"pw", "", "pw-2", "PW-1"} {
 				send("jane", "pw-1", `{"currentPassword":"`+wrong+`","newPassword":"pw-2"}`).commanded(t, 401, "jane", "Unauthorized")
 			}
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "true false")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "true false", "passwords")
 			send("jane", "pw-1", right).commanded(t, 200, "jane", "Success")
-			equal(t, "passwords", fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "false true")
+			check.Equal(t, fmt.Sprint(n.signsIn("jane", "pw-1"), n.signsIn("jane", "pw-2")), "false true", "passwords")
 			n.do("PUT", path, right, as("jane", "pw-2", "Content-Type", appJSON)).is(t, 405)
 		}},
 		{"list", func(t *testing.T, n *node) {
@@ -149,15 +150,15 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 				var logins []string
 				for _, d := range e.Data {
 					logins = append(logins, d.LoginName)
-					equal(t, "links", len(d.Links), 5)
+					check.Equal(t, len(d.Links), 5, "links")
 				}
-				equal(t, "list", fmt.Sprint(logins, e.Success), "[Zoe admin jane ops] true")
+				check.Equal(t, fmt.Sprint(logins, e.Success), "[Zoe admin jane ops] true", "list")
 			}
 		}},
 		{"built-in users", func(t *testing.T, n *node) {
 			for login, want := range map[string]string{"admin": "Event Store Administrator[$admins]", "ops": "Event Store Operations[$ops]"} {
 				d := n.account(login)
-				equal(t, login, fmt.Sprint(d.FullName, d.Groups), want)
+				check.Equal(t, fmt.Sprint(d.FullName, d.Groups), want, login)
 			}
 			n.manage("DELETE", "/users/ops", "").is(t, 204)
 			n.manage("GET", "/users/ops", "").is(t, 404)
@@ -167,7 +168,7 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			for _, path := range []string{"/users/$current", "/users/%24current", "/users/jane"} {
 				var e userEnvelope
 				n.unmarshal(n.do("GET", path, "", as("jane", "pw-1")).is(t, 200), &e)
-				equal(t, path, fmt.Sprint(e.Data.LoginName, e.Data.Groups, *e.Data.Disabled), "jane[g1] false")
+				check.Equal(t, fmt.Sprint(e.Data.LoginName, e.Data.Groups, *e.Data.Disabled), "jane[g1] false", path)
 				n.do("GET", path, "", nil).is(t, 401)
 			}
 			n.do("GET", "/users/admin", "", as("jane", "pw-1")).is(t, 401)
@@ -191,14 +192,14 @@ func usersContract(t *testing.T, newNode func(t *testing.T, change ...func(*http
 			} {
 				n.create(login, "g")
 				d := n.account(login)
-				equal(t, "login", d.LoginName, login)
+				check.Equal(t, d.LoginName, login, "login")
 				want := base + "/users/" + strings.ReplaceAll(url.QueryEscape(login), "+", "%20")
-				equal(t, "edit", d.Links[2].Href, want)
-				equal(t, "signs in", n.signsIn(login, "pw-1"), true)
+				check.Equal(t, d.Links[2].Href, want, "edit")
+				check.Equal(t, n.signsIn(login, "pw-1"), true, "signs in")
 				for _, l := range d.Links[4:] {
 					n.manage("POST", strings.TrimPrefix(l.Href, base), "").is(t, 200)
 				}
-				equal(t, "signs in", n.signsIn(login, "pw-1"), false)
+				check.Equal(t, n.signsIn(login, "pw-1"), false, "signs in")
 				n.manage("DELETE", strings.TrimPrefix(d.Links[3].Href, base), "").is(t, 204)
 			}
 		}},

@@ -70,7 +70,7 @@ func (n *node) signsIn(login, password string) bool {
 func (a answer) commanded(t testing.TB, status int, login, outcome string) answer {
 	t.Helper()
 	want := fmt.Sprintf("{\n  \"loginName\": %q,\n  \"success\": %v,\n  \"error\": %q\n}", login, outcome == "Success", outcome)
-	equal(t, "envelope", a.is(t, status).has(t, "Content-Type", "application/json; charset=utf-8").body, want)
+	check.Equal(t, a.is(t, status).has(t, "Content-Type", "application/json; charset=utf-8").body, want, "envelope")
 	challenged := ""
 	if status == 401 {
 		challenged = `X-Basic realm="ESDB"`
@@ -132,7 +132,7 @@ func compareFile(t *testing.T, name, got string) {
 		check.Must(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want := check.Value(os.ReadFile(name)).Must(t)
-	equal(t, name, got, string(want))
+	check.Equal(t, got, string(want), name)
 }
 
 func TestUserBodies(t *testing.T) {
@@ -204,7 +204,7 @@ func TestUserBodies(t *testing.T) {
 			a := send("application/JSON; charset=UTF-8").is(t, c.status)
 			if c.status >= 400 {
 				a.says(t, c.says)
-				equal(t, "calls", u.calls, calls)
+				check.Equal(t, u.calls, calls, "calls")
 			}
 			for _, contentType := range []string{"", "text/json", "text/xml", "application/x-www-form-urlencoded", "application/json; charset=latin1"} {
 				send(contentType).is(t, 415).bare(t)
@@ -212,7 +212,7 @@ func TestUserBodies(t *testing.T) {
 		})
 	}
 	d := n.account("twice")
-	equal(t, "groups", fmt.Sprint(d.Groups), "[g]")
+	check.Equal(t, fmt.Sprint(d.Groups), "[g]", "groups")
 }
 
 func TestUserNegotiation(t *testing.T) {
@@ -221,8 +221,8 @@ func TestUserNegotiation(t *testing.T) {
 		"": 200, "*/*": 200, appJSON: 200, "application/*": 200, "application/json, text/plain, */*": 200, "text/xml, application/json;q=0.1": 200,
 		textXML: 406, "application/xml": 406, "text/plain": 406, atomJSON: 406, "text/*": 406,
 	} {
-		equal(t, accept, n.manage("GET", "/users/", "", "Accept", accept).status, status)
-		equal(t, accept, n.manage("POST", "/users/ops/command/enable", "", "Accept", accept).status, status)
+		check.Equal(t, n.manage("GET", "/users/", "", "Accept", accept).status, status, accept)
+		check.Equal(t, n.manage("POST", "/users/ops/command/enable", "", "Accept", accept).status, status, accept)
 	}
 	n.manage("GET", "/users/?format=json", "", "Accept", textXML).is(t, 200)
 	n.manage("GET", "/users/?format=xml", "", "Accept", appJSON).is(t, 406)
@@ -262,7 +262,7 @@ func TestUserRoutes(t *testing.T) {
 				checkCORS(t, a, methods)
 			}
 			n.do("OPTIONS", path, "", with("Authorization", wrongCredentials)).is(t, status)
-			equal(t, "nothing was done", u.calls, 0)
+			check.Equal(t, u.calls, 0, "nothing was done")
 		})
 	}
 	without := newNode(t)
@@ -280,8 +280,8 @@ func TestUserAddresses(t *testing.T) {
 	var e userEnvelope
 	n.unmarshal(n.manage("GET", "/users/a%20b", "", proxy...).is(t, 200), &e)
 	const home = "https://public.example:5/db/users/a%20b"
-	equal(t, "links", fmt.Sprint(e.Data.Links), fmt.Sprintf("[{%[1]s/command/reset-password reset-password} {%[1]s/command/change-password change-password} "+
-		"{%[1]s edit} {%[1]s delete} {%[1]s/command/disable disable}]", home))
+	check.Equal(t, fmt.Sprint(e.Data.Links), fmt.Sprintf("[{%[1]s/command/reset-password reset-password} {%[1]s/command/change-password change-password} "+
+		"{%[1]s edit} {%[1]s delete} {%[1]s/command/disable disable}]", home), "links")
 }
 
 func TestCallersThatAreNoUsers(t *testing.T) {
@@ -289,7 +289,7 @@ func TestCallersThatAreNoUsers(t *testing.T) {
 	n.create("system")
 	const notFound = "{\n  \"data\": null,\n  \"success\": false,\n  \"error\": \"NotFound\"\n}"
 	trusted := with("ES-TrustedAuth", "somebody; $admins")
-	equal(t, "trusted", n.do("GET", "/users/$current", "", trusted).is(t, 404).body, notFound)
+	check.Equal(t, n.do("GET", "/users/$current", "", trusted).is(t, 404).body, notFound, "trusted")
 	n.do("GET", "/users/", "", trusted).is(t, 200)
 	n.do("GET", "/users/jane", "", with("ES-TrustedAuth", "jane")).is(t, 404)
 	n.do("GET", "/users/joe", "", with("ES-TrustedAuth", "jane")).is(t, 401)
@@ -298,7 +298,7 @@ func TestCallersThatAreNoUsers(t *testing.T) {
 		r.Header.Set("Content-Type", appJSON)
 		return n.serve(r)
 	}
-	equal(t, "node", node("GET", "/users/$current", "").is(t, 404).body, notFound)
+	check.Equal(t, node("GET", "/users/$current", "").is(t, 404).body, notFound, "node")
 	node("GET", "/users/system", "").is(t, 200)
 	// A user of that name is not the node, nor the other way round.
 	node("POST", "/users/system/command/change-password", `{"currentPassword":"pw-1","newPassword":"x"}`).is(t, 401)
@@ -350,7 +350,7 @@ func TestUserErrors(t *testing.T) {
 			case c.name == "":
 				a.is(t, c.status).says(t, c.text)
 			case q.method == "GET":
-				equal(t, "body", a.is(t, c.status).body, "{\n  \"data\": null,\n  \"success\": false,\n  \"error\": \""+c.name+"\"\n}")
+				check.Equal(t, a.is(t, c.status).body, "{\n  \"data\": null,\n  \"success\": false,\n  \"error\": \""+c.name+"\"\n}", "body")
 			default:
 				a.commanded(t, c.status, "jane", c.name)
 			}
@@ -367,7 +367,7 @@ func TestUserTimeouts(t *testing.T) {
 		begin := time.Now()
 		n.manage("POST", "/users/jane/command/enable", "").commanded(t, 408, "jane", "TryAgain")
 		n.manage("GET", "/users/", "").is(t, 408)
-		equal(t, "took", time.Since(begin), 20*time.Second)
+		check.Equal(t, time.Since(begin), 20*time.Second, "took")
 	})
 }
 
@@ -389,8 +389,8 @@ func TestUsersOnFollower(t *testing.T) {
 			for _, path := range reads {
 				a := n.manage("GET", path, "", "ES-RequireLeader", "True").is(t, 200)
 				asked++
-				equal(t, "relayed", relay.asked, asked)
-				equal(t, "links", strings.Contains(a.body, base+"/users/"), true)
+				check.Equal(t, relay.asked, asked, "relayed")
+				check.Equal(t, strings.Contains(a.body, base+"/users/"), true, "links")
 				n.manage("HEAD", path, "").is(t, 200)
 				asked++
 				redirects(t, n.manage("GET", path, "", "Annals-Relayed", "1"), path)
@@ -404,7 +404,7 @@ func TestUsersOnFollower(t *testing.T) {
 				n.manage(w.method, w.path, w.body).is(t, 200, 201, 204)
 				asked++
 			}
-			equal(t, "relayed", relay.asked, asked)
+			check.Equal(t, relay.asked, asked, "relayed")
 			// Rights are this node's to check, before anything goes to the leader.
 			for _, w := range writes {
 				n.do(w.method, w.path, w.body, with("Content-Type", appJSON)).is(t, 401)
@@ -416,8 +416,8 @@ func TestUsersOnFollower(t *testing.T) {
 			delete(stored.users, "admin")
 			n.manage("GET", "/users/", "").is(t, 401)
 			asked++
-			equal(t, "relayed", relay.asked, asked)
-			equal(t, "asked here", u.calls, 0)
+			check.Equal(t, relay.asked, asked, "relayed")
+			check.Equal(t, u.calls, 0, "asked here")
 
 			// What the relay itself says has what every answer has.
 			relay.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
@@ -429,7 +429,7 @@ func TestUsersOnFollower(t *testing.T) {
 			n.untouched(t, "PUT", "/users/u", admin("Content-Type", appJSON)).is(t, 503)
 			n.cluster.role, n.cluster.confirm = "leader", event.ErrNotReady
 			n.manage("GET", "/users/", "").is(t, 503)
-			equal(t, "asked here", u.calls, 0)
+			check.Equal(t, u.calls, 0, "asked here")
 		})
 	}
 	n, _ := newUsersNode(t)
@@ -442,7 +442,7 @@ func TestUsersAreSorted(t *testing.T) {
 	u.users = map[string]*memUser{"admin": u.users["admin"]}
 	var e usersEnvelope
 	n.unmarshal(n.manage("GET", "/users/", "").is(t, 200), &e)
-	equal(t, "list", len(e.Data), 1)
+	check.Equal(t, len(e.Data), 1, "list")
 	if e.Data[0].DateLastUpdated != nil || !slices.Equal(e.Data[0].Groups, []string{"$admins"}) {
 		t.Errorf("%+v", e.Data[0])
 	}

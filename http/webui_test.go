@@ -25,7 +25,7 @@ func TestWebUI(t *testing.T) {
 	if csp := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; script-src 'self';") || !strings.HasSuffix(csp, "trusted-types 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("the policy is %q", csp)
 	}
-	equal(t, "the same at /web", n.get("/web/index.html", "").is(t, 200).body, page.body)
+	check.Equal(t, n.get("/web/index.html", "").is(t, 200).body, page.body, "the same at /web")
 	n.get("/ui/", "", "If-None-Match", page.header.Get("ETag")).is(t, 304)
 	assets := regexp.MustCompile(`"(a/[0-9a-f]{16}/[^"]+)"`).FindAllStringSubmatch(page.body, -1)
 	if len(assets) < 10 {
@@ -37,7 +37,7 @@ func TestWebUI(t *testing.T) {
 		if packed.header.Get("Content-Encoding") == "gzip" {
 			r := check.Value(gzip.NewReader(strings.NewReader(packed.body))).Must(t)
 			b := check.Value(io.ReadAll(r)).Must(t)
-			equal(t, m[1], string(b), plain.body)
+			check.Equal(t, string(b), plain.body, m[1])
 		}
 		n.get("/ui/"+m[1], "", "Accept-Encoding", "gzip;q=0").is(t, 200).has(t, "Content-Encoding", "")
 	}
@@ -52,8 +52,8 @@ func TestWebUI(t *testing.T) {
 	newNode(t, func(o *httpapi.Options) { o.DisableAdminUI = true }).get("/ui/", "").is(t, 404)
 	theirs := fstest.MapFS{"index.html": {Data: []byte("theirs")}}
 	other := newNode(t, func(o *httpapi.Options) { o.WebDir = theirs })
-	equal(t, "ours beside a folder", other.get("/ui/", "").is(t, 200).body, page.body)
-	equal(t, "the folder", other.get("/web/index.html", "").is(t, 200).body, "theirs")
+	check.Equal(t, other.get("/ui/", "").is(t, 200).body, page.body, "ours beside a folder")
+	check.Equal(t, other.get("/web/index.html", "").is(t, 200).body, "theirs", "the folder")
 }
 
 // TestWebUIFromFolder serves the interface as the folder has it at each request.
@@ -66,7 +66,7 @@ func TestWebUIFromFolder(t *testing.T) {
 		path, _, _ := strings.Cut(rest, `"`)
 		return n.get("/ui/"+path, "").is(t, 200).has(t, "Cache-Control", "no-store").body
 	}
-	equal(t, "before", asset(), "one")
+	check.Equal(t, asset(), "one", "before")
 	files["app.css"] = &fstest.MapFile{Data: []byte("two")}
-	equal(t, "after", asset(), "two")
+	check.Equal(t, asset(), "two", "after")
 }

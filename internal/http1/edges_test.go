@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // TestCloseWithoutBody: who says that the connection ends with the answer gets it without having
@@ -194,7 +196,7 @@ func TestClientLeavesBehindMore(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "noticed", <-ended, true)
+			check.Equal(t, <-ended, true, "noticed")
 		})
 	}
 }
@@ -214,7 +216,7 @@ func TestNoTimeouts(t *testing.T) {
 		time.Sleep(time.Second)
 		w.send("abc")
 		r, _ := w.answer("POST")
-		equal(t, "close", r.Close, false)
+		check.Equal(t, r.Close, false, "close")
 	})
 }
 

@@ -110,13 +110,6 @@ func (c *client) ended() string {
 	return string(b)
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
 // obey is a handler that answers with all it sees of a request, in a way that the query names:
 // status=N; head=name:value, sets a field; write=N, writes as many bytes; flush; read=N, reads as
 // much of the body; all, reads all of it; late=name, sets a field when the header is gone; abort.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // bounds are what is said of the ends of connections and bodies.
@@ -214,7 +216,7 @@ func TestInPieces(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		equal(t, fmt.Sprintf("pieces of %d", size), summary([]byte(c.ended()), nil), want)
+		check.Equal(t, summary([]byte(c.ended()), nil), want, fmt.Sprintf("pieces of %d", size))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/check"
 )
 
 // pipes is a listener whose connections are in memory, so that a bubble of synctest owns their
@@ -70,7 +72,7 @@ func TestTimeouts(t *testing.T) {
 					w.answer("GET")
 				}
 				begun := time.Now()
-				equal(t, "sent at the end", w.ended(), "")
+				check.Equal(t, w.ended(), "", "sent at the end")
 				if d := time.Since(begun); d < c.lasts || d > c.lasts+2*lookEvery {
 					t.Errorf("it lasted %v, want %v", d, c.lasts)
 				}
@@ -143,7 +145,7 @@ func TestClientLeaves(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Error(err)
 			}
-			equal(t, "time until it was noticed", (<-left).Sub(now), 0)
+			check.Equal(t, (<-left).Sub(now), 0, "time until it was noticed")
 			w = l.dial(t)
 			w.send(sent)
 			time.Sleep(time.Millisecond) // Before it is watched.
@@ -180,14 +182,14 @@ func TestShutdown(t *testing.T) {
 		go func() { down <- s.Shutdown(t.Context()) }()
 		silent.ended()
 		idle.ended()
-		equal(t, "time until those without a request ended", time.Since(begun), 0)
+		check.Equal(t, time.Since(begun), 0, "time until those without a request ended")
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("Serve: %v", err)
 		}
 		for _, c := range []*client{busy, net} {
 			r, body := c.answer("GET")
-			equal(t, "answer", body, "done")
-			equal(t, "close", r.Close, true)
+			check.Equal(t, body, "done", "answer")
+			check.Equal(t, r.Close, true, "close")
 			c.ended()
 		}
 		if err := <-down; err != nil {
@@ -219,7 +221,7 @@ func TestClose(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		equal(t, "sent", busy.ended(), "")
+		check.Equal(t, busy.ended(), "", "sent")
 		<-ended
 	})
 }
@@ -250,10 +252,10 @@ func TestPanic(t *testing.T) {
 	other.send(get)
 	other.answer("GET")
 	for _, path := range []string{"/abort", "/x"} {
-		equal(t, "logged before", len(logged), 0)
+		check.Equal(t, len(logged), 0, "logged before")
 		c := dial(t, l.Addr().String())
 		c.send("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
-		equal(t, "sent", c.ended(), "")
+		check.Equal(t, c.ended(), "", "sent")
 	}
 	other.send(get)
 	other.answer("GET")
@@ -304,7 +306,7 @@ func TestConnections(t *testing.T) {
 					if (r.TLS != nil && r.TLS.HandshakeComplete) != c.tls || r.Proto != c.proto {
 						t.Errorf("the handler sees %v, %v", r.Proto, r.TLS)
 					}
-					equal(t, "mark", r.Context().Value(markKey{}), any("mark"))
+					check.Equal(t, r.Context().Value(markKey{}), any("mark"), "mark")
 					SetReason(r.Context(), http.StatusGone, "Deleted")
 					SetFields(r.Context(), w.Header(), NewFields("X-One", "1"))
 					SetFields(r.Context(), w.Header(), NewFields("X-One", "2"))
@@ -354,10 +356,10 @@ func TestConnections(t *testing.T) {
 				if c.proto == "HTTP/2.0" {
 					want = "410 Gone"
 				}
-				equal(t, "status", a.Status, want)
-				equal(t, "fields", strings.Join(a.Header["X-One"], ","), "2")
+				check.Equal(t, a.Status, want, "status")
+				check.Equal(t, strings.Join(a.Header["X-One"], ","), "2", "fields")
 			}
-			equal(t, "connections", marks, 1)
+			check.Equal(t, marks, 1, "connections")
 		})
 	}
 }
@@ -388,7 +390,7 @@ func TestAcceptFails(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		// 5 ms, twice as much each time, 1 s at most.
-		equal(t, "time", time.Since(begun), 1275*time.Millisecond+4*time.Second)
+		check.Equal(t, time.Since(begun), 1275*time.Millisecond+4*time.Second, "time")
 		select {
 		case <-l.closed:
 		default:
@@ -422,8 +424,8 @@ func TestBodyDoesNotCome(t *testing.T) {
 		begun := time.Now()
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 30\r\n\r\nabc")
 		r, _ := c.answer("POST")
-		equal(t, "close", r.Close, true)
-		equal(t, "time", time.Since(begun), 3*time.Second)
+		check.Equal(t, r.Close, true, "close")
+		check.Equal(t, time.Since(begun), 3*time.Second, "time")
 		c.ended()
 	})
 }
@@ -459,6 +461,6 @@ func TestDeadlines(t *testing.T) {
 		}
 		c.send("GET /stuck HTTP/1.1\r\nHost: h\r\n\r\n")
 		time.Sleep(time.Minute)
-		equal(t, "sent", c.ended(), "")
+		check.Equal(t, c.ended(), "", "sent")
 	})
 }
