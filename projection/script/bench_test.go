@@ -81,3 +81,10 @@ func BenchmarkCompile(b *testing.B) {
 		compile(b, fmt.Sprintf(`fromAll().when({$init: () => ({count: %d}), T(s, e) { s.count++; s.sum += e.body.amount }})`, i)).Close()
 	}
 }
+
+// BenchmarkLargeState changes a little of a state of 100 KB with each event.
+func BenchmarkLargeState(b *testing.B) {
+	benchmarkHandler(b, `fromAll().when({$init: () => ({count: 0, m: Array.from({length: 1000}, (_, i) =>
+		({id: 'item' + i, name: 'a name of about sixty characters, which makes the state large', n: i}))}),
+		$any(s, e) { s.count++; s.m[s.count % 1000].n++ }})`)
+}

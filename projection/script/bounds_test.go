@@ -322,6 +322,35 @@ func TestMemoryLimit(t *testing.T) {
 	process(t, h, jsonEvent(`{}`))
 }
 
+// TestKeptMemory: a script that keeps more and more from one event to the next ends in a fault.
+func TestKeptMemory(t *testing.T) {
+	const begin = `let n = 0, kept = []; const text = () => 'x'.repeat(3e6) + n++; fromAll().when((() => { const own = []; return {$init: () => ({}), T(s, e) { `
+	for name, body := range map[string]string{
+		"variable":  `kept.push(text())`,
+		"closure":   `own.push(text())`,
+		"functions": `const t = text(), f = kept; kept = () => [f, t]`,
+		"map":       `for (let i = 0; i < 1e3; i++) (own[0] = own[0] || new Map()).set(n++, {i}); own[0].set(text(), n)`,
+		"bound":     `kept = Math.max.bind(null, text(), kept)`,
+		"state":     `(s.f = s.f || (() => []))[n] = text()`,
+		"generator": `const g = (function*() { const t = text(); yield n; yield t })(); g.next(); own.push(g)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := compile(t, begin+body+` }} })())`)
+			var last []byte
+			for range 200 {
+				check.Must(t, h.Load("", last))
+				out, err := h.Process(jsonEvent(`{}`))
+				if err != nil {
+					check.Contains(t, fault(t, err).Message, "keeps too much memory in its variables and its state: more than 64 MiB")
+					return
+				}
+				last = out.State
+			}
+			t.Error("no fault")
+		})
+	}
+}
+
 // TestLargeBodies: bodies of 4 MiB are read and written whole.
 func TestLargeBodies(t *testing.T) {
 	body := "[" + strings.Repeat(order+",", (4<<20)/len(order)-1) + order + "]"

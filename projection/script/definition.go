@@ -190,7 +190,9 @@ func (b *builder) when(call goja.FunctionCall) goja.Value {
 	}
 	b.h.d.DefinesFold = true
 	for _, name := range handlers.Keys() {
-		if fn, ok := goja.AssertFunction(handlers.Get(name)); ok {
+		v := handlers.Get(name)
+		if fn, ok := goja.AssertFunction(v); ok {
+			b.h.given = append(b.h.given, v)
 			b.add(name, fn)
 		}
 	}
@@ -347,5 +349,6 @@ func (b *builder) fn(call goja.FunctionCall, i int) goja.Callable {
 	if !ok {
 		b.h.e.throw("function expected")
 	}
+	b.h.given = append(b.h.given, call.Argument(i))
 	return fn
 }

@@ -42,6 +42,11 @@ func restrict(c *codec, source string, it *iterables) error {
 		b := &bounds{e: e, lists: l, expressions: &expressions{e: e, iterables: it}}
 		b.boundBuiltins()
 		l.boundIterables()
+		if e.named("bind") {
+			e.keepArguments()
+		} else {
+			e.must(e.prototype("Function").Delete("bind"))
+		}
 		return nil
 	})
 }

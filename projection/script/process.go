@@ -142,6 +142,9 @@ func (h *Handler) change(name string, f func() error) error {
 // begin makes the states that are loaded objects. One that is new begins with $init,
 // and with $created for the event.
 func (h *Handler) begin(e *goja.Object) error {
+	if err := h.checkKept(); err != nil {
+		return err
+	}
 	fresh := h.own.text == nil
 	if err := h.revivify(&h.own, "$init", h.init); err != nil {
 		return err

@@ -46,6 +46,7 @@ type Handler struct {
 	partition string // the one that is loaded
 	own       state
 	shared    state        // of a bi-state projection
+	given     []goja.Value // the functions of the definition
 	pair      *goja.Object // what handlers of a bi-state projection see: own and shared
 }
 

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -36,6 +37,9 @@ type watchdog struct {
 	idle   bool      // no call since the last tick
 	base   uint64    // bytes of the heap when the call was first seen
 	next   uint64    // bytes of the heap beyond which it is looked at closely
+	low    uint64    // the fewest live bytes since what the script keeps was weighed
+	grown  bool      // it has
+	step   uint64    // by how many bytes the process may grow before it is weighed again
 	cause  string    // why the call was interrupted
 	ended  bool      // all calls are interrupted
 }
@@ -43,7 +47,9 @@ type watchdog struct {
 // ended is the cause of calls that end does not let be.
 const ended = "ended"
 
-func newWatchdog(rt *goja.Runtime) *watchdog { return &watchdog{rt: rt} }
+func newWatchdog(rt *goja.Runtime) *watchdog {
+	return &watchdog{rt: rt, low: math.MaxUint64, step: maxVariables}
+}
 
 // bound sets the limit of the calls that follow.
 func (w *watchdog) bound(limit time.Duration, verb string) {
@@ -126,6 +132,9 @@ func (w *watchdog) look() {
 		return
 	}
 	w.idle = true // The next call says otherwise.
+	live := heapBytes(liveBytes)
+	w.low = min(w.low, live)
+	w.grown = w.grown || live-w.low >= w.step
 	var took time.Duration
 	if !w.began.IsZero() && w.cause == "" {
 		took = time.Since(w.began)
@@ -146,7 +155,7 @@ func (w *watchdog) interrupt(cause string) {
 // weigh compares the heap with its size when the call was first seen. Others grow the heap as well,
 // mostly by garbage: in a long call only what a collection leaves counts.
 func (w *watchdog) weigh(took time.Duration) {
-	heap := heapBytes()
+	heap := heapBytes(allBytes)
 	if !w.seen {
 		w.seen, w.base, w.next = true, heap, heap+maxGrowth
 		return
@@ -158,7 +167,7 @@ func (w *watchdog) weigh(took time.Duration) {
 		began := w.began
 		w.mu.Unlock()
 		runtime.GC()
-		heap = heapBytes()
+		heap = heapBytes(allBytes)
 		w.mu.Lock()
 		if w.closed || w.began != began {
 			return
@@ -169,9 +178,29 @@ func (w *watchdog) weigh(took time.Duration) {
 	}
 }
 
-// heapBytes is how many bytes the heap holds, garbage included.
-func heapBytes() uint64 {
-	sample := [1]metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+// due says whether the script may keep too much: the live bytes of the process have grown enough
+// since it was weighed last, while it ran.
+func (w *watchdog) due() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.grown
+}
+
+// weighed says how much more the script may keep.
+func (w *watchdog) weighed(left uint64) {
+	w.mu.Lock()
+	w.low, w.step, w.grown = heapBytes(liveBytes), max(left, maxVariables/4), false
+	w.mu.Unlock()
+}
+
+const (
+	allBytes  = "/memory/classes/heap/objects:bytes" // garbage included
+	liveBytes = "/gc/heap/live:bytes"                // what the last collection left
+)
+
+// heapBytes is how many bytes the heap holds.
+func heapBytes(which string) uint64 {
+	sample := [1]metrics.Sample{{Name: which}}
 	metrics.Read(sample[:])
 	return sample[0].Value.Uint64()
 }
