@@ -175,9 +175,11 @@ func (s *Server) authenticate(c *call) *problem {
 		}
 	}
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: c.path}, Header: header, RemoteAddr: c.from}).WithContext(c.ended)
-	who, err := s.opts.Access.Authenticate(r)
+	err := s.guard(c.path, func() (err error) {
+		c.first, err = s.opts.Access.Authenticate(r)
+		return err
+	})
 	if err == nil {
-		c.first = who
 		return nil
 	}
 	p := problemUnauthenticated

@@ -44,3 +44,24 @@ type refusing struct{ api.Access }
 func (refusing) Authenticate(*http.Request) (access.Principal, error) {
 	return access.Principal{}, event.ErrNotAuthorized
 }
+
+// A panic ends the call that it befell, not the node.
+func TestPanics(t *testing.T) {
+	ask := func(o grpcapi.Options) codes.Code {
+		conn, _ := serve(t, o)
+		stream, err := users.NewUsersClient(conn).Details(by(t.Context(), "x:changeit"), &users.DetailsReq{Options: &users.DetailsReq_Options{LoginName: "x"}})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return status.Code(err)
+	}
+	check.Equal(t, ask(grpcapi.Options{Access: panicking{}}), codes.Internal, "while the caller is authenticated")
+	check.Equal(t, ask(grpcapi.Options{Access: anyone{}, Users: &panicking{}}), codes.Internal, "in the method")
+}
+
+type panicking struct {
+	api.Access
+	api.Users
+}
+
+func (panicking) Authenticate(*http.Request) (access.Principal, error) { panic("out of its mind") }
