@@ -2,14 +2,24 @@ package bench
 
 import (
 	"context"
-	crypto "crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -22,101 +32,60 @@ const (
 	typeAtom   = "application/vnd.eventstore.atom+json"
 )
 
-// appending is the workloads append and append-batch.
-type appending struct {
-	o     *options
-	batch int // 0: one event in the form with headers
-	part  int
+// appending is the workload append.
+func appending(o *options) *workload {
+	return &workload{
+		name: "append",
+		setup: func(_ context.Context, s *session) error {
+			if o.checked && o.streams < len(s.clients) {
+				return errors.New("with expected versions every stream belongs to one worker: there must be at least as many --streams as --workers")
+			}
+			return nil
+		},
+		operation: func(worker, workers int) operation { return newAppend(o, worker, workers, 0) },
+	}
 }
 
-func (w *appending) parts() []string {
-	if w.batch > 0 {
-		return []string{"append-batch"}
-	}
-	return []string{"append"}
-}
-
-func (w *appending) setup(_ context.Context, s *session) error {
-	if w.o.checked && w.o.streams < len(s.clients) {
-		return errors.New("with expected versions every stream belongs to one worker: there must be at least as many --streams as --workers")
-	}
-	return nil
-}
-
-func (w *appending) operation(worker, workers int) operation {
-	rng := newRand(w.o, worker, w.part)
-	a := &appendOp{
-		w: w, rng: rng, ids: newIDs(), worker: worker, step: 1,
-		names: w.o.prefix + "-append", count: w.o.streams,
-		auth: basicAuth(w.o.user, w.o.password), events: max(1, w.batch),
-	}
-	if w.batch > 0 {
-		a.names = w.o.prefix + "-batch"
-	}
-	a.req.method = "POST"
-	a.nextID = func(int) event.ID { return a.ids.next() }
-	switch {
-	case w.o.grpc:
-		a.caller = newCaller(w.o, w.batch, a.ids, payload(w.o.size, rng))
-	case w.batch > 0:
-		a.body = newBatchBody(w.batch, w.o.size, rng)
-		a.fixed = []byte("Content-Type: " + typeEvents + "\r\n" + string(a.auth))
-	default:
-		a.req.body = payload(w.o.size, rng)
-		a.fixed = []byte("Content-Type: " + typeJSON + "\r\nES-EventType: " + eventType + "\r\n" + string(a.auth))
-	}
-	a.names = a.inRequest(a.names)
-	if w.o.checked {
-		// The streams of a worker are those whose number leaves its own as remainder.
-		a.step = workers
-		a.count = (w.o.streams - worker + workers - 1) / workers
-		a.versions = make([]int64, a.count)
-		for i := range a.versions {
-			a.versions[i] = unknownVersion
-		}
-	} else {
-		a.worker = 0
-	}
-	return a
-}
-
-func newRand(o *options, worker, part int) *rand.Rand {
-	return rand.New(rand.NewPCG(o.seed, uint64(worker)<<8|uint64(part)))
-}
-
-func newIDs() *idSource {
-	var seed [32]byte
-	_, _ = crypto.Read(seed[:]) // never fails
-	return &idSource{rand.NewChaCha8(seed)}
+// writer appends an event or a batch to a stream and returns the stream's version after that,
+// when it sent an expected one. A versionConflict says that the stream has another.
+type writer interface {
+	write(ctx context.Context, c *sender, stream []byte, expected int64) (int64, error)
 }
 
 // appendOp appends to the streams worker+1, worker+1+step, ... of which there are count.
 type appendOp struct {
-	w      *appending
-	rng    *rand.Rand
-	ids    *idSource
-	nextID func(int) event.ID
-	names  string
-	auth   []byte
-	fixed  []byte // header lines that never change
-	body   *batchBody
-	events int
-	caller *caller // nil: over HTTP
-	stream []byte  // of the present operation, as the request has it
+	writer
+	rng     *rand.Rand
+	names   string
+	stream  []byte // of the present operation, as requests have it
+	written outcome
 
 	worker, step, count int
 	versions            []int64 // by share; nil when no version is sent
-
-	req  request
-	resp response
 }
 
-// inRequest returns the name of a stream as requests have it: in a path it is encoded.
-func (a *appendOp) inRequest(name string) string {
-	if a.caller != nil {
-		return name
+func newAppend(o *options, worker, workers, part int) *appendOp {
+	a := &appendOp{rng: newRand(o, worker, part), names: o.prefix + "-append", step: 1, count: o.streams}
+	if o.batch > 0 {
+		a.names = o.prefix + "-batch"
 	}
-	return escapeStream(name)
+	events := int64(max(1, o.batch))
+	a.written = outcome{part: part, events: events, bytes: events * int64(o.size)}
+	if o.grpc {
+		a.writer = newCalls(o, a.rng)
+	} else {
+		a.writer, a.names = newPosts(o, a.rng), inPath(a.names)
+	}
+	if o.checked {
+		// The streams of a worker are those whose number leaves its own as remainder.
+		a.worker, a.step = worker, workers
+		a.count = (o.streams - worker + workers - 1) / workers
+		a.versions = make([]int64, a.count)
+		for i := range a.versions {
+			a.versions[i] = unknownVersion
+		}
+	}
+	return a
 }
 
 func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
@@ -124,50 +93,11 @@ func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 	a.stream = appendStream(a.stream[:0], a.names, 1+a.worker+share*a.step)
 	var err error
 	if a.versions == nil {
-		_, err = a.write(ctx, c, anyVersion)
+		_, err = a.write(ctx, c, a.stream, anyVersion)
 	} else {
 		err = a.writeChecked(ctx, c, share)
 	}
-	if err != nil {
-		return outcome{}, err
-	}
-	return outcome{part: a.w.part, events: int64(a.events), bytes: int64(a.events) * int64(a.w.o.size)}, nil
-}
-
-// write appends to the stream and returns its version after that, when it sent one.
-func (a *appendOp) write(ctx context.Context, c *sender, expected int64) (int64, error) {
-	if a.caller != nil {
-		return a.caller.write(ctx, c, string(a.stream), expected)
-	}
-	a.req.path = append(append(a.req.path[:0], "/streams/"...), a.stream...)
-	head := append(a.req.head[:0], a.fixed...)
-	if a.body != nil {
-		a.req.body = a.body.of(a.events, a.nextID)
-	} else {
-		head = append(head, "ES-EventId: "...)
-		head = a.ids.next().AppendTo(head)
-		head = append(head, "\r\n"...)
-	}
-	if expected == anyVersion {
-		a.req.head = head
-		return anyVersion, a.send(ctx, c)
-	}
-	head = strconv.AppendInt(append(head, "ES-ExpectedVersion: "...), expected, 10)
-	a.req.head = append(head, "\r\n"...)
-	err := a.send(ctx, c)
-	if err == nil {
-		first, err := numberIn(a.resp.location)
-		return first + int64(a.events) - 1, err
-	}
-	if _, answered := errors.AsType[*statusError](err); answered && a.resp.status == 400 && a.resp.version != noVersion {
-		return 0, &versionConflict{expected: expected, current: a.resp.version}
-	}
-	return 0, err
-}
-
-func (a *appendOp) send(ctx context.Context, c *sender) error {
-	// 201 is the rule; a write that was repeated at its own address may be answered 200.
-	return c.expect(ctx, &a.req, &a.resp, 201, 200)
+	return a.written, err
 }
 
 // writeChecked sends the version that the stream must have. Of a stream that this run has not
@@ -182,7 +112,7 @@ func (a *appendOp) writeChecked(ctx context.Context, c *sender, share int) error
 	for {
 		// Whether a write without an answer was done is not known either.
 		a.versions[share] = unknownVersion
-		version, err := a.write(ctx, c, expected)
+		version, err := a.write(ctx, c, a.stream, expected)
 		if err == nil {
 			a.versions[share] = version
 			return nil
@@ -195,129 +125,220 @@ func (a *appendOp) writeChecked(ctx context.Context, c *sender, share int) error
 	}
 }
 
-// maxAttempts bounds how often one request that must succeed is sent again.
-const maxAttempts = 12
+// posts writes over HTTP.
+type posts struct {
+	ids    *idSource
+	nextID func(int) event.ID
+	body   *batchBody // nil: one event in the form with headers
+	events int
+	req    request
+	resp   response
+}
 
-// insist sends a request until the answer is one for good. It returns errCut at the end of the run;
-// after any other error it makes no sense to continue.
-func (c *sender) insist(ctx context.Context, req *request, resp *response) error {
-	for attempt := 0; ; attempt++ {
-		err := c.do(ctx, req, resp)
-		if err == nil && (resp.status >= 500 || resp.status == 408 || resp.status == 429) {
-			err = refused(resp)
+func newPosts(o *options, rng *rand.Rand) *posts {
+	p := &posts{ids: newIDs(), events: max(1, o.batch)}
+	p.nextID = func(int) event.ID { return p.ids.next() }
+	if o.batch > 0 {
+		p.body = newBatchBody(o.batch, o.size, rng)
+		p.req = o.request("POST", "Content-Type: "+typeEvents)
+	} else {
+		p.req = o.request("POST", "Content-Type: "+typeJSON, "ES-EventType: "+eventType)
+		p.req.body = payload(o.size, rng)
+	}
+	return p
+}
+
+func (p *posts) write(ctx context.Context, c *sender, stream []byte, expected int64) (int64, error) {
+	p.req.path = append(append(p.req.path[:0], "/streams/"...), stream...)
+	p.req.head = p.req.head[:0]
+	if p.body != nil {
+		p.req.body = p.body.of(p.events, p.nextID)
+	} else {
+		p.req.head = append(p.ids.next().AppendTo(append(p.req.head, "ES-EventId: "...)), "\r\n"...)
+	}
+	if expected != anyVersion {
+		p.req.expect(expected)
+	}
+	// 201 is the rule; a write that was repeated at its own address may be answered 200.
+	err := c.expect(ctx, &p.req, &p.resp, 201, 200)
+	if expected == anyVersion {
+		return anyVersion, err
+	}
+	if err == nil {
+		first, err := numberIn(p.resp.location)
+		return first + int64(p.events) - 1, err
+	}
+	if _, answered := errors.AsType[*statusError](err); answered && p.resp.status == 400 && p.resp.version != noVersion {
+		return 0, &versionConflict{expected: expected, current: p.resp.version}
+	}
+	return 0, err
+}
+
+// expect adds the header line of an expected version.
+func (r *request) expect(version int64) {
+	r.head = append(strconv.AppendInt(append(r.head, "ES-ExpectedVersion: "...), version, 10), "\r\n"...)
+}
+
+// maxPartBytes is how much of a batch one message has, about, as with the official clients.
+const maxPartBytes = 3 << 20
+
+// calls writes over gRPC as the official clients do: single events with a call of Append
+// each, batches within one call of BatchAppend that stays open.
+type calls struct {
+	o     *options
+	ids   *idSource
+	kind  map[string]string
+	data  []byte
+	batch []*streams.BatchAppendReq_ProposedMessage
+	part  int // events of one message
+	stay  *stay
+	call  grpc.BidiStreamingClient[streams.BatchAppendReq, streams.BatchAppendResp]
+}
+
+func newCalls(o *options, rng *rand.Rand) *calls {
+	c := &calls{
+		o: o, ids: newIDs(), part: max(1, maxPartBytes/o.size), data: payload(o.size, rng),
+		kind: map[string]string{"type": eventType, "content-type": typeJSON},
+	}
+	for range o.batch {
+		c.batch = append(c.batch, &streams.BatchAppendReq_ProposedMessage{Metadata: c.kind, Data: c.data})
+	}
+	return c
+}
+
+func identifier(stream string) *shared.StreamIdentifier {
+	return &shared.StreamIdentifier{StreamName: []byte(stream)}
+}
+
+func uuid(id event.ID) *shared.UUID {
+	most, least := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	return &shared.UUID{Value: &shared.UUID_Structured_{
+		Structured: &shared.UUID_Structured{MostSignificantBits: int64(most), LeastSignificantBits: int64(least)},
+	}}
+}
+
+func (a *calls) write(ctx context.Context, c *sender, stream []byte, expected int64) (version int64, err error) {
+	try := a.append
+	if len(a.batch) > 0 {
+		try = a.appendBatch
+	}
+	err = c.call(ctx, func(client streams.StreamsClient) (trailer metadata.MD, err error) {
+		version, trailer, err = try(metadata.NewOutgoingContext(ctx, atLeader), client, string(stream), expected)
+		return trailer, err
+	})
+	return version, err
+}
+
+// append makes a call of Append: the stream, the event, the end.
+func (a *calls) append(ctx context.Context, client streams.StreamsClient, stream string, expected int64) (int64, metadata.MD, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.o.timeout)
+	defer cancel()
+	call, err := client.Append(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	options := &streams.AppendReq_Options{StreamIdentifier: identifier(stream)}
+	switch expected {
+	case anyVersion:
+		options.ExpectedStreamRevision = &streams.AppendReq_Options_Any{Any: &shared.Empty{}}
+	case noStream:
+		options.ExpectedStreamRevision = &streams.AppendReq_Options_NoStream{NoStream: &shared.Empty{}}
+	default:
+		options.ExpectedStreamRevision = &streams.AppendReq_Options_Revision{Revision: uint64(expected)}
+	}
+	event := &streams.AppendReq_ProposedMessage{Id: uuid(a.ids.next()), Metadata: a.kind, Data: a.data}
+	if err = call.Send(&streams.AppendReq{Content: &streams.AppendReq_Options_{Options: options}}); err == nil {
+		err = call.Send(&streams.AppendReq{Content: &streams.AppendReq_ProposedMessage_{ProposedMessage: event}})
+	}
+	if err != nil && err != io.EOF { // After io.EOF the answer tells why.
+		return 0, nil, err
+	}
+	answer, err := call.CloseAndRecv()
+	if err != nil {
+		return 0, call.Trailer(), err
+	}
+	if wrong := answer.GetWrongExpectedVersion(); wrong != nil {
+		return 0, nil, conflictOf(expected, wrong.GetCurrentRevision(), wrong.GetCurrentNoStream() != nil)
+	}
+	return int64(answer.GetSuccess().GetCurrentRevision()), nil, nil
+}
+
+// appendBatch sends a batch within the call of BatchAppend and waits for its answer.
+func (a *calls) appendBatch(ctx context.Context, client streams.StreamsClient, stream string, expected int64) (version int64, trailer metadata.MD, err error) {
+	if a.stay.ended() {
+		a.stay = newStay(ctx, a.o.timeout)
+		if a.call, err = client.BatchAppend(a.stay.ctx); err != nil {
+			a.stay.end()
+			return 0, nil, err
 		}
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil || errors.Is(err, errCut):
-			return errCut
-		case attempt >= maxAttempts:
-			return err
-		case clock.Sleep(ctx, backoff(attempt)) != nil:
-			return errCut
+	}
+	err = a.stay.within(func() error {
+		version, err = a.exchange(stream, expected)
+		return err
+	})
+	switch err.(type) {
+	case nil, *versionConflict, *callError: // The answer to this batch; the call stays open.
+		return version, nil, err
+	}
+	// Only a call that has ended has a trailer.
+	a.stay.end()
+	_, _ = a.call.Recv()
+	return 0, a.call.Trailer(), err
+}
+
+func (a *calls) exchange(stream string, expected int64) (int64, error) {
+	req := &streams.BatchAppendReq{CorrelationId: uuid(a.ids.next())}
+	req.Options = &streams.BatchAppendReq_Options{
+		StreamIdentifier: identifier(stream),
+		DeadlineOption:   &streams.BatchAppendReq_Options_Deadline{Deadline: durationpb.New(a.o.timeout)},
+	}
+	switch expected {
+	case anyVersion:
+		req.Options.ExpectedStreamPosition = &streams.BatchAppendReq_Options_Any{Any: &emptypb.Empty{}}
+	case noStream:
+		req.Options.ExpectedStreamPosition = &streams.BatchAppendReq_Options_NoStream{NoStream: &emptypb.Empty{}}
+	default:
+		req.Options.ExpectedStreamPosition = &streams.BatchAppendReq_Options_StreamPosition{StreamPosition: uint64(expected)}
+	}
+	for rest := a.batch; len(rest) > 0; req.Options = nil {
+		n := min(len(rest), a.part)
+		for _, m := range rest[:n] {
+			m.Id = uuid(a.ids.next())
+		}
+		req.ProposedMessages, rest = rest[:n], rest[n:]
+		req.IsFinal = len(rest) == 0
+		if err := a.call.Send(req); err != nil && err != io.EOF {
+			return 0, err
 		}
 	}
-}
-
-// filling is the workload that writes a layout: fill, and --prepare.
-type filling struct {
-	o *options
-	l layout
-	// only, when not empty, is the one stream that gets all events.
-	only string
-}
-
-func (w *filling) parts() []string { return []string{"fill"} }
-
-func (w *filling) setup(context.Context, *session) error { return nil }
-
-func (w *filling) operation(worker, workers int) operation {
-	return &fillOp{
-		w: w, stream: worker + 1, step: workers, worker: worker, auth: basicAuth(w.o.user, w.o.password),
-		body: newBatchBody(w.o.batch, w.o.size, newRand(w.o, worker, 0)), req: request{method: "POST"},
+	answer, err := a.call.Recv()
+	switch {
+	case err == io.EOF:
+		return 0, io.ErrUnexpectedEOF
+	case err != nil:
+		return 0, err
+	case !proto.Equal(answer.CorrelationId, req.CorrelationId):
+		return 0, fmt.Errorf("%w: to a batch that was not sent", errUnasked)
+	case answer.GetError() != nil:
+		return 0, batchFailure(answer.GetError(), expected)
 	}
+	return int64(answer.GetSuccess().GetCurrentRevision()), nil
 }
 
-// fillOp writes the streams worker+1, worker+1+step, ...: a batch to each, then the next batch to
-// each, so that events of one stream lie as far apart as those of a database that grew.
-type fillOp struct {
-	w            *filling
-	worker, step int
-	stream       int
-	from         int64
-
-	auth []byte
-	body *batchBody
-	req  request
-	resp response
-}
-
-func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
-	name, to, ok := f.next()
-	if !ok {
-		return outcome{}, errFinished
-	}
-	if err := f.write(ctx, c, name, f.from, to); err != nil {
-		return outcome{}, err
-	}
-	f.stream += f.step
-	n := to - f.from
-	return outcome{events: n, bytes: n * int64(f.w.o.size)}, nil
-}
-
-// write makes the stream have the events from up to, and without, to: what an earlier run of the
-// same layout wrote stays.
-func (f *fillOp) write(ctx context.Context, c *sender, stream string, from, to int64) error {
-	hash := hashOf(stream)
-	for {
-		f.req.path = append(append(f.req.path[:0], "/streams/"...), escapeStream(stream)...)
-		f.req.head = append(f.req.head[:0], "Content-Type: "+typeEvents+"\r\nES-ExpectedVersion: "...)
-		f.req.head = append(strconv.AppendInt(f.req.head, from-1, 10), "\r\n"...)
-		f.req.head = append(f.req.head, f.auth...)
-		f.req.body = f.body.of(int(to-from), func(i int) event.ID { return fixedID(hash, from+int64(i)) })
-		err := c.insist(ctx, &f.req, &f.resp)
-		current := f.resp.version
-		switch {
-		case err == errCut:
-			return err
-		case err != nil:
-		case f.resp.status == 201 || f.resp.status == 200:
-			return nil
-		case f.resp.status != 400 || current == noVersion:
-			err = refused(&f.resp)
-		case current < from:
-			return &fatalError{fmt.Errorf("stream %s: %w", stream, &versionConflict{from - 1, current})}
-		case current >= to-1:
-			return nil
-		default:
-			// Others wrote to the stream as well. What is there counts; what is missing comes after
-			// it.
-			from = current + 1
-			continue
+// batchFailure puts the refusal of a batch in the driver's words.
+func batchFailure(refusal *status.Status, expected int64) error {
+	for _, detail := range refusal.Details {
+		var wrong shared.WrongExpectedVersion
+		if detail.UnmarshalTo(&wrong) == nil {
+			return conflictOf(expected, wrong.GetCurrentStreamRevision(), wrong.GetCurrentNoStream() != nil)
 		}
-		return &fatalError{fmt.Errorf("append to stream %s: %w", stream, err)}
 	}
+	return &callError{codes.Code(refusal.Code), refusal.Message}
 }
 
-// next returns the batch that is due.
-func (f *fillOp) next() (stream string, to int64, ok bool) {
-	l := &f.w.l
-	for {
-		if f.stream > l.streams {
-			// The first stream of a share is never shorter than the others.
-			f.stream = f.worker + 1
-			f.from += int64(f.w.o.batch)
-			if f.stream > l.streams || f.from >= l.eventsOf(f.stream) {
-				return "", 0, false
-			}
-		}
-		if has := l.eventsOf(f.stream); f.from < has {
-			stream = l.stream(f.stream)
-			if f.w.only != "" {
-				stream = f.w.only
-			}
-			return stream, min(has, f.from+int64(f.w.o.batch)), true
-		}
-		f.stream += f.step
+func conflictOf(expected int64, current uint64, absent bool) error {
+	if absent {
+		return &versionConflict{expected, noStream}
 	}
+	return &versionConflict{expected, int64(current)}
 }

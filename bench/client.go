@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -53,40 +54,36 @@ func parseBase(text string) (endpoint, string, error) {
 }
 
 func endpointOf(u *url.URL) (endpoint, error) {
-	e := endpoint{host: u.Host}
-	port := u.Port()
-	switch u.Scheme {
-	case "http":
-		if port == "" {
-			port = "80"
-		}
-	case "https":
-		e.secure = true
-		if port == "" {
-			port = "443"
-		}
-	default:
-		return e, fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	switch {
+	case port == "":
+		return endpoint{}, fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+	case u.Hostname() == "":
+		return endpoint{}, errors.New("no host")
 	}
-	if u.Hostname() == "" {
-		return e, errors.New("no host")
-	}
-	e.address = net.JoinHostPort(u.Hostname(), port)
-	return e, nil
+	return endpoint{secure: u.Scheme == "https", address: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), host: u.Host}, nil
 }
 
 // request is one request. Its slices are reused from call to call.
 type request struct {
 	method string
 	path   []byte // path and query, encoded, without the prefix of the base
-	head   []byte // header lines with their ends, without Host and Content-Length
+	head   []byte // further header lines with their ends, without Host and Content-Length
+	fixed  []byte // header lines that all requests of an operation have
 	body   []byte
 	keep   bool // the body of the answer is wanted
 }
 
-// get returns a request for something of a media type, of which the path is missing.
-func (o *options) get(mediaType string) request {
-	return request{method: "GET", head: []byte("Accept: " + mediaType + "\r\n" + string(basicAuth(o.user, o.password)))}
+// request returns one whose path is missing, with credentials and further header lines.
+func (o *options) request(method string, lines ...string) request {
+	if o.user != "" {
+		lines = append(lines, "Authorization: "+credentialsOf(o.user, o.password))
+	}
+	r := request{method: method}
+	for _, line := range lines {
+		r.fixed = append(append(r.fixed, line...), "\r\n"...)
+	}
+	return r
 }
 
 // dialing is what all connections of a session share.
@@ -124,14 +121,6 @@ func (o *options) control() (*client.Client, error) {
 	return client.New(co)
 }
 
-// basicAuth returns the header line of the credentials, nothing without a user.
-func basicAuth(user, password string) []byte {
-	if user == "" {
-		return nil
-	}
-	return []byte("Authorization: " + credentialsOf(user, password) + "\r\n")
-}
-
 // credentialsOf returns the value of the header, nothing without a user.
 func credentialsOf(user, password string) string {
 	if user == "" {
@@ -155,11 +144,10 @@ type sender struct {
 
 	redirects, reconnects int64
 
-	// mu guards nc and cut against interrupt, which another goroutine calls. Only the
-	// worker that owns the connection changes nc, so it reads it without mu.
-	mu  sync.Mutex
-	nc  net.Conn // nil: none
-	cut bool     // interrupted
+	// mu guards nc against interrupt, which another goroutine calls. Only the worker that
+	// owns the connection changes nc, so it reads it without mu.
+	mu sync.Mutex
+	nc net.Conn // nil: none
 }
 
 func newSender(to endpoint, prefix string, how *dialing) *sender {
@@ -225,24 +213,14 @@ func (c *sender) turn(to endpoint) {
 	}
 }
 
-// interrupt makes the request in flight fail soon, and all later ones until resume. Any goroutine
-// may call it.
+// interrupt makes the request in flight fail, after the end of its context. Any goroutine may
+// call it.
 func (c *sender) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cut = true
 	if c.nc != nil {
-		// An error means that the connection is gone, which serves as well.
-		_ = c.nc.SetDeadline(time.Unix(1, 0))
+		_ = c.nc.Close() // An error means that the connection is gone, which serves as well.
 	}
-}
-
-// resume undoes interrupt. No request may be in flight.
-func (c *sender) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = false
-	c.armed = time.Time{}
 }
 
 // roundTrip sends one request over the connection and reads the answer. A connection
@@ -258,6 +236,10 @@ func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, pat
 			if err := c.dial(ctx); err != nil {
 				return err
 			}
+			if ctx.Err() != nil { // interrupt may have come before there was a connection.
+				c.drop()
+				return errCut
+			}
 		}
 		err := c.exchange(req, prefix, path, resp)
 		if err == nil {
@@ -267,8 +249,8 @@ func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, pat
 			return nil
 		}
 		stale := reused && !c.reader.started && isLost(err)
-		wasCut := c.drop()
-		if wasCut {
+		c.drop()
+		if ctx.Err() != nil {
 			return errCut
 		}
 		if !stale {
@@ -280,7 +262,8 @@ func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, pat
 
 func (c *sender) exchange(req *request, prefix string, path []byte, resp *response) error {
 	if now := time.Now(); now.Sub(c.armed) > rearmInterval {
-		if err := c.arm(now); err != nil {
+		c.armed = now
+		if err := c.nc.SetDeadline(now.Add(c.how.timeout + rearmInterval)); err != nil {
 			return err
 		}
 	}
@@ -290,7 +273,7 @@ func (c *sender) exchange(req *request, prefix string, path []byte, resp *respon
 	w = append(w, " HTTP/1.1\r\nHost: "...)
 	w = append(w, c.to.host...)
 	w = append(w, "\r\n"...)
-	w = append(w, req.head...)
+	w = append(append(w, req.fixed...), req.head...)
 	if req.body != nil {
 		w = append(w, "Content-Length: "...)
 		w = strconv.AppendInt(w, int64(len(req.body)), 10)
@@ -310,17 +293,6 @@ func (c *sender) exchange(req *request, prefix string, path []byte, resp *respon
 	return c.reader.read(resp, req.keep)
 }
 
-// arm gives the present request and those of the next second their deadline.
-func (c *sender) arm(now time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cut {
-		return errCut
-	}
-	c.armed = now
-	return c.nc.SetDeadline(now.Add(c.how.timeout + rearmInterval))
-}
-
 func (c *sender) dial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.how.timeout)
 	defer cancel()
@@ -333,27 +305,19 @@ func (c *sender) dial(ctx context.Context) error {
 		return &dialError{err}
 	}
 	c.mu.Lock()
-	cut := c.cut
-	if !cut {
-		c.nc = nc
-	}
+	c.nc = nc
 	c.mu.Unlock()
-	if cut {
-		return errors.Join(errCut, nc.Close())
-	}
 	c.reader.in.Reset(nc)
 	c.armed = time.Time{}
 	return nil
 }
 
-// drop gives up the connection and reports whether it had been interrupted.
-func (c *sender) drop() bool {
+// drop gives up the connection.
+func (c *sender) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nc != nil {
-		// Nothing is lost with an error here: the connection is not used again.
-		_ = c.nc.Close()
+		_ = c.nc.Close() // Nothing is lost with an error: the connection is not used again.
 		c.nc = nil
 	}
-	return c.cut
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,21 +21,7 @@ import (
 	"github.com/annalsdb/annals/internal/check"
 )
 
-// bareMark makes the test binary run the command instead of the tests, because
-// comparing starts a child process of the same binary.
-const bareMark = "ANNALS_BENCH_TEST_RUNS_COMMAND"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(bareMark) != "" {
-		cmd := bench.Command()
-		cmd.SetArgs(os.Args[1:])
-		if cmd.Execute() != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // document is what the tests look at in the JSON.
 type document struct {
@@ -97,19 +84,16 @@ func TestWorkloads(t *testing.T) {
 		{"append checked", "append --streams 10 --size 64 --expected-version-checked", 100, 100, 6400, "both"},
 		{"smallest events", "append --streams 10 --size 2", 100, 100, 200, "HTTP"},
 		{"one connection", "append --streams 10 --size 64 --connections 1", 100, 100, 6400, "gRPC"},
-		{"batches", "append-batch --streams 10 --size 64 --batch 7", 100, 700, 44800, "both"},
-		{"batches checked", "append-batch --streams 10 --size 64 --batch 7 --expected-version-checked", 100, 700, 44800, "both"},
-		{"batch in parts", "append-batch --streams 10 --size 2000000 --batch 3 --count 2", 2, 6, 12_000_000, "gRPC"},
+		{"batches", "append --streams 10 --size 64 --batch 7", 100, 700, 44800, "both"},
+		{"batches checked", "append --streams 10 --size 64 --batch 7 --expected-version-checked", 100, 700, 44800, "both"},
+		{"batch in parts", "append --streams 10 --size 2000000 --batch 3 --count 2", 2, 6, 12_000_000, "gRPC"},
 		{"events", "read-event" + layout, 100, 100, 6400, "both"},
 		{"pages", "read-page" + layout, 100, 2000, -1, "both"},
 		{"small pages", "read-page --page 5" + layout, 100, 500, -1, "both"},
-		{"not modified", "not-modified" + layout, 100, 0, 0, "HTTP"},
 		{"stream", "tail --prepare --stream-events 235 --page 10 --size 32 --workers 1", 24, 235, -1, "both"},
 		{"log", "tail --stream $all --page 10 --repeat", 100, -1, -1, "both"},
 		{"visible", "visible --count 5 --workers 1 --pause 0 --size 64", 5, 5, 320, "both"},
 		{"visible beside appends", "visible --duration 100ms --count 0 --workers 2 --pause 1ms --size 64", -1, -1, -1, "both"},
-		{"mixed", "mixed --mix append=1,append-batch=1,read-event=1,read-page=1" + layout, 100, -1, -1, "both"},
-		{"mixed with all", "mixed --mix append=1,append-batch=1,read-event=1,read-page=1,not-modified=1" + layout, 100, -1, -1, "HTTP"},
 	}
 	for _, c := range cases {
 		for _, protocol := range []string{"HTTP", "gRPC"} {
@@ -135,15 +119,6 @@ func TestWorkloads(t *testing.T) {
 				}
 				if doc.GRPC != (protocol == "gRPC") || doc.OperationsPerSecond <= 0 || doc.CPU.DriverSeconds <= 0 || len(doc.CPU.ServerSecondsByPid) != 1 {
 					t.Errorf("gRPC %t, rate %g, cpu %+v", doc.GRPC, doc.OperationsPerSecond, doc.CPU)
-				}
-				if strings.HasPrefix(c.name, "mixed") {
-					sum := int64(0)
-					for _, part := range doc.Parts {
-						sum += part.Operations
-					}
-					if len(doc.Parts) != strings.Count(c.args, "=") || sum != 100 {
-						t.Errorf("parts %+v", doc.Parts)
-					}
 				}
 			})
 		}
@@ -196,7 +171,7 @@ func TestFill(t *testing.T) {
 	defer reader.Close()
 	fill := func(events, batch int) {
 		t.Helper()
-		measure(t, base, "fill", "--events", strconv.Itoa(events), "--streams", "10", "--size", "40", "--batch", strconv.Itoa(batch), "--workers", "3")
+		measure(t, base, "fill", "--max-count", "200", "--user", "admin", "--password", "changeit", "--events", strconv.Itoa(events), "--streams", "10", "--size", "40", "--batch", strconv.Itoa(batch), "--workers", "3")
 		for i := 1; i <= 10; i++ {
 			want := events / 10
 			if i <= events%10 {
@@ -220,6 +195,9 @@ func TestFill(t *testing.T) {
 	f.mu.Unlock()
 	fill(1003, 25)
 	fill(1003, 1000)
+	if limit, err := reader.Do(t.Context(), client.Request{Path: "/streams/bench-000003/metadata", Header: map[string]string{"Accept": client.MediaJSON}, Login: url.UserPassword("admin", "changeit")}); err != nil || !strings.Contains(string(limit.Body), `"$maxCount":200`) {
+		t.Errorf("metadata %s, %v", limit.Body, err)
+	}
 }
 
 func TestRedirectIsFollowedAndKept(t *testing.T) {
@@ -297,44 +275,6 @@ func TestSilentServerIsCutOff(t *testing.T) {
 	check.Says(t, err, "cut off")
 }
 
-func TestCompare(t *testing.T) {
-	t.Setenv(bareMark, "1")
-	base := startNode(t)
-	for _, args := range [][]string{
-		{"compare", "--workload", "append"},
-		{"append", "--bare", "--expected-version-checked"},
-		{"read-page", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
-		{"read-event", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
-		{"not-modified", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
-		{"compare", "--workload", "tail", "--prepare", "--stream-events", "500", "--page", "50"},
-	} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			var doc struct {
-				Rounds []struct {
-					Bare, Node document
-					Ratio      float64
-				}
-				Ratio float64
-			}
-			args := append(args, "--node", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
-			stdout, stderr, err := execute(t, context.Background(), args...)
-			check.Must(t, err)
-			check.Must(t, json.Unmarshal([]byte(stdout), &doc))
-			if len(doc.Rounds) != 2 || doc.Ratio <= 0 || !strings.Contains(stderr, "median") {
-				t.Fatalf("%+v\n%s", doc, stderr)
-			}
-			for _, r := range doc.Rounds {
-				if r.Bare.Operations == 0 || r.Node.Operations == 0 || r.Bare.ErrorTotal+r.Node.ErrorTotal != 0 || len(r.Bare.CPU.ServerSecondsByPid) != 1 {
-					t.Errorf("%+v", r)
-				}
-				if strings.Contains(args[0], "page") && r.Bare.Events != 20*r.Bare.Operations {
-					t.Errorf("a bare page has %d/%d events", r.Bare.Events, r.Bare.Operations)
-				}
-			}
-		})
-	}
-}
-
 // The node has the name that it has in other commands, and the one that it had before.
 func TestFormerNameOfTheNode(t *testing.T) {
 	_, stderr, err := execute(t, context.Background(), "append", "--base", startNode(t), "--count", "3", "--warmup", "0", "--quiet")
@@ -359,19 +299,13 @@ func TestWrongFlags(t *testing.T) {
 		"negative duration": "append --duration -1s",
 		"rate":              "append --rate NaN",
 		"slash":             "append --prefix a/b",
-		"mix name":          "mixed --mix tail=1",
-		"mix weight":        "mixed --mix append=x",
-		"mix twice":         "mixed --mix append=1,append=2",
-		"mix empty":         "mixed --mix append=0",
-		"workload":          "compare --workload none",
 		"shared streams":    "append --expected-version-checked --streams 2 --workers 3",
 		"prepare $all":      "tail --prepare --stream $all",
+		"two settings":      "subscription --buffer-size 200 --default-settings",
+		"many events":       "subscription --stream-events -1",
 		"large read":        "subscription --page 101",
 		"small buffer":      "subscription --buffer-size 100 --read-batch-size 100",
-		"two settings":      "subscription --buffer-size 200 --default-settings",
-		"long stream":       "subscription --stream-events 1000000001",
 		"certificates":      "append --tls-ca /nonexistent",
-		"bare sizes":        "bare --entry-bytes 3",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := execute(t, context.Background(), strings.Fields(args)...); err == nil {

@@ -1,5 +1,5 @@
 // Package bench is the load driver: it measures any node that speaks the HTTP
-// interface of streams, ours or another, and a bare HTTP server as the ceiling.
+// interface of streams or the gRPC services, ours or another.
 //
 // The driver shares the machine with what it measures, so it must be cheap.
 // Every worker owns one keep-alive connection, writes a request with one system

@@ -36,7 +36,8 @@ func (e *statusError) Error() string {
 }
 
 func refused(resp *response) error {
-	return &statusError{status: resp.status, text: string(resp.body[:min(len(resp.body), 120)])}
+	text := resp.body.Bytes()
+	return &statusError{status: resp.status, text: string(text[:min(len(text), 120)])}
 }
 
 // versionConflict is a refusal because of the expected version where the worker knew the version.

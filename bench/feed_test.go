@@ -75,8 +75,8 @@ func FuzzFeed(f *testing.F) {
 }
 
 func BenchmarkCountEntries(b *testing.B) {
-	bare := newBareServer(bareOptions{entryBytes: 816, eventBytes: 300})
-	page := bare.entries[:1000*817]
+	entry := `{"title":"0@a","summary":"a","isJson":true,"data":"` + strings.Repeat("x", 760) + `"},`
+	page := []byte(strings.Repeat(entry, 1000))
 	b.SetBytes(int64(len(page)))
 	for b.Loop() {
 		check.MustEqual(b, countEntries(page), 1000, "miscounted")

@@ -31,15 +31,14 @@ func startNode(t *testing.T) string {
 type front struct {
 	node http.Handler
 
-	mu       sync.Mutex // guards what follows
-	leader   string     // base of the node that takes writes, when it is another
-	fail     int        // how many requests are answered 503 first
-	hide     int        // how often each path of a reading is said not to be there
-	empty    int        // how many readings of a group find nothing first
-	again    int        // how many acknowledgements mean that the messages shall come again
-	refuse   int        // how many acknowledgements are refused first
-	stranger bool       // ids of messages are those of other events
-	seen     func(f *front)
+	mu     sync.Mutex // guards what follows
+	leader string     // base of the node that takes writes, when it is another
+	fail   int        // how many requests are answered 503 first
+	hide   int        // how often each path of a reading is said not to be there
+	empty  int        // how many readings of a group find nothing first
+	again  int        // how many acknowledgements mean that the messages shall come again
+	refuse int        // how many acknowledgements are refused first
+	seen   func(f *front)
 
 	requests, deleted int
 	asked             map[string]int // readings, by path
@@ -59,7 +58,6 @@ func (f *front) before(t *testing.T, node string) string {
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	network := client.NewTransport(nil)
 	proxy.Transport, proxy.ErrorHandler = network, func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	proxy.ModifyResponse = f.answer
 	f.node, f.asked = proxy, map[string]int{}
 	server := httptest.NewServer(f)
 	t.Cleanup(func() {
@@ -126,23 +124,6 @@ func (f *front) decides(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
-}
-
-// answer changes an answer of the node.
-func (f *front) answer(r *http.Response) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.stranger || !strings.HasPrefix(r.Request.URL.Path, "/subscriptions/") {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	body = bytes.ReplaceAll(body, []byte("ack?ids="), []byte("ack?ids=00112233-4455-4677-8899-aabbccddeeff,"))
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	r.Header.Del("Content-Length")
-	return nil
 }
 
 // silent is a server that answers nothing until it is released.

@@ -62,11 +62,11 @@ func TestCallsGoToTheLeader(t *testing.T) {
 	f.host, f.port, err = net.SplitHostPort(strings.TrimPrefix(startNode(t), "http://"))
 	check.Must(t, err)
 	base := startFake(t, f)
-	for _, workload := range []string{"append", "append-batch"} {
+	for _, batch := range []string{"0", "3"} {
 		f.calls.Store(0)
-		doc := measure(t, base, workload, "--grpc", "--count", "50", "--warmup", "0", "--workers", "2")
+		doc := measure(t, base, "append", "--batch", batch, "--grpc", "--count", "50", "--warmup", "0", "--workers", "2")
 		if doc.Operations != 50 || doc.ErrorTotal != 0 || doc.Redirects != 2 || f.calls.Load() != 2 {
-			t.Errorf("%s: operations %d, errors %v, redirects %d, calls %d", workload, doc.Operations, doc.Errors, doc.Redirects, f.calls.Load())
+			t.Errorf("batch %s: operations %d, errors %v, redirects %d, calls %d", batch, doc.Operations, doc.Errors, doc.Redirects, f.calls.Load())
 		}
 	}
 }
@@ -101,17 +101,15 @@ func TestErrorsOfCalls(t *testing.T) {
 	check.Must(t, server.Close())
 	for name, c := range map[string]struct{ base, args, want string }{
 		"append without an answer":      {silent, "append --timeout 20ms", "timeout"},
-		"batch without an answer":       {silent, "append-batch --timeout 20ms", "timeout"},
+		"batch without an answer":       {silent, "append --batch 3 --timeout 20ms", "timeout"},
 		"tail without an answer":        {silent, "tail --timeout 20ms", "i/o timeout"},
 		"append cut off":                {silent, "append --duration 10ms", "cut off"},
-		"batch cut off":                 {silent, "append-batch --duration 10ms", "cut off"},
+		"batch cut off":                 {silent, "append --batch 3 --duration 10ms", "cut off"},
 		"a server without the services": {empty, "append", "status Unimplemented"},
-		"batch without the services":    {empty, "append-batch", "status Unimplemented"},
+		"batch without the services":    {empty, "append --batch 3", "status Unimplemented"},
 		"over TLS":                      {secure, "append --tls-insecure", "status Unimplemented"},
 		"an unknown certificate":        {secure, "append", "unknown authority"},
 		"no server":                     {gone, "append", "status Unavailable"},
-		"a mix":                         {gone, "mixed", "gRPC has no call for not-modified"},
-		"a bare server":                 {gone, "append --bare", "HTTP alone"},
 		"a path":                        {gone + "/db", "append", "a path is not possible"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	crypto "crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -24,16 +25,14 @@ type layout struct {
 	events  int64 // in all streams together; the first ones have one more when it does not divide
 }
 
-// stream returns the name of a stream: bench-000001.
-func (l *layout) stream(i int) string {
-	return fmt.Sprintf("%s-%06d", l.prefix, i)
-}
+func layoutOf(o *options, events int64) layout { return layout{o.prefix, o.streams, events} }
 
-// appendStream appends the name of a stream as it stands in a path. The prefix must be encoded
-// already.
+// stream returns the name of a stream: bench-000001.
+func (l *layout) stream(i int) string { return string(appendStream(nil, l.prefix, i)) }
+
+// appendStream appends the name of a stream. In a path the prefix must be encoded already.
 func appendStream(path []byte, prefix string, i int) []byte {
-	path = append(path, prefix...)
-	path = append(path, '-')
+	path = append(append(path, prefix...), '-')
 	for below := 100_000; below > 1 && i < below; below /= 10 {
 		path = append(path, '0')
 	}
@@ -72,30 +71,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// unmix is the inverse of mix.
-func unmix(x uint64) uint64 {
-	x ^= x>>31 ^ x>>62
-	x *= 0x319642b2d24d8ec3 // the inverse of the factor of mix
-	x ^= x>>27 ^ x>>54
-	x *= 0x96de1b173f119089
-	x ^= x>>30 ^ x>>60
-	return x - 0x9e3779b97f4a7c15
-}
-
-// numberOf returns the number below total of the event whose fixed id it is, and whether there is
-// one.
-func numberOf(streamHash uint64, id event.ID, total int64) (int64, bool) {
-	low := binary.BigEndian.Uint64(id[8:])
-	// The stamp took the two highest bits.
-	for bits := range uint64(4) {
-		number := unmix(unmix(low&(1<<62-1)|bits<<62)^streamHash) - 1
-		if number < uint64(total) && fixedID(streamHash, int64(number)) == id {
-			return int64(number), true
-		}
-	}
-	return 0, false
-}
-
 // stamp marks an id as a GUID of version 4.
 func stamp(id event.ID) event.ID {
 	id[6] = id[6]&0x0f | 0x40
@@ -107,11 +82,21 @@ func stamp(id event.ID) event.ID {
 // to the server.
 type idSource struct{ chacha *rand.ChaCha8 }
 
+func newIDs() *idSource {
+	var seed [32]byte
+	_, _ = crypto.Read(seed[:]) // never fails
+	return &idSource{rand.NewChaCha8(seed)}
+}
+
 func (s *idSource) next() event.ID {
 	var id event.ID
 	binary.LittleEndian.PutUint64(id[:8], s.chacha.Uint64())
 	binary.LittleEndian.PutUint64(id[8:], s.chacha.Uint64())
 	return stamp(id)
+}
+
+func newRand(o *options, worker, part int) *rand.Rand {
+	return rand.New(rand.NewPCG(o.seed, uint64(worker)<<8|uint64(part)))
 }
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
@@ -160,7 +145,8 @@ func (b *batchBody) of(n int, id func(i int) event.ID) []byte {
 	return b.text[:b.ended+1]
 }
 
-func escapeStream(name string) string { return url.PathEscape(name) }
+// inPath encodes the name of a stream for a path.
+func inPath(name string) string { return url.PathEscape(name) }
 
 // numberIn reads the event number at the end of a Location.
 func numberIn(location []byte) (int64, error) {

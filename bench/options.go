@@ -14,7 +14,9 @@ const (
 	maxBatch     = 100_000
 	maxEventSize = 64 << 20
 	maxPage      = 4096 // what the interface allows
-	maxRounds    = 1000
+
+	// maxFill bounds the time that fill may take.
+	maxFill = 7 * 24 * time.Hour
 )
 
 // options is what the flags of a run say.
@@ -36,13 +38,12 @@ type options struct {
 	streams         int
 	eventsPerStream int64
 	size            int
-	batch           int
+	batch           int // 0: single events
 	page            int
 	checked         bool // expected versions are sent
 	prepare         bool
-	mix             string
 	stream          string // what tail reads
-	streamEvents    int64  // what --prepare gives that stream
+	streamEvents    int64  // what --prepare gives that stream, or a group has
 	repeat          bool
 	pause           time.Duration // of visible, between two events
 	bufferSize      int           // of a group
@@ -50,8 +51,7 @@ type options struct {
 	maxCheckpoint   int           // of a group: events that force a checkpoint
 	defaultSettings bool          // of a group: the server's
 	events          int64         // of fill
-	limited         int           // of limit: streams, 0 for all
-	deleted         int           // of limit: of a hundred streams
+	maxCount        int64         // of the streams of fill
 
 	grpc        bool
 	connections int // for gRPC, 0: one for each worker
@@ -59,8 +59,6 @@ type options struct {
 	pids     []int
 	jsonPath string
 	quiet    bool
-	bare     bool
-	rounds   int
 }
 
 // UsageError is a wrong value of a flag.
@@ -95,9 +93,6 @@ func (o *options) validate() error {
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout %s is not positive", o.timeout)
 	}
-	if o.count < 0 {
-		return fmt.Errorf("--count %d is negative", o.count)
-	}
 	if !(o.rate >= 0 && o.rate <= 1e9) {
 		return fmt.Errorf("--rate %g is not between 0 and a billion", o.rate)
 	}
@@ -109,20 +104,18 @@ func (o *options) validate() error {
 			return fmt.Errorf("--node %q: a path is not possible with --grpc", b)
 		}
 	}
-	if o.grpc && o.bare {
-		return errors.New("--grpc: the bare server speaks HTTP alone")
-	}
 	return errors.Join(
+		between("count", o.count, 0, 1<<62),
 		between("connections", int64(o.connections), 0, maxWorkers),
 		between("workers", int64(o.workers), 1, maxWorkers),
 		between("streams", int64(o.streams), 1, maxStreams),
 		between("events-per-stream", o.eventsPerStream, 1, 1<<40),
 		between("size", int64(o.size), 2, maxEventSize),
-		between("batch", int64(o.batch), 1, maxBatch),
+		between("batch", int64(o.batch), 0, maxBatch),
 		between("page", int64(o.page), 1, maxPage),
-		between("stream-events", o.streamEvents, 1, 1<<40),
+		between("stream-events", o.streamEvents, 0, 1<<40),
 		between("events", o.events, 1, 1<<40),
-		between("rounds", int64(o.rounds), 1, maxRounds),
+		between("max-count", o.maxCount, 0, 1<<40),
 	)
 }
 
@@ -141,10 +134,7 @@ func defaultOptions() options {
 		size:            256,
 		batch:           100,
 		page:            20,
-		mix:             "append=10,read-event=60,read-page=20,not-modified=10",
-		streamEvents:    1_000_000,
 		events:          10_000_000,
-		rounds:          5,
 		pause:           50 * time.Millisecond,
 	}
 }

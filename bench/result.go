@@ -53,7 +53,7 @@ type cpuStatistics struct {
 // result is one measured run, as --json writes it.
 type result struct {
 	metrics
-	Parts          []metrics              `json:"parts,omitempty"` // of a mixed workload
+	Parts          []metrics              `json:"parts,omitempty"`
 	Group          *groupStatistics       `json:"group,omitempty"` // of a subscription
 	Errors         map[string]*errorCount `json:"errors"`
 	ErrorTotal     int64                  `json:"errorTotal"`
@@ -75,7 +75,7 @@ type result struct {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
-func newStatistics(name string, t *tally, elapsed time.Duration) metrics {
+func newMetrics(name string, t *tally, elapsed time.Duration) metrics {
 	seconds := max(elapsed.Seconds(), 1e-9)
 	return metrics{
 		Name: name, Operations: t.count(), OperationsPerSecond: float64(t.count()) / seconds,
@@ -89,20 +89,21 @@ func newStatistics(name string, t *tally, elapsed time.Duration) metrics {
 }
 
 // measure runs the warm-up and then the measured run. An interrupted run has the result so far.
-func (s *session) measure(ctx context.Context, duration, warmup time.Duration, limit int64) (*result, error) {
-	if warmup > 0 {
-		if _, err := s.runFor(ctx, warmup, 0, newRecorder(len(s.partName))); err != nil {
+func (s *session) measure(ctx context.Context) (*result, error) {
+	parts := max(1, len(s.work.parts))
+	if s.o.warmup > 0 {
+		if _, err := s.runFor(ctx, s.o.warmup, 0, newRecorder(parts)); err != nil {
 			return nil, err
 		}
 	}
 	redirects, reconnects := s.detours()
-	total := newRecorder(len(s.partName))
+	total := newRecorder(parts)
 	usage := startUsage(s.o.pids)
 	started := time.Now()
-	elapsed, err := s.runFor(ctx, duration, limit, total)
+	elapsed, err := s.runFor(ctx, s.o.duration, s.o.count, total)
 	whole := s.whole(total)
 	r := &result{
-		metrics: newStatistics(s.name, whole, elapsed),
+		metrics: newMetrics(s.work.name, whole, elapsed),
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
 		Bases: s.o.bases, GRPC: s.o.grpc, Connections: s.o.connections, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
@@ -111,13 +112,13 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 	r.Redirects, r.Reconnects = s.detours()
 	r.Redirects -= redirects
 	r.Reconnects -= reconnects
-	if len(s.partName) > 1 {
-		for i, name := range s.partName {
-			if s.beside && i == 0 {
-				continue // It is the whole.
-			}
-			r.Parts = append(r.Parts, newStatistics(name, total.parts[i], elapsed))
+	for i, name := range s.work.parts {
+		if i > 0 || !s.work.beside { // What is measured is the whole.
+			r.Parts = append(r.Parts, newMetrics(name, total.parts[i], elapsed))
 		}
+	}
+	if err == nil && s.work.finish != nil {
+		err = s.work.finish(r)
 	}
 	return r, err
 }
@@ -151,19 +152,10 @@ func (r *result) errorKinds() []string {
 
 const metricsHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
 
-func (f *metrics) row(name, errors string) string {
+func (f *metrics) row(to io.Writer, errors string) {
 	l := &f.LatencyMs
-	return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
+	_, _ = fmt.Fprintf(to, "%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", f.Name, f.Operations,
 		f.OperationsPerSecond, f.EventsPerSecond, f.PayloadMBPerSecond, l.P50, l.P95, l.P99, l.P999, l.Max, errors)
-}
-
-// aligned puts the cells of rows, which tabs separate, below each other.
-func aligned(rows string) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = io.WriteString(t, rows) // Nothing fails in memory.
-	_ = t.Flush()
-	return b.String()
 }
 
 // table is the result for people. The help of the command explains it.
@@ -178,11 +170,13 @@ func (r *result) table() string {
 		b.WriteString("interrupted: the metrics are those up to then\n")
 	}
 	b.WriteByte('\n')
-	rows := metricsHeader
+	rows := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = io.WriteString(rows, metricsHeader) // Nothing fails in memory.
 	for _, part := range r.Parts {
-		rows += part.row(part.Name, "")
+		part.row(rows, "")
 	}
-	b.WriteString(aligned(rows + r.row(r.Name, fmt.Sprint(r.ErrorTotal))))
+	r.row(rows, fmt.Sprint(r.ErrorTotal))
+	_ = rows.Flush()
 	fmt.Fprintf(&b, "\ncpu: driver %.2f s, %.1f us an operation", r.CPU.DriverSeconds, r.CPU.DriverUsPerOp)
 	if r.CPU.ServerSecondsByPid != nil {
 		fmt.Fprintf(&b, "; servers %.2f s, %.1f us an operation", r.CPU.ServerSeconds, r.CPU.ServerUsPerOp)
@@ -206,12 +200,12 @@ func (r *result) table() string {
 	return b.String()
 }
 
-// writeJSON writes a document to a file, to standard output for "-", or nowhere for "".
-func writeJSON(path string, stdout io.Writer, doc any) error {
+// writeJSON writes the result to a file, to standard output for "-", or nowhere for "".
+func (r *result) writeJSON(path string, stdout io.Writer) error {
 	if path == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(doc, "", "  ")
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}

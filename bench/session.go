@@ -30,37 +30,37 @@ type beginner interface{ begin() }
 type closer interface{ close() }
 
 // workload is what a session runs.
-type workload interface {
-	// parts names what is counted apart, at least one.
-	parts() []string
+type workload struct {
+	name   string
+	parts  []string // what is counted apart; none: nothing is
+	beside bool     // the first part is measured, the others are load at the same time
 	// setup proves that what the workload needs exists, or makes it.
-	setup(ctx context.Context, s *session) error
+	setup func(ctx context.Context, s *session) error
 	// operation makes the share of one of the workers.
-	operation(worker, workers int) operation
+	operation func(worker, workers int) operation
+	// finish adds to the result of a run, close gives up what setup made. Either may be nil.
+	finish func(r *result) error
+	close  func() error
 }
 
 // session owns the workers' connections for the time of one or more runs.
 type session struct {
-	o        *options
-	name     string
-	work     workload
-	partName []string
-	beside   bool // the first part is measured, the others are load at the same time
-	how      *dialing
-	clients  []*sender
-	ops      []operation
-	recs     []*recorder
-	log      io.Writer // progress
+	o       *options
+	work    *workload
+	how     *dialing
+	clients []*sender
+	ops     []operation
+	recs    []*recorder
+	log     io.Writer // progress
 }
 
 // openSession makes a session that is ready to run.
-func openSession(ctx context.Context, o *options, name string, work workload, log io.Writer) (*session, error) {
+func openSession(ctx context.Context, o *options, work *workload, log io.Writer) (*session, error) {
 	how, err := newDialing(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{o: o, name: name, work: work, partName: work.parts(), how: how, log: log}
-	_, s.beside = work.(*watching)
+	s := &session{o: o, work: work, how: how, log: log}
 	for i := range o.workers {
 		to, prefix, err := parseBase(o.bases[i%len(o.bases)])
 		if err != nil {
@@ -69,11 +69,12 @@ func openSession(ctx context.Context, o *options, name string, work workload, lo
 		c := newSender(to, prefix, how)
 		c.slot = i % cmp.Or(o.connections, o.workers)
 		s.clients = append(s.clients, c)
-		s.recs = append(s.recs, newRecorder(len(s.partName)))
+		s.recs = append(s.recs, newRecorder(max(1, len(work.parts))))
 	}
-	if err := work.setup(ctx, s); err != nil {
-		s.close()
-		return nil, err
+	if work.setup != nil {
+		if err := work.setup(ctx, s); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
 	}
 	for i := range s.clients {
 		s.ops = append(s.ops, work.operation(i, len(s.clients)))
@@ -81,7 +82,7 @@ func openSession(ctx context.Context, o *options, name string, work workload, lo
 	return s, nil
 }
 
-func (s *session) close() {
+func (s *session) close() error {
 	for _, c := range s.clients {
 		c.drop()
 	}
@@ -91,35 +92,18 @@ func (s *session) close() {
 		}
 	}
 	s.how.close()
+	if s.work.close != nil {
+		return s.work.close()
+	}
+	return nil
 }
 
-// each calls f once for every worker's client, at the same time, and returns the first error.
-func (s *session) each(ctx context.Context, f func(ctx context.Context, worker int, c *sender) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for _, c := range s.clients {
-		c.resume()
-	}
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		for _, c := range s.clients {
-			c.interrupt()
-		}
-	})
-	var wg sync.WaitGroup
-	for i, c := range s.clients {
-		wg.Go(func() {
-			if err := f(ctx, i, c); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	wg.Wait()
-	if !stop() {
-		<-interrupted
-	}
-	return context.Cause(ctx)
+// first calls f with the first client and ends it when ctx does.
+func (s *session) first(ctx context.Context, f func(c *sender) error) error {
+	c := s.clients[0]
+	defer context.AfterFunc(ctx, c.interrupt)()
+	err := f(c)
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 // phase is one stretch of running.
@@ -148,11 +132,9 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 	defer end()
 	p := &phase{start: start, limit: limit, run: run, stop: stop, hard: hard}
 	if s.o.rate > 0 {
-		p.interval = time.Duration(float64(time.Second) * float64(len(s.clients)) / s.o.rate)
-		p.interval = max(p.interval, 1)
+		p.interval = max(1, time.Duration(float64(time.Second)*float64(len(s.clients))/s.o.rate))
 	}
-	for i, op := range s.ops {
-		s.clients[i].resume()
+	for _, op := range s.ops {
 		if b, ok := op.(beginner); ok {
 			b.begin()
 		}
@@ -182,7 +164,7 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 func (s *session) watch(p *phase, total *recorder, done <-chan struct{}, cut func()) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	interval := newRecorder(len(s.partName))
+	interval := newRecorder(len(total.parts))
 	last := p.start
 	over := p.run.Done()
 	var late <-chan time.Time
@@ -211,7 +193,7 @@ func (s *session) watch(p *phase, total *recorder, done <-chan struct{}, cut fun
 
 // whole is what counts as done.
 func (s *session) whole(r *recorder) *tally {
-	if s.beside {
+	if s.work.beside {
 		return r.whole(1)
 	}
 	return r.whole(len(r.parts))
@@ -225,7 +207,7 @@ func (s *session) progress(r *recorder, took, since time.Duration) {
 	seconds := took.Seconds()
 	// The progress is a courtesy: a closed standard error does not end the run.
 	_, _ = fmt.Fprintf(s.log, "%s %4.0fs  %10.0f ops/s  %10.0f events/s  %8.1f MB/s  p99 %8.3f ms  errors %d\n",
-		s.name, since.Seconds(), float64(sum.count())/seconds, float64(sum.events)/seconds,
+		s.work.name, since.Seconds(), float64(sum.count())/seconds, float64(sum.events)/seconds,
 		float64(sum.bytes)/seconds/1e6, milliseconds(sum.quantile(0.99)), r.errorTotal())
 }
 

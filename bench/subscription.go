@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,13 +10,16 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
-	"github.com/annalsdb/annals/event"
 )
 
 const (
 	typeMessages = "application/vnd.eventstore.competingatom+json"
 
 	maxMessages = 100 // of one read, what the interface allows
+
+	// eventsPerSecond is for how fast a group the stream is long enough, unless its length is
+	// given.
+	eventsPerSecond = 300_000
 
 	// Readers that find nothing rest, the longer the more often.
 	shortestRest = time.Millisecond
@@ -27,6 +31,45 @@ const (
 	messageTimeout = 12 * time.Second
 )
 
+var subscriptionKind = &kind{
+	name: "subscription", short: "Read the messages of a persistent subscription and acknowledge them",
+	flags: runs + "stream-events size batch page buffer-size read-batch-size max-checkpoint-count default-settings",
+	usages: map[string]string{
+		"stream-events": fmt.Sprintf("events of the stream, 0 for %d for each second of warm-up and run", eventsPerSecond),
+		"batch":         "events of one request that writes the stream",
+		"page":          "messages of one read, at most 100",
+	},
+	long: `Write a stream of --stream-events events, create a group on it, and have --workers
+competing readers that each read a page of messages with bodies and acknowledge it
+with the link that came with it, until all are acknowledged or --duration is over.
+Stream and group have a new name, <prefix>-subscription-<id>; the group is deleted in
+the end, the stream stays. Creating a group takes an operator's --user and --password.
+
+The table has a row for reads that brought messages, for those that brought none
+(after which a reader rests for 1 to 50 ms), and for acknowledgements. events/s are
+events acknowledged. The line below says how many of the events were delivered at
+least once. A group that hands out nothing for 5 seconds while events are missing ends the
+run with an error; of a shorter run the line says how long nothing came.
+
+`,
+	preset: func(o *options) {
+		o.workers, o.page, o.batch = 4, maxMessages, 500
+		o.duration, o.warmup = 3*time.Second, 500*time.Millisecond
+	},
+	make: func(o *options) (*workload, error) {
+		if o.streamEvents == 0 {
+			o.streamEvents = max(1, int64(eventsPerSecond*(o.warmup+o.duration).Seconds()))
+		}
+		if o.page > maxMessages {
+			return nil, fmt.Errorf("--page %d is more than the %d messages that one read may bring", o.page, maxMessages)
+		}
+		if !o.defaultSettings && (o.readBatchSize < 1 || o.bufferSize <= o.readBatchSize) {
+			return nil, fmt.Errorf("--buffer-size %d is not more than --read-batch-size %d, or that is not positive", o.bufferSize, o.readBatchSize)
+		}
+		return subscribing(o), nil
+	},
+}
+
 // The parts of the workload subscription.
 const (
 	partRead = iota
@@ -36,68 +79,61 @@ const (
 
 // subscribing is the workload subscription: the workers are the competing readers of one
 // group, which read messages and acknowledge them, in turn.
-type subscribing struct {
-	o             *options
-	stream, group string
-	hash          uint64 // of the stream
-	got           *deliveries
-}
-
-func newSubscribing(o *options, stream, group string) *subscribing {
-	return &subscribing{o: o, stream: stream, hash: hashOf(stream), group: group, got: newDeliveries(o.streamEvents)}
-}
-
-func (w *subscribing) parts() []string { return []string{"read", "read empty", "ack"} }
-
-// setup creates the group. The stream is there.
-func (w *subscribing) setup(ctx context.Context, _ *session) error {
+func subscribing(o *options) *workload {
+	name := o.prefix + "-subscription-" + newIDs().next().String()[:8]
+	got := &deliveries{last: time.Now(), metrics: groupStatistics{Stream: name, Group: name, StreamEvents: o.streamEvents}}
 	var settings client.GroupSettings
-	if !w.o.defaultSettings {
-		settings = client.GroupSettings{BufferSize: w.o.bufferSize, ReadBatchSize: w.o.readBatchSize, MaxCheckpointCount: w.o.maxCheckpoint}
+	if !o.defaultSettings {
+		settings = client.GroupSettings{BufferSize: o.bufferSize, ReadBatchSize: o.readBatchSize, MaxCheckpointCount: o.maxCheckpoint}
+		got.metrics.BufferSize, got.metrics.ReadBatchSize, got.metrics.MaxCheckpoint = o.bufferSize, o.readBatchSize, o.maxCheckpoint
 	}
-	if err := w.control(func(g *client.Group) error { return g.Create(ctx, settings) }); err != nil {
-		return fmt.Errorf("create the group %s (it takes an operator's --user and --password): %w", w.group, err)
+	// control does something to the group as a whole.
+	control := func(what string, do func(*client.Group) error) error {
+		c, err := o.control()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := do(c.Group(name, name)); err != nil {
+			return fmt.Errorf("%s the group %s (it takes an operator's --user and --password): %w", what, name, err)
+		}
+		return nil
 	}
-	w.got.touch(time.Now())
-	return nil
-}
-
-// remove deletes the group.
-func (w *subscribing) remove(ctx context.Context) error {
-	if err := w.control(func(g *client.Group) error { return g.Delete(ctx) }); err != nil {
-		return fmt.Errorf("delete the group %s: %w", w.group, err)
+	w := &workload{name: "subscription", parts: []string{"read", "read empty", "ack"}}
+	w.setup = func(ctx context.Context, s *session) error {
+		if err := prepare(ctx, s, layout{prefix: o.prefix, streams: 1, events: o.streamEvents}, name); err != nil {
+			return err
+		}
+		if err := control("create", func(g *client.Group) error { return g.Create(ctx, settings) }); err != nil {
+			return err
+		}
+		// An interrupt leaves no group.
+		w.close = func() error {
+			return control("delete", func(g *client.Group) error { return g.Delete(context.WithoutCancel(ctx)) })
+		}
+		got.touch(time.Now())
+		return nil
 	}
-	return nil
-}
-
-// control does something to the group as a whole.
-func (w *subscribing) control(do func(*client.Group) error) error {
-	c, err := w.o.control()
-	if err != nil {
-		return err
+	w.operation = func(int, int) operation {
+		r := &subscribeOp{got: got, read: o.request("GET", "Accept: "+typeMessages), ack: o.request("POST")}
+		r.read.path = []byte("/subscriptions/" + inPath(name) + "/" + inPath(name) + "/" + strconv.Itoa(o.page) + "?embed=body")
+		r.read.keep, r.ack.body = true, []byte{}
+		return r
 	}
-	defer c.Close()
-	return do(c.Group(w.stream, w.group))
-}
-
-func (w *subscribing) path() string {
-	return "/subscriptions/" + escapeStream(w.stream) + "/" + escapeStream(w.group)
-}
-
-func (w *subscribing) operation(int, int) operation {
-	r := &subscribeOp{
-		w: w, read: w.o.get(typeMessages),
-		ack: request{method: "POST", body: []byte{}, head: basicAuth(w.o.user, w.o.password)},
+	w.finish = func(r *result) error {
+		r.Group = got.statistics(time.Now())
+		if r.Operations == 0 && r.Group.Complete {
+			return errors.New("the warm-up left no events to measure with: more --stream-events or less --warmup is needed")
+		}
+		return nil
 	}
-	r.read.path = []byte(w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body")
-	r.read.keep = true
-	return r
+	return w
 }
 
 // subscribeOp reads messages with one operation and acknowledges them with the next.
 type subscribeOp struct {
-	w       *subscribing
-	pending []int64 // events that were read and not acknowledged, those of ack
+	got     *deliveries
+	pending int64 // events that were read and not acknowledged, those of ack
 	rest    time.Duration
 
 	read, ack request
@@ -105,110 +141,74 @@ type subscribeOp struct {
 }
 
 func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
-	if len(r.pending) > 0 {
-		return r.acknowledge(ctx, c)
-	}
-	if r.w.got.complete() {
-		return outcome{}, errFinished
-	}
-	out, err := r.take(ctx, c)
-	if err != nil {
-		// What the answer held comes again when its time is over.
-		r.w.got.touch(time.Now().Add(messageTimeout))
-		return outcome{}, err
-	}
-	if out.part == partRead {
-		r.rest = 0
+	if r.pending > 0 {
+		// A failed attempt is repeated with the next operation: the repeat does no harm if the
+		// first attempt was executed.
+		if err := c.expect(ctx, &r.ack, &r.resp, 202, 200); err != nil {
+			return outcome{}, err
+		}
+		out := outcome{part: partAck, events: r.pending}
+		r.pending = 0
 		return out, nil
 	}
-	if missing := r.w.got.lost(time.Now()); missing > 0 {
-		return outcome{}, &fatalError{fmt.Errorf("%d of %d events were never delivered, and nothing else has been for %s", missing, r.w.got.total, patience)}
+	missing, quiet := r.got.missing(time.Now())
+	if missing <= 0 {
+		return outcome{}, errFinished
+	}
+	if err := c.expect(ctx, &r.read, &r.resp, 200); err != nil {
+		// What the answer held comes again when its time is over.
+		r.got.touch(time.Now().Add(messageTimeout))
+		return outcome{}, err
+	}
+	page := r.resp.body.Bytes()
+	n := int64(countEntries(page))
+	link := relatedLink(page, "ackAll")
+	if n > 0 {
+		if link == "" {
+			return outcome{}, fmt.Errorf("%w: %d messages without a link ackAll", errMalformed, n)
+		}
+		r.pending, r.rest = n, 0
+		r.ack.path = append(r.ack.path[:0], strings.TrimPrefix(link, c.prefix)...)
+		r.got.add(int64(countFirst(page)), n)
+		return outcome{part: partRead, bytes: r.resp.length}, nil
+	}
+	if quiet >= patience {
+		return outcome{}, &fatalError{fmt.Errorf("%d events were never delivered, and nothing else has been for %s", missing, patience)}
 	}
 	r.rest = min(max(2*r.rest, shortestRest), longestRest)
-	out.rest = r.rest
-	return out, nil
+	return outcome{part: partEmpty, bytes: r.resp.length, rest: r.rest}, nil
 }
 
-// take reads messages.
-func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
-	if err := c.expect(ctx, &r.read, &r.resp, 200); err != nil {
-		return outcome{}, err
-	}
-	page := r.resp.body
-	link := relatedLink(page, "ackAll")
-	if link == "" && countEntries(page) == 0 {
-		return outcome{part: partEmpty, bytes: r.resp.length}, nil
-	}
-	numbers, err := r.w.numbersIn(link, r.pending)
-	if err != nil {
-		return outcome{}, err
-	}
-	r.pending = numbers
-	r.ack.path = append(r.ack.path[:0], strings.TrimPrefix(link, c.prefix)...)
-	r.w.got.add(numbers, len(numbers)-countFirst(page), time.Now())
-	return outcome{part: partRead, bytes: r.resp.length}, nil
-}
-
-// acknowledge acknowledges the messages that were read. A failed attempt is repeated with the next
-// operation: the repeat does no harm if the first attempt was executed.
-func (r *subscribeOp) acknowledge(ctx context.Context, c *sender) (outcome, error) {
-	if err := c.expect(ctx, &r.ack, &r.resp, 202, 200); err != nil {
-		return outcome{}, err
-	}
-	n := len(r.pending)
-	r.pending = r.pending[:0]
-	return outcome{part: partAck, events: int64(n)}, nil
-}
-
-// numbersIn appends the numbers of the events that a link acknowledges.
-func (w *subscribing) numbersIn(link string, numbers []int64) ([]int64, error) {
-	_, list, ok := strings.Cut(link, "?ids=")
-	if !ok {
-		return nil, fmt.Errorf("%w: the link ackAll is %.80q", errMalformed, link)
-	}
-	for text := range strings.SplitSeq(list, ",") {
-		id, err := event.ParseID(text)
-		if err != nil {
-			return nil, fmt.Errorf("%w: the link ackAll has the id %.80q", errMalformed, text)
-		}
-		number, ok := numberOf(w.hash, id, w.o.streamEvents)
-		if !ok {
-			return nil, &fatalError{fmt.Errorf("the message %s is not an event of %s", text, w.stream)}
-		}
-		numbers = append(numbers, number)
-	}
-	return numbers, nil
+// groupStatistics is what became of the events of a group, those of the warm-up included.
+type groupStatistics struct {
+	Stream        string `json:"stream"`
+	Group         string `json:"group"`
+	BufferSize    int    `json:"bufferSize,omitempty"` // none: the server's default
+	ReadBatchSize int    `json:"readBatchSize,omitempty"`
+	MaxCheckpoint int    `json:"maxCheckPointCount,omitempty"`
+	StreamEvents  int64  `json:"streamEvents"`
+	Delivered     int64  `json:"delivered"` // for the first time
+	Redelivered   int64  `json:"redelivered"`
+	Complete      bool   `json:"complete"` // every event was delivered at least once
+	// QuietSeconds is how long before the end the last message came. A long time, unless
+	// all is complete, says that the group had nothing to hand out.
+	QuietSeconds float64 `json:"quietSeconds"`
 }
 
 // deliveries is what the readers of a group were given, all together.
 type deliveries struct {
-	total int64 // events of the stream
-
-	mu       sync.Mutex
-	seen     []uint64  // a bit for every event
-	distinct int64     // bits set
-	again    int64     // messages with a count of retries
-	last     time.Time // when the last message came, or later, when others are due later
+	mu      sync.Mutex
+	metrics groupStatistics
+	last    time.Time // when the last message came, or later, when others are due later
 }
 
-func newDeliveries(total int64) *deliveries {
-	return &deliveries{total: total, seen: make([]uint64, (total+63)/64)}
-}
-
-func (d *deliveries) add(numbers []int64, again int, now time.Time) {
+// add counts messages, of which some came for the first time.
+func (d *deliveries) add(first, all int64) {
+	d.touch(time.Now())
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, n := range numbers {
-		word, bit := &d.seen[n/64], uint64(1)<<(n%64)
-		if *word&bit == 0 {
-			*word |= bit
-			d.distinct++
-		}
-	}
-	d.again += int64(again)
-	if now.After(d.last) {
-		d.last = now
-	}
+	d.metrics.Delivered += first
+	d.metrics.Redelivered += all - first
 }
 
 // touch puts off when events count as lost.
@@ -220,52 +220,18 @@ func (d *deliveries) touch(until time.Time) {
 	}
 }
 
-// complete reports whether every event was delivered.
-func (d *deliveries) complete() bool {
+// missing returns how many events were not delivered, and for how long nothing was.
+func (d *deliveries) missing(now time.Time) (int64, time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.distinct == d.total
+	return d.metrics.StreamEvents - d.metrics.Delivered, now.Sub(d.last)
 }
 
-// lost returns how many events were not delivered when there is no hope for them.
-func (d *deliveries) lost(now time.Time) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now.Sub(d.last) < patience {
-		return 0
-	}
-	return d.total - d.distinct
-}
-
-// groupStatistics is what became of the events of a group, those of the warm-up included.
-type groupStatistics struct {
-	Stream        string `json:"stream"`
-	Group         string `json:"group"`
-	BufferSize    int    `json:"bufferSize,omitempty"` // none: the server's default
-	ReadBatchSize int    `json:"readBatchSize,omitempty"`
-	MaxCheckpoint int    `json:"maxCheckPointCount,omitempty"`
-	StreamEvents  int64  `json:"streamEvents"`
-	Delivered     int64  `json:"delivered"` // different ids
-	Redelivered   int64  `json:"redelivered"`
-	Complete      bool   `json:"complete"` // every event was delivered at least once
-	// QuietSeconds is how long before the end the last message came. A long time, unless
-	// all is complete, says that the group had nothing to hand out.
-	QuietSeconds float64 `json:"quietSeconds"`
-}
-
-func (w *subscribing) metrics(end time.Time) *groupStatistics {
-	d := w.got
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f := &groupStatistics{
-		Stream: w.stream, Group: w.group, StreamEvents: d.total,
-		Delivered: d.distinct, Redelivered: d.again, Complete: d.distinct == d.total,
-	}
-	f.QuietSeconds = max(0, end.Sub(d.last).Seconds())
-	if !w.o.defaultSettings {
-		f.BufferSize, f.ReadBatchSize, f.MaxCheckpoint = w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint
-	}
-	return f
+func (d *deliveries) statistics(end time.Time) *groupStatistics {
+	missing, quiet := d.missing(end)
+	f := d.metrics
+	f.Complete, f.QuietSeconds = missing <= 0, max(0, quiet.Seconds())
+	return &f
 }
 
 // String puts the numbers in a line.

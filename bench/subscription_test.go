@@ -99,40 +99,7 @@ func TestSubscriptionThatEndsBefore(t *testing.T) {
 	check.Equal(t, n.deleted, 2, "groups deleted")
 }
 
-func TestSubscriptionOfAStranger(t *testing.T) {
-	_, err := subscribe(t, context.Background(), serve(t, &front{stranger: true}), "--stream-events", "500")
-	check.Says(t, err, "is not an event of")
-}
-
 func TestSubscriptionConsumedByWarmup(t *testing.T) {
 	_, err := subscribe(t, context.Background(), startNode(t), "--stream-events", "500", "--warmup", "20s")
 	check.Says(t, err, "--warmup")
-}
-
-func TestSubscriptionCompared(t *testing.T) {
-	n := &front{}
-	stdout, stderr, err := execute(t, context.Background(), slices.Concat([]string{"subscription", "--compare", "--node", serve(t, n), "--json", "-", "--quiet",
-		"--rounds", "3", "--duration", "60ms", "--warmup", "1ms", "--stream-events", "20050"}, asAdmin)...)
-	check.Must(t, err)
-	var doc struct {
-		Rounds []struct {
-			Feed         document
-			Subscription groupDocument
-			Ratio        float64
-		}
-		FeedMedians, SubscriptionMedians struct{ EventsPerSecond float64 }
-		Ratio                            float64
-	}
-	check.Must(t, json.Unmarshal([]byte(stdout), &doc))
-	if len(doc.Rounds) != 3 || doc.Ratio <= 0 || doc.Ratio != doc.SubscriptionMedians.EventsPerSecond/doc.FeedMedians.EventsPerSecond || !strings.Contains(stderr, "median") {
-		t.Fatalf("%+v\n%s", doc, stderr)
-	}
-	for i, r := range doc.Rounds {
-		if r.Feed.Events == 0 || r.Subscription.Events == 0 || r.Feed.ErrorTotal+r.Subscription.ErrorTotal != 0 || r.Ratio <= 0 {
-			t.Errorf("round %d: %+v", i, r)
-		}
-	}
-	if len(n.settings) != 3 || n.deleted != 3 {
-		t.Errorf("%d groups created, %d deleted", len(n.settings), n.deleted)
-	}
 }

@@ -4,66 +4,61 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/annalsdb/annals/event"
 )
 
 // tailing is the workload tail: every worker reads the same stream, or the log, from
 // its start, one page after the other, as a subscriber does that catches up.
-type tailing struct{ o *options }
-
-func (w *tailing) parts() []string { return []string{"tail"} }
-
-// tailStream is the stream that --prepare writes when --stream names none.
-func (w *tailing) stream() string {
-	if w.o.stream != "" {
-		return w.o.stream
-	}
-	return w.o.prefix + "-tail"
-}
-
-func (w *tailing) setup(ctx context.Context, s *session) error {
-	name := w.stream()
-	if w.o.prepare {
-		if event.IsSystemStream(name) {
-			return fmt.Errorf("--prepare cannot write to %s: use fill", name)
+func tailing(o *options) *workload {
+	name := cmp.Or(o.stream, o.prefix+"-tail")
+	operation := func(int, int) operation {
+		if o.grpc {
+			return &catchUp{follow: follow{o: o, stream: name}}
 		}
-		return prepare(ctx, s, &filling{l: layout{prefix: w.o.prefix, streams: 1, events: w.o.streamEvents}, only: name})
+		start := "0"
+		if name == event.AllStream {
+			start = strings.Repeat("0", 32)
+		}
+		t := &tailOp{o: o, all: name == event.AllStream, req: o.request("GET", "Accept: "+typeAtom)}
+		t.first = "/streams/" + inPath(name) + "/" + start + "/forward/" + strconv.Itoa(o.page)
+		t.req.keep = true
+		return t
 	}
-	op := w.operation(0, 1)
-	return withInterrupt(ctx, s, func(ctx context.Context, c *sender) error {
+	return &workload{name: "tail", operation: operation, setup: func(ctx context.Context, s *session) error {
+		if o.prepare {
+			if event.IsSystemStream(name) {
+				return fmt.Errorf("--prepare cannot write to %s: use fill", name)
+			}
+			return prepare(ctx, s, layout{prefix: o.prefix, streams: 1, events: o.streamEvents}, name)
+		}
+		op := operation(0, 1)
 		op.(beginner).begin()
-		_, err := op.do(ctx, c)
-		if err == errFinished {
-			return fmt.Errorf("nothing to read in %s: write it with --prepare", name)
-		}
-		if err != nil {
-			return fmt.Errorf("read the first page of %s: %w", name, err)
-		}
-		return nil
-	})
-}
-
-func (w *tailing) operation(int, int) operation {
-	if w.o.grpc {
-		return &catchUp{follow: follow{o: w.o, stream: w.stream()}, page: int64(w.o.page)}
-	}
-	t := &tailOp{w: w}
-	start := "0"
-	if w.stream() == event.AllStream {
-		start = strings.Repeat("0", 32)
-	}
-	t.first = "/streams/" + escapeStream(w.stream()) + "/" + start + "/forward/" + strconv.Itoa(w.o.page)
-	t.req = w.o.get(typeAtom)
-	t.req.keep = true
-	return t
+		return s.first(ctx, func(c *sender) error {
+			_, err := op.do(ctx, c)
+			if err == errFinished {
+				return fmt.Errorf("nothing to read in %s: write it with --prepare", name)
+			}
+			if err != nil {
+				return fmt.Errorf("read the first page of %s: %w", name, err)
+			}
+			return nil
+		})
+	}}
 }
 
 // tailOp reads one page after the other.
 type tailOp struct {
-	w     *tailing
+	o     *options
+	all   bool // $all
 	first string
 	next  string // the link "previous" of the last page; "" at the start
 	done  bool
@@ -76,7 +71,7 @@ func (t *tailOp) begin() { t.next, t.done = "", false }
 
 func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if t.done {
-		if !t.w.o.repeat {
+		if !t.o.repeat {
 			return outcome{}, errFinished
 		}
 		t.begin()
@@ -89,16 +84,128 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if err := c.expect(ctx, &t.req, &t.resp, 200); err != nil {
 		return outcome{}, err
 	}
-	page := t.resp.body
+	page := t.resp.body.Bytes()
 	entries := int64(countEntries(page))
 	next := strings.TrimPrefix(relatedLink(page, "previous"), c.prefix)
 	first := t.next == ""
 	// $all never says that it is at its head; its last page is an empty one.
-	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.w.stream() == event.AllStream
+	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.all
 	t.next = next
 	// An empty last page counts as no work, unless there is an earlier page to go back to.
-	if entries == 0 && t.done && (first || !t.w.o.repeat) {
+	if entries == 0 && t.done && (first || !t.o.repeat) {
 		return outcome{}, errFinished
 	}
 	return outcome{events: entries, bytes: t.resp.length}, nil
+}
+
+type subscriber = grpc.ServerStreamingClient[streams.ReadResp]
+
+func trailerOf(call subscriber) metadata.MD {
+	if call == nil {
+		return nil
+	}
+	return call.Trailer()
+}
+
+// follow is a subscription to a stream, or to the log, from its start.
+type follow struct {
+	o      *options
+	stream string
+	stay   *stay
+	call   subscriber
+}
+
+// open subscribes, and waits until the server has confirmed it.
+func (f *follow) open(ctx context.Context, c *sender) error {
+	req := newRead(f.stream, 0)
+	req.Options.CountOption = &streams.ReadReq_Options_Subscription{Subscription: &streams.ReadReq_Options_SubscriptionOptions{}}
+	if f.stream == event.AllStream {
+		req.Options.StreamOption = &streams.ReadReq_Options_All{All: &streams.ReadReq_Options_AllOptions{
+			AllOption: &streams.ReadReq_Options_AllOptions_Start{Start: &shared.Empty{}},
+		}}
+	} else {
+		req.Options.GetStream().RevisionOption = &streams.ReadReq_Options_StreamOptions_Start{Start: &shared.Empty{}}
+	}
+	return c.call(ctx, func(client streams.StreamsClient) (metadata.MD, error) {
+		f.stay.end()
+		f.stay = newStay(ctx, f.o.timeout)
+		err := f.stay.within(func() (err error) {
+			if f.call, err = client.Read(f.stay.ctx, req); err == nil {
+				var answer *streams.ReadResp
+				if answer, err = f.call.Recv(); err == nil && answer.GetConfirmation() == nil {
+					err = fmt.Errorf("%w: a subscription that is not confirmed", errUnasked)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			f.stay.end()
+			return trailerOf(f.call), err
+		}
+		return nil, nil
+	})
+}
+
+// receive calls take with every answer until it returns false.
+func (f *follow) receive(ctx context.Context, take func(*streams.ReadResp) bool) error {
+	err := f.stay.within(func() error {
+		for {
+			answer, err := f.call.Recv()
+			if err != nil || !take(answer) {
+				return err
+			}
+		}
+	})
+	if err == nil {
+		return nil
+	}
+	f.stay.end()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return callFailure(ctx, err)
+}
+
+// catchUp is tail over gRPC: a subscription until it has caught up. An operation is as many
+// events as a page has.
+type catchUp struct {
+	follow
+	first bool // nothing was read yet
+	done  bool
+}
+
+func (t *catchUp) begin() {
+	t.stay.end()
+	t.stay, t.first, t.done = nil, true, false
+}
+
+// close gives the subscription up. The session does, at its end.
+func (t *catchUp) close() { t.stay.end() }
+
+func (t *catchUp) do(ctx context.Context, c *sender) (out outcome, err error) {
+	if t.done {
+		if !t.o.repeat {
+			return outcome{}, errFinished
+		}
+		t.begin()
+	}
+	if t.stay.ended() {
+		if err := t.open(ctx, c); err != nil {
+			return outcome{}, err
+		}
+	}
+	err = t.receive(ctx, func(answer *streams.ReadResp) bool {
+		out.count(answer)
+		t.done = answer.GetCaughtUp() != nil
+		return !t.done && out.events < int64(t.o.page)
+	})
+	if err != nil {
+		t.begin() // The next operation starts again.
+		return outcome{}, err
+	}
+	if out.events == 0 && (t.first || !t.o.repeat) {
+		return outcome{}, errFinished
+	}
+	t.first = false
+	return out, nil
 }

@@ -11,54 +11,51 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 )
 
-// watching is the workload visible: the first worker appends an event and measures how long after
-// the answer the event can be read at every node. The others append at the same time.
-type watching struct {
-	o     *options
-	nodes []*watchedNode
-}
-
 const (
 	partVisible = iota
 	partAppend
 )
 
-func (w *watching) parts() []string {
-	if w.o.workers == 1 {
-		return []string{"visible"}
+// watching is the workload visible: the first worker appends an event and measures how long after
+// the answer the event can be read at every node. The others append at the same time.
+func watching(o *options) *workload {
+	w := &workload{name: "visible", beside: o.workers > 1}
+	if w.beside {
+		w.parts = []string{"visible", "append"}
 	}
-	return []string{"visible", "append"}
-}
-
-// setup prepares a connection to every node.
-func (w *watching) setup(_ context.Context, s *session) error {
-	for _, base := range w.o.bases {
-		to, prefix, err := parseBase(base)
-		if err != nil {
-			return err
+	var nodes []*watchedNode
+	w.setup = func(_ context.Context, s *session) error {
+		for _, base := range o.bases {
+			to, prefix, err := parseBase(base)
+			if err != nil {
+				return err
+			}
+			n := &watchedNode{
+				client: newSender(to, prefix, s.how), follow: follow{o: o},
+				req: o.request("GET", "Accept: "+typeAtom, "ES-LongPoll: "+strconv.Itoa(longPoll)),
+			}
+			n.client.slot, n.req.keep = ownConnection, true
+			nodes = append(nodes, n)
 		}
-		n := &watchedNode{client: newSender(to, prefix, s.how), req: w.o.get(typeAtom), follow: follow{o: w.o}}
-		n.client.slot = ownConnection
-		n.req.keep = true
-		n.req.head = append(n.req.head, "ES-LongPoll: "+strconv.Itoa(longPoll)+"\r\n"...)
-		w.nodes = append(w.nodes, n)
+		return nil
 	}
-	return nil
-}
-
-func (w *watching) operation(worker, workers int) operation {
-	writer := &appending{o: w.o, part: partAppend}
-	if worker > 0 {
-		return writer.operation(worker, workers)
+	w.operation = func(worker, workers int) operation {
+		a := newAppend(o, worker, workers, partAppend)
+		if worker > 0 {
+			return a
+		}
+		return &watchOp{o: o, nodes: nodes, ids: newIDs(), writer: a.writer}
 	}
-	return &watchOp{w: w, append: writer.operation(worker, workers).(*appendOp)}
+	return w
 }
 
 // watchOp appends to a stream of its own, which no other run uses.
 type watchOp struct {
-	w      *watching
-	append *appendOp
-	stream string // empty: a new one is due
+	o     *options
+	nodes []*watchedNode
+	ids   *idSource
+	writer
+	stream string // as requests have it; empty: a new one is due
 	next   int64  // number of its next event
 }
 
@@ -82,7 +79,7 @@ func (v *watchOp) begin() { v.stream = "" }
 
 // close gives up the connections. The session does, at its end.
 func (v *watchOp) close() {
-	for _, n := range v.w.nodes {
+	for _, n := range v.nodes {
 		n.client.drop()
 		n.follow.stay.end()
 	}
@@ -90,11 +87,13 @@ func (v *watchOp) close() {
 
 func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if v.stream == "" {
-		v.stream, v.next = v.w.o.prefix+"-visible-"+v.append.ids.next().String(), 0
+		v.stream, v.next = v.o.prefix+"-visible-"+v.ids.next().String(), 0
+		if !v.o.grpc {
+			v.stream = inPath(v.stream)
+		}
 	}
-	for _, n := range v.w.nodes {
-		n.client.resume()
-		if v.w.o.grpc && (n.follow.stream != v.stream || n.follow.stay.ended()) {
+	for _, n := range v.nodes {
+		if v.o.grpc && (n.follow.stream != v.stream || n.follow.stay.ended()) {
 			n.follow.stream = v.stream
 			if err := n.follow.open(ctx, n.client); err != nil {
 				return outcome{}, err
@@ -102,27 +101,26 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 		}
 	}
 	// Every node is asked before the append: it answers when the event is there.
-	ctx, cancel := context.WithTimeout(ctx, v.w.o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, v.o.timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		for _, n := range v.w.nodes {
+		for _, n := range v.nodes {
 			n.client.interrupt()
 		}
 	})
 	defer stop()
 	var waiting sync.WaitGroup
-	for _, n := range v.w.nodes {
+	for _, n := range v.nodes {
 		waiting.Go(func() { n.err = n.await(ctx, v.stream, v.next) })
 	}
-	v.append.stream = append(v.append.stream[:0], v.append.inRequest(v.stream)...)
-	_, err := v.append.write(ctx, c, anyVersion)
+	_, err := v.write(ctx, c, []byte(v.stream), anyVersion)
 	answered := time.Now()
 	if err != nil {
 		cancel() // Whether it was written is not known.
 	}
 	waiting.Wait()
 	took := time.Duration(0)
-	for _, n := range v.w.nodes {
+	for _, n := range v.nodes {
 		if err == nil && n.err != nil {
 			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.host, n.err)
 		}
@@ -133,7 +131,7 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 		return outcome{}, err
 	}
 	v.next++
-	return outcome{part: partVisible, events: 1, bytes: int64(v.w.o.size), took: max(took, 1), rest: v.w.o.pause}, nil
+	return outcome{part: partVisible, events: 1, bytes: int64(v.o.size), took: max(took, 1), rest: v.o.pause}, nil
 }
 
 // await returns when the stream has the event.
@@ -147,7 +145,7 @@ func (n *watchedNode) await(ctx context.Context, stream string, number int64) er
 		n.seen = time.Now()
 		return err
 	}
-	p := append(append(n.req.path[:0], "/streams/"...), escapeStream(stream)...)
+	p := append(append(n.req.path[:0], "/streams/"...), stream...)
 	n.req.path = append(strconv.AppendInt(append(p, '/'), number, 10), "/forward/1?embed=body"...)
 	for {
 		if err := n.client.do(ctx, &n.req, &n.resp); err != nil {
@@ -155,7 +153,7 @@ func (n *watchedNode) await(ctx context.Context, stream string, number int64) er
 		}
 		n.seen = time.Now()
 		switch {
-		case n.resp.status == 200 && countEntries(n.resp.body) > 0:
+		case n.resp.status == 200 && countEntries(n.resp.body.Bytes()) > 0:
 			return nil
 		case n.resp.status != 200 && n.resp.status != 404:
 			return refused(&n.resp)

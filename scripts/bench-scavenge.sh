@@ -17,6 +17,7 @@ if [ $# -ne 0 ]; then
 	exit 2
 fi
 root=$(cd "$(dirname "$0")/.." && pwd)
+half=$((${EVENTS:-2000000} / ${STREAMS:-100000} / 2))
 what=(--events "${EVENTS:-2000000}" --streams "${STREAMS:-100000}" --user admin --password changeit --quiet)
 export ANNALS_PASSWORD=changeit
 read -r -a options <<<"${OPTIONS:-}"
@@ -42,8 +43,7 @@ read -r -t 60 line <&3 || {
 	exit 1
 }
 base=${line#annals listens on }
-"$annals" bench fill --node "$base" "${what[@]}" >"$folder/fill.txt"
-"$annals" bench limit --node "$base" "${what[@]}" >"$folder/fill.txt"
+"$annals" bench fill --node "$base" "${what[@]}" --max-count "$half" >"$folder/fill.txt"
 
 append() { exec "$annals" bench append --node "$base" --workers "${WORKERS:-32}" --quiet "$@"; }
 row() { awk -v what="$1" '$1 == "append" && $2 + 0 > 0 { printf "%s: %s appends a second, p99 %s ms, %s errors\n", what, $3, $8, $11 }' "$2"; }

@@ -58,9 +58,9 @@ var profiled = []struct {
 	args  string
 }{
 	{"append, one node, 32 writers", 1, "append --workers 32"},
-	{"append of 100 events, one node, 32 writers", 1, "append-batch --workers 32"},
+	{"append of 100 events, one node, 32 writers", 1, "append --batch 100 --workers 32"},
 	{"append, three nodes, 256 writers", 3, "append --workers 256"},
-	{"append of 100 events, three nodes, 32 writers", 3, "append-batch --workers 32"},
+	{"append of 100 events, three nodes, 32 writers", 3, "append --batch 100 --workers 32"},
 	{"one event, 32 readers", 1, "read-event --prepare --workers 32 --streams 100 --events-per-stream 100"},
 	{"page of 20 with bodies, 32 readers", 1, "read-page --prepare --workers 32 --streams 100 --events-per-stream 100"},
 }
