@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net"
@@ -34,54 +35,42 @@ type target struct {
 	field any
 }
 
-func textField(p *string) target {
+// field binds a value by how its text is read and written.
+func field[T any](p *T, kind Kind, read func(text string) (T, error), write func(T) string) target {
 	return target{
-		kind:  KindString,
-		set:   func(s string) error { *p = s; return nil },
-		get:   func() string { return *p },
-		field: p,
-	}
-}
-
-func boolField(p *bool) target {
-	return target{
-		kind:  KindBool,
-		set:   func(s string) (err error) { *p, err = parseBool(s); return err },
-		get:   func() string { return formatBool(*p) },
-		field: p,
-	}
-}
-
-func intField[T int | int64](p *T, least, most int64) target {
-	return target{
-		kind: KindInt,
+		kind: kind,
 		set: func(s string) error {
-			n, err := parseInt(s, least, most)
+			v, err := read(s)
 			if err == nil {
-				*p = T(n)
+				*p = v
 			}
 			return err
 		},
-		get:   func() string { return strconv.FormatInt(int64(*p), 10) },
+		get:   func() string { return write(*p) },
 		field: p,
 	}
+}
+
+func textField(p *string) target {
+	return field(p, KindString, func(s string) (string, error) { return s, nil }, func(s string) string { return s })
+}
+
+func boolField(p *bool) target { return field(p, KindBool, parseBool, formatBool) }
+
+func intField[T int | int64](p *T, least, most int64) target {
+	return field(p, KindInt, func(s string) (T, error) {
+		n, err := parseInt(s, least, most)
+		return T(n), err
+	}, func(n T) string { return strconv.FormatInt(int64(n), 10) })
 }
 
 // durationField binds a whole number of units.
 func durationField(p *time.Duration, unit time.Duration, least int64) target {
 	most := min(int64(math.MaxInt64/unit), math.MaxInt32)
-	return target{
-		kind: KindInt,
-		set: func(s string) error {
-			n, err := parseInt(s, least, most)
-			if err == nil {
-				*p = time.Duration(n) * unit
-			}
-			return err
-		},
-		get:   func() string { return strconv.FormatInt(int64(*p/unit), 10) },
-		field: p,
-	}
+	return field(p, KindInt, func(s string) (time.Duration, error) {
+		n, err := parseInt(s, least, most)
+		return time.Duration(n) * unit, err
+	}, func(d time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) })
 }
 
 func enumField[T ~string](p *T, values ...T) target {
@@ -89,109 +78,76 @@ func enumField[T ~string](p *T, values ...T) target {
 	for i, v := range values {
 		possible[i] = string(v)
 	}
-	return target{
-		kind:     KindEnum,
-		possible: possible,
-		set: func(s string) error {
-			for _, v := range values {
-				if strings.EqualFold(string(v), s) {
-					*p = v
-					return nil
-				}
+	t := field(p, KindEnum, func(s string) (T, error) {
+		for _, v := range values {
+			if strings.EqualFold(string(v), s) {
+				return v, nil
 			}
-			return fmt.Errorf("%q is none of %s%s", s, strings.Join(possible, ", "), meant(s, possible))
-		},
-		get:   func() string { return string(*p) },
-		field: p,
-	}
+		}
+		return "", fmt.Errorf("%q is none of %s%s", s, strings.Join(possible, ", "), meant(s, possible))
+	}, func(v T) string { return string(v) })
+	t.possible = possible
+	return t
 }
 
 func addrField(p *netip.Addr) target {
-	return target{
-		kind: KindString,
-		set: func(s string) error {
-			a, err := netip.ParseAddr(s)
-			if err != nil {
-				return fmt.Errorf("%q is not an IP address", s)
-			}
-			*p = a.Unmap()
-			return nil
-		},
-		get:   func() string { return p.String() },
-		field: p,
-	}
+	return field(p, KindString, func(s string) (netip.Addr, error) {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return a, fmt.Errorf("%q is not an IP address", s)
+		}
+		return a.Unmap(), nil
+	}, netip.Addr.String)
+}
+
+// listField binds items that check accepts.
+func listField(p *[]string, check func(item string) error) target {
+	return field(p, KindList, func(s string) ([]string, error) {
+		items, err := parseList(s)
+		for _, item := range items {
+			err = cmp.Or(err, check(item))
+		}
+		return items, err
+	}, func(items []string) string { return strings.Join(items, ",") })
 }
 
 func endpointsField(p *[]string) target {
-	return target{
-		kind: KindList,
-		set: func(s string) error {
-			items, err := parseList(s)
-			if err != nil {
-				return err
-			}
-			for _, item := range items {
-				host, port, err := net.SplitHostPort(item)
-				if err != nil || host == "" {
-					return fmt.Errorf("%q is not of the form host:port", item)
-				}
-				if _, err := parseInt(port, 1, math.MaxUint16); err != nil {
-					return fmt.Errorf("%q: the port %w", item, err)
-				}
-			}
-			*p = items
-			return nil
-		},
-		get:   func() string { return strings.Join(*p, ",") },
-		field: p,
-	}
+	return listField(p, func(item string) error {
+		host, port, err := net.SplitHostPort(item)
+		if err != nil || host == "" {
+			return fmt.Errorf("%q is not of the form host:port", item)
+		}
+		if _, err := parseInt(port, 1, math.MaxUint16); err != nil {
+			return fmt.Errorf("%q: the port %w", item, err)
+		}
+		return nil
+	})
 }
 
 // hostsField binds names of hosts without ports.
 func hostsField(p *[]string) target {
-	return target{
-		kind: KindList,
-		set: func(s string) error {
-			items, err := parseList(s)
-			if err != nil {
-				return err
-			}
-			for _, item := range items {
-				name := strings.TrimPrefix(item, "*.")
-				if name == "" || strings.ContainsAny(name, ":/@ ") || name != "*" && strings.Contains(name, "*") {
-					return fmt.Errorf("%q is not the name of a host, nor *. before one, nor *", item)
-				}
-			}
-			*p = items
-			return nil
-		},
-		get:   func() string { return strings.Join(*p, ",") },
-		field: p,
-	}
+	return listField(p, func(item string) error {
+		name := strings.TrimPrefix(item, "*.")
+		if name == "" || strings.ContainsAny(name, ":/@ ") || name != "*" && strings.Contains(name, "*") {
+			return fmt.Errorf("%q is not the name of a host, nor *. before one, nor *", item)
+		}
+		return nil
+	})
 }
 
 // pageSizeField binds a page size in bytes. A number below 512 is in KiB, as some
 // configurations have it.
 func pageSizeField(p *int) target {
-	return target{
-		kind: KindInt,
-		set: func(s string) error {
-			n, err := parseInt(s, 1, 65536)
-			if err != nil {
-				return err
-			}
-			if n < 512 {
-				n *= 1024
-			}
-			if n > 65536 || n&(n-1) != 0 {
-				return fmt.Errorf("%s is neither a power of two from 512 to 65536 nor one from 1 to 64 in KiB", strings.TrimSpace(s))
-			}
-			*p = int(n)
-			return nil
-		},
-		get:   func() string { return strconv.Itoa(*p) },
-		field: p,
-	}
+	return field(p, KindInt, func(s string) (int, error) {
+		n, err := parseInt(s, 1, 65536)
+		if n < 512 {
+			n *= 1024
+		}
+		if err == nil && (n > 65536 || n&(n-1) != 0) {
+			err = fmt.Errorf("%s is neither a power of two from 512 to 65536 nor one from 1 to 64 in KiB", strings.TrimSpace(s))
+		}
+		return int(n), err
+	}, strconv.Itoa)
 }
 
 // ignored makes the target of an option without effect. It still checks values, to
@@ -202,12 +158,13 @@ func ignored(t target) target {
 }
 
 func numberField(p *float64) target {
-	return target{kind: KindNumber, set: func(s string) (err error) {
-		if *p, err = strconv.ParseFloat(strings.TrimSpace(s), 64); err != nil {
-			return fmt.Errorf("%q is not a number", s)
+	return field(p, KindNumber, func(s string) (float64, error) {
+		n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if err != nil {
+			err = fmt.Errorf("%q is not a number", s)
 		}
-		return nil
-	}}
+		return n, err
+	}, func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) })
 }
 
 func parseBool(s string) (bool, error) {
