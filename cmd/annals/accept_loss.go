@@ -26,37 +26,27 @@ The options are those of annals node, as the node is started with. The node must
 func acceptLossCommand(stdout, stderr io.Writer) *cobra.Command {
 	confirm := atTerminal(stderr)
 	confirm.refuseUnwanted = true
-	return &cobra.Command{
-		Use:                "accept-loss [--yes] [options of annals node]",
-		Short:              "Start a node on its own without the damaged end of its Raft log",
-		Long:               acceptLossHelp,
-		DisableFlagParsing: true, // They are the node's.
-		ValidArgsFunction:  completeOptions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if asksForHelp(args) {
-				return cmd.Help()
-			}
-			args, confirm.yes = without(args, "--yes")
-			c, err := config.Load(args, os.Environ(), os.ReadFile)
-			if err != nil {
-				return err
-			}
-			if c.ClusterSize != 1 {
-				return errors.New("this is for a node on its own: start a node of a cluster, and it joins again with the data of the others; if all of them are lost, see annals cluster recover")
-			}
-			if err := confirm.given("This gives up the entries after the damage in the Raft log of " + c.Db + ": acknowledged writes may be lost"); err != nil {
-				return err
-			}
-			var done string
-			err = atRest(stderr, c, func(o node.Options) (err error) {
-				done, err = node.AcceptLoss(o)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(stdout, done)
+	return onOptions("accept-loss [--yes] [options of annals node]", "Start a node on its own without the damaged end of its Raft log", acceptLossHelp, func(args []string) error {
+		args, confirm.yes = without(args, "--yes")
+		c, err := config.Load(args, os.Environ(), os.ReadFile)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		if c.ClusterSize != 1 {
+			return errors.New("this is for a node on its own: start a node of a cluster, and it joins again with the data of the others; if all of them are lost, see annals cluster recover")
+		}
+		if err := confirm.given("This gives up the entries after the damage in the Raft log of " + c.Db + ": acknowledged writes may be lost"); err != nil {
+			return err
+		}
+		var done string
+		err = atRest(stderr, c, func(o node.Options) (err error) {
+			done, err = node.AcceptLoss(o)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(stdout, done)
+		return err
+	})
 }

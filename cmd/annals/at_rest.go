@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/owner"
@@ -20,6 +22,27 @@ func asOwner(do func() error, dirs ...string) error {
 		return err
 	}
 	return errors.Join(do(), k.Give())
+}
+
+// onOptions makes a command whose arguments are the options of annals node.
+func onOptions(use, short, long string, run func(args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long,
+		DisableFlagParsing: true, // They are the node's.
+		ValidArgsFunction:  completeOptions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+				return cmd.Help()
+			}
+			return run(args)
+		},
+	}
+}
+
+// without takes a flag out of arguments, and says whether it was there.
+func without(args []string, flag string) (rest []string, was bool) {
+	rest = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == flag })
+	return rest, len(rest) < len(args)
 }
 
 // atRest does something to the data of a node that does not run.

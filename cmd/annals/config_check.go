@@ -31,31 +31,11 @@ func configCommand(stdout io.Writer) *cobra.Command {
 }
 
 func configCheckCommand(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check [options of annals node]",
-		Short: "Find all mistakes for which a node would refuse to start",
-		Long:  configCheckHelp,
-		Example: `  annals config check
-  annals config check --config /etc/annals/annals.conf`,
-		DisableFlagParsing: true, // They are the node's.
-		ValidArgsFunction:  completeOptions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if asksForHelp(args) {
-				return cmd.Help()
-			}
-			return checkConfig(args, os.Environ(), os.ReadFile, stdout)
-		},
-	}
-}
-
-// asksForHelp says whether the arguments of a command that takes a node's options ask for help.
-func asksForHelp(args []string) bool {
-	for _, arg := range args {
-		if arg == "--help" || arg == "-h" {
-			return true
-		}
-	}
-	return false
+	cmd := onOptions("check [options of annals node]", "Find all mistakes for which a node would refuse to start", configCheckHelp, func(args []string) error {
+		return checkConfig(args, os.Environ(), os.ReadFile, stdout)
+	})
+	cmd.Example = "  annals config check\n  annals config check --config /etc/annals/annals.conf"
+	return cmd
 }
 
 func checkConfig(args, environ []string, readFile func(string) ([]byte, error), stdout io.Writer) error {

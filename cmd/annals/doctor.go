@@ -40,16 +40,14 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 
 // diagnosis is what a node says of itself.
 type diagnosis struct {
-	OK       bool             `json:"ok"`
-	Findings int              `json:"findings"`
-	Checks   []diagnosisCheck `json:"checks"`
-}
-
-type diagnosisCheck struct {
-	Check  string `json:"check"`
-	OK     bool   `json:"ok"`
-	Text   string `json:"text"`
-	Remedy string `json:"remedy"`
+	OK       bool `json:"ok"`
+	Findings int  `json:"findings"`
+	Checks   []struct {
+		Check  string `json:"check"`
+		OK     bool   `json:"ok"`
+		Text   string `json:"text"`
+		Remedy string `json:"remedy"`
+	} `json:"checks"`
 }
 
 // doctor prints what a node says of itself.

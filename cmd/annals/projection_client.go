@@ -140,24 +140,10 @@ func readScript(stdin io.Reader, file string) ([]byte, error) {
 // projectionStatistics are those of a projection. Known ones are for people,
 // whole is what the node said.
 type projectionStatistics struct {
-	Name            string  `json:"name"`
-	Mode            string  `json:"mode"`
-	Status          string  `json:"status"`
-	StateReason     string  `json:"stateReason"`
-	Version         int64   `json:"version"`
-	Epoch           int64   `json:"epoch"`
-	Position        string  `json:"position"`
-	LastCheckpoint  string  `json:"lastCheckpoint"`
-	Progress        float64 `json:"progress"`
-	Processed       int64   `json:"eventsProcessedAfterRestart"`
-	Milliseconds    int64   `json:"coreProcessingTime"`
-	States          int64   `json:"partitionsCached"`
-	Buffered        int64   `json:"bufferedEvents"`
-	WritesPending   int64   `json:"writePendingEventsBeforeCheckpoint"`
-	WritesBehind    int64   `json:"writePendingEventsAfterCheckpoint"`
-	Reads           int64   `json:"readsInProgress"`
-	Writes          int64   `json:"writesInProgress"`
-	ResultStreamURL string  `json:"resultStreamUrl"`
+	client.ProjectionStatistics
+	WritesPending   int64  `json:"writePendingEventsBeforeCheckpoint"`
+	WritesBehind    int64  `json:"writePendingEventsAfterCheckpoint"`
+	ResultStreamURL string `json:"resultStreamUrl"`
 
 	whole json.RawMessage
 }
@@ -183,7 +169,7 @@ func (p *projectionStatistics) progress() string {
 // reason returns why it is faulted, the lines with text in them.
 func (p *projectionStatistics) reason(between string) string {
 	var lines []string
-	for line := range strings.Lines(p.StateReason) {
+	for line := range strings.Lines(p.Fault) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, visible(line))
 		}
@@ -201,15 +187,15 @@ func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 		value any
 	}{
 		{"name", visible(p.Name)},
-		{"mode", p.Mode},
+		{"mode", string(p.Mode)},
 		{"status", p.Status},
 		{"reason", p.reason(" ")},
 		{"progress", p.progress()},
 		{"position", visible(p.Position)},
-		{"last checkpoint", visible(p.LastCheckpoint)},
+		{"last checkpoint", visible(p.Checkpoint)},
 		{"events handled", p.Processed},
-		{"time in handlers", fmt.Sprintf("%d ms", p.Milliseconds)},
-		{"states in memory", p.States},
+		{"time in handlers", fmt.Sprintf("%.0f ms", p.Milliseconds)},
+		{"states in memory", p.Partitions},
 		{"events buffered", p.Buffered},
 		{"writes pending", p.WritesPending + p.WritesBehind},
 		{"reads in flight", p.Reads},

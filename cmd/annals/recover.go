@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,57 +60,41 @@ func tellTakenOver(w io.Writer, c *config.Config, t *node.TakenOver) error {
 	return err
 }
 
-// without takes a flag out of arguments, and says whether it was there.
-func without(args []string, flag string) (rest []string, was bool) {
-	rest = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == flag })
-	return rest, len(rest) < len(args)
-}
-
 // recoverCommand is annals cluster recover.
 func recoverCommand(stdout, stderr io.Writer) *cobra.Command {
 	confirm := atTerminal(stderr)
-	return &cobra.Command{
-		Use:                "recover [--yes] [options of annals node]",
-		Short:              "Begin a cluster again from the files of one node",
-		Long:               recoverHelp,
-		DisableFlagParsing: true, // They are the node's.
-		ValidArgsFunction:  completeOptions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if asksForHelp(args) {
-				return cmd.Help()
-			}
-			args, lost := without(args, majorityLost)
-			args, confirm.yes = without(args, "--yes")
-			c, err := config.Load(args, os.Environ(), os.ReadFile)
+	return onOptions("recover [--yes] [options of annals node]", "Begin a cluster again from the files of one node", recoverHelp, func(args []string) error {
+		args, lost := without(args, majorityLost)
+		args, confirm.yes = without(args, "--yes")
+		c, err := config.Load(args, os.Environ(), os.ReadFile)
+		if err != nil {
+			return err
+		}
+		if c.ClusterSize == 1 {
+			return errors.New("a cluster of one node needs no recovery: start the node (or give the options that it is started with)")
+		}
+		what := "This makes the node in " + c.Db + " the only voter of its cluster"
+		if lost {
+			what += ", without the writes that only the lost nodes have"
+		}
+		if err := confirm.given(what); err != nil {
+			return err
+		}
+		if lost {
+			var taken node.TakenOver
+			err := atRest(stderr, c, func(o node.Options) (err error) {
+				taken, err = node.TakeOver(o)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			if c.ClusterSize == 1 {
-				return errors.New("a cluster of one node needs no recovery: start the node (or give the options that it is started with)")
-			}
-			what := "This makes the node in " + c.Db + " the only voter of its cluster"
-			if lost {
-				what += ", without the writes that only the lost nodes have"
-			}
-			if err := confirm.given(what); err != nil {
-				return err
-			}
-			if lost {
-				var taken node.TakenOver
-				err := atRest(stderr, c, func(o node.Options) (err error) {
-					taken, err = node.TakeOver(o)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				return tellTakenOver(stdout, c, &taken)
-			}
-			if err := atRest(stderr, c, node.Recover); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(stdout, "the node in %s is now the only voter of its cluster: start it, then the others\n", c.Db)
+			return tellTakenOver(stdout, c, &taken)
+		}
+		if err := atRest(stderr, c, node.Recover); err != nil {
 			return err
-		},
-	}
+		}
+		_, err = fmt.Fprintf(stdout, "the node in %s is now the only voter of its cluster: start it, then the others\n", c.Db)
+		return err
+	})
 }

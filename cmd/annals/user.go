@@ -188,15 +188,6 @@ func (c *userClient) say(stdout io.Writer, login, done string) error {
 	return err
 }
 
-// userDetails is a user as nodes describe it.
-type userDetails struct {
-	Login    string     `json:"loginName"`
-	Name     string     `json:"fullName"`
-	Groups   []string   `json:"groups"`
-	Disabled bool       `json:"disabled"`
-	Updated  *time.Time `json:"dateLastUpdated"`
-}
-
 func userListCommand(f *userFlags, stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the users", Args: cobra.NoArgs,
@@ -210,7 +201,7 @@ func userListCommand(f *userFlags, stdout io.Writer) *cobra.Command {
 					return printIndented(stdout, answer.Body)
 				}
 				var list struct {
-					Data []userDetails `json:"data"`
+					Data []client.UserInfo `json:"data"`
 				}
 				if err := answer.Decode(&list); err != nil {
 					return err
@@ -221,7 +212,7 @@ func userListCommand(f *userFlags, stdout io.Writer) *cobra.Command {
 	}
 }
 
-func printUsers(stdout io.Writer, users []userDetails) error {
+func printUsers(stdout io.Writer, users []client.UserInfo) error {
 	var t table
 	t.row("LOGIN\tNAME\tGROUPS\tSTATE\tCHANGED")
 	for _, u := range users {
@@ -229,10 +220,10 @@ func printUsers(stdout io.Writer, users []userDetails) error {
 		if u.Disabled {
 			state = "disabled"
 		}
-		if u.Updated != nil {
-			changed = u.Updated.UTC().Format(time.DateTime)
+		if !u.Changed.IsZero() {
+			changed = u.Changed.UTC().Format(time.DateTime)
 		}
-		t.row("%s\t%s\t%s\t%s\t%s", visible(u.Login), cmp.Or(visible(u.Name), "-"),
+		t.row("%s\t%s\t%s\t%s\t%s", visible(u.Login), cmp.Or(visible(u.FullName), "-"),
 			cmp.Or(visible(strings.Join(u.Groups, ", ")), "-"), state, changed)
 	}
 	return t.print(stdout)

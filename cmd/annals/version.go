@@ -14,11 +14,7 @@ func buildVersion() string {
 	if version != "" {
 		return version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return versionOf(info)
+	return versionOf(buildInfo())
 }
 
 // versionLine has the version, the commit, and the compiler.
@@ -87,19 +83,10 @@ func versionOf(info *debug.BuildInfo) string {
 
 // commitOf names the commit that the binary was built from, if the Go tool knew it.
 func commitOf(info *debug.BuildInfo) string {
-	revision, modified := "", ""
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = s.Value
-		case "vcs.modified":
-			if s.Value == "true" {
-				modified = "+changes"
-			}
-		}
+	d := versionOfBuild("", info)
+	commit := d.Commit[:min(12, len(d.Commit))]
+	if d.Modified && commit != "" {
+		commit += "+changes"
 	}
-	if revision == "" {
-		return ""
-	}
-	return revision[:min(12, len(revision))] + modified
+	return commit
 }
