@@ -75,35 +75,35 @@ func NewHasher(o HasherOptions) *Hasher {
 // with others that manage users: it fails with event.ErrBusy when there is no
 // room, and when ctx ends.
 func (h *Hasher) Hash(ctx context.Context, login, password string) (p PasswordHash, err error) {
-	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() result {
-		var r result
-		p, r.err = h.make(password)
-		return r
-	})
-	return p, cmp.Or(err, v.err)
+	err = h.manage(ctx, login, func(r *result) { p, r.err = h.make(password) })
+	return p, err
 }
 
 // Verify reports whether a user's password is the one that was hashed. It waits
 // and fails as Hash does; when it was wrong, the next one for that user waits longer.
 func (h *Hasher) Verify(ctx context.Context, login, password string, p PasswordHash) (right bool, err error) {
-	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() result {
-		var r result
+	err = h.manage(ctx, login, func(r *result) {
 		if right, r.err = h.matches(password, p); r.err == nil && !right {
 			r.outcome = wasWrong
 		}
-		return r
 	})
-	return right, cmp.Or(err, v.err)
+	return right, err
 }
 
 // Test reports whether a password is the one that was hashed, as Verify does, but for the node
 // itself: a wrong password does not count as an attempt, and delays no one.
 func (h *Hasher) Test(ctx context.Context, login, password string, p PasswordHash) (right bool, err error) {
+	err = h.manage(ctx, login, func(r *result) { right, r.err = h.matches(password, p) })
+	return right, err
+}
+
+// manage works when the turn of those who manage a user comes.
+func (h *Hasher) manage(ctx context.Context, login string, work func(*result)) error {
 	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() (r result) {
-		right, r.err = h.matches(password, p)
+		work(&r)
 		return r
 	})
-	return right, cmp.Or(err, v.err)
+	return cmp.Or(err, v.err)
 }
 
 // management is the origin of those who change users, on any connection.

@@ -80,11 +80,8 @@ func (p *Policy) MayRead(ctx context.Context, caller *Principal, stream string, 
 
 // allowed decides. info is what is known of the stream; nil: it is looked up.
 func (p *Policy) allowed(ctx context.Context, caller *Principal, stream string, right Right, info *event.StreamInfo) (bool, error) {
-	// These two hold for everybody, in insecure mode as well.
-	if stream == event.AllStream && (right == WriteRight || right == DeleteRight) {
-		return false, nil
-	}
-	if event.IsMetaStream(stream) && right == DeleteRight {
+	// In insecure mode as well.
+	if IsNobodys(stream, right) {
 		return false, nil
 	}
 	if p.opts.Insecure || caller.IsAdmin() {

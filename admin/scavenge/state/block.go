@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -153,27 +152,21 @@ func (tx *Tx) enter(name []byte) error {
 	}
 	st := tx.d.st.row
 	b.stored, b.last, b.key, b.data = false, true, b.key[:0], b.data[:0]
-	err := st.BindBlob(1, name)
-	if err == nil {
-		err = rows(st, func() error {
-			b.stored = true
-			b.key = append(b.key, st.ColumnRawBlob(0)...)
-			b.data = append(b.data, st.ColumnRawBlob(1)...)
-			return nil
-		})
-	}
+	err := rows(st, func() error {
+		b.stored = true
+		b.key = append(b.key, st.ColumnRawBlob(0)...)
+		b.data = append(b.data, st.ColumnRawBlob(1)...)
+		return nil
+	}, name)
 	if err != nil {
 		return err
 	}
-	st = tx.d.st.nextKey
-	if err = st.BindBlob(1, name); err != nil {
-		return err
-	}
-	err = rows(st, func() error {
+	next := tx.d.st.nextKey
+	err = rows(next, func() error {
 		b.last = false
-		b.above = append(b.above[:0], st.ColumnRawBlob(0)...)
+		b.above = append(b.above[:0], next.ColumnRawBlob(0)...)
 		return nil
-	})
+	}, name)
 	b.loaded, b.dirty, b.at, b.sought = err == nil, false, 0, b.sought[:0]
 	return err
 }
@@ -190,22 +183,15 @@ func (tx *Tx) leave() error {
 		if !b.stored {
 			return nil
 		}
-		st := tx.d.st.removeRow
-		if err := st.BindBlob(1, b.key); err != nil {
-			return err
-		}
-		return st.Exec()
+		return run(tx.d.st.removeRow, b.key)
 	}
-	st, key := tx.d.st.putRow, b.key
+	key := b.key
 	for rest := b.data; len(rest) > 0; {
 		part, err := piece(rest)
 		if err != nil {
 			return tx.d.damage(err)
 		}
-		if err := cmp.Or(st.BindBlob(1, key), st.BindBlob(2, part)); err != nil {
-			return err
-		}
-		if err := st.Exec(); err != nil {
+		if err := run(tx.d.st.putRow, key, part); err != nil {
 			return err
 		}
 		if rest = rest[len(part):]; len(rest) > 0 {

@@ -35,9 +35,9 @@ func (d *DB) query(ctx context.Context, what string, f func() error) error {
 	return nil
 }
 
-// rows gives f each row of a statement whose arguments are bound.
-func rows(st *sqlite3.Stmt, f func() error) error {
-	var err error
+// rows gives f each row of a statement with its arguments.
+func rows(st *sqlite3.Stmt, f func() error, args ...any) error {
+	err := bind(st, args...)
 	for err == nil && st.Step() {
 		err = f()
 	}
@@ -53,14 +53,10 @@ func rows(st *sqlite3.Stmt, f func() error) error {
 // Value returns what was set for a key, nil when nothing was.
 func (d *DB) Value(key string) (value []byte, err error) {
 	err = d.query(context.Background(), "values", func() error {
-		st := d.st.value
-		if err := st.BindText(1, key); err != nil {
-			return err
-		}
-		return rows(st, func() error {
-			value = st.ColumnBlob(0, []byte{})
+		return rows(d.st.value, func() error {
+			value = d.st.value.ColumnBlob(0, []byte{})
 			return nil
-		})
+		}, key)
 	})
 	return value, err
 }
@@ -87,17 +83,13 @@ var errEnough = errors.New("enough")
 // walk gives f all streams by rising name, from the first of the row of a name on.
 // They are borrowed until it returns.
 func (d *DB) walk(from []byte, f func(e *entry) error) error {
-	st := d.st.rowsFrom
-	if err := st.BindBlob(1, from); err != nil {
-		return err
-	}
-	err := rows(st, func() error {
-		err := eachEntry(st.ColumnRawBlob(0), f)
+	err := rows(d.st.rowsFrom, func() error {
+		err := eachEntry(d.st.rowsFrom.ColumnRawBlob(0), f)
 		if errors.Is(err, errBlock) {
 			err = d.damage(err)
 		}
 		return err
-	})
+	}, from)
 	if errors.Is(err, errEnough) {
 		return nil
 	}

@@ -82,16 +82,37 @@ func (d *DB) rollback() {
 	}
 }
 
-// do runs a prepared statement after binding its arguments, unless an error came before.
-func (tx *Tx) do(what string, st *sqlite3.Stmt, bind func() error) error {
+// do runs a prepared statement with its arguments, unless an error came before.
+func (tx *Tx) do(what string, st *sqlite3.Stmt, args ...any) error {
 	if tx.err != nil {
 		return tx.err
 	}
-	err := bind()
-	if err == nil {
-		err = st.Exec()
+	return tx.failed(what, run(st, args...))
+}
+
+// run runs a statement that returns no rows.
+func run(st *sqlite3.Stmt, args ...any) error {
+	if err := bind(st, args...); err != nil {
+		return err
 	}
-	return tx.failed(what, err)
+	return st.Exec()
+}
+
+// bind binds the arguments of a statement.
+func bind(st *sqlite3.Stmt, args ...any) (err error) {
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case int:
+			err = cmp.Or(err, st.BindInt64(i+1, int64(arg)))
+		case int64:
+			err = cmp.Or(err, st.BindInt64(i+1, arg))
+		case string:
+			err = cmp.Or(err, st.BindText(i+1, arg))
+		case []byte:
+			err = cmp.Or(err, st.BindBlob(i+1, arg))
+		}
+	}
+	return err
 }
 
 // failed makes an error the end of the transaction.
@@ -104,13 +125,10 @@ func (tx *Tx) failed(what string, err error) error {
 
 // SetValue sets what Value returns for a key; nil removes it.
 func (tx *Tx) SetValue(key string, value []byte) error {
-	st := &tx.d.st
 	if value == nil {
-		return tx.do("remove a value", st.removeValue, func() error { return st.removeValue.BindText(1, key) })
+		return tx.do("remove a value", tx.d.st.removeValue, key)
 	}
-	return tx.do("set a value", st.setValue, func() error {
-		return cmp.Or(st.setValue.BindText(1, key), st.setValue.BindBlob(2, value))
-	})
+	return tx.do("set a value", tx.d.st.setValue, key, value)
 }
 
 // Stream returns what is known of a stream; ok is false, and the Stream that of
@@ -164,27 +182,18 @@ func (tx *Tx) PutStream(name []byte, s *Stream) error {
 
 // AddWeight adds to the weight of a logical chunk.
 func (tx *Tx) AddWeight(chunk int, by int64) error {
-	st := tx.d.st.addWeight
-	return tx.do("add weight to a chunk", st, func() error {
-		return cmp.Or(st.BindInt64(1, int64(chunk)), st.BindInt64(2, by))
-	})
+	return tx.do("add weight to a chunk", tx.d.st.addWeight, chunk, by)
 }
 
 // ResetWeights makes the weights of the logical chunks from first to last 0.
 func (tx *Tx) ResetWeights(first, last int) error {
-	st := tx.d.st.resetWeights
-	return tx.do("reset the weights of chunks", st, func() error {
-		return cmp.Or(st.BindInt64(1, int64(first)), st.BindInt64(2, int64(last)))
-	})
+	return tx.do("reset the weights of chunks", tx.d.st.resetWeights, first, last)
 }
 
 // SetTimes sets the range of the times of the records of a logical chunk, in nanoseconds since
 // 1970.
 func (tx *Tx) SetTimes(chunk int, oldest, newest int64) error {
-	st := tx.d.st.setTimes
-	return tx.do("set the times of a chunk", st, func() error {
-		return cmp.Or(st.BindInt64(1, int64(chunk)), st.BindInt64(2, oldest), st.BindInt64(3, newest))
-	})
+	return tx.do("set the times of a chunk", tx.d.st.setTimes, chunk, oldest, newest)
 }
 
 // CleanStreams forgets all Spent streams and returns how many they were.
