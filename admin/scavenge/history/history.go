@@ -60,10 +60,9 @@ func New(o Options) *Writer {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	w := &Writer{
 		opts: o, metrics: newMetrics(o.Stats), live: make(map[event.ID]struct{}),
-		// Its bounds are those above.
 		records: record.New[*item](record.Options{
 			Store: o.Store, Logger: o.Logger, What: "the history of scavenges", MaxAge: o.MaxAge, Timeout: o.WriteTimeout,
-		}, 0),
+		}, maxDetails+2*maxRuns),
 	}
 	w.records.Start(w.work)
 	return w
