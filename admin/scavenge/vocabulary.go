@@ -93,37 +93,39 @@ type Status struct {
 }
 
 // Estimate is what a run would do now, if its scavenge point were the end of the
-// log. Numbers of bytes are estimates: of records, their trailers stay.
+// log. Numbers of bytes are estimates: of records, their trailers stay. The names are those of the
+// document that a node answers with.
 type Estimate struct {
-	End       int64 // of the log, where the point would be
-	Threshold int
-	Bytes     int64            // that would go
-	Events    int64            // that would go
-	Chunks    []ChunkEstimate  // all complete chunk files and the active one, in order
-	Streams   []StreamEstimate // those with most bytes to gain, at most the number asked for
-	Kept      []StreamEstimate // largest streams of which nothing would go, and why
-	Took      time.Duration
+	End       int64            `json:"end"` // of the log, where the point would be
+	Threshold int              `json:"threshold"`
+	Bytes     int64            `json:"bytes"`   // that would go
+	Events    int64            `json:"events"`  // that would go
+	Chunks    []ChunkEstimate  `json:"chunks"`  // all complete chunk files and the active one, in order
+	Streams   []StreamEstimate `json:"streams"` // those with most bytes to gain, at most the number asked for
+	Kept      []StreamEstimate `json:"kept"`    // largest streams of which nothing would go, and why
+	Took      time.Duration    `json:"-"`
 }
 
 // ChunkEstimate is about one chunk file.
 type ChunkEstimate struct {
-	File        string
-	First, Last int
-	FileBytes   int64
-	Bytes       int64 // that would go
-	Events      int64
-	Weight      int64
-	Executed    bool // its weight reaches the threshold
+	File      string `json:"file"`
+	First     int    `json:"first"`
+	Last      int    `json:"last"`
+	FileBytes int64  `json:"fileBytes"`
+	Bytes     int64  `json:"bytes"` // that would go
+	Events    int64  `json:"events"`
+	Weight    int64  `json:"weight"`
+	Executed  bool   `json:"executed"` // its weight reaches the threshold
 }
 
 // StreamEstimate is about one stream.
 type StreamEstimate struct {
-	Stream string
-	Events int64 // that would go, or of Kept: that it has
-	Bytes  int64 // the same
+	Stream string `json:"stream"`
+	Events int64  `json:"events"` // that would go, or of Kept: that it has
+	Bytes  int64  `json:"bytes"`  // the same
 	// Why is what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata
 	// replaced". Of Kept it is a sentence: no metadata limits it; $maxCount 100 is not reached; ...
-	Why string
+	Why string `json:"why"`
 }
 
 // EstimateOptions say what to estimate.

@@ -10,37 +10,15 @@ import (
 	"net/url"
 	"text/tabwriter"
 	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge"
 )
 
 // scavengeEstimate is what a run would do, as a node estimates it.
 type scavengeEstimate struct {
-	Node      string             `json:"node"`
-	End       int64              `json:"end"`
-	Threshold int                `json:"threshold"`
-	Bytes     int64              `json:"bytes"`
-	Events    int64              `json:"events"`
-	Chunks    []chunkEstimate    `json:"chunks"`
-	Streams   []streamStatistics `json:"streams"` // that lose events
-	Kept      []streamStatistics `json:"kept"`
-	TookMs    int64              `json:"tookMs"`
-}
-
-type chunkEstimate struct {
-	File      string `json:"file"`
-	First     int    `json:"first"`
-	Last      int    `json:"last"`
-	FileBytes int64  `json:"fileBytes"`
-	Bytes     int64  `json:"bytes"`
-	Events    int64  `json:"events"`
-	Weight    int64  `json:"weight"`
-	Executed  bool   `json:"executed"`
-}
-
-type streamStatistics struct {
-	Stream string `json:"stream"`
-	Events int64  `json:"events"`
-	Bytes  int64  `json:"bytes"`
-	Why    string `json:"why"`
+	Node string `json:"node"`
+	scavenge.Estimate
+	TookMs int64 `json:"tookMs"`
 }
 
 // dryRun asks for an estimate and prints it.
@@ -134,7 +112,7 @@ func (e *scavengeEstimate) printChunks(line func(string, ...any)) {
 }
 
 // printStreams prints a table of streams with the reason for each.
-func printStreams(line func(string, ...any), title string, streams []streamStatistics) {
+func printStreams(line func(string, ...any), title string, streams []scavenge.StreamEstimate) {
 	line("\n%s", title)
 	if len(streams) == 0 {
 		line("none")

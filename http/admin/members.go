@@ -72,23 +72,20 @@ func sendID(x *request.Request, root string, id outline.Field) error {
 
 // AddMember makes a node a member. Only the leader can do it.
 func (c *ClusterHandlers) AddMember(ctx context.Context, x *request.Request) error {
-	node := strings.TrimSpace(args.Value(x.R.URL.RawQuery, "node"))
-	if node == "" {
-		return errNoNode
-	}
-	if err := c.Membership.AddMember(x.Reads(), node); err != nil {
-		return err
-	}
-	return c.ListMembers(ctx, x)
+	return c.change(ctx, x, args.Value(x.R.URL.RawQuery, "node"), c.Membership.AddMember)
 }
 
 // RemoveMember makes a node no member. Only the leader can do it.
 func (c *ClusterHandlers) RemoveMember(ctx context.Context, x *request.Request) error {
-	node := strings.TrimSpace(x.Route.Argument)
-	if node == "" {
+	return c.change(ctx, x, x.Route.Argument, c.Membership.RemoveMember)
+}
+
+// change does something to the membership of a node, and lists the members.
+func (c *ClusterHandlers) change(ctx context.Context, x *request.Request, node string, do func(context.Context, string) error) error {
+	if node = strings.TrimSpace(node); node == "" {
 		return errNoNode
 	}
-	if err := c.Membership.RemoveMember(x.Reads(), node); err != nil {
+	if err := do(x.Reads(), node); err != nil {
 		return err
 	}
 	return c.ListMembers(ctx, x)

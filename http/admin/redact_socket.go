@@ -31,44 +31,32 @@ const (
 // {"result":"Success"}, or the reason, with a detail. user names the peer of a request.
 func RedactionSocket(r Redactions, user func(*http.Request) string) http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("POST "+RedactPath, func(w http.ResponseWriter, q *http.Request) {
+	m.HandleFunc("POST "+RedactPath, socketServed(func(w http.ResponseWriter, q *http.Request) (any, error) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxRedactBody))
 		if err != nil {
-			socketFailed(w, problemLargeRedaction)
-			return
+			return nil, problemLargeRedaction
 		}
 		request, err := parseRedaction(body, user(q))
 		if err != nil {
-			socketFailed(w, err)
-			return
+			return nil, err
 		}
 		outcomes, err := r.Redact(q.Context(), request)
-		if err != nil {
-			socketFailed(w, err)
-			return
-		}
-		socketAnswer(w, redactionDocument{Events: outcomes})
-	})
-	m.HandleFunc("POST "+socketPositionsPath, func(w http.ResponseWriter, q *http.Request) {
+		return redactionDocument{Events: outcomes}, err
+	}))
+	m.HandleFunc("POST "+socketPositionsPath, socketServed(func(w http.ResponseWriter, q *http.Request) (any, error) {
 		var fields struct {
 			Event string `json:"event"`
 		}
 		if err := json.NewDecoder(http.MaxBytesReader(w, q.Body, maxRedactBody)).Decode(&fields); err != nil {
-			socketFailed(w, problem.Bad(`The body must be an object like {"event":"0@stream"}.`))
-			return
+			return nil, problem.Bad(`The body must be an object like {"event":"0@stream"}.`)
 		}
 		e, err := redact.ParseEvent(fields.Event)
 		if err != nil {
-			socketFailed(w, problem.Bad(err.Error()))
-			return
+			return nil, problem.Bad(err.Error())
 		}
 		found, err := r.Positions(e.Stream, e.Number)
-		if err != nil {
-			socketFailed(w, err)
-			return
-		}
-		socketAnswer(w, positionsDocument(found))
-	})
+		return positionsDocument(found), err
+	}))
 	m.HandleFunc("POST "+socketSwitchPath, func(w http.ResponseWriter, q *http.Request) { switchSession(w, q, r, user(q)) })
 	return m
 }
@@ -129,14 +117,21 @@ func switchSession(w http.ResponseWriter, q *http.Request, r Redactions, user st
 	}
 }
 
-func socketAnswer(w http.ResponseWriter, document any) {
-	text, err := json.MarshalIndent(document, "", "  ")
-	if err != nil {
-		socketFailed(w, err)
-		return
+// socketServed answers with the document that a request asks for.
+func socketServed(serve func(http.ResponseWriter, *http.Request) (document any, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		document, err := serve(w, q)
+		var text []byte
+		if err == nil {
+			text, err = json.MarshalIndent(document, "", "  ")
+		}
+		if err != nil {
+			socketFailed(w, err)
+			return
+		}
+		w.Header().Set(request.KeyContentType, "application/json; charset=utf-8")
+		_, _ = w.Write(text) // The peer may be gone.
 	}
-	w.Header().Set(request.KeyContentType, "application/json; charset=utf-8")
-	_, _ = w.Write(text) // The peer may be gone.
 }
 
 func socketFailed(w http.ResponseWriter, err error) {
