@@ -69,13 +69,13 @@ func backupStatusCommand(stdout io.Writer) *cobra.Command {
 		Example: `  annals backup status --node https://node1.example.com:2113 --ca roots`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			nodes, err := f.backupStatus(ctx)
-			if err != nil {
-				return cannot(err)
-			}
-			return printBackupStatus(stdout, nodes, f.json, time.Now())
+			return f.on(func(ctx context.Context, c *nodeClient) error {
+				nodes, err := c.backupStatus(ctx)
+				if err != nil {
+					return cannot(err)
+				}
+				return printBackupStatus(stdout, nodes, f.json, time.Now())
+			})
 		},
 	}
 	f.add(cmd.Flags(), "address of a node of the cluster", "print JSON in place of text")
@@ -83,12 +83,7 @@ func backupStatusCommand(stdout io.Writer) *cobra.Command {
 }
 
 // backupStatus asks all members of the cluster of a node.
-func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
-	c, err := f.connect(f.node)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+func (c *nodeClient) backupStatus(ctx context.Context) ([]backupNode, error) {
 	members, err := c.nodes(ctx)
 	if client.HasStatus(err, http.StatusNotFound) { // DisableGossipOnHttp.
 		n := c.backups(ctx)

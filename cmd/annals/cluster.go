@@ -50,15 +50,13 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 
 	run := func(method string, path func(node string) string) func(*cobra.Command, []string) error {
 		return func(_ *cobra.Command, args []string) error {
-			ctx, stop := interruptible()
-			defer stop()
 			node := ""
 			if len(args) > 0 {
 				if node = strings.TrimSpace(args[0]); node == "" {
 					return cannot(errors.New("the name of the node is empty"))
 				}
 			}
-			return f.run(ctx, stdout, method, path(node))
+			return f.on(func(ctx context.Context, c *nodeClient) error { return c.membership(ctx, stdout, method, path(node)) })
 		}
 	}
 	remove := &cobra.Command{
@@ -113,56 +111,37 @@ func (f *clusterFlags) addCredentials(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of trusted authorities (default those of the system)")
 }
 
-// run sends one request and prints the members that it is answered with.
-func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path string) error {
-	c, err := f.connect(f.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// membership sends one request and prints the members that it is answered with.
+func (c *nodeClient) membership(ctx context.Context, stdout io.Writer, method, path string) error {
 	accept := "text/plain"
-	if f.json {
-		accept = "application/json"
+	if c.flags.json {
+		accept = client.MediaJSON
 	}
+	const see = "annals cluster list shows whether the members changed"
 	answer, err := c.send(ctx, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": accept}})
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return errors.New("interrupted; " + see)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v; %s: %w", c.flags.timeout, see, err)
 	case err != nil:
-		return f.explain(ctx, err)
-	case answer.Status == http.StatusUnauthorized || answer.Status == http.StatusBadRequest:
+		return err
+	}
+	switch answer.Status {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusBadRequest:
 		return c.explain(answer.Err())
-	case answer.Status != http.StatusOK:
-		return f.refused(answer)
-	case !strings.HasPrefix(answer.Header.Get("Content-Type"), accept):
+	case http.StatusNotFound:
+		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", answer.Host(), membersPath)
+	case http.StatusRequestTimeout:
+		return fmt.Errorf("%s could not finish in time; %s", answer.Host(), see)
+	default:
+		return fmt.Errorf("%s refuses: %s (status %d)", answer.Host(), cmp.Or(answer.Text(), http.StatusText(answer.Status)), answer.Status)
+	}
+	if !strings.HasPrefix(answer.Header.Get("Content-Type"), accept) {
 		return fmt.Errorf("%s answered something other than a list of members: is it a node of a cluster?", answer.Host())
 	}
-	body := answer.Body
-	if len(body) > 0 && body[len(body)-1] != '\n' {
-		body = append(body, '\n')
-	}
-	_, err = stdout.Write(body)
-	return err
-}
-
-// explain says what an interrupted or late request may have done.
-func (f *clusterFlags) explain(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted; annals cluster list shows whether the members changed")
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v; annals cluster list shows whether the members changed: %w", f.timeout, err)
-	}
-	return err
-}
-
-// refused says why a node refused a request.
-func (f *clusterFlags) refused(a client.Response) error {
-	switch a.Status {
-	case http.StatusNotFound:
-		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.Host(), membersPath)
-	case http.StatusRequestTimeout:
-		return fmt.Errorf("%s could not finish in time; annals cluster list shows whether the members changed", a.Host())
-	}
-	return fmt.Errorf("%s refuses: %s (status %d)", a.Host(), cmp.Or(a.Text(), http.StatusText(a.Status)), a.Status)
+	return printLine(stdout, answer.Body)
 }
 
 // tls returns the configuration for nodes that use TLS.

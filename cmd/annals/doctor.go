@@ -29,9 +29,7 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 		Example: `  annals doctor --node https://node1.example.com:2113 --ca roots`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			return f.doctor(ctx, stdout)
+			return f.on(func(ctx context.Context, c *nodeClient) error { return c.doctor(ctx, stdout) })
 		},
 	}
 	f.add(cmd.Flags(), "address of the node", "print JSON in place of text")
@@ -51,12 +49,7 @@ type diagnosis struct {
 }
 
 // doctor prints what a node says of itself.
-func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
-	c, err := f.connect(f.node)
-	if err != nil {
-		return cannot(err)
-	}
-	defer c.Close()
+func (c *nodeClient) doctor(ctx context.Context, stdout io.Writer) error {
 	body, err := c.ask(ctx, http.MethodGet, doctorPath, "application/json")
 	if err != nil {
 		return cannot(err)
@@ -65,7 +58,7 @@ func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
 	if err := json.Unmarshal(body, &d); err != nil || len(d.Checks) == 0 {
 		return cannot(fmt.Errorf("%s answers without any check: is it a node of this version?", c.host))
 	}
-	if f.json {
+	if c.flags.json {
 		err = printJSON(stdout, d)
 	} else {
 		err = d.print(stdout)
