@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // User is a user as an event of its stream holds it.
@@ -86,4 +87,19 @@ func encodeJSON(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Account is a stored user as an operator sees it.
+type Account struct {
+	Login, FullName string
+	Groups          []string // never nil
+	Disabled        bool
+	Updated         time.Time // of the last stored change
+}
+
+// NewAccount is a user to be created.
+type NewAccount struct {
+	Login, FullName string
+	Groups          []string
+	Password        string
 }

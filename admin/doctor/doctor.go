@@ -3,7 +3,10 @@
 // tested with facts that are hard to produce on a machine.
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Remedy is what an operator should do, in words.
 type Remedy string
@@ -88,4 +91,116 @@ func Examine(f *Facts) []Line {
 		}
 	}
 	return r.lines
+}
+
+// Facts are what is known of a node at one moment. Facts that do not concern a node, or that it
+// does not know, are nil.
+type Facts struct {
+	Now   time.Time
+	Ready bool   // the node serves requests
+	Doing string // what it does instead
+	// why there is no leader on a node that serves reads all the same; empty: there is one, or the
+	// node serves nothing
+	NoLeader string
+	Missing  []string // addresses of the voting nodes that cannot be reached
+
+	Members      []Member // of a cluster of several, this node included
+	Asking       string   // the flags by which commands ask this node, with a space before each
+	Clock        *Clock   // nil: a node on its own
+	Sync         *Sync    // nil: a database in memory
+	Volumes      []Volume
+	Certificates *Certificates // nil: the node serves without
+	Insecure     bool          // no one is asked who they are
+	// callers without credentials may change streams without an access list, from other machines
+	OpenWriters bool
+
+	Lag         *Lag // nil: this node leads, or is on its own
+	Leading     bool // groups and projections run here
+	Groups      []Stalled
+	Projections []Faulted
+	Unloaded    string // why groups or projections are not known; empty: they are
+
+	InMemory  bool     // the database is not on disk
+	Backup    *Backup  // nil: the node does not back itself up
+	Elsewhere *Backup  // what the cluster knows of the last one of another node; nil: of none
+	Damaged   []string // chunk files with bytes that differ from those that were written
+	Alone     bool     // there is no other node to fetch them from
+	Index     string   // the damaged part of the index; empty: no damage is known
+
+	// DefaultPasswords are the users whose password is still the default one. Unchecked says why
+	// that is not known.
+	DefaultPasswords []string
+	Unchecked        string
+
+	Limits *Limits // nil: not known on this system
+}
+
+// Member is a node of the cluster as gossip describes it.
+type Member struct {
+	Address string // where other nodes reach it
+	Alive   bool
+	Removed bool // from the cluster; gossip shows it for a while
+}
+
+// Clock is how the node's clock compares with those of others.
+type Clock struct {
+	Ahead time.Duration // of the middle one of the members' clocks
+	// how much earlier the clock is than the newest event; below 0: it is later
+	BehindLog time.Duration
+	Wrong     string // why the node does not trust its clock; empty: it does
+}
+
+// Sync is how long the disk takes to make a write durable.
+type Sync struct {
+	Longest time.Duration // of late
+	Mean    time.Duration // since the node started
+	Hung    bool
+}
+
+// Volume is a folder of the node and what is free for it.
+type Volume struct {
+	Option  string // that names the folder
+	Folder  string
+	Free    int64
+	Reserve int64 // below which writes are refused
+	Err     error // why that is not known
+}
+
+// Certificates are those in force, and what the files hold.
+type Certificates struct {
+	Node, Authority time.Time // when they end
+	Findings        []Certificate
+}
+
+// Certificate is a finding about a certificate; those who judge certificates know the remedy.
+type Certificate struct {
+	Text   string
+	Remedy Remedy
+}
+
+// Lag is how far a node lags its leader.
+type Lag struct {
+	Leader   string // empty: this node knows of no leader
+	Behind   int64  // bytes
+	CaughtUp bool
+}
+
+// Stalled is a subscription group that makes no progress.
+type Stalled struct{ Stream, Group, Reason string }
+
+// Faulted is a projection that has stopped by a fault.
+type Faulted struct{ Name, Reason string }
+
+// Backup is what the node knows of its own backups.
+type Backup struct {
+	LastResult string    // of the last run; empty: there was none
+	LastError  string    // of it
+	Success    time.Time // when the last successful one ended; zero: never
+	Due        time.Time // when one was due after that; zero: there is no schedule
+}
+
+// Limits are those of the system.
+type Limits struct {
+	OpenFiles, MaxOpenFiles uint64 // of the process
+	MaxMaps                 uint64 // vm.max_map_count; 0: not known
 }

@@ -14,8 +14,8 @@ type Queue[T any] struct {
 	items   chan T        // closed when nothing is put in any more
 	done    chan struct{} // closed when the goroutine has ended
 
-	// held for reading while an item is put in, and for writing while items is closed: that does not
-	// wait for room, as closing was closed before
+	// held for reading while an item is put in, and for writing while items is closed: that waits
+	// for no room, as closing was closed before
 	putting sync.RWMutex
 	closed  sync.Once
 }

@@ -100,9 +100,9 @@ type Estimate struct {
 	Threshold int              `json:"threshold"`
 	Bytes     int64            `json:"bytes"`   // that would go
 	Events    int64            `json:"events"`  // that would go
-	Chunks    []ChunkEstimate  `json:"chunks"`  // all complete chunk files and the active one, in order
-	Streams   []StreamEstimate `json:"streams"` // those with most bytes to gain, at most the number asked for
-	Kept      []StreamEstimate `json:"kept"`    // largest streams of which nothing would go, and why
+	Chunks    []ChunkEstimate  `json:"chunks"`  // all files, in order, the active one too
+	Streams   []StreamEstimate `json:"streams"` // with most bytes to gain, as many as asked for
+	Kept      []StreamEstimate `json:"kept"`    // the largest of which nothing would go, and why
 	Took      time.Duration    `json:"-"`
 }
 

@@ -1,10 +1,20 @@
+// Package verify checks a data folder: the log and the index must have the bytes that were written,
+// and must agree with each other. It changes nothing in it.
+//
+// A folder that was scavenged is judged by what a scavenge may do: it removes the first events of a
+// stream and their entries, also entries whose records stay, and never the newest event, the newest
+// metadata or the tombstone. Anything else that is missing is a problem. Package eventlog knows
+// what the bytes mean. This package runs its inspection as a job with an id, progress and
+// cancellation, and collects a bounded report.
 package verify
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/log/inspect"
@@ -96,4 +106,36 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	})
 	r.Seconds = time.Since(r.Started).Seconds()
 	return r, err
+}
+
+// Line writes a finding on one line.
+func Line(f Finding) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %s", f.Severity, f.Kind, f.File)
+	if f.Offset >= 0 {
+		fmt.Fprintf(&b, " offset %d", f.Offset)
+	}
+	if f.Position >= 0 {
+		fmt.Fprintf(&b, " position %d", f.Position)
+	}
+	b.WriteString(": ")
+	b.WriteString(strings.ReplaceAll(f.Detail, "\n", " "))
+	return b.String()
+}
+
+// Text writes the end of a report for people: a summary and the verdict.
+func (r *Report) Text() string {
+	s := &r.Summary
+	took := time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)
+	verdict := "no errors"
+	if r.Problems > 0 {
+		verdict = fmt.Sprintf("%d errors", r.Problems)
+	}
+	if r.Notices > 0 {
+		verdict += fmt.Sprintf(", %d notices", r.Notices)
+	}
+	return fmt.Sprintf("log: up to position %d in %d chunks (%d scavenged), %d frames, %d records (%d redacted), %d stubs, %d streams\n"+
+		"index: %d entries in %d tables\n"+
+		"read %d bytes in %v\n%s\n",
+		s.End, s.Chunks, s.Scavenged, s.Frames, s.Records, s.Redacted, s.Stubs, s.Streams, s.IndexEntries, s.IndexTables, s.Bytes, took, verdict)
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/client"
@@ -174,4 +175,235 @@ func (n namedScavenge) print(w io.Writer, asJSON bool) error {
 	}
 	_, err := fmt.Fprintln(w, visible(n.ID))
 	return err
+}
+
+// alreadyScavenging is the answer of a node to the start of a second run.
+const alreadyScavenging = "Scavenge is already running"
+
+// scavengeStart is annals scavenge start.
+type scavengeStart struct {
+	*scavengeFlags
+	stdout, stderr io.Writer
+
+	threads, throttle     int
+	threshold             int32
+	syncOnly, all, detach bool
+	query                 url.Values // what of these was given
+}
+
+// check finds mistakes that a node would refuse, before the first of several is asked.
+func (s *scavengeStart) check() error {
+	switch {
+	case s.threads < 1:
+		return cannot(errors.New("--threads must be 1 or above"))
+	case s.throttle < 1 || s.throttle > 100:
+		return cannot(errors.New("--throttle must be between 1 and 100"))
+	case s.throttle != 100 && s.threads > 1:
+		return cannot(errors.New("--throttle must be 100 with more than one thread"))
+	case s.all && s.detach:
+		return cannot(errors.New("--all and --detach exclude each other: the next node begins when the one before has ended"))
+	}
+	return s.checkFollowing()
+}
+
+func (s *scavengeStart) run(ctx context.Context, c *scavengeClient) error {
+	if s.all {
+		return s.runAll(ctx, c)
+	}
+	return s.runOn(ctx, c)
+}
+
+// runOn scavenges one node.
+func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
+	id, err := c.start(ctx, s.query)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusBadRequest && strings.Contains(refused.Text, alreadyScavenging) {
+		return fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
+	}
+	if err != nil {
+		return c.uncertain(ctx, err, "whether one was started")
+	}
+	if s.detach {
+		return namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
+	}
+	follower := c.follower(s.stderr)
+	follower.say("scavenge %s started on %s", visible(id), c.host)
+	return follower.toEnd(ctx, s.stdout, id)
+}
+
+// runAll scavenges the nodes of a cluster, one after the other. It asks
+// for the leader before each: leadership may have moved in the hours that a node takes.
+func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
+	view, err := c.nodes(ctx)
+	if err != nil {
+		return c.uncertain(ctx, err, "")
+	}
+	// Rather than scavenge half of a cluster, nothing is begun.
+	if err := c.allAnswer(ctx, view, s.stderr); err != nil {
+		return fmt.Errorf("%w; nothing was started", err)
+	}
+	done := map[string]bool{}
+	for {
+		next, left := nextNode(view, done)
+		if next == nil {
+			return nil
+		}
+		done[next.Address()] = true
+		one, err := c.member(next)
+		if err != nil {
+			return err
+		}
+		err = s.runOn(ctx, &scavengeClient{one, s.scavengeFlags})
+		one.Close()
+		if err != nil {
+			return s.unfinished(err, left-1)
+		}
+		// If the node does not answer now, its earlier view is good enough.
+		if newer, err := c.nodes(ctx); err == nil {
+			view = newer
+		}
+	}
+}
+
+// unfinished adds to the error of one node how many were not begun.
+func (s *scavengeStart) unfinished(err error, left int) error {
+	if left > 0 {
+		complain(s.stderr, errors.New("not scavenged: "+counted(left, "more node")))
+	}
+	return err
+}
+
+// recordedWithin is how long the end of a run is looked for in its history after
+// the node has forgotten the run. A node that was restarted completes the history
+// of a run it was interrupted in as soon as it knows who leads.
+const recordedWithin = 15 * time.Second
+
+// scavengeFollower follows a run on one node.
+type scavengeFollower struct {
+	client   *scavengeClient
+	progress scavengeProgress
+	stderr   io.Writer
+
+	awaySince time.Time // zero while the node answers
+	lostSince time.Time // zero while the node knows the run
+	restarted bool      // the node knows of no run at all
+}
+
+func (c *scavengeClient) follower(stderr io.Writer) *scavengeFollower {
+	return &scavengeFollower{client: c, progress: c.flags.newProgress(c, stderr), stderr: stderr}
+}
+
+// toEnd follows a run and prints how it has ended.
+func (f *scavengeFollower) toEnd(ctx context.Context, stdout io.Writer, id string) error {
+	run, err := f.follow(ctx, id)
+	if err != nil {
+		return err
+	}
+	return run.conclude(stdout, f.client.flags.json)
+}
+
+// follow shows the progress of a run until it has ended.
+func (f *scavengeFollower) follow(ctx context.Context, id string) (scavengeRun, error) {
+	ticker := time.NewTicker(f.client.flags.interval)
+	defer ticker.Stop()
+	for {
+		run, err := f.look(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			f.progress.end(false)
+			return run, f.detached(id)
+		case err == nil && run.Result == scavenge.ResultInProgress:
+			f.progress.show(&run)
+		case err == nil && run.ID != "":
+			f.progress.end(run.Result == scavenge.ResultSuccess)
+			return run, nil
+		case err == nil:
+			err = f.lost(id)
+		case client.IsAway(err):
+			err = f.away(err, id)
+		}
+		if err != nil {
+			f.progress.end(false)
+			return run, err
+		}
+		select {
+		case <-ctx.Done():
+			f.progress.end(false)
+			return run, f.detached(id)
+		case <-ticker.C:
+		}
+	}
+}
+
+// look asks for a run. The id of the answer is empty when the node does not know of
+// it any more, and its history does not say how it ended.
+func (f *scavengeFollower) look(ctx context.Context, id string) (scavengeRun, error) {
+	run, err := f.client.current(ctx)
+	if err != nil {
+		return run, err
+	}
+	if run.ID != id {
+		// It has ended, maybe before it was asked for the first time.
+		if run, err = f.client.last(ctx); err != nil {
+			return run, err
+		}
+	}
+	f.back()
+	if run.ID == id {
+		return run, nil
+	}
+	f.restarted = run.ID == ""
+	return f.client.recorded(ctx, id)
+}
+
+// away tolerates that the node does not answer, for a while.
+func (f *scavengeFollower) away(err error, id string) error {
+	patience := f.client.flags.retryFor
+	switch {
+	case f.awaySince.IsZero():
+		f.awaySince = time.Now()
+		if patience > 0 {
+			f.say("%v; trying again for %v", err, patience)
+			return nil
+		}
+	case time.Since(f.awaySince) < patience:
+		return nil
+	}
+	return fmt.Errorf("%w; scavenge %s may continue there: see annals scavenge status --watch%s", err, visible(id), f.client.nodeFlag())
+}
+
+// back notes that the node answers.
+func (f *scavengeFollower) back() {
+	if !f.awaySince.IsZero() {
+		f.awaySince = time.Time{}
+		f.say("%s answers again", f.client.host)
+	}
+}
+
+// lost tolerates for a while that no node knows how the run ended.
+func (f *scavengeFollower) lost(id string) error {
+	if f.lostSince.IsZero() {
+		f.lostSince = time.Now()
+	}
+	if time.Since(f.lostSince) < min(recordedWithin, f.client.flags.retryFor) {
+		return nil
+	}
+	if f.restarted {
+		return fmt.Errorf("%s was restarted and did not resume scavenge %s: annals scavenge start%s resumes it", f.client.host, visible(id), f.client.nodeFlag())
+	}
+	return fmt.Errorf("%s has begun another scavenge since; the stream $scavenges-%[2]s says how scavenge %[2]s ended", f.client.host, visible(id))
+}
+
+// detached says how to follow a run again that is not followed any more.
+func (f *scavengeFollower) detached(id string) error {
+	node := f.client.nodeFlag()
+	f.say("scavenge %s continues on %s", visible(id), f.client.host)
+	f.say("follow it again: annals scavenge status --watch%s", node)
+	f.say("stop it: annals scavenge stop %s%s", visible(id), node)
+	return &codedError{code: exitDetached}
+}
+
+// say prints a line below what is shown of the progress.
+func (f *scavengeFollower) say(format string, args ...any) {
+	f.progress.pause()
+	complain(f.stderr, fmt.Errorf(format, args...))
 }

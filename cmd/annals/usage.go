@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/spelling"
 )
 
@@ -132,4 +138,96 @@ func completeCommands(cmd *cobra.Command, args []string, _ string) (names []cobr
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeOptions proposes the options of annals node, and the values of those that can have few.
+func completeOptions(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := ""
+	if len(args) > 0 {
+		before = args[len(args)-1]
+	}
+	flag, value, hasValue := strings.Cut(begun, "=")
+	var found []cobra.Completion
+	for _, o := range config.Default().Values() {
+		spelled := "--" + config.FlagName(o.Name)
+		possible := o.Possible
+		if o.Kind == config.KindBool {
+			possible = []string{"true", "false"}
+		}
+		switch {
+		case hasValue && flag == spelled:
+			for _, p := range possible {
+				if hasPrefixFold(p, value) {
+					found = append(found, spelled+"="+p)
+				}
+			}
+		case before == spelled && len(o.Possible) > 0:
+			for _, p := range possible {
+				if hasPrefixFold(p, begun) {
+					found = append(found, p)
+				}
+			}
+			return found, cobra.ShellCompDirectiveNoFileComp
+		case before == spelled && o.Kind != config.KindBool:
+			return nil, cobra.ShellCompDirectiveDefault // A path, mostly.
+		case !hasValue && strings.HasPrefix(spelled, begun) && begun != "":
+			found = append(found, cobra.CompletionWithDesc(spelled, o.Description))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// values has the shell propose the values of a flag.
+func values(cmd *cobra.Command, flag string, possible ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(possible, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // There is no such flag.
+	}
+}
+
+// confirmation asks before work that cannot be undone. At a terminal the user answers. Without one
+// it lets scripts work as they always could, or refuses where a mistake costs acknowledged data.
+type confirmation struct {
+	yes            bool
+	stdin          io.Reader
+	stderr         io.Writer
+	isTerminal     func() bool
+	refuseUnwanted bool // without a terminal, --yes is needed
+}
+
+// atTerminal is the confirmation of this process.
+func atTerminal(stderr io.Writer) confirmation {
+	return confirmation{stdin: os.Stdin, stderr: stderr, isTerminal: func() bool { return term.IsTerminal(int(os.Stdin.Fd())) }}
+}
+
+func (c *confirmation) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.yes, "yes", false, "do not ask for confirmation")
+}
+
+// given returns nil when the user wants what a sentence says.
+func (c *confirmation) given(sentence string) error {
+	switch {
+	case c.yes:
+		return nil
+	case !c.isTerminal():
+		if c.refuseUnwanted {
+			return cannot(fmt.Errorf("%s: without a terminal, confirm it with --yes", sentence))
+		}
+		return nil
+	}
+	if _, err := fmt.Fprintf(c.stderr, "%s. Continue? [y/N] ", sentence); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(c.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return cannot(errors.New("not confirmed; nothing was changed"))
 }
