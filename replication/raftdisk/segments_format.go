@@ -15,16 +15,38 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// A segment file is a header, followed by entries; all numbers are little-endian:
+// A segment file is a header, followed by entries, each padded to a multiple of 8 bytes:
 //
-//	 0  "ANNALSRL" | version u32 = 1 | 0 u32 | number of the segment u64 | index of the first entry u64
-//	32  checksum of the entry before it u64, 0: none | checksum u64
-//	48  entries
+//	0        48                 e1               e2
+//	| header | entry 1 | 0 … 0 | entry 2 | 0 … 0 | entry 3 | …
+//	     │        ▲ │               ▲ │               ▲
+//	     └────────┘ └───────────────┘ └───────────────┘      a checksum is the seed of the next one
 //
-//	 0  checksum u64 | bytes of data u32 | bytes of extensions u32 | index u64 | term u64
-//	32  appended at i64, nanoseconds since 1970, 0: unknown | type u8
-//	41  bits of the header's checksum u24 | place in the write that stored it, from 1 on u32
-//	48  data | extensions | 0 up to a multiple of 8
+// All numbers are little-endian; one row is 16 bytes:
+//
+//	header   0 ┌───────────────────────┬───────────┬───────────┐
+//	           │ "ANNALSRL"            │ version 1 │ 0         │
+//	        16 ├───────────────────────┼───────────┴───────────┤
+//	           │ number of the segment │ index of first entry  │
+//	        32 ├───────────────────────┼───────────────────────┤
+//	           │ checksum of the entry │ checksum of bytes     │
+//	           │ before it, 0: none    │ 0 to 39               │
+//	        48 └───────────────────────┴───────────────────────┘
+//
+//	entry    0 ┌───────────────────────┬───────────┬───────────┐
+//	           │ checksum of all after │ bytes of  │ bytes of  │
+//	           │ it, without padding   │ data      │ extensions│
+//	        16 ├───────────────────────┼───────────┴───────────┤
+//	           │ index                 │ term                  │
+//	        32 ├───────────────────────┼──────┬────────┬───────┤
+//	           │ appended at, ns since │ type │ mark   │ place │
+//	           │ 1970, 0: unknown      │ 1    │ 3      │ 4     │
+//	        48 ├───────────────────────┴──────┴────────┴───────┤
+//	           │ data … extensions … 0 up to a multiple of 8   │
+//	           └───────────────────────────────────────────────┘
+//
+// The mark is bits of the header's checksum, the place that of the entry in the write that stored
+// it, from 1 on.
 //
 // When an entry is damaged, the place of a later entry shows whether a later write stored that one,
 // and so whether the damaged one had been synced. Earlier versions left both fields 0.
