@@ -117,7 +117,7 @@ type Config struct {
 	BackupThrottleMiB         int
 	BackupVerify              bool
 	SkipDbVerify              bool
-	SkipIndexVerify           bool
+	SkipIndexVerify           bool // nothing to skip: tables are checked when they are read
 	ChunkCheckDays            int
 	MaxMemTableSize           int
 	MaxAutoMergeIndexLevel    int

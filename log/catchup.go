@@ -18,7 +18,6 @@ import (
 func (l *Log) openIndex() error {
 	o := l.opts.Index
 	o.FS, o.Dir, o.Stats = l.opts.FS, l.opts.IndexDir, l.opts.Stats
-	o.Progress = func(done, total int64) { l.progress.at(doingCheck, done, total) }
 	if o.Logger == nil {
 		o.Logger = l.logger.Named("index")
 	}

@@ -27,7 +27,7 @@ type Options struct {
 	// error
 	ClusterID event.ID
 
-	Index       index.Options // FS, Dir, Logger, OnFatal, Progress and Stats are filled in
+	Index       index.Options // FS, Dir, Logger, OnFatal and Stats are filled in
 	StreamCache int           // streams whose facts are kept, default 50,000
 	RecentIDs   int           // newest events whose ids are remembered, default 1,048,576
 	// bytes that truncate.chk may cut, default 256 MiB, negative: no limit

@@ -8,7 +8,6 @@ import (
 // What Open does, for Options.Progress.
 const (
 	doingRecover = "reading the log"
-	doingCheck   = "checking the index"
 	doingIndex   = "indexing the log"
 	doingRebuild = "rebuilding the index"
 )

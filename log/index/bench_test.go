@@ -183,13 +183,9 @@ func BenchmarkOpen(b *testing.B) {
 	addEvents(b, x, 0, big, 1_000_000)
 	check.Must(b, x.Flush())
 	check.Must(b, x.Close())
-	for _, skip := range []bool{false, true} {
-		b.Run(map[bool]string{true: "unverified", false: "verified"}[skip], func(b *testing.B) {
-			for b.Loop() {
-				x := open(b, index.Options{FS: vfs.OS, Dir: dir, SkipVerify: skip})
-				check.Must(b, x.Close())
-			}
-		})
+	for b.Loop() {
+		x := open(b, index.Options{FS: vfs.OS, Dir: dir})
+		check.Must(b, x.Close())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // again: each time by a lookup that must be certain, by others when it was not for a while (see
 // forget).
 type blockSums struct {
-	sums  []byte          // xxh3 of each block, as the file has them; nil: it has none
+	sums  []byte          // xxh3 of each block, as the file has them
 	block uint64          // bytes of a block
 	part  uint64          // bytes of a part
 	parts []atomic.Uint32 // checksum of each part of blocks that were compared; 0: it was not
@@ -54,7 +54,7 @@ func (s *blockSums) compare(part uint64, data []byte) bool {
 
 // matches reports whether the bytes given are those of a block as it was written.
 func (s *blockSums) matches(block uint64, data []byte) bool {
-	return s.sums == nil || xxh3.Hash(data) == le.Uint64(s.sums[block*sumSize:])
+	return xxh3.Hash(data) == le.Uint64(s.sums[block*sumSize:])
 }
 
 // take takes the checksums of parts, from one on, that are known to be what was written.

@@ -2,7 +2,6 @@ package index_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
@@ -25,7 +23,6 @@ const (
 	headerSize = 32
 	entrySize  = 24
 	blockSize  = 1024 * entrySize
-	footerSize = 80
 )
 
 // onBoth runs a test on files that are mapped into memory and on some that are not.
@@ -233,61 +230,6 @@ func TestDamagedFilterPage(t *testing.T) {
 		check.Must(t, x.Close())
 	}
 	m.verifyFiles(t, fsys, dir)
-}
-
-// older rewrites a table and its filter as they were before blocks and pages had checksums.
-func older(t *testing.T, fsys vfs.FS, file string) {
-	t.Helper()
-	le := binary.LittleEndian
-	data := check.Value(vfs.ReadFile(fsys, file)).Must(t)
-	footer := data[len(data)-footerSize:]
-	le.PutUint32(data[8:], 1)
-	data = append(data[:headerSize+le.Uint64(footer[8:])*entrySize], footer...)
-	sums := data[len(data)-16:]
-	le.PutUint64(sums, xxh3.Hash(data[:len(data)-footerSize]))
-	le.PutUint64(sums[8:], xxh3.Hash(data[len(data)-footerSize:len(data)-8]))
-	check.Must(t, vfs.WriteFileAtomic(fsys, file, data))
-
-	filter := check.Value(vfs.ReadFile(fsys, file+".bloomfilter")).Must(t)
-	le.PutUint32(filter[8:], 1)
-	copy(filter[24:], sums[:8])
-	filter = filter[:32+64*le.Uint64(filter[16:])]
-	check.Must(t, vfs.WriteFileAtomic(fsys, file+".bloomfilter", le.AppendUint64(filter, xxh3.Hash(filter))))
-}
-
-// TestOlderTables: tables without checksums of blocks are read, checked as a whole when they are
-// opened, and replaced by merges.
-func TestOlderTables(t *testing.T) {
-	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		m, file := oneTable(t, fsys, dir, 3000, 70)
-		older(t, fsys, file)
-		m.verifyFiles(t, fsys, dir)
-		for _, skip := range []bool{false, true} {
-			var logged bytes.Buffer
-			x := open(t, index.Options{FS: fsys, Dir: dir, SkipVerify: skip, Logger: warnings(&logged)})
-			for h := range uint64(71) {
-				m.check(t, x, spread(h))
-			}
-			check.Must(t, x.Close())
-			if logged.Len() > 0 {
-				t.Fatal(logged.String())
-			}
-		}
-		flip(t, fsys, file, 50_000)
-		rebuilt(t, fsys, dir, m)
-
-		x := open(t, index.Options{FS: fsys, Dir: dir})
-		older(t, fsys, filepath.Join(dir, x.Tables()[0].File))
-		check.Must(t, x.Close())
-		x = open(t, index.Options{FS: fsys, Dir: dir})
-		fill(t, x, m, 100, 70)
-		check.Must(t, x.Flush())
-		check.Must(t, x.Merge(t.Context()))
-		data := check.Value(vfs.ReadFile(fsys, filepath.Join(dir, x.Tables()[0].File))).Must(t)
-		check.Equal(t, binary.LittleEndian.Uint32(data[8:]), 2, "version")
-		check.Must(t, x.Close())
-		m.verifyFiles(t, fsys, dir)
-	})
 }
 
 // TestOpenReadsLittle: what is read of a table at open does not grow with it.

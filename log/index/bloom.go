@@ -21,13 +21,11 @@ const (
 	bloomProbes      = 6
 	bloomBitsPerHash = 10
 
-	bloomVersion = 2
-	// the version of filters that are checked as a whole when they are opened
-	bloomWithoutSums = 1
-	bloomPage        = 32 << 10 // bytes with one checksum; the last page may have fewer
-	bloomPart        = 512      // bytes with one checksum in memory
-	bloomHeaderSize  = 32
-	bloomSumSize     = 8
+	bloomVersion    = 2
+	bloomPage       = 32 << 10 // bytes with one checksum; the last page may have fewer
+	bloomPart       = 512      // bytes with one checksum in memory
+	bloomHeaderSize = 32
+	bloomSumSize    = 8
 )
 
 var bloomMagic = []byte("ANNALSBF")
@@ -66,7 +64,7 @@ func bloomBlocksFor(hashes int64) uint64 {
 
 func newBloom(hashes int64) *bloom {
 	blocks := bloomBlocksFor(hashes)
-	return &bloom{blocks: blocks, data: make([]byte, blocks*bloomBlock), bytes: int64(bloomFileSize(bloomVersion, blocks))}
+	return &bloom{blocks: blocks, data: make([]byte, blocks*bloomBlock), bytes: int64(bloomFileSize(blocks))}
 }
 
 func (b *bloom) add(hash uint64) {
@@ -111,12 +109,9 @@ func (b *bloom) whole(part uint64) bool {
 }
 
 // bloomFileSize is the size of a file with so many blocks.
-func bloomFileSize(version uint32, blocks uint64) uint64 {
-	size := bloomHeaderSize + blocks*bloomBlock + bloomSumSize
-	if version != bloomWithoutSums {
-		size += ((blocks*bloomBlock+bloomPage-1)/bloomPage + 1) * sumSize
-	}
-	return size
+func bloomFileSize(blocks uint64) uint64 {
+	pages := (blocks*bloomBlock + bloomPage - 1) / bloomPage
+	return bloomHeaderSize + blocks*bloomBlock + (pages+1)*sumSize + bloomSumSize
 }
 
 func (b *bloom) close() error {
@@ -182,12 +177,11 @@ func parseBloom(name string, data []byte, tableSum uint64, whole bool) (*bloom, 
 	if !bytes.Equal(data[:8], bloomMagic) {
 		return nil, corrupt(name, 0, "not a bloom filter")
 	}
-	version, probes := le.Uint32(data[8:]), le.Uint32(data[12:])
-	if version != bloomVersion && version != bloomWithoutSums || probes != bloomProbes {
+	if version, probes := le.Uint32(data[8:]), le.Uint32(data[12:]); version != bloomVersion || probes != bloomProbes {
 		return nil, corrupt(name, 8, "unknown version %d with %d probes", version, probes)
 	}
 	blocks, size := le.Uint64(data[16:]), uint64(len(data))
-	if blocks < 1 || blocks > size/bloomBlock || bloomFileSize(version, blocks) != size {
+	if blocks < 1 || blocks > size/bloomBlock || bloomFileSize(blocks) != size {
 		return nil, corrupt(name, 16, "%d blocks do not fit the size of the file", blocks)
 	}
 	if le.Uint64(data[24:]) != tableSum {
@@ -196,13 +190,8 @@ func parseBloom(name string, data []byte, tableSum uint64, whole bool) (*bloom, 
 	end := len(data) - bloomSumSize
 	bits := bloomHeaderSize + int(blocks)*bloomBlock
 	b := &bloom{blocks: blocks, data: data[bloomHeaderSize:bits:bits], name: name, bytes: int64(size), onError: func(error) {}}
-	if whole || version == bloomWithoutSums {
-		if le.Uint64(data[end:]) != xxh3.Hash(data[:end]) {
-			return nil, corrupt(name, int64(end), "wrong checksum")
-		}
-		b.pages = newBlockSums(nil, uint64(len(b.data)), bloomPage, bloomPart)
-		b.pages.take(0, b.data)
-		return b, nil
+	if whole && le.Uint64(data[end:]) != xxh3.Hash(data[:end]) {
+		return nil, corrupt(name, int64(end), "wrong checksum")
 	}
 	sums := data[bits : end-sumSize]
 	if le.Uint64(data[end-sumSize:]) != xxh3.Hash(slices.Concat(data[:bloomHeaderSize], sums)) {

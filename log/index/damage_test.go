@@ -2,7 +2,9 @@ package index_test
 
 import (
 	"bytes"
+	"crypto/md5"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -177,6 +179,27 @@ func TestMissingFiles(t *testing.T) {
 			}
 			check.Must(t, x.Close())
 		})
+	}
+}
+
+// TestUnknownVersions: the index is rebuilt where indexmap or a table is of a version that is not
+// known, as those from before the first release.
+func TestUnknownVersions(t *testing.T) {
+	for _, file := range []string{"indexmap", ""} {
+		fsys, m, tables := build(t)
+		if file == "" {
+			file = tables[0].File
+		}
+		name := filepath.Join(dir, file)
+		data := check.Value(vfs.ReadFile(fsys, name)).Must(t)
+		if _, body, isMap := bytes.Cut(data, []byte("\n2\n")); isMap {
+			body = append([]byte("1\n"), body...)
+			data = fmt.Appendf(nil, "%x\n%s", md5.Sum(body), body)
+		} else {
+			data[8] = 1
+		}
+		check.Must(t, vfs.WriteFileAtomic(fsys, name, data))
+		rebuilt(t, fsys, dir, m)
 	}
 }
 

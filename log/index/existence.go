@@ -208,12 +208,9 @@ func sealed(checkpoint int64) []byte {
 	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-// unseal reads what sealed made. A checkpoint without a checksum, as earlier versions wrote it,
-// proves nothing: it counts as 0.
+// unseal reads what sealed made.
 func unseal(name string, b []byte) (int64, error) {
 	switch {
-	case len(b) == 8:
-		return 0, nil
 	case len(b) != 16:
 		return 0, corrupt(name, 0, "%d bytes instead of 16", len(b))
 	case le.Uint64(b[8:]) != xxh3.Hash(b[:8]):

@@ -84,15 +84,15 @@ func FuzzTable(f *testing.F) {
 				tab.descend(nil, hash, number, 0, 3, true)
 			}
 		}
-		if tab.verify(func(int64) {}) != nil || tab.version != tableVersion {
-			return
-		}
-		// One that passes is just what would be written for its entries.
 		var all []Entry
 		s := newScanner(tab)
 		for s.next() {
 			all = append(all, s.entry)
 		}
+		if s.err != nil {
+			return
+		}
+		// One that passes is just what would be written for its entries.
 		again := vfs.NewMem()
 		u := makeTable(t, again, "", all)
 		u.release()
@@ -103,9 +103,9 @@ func FuzzTable(f *testing.F) {
 }
 
 func FuzzIndexMap(f *testing.F) {
-	f.Add((&indexMap{version: mapVersion}).encode(), false)
-	f.Add((&indexMap{version: mapVersionWithoutLog, checkpoint: 7}).encode(), false)
-	f.Add((&indexMap{version: mapVersion, cluster: event.ID{1}, chain: event.Chain{2}, checkpoint: 12345, maxLevel: 7, tables: []mapLine{
+	f.Add((&indexMap{}).encode(), false)
+	f.Add([]byte("ff0b14e5a2e5b6b8dd5c2a0f4ad2a9c8\n1\n7/7\n0\n"), true) // of version 1
+	f.Add((&indexMap{cluster: event.ID{1}, chain: event.Chain{2}, checkpoint: 12345, maxLevel: 7, tables: []mapLine{
 		{0, "0b0b0b0b-1111-4222-8333-444444444444"}, {0, "0b0b0b0b-1111-4222-8333-444444444445"}, {3, fuzzTable[:35] + "9"},
 	}}).encode(), true)
 	f.Add([]byte("\n1\n5/6\n7\n0,0,x\n"), true)

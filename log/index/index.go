@@ -278,7 +278,7 @@ func (x *Index) commit(c change) error {
 		}
 	}
 	m := &indexMap{
-		version: mapVersion, checkpoint: x.checkpoint.Load(), cluster: x.opt.Cluster, chain: x.chain,
+		checkpoint: x.checkpoint.Load(), cluster: x.opt.Cluster, chain: x.chain,
 		maxLevel: x.opt.MaxAutoMergeLevel,
 	}
 	if c.mem != nil {

@@ -14,15 +14,10 @@ import (
 )
 
 // mapVersion is the format version of indexmap and of the set it names: do not change.
-// Files of mapVersionWithoutLog do not say which log they are of.
-const (
-	mapVersion           = 2
-	mapVersionWithoutLog = 1
-)
+const mapVersion = 2
 
 // indexMap is the content of the file that names the live tables.
 type indexMap struct {
-	version    int
 	checkpoint int64
 	cluster    event.ID    // of the log
 	chain      event.Chain // of the log, at the checkpoint
@@ -39,17 +34,7 @@ type mapLine struct {
 
 // encode writes the map as text: a checksum line, then what it covers.
 func (m *indexMap) encode() []byte {
-	body := strconv.AppendInt(nil, int64(m.version), 10)
-	body = append(body, '\n')
-	body = strconv.AppendInt(body, m.checkpoint, 10)
-	body = append(body, '/')
-	body = strconv.AppendInt(body, m.checkpoint, 10)
-	if m.version > mapVersionWithoutLog {
-		body = fmt.Appendf(body, "/%s/%x", m.cluster, m.chain[:])
-	}
-	body = append(body, '\n')
-	body = strconv.AppendInt(body, int64(m.maxLevel), 10)
-	body = append(body, '\n')
+	body := fmt.Appendf(nil, "%d\n%d/%d/%s/%x\n%d\n", mapVersion, m.checkpoint, m.checkpoint, m.cluster, m.chain[:], m.maxLevel)
 	position := 0
 	for i, t := range m.tables {
 		if i > 0 && m.tables[i-1].level == t.level {
@@ -57,12 +42,7 @@ func (m *indexMap) encode() []byte {
 		} else {
 			position = 0
 		}
-		body = strconv.AppendInt(body, int64(t.level), 10)
-		body = append(body, ',')
-		body = strconv.AppendInt(body, int64(position), 10)
-		body = append(body, ',')
-		body = append(body, t.file...)
-		body = append(body, '\n')
+		body = fmt.Appendf(body, "%d,%d,%s\n", t.level, position, t.file)
 	}
 	return append(append(mapSum(body), '\n'), body...)
 }
@@ -86,7 +66,7 @@ func parseMap(name string, data []byte) (*indexMap, error) {
 	}
 	m := &indexMap{}
 	var err error
-	if m.version, err = strconv.Atoi(string(lines[0])); err != nil || m.version != mapVersion && m.version != mapVersionWithoutLog {
+	if string(lines[0]) != strconv.Itoa(mapVersion) {
 		return nil, corrupt(name, -1, "unknown version %q", lines[0])
 	}
 	if err := m.parseCheckpoint(string(lines[1])); err != nil {
@@ -120,9 +100,6 @@ func (m *indexMap) parseCheckpoint(line string) (err error) {
 	parts := strings.Split(line, "/")
 	if m.checkpoint, err = strconv.ParseInt(parts[0], 10, 64); err != nil || m.checkpoint < 0 {
 		return fmt.Errorf("no position: %w", err)
-	}
-	if m.version == mapVersionWithoutLog {
-		return nil
 	}
 	if len(parts) != 4 {
 		return fmt.Errorf("%d parts", len(parts))

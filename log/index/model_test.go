@@ -118,7 +118,6 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 				m.verifyFiles(t, fsys, dir)
 			}
 			before := x.Checkpoint()
-			opt.SkipVerify = rapid.Bool().Draw(t, "skip verify")
 			x = open(t, opt)
 			check.MustEqual(t, x.Checkpoint(), before, "checkpoint ... after reopening ... before")
 			m.replay(t, x)

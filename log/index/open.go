@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -102,8 +100,6 @@ func (o *opening) belongs(m *indexMap) error {
 	switch {
 	case o.Belongs == nil:
 		return nil
-	case m.version == mapVersionWithoutLog:
-		return fmt.Errorf("%w, or was written before indexes said of which they are", errOtherLog)
 	case m.cluster != o.Cluster:
 		return fmt.Errorf("%w but of one of cluster %s", errOtherLog, m.cluster)
 	}
@@ -126,33 +122,18 @@ func (o *opening) openSet() (*indexMap, []*table, error) {
 	if err := o.belongs(m); err != nil {
 		return nil, nil, err
 	}
-	var total int64
-	for _, line := range m.tables {
-		// A file that is not there is met again when it is opened.
-		if info, err := o.FS.Stat(filepath.Join(o.Dir, line.file)); err == nil {
-			total += info.Size()
+	var tables []*table
+	for _, line := range m.tables { // All of them: who looks at an index is told all that is wrong.
+		t, openErr := o.openListed(line)
+		if openErr == nil {
+			tables = append(tables, t)
+			if t.maxPos >= m.checkpoint {
+				openErr = corrupt(t.path, -1, "holds position %d, which is not below the checkpoint %d", t.maxPos, m.checkpoint)
+			}
 		}
+		err = errors.Join(err, openErr)
 	}
-	var checked atomic.Int64
-	told := func(n int64) { o.Progress(checked.Add(n), total) }
-	tables := make([]*table, len(m.tables))
-	errs := make([]error, len(m.tables))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i, line := range m.tables {
-		wg.Go(func() {
-			turns <- struct{}{}
-			tables[i], errs[i] = o.openListed(line, told)
-			<-turns
-		})
-	}
-	wg.Wait()
-	for i, t := range tables {
-		if t != nil && t.maxPos >= m.checkpoint && errs[i] == nil {
-			errs[i] = corrupt(t.path, -1, "holds position %d, which is not below the checkpoint %d", t.maxPos, m.checkpoint)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		releaseAll(tables)
 		return nil, nil, err
 	}
@@ -161,31 +142,24 @@ func (o *opening) openSet() (*indexMap, []*table, error) {
 
 func releaseAll(tables []*table) {
 	for _, t := range tables {
-		if t != nil {
-			t.release()
-		}
+		t.release()
 	}
 }
 
-func (o *opening) openListed(line mapLine, told func(bytes int64)) (*table, error) {
+func (o *opening) openListed(line mapLine) (*table, error) {
 	t, err := openTable(o.FS, o.Dir, line.file, line.level)
 	if err != nil {
 		return nil, err
 	}
 	o.adopt(t)
-	if err := o.checkListed(t, told); err != nil {
+	if err := o.openFilter(t); err != nil {
 		t.release()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (o *opening) checkListed(t *table, told func(bytes int64)) error {
-	if t.version == tableWithoutSums && !o.SkipVerify && !o.readOnly {
-		if err := t.verify(told); err != nil {
-			return err
-		}
-	}
+func (o *opening) openFilter(t *table) error {
 	switch {
 	case o.NoBloom:
 		return nil

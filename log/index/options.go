@@ -65,8 +65,6 @@ type Options struct {
 	NoBloom           bool // do without the filters of tables
 	// bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
 	ExistenceFilterMax int64
-	// open tables whose blocks have no checksums without reading their whole content
-	SkipVerify bool
 
 	Cluster event.ID // of the log; an index of another cluster is rebuilt
 	// Belongs reports whether a frame of the log ends at a position with a chain. Open rebuilds an
@@ -87,10 +85,6 @@ type Options struct {
 	// BeforeFlush is called before entries in memory are written to a table. What they
 	// point to must be durable when it returns. It must not call the index.
 	BeforeFlush func()
-
-	// Progress gets during Open how much of the tables has been checked, in bytes.
-	// It is called often, from several goroutines, and must not block.
-	Progress func(done, total int64)
 
 	Stats *stats.Registry // where the metrics are registered; default: nowhere
 }
@@ -114,9 +108,6 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnDamage == nil {
 		o.OnDamage = func() {}
-	}
-	if o.Progress == nil {
-		o.Progress = func(int64, int64) {}
 	}
 	if o.BeforeFlush == nil {
 		o.BeforeFlush = func() {}

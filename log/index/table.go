@@ -16,12 +16,11 @@ import (
 
 // The format of tables: do not change. DESIGN.md has the picture.
 const (
-	tableVersion     = 2
-	tableWithoutSums = 1 // the version of tables that are checked as a whole when they are opened
-	tableHeaderSize  = 32
-	entrySize        = 24
-	tableFooterSize  = 80
-	blockEntries     = 1024 // entries with one checksum; the last block may have fewer
+	tableVersion    = 2
+	tableHeaderSize = 32
+	entrySize       = 24
+	tableFooterSize = 80
+	blockEntries    = 1024 // entries with one checksum; the last block may have fewer
 )
 
 var (
@@ -55,15 +54,15 @@ func (f *tableFooter) encode() []byte {
 	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-func tableHeader(version uint32) []byte {
+func tableHeader() []byte {
 	b := make([]byte, 0, tableHeaderSize)
 	b = append(b, tableMagic...)
-	b = le.AppendUint32(b, version)
+	b = le.AppendUint32(b, tableVersion)
 	b = le.AppendUint32(b, entrySize)
 	return append(b, make([]byte, tableHeaderSize-len(b))...)
 }
 
-// directorySize is the size of what a table of the newest version has between entries and footer.
+// directorySize is the size of what a table has between entries and footer.
 func directorySize(entries int64) int64 {
 	return blocksOf(entries)*2*sumSize + sumSize
 }
@@ -93,12 +92,10 @@ type table struct {
 	tableFooter
 	bytes     int64
 	source    *content
-	version   uint32
 	directory []byte // what is between entries and footer
 	blocks    blockSums
-	rows      []byte // the mapped entries, nil when not mapped
-	// hashes of the first entry of each block; nil when a table without sums was not verified
-	starts []uint64
+	rows      []byte   // the mapped entries, nil when not mapped
+	starts    []uint64 // hashes of the first entry of each block
 	// hash of the first entry of each part, of blocks that were compared with their sums
 	samples  []atomic.Uint64
 	filter   *bloom   // nil: none
@@ -141,9 +138,8 @@ func (t *table) readFrame() error {
 	if err := readFull(t.source.file, header[:], 0); err != nil {
 		return err
 	}
-	t.version = le.Uint32(header[len(tableMagic):])
-	if t.version != tableVersion && t.version != tableWithoutSums || !bytes.Equal(header[:], tableHeader(t.version)) {
-		return corrupt(t.path, 0, "not a table of version %d or %d", tableVersion, tableWithoutSums)
+	if !bytes.Equal(header[:], tableHeader()) {
+		return corrupt(t.path, 0, "not a table of version %d", tableVersion)
 	}
 	var b [tableFooterSize]byte
 	at := size - tableFooterSize
@@ -162,11 +158,7 @@ func (t *table) readFrame() error {
 	if t.count < 1 || t.count > size/entrySize || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
 		return corrupt(t.path, at, "footer does not fit the file")
 	}
-	end := tableHeaderSize + t.count*entrySize
-	if t.version == tableVersion {
-		end += directorySize(t.count)
-	}
-	if end != at {
+	if tableHeaderSize+t.count*entrySize+directorySize(t.count) != at {
 		return corrupt(t.path, at, "footer does not fit the file")
 	}
 	return t.readDirectory(at)
@@ -174,10 +166,6 @@ func (t *table) readFrame() error {
 
 // readDirectory reads what lies between the entries and the footer.
 func (t *table) readDirectory(end int64) error {
-	if t.version == tableWithoutSums {
-		t.blocks = newBlockSums(nil, uint64(t.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
-		return nil
-	}
 	d := make([]byte, directorySize(t.count))
 	if err := readFull(t.source.file, d, end-int64(len(d))); err != nil {
 		return err
@@ -193,38 +181,6 @@ func (t *table) readDirectory(end int64) error {
 	}
 	t.samples = make([]atomic.Uint64, (t.count+partEntries-1)/partEntries)
 	return nil
-}
-
-// verify reads the whole content, checks it against the footer and takes samples
-// for searching, and tells now and then how many more bytes it has read. No other
-// goroutine may use the table yet.
-func (t *table) verify(told func(bytes int64)) error {
-	s := newScanner(t)
-	starts := make([]uint64, 0, blocksOf(t.count))
-	samples := make([]atomic.Uint64, (t.count+partEntries-1)/partEntries)
-	part := make([]byte, 0, partEntries*entrySize)
-	for s.next() {
-		if len(s.rest) == 0 {
-			told(int64(len(s.buf)))
-		}
-		place := s.place - 1
-		if place%partEntries == 0 {
-			samples[place/partEntries].Store(s.entry.Hash)
-			if place%blockEntries == 0 {
-				starts = append(starts, s.entry.Hash)
-			}
-		}
-		part = part[:len(part)+entrySize]
-		putEntry(part[len(part)-entrySize:], s.entry)
-		if len(part) == cap(part) || s.place == t.count {
-			t.blocks.take(uint64(place/partEntries), part)
-			part = part[:0]
-		}
-	}
-	if s.err == nil {
-		t.starts, t.samples = starts, samples
-	}
-	return s.err
 }
 
 // attachFilter opens the table's bloom filter. A missing or damaged filter is rebuilt.

@@ -57,7 +57,7 @@ func (s *scanner) fill() bool {
 		return false
 	}
 	if s.place == 0 {
-		if _, s.err = s.hash.Write(tableHeader(s.t.version)); s.err != nil {
+		if _, s.err = s.hash.Write(tableHeader()); s.err != nil {
 			return false
 		}
 	}

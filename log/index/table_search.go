@@ -113,18 +113,15 @@ func (v *view) load(i int64) bool {
 // take takes samples and checksums of the parts of a block, which is what was written. The
 // samples come first: who finds the checksums uses them.
 func (t *table) take(first int64, block []byte) {
-	if t.samples != nil {
-		for at := 0; at < len(block); at += partEntries * entrySize {
-			t.samples[(first+int64(at)/entrySize)/partEntries].Store(le.Uint64(block[at:]))
-		}
+	for at := 0; at < len(block); at += partEntries * entrySize {
+		t.samples[(first+int64(at)/entrySize)/partEntries].Store(le.Uint64(block[at:]))
 	}
 	t.blocks.take(uint64(first/partEntries), block)
 }
 
 // search returns the place of the first entry that is not below (hash, number).
 //
-// Samples, where there are any, confine the search to a few cache lines, or to the entries of one
-// long stream. From there it keeps the bounds lo <= answer <= hi together with the keys just
+// Samples confine the search to a few cache lines, or to the entries of one long stream. From there it keeps the bounds lo <= answer <= hi together with the keys just
 // outside them, guesses the place in between from how hashes (or, within one hash, numbers) are
 // spread, and brackets the answer by widening steps around the guess. A few rounds bring the bounds
 // within a cache line or two when hashes are uniform; whatever is left is done by bisection, so

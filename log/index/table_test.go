@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/check"
@@ -70,19 +71,10 @@ func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 	sums := func(sums []byte) blockSums {
 		return newBlockSums(sums, uint64(tab.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
 	}
-	tab.blocks = sums(blocks.sums)
-	check.Must(t, tab.verify(func(int64) {}))
-	starts, verified, known := tab.starts, tab.samples, tab.blocks
-	known.sums = nil
 	for i := range 450 {
-		tab.starts = starts
-		switch i % 3 {
-		case 0:
-			tab.samples, tab.blocks = lazy, blocks
-		case 1: // As of a table without checksums of blocks,
-			tab.samples, tab.blocks = verified, known
-		case 2: // and when it is not to be verified.
-			tab.starts, tab.samples, tab.blocks = nil, nil, sums(nil)
+		tab.samples, tab.blocks = lazy, blocks
+		if i%3 == 0 { // Nothing was read before.
+			tab.samples, tab.blocks = make([]atomic.Uint64, len(lazy)), sums(blocks.sums)
 		}
 		v := tab.view(i%2 == 0)
 		e := all[r.IntN(len(all))]
@@ -100,7 +92,7 @@ func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 		}
 		v.done()
 	}
-	tab.starts, tab.samples, tab.blocks = starts, lazy, blocks
+	tab.samples, tab.blocks = lazy, blocks
 	for range 10 {
 		e := all[r.IntN(len(all))]
 		checkSource(t, all, onDisk{tab}, e.Hash, e.Number-r.Int64N(5), e.Number, 1+r.IntN(10))

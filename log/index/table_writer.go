@@ -39,7 +39,7 @@ func newTableWriter(fsys vfs.FS, dir string, entries, hashes int64, noBloom bool
 	if w.out, err = createFile(fsys, filepath.Join(dir, w.file)+tempSuffix, buffer); err != nil {
 		return nil, err
 	}
-	if err := w.out.write(tableHeader(tableVersion)); err != nil {
+	if err := w.out.write(tableHeader()); err != nil {
 		return nil, w.out.abandon(fsys, err)
 	}
 	if !noBloom {
