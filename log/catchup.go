@@ -75,56 +75,58 @@ func (l *Log) indexFrom(from, end int64) error {
 // entries reads the log between two ends of frames, and gives the index entries of its records to
 // add, which is also told where that batch of them ends, and the log's chain there.
 func (s *state) entries(from, end int64, add func(batch []index.Entry, upTo int64, chain event.Chain) error) (err error) {
-	v, err := s.view()
-	if err != nil {
-		return err
-	}
-	defer v.release()
-	defer s.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-	cu := cursor{v: v}
-	if err := cu.seekForward(from); err != nil {
-		return err
-	}
 	started, reported := time.Now(), time.Now()
 	batch := make([]index.Entry, 0, indexBatch)
 	records := 0
-	for upTo := from; upTo < end; {
-		it, position, err := cu.next()
-		if err != nil {
-			return fmt.Errorf("index the log from %d: %w", from, err)
-		}
-		if it != nil && it.IsRecord() && position < end {
-			batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
-			continue
-		}
-		// Only the end of a frame is a place to stop at.
-		chain := v.tail.Chain
-		switch {
-		case it == nil || position >= end:
-			upTo = end
-		case it.IsStub():
-			continue
-		default:
-			upTo, chain = position+int64(len(it)), it.Trailer().Chain
-		}
-		if upTo < end && len(batch) < indexBatch {
-			continue
-		}
-		if err := add(batch, upTo, chain); err != nil {
-			return err
-		}
-		records += len(batch)
-		batch = batch[:0]
-		if now := time.Now(); now.Sub(reported) >= 2*time.Second {
-			reported = now
-			s.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)
-		}
+	err = s.read(func(v view) error {
+		return v.batches(from, end, func(it chunkfile.Item, position int64) {
+			if it.IsRecord() {
+				batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
+			}
+		}, func(upTo int64, chain event.Chain) error {
+			if err := add(batch, upTo, chain); err != nil {
+				return err
+			}
+			records += len(batch)
+			batch = batch[:0]
+			if now := time.Now(); now.Sub(reported) >= 2*time.Second {
+				reported = now
+				s.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
 	}
 	if took := time.Since(started); took > time.Second {
 		s.logger.Info("log indexed", logkey.From, from, logkey.To, end, logkey.Records, records, logkey.Took, took.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// batches gives note the items between two ends of frames, and calls add with where they end: every
+// now and then at the end of a frame, the only place to stop at, and at last at the end.
+func (v view) batches(from, end int64, note func(it chunkfile.Item, position int64), add func(upTo int64, chain event.Chain) error) (err error) {
+	noted := 0
+	for it, position := range v.forward(from, &err) {
+		if position >= end {
+			break
+		}
+		note(it, position)
+		if !it.IsTrailer() {
+			noted++
+		} else if t := it.Trailer(); noted >= indexBatch {
+			if err := add(t.End(), t.Chain); err != nil {
+				return err
+			}
+			noted = 0
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("index the log from %d: %w", from, err)
+	}
+	return add(end, v.tail.Chain)
 }
 
 // FindID returns the number under which an event id was last written to a
@@ -136,12 +138,7 @@ func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
 	}
 	// The memory knows streams by their hash. Where the record is still there, it confirms the
 	// name.
-	v, err := rd.view()
-	if err != nil {
-		return 0, false, err
-	}
-	defer v.release()
-	found, known, err := rd.idAt(v, stream, number)
+	found, known, err := rd.idAt(stream, number)
 	// Two streams with one hash and the same event: that is less likely than any damage.
 	if event.IsCorruption(err) {
 		return number, true, nil
@@ -156,12 +153,7 @@ func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
 // stream show it. Of an event that was removed it is known as long as that is
 // among the newest events of the log.
 func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) {
-	v, err := rd.view()
-	if err != nil {
-		return false, err
-	}
-	defer v.release()
-	found, there, damage := rd.idAt(v, stream, number)
+	found, there, damage := rd.idAt(stream, number)
 	if there || damage != nil && !event.IsCorruption(damage) {
 		return found == id, damage
 	}
@@ -181,31 +173,29 @@ func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) 
 // PositionOf returns the position of an ordinary event, whether or not reads of the stream
 // show it; -1 when it was removed, or never was.
 func (rd *Reader) PositionOf(stream string, number int64) (position int64, err error) {
-	v, err := rd.view()
+	position = -1
+	err = rd.read(func(v view) error {
+		it, at, err := rd.certainRecordOf(v, stream, number, new([]byte))
+		if it != nil {
+			position = at
+		}
+		return err
+	})
 	if err != nil {
-		return -1, err
-	}
-	defer v.release()
-	defer rd.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-	it, position, err := rd.certainRecordOf(v, stream, number, new([]byte))
-	switch {
-	case err != nil:
 		return -1, fmt.Errorf("position of event %d of stream %q: %w", number, stream, err)
-	case it == nil:
-		return -1, nil
 	}
 	return position, nil
 }
 
-func (rd *Reader) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
-	defer rd.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-	it, _, err := rd.certainRecordOf(v, stream, number, new([]byte))
-	if err != nil || it == nil {
-		return id, false, err
-	}
-	return it.Id(), true, nil
+func (rd *Reader) idAt(stream string, number int64) (id event.ID, ok bool, err error) {
+	err = rd.read(func(v view) error {
+		it, _, err := rd.certainRecordOf(v, stream, number, new([]byte))
+		if ok = it != nil; ok {
+			id = it.Id()
+		}
+		return err
+	})
+	return id, ok, err
 }
 
 // recordOf finds the record of an event by way of the index, nil when it is not there.

@@ -100,7 +100,7 @@ func readSome(l *Log, stream string) error {
 		if e.Next > all.LogEnd {
 			return fmt.Errorf("record at %d beyond the end %d", e.Position, all.LogEnd)
 		}
-		if id, ok, err := eventID(l, e.Stream, e.Number); err != nil || !ok || id != e.ID {
+		if id, ok, err := l.Reads.idAt(e.Stream, e.Number); err != nil || !ok || id != e.ID {
 			return fmt.Errorf("event %d of %s is not in the index: %w", e.Number, e.Stream, err)
 		}
 	}

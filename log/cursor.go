@@ -1,6 +1,8 @@
 package eventlog
 
 import (
+	"iter"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -103,6 +105,20 @@ func (cu *cursor) next() (chunkfile.Item, int64, error) {
 		return it, position, nil
 	}
 	return nil, 0, nil
+}
+
+// forward yields the items at or after a position, and their positions. err gets what ends it before
+// the end of the log.
+func (v view) forward(position int64, err *error) iter.Seq2[chunkfile.Item, int64] {
+	return func(yield func(chunkfile.Item, int64) bool) {
+		cu := cursor{v: v}
+		for *err = cu.seekForward(position); *err == nil; {
+			var it chunkfile.Item
+			if it, position, *err = cu.next(); it == nil || *err != nil || !yield(it, position) {
+				return
+			}
+		}
+	}
 }
 
 // seekBackward puts the cursor after the last item that ends at or before a position.

@@ -57,20 +57,11 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 
 // firstFrame returns the start and term of the first frame at or after a position whose term is at
 // least the given one; -1 when there is none.
-func (v view) firstFrame(position int64, term uint64) (int64, uint64, error) {
-	cu := cursor{v: v}
-	if err := cu.seekForward(position); err != nil {
-		return -1, 0, err
-	}
-	for {
-		it, _, err := cu.next()
-		if err != nil || it == nil {
-			return -1, 0, err
-		}
-		if it.IsTrailer() {
-			if t := it.Trailer(); t.Term >= term {
-				return t.First, t.Term, nil
-			}
+func (v view) firstFrame(position int64, term uint64) (first int64, is uint64, err error) {
+	for it := range v.forward(position, &err) {
+		if it.IsTrailer() && it.Trailer().Term >= term {
+			return it.Trailer().First, it.Trailer().Term, nil
 		}
 	}
+	return -1, 0, err
 }

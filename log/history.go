@@ -15,16 +15,14 @@ import (
 // An error says that the data there cannot be read: it is then not known whether a frame ends
 // there.
 func (s *state) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
-	v, err := s.view()
-	if err != nil {
-		return chain, false, err
-	}
-	defer v.release()
-	t, err := v.frameEndingAt(position, s.cluster)
-	if err != nil || t == nil {
-		return chain, false, err
-	}
-	return t.Chain, true, nil
+	err = s.read(func(v view) error {
+		t, err := v.frameEndingAt(position, s.cluster)
+		if ok = t != nil; ok {
+			chain = t.Chain
+		}
+		return err
+	})
+	return chain, ok, err
 }
 
 // frameEndingAt returns the trailer of the frame that ends at a position, as ChainAt
@@ -87,19 +85,17 @@ func (v view) frameBefore(position int64) (_ *chunkfile.Trailer, end int64, err 
 }
 
 // Snapshot says what the log holds, for a Raft snapshot. Call Sync before relying on it.
-func (l *Log) Snapshot() (event.Snapshot, error) {
-	v, err := l.view()
-	if err != nil {
-		return event.Snapshot{}, err
-	}
-	defer v.release()
-	m := event.Snapshot{Tail: v.tail}
-	for _, c := range v.set.chunks {
-		if c.Complete {
-			m.Chunks = append(m.Chunks, event.SnapshotChunk{
-				First: c.Header.First, Last: c.Header.Last, Version: c.Version, Checksum: hex.EncodeToString(c.Footer.Checksum[:]),
-			})
+func (l *Log) Snapshot() (m event.Snapshot, err error) {
+	err = l.read(func(v view) error {
+		m.Tail = v.tail
+		for _, c := range v.set.chunks {
+			if c.Complete {
+				m.Chunks = append(m.Chunks, event.SnapshotChunk{
+					First: c.Header.First, Last: c.Header.Last, Version: c.Version, Checksum: hex.EncodeToString(c.Footer.Checksum[:]),
+				})
+			}
 		}
-	}
-	return m, nil
+		return nil
+	})
+	return m, err
 }

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -169,36 +170,30 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 		if !o.Rewritten() {
 			continue
 		}
-		cu := cursor{v: n.view()}
-		if err := cu.seekForward(o.Start()); err != nil {
-			return err
-		}
-		for {
-			it, position, err := cu.next()
-			if err != nil {
-				return err
+		for it, position := range n.view().forward(o.Start(), &err) {
+			if position >= min(end.End, chunkfile.ChunkStart(o.Header.Last+1)) {
+				break
 			}
-			more := it != nil && position < min(end.End, chunkfile.ChunkStart(o.Header.Last+1))
-			if more && it.IsRecord() {
+			if it.IsRecord() {
 				if batch, err = tr.appendLacking(batch, it, position); err != nil {
 					return err
 				}
 			}
-			if len(batch) == indexBatch || !more && len(batch) > 0 {
+			if len(batch) == indexBatch {
 				if err := tr.index.Add(batch, end.End, end.Chain); err != nil {
 					return err
 				}
 				batch, added = batch[:0], true
 			}
-			if !more {
-				break
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if !added {
+	if len(batch) == 0 && !added {
 		return nil
 	}
-	return tr.index.Flush()
+	return errors.Join(tr.index.Add(batch, end.End, end.Chain), tr.index.Flush())
 }
 
 // install does what cannot be taken back.
@@ -289,46 +284,32 @@ func (a *appender) dropActive() error {
 // the newest term begins.
 func (a *appender) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 	defer chunkfile.GuardFaults(&err)()
-	cu := cursor{v: v}
-	if err := cu.seekForward(tail.End); err != nil {
-		return 0, err
-	}
 	entries := make([]index.Entry, 0, indexBatch)
 	ids := make([]recentID, 0, indexBatch)
-	term, upTo, chain, bytes := tail.Term, tail.End, tail.Chain, 0
-	for more := true; more; {
-		it, position, err := cu.next()
-		if err != nil {
-			return 0, err
-		}
+	term, bytes := tail.Term, 0
+	err = v.batches(tail.End, v.tail.End, func(it chunkfile.Item, position int64) {
 		bytes += len(it)
-		switch {
-		case it == nil:
-			more, upTo, chain = false, v.tail.End, v.tail.Chain
-		case it.IsRecord():
-			e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
-			entries = append(entries, e)
-			ids = append(ids, recentID{id: it.Id(), stream: e.Hash, number: e.Number})
-		case it.IsStub():
-			ids = append(ids, recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()})
-		default:
-			t := it.Trailer()
-			upTo, chain = t.End(), t.Chain
-			if t.Term > term {
+		if it.IsTrailer() {
+			if t := it.Trailer(); t.Term > term {
 				term, epoch = t.Term, t.First
 			}
+			return
 		}
-		if more && (!it.IsTrailer() || len(ids) < indexBatch) {
-			continue // Only the end of a frame is a place to stop at.
+		id := recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()}
+		ids = append(ids, id)
+		if it.IsRecord() {
+			entries = append(entries, index.Entry{Hash: id.stream, Number: id.number, Position: position})
 		}
+	}, func(upTo int64, chain event.Chain) error {
 		if err := a.index.Add(entries, upTo, chain); err != nil {
-			return 0, fmt.Errorf("index: %w", err)
+			return fmt.Errorf("index: %w", err)
 		}
 		a.reads.ids.add(ids)
 		a.metrics.writtenEvents.Add(uint64(len(entries)))
 		a.metrics.writtenBytes.Add(uint64(bytes))
 		bytes = 0
 		entries, ids = entries[:0], ids[:0]
-	}
-	return epoch, nil
+		return nil
+	})
+	return epoch, err
 }

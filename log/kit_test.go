@@ -334,7 +334,7 @@ func checkStreams(l *Log, frames []testFrame, removed map[int64]bool) error {
 				s.last = e.number
 			}
 			streams[e.stream] = s
-			id, ok, err := eventID(l, e.stream, e.number)
+			id, ok, err := l.Reads.idAt(e.stream, e.number)
 			if err != nil || ok == removed[e.position] || ok && id != e.id {
 				return fmt.Errorf("event %d of %s has id %s (%v, %w), want %s", e.number, e.stream, id, ok, err, e.id)
 			}
@@ -414,17 +414,6 @@ func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(chu
 		return sum.Sum128().Bytes()
 	})
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, tmp), append(file, foot...))
-}
-
-// eventID returns the id of an event, whether or not reads of the stream show it; ok is false when
-// it is not there.
-func eventID(l *Log, stream string, number int64) (id event.ID, ok bool, err error) {
-	v, err := l.view()
-	if err != nil {
-		return id, false, err
-	}
-	defer v.release()
-	return l.Reads.idAt(v, stream, number)
 }
 
 func keepAll(chunkfile.Item) bool { return true }

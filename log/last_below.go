@@ -16,14 +16,12 @@ func (rd *Reader) LastBelow(stream string, position int64) (number int64, err er
 	if !rd.index.MayExist(hash) {
 		return -1, nil
 	}
-	v, err := rd.view()
+	err = rd.read(func(v view) error {
+		s := numberSearch{rd: rd, v: v, stream: stream, hash: hash, position: position}
+		number, err = s.search()
+		return err
+	})
 	if err != nil {
-		return 0, err
-	}
-	defer v.release()
-	defer chunkfile.GuardFaults(&err)()
-	s := numberSearch{rd: rd, v: v, stream: stream, hash: hash, position: position}
-	if number, err = s.search(); err != nil {
 		return 0, fmt.Errorf("last event of stream %q below %d: %w", stream, position, err)
 	}
 	return number, nil

@@ -109,31 +109,23 @@ func (o *order) run(ctx context.Context) {
 // none. What is damaged is known as such elsewhere.
 func (o *order) look(from int64) (next int64, err error) {
 	next = -1
-	v, err := o.view()
-	if err != nil {
-		return next, err
-	}
-	defer v.release()
-	defer o.met(&err)
-	defer chunkfile.GuardFaults(&err)()
-	cu := cursor{v: v}
-	if err := cu.seekForward(from); err != nil {
-		return next, err
-	}
-	for range orderBatch {
-		it, position, err := cu.next()
-		if err != nil || it == nil {
-			return -1, err
+	err = o.read(func(v view) (err error) {
+		looked := 0
+		for it, position := range v.forward(from, &err) {
+			next = position + int64(len(it))
+			if it.IsRecord() && it.Number() != event.TombstoneNumber {
+				if err := o.compare(v, it, position); err != nil {
+					return err
+				}
+			}
+			if looked++; looked == orderBatch {
+				return nil
+			}
 		}
-		next = position + int64(len(it))
-		if !it.IsRecord() || it.Number() == event.TombstoneNumber {
-			continue
-		}
-		if err := o.compare(v, it, position); err != nil {
-			return next, err
-		}
-	}
-	return next, nil
+		next = -1
+		return err
+	})
+	return next, err
 }
 
 // compare looks for another event of an event's number, and for the one before it.

@@ -30,36 +30,36 @@ type EventPosition struct {
 // EventPositions finds an event by the index and the log alone: whatever metadata or a
 // tombstone hides is found as long as it is there. None means that there is no such event.
 func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosition, err error) {
-	v, err := cs.view()
-	if err != nil {
-		return nil, err
-	}
-	defer v.release()
-	defer chunkfile.GuardFaults(&err)()
-	var buf [4]index.Entry
-	var scratch []byte
-	entries, err := cs.index.Get(buf[:0], chunkfile.HashStream(stream), number)
+	err = cs.read(func(v view) error {
+		var buf [4]index.Entry
+		var scratch []byte
+		entries, err := cs.index.Get(buf[:0], chunkfile.HashStream(stream), number)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			it, err := cs.reads.confirm(v, e, stream, &scratch)
+			if err != nil {
+				return err
+			}
+			if it == nil {
+				continue
+			}
+			c := v.set.at(e.Position)
+			p := EventPosition{
+				Position: e.Position, File: filepath.Base(c.Name), Format: int(chunkfile.FileVersion(c.Header.Mapped)), Complete: c.Settled(v.tail.End),
+				First: c.Header.First, Last: c.Header.Last,
+				ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0,
+			}
+			if p.Offset, _, err = c.Find(e.Position, &scratch); err != nil {
+				return err
+			}
+			found = append(found, p)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
-	}
-	for _, e := range entries {
-		it, err := cs.reads.confirm(v, e, stream, &scratch)
-		if err != nil {
-			return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
-		}
-		if it == nil {
-			continue
-		}
-		c := v.set.at(e.Position)
-		p := EventPosition{
-			Position: e.Position, File: filepath.Base(c.Name), Format: int(chunkfile.FileVersion(c.Header.Mapped)), Complete: c.Settled(v.tail.End),
-			First: c.Header.First, Last: c.Header.Last,
-			ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0,
-		}
-		if p.Offset, _, err = c.Find(e.Position, &scratch); err != nil {
-			return nil, err
-		}
-		found = append(found, p)
 	}
 	return found, nil
 }

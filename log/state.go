@@ -102,6 +102,19 @@ func (s *state) view() (view, error) {
 	}
 }
 
+// read calls f with what readers see now. It is not for what is read most often: that does the same
+// without a function to call.
+func (s *state) read(f func(v view) error) (err error) {
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	defer s.met(&err)
+	defer chunkfile.GuardFaults(&err)()
+	return f(v)
+}
+
 func (s *state) closeFailed(err error) {
 	s.logger.Warn("closing replaced chunks", logkey.Error, err)
 }
@@ -140,7 +153,7 @@ func (s *state) adopt() {
 	}
 }
 
-// met is deferred by reads, before guardFaults: it names the chunk or index file of which mapped
+// met is deferred by reads, before GuardFaults: it names the chunk or index file of which mapped
 // memory could not be read.
 func (s *state) met(err *error) {
 	fault, ok := errors.AsType[*chunkfile.Fault](*err)
