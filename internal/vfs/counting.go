@@ -19,11 +19,15 @@ type Counting struct {
 // were not given back.
 func NewCounting(inner FS) *Counting {
 	c := &Counting{hooked: hooked{inner: inner}, open: make(map[uint64]string)}
-	c.after = c.note
+	c.hook = func(op *call, do func() error) error {
+		err := do()
+		c.note(op, err)
+		return err
+	}
 	return c
 }
 
-func (c *Counting) note(op call, err error) {
+func (c *Counting) note(op *call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch op.Kind {

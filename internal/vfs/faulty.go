@@ -1,6 +1,10 @@
 package vfs
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
 
 // ShortWrite, returned by an injector for an OpWrite, lets the first N bytes be
 // written before the write fails with Err.
@@ -22,5 +26,24 @@ func (e *ShortWrite) Unwrap() error { return e.Err }
 // held. It sees the inner file system as the operations before left it, which is
 // where a test clones a Mem as after a power cut.
 func NewFaulty(inner FS, inject func(op Op) error) FS {
-	return &hooked{inner: inner, before: func(c call) error { return inject(c.Op) }}
+	return &hooked{inner: inner, hook: func(c *call, do func() error) error {
+		err := inject(c.Op)
+		if err == nil {
+			return do()
+		}
+		short, isShort := errors.AsType[*ShortWrite](err)
+		switch {
+		case isShort:
+			c.Len = max(0, min(int64(short.N), c.Len))
+			if innerErr := do(); innerErr != nil {
+				return innerErr
+			}
+		case c.Kind == OpClose || c.Kind == OpUnlock || c.Kind == OpUnmap:
+			_ = do() // An injected error leaks no descriptor and no lock.
+		}
+		if _, ok := errors.AsType[*fs.PathError](err); !ok {
+			err = &fs.PathError{Op: string(c.Kind), Path: c.Name, Err: err}
+		}
+		return err
+	}}
 }

@@ -28,10 +28,12 @@ type Logging struct {
 // whichever goroutine does the operation.
 func NewLogging(inner FS, log func(line string)) *Logging {
 	l := &Logging{hooked: hooked{inner: inner}}
-	l.after = func(c call, err error) {
+	l.hook = func(c *call, do func() error) error {
+		err := do()
 		if c.Kind.Mutates() {
 			log(l.line(c.Op, err))
 		}
+		return err
 	}
 	return l
 }

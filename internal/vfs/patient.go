@@ -3,7 +3,6 @@ package vfs
 import (
 	"context"
 	"errors"
-	"io"
 	"syscall"
 	"time"
 
@@ -45,14 +44,23 @@ func (p *Patience) do(open func() error) error {
 // it opens for itself, as SyncDir does, fails before anything else was done. Writes and syncs
 // of files need no descriptor, so none of them is ever repeated.
 type patient struct {
-	FS
+	hooked
 	patience Patience
 }
 
 // NewPatient returns a file system on which what opens something waits while too many files are
 // open. Without it a process that ran out of descriptors for a moment would take that for
 // a broken disk, and end.
-func NewPatient(inner FS, p Patience) FS { return &patient{inner, p} }
+func NewPatient(inner FS, p Patience) FS {
+	return &patient{patience: p, hooked: hooked{inner: inner, filesPass: true, hook: func(c *call, do func() error) error {
+		switch c.Kind {
+		case OpCreate, OpOpen, OpOpenReadWrite, OpList, OpLock, OpRemoveAll, OpSyncDir:
+			return p.do(do)
+		default:
+			return do()
+		}
+	}}}
+}
 
 // Patiently does what opens files past the file system, as patiently as that is.
 func Patiently(fsys FS, open func() error) error {
@@ -62,41 +70,5 @@ func Patiently(fsys FS, open func() error) error {
 	return open()
 }
 
-func patiently[T any](p *patient, open func() (T, error)) (v T, err error) {
-	err = p.patience.do(func() (err error) {
-		v, err = open()
-		return err
-	})
-	return v, err
-}
-
-func (p *patient) Create(name string) (File, error) {
-	return patiently(p, func() (File, error) { return p.FS.Create(name) })
-}
-
-func (p *patient) Open(name string) (File, error) {
-	return patiently(p, func() (File, error) { return p.FS.Open(name) })
-}
-
-func (p *patient) OpenReadWrite(name string) (File, error) {
-	return patiently(p, func() (File, error) { return p.FS.OpenReadWrite(name) })
-}
-
-func (p *patient) List(dir string) ([]string, error) {
-	return patiently(p, func() ([]string, error) { return p.FS.List(dir) })
-}
-
-func (p *patient) Lock(name string) (io.Closer, error) {
-	return patiently(p, func() (io.Closer, error) { return p.FS.Lock(name) })
-}
-
-func (p *patient) RemoveAll(name string) error {
-	return p.patience.do(func() error { return p.FS.RemoveAll(name) })
-}
-
-func (p *patient) SyncDir(dir string) error {
-	return p.patience.do(func() error { return p.FS.SyncDir(dir) })
-}
-
 // Link gives a file a second name, where the file system within can.
-func (p *patient) Link(oldName, newName string) error { return Link(p.FS, oldName, newName) }
+func (p *patient) Link(oldName, newName string) error { return Link(p.inner, oldName, newName) }
