@@ -27,7 +27,7 @@ const unlimitedFree = math.MaxInt64 / 2
 //
 // One made by NewCrashMem also knows what a power cut would leave of it.
 //
-// Locks nest in this order: Mem.mu, node.mu, block.mu.
+// Locks nest in this order: Mem.mu, node.mu.
 type Mem struct {
 	tracking bool // made by NewCrashMem
 
@@ -394,7 +394,7 @@ func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 	if n.isDir() {
 		info.mode = fs.ModeDir | dirPerm
 	} else {
-		info.size = n.size.Load()
+		info.size = n.length()
 	}
 	return info, nil
 }

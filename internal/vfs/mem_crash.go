@@ -142,7 +142,7 @@ func (d *fileData) snapshot() snapshot {
 			b.shared = true
 		}
 	}
-	return snapshot{blocks: slices.Clone(d.blocks), size: d.size.Load()}
+	return snapshot{blocks: slices.Clone(d.blocks), size: d.size}
 }
 
 // CrashClone returns the file system as it is found after a power cut at this moment, made of what
@@ -257,7 +257,7 @@ func (c *cloner) file(n *node) *node {
 
 	f := &node{links: 1}
 	f.blocks = base.blocks
-	f.size.Store(base.size)
+	f.size = base.size
 	for _, b := range f.blocks {
 		if b != nil {
 			c.mem.reserve(int64(len(b.buf)))
@@ -312,7 +312,7 @@ func (c *cloner) replay(f *node, edits []edit) {
 			}
 			from = to
 		}
-		if size := e.off + int64(len(e.data)); grows && end == math.MaxInt64 && size > f.size.Load() {
+		if size := e.off + int64(len(e.data)); grows && end == math.MaxInt64 && size > f.size {
 			c.resize(f, size)
 		}
 	}

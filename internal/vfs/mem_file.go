@@ -17,8 +17,7 @@ const (
 
 // block is a piece of a file. Bytes after the end of buf are zero.
 type block struct {
-	mu  sync.RWMutex // guards buf
-	buf []byte       // at most blockSize
+	buf []byte // at most blockSize
 	// shared blocks also belong to what is durable or to another file system: they
 	// are copied before they change. Set once, before a second owner exists; only
 	// tracking file systems share.
@@ -26,16 +25,11 @@ type block struct {
 }
 
 // fileData is the content of a file.
-//
-// Reads and writes hold mu for reading and the blocks they touch one by one, so
-// that they run side by side. What changes the list of blocks holds mu for writing.
 type fileData struct {
-	mu     sync.RWMutex
-	blocks []*block // nil: a hole
-	// size is raised only after the bytes before it were written: a reader never
-	// sees zeros in place of an append that is on its way.
-	size  atomic.Int64
-	freed bool
+	mu     sync.RWMutex // guards all of it
+	blocks []*block     // nil: a hole
+	size   int64
+	freed  bool
 
 	synced  snapshot // tracking: what is durable
 	pending []edit   // tracking: what changed since, oldest first
@@ -53,41 +47,28 @@ func (d *fileData) readAt(p []byte, off int64) (int, error) {
 	if d.freed {
 		return 0, fs.ErrClosed
 	}
-	size := d.size.Load()
-	if off >= size {
+	if off >= d.size {
 		if len(p) == 0 {
 			return 0, nil
 		}
 		return 0, io.EOF
 	}
 	want := len(p)
-	p = p[:min(int64(want), size-off)]
+	p = p[:min(int64(want), d.size-off)]
 	for rest := p; len(rest) > 0; {
 		at := int(off % blockSize)
 		piece := rest[:min(len(rest), blockSize-at)]
-		var b *block
-		if i := int(off / blockSize); i < len(d.blocks) {
-			b = d.blocks[i]
+		n := 0
+		if i := int(off / blockSize); i < len(d.blocks) && d.blocks[i] != nil {
+			n = copy(piece, d.blocks[i].buf[min(at, len(d.blocks[i].buf)):])
 		}
-		b.read(piece, at)
+		clear(piece[n:])
 		rest, off = rest[len(piece):], off+int64(len(piece))
 	}
 	if len(p) < want {
 		return len(p), io.EOF
 	}
 	return len(p), nil
-}
-
-func (b *block) read(p []byte, at int) {
-	n := 0
-	if b != nil {
-		b.mu.RLock()
-		if at < len(b.buf) {
-			n = copy(p, b.buf[at:])
-		}
-		b.mu.RUnlock()
-	}
-	clear(p[n:])
 }
 
 func (d *fileData) writeAt(m *Mem, p []byte, off int64) (int, error) {
@@ -97,34 +78,16 @@ func (d *fileData) writeAt(m *Mem, p []byte, off int64) (int, error) {
 	if off > maxMemFile-int64(len(p)) {
 		return 0, syscall.EFBIG
 	}
-	first, last := int(off/blockSize), int((off+int64(len(p))-1)/blockSize)
-	if m.tracking {
-		// Blocks must be unshared and writes remembered in the order they are done.
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.prepare(first, last)
-	} else {
-		d.mu.RLock()
-		for !d.prepared(first, last) {
-			d.mu.RUnlock()
-			d.mu.Lock()
-			d.prepare(first, last)
-			d.mu.Unlock()
-			d.mu.RLock() // a Truncate may have come between, hence the loop
-		}
-		defer d.mu.RUnlock()
-	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.freed {
 		return 0, fs.ErrClosed
 	}
 	n := d.fill(m, p, off)
-	if m.tracking && n > 0 {
-		d.pending = append(d.pending, edit{off: off, data: slices.Clone(p[:n])})
-	}
-	for end := off + int64(n); n > 0; {
-		size := d.size.Load()
-		if size >= end || d.size.CompareAndSwap(size, end) {
-			break
+	if n > 0 {
+		d.size = max(d.size, off+int64(n))
+		if m.tracking {
+			d.pending = append(d.pending, edit{off: off, data: slices.Clone(p[:n])})
 		}
 	}
 	if n < len(p) {
@@ -133,46 +96,31 @@ func (d *fileData) writeAt(m *Mem, p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (d *fileData) prepared(first, last int) bool {
-	if d.freed {
-		return true
+// own returns a block, which belongs to this file alone from then on. mu must be held for writing.
+func (d *fileData) own(i int) *block {
+	if missing := i + 1 - len(d.blocks); missing > 0 {
+		d.blocks = slices.Grow(d.blocks, missing)[:i+1]
 	}
-	return last < len(d.blocks) && !slices.Contains(d.blocks[first:last+1], nil)
-}
-
-// prepare makes the blocks first to last exist and belong to this file alone.
-func (d *fileData) prepare(first, last int) {
-	if d.freed {
-		return
-	}
-	if missing := last + 1 - len(d.blocks); missing > 0 {
-		d.blocks = slices.Grow(d.blocks, missing)[:last+1]
-	}
-	for i := first; i <= last; i++ {
-		switch b := d.blocks[i]; {
-		case b == nil:
-			d.blocks[i] = new(block)
-			if i > 0 {
-				// A writer past the first block is likely to fill this one too.
-				d.blocks[i].buf = make([]byte, 0, blockSize)
-			}
-		case b.shared:
-			d.blocks[i] = b.unshared()
+	switch b := d.blocks[i]; {
+	case b == nil:
+		d.blocks[i] = new(block)
+		if i > 0 {
+			// A writer past the first block is likely to fill this one too.
+			d.blocks[i].buf = make([]byte, 0, blockSize)
 		}
+	case b.shared:
+		d.blocks[i] = &block{buf: append(make([]byte, 0, cap(b.buf)), b.buf...)}
 	}
+	return d.blocks[i]
 }
 
-func (b *block) unshared() *block {
-	return &block{buf: append(make([]byte, 0, cap(b.buf)), b.buf...)}
-}
-
-// fill copies bytes into prepared blocks, as many as the capacity allows.
+// fill copies bytes into blocks, as many as the capacity allows.
 func (d *fileData) fill(m *Mem, p []byte, off int64) int {
 	done := 0
 	for done < len(p) {
 		at := int(off % blockSize)
 		piece := p[done:min(len(p), done+blockSize-at)]
-		n := d.blocks[off/blockSize].write(m, piece, at)
+		n := d.own(int(off/blockSize)).write(m, piece, at)
 		done, off = done+n, off+int64(n)
 		if n < len(piece) {
 			break
@@ -182,8 +130,6 @@ func (d *fileData) fill(m *Mem, p []byte, off int64) int {
 }
 
 func (b *block) write(m *Mem, p []byte, at int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	old := len(b.buf)
 	if grow := at + len(p) - old; grow > 0 {
 		got := m.reserve(int64(grow))
@@ -229,17 +175,16 @@ func (d *fileData) truncate(m *Mem, size int64) error {
 	if d.freed {
 		return fs.ErrClosed
 	}
-	old := d.size.Load()
-	if size == old {
+	if size == d.size {
 		return nil
 	}
-	if size < old {
+	if m.tracking {
+		d.pending = append(d.pending, edit{resize: true, off: size, shrinks: size < d.size})
+	}
+	if size < d.size {
 		d.cut(m, size)
 	}
-	d.size.Store(size)
-	if m.tracking {
-		d.pending = append(d.pending, edit{resize: true, off: size, shrinks: size < old})
-	}
+	d.size = size
 	return nil
 }
 
@@ -264,10 +209,7 @@ func (d *fileData) cut(m *Mem, size int64) {
 		return
 	}
 	m.release(int64(len(b.buf) - at))
-	if b.shared {
-		b = b.unshared()
-		d.blocks[keep-1] = b
-	}
+	b = d.own(keep - 1)
 	b.buf = b.buf[:at]
 }
 
@@ -275,9 +217,13 @@ func (d *fileData) free(m *Mem) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cut(m, 0)
-	d.blocks = nil
-	d.size.Store(0)
-	d.freed = true
+	d.blocks, d.size, d.freed = nil, 0, true
+}
+
+func (d *fileData) length() int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.size
 }
 
 // memFile is a handle of a file.
@@ -346,7 +292,7 @@ func (f *memFile) Size() (int64, error) {
 	if err := f.check("stat", 0); err != nil {
 		return 0, err
 	}
-	return f.node.size.Load(), nil
+	return f.node.length(), nil
 }
 
 func (f *memFile) Truncate(size int64) error {
