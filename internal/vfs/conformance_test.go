@@ -29,9 +29,6 @@ func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
 		"faulty": func(*testing.T) (vfs.FS, string) {
 			return within(vfs.NewFaulty(vfs.NewMem(), func(vfs.Op) error { return nil }))
 		},
-		"logging": func(t *testing.T) (vfs.FS, string) {
-			return vfs.NewLogging(vfs.OS, func(string) {}), t.TempDir()
-		},
 		"watched": func(t *testing.T) (vfs.FS, string) { return vfs.NewWatched(vfs.OS, new(hang.Watch)), t.TempDir() },
 		"patient": func(t *testing.T) (vfs.FS, string) {
 			return vfs.NewPatient(vfs.OS, vfs.Patience{Context: t.Context()}), t.TempDir()

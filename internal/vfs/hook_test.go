@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -123,48 +122,6 @@ func TestFaultyHooksCrash(t *testing.T) {
 	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte("new")))
 	check.Slice(t, seen, []string{"old", "old", "old", "old", "old", "old"}, "seen")
 	wantContent(t, m.CrashClone(vfs.CrashOptions{}), "/f", "new")
-}
-
-func TestLogging(t *testing.T) {
-	var lines []string
-	inner := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSyncDir && op.Name == "/data/bad" {
-			return syscall.EIO
-		}
-		return nil
-	})
-	fsys := vfs.NewLogging(inner, func(line string) { lines = append(lines, line) }).RelativeTo("/data/")
-	ok(t, fsys.MkdirAll("/data"))
-	f, err := fsys.Create("/data/a")
-	ok(t, err)
-	write(t, f, "hello", 10)
-	_, err = f.ReadAt(make([]byte, 5), 0)
-	ok(t, err)
-	ok(t, f.Truncate(5))
-	ok(t, f.Sync())
-	ok(t, f.Close())
-	ok(t, fsys.Rename("/data/a", "/other"))
-	ok(t, fsys.SyncDir("/data"))
-	wantIs(t, fsys.SyncDir("/data/bad"), syscall.EIO)
-	wantIs(t, fsys.Rename("/data/none", "/data/x"), fs.ErrNotExist)
-	l, err := fsys.Lock("/data/lock")
-	ok(t, err)
-	ok(t, l.Close())
-	ok(t, fsys.Remove("/data/lock"))
-	ok(t, fsys.RemoveAll("/other"))
-	want := `mkdirall .
-create a
-write a 10+5
-truncate a 5
-sync a
-rename a /other
-syncdir .
-syncdir bad: input/output error
-rename none x: no such file or directory
-lock lock
-remove lock
-removeall /other`
-	check.Equal(t, strings.Join(lines, "\n"), want)
 }
 
 func TestCounting(t *testing.T) {
