@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -49,14 +50,15 @@ func (h *Health) CheckProgress() CheckProgress {
 type checker struct {
 	h     *Health
 	state checkState
-	tick  *time.Ticker
 }
+
+// checkPause is the least time that the check waits for at once.
+const checkPause = 100 * time.Millisecond
 
 // runChecks verifies what is complete at start, then checks regularly, and examines at any time
 // what reads suspect.
 func (h *Health) runChecks(ctx context.Context) {
-	k := checker{h: h, tick: time.NewTicker(100 * time.Millisecond)}
-	defer k.tick.Stop()
+	k := checker{h: h}
 	k.load()
 	if !h.opts.SkipVerify && k.pass(ctx, 0, h.opts.VerifyPerSec, 1) {
 		k.ended()
@@ -159,18 +161,11 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		}
 		now := time.Now()
 		owed += time.Duration(float64(n)/float64(rate)*float64(time.Second)) - now.Sub(last)
-		owed = max(owed, -time.Second)
-		for last = now; owed > 0; {
-			select {
-			case <-k.tick.C:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			now := time.Now()
-			owed -= now.Sub(last)
-			last = now
+		owed, last = max(owed, -time.Second), now
+		if owed < checkPause {
+			return ctx.Err()
 		}
-		return ctx.Err()
+		return clock.Sleep(ctx, owed) // The next call counts it.
 	}
 	pause := func(n int64) error {
 		h.metrics.verified.Add(uint64(n))

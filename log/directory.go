@@ -3,10 +3,7 @@ package eventlog
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -42,34 +39,23 @@ func (r *recovery) listChunks() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest := map[int]int{}
-	var stale []string
+	newest, stale := chunkfile.Newest(names)
 	for _, name := range names {
-		if strings.HasSuffix(name, ".tmp") {
+		if isTemp(name) {
 			stale = append(stale, name)
-			continue
 		}
-		number, version, ok := chunkfile.ParseFileName(name)
-		if !ok {
-			continue
-		}
-		if old, seen := newest[number]; seen {
-			stale = append(stale, chunkfile.FileName(number, min(old, version)))
-		}
-		newest[number] = max(newest[number], version)
 	}
 	var used []string
 	covered := -1
-	for _, n := range slices.Sorted(maps.Keys(newest)) {
-		name := chunkfile.FileName(n, newest[n])
-		if n <= covered { // A merged file before it took its place.
-			stale = append(stale, name)
+	for _, f := range newest {
+		if f.Number <= covered { // A merged file before it took its place.
+			stale = append(stale, f.Name)
 			continue
 		}
-		used = append(used, name)
-		covered = n
-		if newest[n] > 0 {
-			if covered, err = r.checkReplacement(name); err != nil {
+		used = append(used, f.Name)
+		covered = f.Number
+		if f.Version > 0 {
+			if covered, err = r.checkReplacement(f.Name); err != nil {
 				return nil, err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -30,12 +31,8 @@ func (h *Health) mendIndex(ctx context.Context) {
 		if !tried.IsZero() {
 			wait = max(wait, mendIndexAgain-time.Since(tried))
 		}
-		begin := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			begin.Stop()
+		if clock.Sleep(ctx, wait) != nil {
 			return
-		case <-begin.C:
 		}
 		err := h.rebuildIndex(ctx)
 		tried = time.Now()

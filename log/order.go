@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -68,24 +69,13 @@ func (o *order) alarm(stream string, number, position, before int64) {
 
 // run compares what is left to it until ctx ends.
 func (o *order) run(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	rest := func(d time.Duration) bool {
-		pause.Reset(d)
-		select {
-		case <-pause.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
 	for {
 		select {
 		case <-o.wake:
 		case <-ctx.Done():
 			return
 		}
-		if !rest(orderPause) {
+		if clock.Sleep(ctx, orderPause) != nil {
 			return
 		}
 		from := o.from.Swap(0) - 1
@@ -98,7 +88,7 @@ func (o *order) run(ctx context.Context) {
 			if f := o.from.Load(); f > 0 && f-1 < next { // It was just compared.
 				o.from.CompareAndSwap(f, 0)
 			}
-			if from = next; !rest(7 * time.Since(begun)) {
+			if from = next; clock.Sleep(ctx, 7*time.Since(begun)) != nil {
 				return
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,23 +125,18 @@ func (r *repair) find() error {
 	if err != nil {
 		return err
 	}
-	newest := map[int]int{}
+	files, _ := chunkfile.Newest(names)
 	var total, done int64
-	for _, name := range names {
-		if number, version, ok := chunkfile.ParseFileName(name); ok {
-			newest[number] = max(newest[number], version)
-		}
-	}
-	numbers := slices.Sorted(maps.Keys(newest))
-	for _, n := range numbers {
-		info, err := r.o.FS.Stat(filepath.Join(r.o.Dir, chunkfile.FileName(n, newest[n])))
+	for _, f := range files {
+		info, err := r.o.FS.Stat(filepath.Join(r.o.Dir, f.Name))
 		if err != nil {
 			return err
 		}
 		total += info.Size()
 	}
 	next, reached := 0, uint64(0)
-	for i, n := range numbers {
+	for i, file := range files {
+		n := file.Number
 		if n < next {
 			continue // A merged file took its place.
 		}
@@ -150,12 +144,11 @@ func (r *repair) find() error {
 			r.add(wrongFile{Repaired: Repaired{First: next, Last: n - 1, Why: "it is missing"}, version: -1, before: reached})
 		}
 		following := -1
-		if i+1 < len(numbers) {
-			following = numbers[i+1]
+		if i+1 < len(files) {
+			following = files[i+1].Number
 		}
-		name := chunkfile.FileName(n, newest[n])
 		before := r.wrong
-		f, last, err := r.look(name, following, reached, func(bytes int64) error {
+		f, last, err := r.look(file.Name, following, reached, func(bytes int64) error {
 			done += bytes
 			r.o.Pace(done, total, "reading")
 			return r.ctx.Err()

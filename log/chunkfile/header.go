@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -225,7 +227,33 @@ func FileName(number, version int) string {
 	return fmt.Sprintf("chunk-%06d.%06d", number, version)
 }
 
-// ParseFileName is the inverse of chunkFileName.
+// Named is a chunk file by its name.
+type Named struct {
+	Name            string
+	Number, Version int
+}
+
+// Newest tells the newest versions of chunk files, by rising number, from the names of those that
+// they replace.
+func Newest(names []string) (newest []Named, older []string) {
+	versions := map[int]int{}
+	for _, name := range names {
+		number, version, ok := ParseFileName(name)
+		if !ok {
+			continue
+		}
+		if other, seen := versions[number]; seen {
+			older = append(older, FileName(number, min(other, version)))
+		}
+		versions[number] = max(versions[number], version)
+	}
+	for _, n := range slices.Sorted(maps.Keys(versions)) {
+		newest = append(newest, Named{FileName(n, versions[n]), n, versions[n]})
+	}
+	return newest, older
+}
+
+// ParseFileName is the inverse of FileName.
 func ParseFileName(name string) (number, version int, ok bool) {
 	rest, found := strings.CutPrefix(name, "chunk-")
 	n, v, dot := strings.Cut(rest, ".")

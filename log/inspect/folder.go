@@ -34,38 +34,28 @@ func (n *inspector) openFolder() error {
 
 // chooseFiles tells the chunk files in use from what the next start removes.
 func (n *inspector) chooseFiles(names []string) {
-	newest := map[int]int{}
-	var numbers []int
 	for _, name := range names {
 		if strings.HasSuffix(name, vfs.TempSuffix) {
 			n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, name), -1, -1, "temporary file of work that did not finish")
-			continue
 		}
-		number, version, ok := chunkfile.ParseFileName(name)
-		if !ok {
-			continue
-		}
-		old, seen := newest[number]
-		if !seen {
-			numbers = append(numbers, number)
-		} else {
-			n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, chunkfile.FileName(number, min(old, version))), -1, chunkfile.ChunkStart(number), "a newer version of this chunk is in use")
-		}
-		newest[number] = max(old, version)
 	}
-	slices.Sort(numbers)
+	newest, older := chunkfile.Newest(names)
+	for _, name := range older {
+		number, _, _ := chunkfile.ParseFileName(name)
+		n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, name), -1, chunkfile.ChunkStart(number), "a newer version of this chunk is in use")
+	}
 	covered := -1
-	for _, number := range numbers {
-		path := filepath.Join(n.o.Dir, chunkfile.FileName(number, newest[number]))
-		if number <= covered {
-			n.find(Notice, FindLeftover, path, -1, chunkfile.ChunkStart(number), "a merged chunk that covers this one is in use")
+	for _, f := range newest {
+		path := filepath.Join(n.o.Dir, f.Name)
+		if f.Number <= covered {
+			n.find(Notice, FindLeftover, path, -1, chunkfile.ChunkStart(f.Number), "a merged chunk that covers this one is in use")
 			continue
 		}
-		covered = number
+		covered = f.Number
 		n.files = append(n.files, path)
 		if h, size, err := n.peek(path); err == nil {
 			n.bytes += size
-			if h.First == number {
+			if h.First == f.Number {
 				covered = h.Last
 			}
 		}
