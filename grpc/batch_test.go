@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/internal/check"
@@ -170,7 +171,7 @@ func TestBatchParts(t *testing.T) {
 // A wrong write is answered, and the call continues.
 func TestBatchFailures(t *testing.T) {
 	s := newWriteStore(nil)
-	b := openBatch(t, writeClient(t, s, grpcapi.Options{MaxEventBytes: 8, MaxAppendBytes: 12}))
+	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{MaxEventBytes: 8, MaxAppendBytes: 12}}))
 	wrong := func(expected, current int64) error {
 		return &event.WrongExpectedVersion{Stream: "s", Expected: expected, Current: current}
 	}
@@ -267,7 +268,7 @@ func TestBatchFailures(t *testing.T) {
 // A write that is not whole in time is answered, and the rest of it is ignored.
 func TestBatchPartsInTime(t *testing.T) {
 	s := newWriteStore(written(0))
-	b := openBatch(t, writeClient(t, s, grpcapi.Options{WriteTimeout: 50 * time.Millisecond}))
+	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: 50 * time.Millisecond}}))
 	first := batchOf(id(1), batchOptions("s", anyVersion), "x")
 	first.IsFinal = false
 	b.send(first)
@@ -282,7 +283,7 @@ func TestBatchPartsInTime(t *testing.T) {
 // A write that is not decided in time is answered, however many others are in flight.
 func TestBatchDeadlines(t *testing.T) {
 	s := newWriteStore(unanswered)
-	b := openBatch(t, writeClient(t, s, grpcapi.Options{WriteTimeout: time.Hour}))
+	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour}}))
 	brief := batchOptions("s", anyVersion)
 	brief.DeadlineOption = &streams.BatchAppendReq_Options_Deadline{Deadline: durationpb.New(50 * time.Millisecond)}
 	b.send(batchOf(id(1), batchOptions("s", anyVersion), "x"), batchOf(id(2), brief, "y"))
@@ -304,7 +305,7 @@ func TestBatchBounds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newWriteStore(unanswered)
-			b := openBatch(t, writeClient(t, s, grpcapi.Options{WriteTimeout: time.Hour}))
+			b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour}}))
 			data := strings.Repeat("x", test.bytes)
 			sent := make(chan error, 1)
 			go func() {
@@ -413,7 +414,7 @@ func TestBatchForwards(t *testing.T) {
 		}
 		return event.Written{Last: 1}, nil, true
 	})
-	b := openBatch(t, writeClient(t, s, grpcapi.Options{Cluster: cluster}))
+	b := openBatch(t, writeClient(t, s, grpcapi.Options{Node: api.Node{Cluster: cluster}}))
 	for i, stream := range []string{"a", "a", "b", "a"} {
 		b.send(batchOf(id(i), batchOptions(stream, anyVersion), fmt.Sprint(i)))
 	}
@@ -441,7 +442,7 @@ func TestBatchForwards(t *testing.T) {
 // A node that stops answers the writes in flight and ends the call. The client would not end it.
 func TestBatchDrained(t *testing.T) {
 	s := newWriteStore(unanswered)
-	c, server := writeServer(t, s, grpcapi.Options{WriteTimeout: time.Hour})
+	c, server := writeServer(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour}})
 	idle, busy := openBatch(t, c), openBatch(t, c)
 	busy.send(batchOf(id(1), batchOptions("s", anyVersion), "x"))
 	s.begunUpTo(t, 1)

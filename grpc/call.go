@@ -318,7 +318,7 @@ func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
 	if single && s.opts.Statistics != nil {
 		s.opts.Statistics.Answered(time.Since(begun))
 	}
-	if !s.opts.LogCalls {
+	if !s.opts.LogRequests {
 		return
 	}
 	s.opts.Logger.Info("call", keyMethod, c.path, "code", code.String(), logkey.Took, time.Since(begun),

@@ -46,7 +46,7 @@ func TestUndecodable(t *testing.T) {
 // error.
 func TestClientsFaultsAreNotLogged(t *testing.T) {
 	var lines strings.Builder
-	o := grpcapi.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
+	o := grpcapi.Options{Node: api.Node{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}}
 	conn, server := writeConn(t, newWriteStore(written(0)), o)
 	for _, method := range []string{streams.Streams_Read_FullMethodName, streams.Streams_Append_FullMethodName, streams.Streams_BatchAppend_FullMethodName, streams.Streams_Delete_FullMethodName} {
 		for _, leaves := range []bool{false, true} {
@@ -96,7 +96,7 @@ func TestHeldEvents(t *testing.T) {
 	s := newWriteStore(written(0))
 	const held = 40 << 10
 	memory := api.NewMemory(held * 8 / 7)
-	c := writeClient(t, s, grpcapi.Options{Memory: memory, WriteTimeout: time.Hour})
+	c := writeClient(t, s, grpcapi.Options{Node: api.Node{Memory: memory, WriteTimeout: time.Hour}})
 	data := strings.Repeat("x", held/4)
 	part := func(n int, final bool) *streams.BatchAppendReq {
 		r := batchOf(id(n), batchOptions("s", anyVersion), data)

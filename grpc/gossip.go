@@ -38,7 +38,7 @@ var states = map[event.NodeState]gossip.MemberInfo_VNodeState{
 
 // Read answers with the cluster as this node sees it.
 func (g *gossipService) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
-	if !g.s.opts.GossipIsOpen {
+	if g.s.opts.Open == 0 {
 		if err := g.s.require(ctx, access.Auth); err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ import (
 // few short lines.
 func TestRefusedLoginsAreBounded(t *testing.T) {
 	var lines bytes.Buffer
-	conn, _ := serve(t, grpcapi.Options{Access: refusing{}, RefusedLogins: api.NewRefusedLogins(hclog.New(&hclog.LoggerOptions{Output: &lines}))})
+	conn, _ := serve(t, grpcapi.Options{Node: api.Node{Access: refusing{}, RefusedLogins: api.NewRefusedLogins(hclog.New(&hclog.LoggerOptions{Output: &lines}))}})
 	ctx := by(t.Context(), strings.Repeat("x", 10_000)+":secret")
 	begun := time.Now()
 	for range 500 {
@@ -55,8 +55,8 @@ func TestPanics(t *testing.T) {
 		}
 		return status.Code(err)
 	}
-	check.Equal(t, ask(grpcapi.Options{Access: panicking{}}), codes.Internal, "while the caller is authenticated")
-	check.Equal(t, ask(grpcapi.Options{Access: anyone{}, Users: &panicking{}}), codes.Internal, "in the method")
+	check.Equal(t, ask(grpcapi.Options{Node: api.Node{Access: panicking{}}}), codes.Internal, "while the caller is authenticated")
+	check.Equal(t, ask(grpcapi.Options{Node: api.Node{Access: anyone{}, Users: &panicking{}}}), codes.Internal, "in the method")
 }
 
 type panicking struct {

@@ -99,7 +99,7 @@ func TestMessagesShareMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			memory := api.NewMemory(128 * mib)
-			server := grpcapi.New(grpcapi.Options{Memory: memory, Store: newWriteStore(written(0)), Access: writeAccess{}, Cluster: &writeCluster{}})
+			server := grpcapi.New(grpcapi.Options{Node: api.Node{Memory: memory, Store: newWriteStore(written(0)), Access: writeAccess{}, Cluster: &writeCluster{}}})
 			var body []byte
 			for i, m := range c.messages {
 				kind := byte(0)

@@ -64,10 +64,11 @@ func (f fakeStatistics) Statistics() tree.Statistics { return f.is }
 func (fakeStatistics) Answered(time.Duration)        {}
 
 func TestMonitoringStream(t *testing.T) {
-	conn, s := serve(t, grpcapi.Options{Cluster: leader, Access: anyone{}, Statistics: fakeStatistics{is: tree.Statistics{
+	conn, s := serve(t, grpcapi.Options{Node: api.Node{Cluster: leader, Access: anyone{}, Statistics: fakeStatistics{is: tree.Statistics{
 		{Path: []string{"proc", "Mem"}, Value: int64(7), About: &tree.About{Category: "Process", Title: "Memory", DrawChart: true}},
 		{Path: []string{"a"}, Value: 1.5}, {Path: []string{"b"}, Value: "text"}, {Path: []string{"c"}},
-	}}})
+	}},
+	}})
 	plain := map[string]string{"proc-Mem": "7", "a": "1.5", "b": "text", "c": ""}
 	described := map[string]string{
 		"proc-Mem-value": "7", "proc-Mem-category": "Process", "proc-Mem-title": "Memory", "proc-Mem-drawChart": "true", "a": "1.5", "b": "text", "c": "",

@@ -88,10 +88,10 @@ func (f *operatedNode) Stop(_ context.Context, id event.ID) (event.ID, error) {
 // options serve the node, which follows another: what operators do is done by the node that is
 // asked.
 func (f *operatedNode) options() grpcapi.Options {
-	return grpcapi.Options{
+	return grpcapi.Options{Node: api.Node{
 		Cluster: memberCluster{"follower", "http://h:1"}, Access: anyone{},
 		Membership: f, Operations: f, Scavenges: f, Subscriptions: restarts{f: f}, Users: fakeUsers{}, Projections: fakeProjections{},
-	}
+	}}
 }
 
 func TestOperationsOfNode(t *testing.T) {
@@ -214,7 +214,7 @@ func TestActivity(t *testing.T) {
 // Of appends those are recorded that change who may do what.
 func TestActivityOfAppends(t *testing.T) {
 	s, r := newWriteStore(written(0)), &recorder{}
-	c := writeClient(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	c := writeClient(t, s, grpcapi.Options{Node: api.Node{Activity: r, WriteTimeout: time.Hour}})
 	for _, test := range []struct {
 		stream string
 		answer outcome
@@ -253,7 +253,7 @@ func TestActivityOfAppends(t *testing.T) {
 	}
 	// A call whose answer the client does not wait for.
 	s.answerWith(unanswered)
-	c, server := writeServer(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	c, server := writeServer(t, s, grpcapi.Options{Node: api.Node{Activity: r, WriteTimeout: time.Hour}})
 	ctx, leave := context.WithCancel(t.Context())
 	before := s.begunNow()
 	b, err := c.BatchAppend(ctx)
@@ -282,7 +282,7 @@ func (r restarts) Restart(ctx context.Context) error { return r.f.Restart(ctx) }
 // When nothing more is recorded, appends that would have to be are not done.
 func TestNothingIsAppendedUnrecorded(t *testing.T) {
 	s, r := newWriteStore(written(0)), &recorder{closed: true}
-	c := writeClient(t, s, grpcapi.Options{Activity: r, WriteTimeout: time.Hour})
+	c := writeClient(t, s, grpcapi.Options{Node: api.Node{Activity: r, WriteTimeout: time.Hour}})
 	check.Equal(t, one(t, c, "s", anyVersion), "ok 0", "stream")
 	check.Equal(t, one(t, c, "$$s", anyVersion), "Unavailable", "metadata")
 	b := openBatch(t, c)

@@ -52,7 +52,7 @@ func TestMessagesNotTakenAreClaimed(t *testing.T) {
 
 func messagesNotTaken(t *testing.T, store *heavyStore, with ...grpc.CallOption) {
 	memory := api.NewMemory(64 * mib)
-	conn, _ := serve(t, grpcapi.Options{Store: store, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	conn, _ := serve(t, grpcapi.Options{Node: api.Node{Store: store, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	reads := 5
 	if store.random {
 		reads = 2 // To compress their messages takes long.

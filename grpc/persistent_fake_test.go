@@ -102,7 +102,7 @@ type fakeNode struct {
 
 func newFakeNode(t testing.TB) *fakeNode {
 	n := &fakeNode{cluster: &memCluster{role: "leader"}, service: subscription.New(subscription.Options{Store: emptyStore{}})}
-	n.server = grpcapi.New(grpcapi.Options{Store: emptyStore{}, Cluster: n.cluster, Access: everything{}, Subscriptions: n.service})
+	n.server = grpcapi.New(grpcapi.Options{Node: api.Node{Store: emptyStore{}, Cluster: n.cluster, Access: everything{}, Subscriptions: n.service}})
 	address := listen(t, n.server)
 	n.service.Start(t.Context())
 	t.Cleanup(n.service.Stop)

@@ -184,7 +184,7 @@ func TestProjectionsFail(t *testing.T) {
 		"unforeseen":    {leader, errors.New("oops"), "Internal: Internal Server Error", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, _ := serve(t, grpcapi.Options{Cluster: c.cluster, Access: anyone{}, Projections: fakeProjections{err: c.err}})
+			conn, _ := serve(t, grpcapi.Options{Node: api.Node{Cluster: c.cluster, Access: anyone{}, Projections: fakeProjections{err: c.err}}})
 			for _, m := range methods {
 				r := request[m]
 				if r == "" {
@@ -206,7 +206,7 @@ func TestProjectionContents(t *testing.T) {
 	for state, want := range map[string]string{
 		"": `{}`, "null": `null`, "1.5": `1.5`, `"é\ud800"`: `"é` + "\uFFFD" + `"`, `[true,{"a":9007199254740993,"a":2}]`: `[true,{"a":2}]`, `{}`: `{}`, `9007199254740993`: `9007199254740992`,
 	} {
-		conn, _ := serve(t, grpcapi.Options{Cluster: leader, Access: anyone{}, Projections: fakeProjections{state: state}})
+		conn, _ := serve(t, grpcapi.Options{Node: api.Node{Cluster: leader, Access: anyone{}, Projections: fakeProjections{state: state}}})
 		take(t, conn, []step{
 			{"jane", "projections.Projections/State", `{"options":{"name":"a"}}`, `{"state":` + want + `} OK`},
 			{"jane", "projections.Projections/Result", `{"options":{"name":"a"}}`, `{"result":` + want + `} OK`},
@@ -215,7 +215,7 @@ func TestProjectionContents(t *testing.T) {
 }
 
 func TestProjectionDetails(t *testing.T) {
-	conn, _ := serve(t, grpcapi.Options{Cluster: leader, Access: anyone{}, Projections: fakeProjections{}})
+	conn, _ := serve(t, grpcapi.Options{Node: api.Node{Cluster: leader, Access: anyone{}, Projections: fakeProjections{}}})
 	take(t, conn, []step{{"jane", "projections.Projections/Statistics", `{"options":{"name":"a"}}`, `{"details":{"coreProcessingTime":"7","version":"-1","epoch":"2",` +
 		`"effectiveName":"e","writesInProgress":11,"readsInProgress":10,"partitionsCached":8,"status":"Running","stateReason":"r","name":"a","mode":"OneTime",` +
 		`"position":"C:3/P:3","progress":5.5,"lastCheckpoint":"C:4/P:4","eventsProcessedAfterRestart":"6","checkpointStatus":"Writing (1)","bufferedEvents":"9",` +

@@ -140,7 +140,7 @@ func none(used int64) bool { return used == 0 }
 // TestFirstFrames: the node announces its bounds before the first request, acknowledges the
 // client's SETTINGS, and opens the window of the connection.
 func TestFirstFrames(t *testing.T) {
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}}})
 	c := dialRaw(t, listen(t, s))
 	f := c.until(http2.FrameSettings, 0).(*http2.SettingsFrame)
 	if v, ok := f.Value(http2.SettingMaxConcurrentStreams); !ok || v != 10_000 {
@@ -159,7 +159,7 @@ func TestFirstFrames(t *testing.T) {
 // ever.
 func TestDataAfterTheEndOfACall(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, listen(t, s))
 	const frame = 16 << 10
 	for i := range uint32(8) {
@@ -183,7 +183,7 @@ func TestDataAfterTheEndOfACall(t *testing.T) {
 // though it takes no answer, and the call ends when it does.
 func TestDataOfCallsWhoseAnswerIsNotTaken(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, listen(t, s), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	const calls, more = 4, 10 * (16 << 10)
 	for i := range uint32(calls) {
@@ -222,7 +222,7 @@ func ticking(t *testing.T, o grpcapi.Options) (s *grpcapi.Server, address string
 // connection stay, whatever moves there. What it held is free then.
 func TestStalledCalls(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s, address, look := ticking(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s, address, look := ticking(t, grpcapi.Options{Node: api.Node{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, address)
 	// Stream 1 owes bytes, and an append may not rest; 3 rests; 5 does not take; 7 takes.
 	c.sent(c.WriteWindowUpdate(0, 1<<20))
@@ -283,7 +283,7 @@ func TestStalledCalls(t *testing.T) {
 // TestMessagesThatAreRefused: a call that is not as its method wants it ends with the client's
 // fault.
 func TestMessagesThatAreRefused(t *testing.T) {
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}}})
 	address := listen(t, s)
 	empty := []byte{0, 0, 0, 0, 0}
 	for _, test := range []struct {
@@ -315,7 +315,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 // TestOtherRequestsOnAConnectionOfCalls: they get 415, and calls are served. A call on a connection
 // that began with another request is UNAVAILABLE, and the connection ends.
 func TestOtherRequestsOnAConnectionOfCalls(t *testing.T) {
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}}})
 	address := listen(t, s)
 	c := dialRaw(t, address)
 	features := func(stream uint32) {
@@ -363,7 +363,7 @@ func TestOtherRequestsOnAConnectionOfCalls(t *testing.T) {
 // and leaves appends alone; Close cuts off those that take too long.
 func TestEndWithSlowClients(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s, address, look := ticking(t, grpcapi.Options{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s, address, look := ticking(t, grpcapi.Options{Node: api.Node{Store: &heavyStore{}, Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, address)
 	c.call(1, methodRead)
 	c.sent(c.WriteData(1, true, wire(t, read(ofStream("heavy", start)))))
@@ -400,7 +400,7 @@ func TestEndWithSlowClients(t *testing.T) {
 // TestSettingsAreAcknowledged: a connection of calls loses none of its frames, though package http1
 // has greeted its client.
 func TestSettingsAreAcknowledged(t *testing.T) {
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}}})
 	c := dialRaw(t, listen(t, s))
 	c.call(1, methodFeatures)
 	for {
@@ -415,7 +415,7 @@ func TestSettingsAreAcknowledged(t *testing.T) {
 // another.
 func TestCallsThatNeverBegin(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, listen(t, s))
 	stream := uint32(1)
 	for range http1.MaxStreams {
@@ -435,7 +435,7 @@ func TestCallsThatNeverBegin(t *testing.T) {
 // and what is said about it is not as long.
 func TestLargeHeadersOfCalls(t *testing.T) {
 	memory := api.NewMemory(64 * mib)
-	s := grpcapi.New(grpcapi.Options{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory})
+	s := grpcapi.New(grpcapi.Options{Node: api.Node{Store: newEndlessStore(), Cluster: &changingCluster{leads: true}, Access: allowAll{}, Memory: memory}})
 	c := dialRaw(t, listen(t, s))
 	const size = 12_000 // They fit into a frame.
 	for i := range uint32(10) {

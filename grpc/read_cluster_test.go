@@ -100,7 +100,7 @@ func (allowAll) CheckStream(context.Context, access.Principal, string, access.Ri
 // host serves what a test makes up.
 func host(t testing.TB, store api.Store, cluster api.Cluster) (*grpcapi.Server, *grpc.ClientConn) {
 	t.Helper()
-	conn, s := serve(t, grpcapi.Options{Store: store, Cluster: cluster, Access: allowAll{}})
+	conn, s := serve(t, grpcapi.Options{Node: api.Node{Store: store, Cluster: cluster, Access: allowAll{}}})
 	return s, conn
 }
 

@@ -28,9 +28,9 @@ func TestCallsHaveShares(t *testing.T) {
 			}
 		}
 	}
-	conn, _ := serve(t, grpcapi.Options{
+	conn, _ := serve(t, grpcapi.Options{Node: api.Node{
 		Store: newWriteStore(nil), Cluster: leader, Access: everything{}, Projections: fakeProjections{}, Subscriptions: restarts{f: &operatedNode{}}, Shares: shares,
-	})
+	}})
 	ask := func(r *streams.ReadReq) func(context.Context, *grpc.ClientConn) error {
 		return func(ctx context.Context, conn *grpc.ClientConn) error {
 			call, err := streams.NewStreamsClient(conn).Read(ctx, r)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
@@ -123,7 +124,7 @@ func TestUsersFail(t *testing.T) {
 		"leaderless": {memberCluster{role: "unknown"}, event.ErrNotReady, "Unavailable: Server Is Not Ready", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, _ := serve(t, grpcapi.Options{Cluster: c.cluster, Access: anyone{}, Users: fakeUsers{c.err}})
+			conn, _ := serve(t, grpcapi.Options{Node: api.Node{Cluster: c.cluster, Access: anyone{}, Users: fakeUsers{c.err}}})
 			if c.details == "" {
 				c.details = c.change
 			}

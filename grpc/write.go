@@ -69,7 +69,7 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 	}
 	a.payload += int64(size)
 	entry := int64(size + len(m.kind) + recordBytes)
-	if a.payload > s.opts.MaxAppendBytes || a.entry+entry > MaxAppendBytes {
+	if a.payload > s.opts.MaxAppendBytes || a.entry+entry > api.MaxAppendBytes {
 		return s.largeAppend()
 	}
 	if err := s.keep(c, a, entry); err != nil {

@@ -76,7 +76,7 @@ func (lone) CheckStream(context.Context, access.Principal, string, access.Right)
 }
 
 func soundService(t testing.TB) *streamsService {
-	s := New(Options{Store: &soundStore{t: t}, Cluster: lone{}, Access: lone{}})
+	s := New(Options{Node: api.Node{Store: &soundStore{t: t}, Cluster: lone{}, Access: lone{}}})
 	t.Cleanup(s.Close)
 	return &streamsService{s: s}
 }

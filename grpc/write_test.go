@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/internal/check"
@@ -89,7 +90,7 @@ func TestAppendChecks(t *testing.T) {
 		}
 	}
 	t.Run("by the operator's bound", func(t *testing.T) {
-		c := writeClient(t, &writeStore{answer: written(0)}, grpcapi.Options{MaxAppendBytes: 10})
+		c := writeClient(t, &writeStore{answer: written(0)}, grpcapi.Options{Node: api.Node{MaxAppendBytes: 10}})
 		five := proposal(newID(), mapOf("t", ""), "12", "345")
 		if _, end, _ := appendTo(t.Context(), c, ok, five, five); end != "OK" {
 			t.Error(end)
@@ -257,7 +258,7 @@ func TestWritesElsewhere(t *testing.T) {
 		}
 		return event.Written{}, event.ErrNotReady, true
 	}}
-	c := writeClient(t, s, grpcapi.Options{Cluster: cluster})
+	c := writeClient(t, s, grpcapi.Options{Node: api.Node{Cluster: cluster}})
 	for _, test := range []struct {
 		role, leader  string
 		with, without string // the header requires-leader
@@ -300,7 +301,7 @@ func TestAppendsThatAreLeft(t *testing.T) {
 		begun <- struct{}{}
 		return event.Written{}, nil, false
 	}}
-	c := writeClient(t, s, grpcapi.Options{WriteTimeout: time.Hour})
+	c := writeClient(t, s, grpcapi.Options{Node: api.Node{WriteTimeout: time.Hour}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, _, err := appendTo(ctx, c, appendOptions("s", anyVersion), message(newID(), "t", nil))

@@ -118,7 +118,7 @@ func (s *fixedStore) CheckStream(context.Context, access.Principal, string, acce
 
 func fixedHandler() http.Handler {
 	s := newFixedStore()
-	return httpapi.New(httpapi.Options{Store: s, Cluster: s, Access: s, Subscriptions: s}).Handler()
+	return httpapi.New(httpapi.Options{Node: api.Node{Store: s, Cluster: s, Access: s, Subscriptions: s}}).Handler()
 }
 
 // sink is a ResponseWriter that keeps nothing.

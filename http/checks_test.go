@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
@@ -440,7 +441,7 @@ func TestNodeEndpoints(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	n := newNode(t)
-	good := httpapi.Options{Store: n.store, Cluster: n.cluster, Health: n.cluster, Access: n.access, AdvertiseHost: "a.example", AdvertisePort: 2113}
+	good := httpapi.Options{Node: api.Node{Store: n.store, Cluster: n.cluster, Access: n.access}, Health: n.cluster, AdvertiseHost: "a.example", AdvertisePort: 2113}
 	check.NoError(t, good.Validate())
 	for name, spoil := range map[string]func(*httpapi.Options){
 		"no store":     func(o *httpapi.Options) { o.Store = nil },

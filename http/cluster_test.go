@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
@@ -92,7 +93,7 @@ func threeMembers() event.ClusterView {
 func newMember(t testing.TB, change ...func(*httpapi.Options)) (*node, *memMembership) {
 	m := &memMembership{view: threeMembers(), state: event.StateReadOnlyReplica}
 	set := func(o *httpapi.Options) {
-		o.Membership, o.OverrideAnonymousEndpointAccessForGossip = m, true
+		o.Membership, o.Open = m, api.OpenGossip
 	}
 	return newNode(t, append([]func(*httpapi.Options){set}, change...)...), m
 }
@@ -225,7 +226,7 @@ func TestClusterCallers(t *testing.T) {
 			for caller, authorization := range callers {
 				t.Run(options.name+" "+route.method+" "+route.path+" "+caller, func(t *testing.T) {
 					n, m := newMember(t, func(o *httpapi.Options) {
-						o.OverrideAnonymousEndpointAccessForGossip, o.AllowAnonymousEndpointAccess = options.gossip, options.anonymous
+						o.Open = opening(options.anonymous, options.gossip)
 						o.Insecure = options.insecure
 					})
 					n.access.insecure = options.insecure

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/request"
 )
 
@@ -49,10 +50,10 @@ func opened(m *request.Requirement) string {
 	if m.Rule == request.ByStream {
 		options = append(options, "AllowAnonymousStreamAccess")
 	}
-	if m.Opened&request.OpenEndpoints != 0 {
+	if m.Opened&api.OpenEndpoints != 0 {
 		options = append(options, "AllowAnonymousEndpointAccess")
 	}
-	if m.Opened&request.OpenGossip != 0 {
+	if m.Opened&api.OpenGossip != 0 {
 		options = append(options, "OverrideAnonymousEndpointAccessForGossip")
 	}
 	return strings.Join(options, ", ")

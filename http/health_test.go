@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
@@ -90,7 +91,7 @@ func TestStartup(t *testing.T) {
 // tell already, and for what it cannot.
 func TestWhileStarting(t *testing.T) {
 	m := &memMembership{view: threeMembers(), state: event.StateInitializing}
-	n := newOperator(t, func(o *httpapi.Options) { o.Membership, o.OverrideAnonymousEndpointAccessForGossip = m, true })
+	n := newOperator(t, func(o *httpapi.Options) { o.Membership, o.Open = m, api.OpenGossip })
 	n.startup.progress = httpapi.Progress{Doing: "reading the log", Percent: 7}
 	n.startup.caughtUp = false
 	n.cluster.role, n.cluster.unready = "initializing", true

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
@@ -189,10 +190,21 @@ type node struct {
 	ids     int
 }
 
+// opening is what callers without credentials may do.
+func opening(endpoints, gossip bool) (o api.Opening) {
+	if endpoints {
+		o |= api.OpenEndpoints
+	}
+	if gossip {
+		o |= api.OpenGossip
+	}
+	return o
+}
+
 func newNode(t testing.TB, change ...func(*httpapi.Options)) *node {
 	n := &node{t: t, store: newStore(), cluster: &memCluster{role: "leader"}}
 	n.access = &memAccess{store: n.store}
-	o := httpapi.Options{Store: n.store, Cluster: n.cluster, Health: n.cluster, Access: n.access, Version: "1.2.3", HostNames: []string{"node.example"}}
+	o := httpapi.Options{Node: api.Node{Store: n.store, Cluster: n.cluster, Access: n.access}, Health: n.cluster, Version: "1.2.3", HostNames: []string{"node.example"}}
 	for _, f := range change {
 		f(&o)
 	}

@@ -25,7 +25,7 @@ func TestOperatorRights(t *testing.T) {
 	const user, ops = 1, 2 // The first caller that is let in.
 	callers := []http.Header{nil, with("Authorization", janeCredentials), with("Authorization", opsCredentials), admin()}
 	for _, open := range []bool{false, true} {
-		n := newOperator(t, func(o *httpapi.Options) { o.AllowAnonymousEndpointAccess = open })
+		n := newOperator(t, func(o *httpapi.Options) { o.Open = opening(open, false) })
 		for path, c := range map[string]struct {
 			method string
 			from   int

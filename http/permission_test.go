@@ -85,11 +85,13 @@ func newGuarded(t testing.TB, m mode) *node {
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
 		o.Subscriptions, o.Projections, o.Redactions, o.Activity = &memSubscriptions{}, &memProjections{}, &memRedactions{}, &notes{}
 		o.WebDir, o.UIDir = fstest.MapFS{"index.html": {}}, fstest.MapFS{"index.html": {}}
-		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
-		for f, v := range reflect.ValueOf(*o).Fields() {
-			served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
-			if k := f.Type.Kind(); served && (k == reflect.Interface || k == reflect.Func) && v.IsNil() {
-				t.Errorf("%s is not there: what is served with it is not looked at", f.Name)
+		o.Open = opening(m.endpoints, m.gossip)
+		for _, options := range []any{*o, o.Node} {
+			for f, v := range reflect.ValueOf(options).Fields() {
+				served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
+				if k := f.Type.Kind(); served && (k == reflect.Interface || k == reflect.Func) && v.IsNil() {
+					t.Errorf("%s is not there: what is served with it is not looked at", f.Name)
+				}
 			}
 		}
 	})

@@ -132,7 +132,7 @@ func TestDisableAtomPub(t *testing.T) {
 func BenchmarkLoggedEvent(b *testing.B) {
 	s := newFixedStore()
 	log := hclog.New(&hclog.LoggerOptions{Output: io.Discard})
-	h := httpapi.New(httpapi.Options{Store: s, Cluster: s, Access: s, Logger: log, LogRequests: true}).Handler()
+	h := httpapi.New(httpapi.Options{Node: api.Node{Store: s, Cluster: s, Access: s, Logger: log, LogRequests: true}}).Handler()
 	r := httptest.NewRequest("GET", base+"/streams/account-1234/99", nil)
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()

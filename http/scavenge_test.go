@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
-	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -228,7 +228,7 @@ func TestScavengeStopWaits(t *testing.T) {
 		}{
 			{0, 0, 200},
 			{9 * time.Second, 9 * time.Second, 200},
-			{time.Hour, httpapi.DefaultRequestTimeout, 408},
+			{time.Hour, api.DefaultReadTimeout, 408},
 		} {
 			n.scavenges.waiting = takes(c.takes)
 			begin := time.Now()

@@ -288,7 +288,7 @@ func BenchmarkStats(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			store := newFixedStore()
 			s := &memStatistics{metrics: manyStatistics()}
-			o := httpapi.Options{Store: store, Cluster: store, Access: store, Statistics: s, AllowAnonymousEndpointAccess: true}
+			o := httpapi.Options{Node: api.Node{Store: store, Cluster: store, Access: store, Statistics: s, Open: api.OpenEndpoints}}
 			server := httpapi.New(o)
 			r, err := http.NewRequest("GET", base+c.path, nil)
 			if err != nil {

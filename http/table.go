@@ -9,7 +9,6 @@ import (
 	"github.com/annalsdb/annals/http/admin"
 	"github.com/annalsdb/annals/http/groups"
 	"github.com/annalsdb/annals/http/media"
-	"github.com/annalsdb/annals/http/page"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/projections"
 	"github.com/annalsdb/annals/http/request"
@@ -29,7 +28,6 @@ func (s *Server) rows() []row {
 		}
 	}
 	isAdmin := !o.DisableAdminUI
-	pages := page.Pages{Store: o.Store}
 	statistics := &admin.StatisticsHandlers{Statistics: o.Statistics}
 	web := &ui.Handlers{Folder: o.WebDir, Own: o.UIDir}
 	operations := &admin.OperationHandlers{Operations: o.Operations, Doctor: o.Doctor}
@@ -107,11 +105,11 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
-		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Pages: pages, MaxEventBytes: o.MaxEventBytes, MaxAppendBytes: o.MaxAppendBytes,
+		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way,
 	})...)
 	// In insecure mode there are no users to manage.
 	add(o.Users != nil && !o.Insecure, userRows(&admin.UserHandlers{Users: o.Users, Way: &s.way})...)
-	add(o.Subscriptions != nil, subscriptionRows(&groups.Handlers{Subscriptions: o.Subscriptions, Store: o.Store, Way: &s.way, Pages: pages})...)
+	add(o.Subscriptions != nil, subscriptionRows(&groups.Handlers{Subscriptions: o.Subscriptions, Way: &s.way})...)
 	add(o.Projections != nil, projectionRows(&projections.Handlers{Projections: o.Projections, Way: &s.way})...)
 	return rows
 }

@@ -15,26 +15,43 @@ import (
 	"github.com/annalsdb/annals/node/relay"
 )
 
+// served is the node as both interfaces serve it.
+func (n *Node) served() api.Node {
+	c, part := n.config, n.part()
+	served := api.Node{
+		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Membership: part,
+		Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.metrics,
+		Leases: n.leases, Shares: n.shares, Memory: n.memory, Activity: n.activity, RefusedLogins: n.users.refused, LogRequests: c.LogHttpRequests,
+		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(), Insecure: c.Insecure,
+	}
+	if n.queries != nil {
+		served.Projections = n.queries
+	}
+	if c.AllowAnonymousEndpointAccess {
+		served.Open |= api.OpenEndpoints
+	}
+	if c.OverrideAnonymousEndpointAccessForGossip {
+		served.Open |= api.OpenGossip
+	}
+	return served
+}
+
 // newAPI returns the HTTP interface.
 func newAPI(n *Node) (*httpapi.Server, error) {
 	c, part := n.config, n.part()
 	options := httpapi.Options{
-		Store: sabotagedStore(n.store), Cluster: part, Access: gate{n.users.logins, n.policy}, Leases: n.leases,
-		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Activity: n.activity, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Health: part, Settings: n.opts.Settings,
+		Node: n.served(), Health: part, Startup: part, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns,
+		Doctor: (&examination{n: n}).examine, Settings: n.opts.Settings,
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
-		Logger: n.logger.Named("http"), Version: n.opts.Version, Shares: n.shares, Memory: n.memory, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
-		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
-		HostNames:      hostNames(c),
-		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
+		Version: n.opts.Version, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
+		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs, HostNames: hostNames(c),
 		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
-		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
-		LogRequests: c.LogHttpRequests, RefusedLogins: n.users.refused,
-		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
-		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
-		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
+		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp,
+		ReferenceStatusCodes: c.ReferenceStatusCodes,
 	}
+	options.Store, options.Logger = sabotagedStore(n.store), n.logger.Named("http")
 	if n.queries != nil {
-		options.Projections, options.ProjectionsMode = n.queries, string(c.RunProjections)
+		options.ProjectionsMode = string(c.RunProjections)
 		options.Subsystems = func() []string { return []string{httpapi.SubsystemProjections} }
 	}
 	if n.web != nil {

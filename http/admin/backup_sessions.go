@@ -35,7 +35,7 @@ func (r *BackupHandlers) BeginSession(_ context.Context, x *request.Request) err
 	if err != nil {
 		return err
 	}
-	x.Node.Log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	switch x.Media.Form {
 	case media.FormJSON:
 		return x.SendFreshJSON(session)
@@ -88,7 +88,7 @@ func (r *BackupHandlers) EndSession(_ context.Context, x *request.Request) error
 	if err := r.Sessions.Stop(id); err != nil {
 		return err
 	}
-	x.Node.Log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup session ended on demand", logkey.Session, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	return x.SendFields("BackupSessionDto", backupIDField(id))
 }
 
@@ -104,7 +104,7 @@ func (r *BackupHandlers) SendFile(_ context.Context, x *request.Request) error {
 	h[request.KeyCacheControl] = request.CacheNever
 	http.ServeContent(x.W, x.R, "", time.Time{}, &leased{io.NewSectionReader(file, 0, file.Size()), x})
 	if err := file.Close(); err != nil {
-		x.Node.Log.Warn("file of a backup session could not be closed", logkey.Session, x.Route.ID, logkey.File, x.Route.Argument, logkey.Error, err)
+		x.Node.Logger.Warn("file of a backup session could not be closed", logkey.Session, x.Route.ID, logkey.File, x.Route.Argument, logkey.Error, err)
 	}
 	return nil
 }

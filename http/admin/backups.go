@@ -50,7 +50,7 @@ func (r *BackupHandlers) Start(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Log.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup asked for", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	x.W.Header()[request.KeyCacheControl] = request.CacheNever
 	return x.SendFields("BackupResultDto", backupIDField(id))
 }
@@ -61,7 +61,7 @@ func (r *BackupHandlers) Stop(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Node.Log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 

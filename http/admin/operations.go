@@ -32,7 +32,7 @@ func (n *OperationHandlers) Shutdown(_ context.Context, x *request.Request) erro
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.W).Flush()
-	x.Node.Log.Info("shutdown asked for", logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
+	x.Node.Logger.Info("shutdown asked for", logkey.Login, api.Printable(x.Who.Login), logkey.Remote, x.R.RemoteAddr)
 	n.Operations.Shutdown()
 	return nil
 }

@@ -24,9 +24,7 @@ import (
 // Handlers answer requests about groups.
 type Handlers struct {
 	Subscriptions api.Subscriptions
-	Store         api.Reader
 	Way           *leader.Way
-	Pages         page.Pages
 }
 
 const (
@@ -257,7 +255,7 @@ func messageID(text string) (event.ID, bool) {
 // ParkedPage makes the handler of pages of the messages that a group gave up. Every node has them.
 func (g *Handlers) ParkedPage(backward bool) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
-		return g.Pages.Serve(x, groupKey(x).ParkedStream(), backward, g.sendParked)
+		return page.Serve(x, groupKey(x).ParkedStream(), backward, g.sendParked)
 	}
 }
 
@@ -265,11 +263,11 @@ func (g *Handlers) ParkedPage(backward bool) request.Handler {
 // message was settled it is the page of the stream. It must not be cached, because more messages
 // can be settled at any time.
 func (g *Handlers) sendParked(ctx context.Context, x *request.Request, p *page.Request) error {
-	record, err := g.Store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
+	record, err := x.Node.Store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, nil)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
 		p.Changes = true
-		return g.Pages.Feed(ctx, x, p)
+		return page.Feed(ctx, x, p)
 	case err != nil:
 		return err
 	}
@@ -277,7 +275,7 @@ func (g *Handlers) sendParked(ctx context.Context, x *request.Request, p *page.R
 	if err != nil {
 		return err
 	}
-	page, err := g.Pages.Read(ctx, x, p)
+	page, err := page.Read(ctx, x, p)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 // done is true; when neither that nor an error this node answers it. A relayed request is not
 // relayed again: this node answers it, or it fails.
 func (l *Way) OnNode(x *request.Request) (done bool, err error) {
-	if l.Members == nil {
+	if x.Node.Membership == nil {
 		return false, problem.NodeAway
 	}
-	view := l.Members.View()
+	view := x.Node.Membership.View()
 	x.W = &nodeWriter{ResponseWriter: x.W, x: x, node: view.Node}
 	to, err := memberFor(&view, x.R.Header[request.KeyNode][0])
 	switch {

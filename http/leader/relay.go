@@ -30,12 +30,6 @@ var once = []string{"1"}
 type Way struct {
 	Relayer     Relay // nil: clients are redirected
 	RelayWrites bool
-	Members     cluster // nil: there is no other node
-}
-
-type cluster interface {
-	// View is the cluster as this node knows it at the moment.
-	View() event.ClusterView
 }
 
 // PassOn takes a write that this node cannot do to the leader, before its body is read: a follower
@@ -240,7 +234,7 @@ func (w relayWriter) catchUp(leader string) {
 	ctx := clock.NewDeadline(x.R.Context(), time.Until(w.begun.Add(x.Node.WriteTimeout)))
 	defer ctx.Release()
 	if err := x.Node.Store.WaitLog(ctx, end-1); err != nil {
-		x.Node.Log.Debug("a write was answered before this node could show it", "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Debug("a write was answered before this node could show it", "path", x.R.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -102,14 +102,9 @@ func pageArguments(x *request.Request, stream string, backward bool) (p Request,
 	return p, err
 }
 
-// Pages answers with pages of streams.
-type Pages struct {
-	Store api.Store
-}
-
 // Serve has a page sent, after the wait that the request may ask for. The description of a stream
 // stands at its head alone.
-func (g *Pages) Serve(x *request.Request, stream string, backward bool, send Send) error {
+func Serve(x *request.Request, stream string, backward bool, send Send) error {
 	p, err := pageArguments(x, stream, backward)
 	if err != nil {
 		return err
@@ -122,7 +117,7 @@ func (g *Pages) Serve(x *request.Request, stream string, backward bool, send Sen
 		x.Media = x.Media.FeedInstead()
 	}
 	if p.poll > 0 {
-		if err := g.awaitStream(x, &p); err != nil {
+		if err := awaitStream(x, &p); err != nil {
 			return err
 		}
 		ctx = x.Reads() // The wait was not the request's fault.
@@ -132,8 +127,8 @@ func (g *Pages) Serve(x *request.Request, stream string, backward bool, send Sen
 
 // awaitStream waits until an event arrives in a stream whose page begins above
 // its last event, at most for the time the client gave.
-func (g *Pages) awaitStream(x *request.Request, p *Request) error {
-	info, err := g.Store.StreamInfo(x.R.Context(), p.Stream)
+func awaitStream(x *request.Request, p *Request) error {
+	info, err := x.Node.Store.StreamInfo(x.R.Context(), p.Stream)
 	if err != nil {
 		return err
 	}
@@ -141,7 +136,7 @@ func (g *Pages) awaitStream(x *request.Request, p *Request) error {
 		return nil
 	}
 	return Await(x, p.poll, func(ctx context.Context) error {
-		return g.Store.WaitStream(ctx, p.Stream, info.Last)
+		return x.Node.Store.WaitStream(ctx, p.Stream, info.Last)
 	})
 }
 
@@ -150,9 +145,9 @@ type Send func(ctx context.Context, x *request.Request, p *Request) error
 
 // Feed answers with one page. Whether the client's copy is still good is known
 // without reading an event.
-func (g *Pages) Feed(ctx context.Context, x *request.Request, p *Request) error {
+func Feed(ctx context.Context, x *request.Request, p *Request) error {
 	if match := x.R.Header[request.KeyIfNoneMatch]; match != nil {
-		info, err := g.Store.StreamInfo(ctx, p.Stream)
+		info, err := x.Node.Store.StreamInfo(ctx, p.Stream)
 		if err != nil {
 			return err
 		}
@@ -161,7 +156,7 @@ func (g *Pages) Feed(ctx context.Context, x *request.Request, p *Request) error 
 			return nil
 		}
 	}
-	page, err := g.Read(ctx, x, p)
+	page, err := Read(ctx, x, p)
 	if err != nil {
 		return err
 	}
@@ -172,12 +167,12 @@ func (g *Pages) Feed(ctx context.Context, x *request.Request, p *Request) error 
 }
 
 // Read reads a page of a stream.
-func (g *Pages) Read(ctx context.Context, x *request.Request, p *Request) (page event.StreamPage, err error) {
+func Read(ctx context.Context, x *request.Request, p *Request) (page event.StreamPage, err error) {
 	if p.MaxPayload, err = x.ReadingPage(ctx, p.Count); err != nil {
 		return page, err
 	}
 	defer x.PageRead()
-	return g.Store.ReadStream(ctx, p.StreamRead)
+	return x.Node.Store.ReadStream(ctx, p.StreamRead)
 }
 
 // Await runs a long poll. A poll that ends by time, or because the server stops, is not an

@@ -107,7 +107,7 @@ var (
 func (x *Request) Fail(err error) {
 	p, known := problem.Of(err, x.Action())
 	if !known {
-		x.Node.Log.Error("request could not be answered", "method", x.R.Method, "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Error("request could not be answered", "method", x.R.Method, "path", x.R.URL.Path, logkey.Error, err)
 	}
 	h := x.W.Header()
 	if h[KeyCacheControl] == nil && p.Status >= http.StatusBadRequest {

@@ -40,7 +40,7 @@ func (x *Request) Write(doc *atom.Feed) error {
 	case err != nil && x.isPartSent:
 		// The status was sent already: only a broken connection tells the client that
 		// the page is not whole.
-		x.Node.Log.Warn("only part of a page could be sent", "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Warn("only part of a page could be sent", "path", x.R.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		return err

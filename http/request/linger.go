@@ -65,6 +65,6 @@ func (x *Request) Linger() {
 		}
 	}
 	if err != nil && err != io.EOF {
-		x.Node.Log.Debug("the rest of a request body could not be read", "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Debug("the rest of a request body could not be read", "path", x.R.URL.Path, logkey.Error, err)
 	}
 }

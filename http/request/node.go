@@ -2,9 +2,6 @@ package request
 
 import (
 	"context"
-	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/address"
@@ -13,25 +10,14 @@ import (
 
 // Node is what the requests to one node share.
 type Node struct {
-	Access   api.Access
-	Leases   *api.Leases
-	Cluster  api.Cluster
-	Store    api.Store
-	Shares   *api.Shares
-	Memory   *api.Memory
-	Activity api.Activity // nil: nothing is recorded
-	Log      hclog.Logger
+	*api.Node
 
 	Address *address.Names
 	Fields  *http1.Fields // what every answer carries
-	Open    Opening
 
-	RequestTimeout time.Duration // bounds a read, writeTimeout a write
-	WriteTimeout   time.Duration
-	Draining       context.Context // ends when the node prepares for its end
+	Draining context.Context // ends when the node prepares for its end
 
 	DisableCaching       bool
-	Insecure             bool
 	ReferenceStatusCodes bool
 }
 

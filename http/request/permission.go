@@ -2,6 +2,7 @@ package request
 
 import (
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 )
@@ -13,7 +14,7 @@ type Requirement struct {
 	Level access.Level // of byLevel, byLevelOrSelf and byReader
 	Right access.Right // of byStream and byReader
 	// opened are the options each of which lets in callers without credentials.
-	Opened Opening
+	Opened api.Opening
 }
 
 type rule uint8
@@ -26,14 +27,6 @@ const (
 	BySelf             // the user that the path names, and no other user
 	ByStream           // who has the right to the stream that the path names
 	ByReader           // callers that reach the level and has the right
-)
-
-// Opening is a set of options that let in callers without credentials.
-type Opening uint8
-
-const (
-	OpenEndpoints Opening = 1 << iota // AllowAnonymousEndpointAccess
-	OpenGossip                        // OverrideAnonymousEndpointAccessForGossip
 )
 
 // Permit returns event.ErrNotAuthorized unless the caller may do the operation.
@@ -64,7 +57,7 @@ func (x *Request) Permit(m *Requirement, who *access.Principal) error {
 
 // WantsUser reports whether all callers without credentials are refused.
 // Streams set themselves how long their pages may be cached.
-func (m *Requirement) WantsUser(open Opening) bool {
+func (m *Requirement) WantsUser(open api.Opening) bool {
 	switch m.Rule {
 	case ByLevel:
 		return m.Level > access.Anon && m.Opened&open == 0
@@ -114,8 +107,8 @@ var (
 	MayAnyone      = Requirement{Rule: ByAnyone}
 	MayEverybody   = Requirement{Rule: ByLevel, Level: access.Anon}
 	MayUser        = Requirement{Rule: ByLevel, Level: access.Auth}
-	MayUserOrOpen  = Requirement{Rule: ByLevel, Level: access.Auth, Opened: OpenEndpoints}
-	MayGossip      = Requirement{Rule: ByLevel, Level: access.Auth, Opened: OpenEndpoints | OpenGossip}
+	MayUserOrOpen  = Requirement{Rule: ByLevel, Level: access.Auth, Opened: api.OpenEndpoints}
+	MayGossip      = Requirement{Rule: ByLevel, Level: access.Auth, Opened: api.OpenEndpoints | api.OpenGossip}
 	MayOps         = Requirement{Rule: ByLevel, Level: access.Ops}
 	MayAdmin       = Requirement{Rule: ByLevel, Level: access.Admin}
 	MayAdminOrSelf = Requirement{Rule: ByLevelOrSelf, Level: access.Admin}

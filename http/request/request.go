@@ -210,7 +210,7 @@ func (x *Request) Send(status int, body []byte) {
 // NotTaken tells of an answer that the client did not take.
 func (x *Request) NotTaken(err error) {
 	if err != nil {
-		x.Node.Log.Debug("the client did not take the answer", "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Debug("the client did not take the answer", "path", x.R.URL.Path, logkey.Error, err)
 	}
 }
 
@@ -256,7 +256,7 @@ func (x *Request) Text(status int, text string) {
 // for a request is over. It takes the place of the one before.
 func (x *Request) Reads() context.Context {
 	x.endReads()
-	x.deadline = clock.NewDeadline(x.R.Context(), x.Node.RequestTimeout)
+	x.deadline = clock.NewDeadline(x.R.Context(), x.Node.ReadTimeout)
 	return x.deadline
 }
 

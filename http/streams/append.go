@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/leader"
@@ -159,7 +160,7 @@ func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error 
 	for i := range w.Events {
 		e := &w.Events[i]
 		size := len(e.Data) + len(e.Metadata)
-		if size > s.MaxEventBytes {
+		if size > x.Node.MaxEventBytes {
 			return problem.TooLarge
 		}
 		all += int64(size)
@@ -167,7 +168,10 @@ func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error 
 			return problem.LongName
 		}
 	}
-	if most := s.MaxAppendBytes; most > 0 && all > most {
+	if most := x.Node.MaxAppendBytes; all > most {
+		if most == api.MaxAppendBytes {
+			return problem.LargeWrite
+		}
 		return &problem.Problem{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
 	}
 	done, err := s.commitWrite(x, w)

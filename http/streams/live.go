@@ -123,7 +123,7 @@ func (s *Handlers) Live(_ context.Context, x *request.Request) error {
 		return nil
 	case t.begun:
 		// Only a broken connection tells the client that this is not the end.
-		x.Node.Log.Warn("a live tail ended", "path", x.R.URL.Path, logkey.Error, err)
+		x.Node.Logger.Warn("a live tail ended", "path", x.R.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	}
 	return err

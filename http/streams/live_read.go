@@ -11,7 +11,7 @@ import (
 
 // read reads one page and writes its events. There may be more at once when it says so.
 func (t *tail) read(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, t.x.Node.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.x.Node.ReadTimeout)
 	defer cancel()
 	if t.q.all {
 		more, err = t.readLog(ctx)

@@ -12,7 +12,7 @@ import (
 // Page makes the handler of pages of a stream.
 func (s *Handlers) Page(backward bool) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
-		return s.Pages.Serve(x, x.Route.Stream, backward, s.sendPage)
+		return page.Serve(x, x.Route.Stream, backward, s.sendPage)
 	}
 }
 
@@ -22,7 +22,7 @@ func (s *Handlers) MetadataPage(backward bool) request.Handler {
 		if event.IsMetaStream(x.Route.Stream) {
 			return errMetaOfMeta
 		}
-		return s.Pages.Serve(x, event.MetaStreamOf(x.Route.Stream), backward, s.sendPage)
+		return page.Serve(x, event.MetaStreamOf(x.Route.Stream), backward, s.sendPage)
 	}
 }
 
@@ -31,5 +31,5 @@ func (s *Handlers) sendPage(ctx context.Context, x *request.Request, p *page.Req
 	if x.Media.Form == media.FormDescription {
 		return s.describeStream(ctx, x, p.Stream)
 	}
-	return s.Pages.Feed(ctx, x, p)
+	return page.Feed(ctx, x, p)
 }

@@ -7,17 +7,13 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/leader"
-	"github.com/annalsdb/annals/http/page"
 )
 
 // Handlers answer requests about streams and the log.
 type Handlers struct {
-	Store          api.Store
-	Subscriptions  api.Subscriptions // nil: there are no groups
-	Way            *leader.Way
-	Pages          page.Pages
-	MaxEventBytes  int
-	MaxAppendBytes int64 // 0: no bound of its own
+	Store         api.Store
+	Subscriptions api.Subscriptions // nil: there are no groups
+	Way           *leader.Way
 
 	tails atomic.Int64 // live ones
 }
