@@ -37,6 +37,7 @@ type stream struct {
 
 	// The rest is what readers saw, by event numbers. The mutex of the book guards it.
 	shown    []ref   // 0 where nothing was seen yet
+	acked    []ref   // likewise, of appends to an own stream that were acknowledged
 	ordinals []int32 // in the log, -1 where the log was not read yet
 	next     int64   // of a stream that is not ours, -1 before its first event
 }
@@ -117,6 +118,37 @@ func (s *stream) room(number int64) bool {
 		s.ordinals = append(s.ordinals, -1)
 	}
 	return true
+}
+
+// acknowledge notes the events that an answer gave the numbers from one on.
+func (b *book) acknowledge(s *stream, number int64, first ref, count int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range count {
+		n, r := number+int64(i), first+ref(i)
+		missing := n + 1 - int64(len(s.acked))
+		if n < 0 || missing > 1<<20 {
+			return // A wild number, which the checks find in the end.
+		}
+		s.acked = append(s.acked, make([]ref, max(0, missing))...)
+		if other := s.acked[n]; other != 0 && other != r {
+			b.find.add(kindDuplicate, "number %d of %s was given to %s and then to %s", n, s.name, b.ids.id(other), b.ids.id(r))
+		}
+		s.acked[n] = r
+	}
+}
+
+// acknowledged returns the ids of the events of a stream that were acknowledged, by number.
+func (b *book) acknowledged(s *stream) map[int64]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := map[int64]string{}
+	for n, r := range s.acked {
+		if r != 0 {
+			ids[int64(n)] = b.ids.id(r).String()
+		}
+	}
+	return ids
 }
 
 // know notes which event has a number of an own stream. One that another reading showed differently

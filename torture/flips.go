@@ -18,8 +18,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
@@ -30,9 +28,9 @@ const (
 	flipRecover = 90 * time.Second
 	// an operator waits that long, then starts the node again, and then gives it an empty disk
 	flipPatient = 15 * time.Second
-	flipStreams = 40 // of each writer
 	flipWriters = 3
-	flipLook    = 8 // streams that are compared after each flip
+	flipPause   = 20 * time.Millisecond // of a writer
+	flipLook    = 8                     // streams that are compared after each flip
 )
 
 // flipKinds are the kinds of files of a node. The first pattern that fits counts.
@@ -76,6 +74,7 @@ type flipCount struct{ flips, noticed, ended, replaced int }
 // flipper changes single bits in files of nodes, one after the other, while clients write. It flips
 // the next one when the cluster is whole again.
 type flipper struct {
+	*Workload
 	c      cluster
 	http   *client.Client
 	rng    *rand.Rand
@@ -83,16 +82,14 @@ type flipper struct {
 	find   *findings
 	counts map[string]*flipCount
 
-	mu    sync.Mutex
-	acked map[string]map[int64]string // ids by stream and number
+	mu sync.Mutex
 	// what nodes that ended by themselves said, since the last flip
 	tails map[int]string
 }
 
 // runFlips is torture --bit-flips.
 func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.Writer) (_ *flipper, err error) {
-	f := &flipper{http: newHTTP(nil), rng: rand.New(rand.NewPCG(seed, 9<<32)), out: out, find: newFindings(time.Now()),
-		counts: map[string]*flipCount{}, acked: map[string]map[int64]string{}, tails: map[int]string{}}
+	f := &flipper{http: newHTTP(nil), rng: rand.New(rand.NewPCG(seed, 9<<32)), out: out, counts: map[string]*flipCount{}, tails: map[int]string{}}
 	defer f.http.Close()
 	of := *o
 	of.projections = false
@@ -109,14 +106,15 @@ func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.W
 	if !f.whole(ctx, startupLimit) {
 		return nil, errors.New("the cluster does not serve after its start")
 	}
-	work, stop := context.WithCancel(ctx)
-	var writing sync.WaitGroup
-	defer writing.Wait()
-	defer stop()
-	for w := range flipWriters {
-		rng := rand.New(rand.NewPCG(seed, 10<<32+uint64(w)))
-		writing.Go(func() { f.write(work, w, rng) })
+	var nodes []string
+	for _, t := range f.c.targets() {
+		nodes = append(nodes, t.base)
 	}
+	if f.Workload, err = StartWorkload(WorkloadOptions{Nodes: nodes, Seed: seed, Writers: flipWriters, Pause: flipPause}); err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	f.find = f.load.find
 	for n := range o.bitFlips {
 		if n%20 == 0 {
 			_ = clock.Sleep(ctx, 2*time.Second)
@@ -129,8 +127,7 @@ func runFlips(ctx context.Context, o *options, seed uint64, dir string, out io.W
 			break
 		}
 	}
-	stop()
-	writing.Wait()
+	f.Stop()
 	return f, f.conclude(ctx)
 }
 
@@ -139,39 +136,6 @@ func (f *flipper) ended(node, code int, tail string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tails[node] = fmt.Sprintf("%s ended with code %d:\n%s", nodeName(node), code, tail)
-}
-
-// write appends events, each until it is acknowledged.
-func (f *flipper) write(ctx context.Context, writer int, rng *rand.Rand) {
-	for ctx.Err() == nil {
-		stream := fmt.Sprintf("flips-%d-%d", writer, rng.IntN(flipStreams))
-		e := client.Event{ID: uuid.NewString(), Type: eventType, Data: fmt.Appendf(nil, `{"filler":"%0*d"}`, 50+rng.IntN(300), 0)}
-		r := e.Request(stream, client.AnyVersion)
-		for ctx.Err() == nil {
-			list := f.c.targets()
-			a, err := exchange(ctx, f.http, list[rng.IntN(len(list))], r, 3*time.Second)
-			if v := judgeWrite(a, err, http.StatusCreated, stream); v.outcome == done {
-				f.acknowledged(stream, v.number, e.ID)
-				break
-			}
-			_ = clock.Sleep(ctx, 30*time.Millisecond)
-		}
-		_ = clock.Sleep(ctx, 20*time.Millisecond)
-	}
-}
-
-func (f *flipper) acknowledged(stream string, number int64, id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	of := f.acked[stream]
-	if of == nil {
-		of = map[int64]string{}
-		f.acked[stream] = of
-	}
-	if other := of[number]; other != "" && other != id {
-		f.find.add(kindDuplicate, "number %d of %s was given to %s and then to %s", number, stream, other, id)
-	}
-	of[number] = id
 }
 
 // scavenge has all nodes rewrite what is complete, so that there are files of every kind.
@@ -306,7 +270,9 @@ type nurse struct {
 // settle compares the nodes, and does what an operator would until the cluster is whole.
 func (f *flipper) settle(ctx context.Context, node int, count *flipCount, text string) string {
 	what := unmet
-	streams := f.some()
+	streams := slices.Clone(f.load.plainStreams())
+	f.rng.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
+	streams = streams[:min(len(streams), flipLook)]
 	begun, differs := time.Now(), time.Time{}
 	nurses := make([]nurse, f.c.voters())
 	alarmed := false
@@ -465,35 +431,19 @@ func (f *flipper) leader(ctx context.Context) int {
 	return -1
 }
 
-// streams are those that have an acknowledged event, in order.
-func (f *flipper) streams() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.acked))
-}
-
-// some picks streams.
-func (f *flipper) some() []string {
-	all := f.streams()
-	f.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:min(len(all), flipLook)]
-}
-
 // compare compares the streams that every node shows with the acknowledged events. It returns the
 // first difference. Nodes that do not answer show none.
-func (f *flipper) compare(ctx context.Context, streams []string) string {
+func (f *flipper) compare(ctx context.Context, streams []*stream) string {
 	for _, stream := range streams {
-		f.mu.Lock()
-		want := maps.Clone(f.acked[stream])
-		f.mu.Unlock()
+		want := f.load.book.acknowledged(stream)
 		for _, t := range f.c.targets() {
-			got, ok := f.read(ctx, t, stream)
+			got, ok := f.read(ctx, t, stream.name)
 			if !ok {
 				continue
 			}
 			for n, id := range want {
 				if got[n] != id {
-					return fmt.Sprintf("event %d of %s is %q on %s, %s was acknowledged", n, stream, got[n], t.name, id)
+					return fmt.Sprintf("event %d of %s is %q on %s, %s was acknowledged", n, stream.name, got[n], t.name, id)
 				}
 			}
 		}
@@ -537,26 +487,7 @@ func (f *flipper) conclude(ctx context.Context) error {
 	if !f.whole(ctx, flipRecover) {
 		f.find.add(kindHeal, "not whole %s after all nodes were started again", flipRecover)
 	}
-	all := f.streams()
-	if difference := f.compare(ctx, all); difference != "" {
-		f.find.add(kindLost, "in the end %s", difference)
-	}
-	for _, t := range f.c.targets() {
-		for _, s := range all {
-			got, ok := f.read(ctx, t, s)
-			if !ok {
-				f.find.add(kindAnswer, "%s cannot be read from %s in the end", s, t.name)
-				continue
-			}
-			seen := map[string]int64{}
-			for n, id := range got {
-				if other, twice := seen[id]; twice {
-					f.find.add(kindDuplicate, "%s has event %s as %d and %d on %s", s, id, other, n, t.name)
-				}
-				seen[id] = n
-			}
-		}
-	}
+	f.Check(ctx)
 	return ctx.Err()
 }
 
@@ -569,15 +500,10 @@ func (f *flipper) print(out io.Writer) error {
 		_, ferr := fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", k, c.flips, c.noticed, c.ended, c.replaced)
 		err = errors.Join(err, ferr)
 	}
-	list, counts := f.find.list()
-	acked := 0
-	for _, s := range f.acked {
-		acked += len(s)
-	}
-	_, ferr := fmt.Fprintf(w, "%d events were acknowledged, %d violations\n", acked, f.find.total())
+	_, ferr := fmt.Fprintf(w, "%d events were acknowledged, %d violations\n", f.Acknowledged(), f.find.total())
 	err = errors.Join(err, ferr, w.Flush())
-	for _, v := range list {
-		_, ferr := fmt.Fprintf(out, "%s (%d): %s\n", v.Kind, counts[v.Kind], v.Text)
+	for _, v := range f.violations() {
+		_, ferr := fmt.Fprintln(out, v)
 		err = errors.Join(err, ferr)
 	}
 	return err

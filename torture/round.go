@@ -137,16 +137,8 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 
 // prepare makes the books and the clients, and the groups.
 func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
-	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
-	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
-	ids := identity{tag: tag, prefix: prefix}
-	hist := newHistory(r.start, int64(r.o.operations))
-	var links *journal
-	if r.o.consumers > 0 {
-		links = hist.journal()
-		ids.linker = links.client
-	}
-	l := newLoad(r.seed, r.http, hist, newBook(ids, r.find, prefix, origin), nodes)
+	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0)
+	hist := l.hist
 	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
@@ -190,7 +182,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 		}
 	}
 	if r.o.consumers > 0 {
-		s := newSubscriptions(l, tormentedGroups(prefix))
+		s := newSubscriptions(l, tormentedGroups(l.prefix))
 		if able, err := r.able(s.create(ctx)); err != nil {
 			return err
 		} else if able {

@@ -104,6 +104,7 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.ids.describe(first, o))
 		}
 		w.known[stream] = o.number + int64(count) - 1
+		w.book.acknowledge(stream, o.number, first, count)
 		if len(w.recent) < rememberedAppends {
 			w.recent = append(w.recent, first)
 		} else {

@@ -1,0 +1,105 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/client"
+)
+
+// Workload is clients that append to the nodes of a cluster, and what they know of it. It is what a
+// round has besides faults: for bit flips, and for tests that break a cluster themselves.
+type Workload struct {
+	load    *load
+	working sync.WaitGroup
+	hang    context.CancelFunc // ends requests in flight
+}
+
+// WorkloadOptions say who appends where.
+type WorkloadOptions struct {
+	Nodes   []string // addresses, such as http://127.0.0.1:2113; with a user and a password if need be
+	Seed    uint64
+	Writers int
+	// Pause is how long a writer rests after an append.
+	Pause time.Duration
+}
+
+// StartWorkload lets clients append until Stop.
+func StartWorkload(o WorkloadOptions) (*Workload, error) {
+	g, err := newGiven(o.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	nodes := &targets{}
+	nodes.set(g.targets())
+	const operations = 4_000_000
+	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false)
+	for range o.Writers {
+		w := newWriter(l, l.hist.journal())
+		l.employ(func(ctx context.Context) time.Duration {
+			if !l.hist.reserve() {
+				return enough
+			}
+			w.scatter(ctx)
+			return o.Pause
+		})
+	}
+	ctx, hang := context.WithCancel(context.Background())
+	w := &Workload{load: l, hang: hang}
+	for _, work := range l.work {
+		w.working.Go(func() { work(ctx) })
+	}
+	return w, nil
+}
+
+// newRun makes the books of what clients do, and the clients' common part. With links the first
+// client is the one whose events are links.
+func newRun(seed uint64, hist *history, http *client.Client, find *findings, nodes *targets, origin int64, links bool) (*load, *journal) {
+	tag := mix(seed ^ uint64(hist.start.UnixNano()))
+	ids := identity{tag: tag, prefix: fmt.Sprintf("torture-%08x-", uint32(tag))}
+	var linker *journal
+	if links {
+		linker = hist.journal()
+		ids.linker = linker.client
+	}
+	return newLoad(seed, http, hist, newBook(ids, find, ids.prefix, origin), nodes), linker
+}
+
+// Acknowledged is how many events were acknowledged so far.
+func (w *Workload) Acknowledged() int64 { return w.load.count.of(ofWrites)["eventsAcknowledged"] }
+
+// Stop ends the clients, and what hangs for long. Only the first call counts.
+func (w *Workload) Stop() {
+	if !w.load.stopped() {
+		close(w.load.stop)
+	}
+	timer := time.AfterFunc(clientsEnd, w.hang)
+	defer timer.Stop()
+	w.working.Wait()
+}
+
+// Check reads everything from every node and judges it, after Stop. It returns what is wrong with it
+// and with the answers that clients got.
+func (w *Workload) Check(ctx context.Context) []string {
+	readBack(ctx, w.load, w.load.targets.all())
+	newLedger(w.load.hist, w.load.book).check()
+	return w.violations()
+}
+
+func (w *Workload) violations() (wrong []string) {
+	list, counts := w.load.find.list()
+	for _, v := range list {
+		wrong = append(wrong, fmt.Sprintf("%s (%d): %s", v.Kind, counts[v.Kind], v.Text))
+	}
+	return wrong
+}
+
+// Close gives up connections.
+func (w *Workload) Close() {
+	w.Stop()
+	w.hang()
+	w.load.http.Close()
+}
