@@ -168,7 +168,7 @@ func (p *posts) write(ctx context.Context, c *sender, stream []byte, expected in
 		first, err := numberIn(p.resp.location)
 		return first + int64(p.events) - 1, err
 	}
-	if _, answered := errors.AsType[*statusError](err); answered && p.resp.status == 400 && p.resp.version != noVersion {
+	if answered(err) && p.resp.status == 400 && p.resp.version != noVersion {
 		return 0, &versionConflict{expected: expected, current: p.resp.version}
 	}
 	return 0, err
@@ -276,8 +276,7 @@ func (a *calls) appendBatch(ctx context.Context, client streams.StreamsClient, s
 		version, err = a.exchange(stream, expected)
 		return err
 	})
-	switch err.(type) {
-	case nil, *versionConflict, *callError: // The answer to this batch; the call stays open.
+	if err == nil || answered(err) { // It is the answer to this batch; the call stays open.
 		return version, nil, err
 	}
 	// Only a call that has ended has a trailer.
@@ -333,7 +332,7 @@ func batchFailure(refusal *status.Status, expected int64) error {
 			return conflictOf(expected, wrong.GetCurrentStreamRevision(), wrong.GetCurrentNoStream() != nil)
 		}
 	}
-	return &callError{codes.Code(refusal.Code), refusal.Message}
+	return failureOf(codes.Code(refusal.Code), refusal.Message)
 }
 
 func conflictOf(expected int64, current uint64, absent bool) error {

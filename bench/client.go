@@ -302,7 +302,7 @@ func (c *sender) dial(ctx context.Context) error {
 	}
 	nc, err := dial(ctx, "tcp", c.to.address)
 	if err != nil {
-		return &dialError{err}
+		return &failure{"connect", err}
 	}
 	c.mu.Lock()
 	c.nc = nc

@@ -16,14 +16,14 @@ func TestProcessorTime(t *testing.T) {
 	}
 	// The clock of a process in /proc counts hundredths of a second, and those begun are not in it.
 	const tick = 10 * time.Millisecond
-	before, err1 := ownCPU()
-	used, err2 := processCPU(os.Getpid())
-	after, err3 := ownCPU()
-	check.Must(t, errors.Join(err1, err2, err3))
-	if used < before-2*tick || used > after+tick {
-		t.Errorf("used %v, between %v and %v", used, before, after)
+	own := []int{os.Getpid()}
+	before, after := usageOf(own), usageOf(nil)
+	check.Must(t, errors.Join(before.err, after.err))
+	used := time.Duration(before.servers[own[0]] * float64(time.Second))
+	if used < before.driver-2*tick || used > after.driver+tick {
+		t.Errorf("used %v, between %v and %v", used, before.driver, after.driver)
 	}
-	if got := startUsage([]int{-1}).stop(1, 1); got.ServersNotMeasured == "" || got.ServerSecondsByPid != nil {
+	if got := usageOf([]int{-1}).since(before, 1, 1); got.ServersNotMeasured == "" || got.ServerSecondsByPid != nil {
 		t.Errorf("%+v", got)
 	}
 }

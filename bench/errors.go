@@ -8,9 +8,8 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
-
-	"google.golang.org/grpc/codes"
 )
 
 // errFinished says that an operation has nothing left to do.
@@ -22,22 +21,21 @@ var errCut = errors.New("cut off at the end of the run")
 // errTooManyRedirects says that following redirects led nowhere.
 var errTooManyRedirects = errors.New("too many redirects")
 
-// statusError is an answer that is not what the workload counts as success.
-type statusError struct {
-	status int
-	text   string // beginning of the body
+// failure is an error that is counted by its kind, such as "status 503".
+type failure struct {
+	kind string
+	error
 }
 
-func (e *statusError) Error() string {
-	if e.text == "" {
-		return "status " + strconv.Itoa(e.status)
-	}
-	return fmt.Sprintf("status %d: %s", e.status, e.text)
-}
+func (e *failure) Unwrap() error { return e.error }
 
+// refused is an answer that is not what the workload counts as success.
 func refused(resp *response) error {
-	text := resp.body.Bytes()
-	return &statusError{status: resp.status, text: string(text[:min(len(text), 120)])}
+	kind, text := "status "+strconv.Itoa(resp.status), resp.body.Bytes()
+	if len(text) == 0 {
+		return &failure{kind, errors.New(kind)}
+	}
+	return &failure{kind, fmt.Errorf("%s: %s", kind, text[:min(len(text), 120)])}
 }
 
 // versionConflict is a refusal because of the expected version where the worker knew the version.
@@ -52,30 +50,19 @@ type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-// dialError is a connection that did not come about.
-type dialError struct{ error }
-
-func (e *dialError) Unwrap() error { return e.error }
-
 // kindOf sorts errors for counting. The words are part of the output.
 func kindOf(err error) string {
-	var status *statusError
-	var conflict *versionConflict
-	var dial *dialError
-	var call *callError
+	f, counted := errors.AsType[*failure](err)
+	_, conflict := errors.AsType[*versionConflict](err)
 	switch {
 	case errors.Is(err, errCut), errors.Is(err, context.Canceled):
 		return "cut off"
-	case errors.As(err, &status):
-		return "status " + strconv.Itoa(status.status)
-	case errors.As(err, &call):
-		return "status " + call.code.String()
-	case errors.As(err, &conflict):
+	case conflict:
 		return "wrong version"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "timeout"
-	case errors.As(err, &dial):
-		return "connect"
+	case counted:
+		return f.kind
 	case errors.Is(err, errMalformed), errors.Is(err, errUnasked):
 		return "malformed"
 	case errors.Is(err, errTooManyRedirects):
@@ -92,12 +79,11 @@ func isLost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// isTransport reports whether err is about the connection rather than an answer.
-func isTransport(err error) bool {
-	var status *statusError
-	var conflict *versionConflict
-	if call, ok := errors.AsType[*callError](err); ok {
-		return call.code == codes.Unavailable
-	}
-	return err != nil && !errors.As(err, &status) && !errors.As(err, &conflict)
+// answered reports whether err is an answer, rather than about the connection.
+func answered(err error) bool {
+	kind := kindOf(err)
+	return kind == "wrong version" || strings.HasPrefix(kind, "status ") && kind != unavailable
 }
+
+// unavailable is what gRPC says of a connection that does not come about.
+const unavailable = "status Unavailable"

@@ -50,7 +50,7 @@ func (d *dialing) connect(to endpoint, slot int) (*grpc.ClientConn, error) {
 	}
 	cc, err := grpc.NewClient(to.address, options...)
 	if err != nil {
-		return nil, &dialError{err}
+		return nil, &failure{"connect", err}
 	}
 	if d.conns == nil {
 		d.conns = map[connection]*grpc.ClientConn{}
@@ -81,13 +81,10 @@ func (login) RequireTransportSecurity() bool { return false }
 // atLeader is what a call carries that only the leader may answer.
 var atLeader = metadata.Pairs("requires-leader", "true")
 
-// callError is the status of a call that failed.
-type callError struct {
-	code codes.Code
-	text string
+// failureOf is the status of a call that failed.
+func failureOf(code codes.Code, text string) error {
+	return &failure{"status " + code.String(), fmt.Errorf("%s: %s", code, text[:min(len(text), 200)])}
 }
-
-func (e *callError) Error() string { return e.code.String() + ": " + e.text }
 
 // call makes a call and returns its error in the driver's words. When the answer names the
 // leader, the call and those to come go there, as with a redirect. try returns the trailer too.
@@ -104,7 +101,7 @@ func (c *sender) call(ctx context.Context, try func(streams.StreamsClient) (meta
 		leader, moved := leaderIn(trailer)
 		switch {
 		case !moved:
-			if err = callFailure(ctx, err); isTransport(err) {
+			if err = callFailure(ctx, err); !answered(err) {
 				c.turn(c.home)
 			}
 			return err
@@ -139,7 +136,7 @@ func callFailure(ctx context.Context, err error) error {
 		// The limit of a stay cancels it.
 		return fmt.Errorf("%w: %s", os.ErrDeadlineExceeded, s.Message())
 	}
-	return &callError{s.Code(), s.Message()[:min(len(s.Message()), 200)]}
+	return failureOf(s.Code(), s.Message())
 }
 
 // stay is a call that stays open from one operation to the next: of BatchAppend, or a

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -36,18 +34,6 @@ type metrics struct {
 	PayloadBytes        int64     `json:"payloadBytes"`
 	PayloadMBPerSecond  float64   `json:"payloadMBPerSecond"` // millions of bytes
 	LatencyMs           latencies `json:"latencyMs"`
-}
-
-// cpuStatistics is processor time, user and system, of the measured run.
-type cpuStatistics struct {
-	DriverSeconds       float64         `json:"driverSeconds"`
-	DriverUsPerOp       float64         `json:"driverUsPerOperation"`
-	ServerSeconds       float64         `json:"serverSeconds,omitempty"` // all servers together
-	ServerSecondsByPid  map[int]float64 `json:"serverSecondsByPid,omitempty"`
-	ServerUsPerOp       float64         `json:"serverUsPerOperation,omitempty"`
-	ServerUsPerEvent    float64         `json:"serverUsPerEvent,omitempty"`
-	ServersNotMeasured  string          `json:"serversNotMeasured,omitempty"` // why
-	ProcessorsAvailable int             `json:"processorsAvailable"`
 }
 
 // result is one measured run, as --json writes it.
@@ -98,7 +84,7 @@ func (s *session) measure(ctx context.Context) (*result, error) {
 	}
 	redirects, reconnects := s.detours()
 	total := newRecorder(parts)
-	usage := startUsage(s.o.pids)
+	before := usageOf(s.o.pids)
 	started := time.Now()
 	elapsed, err := s.runFor(ctx, s.o.duration, s.o.count, total)
 	whole := s.whole(total)
@@ -107,7 +93,7 @@ func (s *session) measure(ctx context.Context) (*result, error) {
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
 		Bases: s.o.bases, GRPC: s.o.grpc, Connections: s.o.connections, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
-		CPU: usage.stop(whole.count(), whole.events),
+		CPU: usageOf(s.o.pids).since(before, whole.count(), whole.events),
 	}
 	r.Redirects, r.Reconnects = s.detours()
 	r.Redirects -= redirects
@@ -178,7 +164,7 @@ func (r *result) table() string {
 	r.row(rows, fmt.Sprint(r.ErrorTotal))
 	_ = rows.Flush()
 	fmt.Fprintf(&b, "\ncpu: driver %.2f s, %.1f us an operation", r.CPU.DriverSeconds, r.CPU.DriverUsPerOp)
-	if r.CPU.ServerSecondsByPid != nil {
+	if len(r.CPU.ServerSecondsByPid) > 0 {
 		fmt.Fprintf(&b, "; servers %.2f s, %.1f us an operation", r.CPU.ServerSeconds, r.CPU.ServerUsPerOp)
 		if r.CPU.ServerUsPerEvent > 0 {
 			fmt.Fprintf(&b, ", %.2f us an event", r.CPU.ServerUsPerEvent)
@@ -218,57 +204,4 @@ func (r *result) writeJSON(path string, stdout io.Writer) error {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
-}
-
-// usage is processor time at the beginning of a run.
-type usage struct {
-	driver  time.Duration
-	servers map[int]time.Duration
-	err     error
-}
-
-func startUsage(pids []int) *usage {
-	u := &usage{}
-	u.driver, u.err = ownCPU()
-	if len(pids) > 0 {
-		u.servers = map[int]time.Duration{}
-	}
-	for _, pid := range pids {
-		used, err := processCPU(pid)
-		u.err = errors.Join(u.err, err)
-		u.servers[pid] = used
-	}
-	return u
-}
-
-func (u *usage) stop(operations, events int64) cpuStatistics {
-	f := cpuStatistics{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
-	now, err := ownCPU()
-	err = errors.Join(u.err, err)
-	f.DriverSeconds = (now - u.driver).Seconds()
-	if operations > 0 {
-		f.DriverUsPerOp = f.DriverSeconds * 1e6 / float64(operations)
-	}
-	byPid := map[int]float64{}
-	for pid, before := range u.servers {
-		used, pidErr := processCPU(pid)
-		err = errors.Join(err, pidErr)
-		byPid[pid] = (used - before).Seconds()
-		f.ServerSeconds += byPid[pid]
-	}
-	if err != nil {
-		f.ServerSeconds = 0
-		f.ServersNotMeasured = strings.ReplaceAll(err.Error(), "\n", "; ")
-		return f
-	}
-	if len(byPid) > 0 {
-		f.ServerSecondsByPid = byPid
-		if operations > 0 {
-			f.ServerUsPerOp = f.ServerSeconds * 1e6 / float64(operations)
-		}
-		if events > 0 {
-			f.ServerUsPerEvent = f.ServerSeconds * 1e6 / float64(events)
-		}
-	}
-	return f
 }

@@ -251,7 +251,7 @@ func (s *session) worker(p *phase, i int) {
 			p.stop(fatal)
 			return
 		}
-		if isTransport(err) && !p.sleep(backoff(failures)) {
+		if !answered(err) && !p.sleep(backoff(failures)) {
 			return
 		}
 		failures++
