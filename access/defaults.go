@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -32,10 +33,7 @@ var builtins = [...]builtin{
 func EnsureDefaultUsers(ctx context.Context, w Writer, iterations int, adminPassword, opsPassword string) error {
 	hasher := NewHasher(HasherOptions{Iterations: iterations})
 	for i, password := range [...]string{adminPassword, opsPassword} {
-		if password == "" {
-			password = DefaultPassword
-		}
-		if err := ensureUser(ctx, w, hasher, i, password); err != nil {
+		if err := ensureUser(ctx, w, hasher, i, cmp.Or(password, DefaultPassword)); err != nil {
 			return fmt.Errorf("create the user %s: %w", builtins[i].login, err)
 		}
 	}

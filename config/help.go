@@ -113,11 +113,7 @@ func (c *Config) WriteWhatIf(w io.Writer) error {
 func writeValues(b *bytes.Buffer, title string, values []Value) {
 	b.WriteString(title + "\n")
 	for _, v := range values {
-		shown := v.Value
-		if shown == "" {
-			shown = "<empty>"
-		}
-		fmt.Fprintf(b, "  %-42s %s (%s)\n", v.Name, shown, v.Source)
+		fmt.Fprintf(b, "  %-42s %s (%s)\n", v.Name, cmp.Or(v.Value, "<empty>"), v.Source)
 	}
 	if len(values) == 0 {
 		b.WriteString("  none\n")

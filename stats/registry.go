@@ -137,9 +137,7 @@ func (r *Registry) Remove(name string, labels ...Label) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	labels = slices.Clone(labels)
-	slices.SortFunc(labels, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
-	key := keyOf(name, labels)
+	_, key := identify(name, labels)
 	gone, ok := r.byKey[key]
 	if !ok {
 		return
@@ -200,9 +198,7 @@ func register[M any](r *Registry, name, help string, kind Kind, labels []Label, 
 // lookup finds or adds a description. Wrong names and one name for two kinds are
 // mistakes in the program. The caller holds mu and fills in a fresh one before it lets go.
 func (r *Registry) lookup(name, help string, kind Kind, labels []Label) (m *metric, fresh bool) {
-	labels = slices.Clone(labels)
-	slices.SortFunc(labels, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
-	key := keyOf(name, labels)
+	labels, key := identify(name, labels)
 	if have, ok := r.kinds[name]; ok && have != kind {
 		panic(fmt.Sprintf("stats: metric %s is registered as %v and as %v", name, have, kind))
 	}
@@ -224,8 +220,10 @@ func (r *Registry) lookup(name, help string, kind Kind, labels []Label) (m *metr
 	return m, true
 }
 
-// keyOf identifies a metric: its name and its labels, which are sorted.
-func keyOf(name string, labels []Label) string {
+// identify returns the labels of a metric, sorted, and its key: the name with them.
+func identify(name string, labels []Label) (sorted []Label, key string) {
+	labels = slices.Clone(labels)
+	slices.SortFunc(labels, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
 	if !validName(name) {
 		panic(fmt.Sprintf("stats: bad metric name %q", name))
 	}
@@ -237,7 +235,7 @@ func keyOf(name string, labels []Label) string {
 		}
 		fmt.Fprintf(&b, ",%s=%q", l.Name, l.Value)
 	}
-	return b.String()
+	return labels, b.String()
 }
 
 // validName reports whether every exporter can use the name: letters, digits and underscores, no

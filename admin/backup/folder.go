@@ -2,12 +2,14 @@ package backup
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -29,10 +31,7 @@ type Folder struct {
 // NewFolder returns the target in a folder, which is made if it is not there. A file system of nil
 // is the real one.
 func NewFolder(fsys vfs.FS, dir string) *Folder {
-	if fsys == nil {
-		fsys = vfs.OS
-	}
-	return &Folder{fsys: fsys, dir: dir}
+	return &Folder{fsys: cmp.Or(fsys, vfs.OS), dir: dir}
 }
 
 const (
@@ -263,12 +262,7 @@ func (w *folderWriting) Finish(ctx context.Context, m *Manifest) error {
 	if err := writeFile(ctx, w.t.fsys, w.path(manifestFile), strings.NewReader(string(text)+"\n")); err != nil {
 		return err
 	}
-	dirs := make([]string, 0, len(w.dirs))
-	for dir := range w.dirs {
-		dirs = append(dirs, dir)
-	}
-	slices.Sort(dirs)
-	for _, dir := range slices.Backward(dirs) {
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(w.dirs))) {
 		if err := w.t.fsys.SyncDir(w.path(dir)); err != nil {
 			return fmt.Errorf("finish a backup: %w", err)
 		}

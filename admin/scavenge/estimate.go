@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -245,11 +246,7 @@ func (t *tally) shrink() {
 
 // top returns the streams with most bytes, at most n, the largest first.
 func (t *tally) top(n int) []*sum {
-	all := make([]*sum, 0, len(t.sums))
-	for _, s := range t.sums {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *sum) int {
+	all := slices.SortedFunc(maps.Values(t.sums), func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.name, b.name))
 	})
 	return all[:min(n, len(all))]

@@ -54,16 +54,7 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 // filesBelowPoint lists the complete chunk files that begin below the point.
 func (r *run) filesBelowPoint() ([]eventlog.ChunkInfo, error) {
 	all, err := r.log.Chunks.List()
-	if err != nil {
-		return nil, err
-	}
-	var files []eventlog.ChunkInfo
-	for _, f := range all {
-		if f.Complete && f.Start < r.point.Position {
-			files = append(files, f)
-		}
-	}
-	return files, nil
+	return slices.DeleteFunc(all, func(f eventlog.ChunkInfo) bool { return !f.Complete || f.Start >= r.point.Position }), err
 }
 
 func sizeOf(files []eventlog.ChunkInfo) (bytes int64) {

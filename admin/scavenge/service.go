@@ -133,10 +133,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 		s.logger.Warn("a scavenge uses fewer threads than it was asked to", "asked", r.Threads, "threads", MaxThreads)
 		r.Threads = MaxThreads
 	}
-	r.Threads = max(r.Threads, 1)
-	if r.ThrottlePercent == 0 {
-		r.ThrottlePercent = 100
-	}
+	r.Threads, r.ThrottlePercent = max(r.Threads, 1), cmp.Or(r.ThrottlePercent, 100)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -142,7 +142,7 @@ func certsNodeCommand(stdout io.Writer) *cobra.Command {
 			}
 			c := issued.Certificate
 			_, err = fmt.Fprintf(stdout, "%s  %s for %s, until %s\n%s  its private key: keep it secret\n",
-				filepath.Join(out, certs.NodeCertificateFile), c.Subject, strings.Join(alternativeNames(c), ", "), minute(c.NotAfter),
+				filepath.Join(out, certs.NodeCertificateFile), c.Subject, strings.Join(certs.NamesOf(c), ", "), minute(c.NotAfter),
 				filepath.Join(out, certs.NodeKeyFile))
 			return err
 		},
@@ -276,7 +276,7 @@ type certsIssuer struct {
 func describeCertificate(c *x509.Certificate) *certsCertificate {
 	digest := sha256.Sum256(c.Raw)
 	return &certsCertificate{
-		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: alternativeNames(c),
+		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: certs.NamesOf(c),
 		NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(), Key: describeKey(c), Serial: c.SerialNumber.Text(16), SHA256: hex.EncodeToString(digest[:]),
 	}
 }
@@ -290,14 +290,6 @@ func describeKey(c *x509.Certificate) string {
 		return "ECDSA " + key.Params().Name
 	}
 	return c.PublicKeyAlgorithm.String()
-}
-
-func alternativeNames(c *x509.Certificate) []string {
-	names := append([]string{}, c.DNSNames...)
-	for _, ip := range c.IPAddresses {
-		names = append(names, ip.String())
-	}
-	return names
 }
 
 func writeCertsJSON(w io.Writer, _ certs.Files, r *certs.Report, _ time.Time) error {

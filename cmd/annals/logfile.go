@@ -192,21 +192,11 @@ func (f *logFile) prune() error {
 	return nil
 }
 
-// periodOf names the interval that a time lies in.
-func (f *logFile) periodOf(t time.Time) string {
-	t = t.UTC()
-	switch f.options.Interval {
-	case config.LogIntervalYear:
-		return t.Format("2006")
-	case config.LogIntervalMonth:
-		return t.Format("2006-01")
-	case config.LogIntervalDay:
-		return t.Format("2006-01-02")
-	case config.LogIntervalHour:
-		return t.Format("2006-01-02T15")
-	case config.LogIntervalMinute:
-		return t.Format("2006-01-02T15:04")
-	default:
-		return ""
-	}
+// periods are what names the interval of a time. Of an interval that never ends it is nothing.
+var periods = map[config.LogInterval]string{
+	config.LogIntervalYear: "2006", config.LogIntervalMonth: "2006-01", config.LogIntervalDay: "2006-01-02",
+	config.LogIntervalHour: "2006-01-02T15", config.LogIntervalMinute: "2006-01-02T15:04",
 }
+
+// periodOf names the interval that a time lies in.
+func (f *logFile) periodOf(t time.Time) string { return t.UTC().Format(periods[f.options.Interval]) }

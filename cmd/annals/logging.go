@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -121,20 +122,10 @@ func (t tee) Write(line []byte) (int, error) {
 // hclogLevel translates the level. There is no fatal one: standard error has the cause
 // of an end without the log, so that with Fatal the log is silent.
 func hclogLevel(l config.LogLevel) hclog.Level {
-	switch l {
-	case config.LogLevelVerbose:
-		return hclog.Trace
-	case config.LogLevelDebug:
-		return hclog.Debug
-	case config.LogLevelWarning:
-		return hclog.Warn
-	case config.LogLevelError:
-		return hclog.Error
-	case config.LogLevelFatal:
-		return hclog.Off
-	default:
-		return hclog.Info
-	}
+	return cmp.Or(map[config.LogLevel]hclog.Level{
+		config.LogLevelVerbose: hclog.Trace, config.LogLevelDebug: hclog.Debug, config.LogLevelWarning: hclog.Warn,
+		config.LogLevelError: hclog.Error, config.LogLevelFatal: hclog.Off,
+	}[l], hclog.Info)
 }
 
 // Marks of the plain form of hclog: a value of several lines begins on a line of

@@ -86,10 +86,8 @@ func nearest(word string, known []string) string {
 
 // oneOf refuses a value of a flag that is not one of those that it can have.
 func oneOf(flag, value string, possible ...string) error {
-	for _, p := range possible {
-		if value == p {
-			return nil
-		}
+	if slices.Contains(possible, value) {
+		return nil
 	}
 	err := fmt.Errorf("--%s %q is none of %s", flag, value, strings.Join(possible, ", "))
 	if near := nearest(value, possible); near != "" {

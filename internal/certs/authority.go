@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -88,12 +89,7 @@ type Authority struct {
 
 // NewAuthority makes an authority.
 func NewAuthority(o AuthorityOptions) (*Authority, error) {
-	if o.Days == 0 {
-		o.Days = defaultAuthorityDays
-	}
-	if o.Key == "" {
-		o.Key = RSA2048
-	}
+	o.Days, o.Key = cmp.Or(o.Days, defaultAuthorityDays), cmp.Or(o.Key, RSA2048)
 	if err := errors.Join(checkDays(o.Days), checkCommonName(o.CommonName)); err != nil {
 		return nil, err
 	}
@@ -197,9 +193,7 @@ func (a *Authority) Issue(o NodeOptions) (*Issued, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.CommonName == "" {
-		o.CommonName = DefaultNodeCommonName
-	}
+	o.CommonName = cmp.Or(o.CommonName, DefaultNodeCommonName)
 	if o.Key == "" {
 		o.Key = RSA2048
 		if _, ok := a.key.(*ecdsa.PrivateKey); ok {

@@ -154,13 +154,7 @@ func Inspect(f Files) Report {
 func (r *Report) Refused() bool { return len(r.errors()) > 0 }
 
 func (r *Report) errors() []Finding {
-	var found []Finding
-	for _, f := range r.Findings {
-		if f.Severity == SeverityError {
-			found = append(found, f)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity != SeverityError })
 }
 
 func (r *Report) fail(file, text, remedy string) {
@@ -411,7 +405,7 @@ func (r *Report) judgeLeaf(f Files, leaf *x509.Certificate, now time.Time) {
 		isolate(file, "has neither a DNS name nor an IP address as alternative name, so other nodes do not accept it",
 			"have it issued with the node's names and addresses as alternative names")
 	case len(f.Hosts) > 0 && !slices.ContainsFunc(f.Hosts, func(host string) bool { return matchesHost(leaf, host) }):
-		isolate(file, fmt.Sprintf("was not issued for %s, at which other nodes dial this one, but for %s", strings.Join(f.Hosts, " or "), strings.Join(namesOf(leaf), ", ")),
+		isolate(file, fmt.Sprintf("was not issued for %s, at which other nodes dial this one, but for %s", strings.Join(f.Hosts, " or "), strings.Join(NamesOf(leaf), ", ")),
 			fmt.Sprintf("have it issued with %s as alternative name, or set ReplicationHostAdvertiseAs to a name that it has", f.Hosts[0]))
 	}
 	switch name := leaf.Subject.CommonName; {

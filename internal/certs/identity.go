@@ -113,9 +113,9 @@ func matchesHost(c *x509.Certificate, host string) bool {
 	return c.VerifyHostname(host) == nil
 }
 
-// namesOf lists the alternative names that identify a host.
-func namesOf(c *x509.Certificate) []string {
-	names := slices.Clone(c.DNSNames)
+// NamesOf lists the alternative names that identify a host.
+func NamesOf(c *x509.Certificate) []string {
+	names := append([]string{}, c.DNSNames...)
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
 	}

@@ -95,7 +95,7 @@ func (s *Store) verifyServer(presented []*x509.Certificate, host string) error {
 	if s.opts.DNSName != "" {
 		also = fmt.Sprintf(" nor for %q", s.opts.DNSName)
 	}
-	return fmt.Errorf("%w: it was not issued for %q%s, but for %q", ErrHost, host, also, namesOf(leaf))
+	return fmt.Errorf("%w: it was not issued for %q%s, but for %q", ErrHost, host, also, NamesOf(leaf))
 }
 
 // PublicServer returns the configuration of the listener for clients. A client

@@ -21,7 +21,7 @@ func (k *walker) inspectChunk(path string, last bool) error {
 	if number != k.next {
 		missing := chunkfile.ChunkStart(k.next)
 		if k.n.optional(missing) && k.next > 0 {
-			k.end()
+			k.ended = true
 			k.behindEnd(path)
 			return nil
 		}
@@ -91,9 +91,6 @@ func detail(err error) any {
 	}
 	return err
 }
-
-// end says that the valid log ends where the walk is.
-func (k *walker) end() { k.ended = true }
 
 // behindEnd reports a file after the end of the valid log.
 func (k *walker) behindEnd(path string) {
@@ -382,8 +379,10 @@ func (k *walker) skip(w *walk, err error) {
 // resync finds the next whole item at or after an offset.
 func (k *walker) resync(w *walk, at int) (int, bool) {
 	// Where the damaged one says that it ends, if that is so.
-	if size := int(chunkfile.Order.Uint32(padded(w.data[w.at:]))); size >= chunkfile.RecordFixed && size < len(w.data)-w.at && k.wholeItem(w, w.at+size) {
-		return w.at + size, true
+	if rest := w.data[w.at:]; len(rest) > chunkfile.RecordFixed {
+		if size := int(chunkfile.Order.Uint32(rest)); size >= chunkfile.RecordFixed && size < len(rest) && k.wholeItem(w, w.at+size) {
+			return w.at + size, true
+		}
 	}
 	for ; at+chunkfile.RecordFixed <= len(w.data); at++ {
 		if k.wholeItem(w, at) {
@@ -391,14 +390,6 @@ func (k *walker) resync(w *walk, at int) (int, bool) {
 		}
 	}
 	return len(w.data), false
-}
-
-// padded returns the first four bytes of b, which may have fewer.
-func padded(b []byte) []byte {
-	if len(b) >= 4 {
-		return b
-	}
-	return append(append(make([]byte, 0, 4), b...), make([]byte, 4-len(b))...)
 }
 
 func (k *walker) wholeItem(w *walk, at int) bool {

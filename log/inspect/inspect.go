@@ -5,6 +5,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,12 +104,8 @@ var ErrNoDataFolder = errors.New("not a data folder")
 // not by the number of events. An error means that the folder cannot be judged at all, or that ctx
 // ended the work.
 func Run(ctx context.Context, o Options, report func(Finding)) (_ Summary, err error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.IndexDir == "" {
-		o.IndexDir = filepath.Join(o.Dir, "index")
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
+	o.IndexDir = cmp.Or(o.IndexDir, filepath.Join(o.Dir, "index"))
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}

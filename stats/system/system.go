@@ -2,6 +2,7 @@
 package system
 
 import (
+	"cmp"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -50,9 +51,7 @@ type reading struct {
 // New returns a sampler and registers the metrics. It looks for the volume of
 // DataDir, which should exist by then, and starts nothing.
 func New(o Options) *Sampler {
-	if o.DataDir == "" {
-		o.DataDir = "."
-	}
+	o.DataDir = cmp.Or(o.DataDir, ".")
 	if o.Network == nil {
 		o.Network = func() Network { return Network{} }
 	}

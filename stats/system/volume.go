@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,10 +78,7 @@ func mountPoint(dir string) string {
 			found = mount
 		}
 	}
-	if found == "" {
-		found = filepath.VolumeName(dir) + string(os.PathSeparator)
-	}
-	return found
+	return cmp.Or(found, filepath.VolumeName(dir)+string(os.PathSeparator))
 }
 
 func liesIn(dir, mount string) bool {

@@ -7,6 +7,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,10 +72,7 @@ func New(o Options) (*Target, error) {
 	if key == "" || secret == "" {
 		return nil, errors.New("the keys of the object store are missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
-	region := o.Getenv("AWS_REGION")
-	if region == "" {
-		region = "us-east-1"
-	}
+	region := cmp.Or(o.Getenv("AWS_REGION"), "us-east-1")
 	endpoint := &url.URL{Scheme: "https", Host: "s3." + region + ".amazonaws.com"}
 	if o.Endpoint != "" {
 		if endpoint, err = url.Parse(o.Endpoint); err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || strings.Trim(endpoint.Path, "/") != "" {

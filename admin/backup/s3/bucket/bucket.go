@@ -4,6 +4,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/base64"
@@ -49,9 +50,7 @@ type Options struct {
 
 // EnsureDefaults fills in the fields that are not set.
 func (o *Options) EnsureDefaults() {
-	if o.Retries == 0 {
-		o.Retries = retries
-	}
+	o.Retries = cmp.Or(o.Retries, retries)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
