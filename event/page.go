@@ -111,12 +111,15 @@ type StreamPage struct {
 
 // SetNext sets Next of a page that is otherwise as it was read.
 func (p *StreamPage) SetNext(r *StreamRead) {
-	after := p.From + int64(r.Count)
+	after, before := p.From+r.Span(), p.From-r.Span()
+	if n := len(p.Events); n > 0 && n == r.Count {
+		after, before = p.Events[n-1].Number+1, p.Events[n-1].Number-1
+	}
 	switch {
 	case r.Backward && p.End:
 		p.Next = -1
 	case r.Backward:
-		p.Next = max(-1, p.From-int64(r.Count))
+		p.Next = max(-1, before)
 	case p.End && len(p.Events) == 0, after < p.From: // All the rest is hidden, or there is none.
 		p.Next = max(p.From, p.Last+1)
 	default:

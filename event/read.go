@@ -2,9 +2,12 @@ package event
 
 // StreamRead asks for a page of one stream.
 type StreamRead struct {
-	Stream   string
-	From     int64 // first number, included; Head (backward only) for the newest event
-	Count    int   // at most so many events, above 0
+	Stream string
+	From   int64 // first number, included; Head (backward only) for the newest event
+	Count  int   // at most so many events, above 0
+	// MaxScan is how many numbers are looked at for them. Count if that is more, so that 0 means a
+	// page of numbers, of which some may have no event.
+	MaxScan  int
 	Backward bool
 	// Links resolves the links of the page whose targets its caller may see: the others are
 	// LinkDead. nil: links are shown as they are.
@@ -16,13 +19,17 @@ type StreamRead struct {
 	Room *Room
 }
 
+// Span is how many numbers the page may look at.
+func (r *StreamRead) Span() int64 { return int64(max(r.Count, r.MaxScan)) }
+
 // AllRead asks for a page of the log.
 type AllRead struct {
 	// From is a position. Reading forward begins with the record at From, reading
 	// backward with the record that ends at From. End means the end of the log, and
 	// so does a position beyond it when reading backward.
 	From     int64
-	Count    int // at most so many events, above 0
+	After    bool // forward: without the record that begins at From, if it is there
+	Count    int  // at most so many events, above 0
 	Backward bool
 	Links    LinkReader // as in StreamRead
 	// Filter, when not nil, chooses the events by stream and type; others do not count.

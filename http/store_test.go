@@ -374,28 +374,34 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 	p := event.StreamPage{
 		Stream: q.Stream, From: q.From, Last: info.Last, Metadata: info.Metadata, Min: info.Metadata.MinVisible(info.Last),
 	}
-	count := int64(q.Count)
+	count := q.Span()
 	if q.Backward {
 		if q.From == event.Head {
 			p.From = info.Last
 		}
-		for n := min(p.From, p.Last); n >= 0 && n > p.From-count; n-- {
+		for n := min(p.From, p.Last); n >= 0 && n > p.From-count && len(p.Events) < q.Count; n-- {
 			if r := s.visible(q.Stream, n); r != nil {
 				p.Events = append(p.Events, s.resolve(r, q.Links))
 			}
 		}
 		low := p.From - count + 1
+		if n := len(p.Events); n == q.Count {
+			low = p.Events[n-1].Number
+		}
 		s.bare(p.Events, q.MaxPayload)
-		p.End = low <= p.Min || p.From < p.Min || low <= p.Last && s.visible(q.Stream, low) == nil
+		p.End = low <= p.Min || p.From < p.Min || low <= p.Last && q.MaxScan == 0 && s.visible(q.Stream, low) == nil
 		p.SetNext(&q)
 		return p, nil
 	}
-	for n := q.From; n <= p.Last && n-q.From < count; n++ {
+	for n := q.From; n <= p.Last && n-q.From < count && len(p.Events) < q.Count; n++ {
 		if r := s.visible(q.Stream, n); r != nil {
 			p.Events = append(p.Events, s.resolve(r, q.Links))
 		}
 	}
 	s.bare(p.Events, q.MaxPayload)
+	if n := len(p.Events); n == q.Count {
+		count = p.Events[n-1].Number - q.From + 1
+	}
 	p.End = q.From > p.Last-count
 	if !p.End {
 		alive := false
@@ -467,6 +473,10 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 			break
 		}
 		r := &s.log[at]
+		if q.After && r.Position == q.From {
+			p.Next = r.Next
+			continue
+		}
 		isChosen, err := q.Chooses(r.Stream, r.Type)
 		if p.Failed = err; err != nil {
 			break

@@ -357,6 +357,17 @@ func TestSettled(t *testing.T) {
 	}
 	readers.Wait()
 	check.Equal(t, l.Settled(), l.Tail().End, "settled at")
+	// Nor do reads of the log see more, whichever way they go.
+	last := l.Tail().End - size
+	l.appender.unsettled.Store(last + 1)
+	for _, from := range []int64{last - size, event.End} {
+		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: events, Backward: from == event.End})
+		check.Must(t, err)
+		if len(page.Events) == 0 || page.Events[0].Number != events-2 || from != event.End && len(page.Events) > 1 || page.LogEnd != last {
+			t.Errorf("from %d: %+v, settled at %d", from, page, last)
+		}
+	}
+	l.appender.unsettled.Store(0)
 	closeLog(t, l)
 }
 

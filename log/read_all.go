@@ -20,11 +20,9 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
-	end := v.tail.End
-	// Reads of streams do not see later events yet: a link to one of them would look dead.
-	if r.Links != nil {
-		end = min(end, settled)
-	}
+	// Reads of streams do not see later events yet: a link to one of them would look dead, and a
+	// reader that looks for one would not find it.
+	end := min(v.tail.End, settled)
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
 	switch {
 	case r.From == event.End, r.From > end && r.Backward:
@@ -69,8 +67,8 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			}
 			break
 		}
-		isChosen := false
-		if it.IsRecord() {
+		isChosen, isLeftOut := false, r.After && position == r.From
+		if it.IsRecord() && !isLeftOut {
 			if isChosen, err = r.Chooses(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())); err != nil {
 				page.Failed, page.More = err, true
 				break
@@ -80,7 +78,7 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		if !r.Backward {
 			page.Next += int64(len(it))
 		}
-		if it.IsRecord() {
+		if it.IsRecord() && !isLeftOut {
 			page.Looked++
 			page.Last = position
 		}

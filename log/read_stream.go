@@ -189,26 +189,40 @@ func (rd *Reader) readBackward(v view, a *arena, r event.StreamRead, page *event
 		page.End = true
 		return nil
 	}
-	lowest := page.From - int64(r.Count) + 1
-	if err := rd.readNumbers(v, a, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
+	lowest := page.From - r.Span() + 1
+	if err := rd.readNumbers(v, a, page, min(page.From, page.Last), max(lowest, page.Min), r); err != nil {
 		return err
 	}
 	n := len(page.Events)
-	gone := lowest <= page.Last && (n == 0 || page.Events[n-1].Number != lowest)
-	page.End = lowest <= page.Min || page.From < page.Min || gone
+	if n == r.Count {
+		lowest = page.Events[n-1].Number
+	}
+	isGone := lowest <= page.Last && (n == 0 || page.Events[n-1].Number != lowest)
+	if isGone && r.MaxScan > 0 {
+		// A gap does not end the read. Times never fall along the log: an expired event does.
+		it, _, err := rd.recordOf(v, r.Stream, lowest, new([]byte))
+		if err != nil {
+			return err
+		}
+		isGone = it != nil
+	}
+	page.End = lowest <= page.Min || page.From < page.Min || isGone
 	return nil
 }
 
 func (rd *Reader) readForward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
-	highest := page.From + int64(r.Count) - 1
+	highest := page.From + r.Span() - 1
 	if highest < page.From {
 		highest = math.MaxInt64
 	}
 	if highest < page.Min {
 		return nil // All of the page is hidden; more follows.
 	}
-	if err := rd.readNumbers(v, a, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
+	if err := rd.readNumbers(v, a, page, max(page.From, page.Min), min(highest, page.Last), r); err != nil {
 		return err
+	}
+	if n := len(page.Events); n == r.Count {
+		highest = page.Events[n-1].Number
 	}
 	page.End = highest >= page.Last
 	if !page.End && len(page.Events) == 0 {
@@ -222,10 +236,10 @@ func (rd *Reader) readForward(v view, a *arena, r event.StreamRead, page *event.
 	return nil
 }
 
-// readNumbers adds the events of a range of numbers, in the order given, that are there and not
-// expired.
-func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, backward bool) error {
-	count := to - from + 1
+// readNumbers adds the first events of a range of numbers, in the order given, that are there and
+// not expired.
+func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, r event.StreamRead) error {
+	backward, count := r.Backward, to-from+1
 	if backward {
 		count = from - to + 1
 	}
@@ -236,9 +250,9 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 	oldest := page.Metadata.Oldest(rd.opts.Now())
 	var room [32]index.Entry
 	var scratch []byte
-	page.Events = slices.Grow(page.Events, int(min(count, 4096)))
-	for count > 0 {
-		limit := int(min(count, 4096))
+	page.Events = slices.Grow(page.Events, int(min(count, int64(r.Count), 4096)))
+	for count > 0 && len(page.Events) < r.Count {
+		limit := int(min(count, int64(r.Count-len(page.Events)), 4096))
 		var found []index.Entry
 		var err error
 		if backward {

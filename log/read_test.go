@@ -129,7 +129,36 @@ func TestStreamPages(t *testing.T) {
 			if c.from == event.Head && page.From != 24 || c.from != event.Head && page.From != c.from {
 				t.Fatalf("from %d", page.From)
 			}
+			checkGaps(t, l)
 		})
+	}
+}
+
+// checkGaps reads a stream with pages that look for their events through gaps. Together they are
+// one large page.
+func checkGaps(t *testing.T, l *Log) {
+	t.Helper()
+	for _, backward := range []bool{false, true} {
+		r := event.StreamRead{Stream: "s", Count: 1000, Backward: backward}
+		if backward {
+			r.From = event.Head
+		}
+		whole := check.Value(l.Reads.ReadStream(r)).Must(t)
+		for _, r.Count = range []int{1, 3, 40} {
+			for _, r.MaxScan = range []int{2, 7, 1000} {
+				r.From = whole.From
+				var got []event.Resolved
+				for isOver, pages := false, 0; !isOver; pages++ {
+					page := check.Value(l.Reads.ReadStream(r)).Must(t)
+					got = append(got, page.Events...)
+					if len(page.Events) > r.Count || pages > 30 || page.Next == r.From && !page.End {
+						t.Fatalf("%+v: %+v", r, page)
+					}
+					r.From, isOver = page.Next, page.Next < 0 || page.Next > page.Last
+				}
+				check.Deep(t, got, whole.Events, r)
+			}
+		}
 	}
 }
 

@@ -200,20 +200,6 @@ func TestGroupsOfTheLog(t *testing.T) {
 			b.lead()
 			b.takeNames(9, "3@a")
 		}},
-		{"nothing that reads of streams do not see yet", func(b *bench) {
-			b.create(func(s settings) { s.Filter, s.ResolveLinks = ofStream("a", "l"), true })
-			b.store.add("a", 1)
-			synctest.Wait()
-			b.store.Settle(b.store.LogEnd())
-			b.store.add("a", 1)
-			b.store.Append("l", event.TypeLink, "1@a", "")
-			synctest.Wait()
-			b.takeNames(9, "0@a")
-			b.is("status", b.info().Status, "Live")
-			b.store.Settle(0)
-			synctest.Wait()
-			b.takeNames(9, "1@a", "1@a")
-		}},
 		{"read on when the buffer has room again", func(b *bench) {
 			b.create(func(s settings) { s.Filter, s.BufferSize, s.ReadBatchSize = ofStream("a"), 3, 2 })
 			b.store.add("a", 10)

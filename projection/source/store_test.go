@@ -156,9 +156,9 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
 	defer func() { page.SetNext(&r) }()
 	b := budget{r.MaxPayload, r.MaxPayload}
-	lowest, highest := r.From, r.From+int64(r.Count)-1
+	lowest, highest := r.From, r.From+r.Span()-1
 	if r.Backward {
-		lowest, highest = r.From-int64(r.Count)+1, r.From
+		lowest, highest = r.From-r.Span()+1, r.From
 	}
 	for n := max(lowest, page.Min); n <= min(highest, i.Last); n++ {
 		rec := s.at(r.Stream, n)
@@ -177,7 +177,9 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 		if res.Target != nil {
 			b.take(res.Target)
 		}
-		page.Events = append(page.Events, res)
+		if page.Events = append(page.Events, res); len(page.Events) == r.Count && !r.Backward {
+			highest = n
+		}
 	}
 	if page.End = highest >= i.Last; r.Backward {
 		slices.Reverse(page.Events)
@@ -211,6 +213,10 @@ func (s *memStore) ReadAll(ctx context.Context, r event.AllRead) (page event.All
 		}
 		e := s.records[i]
 		if s.gone[e.Position] {
+			continue
+		}
+		if r.After && e.Position == r.From {
+			page.Next = e.Next
 			continue
 		}
 		isChosen, err := r.Chooses(e.Stream, e.Type)

@@ -58,8 +58,6 @@ type DB struct {
 	index   uint64         // of the last entry
 	removed []event.Record // by Scavenge
 	fault   Fault          // by SetFault
-	settled int64          // by Settle
-	moved   chan struct{}  // closed by Settle
 }
 
 // Hook is a function that a test sets while others call it. Without one nothing goes wrong.
@@ -109,7 +107,7 @@ func Open(t T, o Options) *DB {
 		t.Fatalf("%v", err)
 	}
 	fatal := func(err error) { t.Errorf("the log has ended: %v", err) }
-	db := &DB{t: t, log: log, machine: fsm.NewMachine(log, hclog.NewNullLogger(), fatal), decider: fsm.NewDecider(log.Facts, o.Now), moved: make(chan struct{})}
+	db := &DB{t: t, log: log, machine: fsm.NewMachine(log, hclog.NewNullLogger(), fatal), decider: fsm.NewDecider(log.Facts, o.Now)}
 	if err := db.decider.Reset(); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -237,29 +235,7 @@ func (db *DB) Names(ctx context.Context, r event.NamesRead) (event.NamesPage, er
 	return db.log.Names.Page(ctx, r)
 }
 
-// Settle has the log end at a position for LogEnd and WaitLog, as if reads of streams did not see
-// more yet; 0: no longer.
-func (db *DB) Settle(end int64) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	close(db.moved)
-	db.settled, db.moved = end, make(chan struct{})
-}
-
-func (db *DB) LogEnd() int64 {
-	end, _ := db.settledEnd()
-	return end
-}
-
-// settledEnd also returns a channel that is closed by Settle, nil while all is settled.
-func (db *DB) settledEnd() (int64, <-chan struct{}) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.settled > 0 {
-		return min(db.settled, db.log.Settled()), db.moved
-	}
-	return db.log.Settled(), nil
-}
+func (db *DB) LogEnd() int64 { return db.log.Settled() }
 
 func (db *DB) WaitStream(ctx context.Context, stream string, after int64) error {
 	return db.wait(func() error { return db.log.Reads.WaitStream(ctx, stream, after) })
@@ -270,25 +246,7 @@ func (db *DB) WaitStreams(ctx context.Context, streams []string, after []int64) 
 }
 
 func (db *DB) WaitLog(ctx context.Context, position int64) error {
-	return db.wait(func() error {
-		for {
-			end, moved := db.settledEnd()
-			switch {
-			case end > position:
-				return nil
-			case moved == nil:
-				if err := db.log.Reads.WaitLog(ctx, position); err != nil {
-					return err
-				}
-				continue
-			}
-			select {
-			case <-moved:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	})
+	return db.wait(func() error { return db.log.Reads.WaitLog(ctx, position) })
 }
 
 func (db *DB) wait(do func() error) error {
