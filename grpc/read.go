@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -20,13 +20,12 @@ const (
 	minReadPage = 32  // events of a page, unless fewer are asked for
 	maxReadPage = 500 // as far as they fit
 	// bytes of data and metadata of a page; events beyond them are read one by one
-	readPayload  = 512 << 10
-	maxReadLook  = 20_000 // records of the log that one page looks at
-	slowReadLook = 16     // the same where each may take as long as match.Timeout
+	readPayload = 512 << 10
 )
 
 // reading is a read or a subscription that runs.
 type reading struct {
+	catchup.Cursor
 	s     *Server
 	q     readRequest
 	out   sender
@@ -57,7 +56,8 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	defer release()
-	r := reading{s: t.s, q: q, out: sender{stream: stream}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
+	r := reading{Cursor: catchup.Cursor{Store: t.s.opts.Store, Stream: q.stream, All: q.all, Backward: q.backward, Seen: -1, Last: -1},
+		s: t.s, q: q, out: sender{stream: stream}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
 		rights: linkRights{ctx, t.s, callOf(ctx)}}
 	t.s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
@@ -65,7 +65,7 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 	case q.subscribed:
 		t.s.metrics.subscriptions.Add(1)
 		defer t.s.metrics.subscriptions.Add(-1)
-		err = (&following{reading: r, after: -1, seen: -1, last: -1}).run(ctx, term)
+		err = (&following{reading: r}).run(ctx, term)
 	case q.all:
 		err = r.log(ctx)
 	default:
@@ -102,119 +102,80 @@ func (r *reading) stream(ctx context.Context) error {
 			StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: streamOf(r.q.stream)},
 		}})
 	}
-	from, last, left := int64(0), info.Last, r.q.limit
+	left := r.q.limit
+	r.Last = info.Last
 	switch {
 	case r.q.begin == beginsAtEnd && r.q.backward:
-		from = last
+		r.Next = info.Last
 	case r.q.begin == beginsAtEnd:
 		left = 0
-	case r.q.begin == beginsAt && r.q.backward:
-		from = min(r.q.from, last)
 	case r.q.begin == beginsAt:
-		from = r.q.from
+		r.Next = r.q.from
 	}
-	asked, count := from, r.count(left)
-	for begun, over := false, from > last; !over && left > 0; {
-		page, err := r.streamPage(ctx, from, count)
-		if errors.Is(err, event.ErrStreamNotFound) {
-			break // It was deleted meanwhile.
-		} else if err != nil {
-			return err
-		}
-		events := page.Events[:min(int64(len(page.Events)), left)]
-		if !begun && len(events) > 0 && r.q.positions && !r.q.backward && events[0].Number > asked {
-			first := uint64(events[0].Number)
-			if err := r.out.message(&streams.ReadResp{Content: &streams.ReadResp_FirstStreamPosition{FirstStreamPosition: first}}); err != nil {
-				return err
-			}
-		}
-		begun = begun || len(events) > 0
-		sent, err := r.events(ctx, events)
-		if err != nil {
-			return err
-		}
-		last, left, from = page.Last, left-sent, page.Next
-		over = page.End || from > page.Last
-		r.resize(page.Events)
-		if isDense := len(events) == count; isDense {
-			count = r.count(left)
-		} else { // Few of the numbers are still there.
-			count = r.size
-		}
+	if err := r.once(ctx, left); err != nil || !r.q.positions {
+		return err
 	}
-	if r.q.positions {
-		return r.out.message(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last)}})
-	}
-	return nil
-}
-
-// streamPage reads a page of the stream.
-func (r *reading) streamPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	r.rights.call.flush() // The client has something to do meanwhile.
-	if err := r.rights.call.check(ctx); err != nil {
-		return event.StreamPage{}, err
-	}
-	payload, err := r.roomFor(ctx)
-	if err != nil {
-		return event.StreamPage{}, err
-	}
-	defer r.hasRead(payload)
-	return r.s.opts.Store.ReadStream(ctx, event.StreamRead{
-		Stream: r.q.stream, From: from, Count: count, Backward: r.q.backward, Links: r.links(),
-		MaxPayload: payload, Room: r.takeRoom(),
-	})
+	return r.out.message(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(r.Last)}})
 }
 
 // log reads a part of the log.
 func (r *reading) log(ctx context.Context) error {
-	from, left := int64(0), r.q.limit
 	switch {
 	case r.q.begin == beginsAtEnd && r.q.backward:
-		from = event.End
-	case r.q.begin == beginsAtEnd, r.q.begin == beginsAt && !r.q.backward && r.q.from >= r.s.opts.Store.LogEnd():
+		r.Next = event.End
+	case r.q.begin == beginsAtEnd:
 		return nil
 	case r.q.begin == beginsAt:
-		from = r.q.from
+		r.Next = r.q.from
 	}
-	for left > 0 {
-		page, err := r.logPage(ctx, from, r.count(left), maxReadLook)
+	return r.once(ctx, r.q.limit)
+}
+
+// once sends events, so many at most, up to the end that a page finds.
+func (r *reading) once(ctx context.Context, left int64) error {
+	asked, tellsFirst := r.Next, r.q.positions && !r.q.all && !r.q.backward
+	for more := left > 0; more; {
+		page, err := r.page(ctx, int(min(int64(r.size), left)), 0)
 		if err != nil {
 			return err
+		}
+		if tellsFirst && len(page.Events) > 0 {
+			tellsFirst = false
+			if first := page.Events[0].Number; first > asked {
+				if err := r.out.message(&streams.ReadResp{Content: &streams.ReadResp_FirstStreamPosition{FirstStreamPosition: uint64(first)}}); err != nil {
+					return err
+				}
+			}
 		}
 		sent, err := r.events(ctx, page.Events)
 		if err != nil {
 			return err
 		}
-		if !page.More {
-			break
-		}
-		from, left = page.Next, left-sent
-		r.resize(page.Events)
+		left -= sent
+		more = page.More && left > 0
 	}
 	return nil
 }
 
-// logPage reads a page of the log, for which it looks at so many records at most.
-func (r *reading) logPage(ctx context.Context, from int64, count, look int) (event.AllPage, error) {
+// page reads a page of so many events at most, for which it looks at so many records of the log at
+// most; 0: as many as it may.
+func (r *reading) page(ctx context.Context, count, look int) (catchup.Page, error) {
 	r.rights.call.flush() // The client has something to do meanwhile.
 	if err := r.rights.call.check(ctx); err != nil {
-		return event.AllPage{}, err
-	}
-	read := event.AllRead{From: from, Count: count, Backward: r.q.backward, Links: r.links(), MaxScan: look}
-	if r.q.filtered {
-		if read.Filter = r.q.filter.Takes; r.q.filter.IsSlow() {
-			read.MaxScan = min(look, slowReadLook)
-		}
+		return catchup.Page{}, err
 	}
 	payload, err := r.roomFor(ctx)
 	if err != nil {
-		return event.AllPage{}, err
+		return catchup.Page{}, err
 	}
 	defer r.hasRead(payload)
-	read.MaxPayload, read.Room = payload, r.takeRoom()
-	page, err := r.s.opts.Store.ReadAll(ctx, read)
+	l := catchup.Look{Count: count, Links: r.links(), MaxPayload: payload, Room: r.takeRoom(), MaxScan: look}
+	if r.q.filtered {
+		l.Filter, l.IsSlow = r.q.filter.Takes, r.q.filter.IsSlow()
+	}
+	page, err := r.Read(ctx, &l)
 	if err == nil {
-		err = page.Failed
+		r.resize(page.Events)
 	}
 	return page, err
 }
@@ -226,9 +187,6 @@ func (r *reading) links() event.LinkReader {
 	}
 	return nil
 }
-
-// count is how many events the next page may have.
-func (r *reading) count(left int64) int { return int(min(int64(r.size), left)) }
 
 // resize makes the next page as large as a page of such events may be.
 func (r *reading) resize(events []event.Resolved) {

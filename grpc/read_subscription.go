@@ -18,12 +18,6 @@ import (
 // goroutine, a wait and nothing else.
 type following struct {
 	reading
-
-	next int64 // number or position that is read next
-	// a position beyond the end, whose record is not sent: takes the place of next; -1: none
-	after  int64
-	seen   int64  // last number or position that was sent or looked at; -1: none
-	last   int64  // number of the stream's last event
 	looked uint64 // records since the last checkpoint
 }
 
@@ -86,10 +80,10 @@ func (f *following) begin(ctx context.Context) error {
 	if f.q.all {
 		switch f.q.begin {
 		case beginsAtEnd:
-			f.next = f.s.opts.Store.LogEnd()
+			f.Next = f.s.opts.Store.LogEnd()
 		case beginsAt:
-			f.after = f.q.from
-			return f.pass(ctx)
+			f.Next, f.After = f.q.from, true
+			return f.Check(ctx)
 		}
 		return nil
 	}
@@ -102,58 +96,32 @@ func (f *following) begin(ctx context.Context) error {
 	}
 	switch f.q.begin {
 	case beginsAtEnd:
-		f.next = info.Last + 1
+		f.Next = info.Last + 1
 	case beginsAt:
-		f.next = min(f.q.from, math.MaxInt64-1) + 1
+		f.Next = min(f.q.from, math.MaxInt64-1) + 1
 	}
-	return nil
-}
-
-// pass moves past the record that is not sent, once the log has it.
-func (f *following) pass(ctx context.Context) error {
-	if f.after < 0 || f.after >= f.s.opts.Store.LogEnd() {
-		return nil
-	}
-	page, err := f.s.opts.Store.ReadAll(ctx, event.AllRead{From: f.after, Count: 1, MaxScan: 1, MaxPayload: 1})
-	if err != nil {
-		return err
-	}
-	if f.next = f.after; page.Last == f.after { // Else a scavenge removed it.
-		f.next = page.Next
-	}
-	f.after = -1
 	return nil
 }
 
 // read sends a page. There may be more at once when it says so.
 func (f *following) read(ctx context.Context) (more bool, err error) {
-	if f.q.all {
-		return f.readLog(ctx)
+	look := uint64(0)
+	if f.q.interval > 0 {
+		look = min(f.q.interval-f.looked, math.MaxInt32)
 	}
-	return f.readStream(ctx)
-}
-
-func (f *following) readStream(ctx context.Context) (more bool, err error) {
-	page, err := f.streamPage(ctx, f.next, f.size)
-	switch {
-	case errors.Is(err, event.ErrStreamNotFound):
-		info, err := f.s.opts.Store.StreamInfo(ctx, f.q.stream)
-		f.last = info.Last
-		return info.Exists(), err // It may have come to be meanwhile.
-	case errors.Is(err, event.ErrStreamDeleted):
+	page, err := f.page(ctx, f.size, int(look))
+	if errors.Is(err, event.ErrStreamDeleted) {
 		return false, f.bury(ctx)
-	case err != nil:
+	} else if err != nil {
 		return false, err
 	}
 	if _, err := f.events(ctx, page.Events); err != nil {
 		return false, err
 	}
-	f.resize(page.Events)
-	f.last = page.Last
-	if page.Next > f.next {
-		f.seen, f.next = page.Next-1, page.Next
+	if f.looked += uint64(page.Looked); f.q.interval > 0 && f.looked == f.q.interval {
+		return page.More, f.checkpoint()
 	}
-	return f.next <= page.Last, nil
+	return page.More, nil
 }
 
 // bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has
@@ -171,36 +139,10 @@ func (f *following) bury(ctx context.Context) error {
 	return event.ErrStreamDeleted
 }
 
-func (f *following) readLog(ctx context.Context) (more bool, err error) {
-	if err := f.pass(ctx); err != nil || f.after >= 0 {
-		return false, err
-	}
-	look := uint64(maxReadLook)
-	if f.q.interval > 0 {
-		look = min(look, f.q.interval-f.looked)
-	}
-	page, err := f.logPage(ctx, f.next, f.size, int(look))
-	if err != nil {
-		return false, err
-	}
-	if _, err := f.events(ctx, page.Events); err != nil {
-		return false, err
-	}
-	f.resize(page.Events)
-	f.next = page.Next
-	if page.Last >= 0 {
-		f.seen = page.Last
-	}
-	if f.looked += uint64(page.Looked); f.q.interval > 0 && f.looked == f.q.interval {
-		return page.More, f.checkpoint()
-	}
-	return page.More, nil
-}
-
 // checkpoint tells up to where the log was looked at.
 func (f *following) checkpoint() error {
 	f.looked = 0
-	at := uint64(f.seen)
+	at := uint64(f.Seen)
 	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
 		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: at, PreparePosition: at, Timestamp: timestamppb.Now()},
 	}})
@@ -215,11 +157,11 @@ func (f *following) caughtUp() error {
 	}
 	c := &streams.ReadResp_CaughtUp{Timestamp: timestamppb.Now()}
 	switch {
-	case f.seen < 0:
+	case f.Seen < 0:
 	case f.q.all:
-		c.Position = &streams.ReadResp_Position{CommitPosition: uint64(f.seen), PreparePosition: uint64(f.seen)}
+		c.Position = &streams.ReadResp_Position{CommitPosition: uint64(f.Seen), PreparePosition: uint64(f.Seen)}
 	default:
-		c.StreamRevision = new(f.seen)
+		c.StreamRevision = new(f.Seen)
 	}
 	return f.out.message(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: c}})
 }
@@ -229,13 +171,7 @@ func (f *following) wait(ctx context.Context) error {
 	f.leaveRoom()
 	f.rights.call.flush()
 	f.size = minReadPage
-	var err error
-	if f.q.all {
-		err = f.s.opts.Store.WaitLog(ctx, max(f.next, f.after))
-	} else {
-		err = f.s.opts.Store.WaitStream(ctx, f.q.stream, max(f.last, f.next-1))
-	}
-	if err != nil {
+	if err := f.Wait(ctx, f.s.opts.Store); err != nil {
 		return err
 	}
 	// Only that a right was withdrawn ends a subscription, not that it cannot be known at the

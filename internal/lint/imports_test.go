@@ -45,8 +45,10 @@ var imports = []row{
 	{"access", with("event", "stats", "internal/vfs")},
 	{"fsm", with("event", "log", "stats")},
 	{"replication", with("event", "stats", "internal/vfs", "internal/throttle")},
-	{"subscription", with("event", "stats")},
-	{"projection", with("event", "stats")},
+	// The one reader that continues: below everyone who follows a stream or the log.
+	{"catchup", with("event", "stats")},
+	{"subscription", with("catchup", "event", "stats")},
+	{"projection", with("catchup", "event", "stats")},
 	{"admin", with("event", "log", "stats", "internal/vfs")},
 	{"http/atom", with("event", "subscription")},
 	// Below the rooms of http: what requests say, and the documents that answer them.
@@ -61,14 +63,14 @@ var imports = []row{
 	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/problem", "http/args")},
 	// The rooms, none of which knows another.
 	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/problem")},
-	{"http/streams", room("api", "event", "subscription")},
+	{"http/streams", room("api", "catchup", "event", "subscription")},
 	{"http/groups", room("api", "event", "subscription")},
 	{"http/projections", room("api", "event", "access", "projection")},
 	{"http/admin", room("api", "event", "access", "admin", "stats")},
 	// What both interfaces decide alike.
 	{"api", with("event", "access", "admin", "subscription", "projection", "stats", "config")},
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"grpc", with("api", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"grpc", with("api", "catchup", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},
 	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
