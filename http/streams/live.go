@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/leader"
@@ -24,12 +25,10 @@ import (
 const (
 	livePage = 256 // events of a page
 	// bytes of data and metadata of a page; what is beyond is read event by event
-	livePayload  = 128 << 10
-	liveLook     = 20_000   // records of the log that one page looks at
-	liveSlowLook = 16       // the same where each may take as long as match.Timeout
-	livePart     = 32 << 10 // text that is sent before more is written
-	liveBuffer   = 4 << 10  // is kept of it by a tail that waits
-	liveTick     = time.Second
+	livePayload = 128 << 10
+	livePart    = 32 << 10 // text that is sent before more is written
+	liveBuffer  = 4 << 10  // is kept of it by a tail that waits
+	liveTick    = time.Second
 	// A tail rests so many times as long as it worked, for each of the others, so that all of them
 	// leave the processors to writers, and once more for every liveCrowd others; but no longer than
 	// liveRest.
@@ -55,14 +54,11 @@ type tail struct {
 	q    liveQuery
 	w    *http.ResponseController
 
-	next int64 // the number, or the position, that is read next
-	skip int64 // in $all: events up to this position are not sent
-	// in $all: position of the last record looked at, or before the first one read; -1: none
-	seen    int64
-	last    int64 // newest event of the stream, as far as it was looked at
-	deleted bool  // the stream is soft-deleted, and the client knows
-	state   liveState
-	isOver  bool // what is said last was said
+	// Seen is from the beginning what ids are made of: what comes before the first one read.
+	catchup.Cursor
+	toldDeleted bool // the stream is soft-deleted, and the client knows
+	state       liveState
+	isOver      bool // what is said last was said
 
 	worked    time.Duration // for the last page
 	rested    time.Time     // since when
@@ -107,7 +103,8 @@ func (s *Handlers) Live(_ context.Context, x *request.Request) error {
 	defer s.tails.Add(-1)
 	x.IsLive = true
 	x.Out = x.Out[:0]
-	t := &tail{room: s, x: x, q: q, w: http.NewResponseController(x.W), skip: -1, seen: -1, last: -1, heard: time.Now(), ticked: time.Now()}
+	at := catchup.Cursor{Store: s.Store, Stream: x.Route.Stream, All: q.all, Backward: q.backward, Seen: -1, Last: -1}
+	t := &tail{Cursor: at, room: s, x: x, q: q, w: http.NewResponseController(x.W), heard: time.Now(), ticked: time.Now()}
 	defer t.endScan()
 	isThere, err := t.begin(ctx)
 	if err != nil {
@@ -143,45 +140,48 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 		case info.HardDeleted:
 			return false, event.ErrStreamDeleted
 		}
-		end, t.last = info.Last+1, info.Last
-		t.deleted = info.Last >= 0 && info.Metadata.SoftDeleted()
+		end, t.Last = info.Last+1, info.Last
+		t.toldDeleted = info.Last >= 0 && info.Metadata.SoftDeleted()
 	}
 	switch q.from.kind {
 	case placeStart:
 	case placeNumber:
-		if t.next = q.from.number; q.resumed && !q.all {
-			t.next++
+		if t.Next = q.from.number; q.resumed && !q.all {
+			t.Next++
 		} else if q.resumed {
-			t.skip = t.next
+			t.After = true
 		}
 	case placeTime:
-		if t.next, err = t.since(ctx, q.from.number); err != nil {
+		if t.Next, err = t.since(ctx, q.from.number); err != nil {
 			return false, err
 		}
 	default:
 		// A client that has not received an event yet resumes after the last record.
-		if t.next = end; q.all && end > 0 {
+		if t.Next = end; q.all && end > 0 {
 			page, err := store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
 			if err != nil {
 				return false, err
 			}
-			t.seen = page.Last
+			t.Seen = page.Last
 		}
 	}
 	if q.backward {
 		if err := t.turn(ctx, end); err != nil {
 			return false, err
 		}
-		least := int64(0) // of next
+		least := int64(0) // of Next
 		if q.to.kind == placeNumber {
 			least = q.to.number
 		}
 		if q.all {
-			least++ // What is read ends at next.
+			least++ // What is read ends at Next.
 		}
-		return t.next >= least, nil
+		return t.Next >= least, nil
 	}
-	if q.isFiltered() && t.next < end {
+	if !q.all {
+		t.Seen = t.Next - 1
+	}
+	if q.isFiltered() && t.Next < end {
 		if t.unscan, err = t.x.Share(api.Scan); err != nil {
 			return false, err
 		}
@@ -189,9 +189,9 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 	}
 	switch q.to.kind {
 	case placeNumber:
-		return t.next <= q.to.number && (t.skip < 0 || t.skip < q.to.number), nil
+		return t.Next < q.to.number || t.Next == q.to.number && !t.After, nil
 	case placeEnd:
-		return t.next < end, nil
+		return t.Next < end, nil
 	}
 	return true, nil
 }
@@ -210,25 +210,25 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 	q := &t.q
 	switch {
 	case q.from.kind == placeStart && q.all:
-		t.next, err = t.endOf(ctx, 0)
+		t.Next, err = t.endOf(ctx, 0)
 	case q.from.kind == placeStart:
 	case q.from.kind == placeTime:
-		if t.next, err = t.since(ctx, q.from.number+1); !q.all {
-			t.next--
+		if t.Next, err = t.since(ctx, q.from.number+1); !q.all {
+			t.Next--
 		}
 	case q.from.kind != placeNumber:
 		if !q.all {
-			t.next = end - 1
+			t.Next = end - 1
 		}
 	case q.resumed && !q.all:
-		t.next -= 2 // It was made the one above.
+		t.Next -= 2 // It was made the one above.
 	case q.resumed: // Backward the log is read from where an event ends.
-		t.skip = -1
+		t.After = false
 	case q.all:
-		t.next, err = t.endOf(ctx, t.next)
+		t.Next, err = t.endOf(ctx, t.Next)
 	}
 	if !q.all {
-		t.next = min(t.next, end-1)
+		t.Next = min(t.Next, end-1)
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (t *tail) run() error {
 			return err
 		}
 		if !t.isOver && time.Since(t.ticked) >= liveTick {
-			t.tick(ctx)
+			t.tick()
 		}
 		if !more && !t.isOver {
 			t.arrive()
@@ -372,13 +372,10 @@ func (t *tail) goOn(ctx context.Context) error {
 
 // at is how far the tail has looked, as ids have it; below 0 where there is nothing yet.
 func (t *tail) at() int64 {
-	switch {
-	case t.q.all:
-		return t.seen
-	case t.q.backward:
-		return t.next + 1
+	if t.q.backward && !t.q.all {
+		return t.Next + 1
 	}
-	return t.next - 1
+	return t.Seen
 }
 
 // rest waits until it is the tail's turn again: the more tails there are, and the more it did, the
@@ -428,12 +425,7 @@ func (t *tail) wait(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, liveTick)
 	defer cancel()
 	defer context.AfterFunc(t.x.Node.Draining, cancel)()
-	var err error
-	if t.q.all {
-		err = t.room.Store.WaitLog(ctx, t.next)
-	} else {
-		err = t.room.Store.WaitStream(ctx, t.x.Route.Stream, max(t.last, t.next-1))
-	}
+	err := t.Wait(ctx, t.room.Store)
 	switch {
 	case parent.Err() != nil:
 		return errLiveGone
@@ -450,15 +442,8 @@ func (t *tail) wait(parent context.Context) error {
 }
 
 // tick is for what time brings, a second after the last one.
-func (t *tail) tick(ctx context.Context) {
+func (t *tail) tick() {
 	t.ticked = time.Now()
-	if !t.q.all && t.state == liveAtEnd && !t.deleted {
-		// A stream that is soft-deleted has no new event that would tell.
-		if info, err := t.room.Store.StreamInfo(ctx, t.x.Route.Stream); err == nil && info.Last >= 0 && info.Metadata.SoftDeleted() {
-			t.last, t.deleted = info.Last, true
-			t.say("deleted", "{}")
-		}
-	}
 	quiet := time.Since(t.heard)
 	switch {
 	case len(t.x.Out) > 0:
