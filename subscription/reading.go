@@ -3,7 +3,6 @@ package subscription
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -76,9 +75,7 @@ func (g *group) load(ctx context.Context) error {
 			g.logger.Warn("the checkpoint is beyond the end of what the group reads: the group gets nothing until events reach it",
 				"checkpoint", g.Position(checkpoint), logkey.End, g.Position(end))
 		}
-		if next, err = g.source.after(ctx, checkpoint); err != nil {
-			return fmt.Errorf("find the first event after the checkpoint %s: %w", g.Position(checkpoint), err)
-		}
+		next = g.source.resume(checkpoint)
 	}
 	ok := g.apply(func(c *core, now time.Time) {
 		c.load(checkpoint, next, known, now)

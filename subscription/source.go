@@ -2,37 +2,37 @@ package subscription
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 )
 
 const (
-	// maxStride bounds the numbers looked at in one read where there are no events, and
-	// the records of the log where a filter chooses few.
-	maxStride = 4096
 	// groupPayload bounds the data and metadata that a group holds of messages that it
 	// read ahead: each page gets a share of it as large as its share of the buffer.
 	// Events beyond that stay bare, and their rest is read when they are handed to a
 	// consumer. Events are far smaller as a rule, and all of them are whole.
 	groupPayload = 16 << 20
+	// passWindow is how many records that a filter leaves out count as one message for
+	// checkpoints: without them a group that gets little would read all again after each
+	// restart, and if each counted, it would write one for every few appends. Records that are
+	// never shown do not count: the checkpoints of groups would make each other write more.
+	passWindow = 32
+	// hiddenTail bounds the search for the newest record that is shown.
+	hiddenTail = 100
 )
 
 // source is the stream or log that a group subscribes to. Its events have numbers that rise: those
 // of the stream, or their positions in the log. Only one caller at a time reads.
-type source interface {
-	// number returns the number of an event.
-	number(e *event.Record) int64
-	// after returns where to begin after an event that existed once.
-	after(ctx context.Context, number int64) (int64, error)
-	// read reads the events from a number on, at most so many. event.ErrStreamDeleted
-	// says that nothing can come any more.
-	read(ctx context.Context, from int64, room int) (batch, error)
-	// wait returns nil when there may be something from a number on.
-	wait(ctx context.Context, from int64) error
-	// span returns the numbers of the oldest and of the newest event, as far as one can
-	// tell cheaply; newest -1: there is none, or it is not known.
-	span(ctx context.Context) (oldest, newest int64, err error)
+type source struct {
+	*ownStreams
+	all    bool // the log, through the filter of the group
+	passed int  // records that the filter left out, below passWindow
+	// begun is the position of the log after which reading resumed, -1: it began where the group
+	// does.
+	begun int64
 }
 
 // batch is a part that was read of a source.
@@ -45,88 +45,103 @@ type batch struct {
 	progress int64 // how many messages that counts as, besides the events
 }
 
-// newSource returns the source of a group.
 func newSource(s *ownStreams) source {
-	if s.Stream == event.AllStream {
-		return &logSource{ownStreams: s, begun: -1}
-	}
-	return &streamSource{ownStreams: s}
+	return source{ownStreams: s, all: s.Stream == event.AllStream, begun: -1}
 }
 
-// count is how many events are read at once.
-func (s *ownStreams) count(room int) int { return min(s.Settings.batch(), room) }
+// number returns the number of an event.
+func (s *source) number(e *event.Record) int64 {
+	if s.all {
+		return e.Position
+	}
+	return e.Number
+}
 
-// links resolves links, where the group does, for all consumers. What of that a consumer may see is
+// resume returns where to begin after an event that existed once.
+func (s *source) resume(number int64) (next int64) {
+	if !s.all {
+		return number + 1
+	}
+	s.begun = number
+	return number
+}
+
+// read reads the events from a number on, at most so many. event.ErrStreamDeleted says that nothing
+// can come any more. Links are resolved for all consumers; what of that a consumer may see is
 // decided when it gets a message.
-func (s *ownStreams) links() event.LinkReader {
+func (s *source) read(ctx context.Context, from int64, room int) (b batch, err error) {
+	count := min(s.Settings.batch(), room)
+	at := catchup.Cursor{Store: s.store, Stream: s.Stream, All: s.all, Next: from, After: s.all && from == s.begun, Seen: -1, Last: -1}
+	look := catchup.Look{Count: count, MaxPayload: max(1, groupPayload/max(1, s.Settings.BufferSize)*count)}
 	if s.Settings.ResolveLinks {
-		return event.EveryLink
+		look.Links = event.EveryLink
 	}
-	return nil
-}
-
-// payload is a page's share of the bytes that a group may hold.
-func (s *ownStreams) payload(count int) int {
-	return max(1, groupPayload/max(1, s.Settings.BufferSize)*min(count, s.Settings.batch()))
-}
-
-// streamSource is one stream.
-type streamSource struct {
-	*ownStreams
-	stride int // how many numbers to look at after pages without events; 0: a batch
-}
-
-func (s *streamSource) number(e *event.Record) int64 { return e.Number }
-
-func (s *streamSource) after(_ context.Context, number int64) (int64, error) { return number + 1, nil }
-
-// read reads a page. Numbers without an event are passed over.
-func (s *streamSource) read(ctx context.Context, from int64, room int) (b batch, err error) {
-	count := max(s.count(room), s.stride)
-	page, err := s.page(ctx, from, count)
+	leftOut := 0
+	if s.names != nil {
+		look.IsSlow, look.Filter = s.names.IsSlow(), func(stream, eventType string) (bool, error) {
+			isChosen, err := s.chooses(stream, eventType)
+			if !isChosen {
+				leftOut++
+			}
+			return isChosen, err
+		}
+	}
+	page, err := at.Read(ctx, &look)
 	if err != nil {
 		return b, err
 	}
-	b = batch{known: page.Last, next: page.Next, passed: -1}
-	if len(page.Events) > room {
-		page.Events = page.Events[:room]
-		b.next = page.Events[room-1].Number + 1
+	b = batch{events: page.Events, next: at.Next, end: !page.More, known: at.Last, passed: -1}
+	if !s.all {
+		return b, nil
 	}
-	b.events, b.end, s.stride = page.Events, b.next > page.Last, 0
-	if len(b.events) == 0 && !b.end {
-		s.stride = min(maxStride, max(2*count, maxBatch))
+	if n := len(page.Events); n > 0 {
+		b.known = page.Events[n-1].Position
 	}
+	b.events = slices.DeleteFunc(b.events, s.isOwn)
+	s.passed += leftOut
+	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)
+	s.passed %= passWindow
 	return b, nil
 }
 
-// page reads a page of the stream. Of a stream that is deleted, and may come again, it returns an
-// empty page that ends after the deleted events.
-func (s *streamSource) page(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	read := event.StreamRead{
-		Stream: s.Stream, From: from, Count: count, Links: s.links(), MaxPayload: s.payload(count),
+// chooses is the filter of the group.
+func (s *source) chooses(stream, eventType string) (bool, error) {
+	name := eventType
+	if s.Settings.Filter.OfStream {
+		name = stream
 	}
-	page, err := s.store.ReadStream(ctx, read)
-	if !errors.Is(err, event.ErrStreamNotFound) {
-		return page, err
-	}
-	// All that is there while it is found deleted is gone for good. Its number must be known before
-	// that, or events appended in between would be skipped.
-	info, err := s.store.StreamInfo(ctx, s.Stream)
+	isChosen, err := s.names.Match(name)
 	if err != nil {
-		return page, err
+		err = fmt.Errorf("filter by the name %.200q: %w", name, err)
 	}
-	page, err = s.store.ReadStream(ctx, read)
-	if errors.Is(err, event.ErrStreamNotFound) {
-		return event.StreamPage{Stream: s.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true, Next: max(from, info.Last+1)}, nil
-	}
-	return page, err
+	return isChosen, err
 }
 
-func (s *streamSource) wait(ctx context.Context, from int64) error {
+// isOwn reports whether an event is the one that stored that the group begins at the end, or came
+// before that. For a group that was updated and resumes after an older checkpoint it is an event as
+// any other.
+func (s *source) isOwn(e event.Resolved) bool {
+	return e.Stream == configStream && e.Number <= s.storedIn && (s.begun < 0 || s.begun >= s.startAt)
+}
+
+// wait returns nil when there may be something from a number on.
+func (s *source) wait(ctx context.Context, from int64) error {
+	if s.all {
+		return s.store.WaitLog(ctx, from)
+	}
 	return s.store.WaitStream(ctx, s.Stream, from-1)
 }
 
-func (s *streamSource) span(ctx context.Context) (oldest, newest int64, err error) {
+// span returns the numbers of the oldest and of the newest event, as far as one can tell cheaply;
+// newest -1: there is none, or it is not known.
+func (s *source) span(ctx context.Context) (oldest, newest int64, err error) {
+	if s.all {
+		page, err := s.store.ReadAll(ctx, event.AllRead{From: event.End, Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1})
+		if err != nil || len(page.Events) == 0 {
+			return 0, -1, err
+		}
+		return 0, page.Events[0].Position, nil
+	}
 	info, err := s.store.StreamInfo(ctx, s.Stream)
 	if err != nil || !info.Exists() {
 		return 0, -1, err

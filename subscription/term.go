@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -391,7 +392,8 @@ func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
 	if set.StartFrom > t.opts.Store.LogEnd() {
 		return &SettingsError{Text: "Invalid Start From position: commit position must be less than or equal to the last commit position in the transaction file."}
 	}
-	_, err := t.opts.Store.ReadAll(ctx, event.AllRead{From: set.StartFrom, Count: 1, MaxScan: 1, MaxPayload: 1})
+	at := catchup.Cursor{Store: t.opts.Store, All: true, Next: set.StartFrom}
+	err := at.Check(ctx)
 	if errors.Is(err, event.ErrBadPosition) {
 		return &SettingsError{Text: fmt.Sprintf("Invalid Start From position: no event begins at commit position %d.", set.StartFrom)}
 	}
