@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -29,7 +30,7 @@ func newStreamsInput(r *Reader, names []string, from position.Position) *streams
 	in := &streamsInput{r: r, numbers: make([]int64, len(names))}
 	for i, name := range names {
 		n := from.Numbers[i].Number
-		s := &stream{index: i, name: name, last: n, next: max(n, n+1), known: -1}
+		s := &stream{Cursor: catchup.Cursor{Store: r.Store, Stream: name, Next: max(n, n+1), Last: -1}, index: i, read: n}
 		if r.category {
 			s.category, _ = strings.CutPrefix(name, categoryPrefix)
 		}
@@ -152,12 +153,12 @@ func (in *streamsInput) refresh(ctx context.Context) (more bool, err error) {
 		if s.isEnded || s.horizon > want {
 			continue
 		}
-		before := s.next
-		if err := in.read(ctx, s, settled); err != nil {
+		before := s.Next
+		if err := in.readPage(ctx, s, settled); err != nil {
 			in.arrange()
 			return false, err
 		}
-		more = more || s.next > before || !s.isEmpty() || s.isEnded
+		more = more || s.Next > before || !s.isEmpty() || s.isEnded
 	}
 	in.arrange()
 	return more || len(in.heads) > 0 && in.heads[0].first().position < in.bound, nil
@@ -170,8 +171,8 @@ func (in *streamsInput) wait(ctx context.Context) error {
 	for _, s := range in.streams {
 		s.queue = shed(s.queue)
 		if !s.isEnded {
-			in.names = append(in.names, s.name)
-			in.after = append(in.after, s.next-1)
+			in.names = append(in.names, s.Stream)
+			in.after = append(in.after, s.Next-1)
 		}
 	}
 	return in.r.Store.WaitStreams(ctx, in.names, in.after)
@@ -191,7 +192,7 @@ func (in *streamsInput) position() position.Position { return in.positionOf(in.n
 func (in *streamsInput) positionOf(numbers []int64) position.Position {
 	p := position.Position{Numbers: make([]position.Number, len(numbers))}
 	for i, n := range numbers {
-		p.Numbers[i] = position.Number{Name: in.streams[i].name, Number: n}
+		p.Numbers[i] = position.Number{Name: in.streams[i].Stream, Number: n}
 	}
 	return p
 }
@@ -200,12 +201,12 @@ func (in *streamsInput) extent() (done, total int64, isAll bool) {
 	isAll = true
 	for i, s := range in.streams {
 		// A stream that cannot be looked up now counts as unchanged.
-		if info, err := in.r.Store.StreamInfo(context.Background(), s.name); err == nil {
-			s.known = max(s.known, info.Last)
+		if info, err := s.Store.StreamInfo(context.Background(), s.Stream); err == nil {
+			s.Last = max(s.Last, info.Last)
 		}
-		total += s.known + 1
-		done += min(in.numbers[i], s.known) + 1
-		isAll = isAll && s.isEmpty() && (s.isEnded || s.next > s.known)
+		total += s.Last + 1
+		done += min(in.numbers[i], s.Last) + 1
+		isAll = isAll && s.isEmpty() && (s.isEnded || s.Next > s.Last)
 	}
 	return done, total, isAll
 }

@@ -118,7 +118,7 @@ func (o *order) note(r *event.Record) (goOn bool, err error) {
 	if !o.Version.IsOurs(v) {
 		return false, nil
 	}
-	i := slices.IndexFunc(o.in.streams, func(s *stream) bool { return s.name == name })
+	i := slices.IndexFunc(o.in.streams, func(s *stream) bool { return s.Stream == name })
 	if i < 0 {
 		return true, nil // Of a stream that was a source then.
 	}
@@ -127,7 +127,7 @@ func (o *order) note(r *event.Record) (goOn bool, err error) {
 	}
 	behind := slices.Clone(o.in.numbers)
 	for k, s := range o.in.streams {
-		if n, ok := p.Number(s.name); ok {
+		if n, ok := p.Number(s.Stream); ok {
 			behind[k] = n
 		}
 	}
@@ -143,18 +143,18 @@ func (o *order) replay(ctx context.Context) error {
 		at := o.places[o.at]
 		s := o.in.streams[at.stream]
 		for {
-			before := s.next
+			before := s.Next
 			if s.isEmpty() {
-				if s.isEnded || s.next > at.number {
+				if s.isEnded || s.Next > at.number {
 					break
 				}
-				if err := o.in.read(ctx, s, settled); err != nil {
+				if err := o.in.readPage(ctx, s, settled); err != nil {
 					if len(r.buffer) > 0 { // It comes again with the next call.
 						return nil
 					}
 					return err
 				}
-				if s.isEmpty() && s.next == before {
+				if s.isEmpty() && s.Next == before {
 					break
 				}
 				continue
@@ -198,7 +198,7 @@ func (o *order) write(ctx context.Context) error {
 		}
 		p := event.Proposed{
 			ID: event.ID(uuid.New()), Type: event.TypeLink,
-			Data:     append(append(strconv.AppendInt(nil, e.number, 10), '@'), o.in.streams[e.stream].name...),
+			Data:     append(append(strconv.AppendInt(nil, e.number, 10), '@'), o.in.streams[e.stream].Stream...),
 			Metadata: o.in.positionOf(numbers).AppendJSON(nil, &o.Version),
 		}
 		if size += len(p.Data) + len(p.Metadata); size > orderBytes && len(w.Events) > 0 {

@@ -172,6 +172,19 @@ func (r *Reader) add(e entry) {
 	r.buffer = append(r.buffer, e)
 }
 
+// whole returns an event with what its page left out. One that a scavenge removed meanwhile stays
+// bare: it is passed over.
+func (r *Reader) whole(ctx context.Context, e *event.Resolved) (*event.Resolved, error) {
+	full, err := e.Complete(func(rec *event.Record) error { return r.Store.ReadPayload(ctx, rec) })
+	switch {
+	case errors.Is(err, event.ErrEventNotFound):
+		return e, nil
+	case err != nil:
+		return nil, fmt.Errorf("read event %d of stream %s: %w", e.Number, e.Stream, err)
+	}
+	return full, nil
+}
+
 // shed lets go of an empty buffer that has grown large: the reader is about to wait,
 // perhaps for long, and there may be a thousand of them.
 func shed(b []entry) []entry {

@@ -6,30 +6,27 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-const maxStride = 4096 // numbers looked at in one read where there are no events
-
 // stream is one of the streams that are read.
 type stream struct {
-	index    int
-	name     string
-	category string
+	catchup.Cursor // its Last is -1 before the first look
+	index          int
+	category       string
 
 	queue []entry // what was read and is not merged yet
 	head  int     // in queue
 
-	last  int64 // number of the last record that was read; -1: none
-	next  int64 // number to read on from; numbers between are known to have no event
+	read  int64 // number of the last record that was read; -1: none
 	count int   // events of a page
 
 	// horizon is a position of the log: all records of the stream before it are in queue or were
 	// taken from there.
 	horizon int64
-	isEnded bool // nothing more is to come: hard-deleted, or all that is read once
-	known   int64
+	isEnded bool  // nothing more is to come: hard-deleted, or all that is read once
 	fault   error // comes after the queue
 }
 
@@ -51,69 +48,36 @@ func (in *streamsInput) pageSize() (events, bytes int) {
 	return max(1, b.events/n), max(1, b.bytes/n)
 }
 
-// read reads a page of a stream whose queue is empty, without waiting. All records before the
+// readPage reads a page of a stream whose queue is empty, without waiting. All records before the
 // position settled are seen. Later ones are left for later, so that no stream is ahead of what is
 // known of the others.
-func (in *streamsInput) read(ctx context.Context, s *stream, settled int64) error {
+func (in *streamsInput) readPage(ctx context.Context, s *stream, settled int64) error {
 	if s.fault != nil {
 		return s.fault
 	}
-	store := in.r.Store
 	events, payload := in.pageSize()
-	for {
-		info, err := store.StreamInfo(ctx, s.name)
-		if err != nil {
-			return fmt.Errorf("look at stream %s: %w", s.name, err)
-		}
-		s.known = info.Last
-		switch {
-		case info.HardDeleted:
-			s.isEnded, s.horizon = true, math.MaxInt64
-			return nil
-		case info.Last < s.next:
-			s.horizon = max(s.horizon, settled)
-			return nil
-		case !info.Exists(): // Soft-deleted: its events stay hidden, even if it is written again.
-			s.next, s.horizon = info.Last+1, max(s.horizon, settled)
-			return nil
-		}
-		page, err := store.ReadStream(ctx, event.StreamRead{
-			Stream: s.name, From: s.next, Count: s.count, Links: in.r.Links, MaxPayload: payload,
-		})
-		if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-			continue // Deleted since.
-		}
-		if err != nil {
-			return err
-		}
-		s.known = max(s.known, page.Last)
-		return in.take(ctx, s, &page, settled, events)
-	}
-}
-
-// take queues the events of a page and moves past it. Numbers without an event are passed over.
-func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamPage, settled int64, events int) error {
-	n, err := in.queuePage(ctx, s, page, settled)
-	if err != nil {
+	page, err := s.Read(ctx, &catchup.Look{Count: s.count, Links: in.r.Links, MaxPayload: payload})
+	switch {
+	case errors.Is(err, event.ErrStreamDeleted):
+		s.isEnded, s.horizon = true, math.MaxInt64
+		return nil
+	case err != nil:
 		return err
 	}
-	isUpTo := n < len(page.Events) && page.Events[n].Position >= settled
-	switch {
-	case s.isEnded || s.fault != nil:
-		return nil
-	case n < len(page.Events):
-		s.next, s.count = page.Events[n].Number, min(events, max(2*n, 1))
-	default:
-		s.next = page.Next
-		if s.count *= 2; n > 0 {
-			s.count = min(s.count, events)
-		}
-		s.count = min(s.count, max(maxStride, events))
+	n, err := in.queuePage(ctx, s, page.Events, settled)
+	isUpTo := !page.More
+	if s.count = min(events, 2*s.count); n < len(page.Events) {
+		first := &page.Events[n]
+		s.ReadAgain(first)
+		s.count, isUpTo = min(events, max(2*n, 1)), first.Position >= settled
+	}
+	if err != nil || s.isEnded || s.fault != nil {
+		return err
 	}
 	if !s.isEmpty() {
 		s.horizon = max(s.horizon, s.queue[len(s.queue)-1].position+1)
 	}
-	if isUpTo || s.next > page.Last {
+	if isUpTo {
 		s.horizon = max(s.horizon, settled)
 	}
 	return nil
@@ -121,19 +85,19 @@ func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamP
 
 // queuePage queues the events of a page up to the first that is to be read later,
 // and returns how many it took.
-func (in *streamsInput) queuePage(ctx context.Context, s *stream, page *event.StreamPage, settled int64) (n int, err error) {
+func (in *streamsInput) queuePage(ctx context.Context, s *stream, events []event.Resolved, settled int64) (n int, err error) {
 	r := in.r
-	for n = range page.Events {
-		res := &page.Events[n]
+	for n = range events {
+		res := &events[n]
 		switch {
 		case res.Position >= r.limit:
 			s.isEnded, s.horizon = true, math.MaxInt64
 			return n, nil
 		case res.Position >= settled:
 			return n, nil
-		case r.FaultOutOfOrder && s.last >= 0 && res.Number != s.last+1:
+		case r.FaultOutOfOrder && s.read >= 0 && res.Number != s.read+1:
 			s.fault = &handler.Fault{Message: fmt.Sprintf("Event number %d was expected in the stream %s, but event number %d was received. "+
-				"This may happen if events have been deleted from the beginning of your stream, please reset your projection.", s.last+1, s.name, res.Number)}
+				"This may happen if events have been deleted from the beginning of your stream, please reset your projection.", s.read+1, s.Stream, res.Number)}
 			if s.isEmpty() {
 				return n, s.fault
 			}
@@ -143,18 +107,16 @@ func (in *streamsInput) queuePage(ctx context.Context, s *stream, page *event.St
 			if !s.isEmpty() { // It begins the next page, so that the queue stays small.
 				return n, nil
 			}
-			if err := in.load(ctx, res); err != nil {
+			if res, err = in.r.whole(ctx, res); err != nil {
 				return n, err
 			}
 		}
 		e := entry{stream: s.index, number: res.Number, position: res.Position, bytes: res.Next - res.Position}
-		if !res.Bare {
-			var ev handler.Event
-			if r.fromStream(&ev, res, s.category) {
-				e.Event = ev
-			}
+		var ev handler.Event
+		if !res.Bare && r.fromStream(&ev, res, s.category) {
+			e.Event = ev
 		}
-		s.last = res.Number
+		s.read = res.Number
 		if n := len(s.queue); e.Record == nil && n > 0 && s.queue[n-1].Record == nil && len(in.streams) == 1 {
 			e.bytes += s.queue[n-1].bytes
 			s.queue[n-1] = e
@@ -162,34 +124,5 @@ func (in *streamsInput) queuePage(ctx context.Context, s *stream, page *event.St
 		}
 		s.queue = append(s.queue, e)
 	}
-	return len(page.Events), nil
-}
-
-// load reads the data that a page left out. A record that a scavenge removed just
-// now stays bare, and a link to one is dead.
-func (in *streamsInput) load(ctx context.Context, res *event.Resolved) error {
-	gone := func(r *event.Record) (bool, error) {
-		if !r.Bare {
-			return false, nil
-		}
-		err := in.r.Store.ReadPayload(ctx, r)
-		if errors.Is(err, event.ErrEventNotFound) {
-			return true, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("read event %d of stream %s: %w", r.Number, r.Stream, err)
-		}
-		return false, nil
-	}
-	if isGone, err := gone(&res.Record); err != nil || isGone {
-		return err
-	}
-	if res.Target == nil {
-		return nil
-	}
-	isGone, err := gone(res.Target)
-	if isGone {
-		res.Link, res.Target = event.LinkDead, nil
-	}
-	return err
+	return len(events), nil
 }
