@@ -17,14 +17,14 @@ type memStore struct {
 	mu      sync.Mutex
 	now     int64 // time of the next record
 	log     []event.Record
-	streams map[string][]int  // places in the log
-	moved   chan struct{}     // closed when the log grows
-	waiting int               // long polls that wait
-	idle    *sync.Cond        // signaled when waiting changes
-	fail    error             // what every call returns, when set
-	block   bool              // every call waits for its context
-	gone    map[event.ID]bool // payloads that were removed after their page was read
-	alone   int               // payloads that were read alone
+	streams map[string][]int   // places in the log
+	moved   chan struct{}      // closed when the log grows
+	waiting int                // long polls that wait
+	idle    *sync.Cond         // signaled when waiting changes
+	fail    error              // what every call returns, when set
+	block   bool               // every call waits for its context
+	gone    map[event.ID]error // payloads that were removed after their page was read
+	alone   int                // payloads that were read alone
 }
 
 // recordSize is the distance of positions.
@@ -443,7 +443,10 @@ func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
 	defer s.mu.Unlock()
 	s.alone++
 	at := r.Position / recordSize
-	if s.gone[r.ID] || at >= int64(len(s.log)) {
+	if err := s.gone[r.ID]; err != nil {
+		return err
+	}
+	if at >= int64(len(s.log)) {
 		return event.ErrEventNotFound
 	}
 	r.Data, r.Metadata, r.Bare, r.LeftOut = s.log[at].Data, s.log[at].Metadata, false, 0

@@ -47,14 +47,18 @@ func (d *Feed) AppendJSON(b []byte, level Level, tag string) (_ []byte, err erro
 		b = append(b, `"}`...)
 	}
 	b = append(b, `],"entries":[`...)
+	isFirst := true
 	for i := range d.size() {
-		if i > 0 {
-			b = append(b, ',')
-		}
 		e, m := d.entry(i)
 		if e, err = d.whole(e, level); err != nil {
 			return b, err
+		} else if e == nil {
+			continue
 		}
+		if !isFirst {
+			b = append(b, ',')
+		}
+		isFirst = false
 		b = d.w.appendEntryJSON(b, e, m, level, level == Content)
 		if b, err = d.part(b); err != nil {
 			return b, err

@@ -8,7 +8,6 @@ package atom
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -74,36 +73,21 @@ func (d *Feed) part(b []byte) ([]byte, error) {
 }
 
 // whole returns an event of the page with its payload, where it was left out and
-// the entry shows it. The page keeps the bare one, so that the payload goes when
-// the entry was written.
+// the entry shows it; nil: the event is gone. The page keeps the bare one, so that the payload goes
+// when the entry was written.
 func (d *Feed) whole(e *event.Resolved, level Level) (*event.Resolved, error) {
-	if !e.IsBare() || level < Body && level != Content && e.Type != event.TypeLink {
+	if level < Body && level != Content && e.Type != event.TypeLink {
 		return e, nil
 	}
-	full := *e
-	err := d.w.payload(&full.Record)
-	if e.Target != nil && err == nil {
-		target := *e.Target
-		full.Target = &target
-		err = d.w.payload(full.Target)
-	}
+	full, err := e.Complete(d.w.Source.ReadPayload)
 	switch {
-	case err == nil:
-		return &full, nil
-	case d.isGroup && errors.Is(err, event.ErrEventNotFound):
+	case !errors.Is(err, event.ErrEventNotFound):
+		return full, err
+	case d.isGroup:
 		// The messages are handed out already, and it may have been read long ago: it is
 		// what a link to it would be now.
 		of := e.Event()
 		return &event.Resolved{Record: e.Record, Link: event.LinkDead, TargetStream: of.Stream, TargetNumber: of.Number}, nil
-	case errors.Is(err, event.ErrEventNotFound):
-		return nil, fmt.Errorf("%w: event %d of stream %q was removed while its page was read", event.ErrNotReady, e.Number, e.Stream)
 	}
-	return nil, err
-}
-
-func (w *Writer) payload(r *event.Record) error {
-	if !r.Bare {
-		return nil
-	}
-	return w.Source.ReadPayload(r)
+	return nil, nil
 }

@@ -36,6 +36,8 @@ func (d *Feed) AppendXML(b []byte, level Level) (_ []byte, err error) {
 		e, m := d.entry(i)
 		if e, err = d.whole(e, level); err != nil {
 			return b, err
+		} else if e == nil {
+			continue
 		}
 		b = d.w.appendEntryXML(b, e, m, &feedEntry, level == Content)
 		if b, err = d.part(b); err != nil {
