@@ -185,19 +185,20 @@ func (f *flipper) choose(node int) (rel string, bit int64, err error) {
 	return rel, f.rng.Int64N(8 * max(info.Size(), 1)), nil
 }
 
-func flipBit(name string, bit int64) (err error) {
+// flipBit changes a bit of a file and returns the byte that it is now in.
+func flipBit(name string, bit int64) (is byte, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	var b [1]byte
 	if _, err := file.ReadAt(b[:], bit/8); err != nil {
-		return err
+		return 0, err
 	}
 	b[0] ^= 1 << (bit % 8)
 	_, err = file.WriteAt(b[:], bit/8)
-	return err
+	return b[0], err
 }
 
 // flip changes one bit of one node and waits until the cluster is whole again.
@@ -214,7 +215,7 @@ func (f *flipper) flip(ctx context.Context, n int) error {
 	}
 	rel, bit, err := f.choose(node)
 	if err == nil && rel != "" {
-		err = flipBit(filepath.Join(f.c.folder(node), rel), bit)
+		_, err = flipBit(filepath.Join(f.c.folder(node), rel), bit)
 	}
 	// It was replaced just now.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || rel == "" {

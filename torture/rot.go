@@ -72,28 +72,17 @@ func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) e
 	}, nil
 }
 
-// change changes a byte, chosen by chance, in the file.
-func (r *rot) change(chance int64) (err error) {
-	f, err := os.OpenFile(r.file, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
+// change changes a bit, chosen by chance, in the file.
+func (r *rot) change(chance int64) error {
+	info, err := os.Stat(r.file)
 	if err != nil {
 		return err
 	}
 	if info.Size() <= 2*rotMargin {
 		return errNotNow
 	}
-	r.at = rotMargin + (chance&(1<<62-1))%(info.Size()-2*rotMargin)
-	var b [1]byte
-	if _, err := f.ReadAt(b[:], r.at); err != nil {
-		return err
-	}
-	b[0] ^= 1 << (chance >> 60 & 7)
-	r.is = b[0]
-	_, err = f.WriteAt(b[:], r.at)
+	r.at = rotMargin + (chance&(1<<60-1))%(info.Size()-2*rotMargin)
+	r.is, err = flipBit(r.file, 8*r.at+chance>>60)
 	return err
 }
 

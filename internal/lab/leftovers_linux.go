@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,24 +67,17 @@ type mount struct {
 
 // mountsOfLabs lists the disks of the hosts of all labs.
 func mountsOfLabs() ([]mount, error) {
-	const table = "/proc/self/mountinfo"
-	text, err := os.ReadFile(table)
+	table, err := procfs.GetMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
 	var all []mount
-	for line := range strings.Lines(string(text)) {
-		// id parent device root folder options optional... - type source options
-		left, right, ok := strings.Cut(line, " - ")
-		what, whence := strings.Fields(left), strings.Fields(right)
-		if !ok || len(what) < 5 || len(whence) < 2 {
-			continue
-		}
-		m := mount{lab: whence[1], folder: unescape(what[4])}
+	for _, one := range table {
+		m := mount{lab: one.Source, folder: unescape(one.MountPoint)}
 		switch {
-		case whence[0] == "ext4" && strings.HasPrefix(whence[1], loopPrefix):
-			m.lab, m.device = loopName(whence[1]), true
-		case whence[0] != "tmpfs":
+		case one.FSType == "ext4" && strings.HasPrefix(one.Source, loopPrefix):
+			m.lab, m.device = loopName(one.Source), true
+		case one.FSType != "tmpfs":
 			continue
 		}
 		if strings.HasPrefix(m.lab, namePrefix) {

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,27 +51,13 @@ func wait(pid int) error {
 	}
 }
 
-// childrenOf lists the children of a process by the field ppid of proc_pid_stat(5).
-func childrenOf(parent int) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var children []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue // It has ended.
-		}
-		// The name of the program stands in parentheses and may contain any.
-		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndex(string(text), ")")):]), " ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			children = append(children, pid)
+// childrenOf lists the children of a process.
+func childrenOf(parent int) (children []int, err error) {
+	all, err := procfs.AllProcs()
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == parent { // One that has ended has none.
+			children = append(children, p.PID)
 		}
 	}
-	return children, nil
+	return children, err
 }

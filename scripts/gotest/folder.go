@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // folder is where everything lies that the tests of a run make.
@@ -72,21 +73,13 @@ func (f folder) remove() error {
 	return err
 }
 
-// mountsBelow returns what is mounted below a folder, the innermost first; the
-// format is that of proc_pid_mountinfo(5).
-func mountsBelow(path string) ([]string, error) {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var mounts []string
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) > 4 && strings.HasPrefix(fields[4], path+"/") {
-			mounts = append(mounts, fields[4])
+// mountsBelow returns what is mounted below a folder, the innermost first.
+func mountsBelow(path string) (mounts []string, err error) {
+	all, err := procfs.GetMounts()
+	for _, m := range slices.Backward(all) {
+		if strings.HasPrefix(m.MountPoint, path+"/") {
+			mounts = append(mounts, m.MountPoint)
 		}
 	}
-	slices.Reverse(mounts)
-	return mounts, errors.Join(lines.Err(), file.Close())
+	return mounts, err
 }
