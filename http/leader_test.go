@@ -165,7 +165,7 @@ func TestWritesOnFollower(t *testing.T) {
 	}
 	n := newFollower(t)
 	n.meta1("s")
-	n.store.append("$$s", 1, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(`{"$acl":{"$w":"admin","$d":"admin","$mw":"admin"}}`)})
+	n.store.SetMetadata("s", `{"$acl":{"$w":"admin","$d":"admin","$mw":"admin"}}`)
 	for _, c := range writes {
 		if strings.HasPrefix(c.path, "/streams/a") {
 			continue

@@ -178,8 +178,8 @@ func TestClaimComesFirst(t *testing.T) {
 			for rest.Try(mib / 2) {
 			}
 			a := n.get(c.path, c.accept)
-			if rest.Release(); a.status != c.status || n.store.alone > 0 || memory.Used() != 0 {
-				t.Errorf("%s: %d, %d events were read, %d bytes are held", c.path, a.status, n.store.alone, memory.Used())
+			if rest.Release(); a.status != c.status || n.store.Payloads.Load() > 0 || memory.Used() != 0 {
+				t.Errorf("%s: %d, %d events were read, %d bytes are held", c.path, a.status, n.store.Payloads.Load(), memory.Used())
 			}
 			check.Equal(t, n.get(c.path, c.accept).status, http.StatusOK, c.path, "with room")
 		})

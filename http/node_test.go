@@ -132,7 +132,6 @@ func (a *memAccess) Renew(_ context.Context, p access.Principal) (access.Princip
 	return p, nil
 }
 
-// MayRead is called with the store's lock held.
 func (a *memAccess) MayRead(_ context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error) {
 	right := access.ReadRight
 	if event.IsMetaStream(stream) {
@@ -153,10 +152,8 @@ func (a *memAccess) CheckStream(_ context.Context, p access.Principal, stream st
 		}
 		stream = event.OriginalOf(stream)
 	}
-	a.store.mu.Lock()
-	acl := a.store.metadata(stream).ACL
-	a.store.mu.Unlock()
-	return a.judge(p, stream, &acl, right)
+	info := a.store.Info(stream)
+	return a.judge(p, stream, &info.Metadata.ACL, right)
 }
 
 func (a *memAccess) judge(p access.Principal, stream string, acl *event.ACL, right access.Right) error {
@@ -202,7 +199,7 @@ func opening(endpoints, gossip bool) (o api.Opening) {
 }
 
 func newNode(t testing.TB, change ...func(*httpapi.Options)) *node {
-	n := &node{t: t, store: newStore(), cluster: &memCluster{role: "leader"}}
+	n := &node{t: t, store: newStore(t), cluster: &memCluster{role: "leader"}}
 	n.access = &memAccess{store: n.store}
 	o := httpapi.Options{Node: api.Node{Store: n.store, Cluster: n.cluster, Access: n.access}, Health: n.cluster, Version: "1.2.3", HostNames: []string{"node.example"}}
 	for _, f := range change {

@@ -107,12 +107,12 @@ func TestLargeMessages(t *testing.T) {
 	n, subs := newSubscriber(t)
 	n.put("s", `{"n":0}`, `{"n":1}`)
 	g := subs.define("s", "g")
-	for i := range n.store.streams["s"] {
-		e := event.Resolved{Record: n.store.log[i]}
+	for number := range int64(2) {
+		e := check.Value(n.store.ReadEvent(t.Context(), "s", number, nil)).Must(t)
 		e.Data, e.Bare = nil, true
 		g.messages = append(g.messages, subscription.Message{ID: e.ID, Event: &e})
 	}
-	n.store.gone = map[event.ID]error{n.store.log[1].ID: event.ErrEventNotFound}
+	n.store.lose(event.ErrEventNotFound, "s", 1)
 	body := n.get("/subscriptions/s/g/2?embed=body", "application/vnd.eventstore.competingatom+json").is(t, 200).body
 	var f struct {
 		Entries []struct {
@@ -139,10 +139,7 @@ func TestLargeMessages(t *testing.T) {
 func TestLargePageScavenged(t *testing.T) {
 	n := newNode(t)
 	fillLarge(n, 6)
-	n.store.gone = map[event.ID]error{}
-	for _, number := range []int{5, 2, 0} {
-		n.store.gone[n.store.log[n.store.streams["s"][number]].ID] = event.ErrEventNotFound
-	}
+	n.store.lose(event.ErrEventNotFound, "s", 5, 2, 0)
 	var f struct{ Entries []struct{ EventNumber int } }
 	body := n.get("/streams/s/5/backward/6?embed=body", atomJSON).is(t, 200).body
 	check.Must(t, json.Unmarshal([]byte(body), &f))
@@ -175,15 +172,11 @@ func TestLargePageThatCannotBeRead(t *testing.T) {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return answer.StatusCode, errors.Join(err, answer.Body.Close())
 	}
-	n.store.mu.Lock()
-	n.store.gone = map[event.ID]error{n.store.log[n.store.streams["s"][4]].ID: event.ErrNotReady}
-	n.store.mu.Unlock()
+	n.store.lose(event.ErrNotReady, "s", 4)
 	if status, err := get("/streams/s/0/forward/5?embed=body"); status != http.StatusServiceUnavailable || err != nil {
 		t.Errorf("the entry written first: %d, %v", status, err)
 	}
-	n.store.mu.Lock()
-	n.store.gone = map[event.ID]error{n.store.log[n.store.streams["s"][0]].ID: event.ErrNotReady}
-	n.store.mu.Unlock()
+	n.store.lose(event.ErrNotReady, "s", 0)
 	if status, err := get("/streams/s/5/backward/6?embed=body"); status != http.StatusOK || err == nil {
 		t.Errorf("the entry written last: %d, %v", status, err)
 	}

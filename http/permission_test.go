@@ -39,7 +39,7 @@ func (s storedUsers) setUser(t testing.TB, login string, disabled bool, groups .
 	data := check.Value(json.Marshal(map[string]any{
 		"loginName": login, "salt": salt, "hash": hash, "groups": groups, "disabled": disabled, "alg": "pbkdf2-sha256", "iter": 1,
 	})).Must(t)
-	s.append("$user-"+login, 0, event.Proposed{Type: "$UserCreated", Flags: event.FlagJSON, Data: data})
+	s.Append("$user-"+login, "$UserCreated", string(data), "")
 }
 
 // deaf is a store that takes writes and forgets them.
@@ -106,7 +106,7 @@ func newGuarded(t testing.TB, m mode) *node {
 	acl := check.Value(json.Marshal(map[string]any{"$acl": map[string]any{
 		"$r": lists["read"], "$w": lists["write"], "$d": lists["delete"], "$mr": lists["metadata read"], "$mw": lists["metadata write"],
 	}})).Must(t)
-	store.append("$$private", 0, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: acl})
+	store.SetMetadata("private", string(acl))
 	return o.node
 }
 

@@ -62,7 +62,7 @@ func TestRelayedWriteIsShown(t *testing.T) {
 					time.Sleep(time.Second)
 					want := time.Duration(0)
 					if c.waits {
-						n.store.awaitWaiting(1)
+						n.store.AwaitWaiting(1)
 						want = time.Second
 					}
 					if late && c.waits {

@@ -96,7 +96,7 @@ func TestParkedMessages(t *testing.T) {
 	n.filled("a%20b", 4)
 	parked := subscription.Key{Stream: "a b", Group: "g"}.ParkedStream()
 	for i := range 3 {
-		n.store.append(parked, int64(i), event.Proposed{ID: event.ID{byte(i)}, Type: event.TypeLink, Data: fmt.Appendf(nil, "%d@a b", 3-i)})
+		n.store.Append(parked, event.TypeLink, fmt.Sprintf("%d@a b", 3-i), "")
 	}
 	n.cluster.role = "follower" // Every node has them.
 	own := "/streams/%24persistentsubscription-a%20b%3A%3Ag-parked/"
@@ -130,10 +130,8 @@ func TestParkedMessages(t *testing.T) {
 
 	done := make(chan answer)
 	go func() { done <- n.get(view+"3/forward/2", competingJSON, "ES-LongPoll", "30") }()
-	n.store.awaitWaiting(1)
-	n.store.mu.Lock()
-	n.store.append(parked, 3, event.Proposed{ID: event.ID{9}, Type: event.TypeLink, Data: []byte("0@a b")})
-	n.store.mu.Unlock()
+	n.store.AwaitWaiting(1)
+	n.store.Append(parked, event.TypeLink, "0@a b", "")
 	if a := <-done; !strings.Contains(a.body, "0@a b") {
 		t.Errorf("%d %s", a.status, a.body)
 	}

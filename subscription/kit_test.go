@@ -36,13 +36,9 @@ func newStore(t complainer) store { return store{memdb.Open(t, memdb.Options{})}
 
 // add appends n events, whose data are their numbers.
 func (s store) add(stream string, n int) {
-	info, err := s.StreamInfo(context.Background(), stream)
-	if err != nil {
-		panic(err)
-	}
-	w := event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
+	first, w := s.Info(stream).Last+1, event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
 	for i := range n {
-		w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: "t", Data: strconv.AppendInt(nil, info.Last+1+int64(i), 10)})
+		w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: "t", Data: strconv.AppendInt(nil, first+int64(i), 10)})
 	}
 	s.Put(w)
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -160,7 +159,7 @@ func (p *program) fold(s *memdb.DB) map[string]string {
 			number, stream, _ := event.ParseLink(e.Data)
 			e = at(stream, number)
 		}
-		if i, _ := s.StreamInfo(context.Background(), e.Stream); p.source != "all" && e.Number < i.Metadata.TruncateBefore {
+		if i := s.Info(e.Stream); p.source != "all" && e.Number < i.Metadata.TruncateBefore {
 			continue
 		}
 		partition := ""
@@ -240,18 +239,18 @@ func see(t *testing.T, s *memdb.DB, r *Run, want map[string]string) map[string]s
 func changeInput(rng *rand.Rand, s *memdb.DB, deletes bool) {
 	stream := streamNames[rng.IntN(len(streamNames))]
 	switch what := rng.IntN(15); {
-	case what == 0 && deletes && last(s, stream) >= 0:
+	case what == 0 && deletes && s.Info(stream).Last >= 0:
 		s.Delete(event.SoftDelete, stream)
 	case what == 1 && deletes:
 		s.SetMetadata(stream, `{"k":"meta","v":3}`)
-	case what == 2 && deletes && last(s, stream) >= 0: // Hidden events are still in the log.
-		s.SetMetadata(stream, fmt.Sprintf(`{"k":"hides","v":4,"$tb":%d}`, last(s, stream)))
+	case what == 2 && deletes && s.Info(stream).Last >= 0: // Hidden events are still in the log.
+		s.SetMetadata(stream, fmt.Sprintf(`{"k":"hides","v":4,"$tb":%d}`, s.Info(stream).Last))
 	case what == 3: // A link in an ordinary stream does not count as an event of fromAll.
 		add(s, "linked", event.TypeLink, "0@"+stream, "")
 	default:
 		add(s, stream, []string{"T", "U", "V"}[rng.IntN(3)], fmt.Sprintf(`{"k":"%c","v":%d}`, 'x'+rune(rng.IntN(3)), rng.IntN(10)), "")
 		category, _, _ := strings.Cut(stream, "-")
-		add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", last(s, stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
+		add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", s.Info(stream).Last, stream), fmt.Sprintf(`{"$o":%q}`, stream))
 	}
 }
 
@@ -277,7 +276,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 	for range 10 {
 		changeInput(rng, s, false)
 	}
-	if last(s, "a-1") >= 0 && rng.IntN(2) == 0 {
+	if s.Info("a-1").Last >= 0 && rng.IntN(2) == 0 {
 		s.SetMetadata("a-1", `{"$tb":2}`)
 	}
 	compile := func() (handler.Handler, error) {

@@ -64,14 +64,14 @@ func history(rng *rand.Rand, n int, deletes bool) []op {
 		what := rng.IntN(12)
 		ops = append(ops, func(s *memdb.DB) {
 			switch {
-			case what == 0 && deletes && last(s, stream) >= 0:
+			case what == 0 && deletes && s.Info(stream).Last >= 0:
 				s.Delete(event.SoftDelete, stream)
 			case what == 1 && deletes:
 				s.SetMetadata(stream, `{"mark":1}`)
 			default:
 				add(s, stream, kind, data, "")
 				if category, _, ok := strings.Cut(stream, "-"); ok {
-					add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", last(s, stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
+					add(s, "$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", s.Info(stream).Last, stream), fmt.Sprintf(`{"$o":%q}`, stream))
 				}
 			}
 		})
@@ -79,18 +79,10 @@ func history(rng *rand.Rand, n int, deletes bool) []op {
 	return ops
 }
 
-func last(s *memdb.DB, stream string) int64 {
-	i, err := s.StreamInfo(context.Background(), stream)
-	if err != nil {
-		panic(err)
-	}
-	return i.Last
-}
-
 // add appends an event, whose id is made of the stream and its number.
 func add(s *memdb.DB, stream, eventType, data, metadata string) {
 	s.Put(event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
-		ID: event.ID(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, stream, last(s, stream)))), Type: eventType, Flags: event.FlagJSON, Data: []byte(data), Metadata: []byte(metadata),
+		ID: event.ID(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, stream, s.Info(stream).Last))), Type: eventType, Flags: event.FlagJSON, Data: []byte(data), Metadata: []byte(metadata),
 	}}})
 }
 

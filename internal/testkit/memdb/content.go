@@ -55,6 +55,15 @@ func (db *DB) Metadata(stream string) string {
 	return string(all[len(all)-1].Data)
 }
 
+// Info is StreamInfo without the hooks.
+func (db *DB) Info(stream string) event.StreamInfo {
+	info, err := db.log.Reads.StreamInfo(stream)
+	if err != nil {
+		db.t.Errorf("%s: %v", stream, err)
+	}
+	return info
+}
+
 // Log is every record that was ever written, in that order.
 func (db *DB) Log() []event.Record {
 	db.mu.Lock()
@@ -77,6 +86,23 @@ func (db *DB) present() (all []event.Record) {
 		db.t.Fatalf("read the log: %v", err)
 	}
 	return all
+}
+
+// Positions is where in the log every record lies that was ever written.
+func (db *DB) Positions() []int64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if end := db.log.Tail().End; end > db.placed {
+		err := db.log.Chunks.Scan(context.Background(), db.placed, end, func(s *eventlog.Stored) error {
+			db.places = append(db.places, s.Position)
+			return nil
+		})
+		if err != nil {
+			db.t.Fatalf("read the log: %v", err)
+		}
+		db.placed = end
+	}
+	return slices.Clip(db.places)
 }
 
 // All is every event of a stream, hidden ones and those that were removed too.
@@ -129,15 +155,32 @@ func (db *DB) Dump() map[string][]string {
 
 // Scavenge removes records for good, as a scavenge does. Like one it begins with a scavenge point.
 func (db *DB) Scavenge(goes func(*event.Record) bool) {
+	gone := map[int64]bool{}
+	db.rewrite(func(r *event.Record) {
+		if r.Type != event.TypeScavengePoint && goes(r) {
+			gone[r.Position] = true
+			db.removed = append(db.removed, *r)
+		}
+	}, eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return !gone[s.Position] }})
+}
+
+// Redact blanks the data of an event.
+func (db *DB) Redact(stream string, number int64) {
+	var blank [1]int64
+	db.rewrite(func(r *event.Record) {
+		if r.Stream == stream && r.Number == number {
+			blank[0] = r.Position
+		}
+	}, eventlog.Rewrite{Redact: blank[:]})
+}
+
+// rewrite completes the chunk that is written to, shows all that there is, and rewrites it.
+func (db *DB) rewrite(show func(*event.Record), how eventlog.Rewrite) {
 	db.Append(event.ScavengePointsStream, event.TypeScavengePoint, "{}", "")
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	gone := map[int64]bool{}
 	for _, r := range db.present() {
-		if r.Type != event.TypeScavengePoint && goes(&r) {
-			gone[r.Position] = true
-			db.removed = append(db.removed, r)
-		}
+		show(&r)
 	}
 	files, err := db.log.Chunks.List()
 	if err != nil {
@@ -147,8 +190,8 @@ func (db *DB) Scavenge(goes func(*event.Record) bool) {
 	if !last.Complete {
 		last = files[len(files)-2]
 	}
-	keep := func(s *eventlog.Stored) bool { return !gone[s.Position] }
-	if _, err := db.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{First: 0, Last: last.Last, Keep: keep, IDsFrom: last.End}); err != nil {
+	how.Last, how.IDsFrom = last.Last, last.End
+	if _, err := db.log.Chunks.Rewrite(context.Background(), how); err != nil {
 		db.t.Fatalf("%v", err)
 	}
 }

@@ -44,10 +44,10 @@ type DB struct {
 	BeforeRead              Hook[event.StreamRead]
 	BeforeReadAll           Hook[event.AllRead]
 	BeforeInfo              Hook[string]
+	BeforePayload           Hook[*event.Record]
 
 	Writes, Reads, Payloads atomic.Int64 // calls begun
 	Looked                  atomic.Int64 // records that ReadAll looked at
-	Waiting                 atomic.Int64 // calls that wait
 
 	t       T
 	log     *eventlog.Log
@@ -57,7 +57,11 @@ type DB struct {
 	decider *fsm.Decider
 	index   uint64         // of the last entry
 	removed []event.Record // by Scavenge
+	places  []int64        // see Positions
+	placed  int64          // the end of the log that places tell of
 	fault   Fault          // by SetFault
+	waiting int            // calls that wait
+	idle    *sync.Cond     // of mu, signaled when waiting changes
 }
 
 // Hook is a function that a test sets while others call it. Without one nothing goes wrong.
@@ -108,6 +112,7 @@ func Open(t T, o Options) *DB {
 	}
 	fatal := func(err error) { t.Errorf("the log has ended: %v", err) }
 	db := &DB{t: t, log: log, machine: fsm.NewMachine(log, hclog.NewNullLogger(), fatal), decider: fsm.NewDecider(log.Facts, o.Now)}
+	db.idle = sync.NewCond(&db.mu)
 	if err := db.decider.Reset(); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -193,8 +198,11 @@ func (db *DB) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, erro
 	return page, err
 }
 
-func (db *DB) ReadPayload(_ context.Context, r *event.Record) error {
+func (db *DB) ReadPayload(ctx context.Context, r *event.Record) error {
 	db.Payloads.Add(1)
+	if err := db.BeforePayload.call(ctx, r); err != nil {
+		return err
+	}
 	return db.log.Reads.ReadPayload(r)
 }
 
@@ -250,7 +258,30 @@ func (db *DB) WaitLog(ctx context.Context, position int64) error {
 }
 
 func (db *DB) wait(do func() error) error {
-	db.Waiting.Add(1)
-	defer db.Waiting.Add(-1)
+	db.enter(1)
+	defer db.enter(-1)
 	return do()
+}
+
+func (db *DB) enter(n int) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.waiting += n
+	db.idle.Broadcast()
+}
+
+// Waiting is how many calls wait.
+func (db *DB) Waiting() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.waiting
+}
+
+// AwaitWaiting returns when so many calls wait.
+func (db *DB) AwaitWaiting(n int) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for db.waiting != n {
+		db.idle.Wait()
+	}
 }
