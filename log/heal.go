@@ -94,15 +94,15 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 		h.temps = append(h.temps, path)
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	olds, err := tr.chunks.sources(d.First, d.Last)
+	old, err := tr.damaged(d)
 	if err != nil {
-		return err
+		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(olds)) }()
-	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
-		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
+	defer func() { err = errors.Join(err, old.Release()) }()
+	if err := h.make(old.Header.First, old.Header.Last, blankIn(old)...); err != nil {
+		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	if err := tr.heal(olds[0], &h, turn); err != nil {
+	if err := tr.replace(old, &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
 	tr.logger.Info("a damaged chunk was replaced with the copy of another node", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning))
@@ -115,11 +115,16 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	return nil
 }
 
-func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
-	if err := h.make(old.Header.First, old.Header.Last, blankIn(old)...); err != nil {
-		return err
+// damaged returns a damaged file, held, if it is still in use.
+func (tr *Transfer) damaged(d Damage) (*chunkfile.Chunk, error) {
+	olds, err := tr.chunks.sources(d.First, d.Last)
+	if err == nil && (len(olds) != 1 || filepath.Base(olds[0].Name) != d.File) {
+		err = errors.Join(event.ErrChunkReplaced, chunkfile.ReleaseAll(olds))
 	}
-	return tr.replace(old, h, turn)
+	if err != nil {
+		return nil, err
+	}
+	return olds[0], nil
 }
 
 // replace puts a file that was made in the place of a damaged one.

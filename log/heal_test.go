@@ -29,7 +29,7 @@ func rot(t testing.TB, fsys vfs.FS, name string, at int64) {
 		at += size
 	}
 	b := make([]byte, 1)
-	check.Must(t, chunkfile.ReadFull(f, b, at))
+	check.Must(t, vfs.ReadFull(f, b, at))
 	b[0] ^= 0x40
 	_, err = f.WriteAt(b, at)
 	check.Must(t, errors.Join(err, f.Close()))

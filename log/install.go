@@ -114,8 +114,7 @@ func (tr *Transfer) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_
 	}
 	n := &installation{
 		c: c, at: at, old: chunks[at:], version: 1,
-		tail: event.Tail{End: f.LogEnd(), Chain: f.Chain, Index: f.LastIndex, Term: f.LastTerm, Time: f.LastTime},
-		set:  newChunkSet(append(slices.Clone(chunks[:at]), c), tr.closeFailed),
+		tail: f.Tail(), set: newChunkSet(append(slices.Clone(chunks[:at]), c), tr.closeFailed),
 	}
 	defer func() {
 		if err != nil {

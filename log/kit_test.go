@@ -376,7 +376,7 @@ func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(chu
 			return errors.Join(errors.New("source is not complete"), c.Close())
 		}
 		raw := make([]byte, c.Footer.DataSize)
-		if err := errors.Join(chunkfile.ReadFull(c.File, raw, chunkfile.HeaderSize), c.Close()); err != nil {
+		if err := errors.Join(vfs.ReadFull(c.File, raw, chunkfile.HeaderSize), c.Close()); err != nil {
 			return err
 		}
 		if i == 0 {

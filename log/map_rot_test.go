@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -62,7 +63,7 @@ func TestRottedMap(t *testing.T) {
 		at := chunkfile.HeaderSize + c.Footer.DataSize + bit/8
 		flip := func() {
 			b := make([]byte, 1)
-			check.Must(t, chunkfile.ReadFull(file, b, at))
+			check.Must(t, vfs.ReadFull(file, b, at))
 			b[0] ^= 1 << (bit % 8)
 			_, err := file.WriteAt(b, at)
 			check.Must(t, err)
@@ -128,7 +129,7 @@ func TestRotAndDecisions(t *testing.T) {
 		file := check.Value(o.FS.OpenReadWrite(name)).Must(t)
 		b := make([]byte, 1)
 		at := 32 + (round*997)%(tables[0].Entries*24)
-		check.Must(t, chunkfile.ReadFull(file, b, at))
+		check.Must(t, vfs.ReadFull(file, b, at))
 		change := func(mask byte) {
 			b[0] ^= mask
 			_, err := file.WriteAt(b, at)

@@ -54,14 +54,11 @@ func (tr *Transfer) Mend(d Damage) (_ *Mending, err error) {
 	if err := tr.usable(); err != nil {
 		return nil, err
 	}
-	olds, err := tr.chunks.sources(d.First, d.Last)
+	old, err := tr.damaged(d)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("mend %s: %w", d.File, err)
 	}
-	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
-		return nil, errors.Join(fmt.Errorf("mend %s: %w", d.File, event.ErrChunkReplaced), chunkfile.ReleaseAll(olds))
-	}
-	m := &Mending{tr: tr, old: olds[0]}
+	m := &Mending{tr: tr, old: old}
 	m.holes, m.records, m.stubs = holesOf(m.old)
 	return m, nil
 }
@@ -235,7 +232,7 @@ func (m *Mending) copyItems(out *mended) (err error) {
 	before := func(position int64) error {
 		for ; len(fills) > 0 && fills[0].From < position; fills = fills[1:] {
 			raw := make([]byte, fills[0].size)
-			if err := chunkfile.ReadFull(m.temp, raw, fills[0].at); err != nil {
+			if err := vfs.ReadFull(m.temp, raw, fills[0].at); err != nil {
 				return err
 			}
 			items, err := parseSpan(fills[0].Span, raw)

@@ -298,7 +298,7 @@ func (r *PinnedReader) read(b []byte, offset int64) (err error) {
 		defer chunkfile.GuardFaults(&err)()
 		return r.f.chunk.Read(b, offset)
 	}
-	return chunkfile.ReadFull(r.file, b, offset)
+	return vfs.ReadFull(r.file, b, offset)
 }
 
 // Close lets go of the reader. It is idempotent.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
 )
@@ -221,20 +222,18 @@ func (r *recovery) renew(name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	b := make([]byte, min(info.Size()-from, renewBytes))
-	for at := from; at < info.Size(); at += int64(len(b)) {
-		b = b[:min(info.Size()-at, int64(len(b)))]
-		if err := chunkfile.ReadFull(file, b, at); err != nil {
-			return err
+	err = chunkfile.Pieces(from, info.Size(), func(b []byte, at int64) error {
+		err := vfs.ReadFull(file, b, at)
+		if err == nil {
+			_, err = file.WriteAt(b, at)
 		}
-		if _, err := file.WriteAt(b, at); err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return file.Sync()
 }
-
-const renewBytes = 1 << 20
 
 // takeIncomplete adds a file without a footer that can be believed.
 func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, following []string) (more bool, err error) {
@@ -308,7 +307,7 @@ func (r *recovery) trust(c *chunkfile.Chunk) (bool, error) {
 	}
 	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
 		r.progress(at)
-		return chunkfile.ReadFull(c.File, b, at)
+		return vfs.ReadFull(c.File, b, at)
 	})
 	if err != nil {
 		return false, err
@@ -323,7 +322,7 @@ func (r *recovery) takeComplete(c *chunkfile.Chunk) error {
 	if c.Footer.LastTerm > r.tail.Term {
 		r.epoch = -1 // Somewhere inside; findEpoch tells.
 	}
-	r.tail = event.Tail{End: c.Footer.LogEnd(), Chain: c.Footer.Chain, Index: c.Footer.LastIndex, Term: c.Footer.LastTerm, Time: c.Footer.LastTime}
+	r.tail = c.Footer.Tail()
 	r.next = c.Header.Last + 1
 	if err := c.Use(); err != nil {
 		return errors.Join(err, c.Close())
@@ -423,7 +422,7 @@ func (r *recovery) continues(number int, tail event.Tail) (_ bool, err error) {
 	}
 	// The first frame is at most one entry long.
 	data := make([]byte, min(size-chunkfile.HeaderSize, chunkfile.MaxFrameBytes+chunkfile.TrailerSize))
-	if err := chunkfile.ReadFull(c.File, data, chunkfile.HeaderSize); err != nil {
+	if err := vfs.ReadFull(c.File, data, chunkfile.HeaderSize); err != nil {
 		return false, err
 	}
 	return scanFrames(data, c.Start(), tail, -1, func(int64) {}).frames > 0, nil
@@ -448,7 +447,7 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 			return err
 		}
 	}
-	if err := chunkfile.Hash(a.sum, a.written, func(b []byte, at int64) error { return chunkfile.ReadFull(file, b, at) }); err != nil {
+	if err := chunkfile.Hash(a.sum, a.written, func(b []byte, at int64) error { return vfs.ReadFull(file, b, at) }); err != nil {
 		return err
 	}
 	r.tail = s.tail
@@ -537,22 +536,18 @@ func (r *recovery) setAside(c *chunkfile.Chunk, name string) error {
 
 // emptyBehindHeader reports whether a file holds nothing but its header, and zeros where a crash
 // has left only its length.
-func (r *recovery) emptyBehindHeader(c *chunkfile.Chunk) (bool, error) {
+func (r *recovery) emptyBehindHeader(c *chunkfile.Chunk) (empty bool, err error) {
 	size, err := c.File.Size()
 	if err != nil {
 		return false, err
 	}
-	b := make([]byte, min(max(size-chunkfile.HeaderSize, 0), renewBytes))
-	for at := int64(chunkfile.HeaderSize); at < size; at += int64(len(b)) {
-		b = b[:min(size-at, int64(len(b)))]
-		if err := chunkfile.ReadFull(c.File, b, at); err != nil {
-			return false, err
-		}
-		if bytes.IndexFunc(b, func(r rune) bool { return r != 0 }) >= 0 {
-			return false, nil
-		}
-	}
-	return true, nil
+	empty = true
+	err = chunkfile.Pieces(chunkfile.HeaderSize, size, func(b []byte, at int64) error {
+		err := vfs.ReadFull(c.File, b, at)
+		empty = empty && bytes.IndexFunc(b, func(r rune) bool { return r != 0 }) < 0
+		return err
+	})
+	return empty, err
 }
 
 // finish opens the last chunk for appending, makes the result durable and publishes it.

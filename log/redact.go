@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -251,7 +252,7 @@ func (cs *Chunks) checkSwitch(old *chunkfile.Chunk, path string) (err error) {
 	case !c.Complete:
 		return &SwitchRefused{Reason: SwitchNewNotCompleted}
 	}
-	sum, err := c.ComputeChecksum(func(b []byte, at int64) error { return chunkfile.ReadFull(c.File, b, at) })
+	sum, err := c.ComputeChecksum(func(b []byte, at int64) error { return vfs.ReadFull(c.File, b, at) })
 	switch {
 	case err != nil:
 		return &SwitchRefused{SwitchNewOpenFailed, err}

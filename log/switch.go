@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -105,7 +106,7 @@ func (s *state) openWhole(path string) (*chunkfile.Chunk, error) {
 	if c.Complete {
 		sum, err = c.ComputeChecksum(func(b []byte, at int64) error {
 			y.GiveWay()
-			return chunkfile.ReadFull(c.File, b, at)
+			return vfs.ReadFull(c.File, b, at)
 		})
 	}
 	switch {

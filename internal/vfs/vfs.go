@@ -86,9 +86,17 @@ func ReadFile(fsys FS, name string) (data []byte, err error) {
 		return nil, err
 	}
 	data = make([]byte, size)
-	n, err := f.ReadAt(data, 0)
-	if err == io.EOF && int64(n) == size {
-		err = nil
+	return data, ReadFull(f, data, 0)
+}
+
+// ReadFull fills b with the bytes of a file at an offset. It is an error if there are fewer.
+func ReadFull(f io.ReaderAt, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
 	}
-	return data[:n], err
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }

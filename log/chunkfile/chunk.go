@@ -63,7 +63,7 @@ func (c *Chunk) Rewritten() bool { return c.Header.Mapped || c.Version > 0 }
 // Read fills b with the bytes of the file at offset.
 func (c *Chunk) Read(b []byte, offset int64) error {
 	if c.Mapped == nil {
-		return ReadFull(c.File, b, offset)
+		return vfs.ReadFull(c.File, b, offset)
 	}
 	if offset < 0 || offset+int64(len(b)) > int64(len(c.Mapped)) {
 		return io.ErrUnexpectedEOF
@@ -113,7 +113,7 @@ func Open(fs vfs.FS, path string, version int) (c *Chunk, err error) {
 		return nil, c.Corrupt(0, "%d bytes are too few for a header", size)
 	}
 	head := make([]byte, HeaderSize)
-	if err := ReadFull(file, head, 0); err != nil {
+	if err := vfs.ReadFull(file, head, 0); err != nil {
 		return nil, fmt.Errorf("read header of %s: %w", path, err)
 	}
 	if c.Header, err = ParseHeader(head); errors.Is(err, ErrNewer) {
@@ -128,7 +128,7 @@ func Open(fs vfs.FS, path string, version int) (c *Chunk, err error) {
 		return c, nil
 	}
 	foot := make([]byte, FooterSize)
-	if err := ReadFull(file, foot, size-FooterSize); err != nil {
+	if err := vfs.ReadFull(file, foot, size-FooterSize); err != nil {
 		return nil, fmt.Errorf("read footer of %s: %w", path, err)
 	}
 	if f, err := ParseFooter(foot, c.Header, size); err == nil {
@@ -202,7 +202,7 @@ func (c *Chunk) Bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
 		*scratch = make([]byte, max(n, 512))
 	}
 	b := (*scratch)[:n]
-	if err := ReadFull(c.File, b, offset); err != nil {
+	if err := vfs.ReadFull(c.File, b, offset); err != nil {
 		return nil, fmt.Errorf("read %s at %d: %w", c.Name, offset, err)
 	}
 	return b, nil
@@ -431,7 +431,7 @@ func (c *Chunk) Verify(pause func(bytes int64) error) (err error) {
 	}
 	var readErr error
 	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
-		if err := ReadFull(file, b, at); err != nil {
+		if err := vfs.ReadFull(file, b, at); err != nil {
 			readErr = c.Corrupt(at, "it cannot be read: %v", err)
 			return readErr
 		}
@@ -452,14 +452,14 @@ func (c *Chunk) Verify(pause func(bytes int64) error) (err error) {
 // verifyEnds compares header and footer with what they were when the chunk was opened.
 func (c *Chunk) verifyEnds(file io.ReaderAt) error {
 	b := make([]byte, HeaderSize)
-	if err := ReadFull(file, b, 0); err != nil {
+	if err := vfs.ReadFull(file, b, 0); err != nil {
 		return c.Corrupt(0, "the header cannot be read: %v", err)
 	}
 	if h, err := ParseHeader(b); err != nil || h != c.Header {
 		return c.Corrupt(0, "the header is not what was written: %v", err)
 	}
 	at := c.FileSize() - FooterSize
-	if err := ReadFull(file, b, at); err != nil {
+	if err := vfs.ReadFull(file, b, at); err != nil {
 		return c.Corrupt(at, "the footer cannot be read: %v", err)
 	}
 	if f, err := ParseFooter(b, c.Header, c.FileSize()); err != nil || f != c.Footer {

@@ -3,7 +3,6 @@ package chunkfile
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/zeebo/xxh3"
 
@@ -20,7 +19,7 @@ func Whole(f vfs.File, size int64) (data []byte, release func() error, err error
 		return nil, nil, err
 	}
 	data = make([]byte, size)
-	if err := ReadFull(f, data, 0); err != nil {
+	if err := vfs.ReadFull(f, data, 0); err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
 	return data, func() error { return nil }, nil
@@ -28,16 +27,23 @@ func Whole(f vfs.File, size int64) (data []byte, release func() error, err error
 
 // Hash hashes the first size bytes of a file that is read in pieces.
 func Hash(sum *xxh3.Hasher, size int64, read func(b []byte, at int64) error) error {
-	buf := make([]byte, min(1<<20, size))
-	for at := int64(0); at < size; {
-		n := min(int64(len(buf)), size-at)
-		if err := read(buf[:n], at); err != nil {
+	return Pieces(0, size, func(b []byte, at int64) error {
+		err := read(b, at)
+		if err == nil {
+			_, err = sum.Write(b)
+		}
+		return err
+	})
+}
+
+// Pieces calls f with room for each piece of the bytes from one offset up to another.
+func Pieces(from, to int64, f func(b []byte, at int64) error) error {
+	buf := make([]byte, max(0, min(1<<20, to-from)))
+	for ; from < to; from += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), to-from)]
+		if err := f(buf, from); err != nil {
 			return err
 		}
-		if _, err := sum.Write(buf[:n]); err != nil {
-			return err
-		}
-		at += n
 	}
 	return nil
 }
@@ -49,15 +55,4 @@ func Sync(fsys vfs.FS, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	return file.Sync()
-}
-
-func ReadFull(f io.ReaderAt, b []byte, at int64) error {
-	n, err := f.ReadAt(b, at)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
 }

@@ -222,6 +222,11 @@ func (f *Footer) LogEnd() int64 {
 	return f.End
 }
 
+// Tail is the end of a log whose last chunk has this footer.
+func (f *Footer) Tail() event.Tail {
+	return event.Tail{End: f.LogEnd(), Chain: f.Chain, Index: f.LastIndex, Term: f.LastTerm, Time: f.LastTime}
+}
+
 // FileName returns the name of a chunk file: first logical chunk number and version.
 func FileName(number, version int) string {
 	return fmt.Sprintf("chunk-%06d.%06d", number, version)

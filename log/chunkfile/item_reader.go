@@ -1,6 +1,10 @@
 package chunkfile
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
 
 // ReadWindow is how many bytes are read at a time where files cannot be mapped.
 const ReadWindow = 1 << 20
@@ -62,7 +66,7 @@ func (r *ItemReader) bytes() ([]byte, error) {
 			r.window = make([]byte, n)
 		}
 		r.window, r.base = r.window[:n], r.Offset
-		if err := ReadFull(c.File, r.window, r.Offset); err != nil {
+		if err := vfs.ReadFull(c.File, r.window, r.Offset); err != nil {
 			r.window = r.window[:0]
 			return nil, fmt.Errorf("read %s at %d: %w", c.Name, r.Offset, err)
 		}

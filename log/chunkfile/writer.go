@@ -196,16 +196,12 @@ func (w *Writer) Back(m Mark, h *Header) error {
 		return fmt.Errorf("write temporary file: %w", err)
 	}
 	w.sum.Reset()
-	block := w.buf[:cap(w.buf)]
-	for at := int64(0); at < w.written; at += int64(len(block)) {
+	err := Hash(w.sum, w.written, func(b []byte, at int64) error {
 		w.Yielder.GiveWay()
-		block = block[:min(int64(cap(block)), w.written-at)]
-		if err := ReadFull(w.file, block, at); err != nil {
-			return fmt.Errorf("read temporary file: %w", err)
-		}
-		if _, err := w.sum.Write(block); err != nil {
-			return err
-		}
+		return vfs.ReadFull(w.file, b, at)
+	})
+	if err != nil {
+		return fmt.Errorf("read temporary file: %w", err)
 	}
 	return nil
 }

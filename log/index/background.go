@@ -77,9 +77,6 @@ func (x *Index) makeDurable(mem *memTable) error {
 	if err == nil {
 		err = x.saveExistence(entries)
 	}
-	if t != nil {
-		t.release() // The state has its own reference.
-	}
 	if err == nil {
 		x.metrics.flushed.Add(uint64(entries))
 		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, logkey.File, file)
@@ -192,7 +189,6 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	err = x.commit(change{add: t, drop: inputs})
-	t.release() // The state has its own reference.
 	if err == nil && x.unsaved > 0 {
 		// Or a start would read all of the new table, to bring an older filter up to date.
 		err = x.saveExistence(t.count)

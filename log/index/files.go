@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unsafe"
 
@@ -176,14 +175,10 @@ func (w *fileWriter) abandon(fsys vfs.FS, err error) error {
 
 // readFull reads len(p) bytes at an offset.
 func readFull(f vfs.File, p []byte, off int64) error {
-	n, err := f.ReadAt(p, off)
-	if n == len(p) {
-		return nil
+	if err := vfs.ReadFull(f, p, off); err != nil {
+		return fmt.Errorf("read %s at %d: %w", f.Name(), off, err)
 	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("read %s at %d: %w", f.Name(), off, err)
+	return nil
 }
 
 // content is a file opened for reading: mapped into memory where that is

@@ -262,9 +262,13 @@ type change struct {
 	mem  *memTable // flushed into add: where it ends is the new checkpoint
 }
 
-// commit makes a change durable and visible. commitMu must be held. After an error indexmap may or
-// may not name the new table.
+// commit makes a change durable and visible, and lets go of the new table, to which the state has a
+// reference of its own. commitMu must be held. After an error indexmap may or may not name the new
+// table.
 func (x *Index) commit(c change) error {
+	if c.add != nil {
+		defer c.add.release()
+	}
 	s := x.current.Load() // Only the holder of commitMu changes the list of tables.
 	tables := make([]*table, 0, len(s.tables)+1)
 	if c.add != nil && len(c.drop) == 0 {

@@ -52,11 +52,7 @@ func (r *rebuilding) replaceAll(old []*table, t *table) error {
 	x := r.x
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	err := x.commit(change{add: t, drop: old})
-	if t != nil {
-		t.release() // The state has its own reference.
-	}
-	if err != nil {
+	if err := x.commit(change{add: t, drop: old}); err != nil {
 		return err
 	}
 	x.first.Store(nil)

@@ -185,11 +185,7 @@ func (s *scavenge) scavenge(ctx context.Context, t *table, place int) (_ *Scaven
 	}
 	s.x.commitMu.Lock()
 	defer s.x.commitMu.Unlock()
-	err = s.x.commit(change{add: left, drop: []*table{t}})
-	if left != nil {
-		left.release() // The state has its own reference.
-	}
-	if err != nil {
+	if err := s.x.commit(change{add: left, drop: []*table{t}}); err != nil {
 		return nil, p.fatal(err)
 	}
 	s.x.metrics.scavengeDropped.Add(uint64(did.Dropped))

@@ -74,7 +74,7 @@ func (k *walker) chunkLost(path string, number int, err error) {
 		// A header that has all its bytes but one was a header.
 		if f, ferr := k.n.o.FS.Open(path); ferr == nil {
 			b := make([]byte, chunkfile.HeaderSize)
-			if chunkfile.ReadFull(f, b, 0) == nil && crc32.Checksum(b[:124], chunkfile.Castagnoli) != chunkfile.Order.Uint32(b[124:]) {
+			if vfs.ReadFull(f, b, 0) == nil && crc32.Checksum(b[:124], chunkfile.Castagnoli) != chunkfile.Order.Uint32(b[124:]) {
 				kind = FindChecksum
 			}
 			err = errors.Join(err, f.Close())
@@ -185,7 +185,7 @@ func (k *walker) content(c *chunkfile.Chunk, size int64) ([]byte, error) {
 	if int64(cap(k.buf)) < size {
 		k.buf = make([]byte, size)
 	}
-	if err := chunkfile.ReadFull(c.File, k.buf[:size], 0); err != nil {
+	if err := vfs.ReadFull(c.File, k.buf[:size], 0); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	return k.buf[:size], nil

@@ -73,7 +73,7 @@ func (n *inspector) peek(path string) (h chunkfile.Header, size int64, err error
 		return h, 0, err
 	}
 	b := make([]byte, chunkfile.HeaderSize)
-	if err := chunkfile.ReadFull(f, b, 0); err != nil {
+	if err := vfs.ReadFull(f, b, 0); err != nil {
 		return h, size, err
 	}
 	h, err = chunkfile.ParseHeader(b)
