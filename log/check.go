@@ -19,10 +19,6 @@ import (
 // it costs little: the check starts again.
 const checkFile = "check.state"
 
-// checkPerSec is how many bytes a second the regular check reads, while the log is used a fourth of
-// that.
-const checkPerSec = 32 << 20
-
 // checkState is the content of checkFile.
 type checkState struct {
 	Next  int       `json:"next"`  // logical chunk that comes next; 0: no check is running

@@ -12,10 +12,6 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// scavengeFolder lies in the folder of the index. It says what was scavenged of
-// the files that are there, and is void when others take their place.
-const scavengeFolder = "scavenging"
-
 // Install makes the file a part of the log and its new end. It replaces every file that it overlaps
 // as a whole, also the active one. If the file begins inside a file of this log, Install takes only
 // the part after that file. Only the goroutine that appends may call it.

@@ -33,12 +33,6 @@ type Mending struct {
 	size  int64
 }
 
-// Anchor is the end of a frame and the chain there.
-type Anchor struct {
-	End   int64       `json:"end"`
-	Chain event.Chain `json:"chain"`
-}
-
 const maxAnchors = 32
 
 // fill is what came for a span without a hole any more.

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"cmp"
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -56,6 +57,34 @@ type recentID struct {
 	id     event.ID
 	stream uint64 // hash
 	number int64
+}
+
+// unreadIDs tells which ids cannot be read, and why. A nil one has none.
+type unreadIDs struct {
+	streams map[uint64]error // by the hash of their names, those of which some events are damaged
+	removed error            // removed events are damaged: of which streams is not known
+}
+
+// of returns why ids of a stream may be missing.
+func (u *unreadIDs) of(stream uint64) error {
+	if u == nil {
+		return nil
+	}
+	return cmp.Or(u.streams[stream], u.removed)
+}
+
+// any returns why ids are missing.
+func (u *unreadIDs) any() error {
+	if u == nil {
+		return nil
+	}
+	if u.removed != nil {
+		return fmt.Errorf("writes that are sent again cannot all be recognised: %w", u.removed)
+	}
+	for _, err := range u.streams {
+		return fmt.Errorf("writes to %d streams that are sent again cannot be recognised: %w", len(u.streams), err)
+	}
+	return nil
 }
 
 // idBlock is a piece of the ring, which grows by such: to copy all of it into larger memory

@@ -65,14 +65,6 @@ func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosi
 	return found, nil
 }
 
-// Redaction names an event of which this node blanked the data. A position alone
-// would not do: the log of a node that was restored may have another event there.
-type Redaction struct {
-	Position int64
-	Stream   uint64 // hash of the stream's name, as HashStream makes it
-	Number   int64
-}
-
 // redactor blanks the data of chosen records on their way into another file.
 type redactor struct {
 	positions []int64 // rising, still to come

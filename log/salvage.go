@@ -20,6 +20,12 @@ type Span struct {
 
 func (s Span) String() string { return fmt.Sprintf("%d to %d", s.From, s.To) }
 
+// Anchor is the end of a frame and the chain there.
+type Anchor struct {
+	End   int64       `json:"end"`
+	Chain event.Chain `json:"chain"`
+}
+
 // pageSize is what a disk fails to read at once, at least.
 const pageSize = 4096
 

@@ -199,6 +199,10 @@ func (s *state) inUse(sources []*chunkfile.Chunk) bool {
 	return true
 }
 
+// scavengeFolder lies in the folder of the index. It says what was scavenged of
+// the files that are there, and is void when others take their place.
+const scavengeFolder = "scavenging"
+
 func (s *state) removeScavengeState() error {
 	fsys, path := s.opts.FS, filepath.Join(s.opts.IndexDir, scavengeFolder)
 	if _, err := fsys.Stat(path); errors.Is(err, fs.ErrNotExist) {
