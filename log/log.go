@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
 )
@@ -93,6 +98,27 @@ func Open(o Options) (_ *Log, err error) {
 	return l, nil
 }
 
+// openDirectory makes or checks the folder, takes its lock, and opens the checkpoint files.
+func (l *Log) openDirectory() error {
+	fsys, dir := l.opts.FS, l.opts.Dir
+	if err := vfs.MkdirAllSync(fsys, dir); err != nil {
+		return err
+	}
+	lock, err := fsys.Lock(filepath.Join(dir, datadir.LockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return fmt.Errorf("another process uses the folder: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	l.lock = lock
+	if l.directory, err = datadir.ID(fsys, dir); err != nil {
+		return err
+	}
+	l.syncer.chk, err = datadir.OpenCheckpoints(fsys, dir)
+	return err
+}
+
 // Directory is the id of the folder, made when the folder was.
 func (l *Log) Directory() event.ID { return l.directory }
 
@@ -161,3 +187,46 @@ func (l *Log) closeFiles() error {
 	}
 	return err
 }
+
+// What Open does, for Options.Progress.
+const (
+	doingRecover = "reading the log"
+	doingIndex   = "indexing the log"
+	doingRebuild = "rebuilding the index"
+)
+
+// progressPace is the least time between two reports of one activity.
+const progressPace = 250 * time.Millisecond
+
+// progress passes on how far Open is, from whatever goroutine, now and then.
+type progress struct {
+	told  func(doing string, done, total int64) // nil: no reports
+	begun time.Time
+	next  atomic.Int64 // nanoseconds since begun, before which nothing is reported
+	done  atomic.Bool  // Open has returned
+}
+
+func newProgress(told func(doing string, done, total int64)) *progress {
+	return &progress{told: told, begun: time.Now()}
+}
+
+// at reports the progress of a step, unless it did a moment ago.
+func (p *progress) at(doing string, done, total int64) {
+	if p.told == nil || p.done.Load() {
+		return
+	}
+	now, next := int64(time.Since(p.begun)), p.next.Load()
+	if now < next || !p.next.CompareAndSwap(next, now+int64(progressPace)) {
+		return
+	}
+	p.told(doing, min(done, total), total)
+}
+
+// begin reports that something begins, at once. Only the goroutine of Open calls it.
+func (p *progress) begin(doing string, total int64) {
+	p.next.Store(0)
+	p.at(doing, 0, total)
+}
+
+// end keeps background work from reporting.
+func (p *progress) end() { p.done.Store(true) }

@@ -622,3 +622,111 @@ func (r *recovery) reopenLast() error {
 		tail: r.tail, size: f.DataSize, records: f.Records, first: f.FirstIndex, epoch: -1,
 	}, false)
 }
+
+// listChunks returns the names of the chunk files in use, in order; it removes
+// temporary files and files that a newer version replaces.
+func (r *recovery) listChunks() ([]string, error) {
+	names, err := r.l.opts.FS.List(r.l.opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	newest, stale := chunkfile.Newest(names)
+	for _, name := range names {
+		if isTemp(name) {
+			stale = append(stale, name)
+		}
+	}
+	var used []string
+	covered := -1
+	for _, f := range newest {
+		if f.Number <= covered { // A merged file before it took its place.
+			stale = append(stale, f.Name)
+			continue
+		}
+		used = append(used, f.Name)
+		covered = f.Number
+		if f.Version > 0 {
+			if covered, err = r.checkReplacement(f.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	// Removals last: with a damaged replacement nothing that it replaces is lost.
+	for _, name := range stale {
+		r.l.logger.Info("removing a file that is no longer in use", logkey.File, name)
+		if err := r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name)); err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
+}
+
+// checkReplacement opens a file that replaced another and returns the last
+// chunk that it covers. It got its name when it was whole and durable.
+func (r *recovery) checkReplacement(name string) (last int, err error) {
+	c, err := chunkfile.OpenNamed(r.l.opts.FS, r.l.opts.Dir, name)
+	if err != nil {
+		return 0, err
+	}
+	return c.Header.Last, c.Close()
+}
+
+// findEpoch returns where the newest term begins, -1 in an empty log: as the
+// walk saw it, else as the checkpoint file says if the log agrees (it may be
+// older than the newest frames), else by reading the chunk in which the term begins.
+func (r *recovery) findEpoch() (epoch int64, err error) {
+	if r.tail.Index == 0 || r.epoch >= 0 {
+		return r.epoch, nil
+	}
+	l := r.l
+	epoch, err = r.readEpoch()
+	if event.IsCorruption(err) {
+		// It is for show only: no reason to refuse the start.
+		l.logger.Warn("the start of the newest term cannot be read", logkey.Error, err)
+		epoch = l.syncer.chk.Epoch.Value
+		if epoch >= r.tail.End {
+			epoch = -1
+		}
+		err = nil
+	}
+	return epoch, err
+}
+
+func (r *recovery) readEpoch() (epoch int64, err error) {
+	l := r.l
+	set := newChunkSet(l.files, l.closeFailed)
+	defer set.release()
+	v := view{&published{set: set, tail: r.tail}}
+	defer chunkfile.GuardFaults(&err)()
+	if epoch := l.syncer.chk.Epoch.Value; epoch >= 0 && epoch < r.tail.End {
+		before, _, err := v.frameBefore(epoch)
+		if err == nil && (before == nil || before.Term < r.tail.Term) {
+			var at int64
+			var term uint64
+			if at, term, err = v.firstFrame(epoch, 0); err == nil && at == epoch && term == r.tail.Term {
+				return epoch, nil
+			}
+		}
+		if err != nil && !event.IsCorruption(err) {
+			return -1, err
+		}
+	}
+	for _, c := range l.files {
+		if !c.Complete || c.Footer.LastTerm == r.tail.Term {
+			epoch, _, err = v.firstFrame(c.Start(), r.tail.Term)
+			return epoch, err
+		}
+	}
+	return -1, nil
+}
+
+// firstFrame returns the start and term of the first frame at or after a position whose term is at
+// least the given one; -1 when there is none.
+func (v view) firstFrame(position int64, term uint64) (first int64, is uint64, err error) {
+	for it := range v.forward(position, &err) {
+		if it.IsTrailer() && it.Trailer().Term >= term {
+			return it.Trailer().First, it.Trailer().Term, nil
+		}
+	}
+	return -1, 0, err
+}

@@ -3,9 +3,11 @@ package chunkfile
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -56,3 +58,33 @@ func Sync(fsys vfs.FS, path string) (err error) {
 	defer func() { err = errors.Join(err, file.Close()) }()
 	return file.Sync()
 }
+
+// GuardFaults turns a fault while reading mapped memory (the disk did not
+// deliver, or the file was cut from outside) into a corruption error instead of
+// the end of the process. Use: defer guardFaults(&err)().
+func GuardFaults(err *error) func() {
+	old := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(old)
+		r := recover()
+		if r == nil {
+			return
+		}
+		if fault, ok := r.(interface {
+			error
+			Addr() uintptr
+		}); ok {
+			*err = &Fault{&event.Corruption{File: "a mapped chunk or index file", Offset: -1, Detail: "reading it faulted: " + fault.Error()}, fault.Addr()}
+			return
+		}
+		panic(r)
+	}
+}
+
+// Fault is a corruption met where the system could not deliver mapped memory.
+type Fault struct {
+	*event.Corruption
+	Addr uintptr
+}
+
+func (e *Fault) Unwrap() error { return e.Corruption }

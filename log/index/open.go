@@ -123,7 +123,7 @@ func (o *opening) openSet() (*indexMap, []*table, error) {
 		return nil, nil, err
 	}
 	var tables []*table
-	for _, line := range m.tables { // All of them: who looks at an index is told all that is wrong.
+	for _, line := range m.tables { // All of them: an inspection names all that is wrong.
 		t, openErr := o.openListed(line)
 		if openErr == nil {
 			tables = append(tables, t)

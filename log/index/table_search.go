@@ -121,11 +121,12 @@ func (t *table) take(first int64, block []byte) {
 
 // search returns the place of the first entry that is not below (hash, number).
 //
-// Samples confine the search to a few cache lines, or to the entries of one long stream. From there it keeps the bounds lo <= answer <= hi together with the keys just
-// outside them, guesses the place in between from how hashes (or, within one hash, numbers) are
-// spread, and brackets the answer by widening steps around the guess. A few rounds bring the bounds
-// within a cache line or two when hashes are uniform; whatever is left is done by bisection, so
-// that no content makes it slower than O(log n).
+// Samples confine the search to a few cache lines, or to the entries of one long stream. From there
+// it keeps the bounds lo <= answer <= hi together with the keys just outside them, guesses the
+// place in between from how hashes (or, within one hash, numbers) are spread, and brackets the
+// answer by widening steps around the guess. A few rounds bring the bounds within a cache line or
+// two when hashes are uniform; whatever is left is done by bisection, so that no content makes it
+// slower than O(log n).
 func (v *view) search(hash uint64, number int64) int64 {
 	if hash < v.t.minHash {
 		return 0
