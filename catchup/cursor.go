@@ -32,7 +32,8 @@ type Store interface {
 	// ReadStream reads a page. A stream that was never written, is soft-deleted or has only
 	// metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
-	// ReadAll reads a page of the log.
+	// ReadAll reads a page of the log. A position that was never handed out is
+	// event.ErrBadPosition.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
 	// never written is not an error.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/api"
+	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
 )
@@ -261,6 +262,18 @@ func TestLiveQueries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a scavenge removed between its page and its payload is left out.
+func TestLiveScavenged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.put("s", large(0, 10), large(1, 200<<10), large(2, 200<<10), large(3, 10))
+		n.store.lose(event.ErrEventNotFound, "s", 1)
+		d := n.tail("/streams/s?from=start")
+		check.Equal(t, d.says(), "0=0@s, 2=2@s, 3=3@s, live", "a tail")
+		d.close()
+	})
 }
 
 // A client that reads slowly gets its events later. It loses none, and others do not wait for it.

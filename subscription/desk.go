@@ -391,9 +391,7 @@ func (d *desk) list(ctx context.Context, from int64, count int, payload bool, li
 			}
 			p.Messages = append(p.Messages, m)
 		}
-		if at = s.next(at + int64(count) + 1); page.Min > at {
-			at = s.next(page.Min)
-		}
+		at = s.next(page.Next)
 	}
 	return p, nil
 }

@@ -188,11 +188,7 @@ func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events
 	case err != nil:
 		return nil, from, fmt.Errorf("read stream %s: %w", s.ParkedStream(), err)
 	}
-	next = min(target, from+replayBatch)
-	if len(page.Events) == 0 {
-		next = min(target, max(next, page.Min))
-	}
-	return page.Events, next, nil
+	return page.Events, min(target, page.Next), nil
 }
 
 // copies makes the write that copies parked messages to the end of the stream of replays, with

@@ -29,7 +29,7 @@ const (
 type source struct {
 	*ownStreams
 	all    bool // the log, through the filter of the group
-	passed int  // records that the filter left out, below passWindow
+	passed int  // records that the filter left out, below passWindow after a page
 	// begun is the position of the log after which reading resumed, -1: it began where the group
 	// does.
 	begun int64
@@ -76,18 +76,13 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 	if s.Settings.ResolveLinks {
 		look.Links = event.EveryLink
 	}
-	leftOut := 0
+	before := s.passed
 	if s.names != nil {
-		look.IsSlow, look.Filter = s.names.IsSlow(), func(stream, eventType string) (bool, error) {
-			isChosen, err := s.chooses(stream, eventType)
-			if !isChosen {
-				leftOut++
-			}
-			return isChosen, err
-		}
+		look.IsSlow, look.Filter = s.names.IsSlow(), s.chooses
 	}
 	page, err := at.Read(ctx, &look)
 	if err != nil {
+		s.passed = before
 		return b, err
 	}
 	b = batch{events: page.Events, next: at.Next, end: !page.More, known: at.Last, passed: -1}
@@ -98,23 +93,25 @@ func (s *source) read(ctx context.Context, from int64, room int) (b batch, err e
 		b.known = page.Events[n-1].Position
 	}
 	b.events = slices.DeleteFunc(b.events, s.isOwn)
-	s.passed += leftOut
 	b.passed, b.progress = at.Seen, int64(s.passed/passWindow)
 	s.passed %= passWindow
 	return b, nil
 }
 
-// chooses is the filter of the group.
+// chooses is the filter of the group. It counts what it leaves out.
 func (s *source) chooses(stream, eventType string) (bool, error) {
 	name := eventType
 	if s.Settings.Filter.OfStream {
 		name = stream
 	}
 	isChosen, err := s.names.Match(name)
-	if err != nil {
-		err = fmt.Errorf("filter by the name %.200q: %w", name, err)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("filter by the name %.200q: %w", name, err)
+	case !isChosen:
+		s.passed++
 	}
-	return isChosen, err
+	return isChosen, nil
 }
 
 // isOwn reports whether an event is the one that stored that the group begins at the end, or came

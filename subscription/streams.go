@@ -7,34 +7,21 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 )
 
 // Store is the database as groups see it. Errors are those of package event; a
 // call that outlives its context returns the context's error.
 type Store interface {
-	// ReadStream reads a page. A stream that was never written, is soft-deleted or
-	// has only metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
-	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	catchup.Store
+	catchup.Waiter
 	// ReadPayload reads data and metadata of a record that a page left bare.
 	ReadPayload(ctx context.Context, r *event.Record) error
 	// ReadEvent reads one event; event.Head asks for the last visible one.
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
-	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
-	// never written is not an error.
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	// ReadAll reads a page of the log. A position that was never handed out is
-	// event.ErrBadPosition.
-	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 	// Write does w whole or not at all, on the leader only.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
-	// WaitStream returns nil when the stream's last number is above after, or when it is
-	// hard-deleted.
-	WaitStream(ctx context.Context, stream string, after int64) error
-	// WaitLog returns nil when the log's end is above a position.
-	WaitLog(ctx context.Context, position int64) error
-	// LogEnd is the end of the log: all before it is seen by reads that begin later.
-	LogEnd() int64
 }
 
 func newID() event.ID { return event.ID(uuid.New()) }

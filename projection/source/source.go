@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -16,23 +17,14 @@ var ErrEnd = errors.New("end of the input")
 // Store is the database as readers see it. Errors are those of package event; a
 // call that outlives its context returns the context's error.
 type Store interface {
-	// ReadStream reads a page. A stream that was never written, is soft-deleted or
-	// has only metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
-	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
-	// ReadAll reads a page of the log.
-	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
+	catchup.Store
 	// ReadPayload reads data and metadata of a record that a page left bare.
 	ReadPayload(ctx context.Context, r *event.Record) error
-	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
-	// never written is not an error.
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// WaitStreams returns nil when the last number of any of the streams is above its entry in
 	// after, or when any of them is hard-deleted.
 	WaitStreams(ctx context.Context, streams []string, after []int64) error
 	// WaitLog returns nil when the log's end is above a position.
 	WaitLog(ctx context.Context, position int64) error
-	// LogEnd is the end of the log: all before it is seen by reads that begin later.
-	LogEnd() int64
 	// Write does w whole or not at all: the order of several streams is written.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 }
