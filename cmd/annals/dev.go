@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -284,15 +285,10 @@ func (c *devCluster) setSeed(i int, address string) {
 }
 
 // known are the ports between nodes of those that run.
-func (c *devCluster) known(context.Context) (seeds []string, _ error) {
+func (c *devCluster) known(context.Context) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, seed := range c.seeds {
-		if seed != "" {
-			seeds = append(seeds, seed)
-		}
-	}
-	return seeds, nil
+	return slices.DeleteFunc(slices.Clone(c.seeds), func(seed string) bool { return seed == "" }), nil
 }
 
 // devProgressEvery is how often the log says what a cluster waits for.

@@ -12,7 +12,7 @@
 // Who is a node. A connection between nodes is authenticated on both sides. The other side is a
 // node if its certificate chains to a trusted root, allows both server and client authentication,
 // carries a common name that matches the reserved one, and has a DNS name or an IP address as
-// alternative name (IsNode). Roots are only those of the configured folder: the store of the
+// alternative name (whyNoNode). Roots are only those of the configured folder: the store of the
 // operating system is never consulted, nothing is downloaded, and revocation is not checked, so a
 // lost key is answered by a new authority.
 //

@@ -33,7 +33,7 @@ type Files struct {
 	// RootsDir is the folder of the trusted roots: every file that ends in .crt,
 	// .cert, .cer, .pem or .der, in any letter case.
 	RootsDir string
-	// ReservedCN is the pattern that the common names of nodes match; see IsNode.
+	// ReservedCN is the pattern that the common names of nodes match; see whyNoNode.
 	// Empty: the common name of this certificate.
 	ReservedCN string
 	// ServerOnly takes certificates of nodes, this one's included, that allow server authentication

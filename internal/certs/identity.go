@@ -29,20 +29,13 @@ func authentication(usages []x509.ExtKeyUsage) string {
 	return "both server and client authentication"
 }
 
-// IsNode says whether a certificate whose chain was verified is that of a node:
-// its common name matches the reserved one, it has at least one DNS name or IP
-// address as alternative name, and it allows both server and client
-// authentication if it restricts its usage. An empty reserved name matches
-// nothing.
+// whyNoNode returns nil for the certificate of a node, given one whose chain was verified: its
+// common name matches the reserved one, it has at least one DNS name or IP address as alternative
+// name, and it allows the usages if it restricts its usage. An empty reserved name matches nothing.
 //
 // A common name with an asterisk equals only the same reserved name. Otherwise
 // the reserved name is a pattern: *.example.com stands for any one first label
 // before two or more others. Letter case does not matter, and IP addresses are equal or not.
-func IsNode(c *x509.Certificate, reserved string) bool {
-	return whyNoNode(c, reserved, nodeUsages) == nil
-}
-
-// whyNoNode returns nil for the certificate of a node.
 func whyNoNode(c *x509.Certificate, reserved string, usages []x509.ExtKeyUsage) error {
 	switch {
 	case !matchesCommonName(c.Subject.CommonName, reserved):
@@ -63,12 +56,7 @@ func allows(c *x509.Certificate, usages ...x509.ExtKeyUsage) bool {
 	if len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny) {
 		return true
 	}
-	for _, usage := range usages {
-		if !slices.Contains(c.ExtKeyUsage, usage) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(usages, func(u x509.ExtKeyUsage) bool { return !slices.Contains(c.ExtKeyUsage, u) })
 }
 
 func matchesCommonName(name, reserved string) bool {
