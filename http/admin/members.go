@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -17,6 +19,8 @@ import (
 	"github.com/annalsdb/annals/http/outline"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/internal/xmljson"
 )
 
 // ClusterHandlers answer requests about the cluster.
@@ -137,3 +141,145 @@ func memberTable(members []event.Member) []byte {
 	_ = w.Flush()
 	return table.Bytes()
 }
+
+// maxGossip bounds the body of a POST /gossip: the largest cluster fits many times.
+const maxGossip = 1 << 20
+
+var (
+	errBadGossip       = problem.Bad("Invalid request. The body is not a view of the cluster.")
+	problemLargeGossip = problem.New(http.StatusRequestEntityTooLarge, "Too large a view of the cluster. Limit is 1mb")
+)
+
+// Gossip answers with the cluster as this node sees it.
+func (c *ClusterHandlers) Gossip(_ context.Context, x *request.Request) error {
+	view := c.Membership.View()
+	if x.Media.Form == media.FormText {
+		return x.SendOut(appendGossipText(x.Out[:0], &view))
+	}
+	o := x.NewOutline()
+	// The elements have the names of the types in EventStoreDB 23.10.
+	o.Root("clientClusterInfo", func() {
+		o.List("members", "clientMemberInfo", len(view.Members), func(i int) { o.Leaves(gossipFields(&view.Members[i])...) })
+		o.Leaves(outline.Text("serverIp", view.ServerHost), outline.Int("serverPort", int64(view.ServerPort)))
+	})
+	return x.SendOut(o.B)
+}
+
+// HearGossip answers as gossip does. The body must be a view of the cluster, and
+// nothing is taken from it: members are found by other means.
+func (c *ClusterHandlers) HearGossip(ctx context.Context, x *request.Request) error {
+	body, err := x.ReadBody(maxGossip, problemLargeGossip, errBadGossip)
+	if err != nil {
+		return err
+	}
+	if x.Body.Form == media.FormJSON && !isGossipJSON(body) || x.Body.Form != media.FormJSON && !isGossipXML(body) {
+		return errBadGossip
+	}
+	return c.Gossip(ctx, x)
+}
+
+// isGossipJSON reports whether body is an object with a list of objects as members.
+func isGossipJSON(body []byte) bool {
+	if !jsontext.Valid(body) || !jsontext.IsObject(body) {
+		return false
+	}
+	m := jsontext.ObjectAt(body, jsontext.Space(body, 0))
+	for m.Next() {
+		if !bytes.EqualFold(jsontext.Unquote(nil, m.Name), []byte("members")) {
+			continue
+		}
+		if m.Kind != jsontext.Array {
+			return false
+		}
+		for e := jsontext.ArrayAt(m.Value, 0); e.Next(); {
+			if e.Kind != jsontext.Object {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// isGossipXML reports whether body has an element of members below its root.
+func isGossipXML(body []byte) bool {
+	doc, err := xmljson.Parse(body)
+	if err != nil {
+		return false
+	}
+	for e := range doc.Root().Children {
+		if strings.EqualFold(string(e.Name()), "members") {
+			return true
+		}
+	}
+	return false
+}
+
+// gossipFields are the fields of a member in the order of the contract. A node listens for its
+// peers at one port, with TLS or without, and alone at none; no client of ours uses TCP, so the
+// external ports are 0. The last six are the names that earlier and later releases of EventStoreDB
+// use for the HTTP address.
+func gossipFields(m *event.Member) []outline.Field {
+	var plain, secure int64
+	if m.ReplicationSecure {
+		secure = int64(m.ReplicationPort)
+	} else {
+		plain = int64(m.ReplicationPort)
+	}
+	port := int64(m.HTTPPort)
+	return []outline.Field{
+		outline.Text("instanceId", m.Node.String()),
+		outline.Text("timeStamp", m.Time.UTC().Truncate(100*time.Nanosecond).Format(outline.TickTime)),
+		outline.Text("state", string(m.State)),
+		outline.Bool("isAlive", m.Alive),
+		outline.Text("internalTcpIp", cmp.Or(m.ReplicationHost, m.HTTPHost)),
+		outline.Int("internalTcpPort", plain),
+		outline.Int("internalSecureTcpPort", secure),
+		outline.Text("externalTcpIp", m.HTTPHost),
+		outline.Int("externalTcpPort", 0),
+		outline.Int("externalSecureTcpPort", 0),
+		outline.Text("httpEndPointIp", m.HTTPHost),
+		outline.Int("httpEndPointPort", port),
+		outline.Int("lastCommitPosition", m.LastCommit),
+		outline.Int("writerCheckpoint", m.Writer),
+		outline.Int("chaserCheckpoint", m.Chaser),
+		outline.Int("epochPosition", m.EpochPosition),
+		outline.Int("epochNumber", m.EpochNumber),
+		outline.Text("epochId", m.EpochID.String()),
+		outline.Int("nodePriority", int64(m.Priority)),
+		outline.Bool("isReadOnlyReplica", m.ReadOnly),
+		outline.Text("esVersion", CompatibleVersion),
+		outline.Text("internalHttpIp", m.HTTPHost),
+		outline.Int("internalHttpPort", port),
+		outline.Text("externalHttpIp", m.HTTPHost),
+		outline.Int("externalHttpPort", port),
+		outline.Text("internalHttpEndPointIp", m.HTTPHost),
+		outline.Int("internalHttpEndPointPort", port),
+	}
+}
+
+func appendGossipText(b []byte, v *event.ClusterView) []byte {
+	b = append(b, "Server: "+joinAddress(v.ServerHost, v.ServerPort)+", Members: ["...)
+	for i := range v.Members {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = outline.AppendText(b, gossipFields(&v.Members[i])...)
+	}
+	return append(b, ']')
+}
+
+// joinAddress returns host:port, and nothing when there is no host.
+func joinAddress(host string, port int) string {
+	if host == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// CompatibleRelease is the release of EventStoreDB whose clients and web interface work with this
+// server. They read it to find out which features they can use.
+const CompatibleRelease = "23.10.0"
+
+// CompatibleVersion is that release as HTTP tells it.
+const CompatibleVersion = CompatibleRelease + ".0"
