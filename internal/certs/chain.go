@@ -24,7 +24,8 @@ var (
 // other certificates may help, and so may our own intermediates: peers often
 // send theirs alone.
 func (s *Set) chains(presented []*x509.Certificate, now time.Time) ([][]*x509.Certificate, error) {
-	roots := cmp.Or(s.Roots, x509.NewCertPool()) // Verify would take nil for the store of the operating system.
+	// Verify would take nil for the store of the operating system.
+	roots := cmp.Or(s.Roots, x509.NewCertPool())
 	helpers := x509.NewCertPool()
 	for _, c := range slices.Concat(presented[1:], s.intermediates) {
 		helpers.AddCert(c)
