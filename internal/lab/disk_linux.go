@@ -218,7 +218,7 @@ func (h *Host) fillDisk(left int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	for range fillTries {
+	for tries := 0; tries < fillTries; {
 		info, err := file.Stat()
 		if err != nil {
 			return err
@@ -227,9 +227,12 @@ func (h *Host) fillDisk(left int64) (err error) {
 		if err != nil || grow <= 0 {
 			return err
 		}
-		// All or nothing; nothing if a program was faster.
-		err = unix.Fallocate(int(file.Fd()), 0, info.Size(), grow)
-		if err != nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINTR) {
+		// All or nothing: nothing if a program was faster or a signal came, and Go sends itself many.
+		// So it is done in small pieces.
+		switch err = unix.Fallocate(int(file.Fd()), 0, info.Size(), min(grow, 4<<20)); {
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINTR):
+			tries++
+		case err != nil:
 			return err
 		}
 	}
