@@ -8,6 +8,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/stats/history"
@@ -20,7 +21,7 @@ import (
 type Store interface {
 	Writer
 	Reader
-	Waiter
+	catchup.Waiter
 }
 
 // Writer writes to streams.
@@ -51,9 +52,7 @@ type Pending interface {
 
 // Reader reads streams and the log.
 type Reader interface {
-	// ReadStream reads one page. A stream that was never written, is soft-deleted or has only
-	// metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
-	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	catchup.Store
 
 	// ReadPayload reads data and metadata of a record that a page left bare;
 	// event.ErrEventNotFound when they are gone.
@@ -64,9 +63,6 @@ type Reader interface {
 	ReadEvent(ctx context.Context, stream string, number int64, links event.LinkReader) (event.Resolved, error)
 	ReadEventUpTo(ctx context.Context, stream string, number int64, maxPayload int, links event.LinkReader) (event.Resolved, error)
 
-	// ReadAll reads one page of the log.
-	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
-
 	// PositionAt returns the position of the first record that was not written before a time, in
 	// nanoseconds since 1970; LogEnd when there is none.
 	PositionAt(ctx context.Context, time int64) (int64, error)
@@ -75,25 +71,9 @@ type Reader interface {
 	// collected.
 	Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error)
 
-	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
-	// never written is not an error: its Last and MetaLast are -1.
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-
 	// Tombstone reads the tombstone of a hard-deleted stream. A metadata stream has none of its
 	// own: event.ErrEventNotFound.
 	Tombstone(ctx context.Context, stream string) (event.Record, error)
-
-	// LogEnd returns the position where the next record will lie.
-	LogEnd() int64
-}
-
-// Waiter waits for events. Both calls return the context's error when it ends first.
-type Waiter interface {
-	// WaitStream returns nil when the stream's last number is above after, or when it is
-	// hard-deleted, a metadata stream with its original. A soft deletion ends no wait.
-	WaitStream(ctx context.Context, stream string, after int64) error
-	// WaitLog returns nil when the log's end is above position.
-	WaitLog(ctx context.Context, position int64) error
 }
 
 // Cluster is this node's part in its cluster.

@@ -36,16 +36,16 @@ type Store interface {
 	// event.ErrBadPosition.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 	// StreamInfo describes a stream without reading its events. It is cheap. A stream that was
-	// never written is not an error.
+	// never written is not an error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
 	// LogEnd is the end of the log: all before it is seen by reads that begin later.
 	LogEnd() int64
 }
 
-// Waiter waits for events.
+// Waiter waits for events. Both calls return the context's error when it ends first.
 type Waiter interface {
 	// WaitStream returns nil when the stream's last number is above after, or when it is
-	// hard-deleted.
+	// hard-deleted, a metadata stream with its original. A soft deletion ends no wait.
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above a position.
 	WaitLog(ctx context.Context, position int64) error

@@ -68,7 +68,7 @@ var imports = []row{
 	{"http/projections", room("api", "event", "access", "projection")},
 	{"http/admin", room("api", "event", "access", "admin", "stats")},
 	// What both interfaces decide alike.
-	{"api", with("event", "access", "admin", "subscription", "projection", "stats", "config")},
+	{"api", with("catchup", "event", "access", "admin", "subscription", "projection", "stats", "config")},
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "catchup", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},

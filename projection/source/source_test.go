@@ -148,24 +148,6 @@ func TestDeletedAndRecreated(t *testing.T) {
 	check.Equal(t, r.Progress(), 100, "progress")
 }
 
-// TestLongGap: numbers without events are passed in few reads.
-func TestLongGap(t *testing.T) {
-	s := newStore()
-	const n = 50_000
-	for range n {
-		s.add("s", "A", 0, "", "")
-	}
-	for i := range n - 1 {
-		s.gone[s.records[i].Position] = true
-	}
-	s.isMapped = true
-	d := fromStreams("s")
-	expect(t, open(t, s, d, zero(d)), fmt.Sprintf("%d@s A  | s: %d", n-1, n-1))
-	if s.reads > 30 {
-		t.Errorf("%d reads", s.reads)
-	}
-}
-
 // TestLargeEvents: what is buffered is bounded by bytes, and every event is whole.
 func TestLargeEvents(t *testing.T) {
 	s := newStore()
