@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
-	"strings"
+
+	"github.com/annalsdb/annals/client"
 )
 
-// A feed page is not decoded but searched. That is sound because a quotation mark within a JSON
-// string is always escaped: text of the form "name": cannot come out of a
+// The entries of a page are not decoded but counted. That is sound because a quotation mark within a
+// JSON string is always escaped: text of the form "name": cannot come out of a
 // name, a type or the data of an event, which stand in the feed as strings.
 
 var (
-	entryMark    = []byte(`"summary":`)    // every entry has one, the feed itself has none
-	retriesMark  = []byte(`"retryCount":`) // likewise in a feed of messages
-	relationMark = []byte(`"relation"`)
-	uriMark      = []byte(`"uri"`)
-	headMark     = []byte(`"headOfStream"`)
+	entriesMark = []byte(`"entries":`)
+	entryMark   = []byte(`"summary":`)    // every entry has one, the feed itself has none
+	retriesMark = []byte(`"retryCount":`) // likewise in a feed of messages
 )
 
 // countEntries returns how many entries a feed page has.
@@ -49,70 +48,29 @@ func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
 	}
 }
 
-// findMember returns the text after `"name" :` from an offset on, and the offset after the name;
-// nil when there is no such member.
-func findMember(page, name []byte, from int) (value []byte, next int) {
-	for {
-		i := bytes.Index(page[from:], name)
-		if i < 0 {
-			return nil, len(page)
-		}
-		from += i + len(name)
-		rest := bytes.TrimLeft(page[from:], " \t\r\n")
-		if len(rest) > 0 && rest[0] == ':' {
-			return bytes.TrimLeft(rest[1:], " \t\r\n"), from
-		}
-	}
+// feedHead is what stands in a page beside its entries.
+type feedHead struct {
+	HeadOfStream bool         `json:"headOfStream"` // it reaches the end of its stream
+	Links        client.Links `json:"links"`
 }
 
-// relatedLink returns the path and query of the feed's link of a relation, "" when it has none.
-func relatedLink(page []byte, relation string) string {
-	quoted := `"` + relation + `"`
-	at := 0
-	for {
-		value, next := findMember(page, relationMark, at)
-		if value == nil {
-			return ""
-		}
-		at = next
-		if !bytes.HasPrefix(value, []byte(quoted)) {
-			continue
-		}
-		begin := bytes.LastIndexByte(page[:next], '{')
-		length := bytes.IndexByte(page[next:], '}')
-		if begin < 0 || length < 0 {
-			return ""
-		}
-		uri, _ := findMember(page[begin:next+length+1], uriMark, 0)
-		return pathOf(uri)
+// headOf decodes a page without its entries, unless what it says comes after them.
+func headOf(page []byte) (h feedHead) {
+	before, _, found := bytes.Cut(page, entriesMark)
+	if found {
+		_ = json.Unmarshal(append(bytes.Clone(before), `"entries":[]}`...), &h)
 	}
+	if len(h.Links) == 0 {
+		_ = json.Unmarshal(page, &h) // What is no page has no links.
+	}
+	return h
 }
 
-// pathOf reads the JSON string at the beginning of the text and returns path and query of the URI
-// it holds.
-func pathOf(text []byte) string {
-	if len(text) == 0 || text[0] != '"' {
-		return ""
-	}
-	end := bytes.IndexByte(text[1:], '"') + 1
-	if end == 0 {
-		return ""
-	}
-	uri := string(text[1:end])
-	if strings.IndexByte(uri, '\\') >= 0 { // The string may be longer than that.
-		if err := json.NewDecoder(bytes.NewReader(text)).Decode(&uri); err != nil {
-			return ""
-		}
-	}
-	u, err := url.Parse(uri)
-	if err != nil {
+// link returns the path and query of the link of a relation, "" when there is none.
+func (h *feedHead) link(relation string) string {
+	u, err := url.Parse(h.Links.Of(relation))
+	if err != nil || *u == (url.URL{}) {
 		return ""
 	}
 	return u.RequestURI()
-}
-
-// atHead reports whether the page says that it reaches the end of its stream.
-func atHead(page []byte) bool {
-	value, _ := findMember(page, headMark, 0)
-	return bytes.HasPrefix(value, []byte("true"))
 }

@@ -37,9 +37,10 @@ func TestFeed(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			page := []byte(c.page)
-			check.Equal(t, relatedLink(page, "previous"), c.previous, "previous")
+			h := headOf(page)
+			check.Equal(t, h.link("previous"), c.previous, "previous")
 			check.Equal(t, countEntries(page), c.entries, "entries")
-			check.Equal(t, atHead(page), c.head, "head")
+			check.Equal(t, h.HeadOfStream, c.head, "head")
 		})
 	}
 }
@@ -64,8 +65,7 @@ func FuzzFeed(f *testing.F) {
 	f.Add([]byte(`{"headOfStream":true,"links":[{"uri":"http://h/a","relation":"previous"}],"entries":[{"summary":"a"}]}`))
 	f.Add([]byte(`{"relation":"previous","uri":"\u00`))
 	f.Fuzz(func(t *testing.T, page []byte) {
-		atHead(page)
-		if relatedLink(page, "previous") != "" && !strings.Contains(string(page), "relation") {
+		if h := headOf(page); h.link("previous") != "" && !strings.Contains(string(page), "relation") {
 			t.Fatal("a link out of nothing")
 		}
 		if got, want := countEntries(page), bytes.Count(page, entryMark); got != want {

@@ -162,8 +162,9 @@ func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
 	}
 	page := r.resp.body.Bytes()
 	n := int64(countEntries(page))
-	link := relatedLink(page, "ackAll")
 	if n > 0 {
+		head := headOf(page)
+		link := head.link("ackAll")
 		if link == "" {
 			return outcome{}, fmt.Errorf("%w: %d messages without a link ackAll", errMalformed, n)
 		}

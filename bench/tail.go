@@ -86,10 +86,11 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 	}
 	page := t.resp.body.Bytes()
 	entries := int64(countEntries(page))
-	next := strings.TrimPrefix(relatedLink(page, "previous"), c.prefix)
+	head := headOf(page)
+	next := strings.TrimPrefix(head.link("previous"), c.prefix)
 	first := t.next == ""
 	// $all never says that it is at its head; its last page is an empty one.
-	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.all
+	t.done = next == "" || next == t.next || head.HeadOfStream || entries == 0 && t.all
 	t.next = next
 	// An empty last page counts as no work, unless there is an earlier page to go back to.
 	if entries == 0 && t.done && (first || !t.o.repeat) {
