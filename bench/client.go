@@ -108,17 +108,22 @@ func newDialing(o *options) (*dialing, error) {
 	return d, nil
 }
 
-// control returns a client for requests that are not measured.
-func (o *options) control() (*client.Client, error) {
+// control does something that is not measured, with a client of its own.
+func (o *options) control(do func(*client.Client) error) error {
 	how, err := newDialing(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	co := client.Options{Nodes: o.bases[:1], TLS: how.tls, Timeout: o.timeout, RetryFor: -1}
 	if o.user != "" {
 		co.Login = url.UserPassword(o.user, o.password)
 	}
-	return client.New(co)
+	c, err := client.New(co)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
 }
 
 // credentialsOf returns the value of the header, nothing without a user.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // reading is the workloads read-event and read-page.
@@ -31,15 +34,12 @@ func reading(o *options, name string) *workload {
 			if err := ensureLayout(ctx, s, l); err != nil || o.grpc || !pages {
 				return err
 			}
-			op := newOp(0)
-			op.req.keep = true
-			op.target(1)
-			return s.first(ctx, func(c *sender) error {
-				if err := c.expect(ctx, &op.req, &op.resp, 200); err != nil {
-					return fmt.Errorf("read a page of %s: %w", l.stream(1), err)
+			return o.control(func(c *client.Client) error {
+				page, err := c.Read(ctx, l.stream(1), client.Reading{Backward: true, Count: o.page})
+				if err == nil {
+					perPage = int64(len(page.Entries))
 				}
-				perPage = int64(countEntries(op.resp.body.Bytes()))
-				return nil
+				return err
 			})
 		},
 		operation: func(worker, _ int) operation {
@@ -60,9 +60,7 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 		return prepare(ctx, s, l, "")
 	}
 	rng := newRand(s.o, 0, 200)
-	req := s.o.request("GET", "Accept: "+typeJSON)
-	var resp response
-	return s.first(ctx, func(c *sender) error {
+	return s.o.control(func(c *client.Client) error {
 		for n := range samples {
 			i := 1 + rng.IntN(l.streams)
 			switch n {
@@ -71,14 +69,12 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 			case 1:
 				i = l.streams
 			}
-			number := l.eventsOf(i) - 1
-			req.path = []byte("/streams/" + inPath(l.stream(i)) + "/" + strconv.FormatInt(number, 10))
-			if err := c.do(ctx, &req, &resp); err != nil {
-				return err
+			_, err := c.Event(ctx, l.stream(i), l.eventsOf(i)-1)
+			if errors.Is(err, client.ErrNotFound) {
+				return fmt.Errorf("%w: write what is to be read with --prepare, or with fill and the same --prefix, --streams and number of events", err)
 			}
-			if resp.status != 200 {
-				return fmt.Errorf("stream %s has no event %d (%w): write what is to be read with --prepare, or with fill and the same --prefix, --streams and number of events",
-					l.stream(i), number, refused(&resp))
+			if err != nil {
+				return err
 			}
 		}
 		return nil
@@ -97,27 +93,17 @@ type readOp struct {
 	resp response
 }
 
-// target makes the request read a stream.
-func (r *readOp) target(stream int) {
-	p := appendStream(append(r.req.path[:0], "/streams/"...), r.names, stream)
-	if r.page != "" {
-		p = append(p, r.page...)
-	} else {
-		p = strconv.AppendInt(append(p, '/'), r.rng.Int64N(r.o.eventsPerStream), 10)
-	}
-	r.req.path = p
-}
-
 func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
-	r.target(1 + r.rng.IntN(r.o.streams))
-	if err := c.expect(ctx, &r.req, &r.resp, 200); err != nil {
-		return outcome{}, err
-	}
-	out := outcome{events: 1, bytes: r.resp.length}
+	p := appendStream(append(r.req.path[:0], "/streams/"...), r.names, 1+r.rng.IntN(r.o.streams))
+	out := outcome{events: 1}
 	if r.page != "" {
-		out.events = r.perPage
+		r.req.path, out.events = append(p, r.page...), r.perPage
+	} else {
+		r.req.path = strconv.AppendInt(append(p, '/'), r.rng.Int64N(r.o.eventsPerStream), 10)
 	}
-	return out, nil
+	err := c.expect(ctx, &r.req, &r.resp, 200)
+	out.bytes = r.resp.length
+	return out, err
 }
 
 // newRead is a read that goes forward from a revision of a stream, as the official clients ask

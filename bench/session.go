@@ -98,14 +98,6 @@ func (s *session) close() error {
 	return nil
 }
 
-// first calls f with the first client and ends it when ctx does.
-func (s *session) first(ctx context.Context, f func(c *sender) error) error {
-	c := s.clients[0]
-	defer context.AfterFunc(ctx, c.interrupt)()
-	err := f(c)
-	return cmp.Or(context.Cause(ctx), err)
-}
-
 // phase is one stretch of running.
 type phase struct {
 	start    time.Time

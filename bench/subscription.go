@@ -89,12 +89,7 @@ func subscribing(o *options) *workload {
 	}
 	// control does something to the group as a whole.
 	control := func(what string, do func(*client.Group) error) error {
-		c, err := o.control()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := do(c.Group(name, name)); err != nil {
+		if err := o.control(func(c *client.Client) error { return do(c.Group(name, name)) }); err != nil {
 			return fmt.Errorf("%s the group %s (it takes an operator's --user and --password): %w", what, name, err)
 		}
 		return nil

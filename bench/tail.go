@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -33,26 +35,33 @@ func tailing(o *options) *workload {
 		t.req.keep = true
 		return t
 	}
-	return &workload{name: "tail", operation: operation, setup: func(ctx context.Context, s *session) error {
-		if o.prepare {
-			if event.IsSystemStream(name) {
+	nothing := fmt.Errorf("nothing to read in %s: write it with --prepare", name)
+	return &workload{
+		name: "tail", operation: operation,
+		setup: func(ctx context.Context, s *session) error {
+			switch {
+			case o.prepare && event.IsSystemStream(name):
 				return fmt.Errorf("--prepare cannot write to %s: use fill", name)
+			case o.prepare:
+				return prepare(ctx, s, layout{prefix: o.prefix, streams: 1, events: o.streamEvents}, name)
+			case o.grpc: // Then a stream that is not there ends at once.
+				return nil
 			}
-			return prepare(ctx, s, layout{prefix: o.prefix, streams: 1, events: o.streamEvents}, name)
-		}
-		op := operation(0, 1)
-		op.(beginner).begin()
-		return s.first(ctx, func(c *sender) error {
-			_, err := op.do(ctx, c)
-			if err == errFinished {
-				return fmt.Errorf("nothing to read in %s: write it with --prepare", name)
-			}
-			if err != nil {
-				return fmt.Errorf("read the first page of %s: %w", name, err)
+			return o.control(func(c *client.Client) error {
+				_, err := c.Read(ctx, name, client.Reading{Count: 1})
+				if errors.Is(err, client.ErrNotFound) {
+					return nothing
+				}
+				return err
+			})
+		},
+		finish: func(r *result) error {
+			if r.Operations == 0 && r.ErrorTotal == 0 {
+				return nothing
 			}
 			return nil
-		})
-	}}
+		},
+	}
 }
 
 // tailOp reads one page after the other.
