@@ -238,62 +238,36 @@ func writeLines(name string, write func(*json.Encoder) error) (err error) {
 }
 
 // writeHistory writes one line for each operation, client by client.
-func (r *round) writeHistory(e *json.Encoder) error {
-	var err error
+func (r *round) writeHistory(e *json.Encoder) (err error) {
 	r.load.hist.each(func(first ref, o *op) {
-		if err != nil {
-			return
-		}
-		line := struct {
-			Client   int    `json:"client"`
-			Op       string `json:"op"`
-			Stream   string `json:"stream"`
-			Call     int64  `json:"call"`
-			Return   int64  `json:"return"`
-			Outcome  string `json:"outcome"`
-			Expected int64  `json:"expected"`
-			Count    int    `json:"count"`
-			Number   int64  `json:"number"`
-			ID       string `json:"id,omitempty"`
-			Node     int    `json:"node"`
-			Attempts int    `json:"attempts"`
-		}{
-			first.client(), o.kind.String(), o.stream.name, o.call, o.ret, o.outcome.String(), o.expected,
-			int(o.count), o.number, "", int(o.node), int(o.attempts),
+		line := map[string]any{
+			"client": first.client(), "op": o.kind.String(), "stream": o.stream.name, "call": o.call, "return": o.ret,
+			"outcome": o.outcome, "expected": o.expected, "count": o.count, "number": o.number, "node": o.node, "attempts": o.attempts,
 		}
 		switch {
 		case o.kind == opAppend:
-			line.ID = r.load.ids.id(first).String()
+			line["id"] = r.load.ids.id(first)
 		case o.seen != 0:
-			line.ID = r.load.ids.id(o.seen).String()
+			line["id"] = r.load.ids.id(o.seen)
 		}
-		err = e.Encode(line)
+		err = errors.Join(err, e.Encode(line))
 	})
 	return err
 }
 
 // writeLog writes one line for each event of the log as readers saw it.
-func (r *round) writeLog(e *json.Encoder) error {
+func (r *round) writeLog(e *json.Encoder) (err error) {
 	b := r.load.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for o, f := range b.facts {
-		line := struct {
-			Event  int    `json:"event"`
-			Stream string `json:"stream"`
-			Number int64  `json:"number"`
-			ID     string `json:"id,omitempty"`
-			After  int64  `json:"endsAt,omitempty"`
-			First  string `json:"firstShownBy"`
-		}{Event: o, Stream: f.stream.name, Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
+		line := map[string]any{"event": o, "stream": f.stream.name, "number": f.number, "endsAt": max(f.after, 0), "firstShownBy": b.definer(o).String()}
 		if !f.ref.isForeign() {
-			line.ID = b.ids.id(f.ref).String()
+			line["id"] = b.ids.id(f.ref)
 		}
-		if err := e.Encode(line); err != nil {
-			return err
-		}
+		err = errors.Join(err, e.Encode(line))
 	}
-	return nil
+	return err
 }
 
 // writeMessages writes one line for each message, each answer and each act of the operator.
