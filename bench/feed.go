@@ -8,9 +8,9 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// The entries of a page are not decoded but counted. That is sound because a quotation mark within a
-// JSON string is always escaped: text of the form "name": cannot come out of a
-// name, a type or the data of an event, which stand in the feed as strings.
+// The entries of a page are not decoded but counted. That is sound because a quotation mark within
+// a JSON string is always escaped: text of the form "name": cannot come out of a name, a type or
+// the data of an event, which stand in the feed as strings.
 
 var (
 	entriesMark = []byte(`"entries":`)
@@ -48,7 +48,7 @@ func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
 	}
 }
 
-// feedHead is what stands in a page beside its entries.
+// feedHead is what stands in a page besides its entries.
 type feedHead struct {
 	HeadOfStream bool         `json:"headOfStream"` // it reaches the end of its stream
 	Links        client.Links `json:"links"`
@@ -61,7 +61,7 @@ func headOf(page []byte) (h feedHead) {
 		_ = json.Unmarshal(append(bytes.Clone(before), `"entries":[]}`...), &h)
 	}
 	if len(h.Links) == 0 {
-		_ = json.Unmarshal(page, &h) // What is no page has no links.
+		_ = json.Unmarshal(page, &h) // Text that is not a page has no links.
 	}
 	return h
 }

@@ -19,7 +19,8 @@ type Workload struct {
 
 // WorkloadOptions say who appends where.
 type WorkloadOptions struct {
-	Nodes   []string // addresses, such as http://127.0.0.1:2113; with a user and a password if need be
+	// addresses, such as http://127.0.0.1:2113; with a user and a password if need be
+	Nodes   []string
 	Seed    uint64
 	Writers int
 	// Pause is how long a writer rests after an append.
@@ -81,8 +82,8 @@ func (w *Workload) Stop() {
 	w.working.Wait()
 }
 
-// Check reads everything from every node and judges it, after Stop. It returns what is wrong with it
-// and with the answers that clients got.
+// Check reads everything from every node and judges it, after Stop. It returns what is wrong with
+// it and with the answers that clients got.
 func (w *Workload) Check(ctx context.Context) []string {
 	readBack(ctx, w.load, w.load.targets.all())
 	newLedger(w.load.hist, w.load.book).check()

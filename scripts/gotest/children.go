@@ -55,7 +55,8 @@ func wait(pid int) error {
 func childrenOf(parent int) (children []int, err error) {
 	all, err := procfs.AllProcs()
 	for _, p := range all {
-		if stat, err := p.Stat(); err == nil && stat.PPID == parent { // One that has ended has none.
+		// One that has ended has no parent.
+		if stat, err := p.Stat(); err == nil && stat.PPID == parent {
 			children = append(children, p.PID)
 		}
 	}
