@@ -88,11 +88,3 @@ func (n *Node) Validate() error {
 	}
 	return nil
 }
-
-// Opening is a set of options that let in callers without credentials.
-type Opening uint8
-
-const (
-	OpenEndpoints Opening = 1 << iota // AllowAnonymousEndpointAccess
-	OpenGossip                        // OverrideAnonymousEndpointAccessForGossip
-)

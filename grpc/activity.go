@@ -5,66 +5,82 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/gossip"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/grpc/monitoring"
 	"github.com/annalsdb/annals/grpc/operations"
 	"github.com/annalsdb/annals/grpc/users"
 )
 
-// changing reports whether a change may be made, which begins then: end follows. A change that is
-// not recorded may always be made.
-func (s *Server) changing(recorded bool) (end func(), err error) {
-	if !recorded || s.opts.Activity == nil {
-		return func() {}, nil
-	}
-	if !s.opts.Activity.Begin() {
-		return nil, event.ErrNotReady
-	}
-	return s.opts.Activity.End, nil
+// methods have the operation that each method is.
+var methods = map[string]*api.Operation{
+	streams.Streams_Read_FullMethodName:        &api.ReadStream,
+	streams.Streams_Append_FullMethodName:      &api.Append,
+	streams.Streams_BatchAppend_FullMethodName: &api.Append,
+	streams.Streams_Delete_FullMethodName:      &api.DeleteStream,
+	streams.Streams_Tombstone_FullMethodName:   &api.DeleteStream,
+
+	persistent.PersistentSubscriptions_List_FullMethodName:             &api.ListGroups,
+	persistent.PersistentSubscriptions_GetInfo_FullMethodName:          &api.ListGroups,
+	persistent.PersistentSubscriptions_Read_FullMethodName:             &api.Consume,
+	persistent.PersistentSubscriptions_Create_FullMethodName:           &api.CreateGroup,
+	persistent.PersistentSubscriptions_Update_FullMethodName:           &api.UpdateGroup,
+	persistent.PersistentSubscriptions_Delete_FullMethodName:           &api.DeleteGroup,
+	persistent.PersistentSubscriptions_ReplayParked_FullMethodName:     &api.ReplayParked,
+	persistent.PersistentSubscriptions_RestartSubsystem_FullMethodName: &api.RestartGroups,
+
+	projections.Projections_Statistics_FullMethodName:       &api.ReadProjections,
+	projections.Projections_State_FullMethodName:            &api.ReadProjections,
+	projections.Projections_Result_FullMethodName:           &api.ReadProjections,
+	projections.Projections_Create_FullMethodName:           &api.CreateProjection,
+	projections.Projections_Update_FullMethodName:           &api.UpdateProjection,
+	projections.Projections_Delete_FullMethodName:           &api.DeleteProjection,
+	projections.Projections_Enable_FullMethodName:           &api.CommandProjection,
+	projections.Projections_Disable_FullMethodName:          &api.CommandProjection,
+	projections.Projections_Reset_FullMethodName:            &api.CommandProjection,
+	projections.Projections_RestartSubsystem_FullMethodName: &api.RestartProjections,
+
+	users.Users_Details_FullMethodName:        &api.ReadUser,
+	users.Users_Create_FullMethodName:         &api.ManageUser,
+	users.Users_Update_FullMethodName:         &api.ManageUser,
+	users.Users_Delete_FullMethodName:         &api.ManageUser,
+	users.Users_Enable_FullMethodName:         &api.ManageUser,
+	users.Users_Disable_FullMethodName:        &api.ManageUser,
+	users.Users_ResetPassword_FullMethodName:  &api.ManageUser,
+	users.Users_ChangePassword_FullMethodName: &api.ChangePassword,
+
+	operations.Operations_StartScavenge_FullMethodName:                  &api.Operate,
+	operations.Operations_StopScavenge_FullMethodName:                   &api.Operate,
+	operations.Operations_Shutdown_FullMethodName:                       &api.Operate,
+	operations.Operations_MergeIndexes_FullMethodName:                   &api.Operate,
+	operations.Operations_ResignNode_FullMethodName:                     &api.Operate,
+	operations.Operations_SetNodePriority_FullMethodName:                &api.Operate,
+	operations.Operations_RestartPersistentSubscriptions_FullMethodName: &api.Operate,
+
+	monitoring.Monitoring_Stats_FullMethodName:                       &api.ReadStatistics,
+	gossip.Gossip_Read_FullMethodName:                                &api.ReadGossip,
+	serverfeatures.ServerFeatures_GetSupportedMethods_FullMethodName: {May: api.MayEverybody},
 }
 
-// isRecorded reports whether appends to a stream are recorded: they change who may do what.
-func isRecorded(stream string) bool {
-	return event.IsMetaStream(stream) || stream == event.SettingsStream
-}
+// unknown is the operation of a method that is not served.
+var unknown api.Operation
 
-// changes are the methods of which each call is recorded.
-var changes = map[string]bool{
-	streams.Streams_Delete_FullMethodName:                               true,
-	streams.Streams_Tombstone_FullMethodName:                            true,
-	persistent.PersistentSubscriptions_Create_FullMethodName:            true,
-	persistent.PersistentSubscriptions_Update_FullMethodName:            true,
-	persistent.PersistentSubscriptions_Delete_FullMethodName:            true,
-	persistent.PersistentSubscriptions_ReplayParked_FullMethodName:      true,
-	persistent.PersistentSubscriptions_RestartSubsystem_FullMethodName:  true,
-	projections.Projections_Create_FullMethodName:                       true,
-	projections.Projections_Update_FullMethodName:                       true,
-	projections.Projections_Delete_FullMethodName:                       true,
-	projections.Projections_Enable_FullMethodName:                       true,
-	projections.Projections_Disable_FullMethodName:                      true,
-	projections.Projections_Reset_FullMethodName:                        true,
-	projections.Projections_RestartSubsystem_FullMethodName:             true,
-	users.Users_Create_FullMethodName:                                   true,
-	users.Users_Update_FullMethodName:                                   true,
-	users.Users_Delete_FullMethodName:                                   true,
-	users.Users_Enable_FullMethodName:                                   true,
-	users.Users_Disable_FullMethodName:                                  true,
-	users.Users_ChangePassword_FullMethodName:                           true,
-	users.Users_ResetPassword_FullMethodName:                            true,
-	operations.Operations_StartScavenge_FullMethodName:                  true,
-	operations.Operations_StopScavenge_FullMethodName:                   true,
-	operations.Operations_Shutdown_FullMethodName:                       true,
-	operations.Operations_MergeIndexes_FullMethodName:                   true,
-	operations.Operations_ResignNode_FullMethodName:                     true,
-	operations.Operations_SetNodePriority_FullMethodName:                true,
-	operations.Operations_RestartPersistentSubscriptions_FullMethodName: true,
+// operation is the operation that a call asks for.
+func (c *call) operation() *api.Operation {
+	if op := methods[c.path]; op != nil {
+		return op
+	}
+	return &unknown
 }
 
 // telling are the fields of requests that name the changed object.
@@ -77,14 +93,14 @@ var telling = map[protoreflect.Name]bool{
 // elsewhere decided nothing and records nothing. The request is nil when its caller was
 // not authenticated, the problem when all went well.
 func (s *Server) note(login, from, method string, req any, p *problem) {
-	if changes[method] {
+	if op := methods[method]; op != nil && op.Recorded {
 		s.record(login, from, method, req, p)
 	}
 }
 
 // noteAppend has an append recorded if it changes who may do what.
 func (s *Server) noteAppend(c *call, method string, a *appending, err error) {
-	if !isRecorded(a.Stream) {
+	if !api.RecordsAppend(a.Stream) {
 		return
 	}
 	if a.end != nil {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -65,7 +66,7 @@ func (v *streamsService) append(stream grpc.ClientStreamingServer[streams.Append
 	if err := v.s.authorize(ctx, a.Stream, access.WriteRight); err != nil {
 		return event.Written{}, err
 	}
-	if a.end, err = v.s.changing(isRecorded(a.Stream)); err != nil {
+	if a.end, err = v.s.opts.Begin(api.RecordsAppend(a.Stream)); err != nil {
 		return event.Written{}, err
 	}
 	return v.s.write(ctx, &a.Write)

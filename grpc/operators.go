@@ -7,23 +7,7 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
-
-	"github.com/annalsdb/annals/access"
 )
-
-// onLeader does something that the leader alone does, in bounded time, if the caller
-// reaches the level.
-func (s *Server) onLeader(ctx context.Context, level access.Level, do func(context.Context) error) error {
-	if err := s.require(ctx, level); err != nil {
-		return err
-	}
-	if err := s.leading(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
-	defer cancel()
-	return do(ctx)
-}
 
 // sendAll sends a message for each element of a list.
 func sendAll[E, M any](stream grpc.ServerStreamingServer[M], list []E, message func(*E) *M) error {

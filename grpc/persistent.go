@@ -7,7 +7,6 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -18,29 +17,8 @@ type persistentService struct {
 	s *Server
 }
 
-// look is enter for what only reads. Elsewhere it is event.ErrNotReady: clients that follow no
-// leader for such a call would take the answer for an empty list.
-func (p *persistentService) look(ctx context.Context) error {
-	err := p.enter(ctx, access.Auth)
-	if other := new(event.NotLeader); errors.As(err, &other) {
-		return event.ErrNotReady
-	}
-	return err
-}
-
-// enter returns nil when the caller reaches a level and this node leads: no other one has groups.
-func (p *persistentService) enter(ctx context.Context, level access.Level) error {
-	if err := p.s.require(ctx, level); err != nil {
-		return err
-	}
-	return p.s.leading()
-}
-
 // Create makes a group.
 func (p *persistentService) Create(ctx context.Context, r *persistent.CreateReq) (*persistent.CreateResp, error) {
-	if err := p.enter(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	k, settings, err := createdGroup(r.GetOptions())
 	switch {
 	case err != nil:
@@ -56,9 +34,6 @@ func (p *persistentService) Create(ctx context.Context, r *persistent.CreateReq)
 
 // Update replaces the settings of a group, but for its filter.
 func (p *persistentService) Update(ctx context.Context, r *persistent.UpdateReq) (*persistent.UpdateResp, error) {
-	if err := p.enter(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	k, settings, err := updatedGroup(r.GetOptions())
 	if err == nil {
 		err = p.keepStrategy(ctx, k, &settings)
@@ -90,9 +65,6 @@ func (p *persistentService) keepStrategy(ctx context.Context, k subscription.Key
 
 // Delete ends a group.
 func (p *persistentService) Delete(ctx context.Context, r *persistent.DeleteReq) (*persistent.DeleteResp, error) {
-	if err := p.enter(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	o := r.GetOptions()
 	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
 	if err == nil {
@@ -106,9 +78,6 @@ func (p *persistentService) Delete(ctx context.Context, r *persistent.DeleteReq)
 
 // ReplayParked hands parked messages out again.
 func (p *persistentService) ReplayParked(ctx context.Context, r *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
-	if err := p.enter(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	o := r.GetOptions()
 	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
 	stopAt := int64(-1)
@@ -132,9 +101,6 @@ func (p *persistentService) ReplayParked(ctx context.Context, r *persistent.Repl
 
 // RestartSubsystem loads all groups again.
 func (p *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	if err := p.enter(ctx, access.Ops); err != nil {
-		return nil, err
-	}
 	switch err := p.s.opts.Subscriptions.Restart(ctx); {
 	case errors.Is(err, event.ErrNotReady):
 		return nil, failedGroup(subscription.Key{}, "Persistent Subscriptions cannot be restarted as it is in the wrong state.")

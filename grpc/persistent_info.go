@@ -15,9 +15,6 @@ const anonymous = "anonymous"
 
 // GetInfo answers with all that is known of a group.
 func (p *persistentService) GetInfo(ctx context.Context, r *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {
-	if err := p.look(ctx); err != nil {
-		return nil, err
-	}
 	o := r.GetOptions()
 	k, err := keyOf(o.GetStreamIdentifier(), o.GetAll() != nil, o.GetGroupName())
 	if err != nil {
@@ -32,9 +29,6 @@ func (p *persistentService) GetInfo(ctx context.Context, r *persistent.GetInfoRe
 
 // List answers with all groups, or those of one stream, of which there must be one then.
 func (p *persistentService) List(ctx context.Context, r *persistent.ListReq) (*persistent.ListResp, error) {
-	if err := p.look(ctx); err != nil {
-		return nil, err
-	}
 	stream := ""
 	switch o := r.GetOptions(); o.GetListOption().(type) {
 	case *persistent.ListReq_Options_ListAllSubscriptions:

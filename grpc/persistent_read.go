@@ -76,13 +76,10 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 		return err
 	}
 	_, c.texts = o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_)
-	if err := c.s.require(ctx, access.Auth); err != nil {
+	if err := c.s.opts.Permit(ctx, &api.Consume.May, callOf(ctx).who(), c.key.Stream, ""); err != nil {
 		return err
 	}
-	if err := c.s.authorize(ctx, c.key.Stream, access.ReadRight); err != nil {
-		return err
-	}
-	if err := c.s.leading(); err != nil {
+	if err := c.s.opts.Lead(); err != nil {
 		return err
 	}
 	c.s.needs(ctx, c.key.Stream, access.ReadRight)
@@ -107,7 +104,7 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 // why is the end of the call, by what ended the connection.
 func (c *consumer) why(err error) error {
 	if (errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrClosed)) && c.s.draining.Err() == nil {
-		if lost := c.s.leading(); lost != nil {
+		if lost := c.s.opts.Lead(); lost != nil {
 			return lost
 		}
 	}

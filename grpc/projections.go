@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -31,27 +30,24 @@ const (
 	textProjectionRefused = "Envelope callback expected Updated, received OperationFailed instead"
 )
 
-// on does something with the projection of a name, if the caller reaches the level.
-func (p *projectionsService) on(ctx context.Context, level access.Level, name string, do func(context.Context) error) error {
-	return p.s.onLeader(ctx, level, func(ctx context.Context) error {
-		err := do(ctx)
-		_, taken := errors.AsType[*projection.Exists](err)
-		_, refused := errors.AsType[*projection.Refused](err)
-		bad, isBad := errors.AsType[*projection.BadInput](err)
-		switch {
-		case errors.Is(err, projection.ErrNotFound):
-			return plain(codes.NotFound, fmt.Sprintf("Projection '%s' not found", name))
-		case taken:
-			return plain(codes.Unknown, textProjectionTaken)
-		case refused, errors.Is(err, projection.ErrAborted):
-			return plain(codes.Unknown, textProjectionRefused)
-		case isBad:
-			return invalid("%s", bad.Text)
-		case errors.Is(err, event.ErrTooLarge):
-			return invalid("the query or the name is too large")
-		}
-		return err
-	})
+// projectionFailed is the answer to an error, which may be nil, of what was done with a projection.
+func projectionFailed(name string, err error) error {
+	_, taken := errors.AsType[*projection.Exists](err)
+	_, refused := errors.AsType[*projection.Refused](err)
+	bad, isBad := errors.AsType[*projection.BadInput](err)
+	switch {
+	case errors.Is(err, projection.ErrNotFound):
+		return plain(codes.NotFound, fmt.Sprintf("Projection '%s' not found", name))
+	case taken:
+		return plain(codes.Unknown, textProjectionTaken)
+	case refused, errors.Is(err, projection.ErrAborted):
+		return plain(codes.Unknown, textProjectionRefused)
+	case isBad:
+		return invalid("%s", bad.Text)
+	case errors.Is(err, event.ErrTooLarge):
+		return invalid("the query or the name is too large")
+	}
+	return err
 }
 
 // identityOf is the caller as projections see it.
@@ -63,7 +59,6 @@ func identityOf(ctx context.Context) projection.Identity {
 // Create makes a projection and starts it.
 func (p *projectionsService) Create(ctx context.Context, req *projections.CreateReq) (*projections.CreateResp, error) {
 	c := projection.Creation{Query: req.GetOptions().GetQuery(), Enabled: true, By: identityOf(ctx)}
-	var wrong error
 	switch m := req.GetOptions().GetMode().(type) {
 	case *projections.CreateReq_Options_OneTime:
 		c.Mode = projection.OneTime
@@ -73,28 +68,22 @@ func (p *projectionsService) Create(ctx context.Context, req *projections.Create
 		c.Mode, c.Name = projection.Continuous, m.Continuous.GetName()
 		c.Emit, c.TrackEmittedStreams = m.Continuous.GetEmitEnabled(), m.Continuous.GetTrackEmittedStreams()
 	default:
-		wrong = invalid("the mode of the projection is missing")
+		return nil, invalid("the mode of the projection is missing")
 	}
 	switch {
-	case wrong != nil:
 	case c.Mode != projection.OneTime && strings.TrimSpace(c.Name) == "":
-		wrong = invalid("Projection name is required")
+		return nil, invalid("Projection name is required")
 	case c.TrackEmittedStreams && !c.Emit:
-		wrong = invalid("only a projection that may emit can track emitted streams")
+		return nil, invalid("only a projection that may emit can track emitted streams")
 	}
-	return &projections.CreateResp{}, p.on(ctx, access.Auth, c.Name, func(ctx context.Context) error {
-		if wrong != nil {
-			return wrong
+	var err error
+	if c.Mode == projection.Transient {
+		if c.Gone, err = p.s.take(ctx, api.Query); err != nil {
+			return nil, err
 		}
-		if c.Mode == projection.Transient {
-			var err error
-			if c.Gone, err = p.s.take(ctx, api.Query); err != nil {
-				return err
-			}
-		}
-		_, err := p.s.opts.Projections.Create(ctx, c)
-		return err
-	})
+	}
+	_, err = p.s.opts.Projections.Create(ctx, c)
+	return &projections.CreateResp{}, projectionFailed(c.Name, err)
 }
 
 // Update replaces the text of a projection.
@@ -104,9 +93,8 @@ func (p *projectionsService) Update(ctx context.Context, req *projections.Update
 	if e, ok := o.GetEmitOption().(*projections.UpdateReq_Options_EmitEnabled); ok {
 		emit = &e.EmitEnabled
 	}
-	return &projections.UpdateResp{}, p.on(ctx, access.Auth, o.GetName(), func(ctx context.Context) error {
-		return p.s.opts.Projections.UpdateQuery(ctx, o.GetName(), o.GetQuery(), emit, identityOf(ctx))
-	})
+	return &projections.UpdateResp{}, projectionFailed(o.GetName(),
+		p.s.opts.Projections.UpdateQuery(ctx, o.GetName(), o.GetQuery(), emit, identityOf(ctx)))
 }
 
 // Delete removes a projection.
@@ -115,9 +103,7 @@ func (p *projectionsService) Delete(ctx context.Context, req *projections.Delete
 	with := projection.DeleteOptions{
 		StateStream: o.GetDeleteStateStream(), CheckpointStream: o.GetDeleteCheckpointStream(), EmittedStreams: o.GetDeleteEmittedStreams(),
 	}
-	return &projections.DeleteResp{}, p.on(ctx, access.Ops, o.GetName(), func(ctx context.Context) error {
-		return p.s.opts.Projections.Delete(ctx, o.GetName(), with, identityOf(ctx))
-	})
+	return &projections.DeleteResp{}, projectionFailed(o.GetName(), p.s.opts.Projections.Delete(ctx, o.GetName(), with, identityOf(ctx)))
 }
 
 // Enable starts a projection.
@@ -140,35 +126,31 @@ func (p *projectionsService) Reset(ctx context.Context, req *projections.ResetRe
 }
 
 func (p *projectionsService) command(ctx context.Context, name string, c projection.Command) error {
-	return p.on(ctx, access.Auth, name, func(ctx context.Context) error {
-		return p.s.opts.Projections.Command(ctx, name, c, identityOf(ctx))
-	})
+	return projectionFailed(name, p.s.opts.Projections.Command(ctx, name, c, identityOf(ctx)))
 }
 
 // Statistics sends the statistics of one projection, or of those of a kind.
 func (p *projectionsService) Statistics(req *projections.StatisticsReq, stream grpc.ServerStreamingServer[projections.StatisticsResp]) error {
 	var list []projection.Statistics
+	var err error
 	name := req.GetOptions().GetName()
-	err := p.on(stream.Context(), access.Auth, name, func(context.Context) (err error) {
-		switch req.GetOptions().GetMode().(type) {
-		case *projections.StatisticsReq_Options_Name:
-			list = make([]projection.Statistics, 1)
-			list[0], err = p.s.opts.Projections.Statistics(name)
-		case *projections.StatisticsReq_Options_All:
-			list, err = p.s.opts.Projections.List(projection.AllKinds)
-		case *projections.StatisticsReq_Options_Transient:
-			list, err = p.s.opts.Projections.List(projection.Transient.Only())
-		case *projections.StatisticsReq_Options_Continuous:
-			list, err = p.s.opts.Projections.List(projection.Continuous.Only())
-		case *projections.StatisticsReq_Options_OneTime:
-			list, err = p.s.opts.Projections.List(projection.OneTime.Only())
-		default:
-			err = invalid("the projections to report statistics of are missing")
-		}
-		return err
-	})
+	switch req.GetOptions().GetMode().(type) {
+	case *projections.StatisticsReq_Options_Name:
+		list = make([]projection.Statistics, 1)
+		list[0], err = p.s.opts.Projections.Statistics(name)
+	case *projections.StatisticsReq_Options_All:
+		list, err = p.s.opts.Projections.List(projection.AllKinds)
+	case *projections.StatisticsReq_Options_Transient:
+		list, err = p.s.opts.Projections.List(projection.Transient.Only())
+	case *projections.StatisticsReq_Options_Continuous:
+		list, err = p.s.opts.Projections.List(projection.Continuous.Only())
+	case *projections.StatisticsReq_Options_OneTime:
+		list, err = p.s.opts.Projections.List(projection.OneTime.Only())
+	default:
+		return invalid("the projections to report statistics of are missing")
+	}
 	if err != nil {
-		return err
+		return projectionFailed(name, err)
 	}
 	return sendAll(stream, list, detailsOf)
 }
@@ -203,16 +185,12 @@ func (p *projectionsService) content(
 		GetPartition() string
 	},
 	read func(ctx context.Context, name, partition string, by projection.Identity) (projection.Content, error),
-) (value *structpb.Value, err error) {
-	err = p.on(ctx, access.Auth, o.GetName(), func(ctx context.Context) error {
-		c, err := read(ctx, o.GetName(), o.GetPartition(), identityOf(ctx))
-		if err != nil {
-			return err
-		}
-		value, err = valueOf(c.Text)
-		return err
-	})
-	return value, err
+) (*structpb.Value, error) {
+	c, err := read(ctx, o.GetName(), o.GetPartition(), identityOf(ctx))
+	if err != nil {
+		return nil, projectionFailed(o.GetName(), err)
+	}
+	return valueOf(c.Text)
 }
 
 // valueOf turns JSON into a message; no text is an empty object. protojson would refuse
@@ -230,11 +208,9 @@ func valueOf(text []byte) (*structpb.Value, error) {
 
 // RestartSubsystem loads all projections again.
 func (p *projectionsService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	return &shared.Empty{}, p.s.onLeader(ctx, access.Ops, func(ctx context.Context) error {
-		err := p.s.opts.Projections.Restart(ctx)
-		if _, loading := errors.AsType[*projection.BadInput](err); loading {
-			return plain(codes.FailedPrecondition, "Projection Subsystem cannot be restarted as it is in the wrong state: Starting")
-		}
-		return err
-	})
+	err := p.s.opts.Projections.Restart(ctx)
+	if _, loading := errors.AsType[*projection.BadInput](err); loading {
+		return nil, plain(codes.FailedPrecondition, "Projection Subsystem cannot be restarted as it is in the wrong state: Starting")
+	}
+	return &shared.Empty{}, err
 }

@@ -36,7 +36,7 @@ func (f *following) run(parent, term context.Context) error {
 	case ctx.Err() == nil || parent.Err() != nil:
 		return err
 	case f.s.draining.Err() == nil && wantsLeader:
-		if err := f.s.leading(); err != nil {
+		if err := f.s.opts.Lead(); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,16 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/grpc/users"
 )
@@ -18,23 +21,19 @@ type usersService struct {
 	s *Server
 }
 
-// change does something to a user, if the caller reaches the level and nothing that
-// must be given is empty. It sees all that was acknowledged before.
-func (u *usersService) change(ctx context.Context, level access.Level, login string, passwords []string, do func(context.Context) error) error {
-	return u.s.onLeader(ctx, level, func(ctx context.Context) error {
-		if login == "" {
-			return invalid("the login name is missing")
-		}
-		for _, password := range passwords {
-			if password == "" {
-				return invalid("the password is missing")
-			}
-		}
-		if err := u.s.opts.Cluster.Confirm(ctx); err != nil {
-			return err
-		}
-		return onUser(login, do(ctx))
-	})
+// change does something to a user, if nothing that must be given is empty. It sees all that was
+// acknowledged before.
+func (u *usersService) change(ctx context.Context, login string, passwords []string, do func() error) error {
+	if login == "" {
+		return invalid("the login name is missing")
+	}
+	if slices.Contains(passwords, "") {
+		return invalid("the password is missing")
+	}
+	if err := u.s.opts.Cluster.Confirm(ctx); err != nil {
+		return err
+	}
+	return onUser(login, do())
 }
 
 // onUser gives an error, which may be nil, the login of its user.
@@ -48,17 +47,11 @@ func onUser(login string, err error) error {
 	return &named{err: err, login: login, stream: access.UserStream(login)}
 }
 
-// isSelf reports whether the caller is the user of a login. A user of the name of the
-// system account is not that account.
-func (c *call) isSelf(login string) bool {
-	return login != "" && c.who().Login == login && !c.who().IsSystem()
-}
-
 // Create makes a user. That it exists with the same password is no matter.
 func (u *usersService) Create(ctx context.Context, req *users.CreateReq) (*users.CreateResp, error) {
 	o := req.GetOptions()
 	a := access.NewAccount{Login: o.GetLoginName(), Password: o.GetPassword(), FullName: o.GetFullName(), Groups: append([]string{}, o.GetGroups()...)}
-	return &users.CreateResp{}, u.change(ctx, access.Admin, a.Login, []string{a.Password}, func(ctx context.Context) error {
+	return &users.CreateResp{}, u.change(ctx, a.Login, []string{a.Password}, func() error {
 		if why := access.WrongLogin(a.Login); why != "" {
 			return invalid("%s", why)
 		}
@@ -69,7 +62,7 @@ func (u *usersService) Create(ctx context.Context, req *users.CreateReq) (*users
 // Update replaces name and groups. A password that comes along is not looked at.
 func (u *usersService) Update(ctx context.Context, req *users.UpdateReq) (*users.UpdateResp, error) {
 	o := req.GetOptions()
-	return &users.UpdateResp{}, u.change(ctx, access.Admin, o.GetLoginName(), nil, func(ctx context.Context) error {
+	return &users.UpdateResp{}, u.change(ctx, o.GetLoginName(), nil, func() error {
 		return u.s.opts.Users.Update(ctx, o.GetLoginName(), o.GetFullName(), append([]string{}, o.GetGroups()...))
 	})
 }
@@ -77,7 +70,7 @@ func (u *usersService) Update(ctx context.Context, req *users.UpdateReq) (*users
 // Delete removes a user.
 func (u *usersService) Delete(ctx context.Context, req *users.DeleteReq) (*users.DeleteResp, error) {
 	login := req.GetOptions().GetLoginName()
-	return &users.DeleteResp{}, u.change(ctx, access.Admin, login, nil, func(ctx context.Context) error { return u.s.opts.Users.Delete(ctx, login) })
+	return &users.DeleteResp{}, u.change(ctx, login, nil, func() error { return u.s.opts.Users.Delete(ctx, login) })
 }
 
 // Enable lets a user in again.
@@ -91,17 +84,18 @@ func (u *usersService) Disable(ctx context.Context, req *users.DisableReq) (*use
 }
 
 func (u *usersService) setDisabled(ctx context.Context, login string, disabled bool) error {
-	return u.change(ctx, access.Admin, login, nil, func(ctx context.Context) error { return u.s.opts.Users.SetDisabled(ctx, login, disabled) })
+	return u.change(ctx, login, nil, func() error { return u.s.opts.Users.SetDisabled(ctx, login, disabled) })
 }
 
 // ChangePassword gives the caller another password.
 func (u *usersService) ChangePassword(ctx context.Context, req *users.ChangePasswordReq) (*users.ChangePasswordResp, error) {
 	o := req.GetOptions()
 	login, current, password := o.GetLoginName(), o.GetCurrentPassword(), o.GetNewPassword()
-	if login != "" && !callOf(ctx).isSelf(login) {
-		return nil, event.ErrNotAuthorized
+	who := callOf(ctx).who()
+	if err := u.s.opts.Permit(ctx, &api.ChangePassword.May, who, "", cmp.Or(login, who.Login)); err != nil {
+		return nil, err
 	}
-	return &users.ChangePasswordResp{}, u.change(ctx, access.Auth, login, []string{current, password}, func(ctx context.Context) error {
+	return &users.ChangePasswordResp{}, u.change(ctx, login, []string{current, password}, func() error {
 		return u.s.opts.Users.ChangePassword(ctx, login, current, password)
 	})
 }
@@ -109,7 +103,7 @@ func (u *usersService) ChangePassword(ctx context.Context, req *users.ChangePass
 // ResetPassword gives a user another password.
 func (u *usersService) ResetPassword(ctx context.Context, req *users.ResetPasswordReq) (*users.ResetPasswordResp, error) {
 	login, password := req.GetOptions().GetLoginName(), req.GetOptions().GetNewPassword()
-	return &users.ResetPasswordResp{}, u.change(ctx, access.Admin, login, []string{password}, func(ctx context.Context) error {
+	return &users.ResetPasswordResp{}, u.change(ctx, login, []string{password}, func() error {
 		return u.s.opts.Users.ResetPassword(ctx, login, password)
 	})
 }
@@ -119,10 +113,8 @@ func (u *usersService) Details(req *users.DetailsReq, stream grpc.ServerStreamin
 	ctx, cancel := context.WithTimeout(stream.Context(), u.s.opts.ReadTimeout)
 	defer cancel()
 	login := req.GetOptions().GetLoginName()
-	if !callOf(ctx).isSelf(login) {
-		if err := u.s.require(ctx, access.Admin); err != nil {
-			return err
-		}
+	if err := u.s.opts.Permit(ctx, &api.ReadUser.May, callOf(ctx).who(), "", login); err != nil {
+		return err
 	}
 	var accounts []access.Account
 	var err error

@@ -63,7 +63,7 @@ func (w soundWrite) Done(bool) (event.Written, error, bool) { return event.Writt
 // lone is a cluster of one, in which everybody may write.
 type lone struct{}
 
-func (lone) Role() string                                                          { return roleLeader }
+func (lone) Role() string                                                          { return api.RoleLeader }
 func (lone) Redirect() (string, bool)                                              { return "", false }
 func (lone) Confirm(context.Context) error                                         { return nil }
 func (lone) Authenticate(*http.Request) (access.Principal, error)                  { return access.Principal{}, nil }

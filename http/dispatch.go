@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -55,9 +54,8 @@ func (s *Server) run(x *request.Request) error {
 		}
 	}
 	if (res == nil || !res.Open) && x.R.Method != http.MethodOptions {
-		who, err := x.Node.Access.Authenticate(x.R)
+		who, err := x.Node.Authenticate(x.R)
 		if err != nil {
-			s.refusedLogin(x, err)
 			return err
 		}
 		x.Who = who
@@ -125,14 +123,6 @@ func preflight(x *request.Request) {
 	x.Send(http.StatusOK, nil)
 }
 
-// refusedLogin logs that the caller's credentials were refused, if that was why
-// it could not be authenticated.
-func (s *Server) refusedLogin(x *request.Request, err error) {
-	if errors.Is(err, event.ErrNotAuthorized) {
-		s.opts.RefusedLogins.Note(x.R)
-	}
-}
-
 // logLogin tells the log of requests who the caller is.
 func logLogin(x *request.Request) {
 	for w := x.W; ; {
@@ -172,14 +162,14 @@ func redirectSlash(_ context.Context, x *request.Request) error {
 // recorded answers a request. One that is to be recorded is not done when that is no longer
 // possible.
 func recorded(ctx context.Context, x *request.Request, serve request.Handler) error {
-	to := x.Node.Activity
-	if to == nil || !x.IsNoted(x.Op) {
+	if x.Node.Activity == nil || !x.IsNoted(x.Op) {
 		return serve(ctx, x)
 	}
-	if !to.Begin() {
-		return event.ErrNotReady
+	end, err := x.Node.Begin(true)
+	if err != nil {
+		return err
 	}
-	defer to.End()
+	defer end()
 	if err := serve(ctx, x); err != nil {
 		x.Fail(err) // What became of it may not be known, so that it is recorded.
 	}

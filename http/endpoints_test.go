@@ -6,58 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/annalsdb/annals/access"
-	"github.com/annalsdb/annals/api"
-	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/testkit/permission"
 )
-
-// whoMay says who meets the requirement.
-func whoMay(m *request.Requirement) string {
-	switch m.Rule {
-	case request.ByAnyone:
-		return "everyone; credentials are not looked at"
-	case request.ByLevel:
-		return levelText(m.Level)
-	case request.ByLevelOrSelf:
-		return levelText(m.Level) + ", or the user itself"
-	case request.BySelf:
-		return "the user itself alone"
-	case request.ByStream:
-		return "the stream's " + m.Right.String() + " right"
-	case request.ByReader:
-		return levelText(m.Level) + " with the stream's " + m.Right.String() + " right"
-	}
-	return "nobody"
-}
-
-func levelText(l access.Level) string {
-	switch l {
-	case access.Anon:
-		return "everyone"
-	case access.Auth:
-		return "any user"
-	case access.Ops:
-		return "operators"
-	case access.Admin:
-		return "administrators"
-	}
-	return l.String()
-}
-
-// opened names the options each of which lets in callers without credentials.
-func opened(m *request.Requirement) string {
-	var options []string
-	if m.Rule == request.ByStream {
-		options = append(options, "AllowAnonymousStreamAccess")
-	}
-	if m.Opened&api.OpenEndpoints != 0 {
-		options = append(options, "AllowAnonymousEndpointAccess")
-	}
-	if m.Opened&api.OpenGossip != 0 {
-		options = append(options, "OverrideAnonymousEndpointAccessForGossip")
-	}
-	return strings.Join(options, ", ")
-}
 
 // Endpoint is one operation of the interface and who may do it.
 type Endpoint struct {
@@ -75,7 +25,7 @@ func (s *Server) Endpoints() []Endpoint {
 		row := &s.table[i]
 		for j := range row.Operations {
 			op := &row.Operations[j]
-			list = append(list, Endpoint{op.Method, strings.Replace(row.path, restMark, "", 1), whoMay(&op.May), opened(&op.May)})
+			list = append(list, Endpoint{op.Method, strings.Replace(row.path, restMark, "", 1), permission.Who(&op.May), permission.Opened(&op.May)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int {

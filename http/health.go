@@ -3,10 +3,12 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -45,7 +47,7 @@ func (s *Server) Unready() string {
 		return progress.text()
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
-	case !s.node.KnowsLeader():
+	case errors.Is(s.node.Lead(), event.ErrNotReady):
 		if why := s.opts.Health.Leaderless(); why != "" {
 			return "no leader is known: " + why
 		}

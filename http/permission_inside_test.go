@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/request"
 )
 
@@ -86,7 +87,7 @@ func TestMatch(t *testing.T) {
 // TestForgottenRequirement: an operation without a requirement is refused. TestPermissions holds
 // all others.
 func TestForgottenRequirement(t *testing.T) {
-	if err := new(request.Request).Permit(new(request.Requirement), &access.System); err == nil {
+	if err := new(api.Node).Permit(t.Context(), new(api.Requirement), &access.System, "", ""); err == nil {
 		t.Error("what nobody thought of is allowed")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
@@ -30,7 +31,7 @@ func at(path string, ops ...request.Operation) row {
 
 // open makes a row that is for everybody, and looks at no credentials.
 func open(path string, serve request.Handler) row {
-	r := at(path, look(nil, request.MayAnyone, serve))
+	r := at(path, look(nil, api.MayAnyone, serve))
 	r.Open = true
 	return r
 }
@@ -51,23 +52,23 @@ func methodsHeader(ops []request.Operation) []string {
 }
 
 func get(o *media.Offer, right access.Right, serve request.Handler) request.Operation {
-	return request.Operation{Method: http.MethodGet, Offer: o, May: request.MayStream(right), Serve: serve}
+	return request.Operation{Method: http.MethodGet, Offer: o, May: api.MayStream(right), Serve: serve}
 }
 
 func post(bodies uint32, right access.Right, serve request.Handler) request.Operation {
-	return request.Operation{Method: http.MethodPost, Action: problem.Writing, Offer: changeOffer, Bodies: bodies, May: request.MayStream(right), Serve: serve}
+	return request.Operation{Method: http.MethodPost, Action: problem.Writing, Offer: changeOffer, Bodies: bodies, May: api.MayStream(right), Serve: serve}
 }
 
 func slash(method string, o *media.Offer, bodies uint32) request.Operation {
-	return request.Operation{Method: method, Offer: o, Bodies: bodies, May: request.MayEverybody, Serve: redirectSlash}
+	return request.Operation{Method: method, Offer: o, Bodies: bodies, May: api.MayEverybody, Serve: redirectSlash}
 }
 
 // look is a read of something that is not a stream.
-func look(o *media.Offer, may request.Requirement, serve request.Handler) request.Operation {
+func look(o *media.Offer, may api.Requirement, serve request.Handler) request.Operation {
 	return request.Operation{Method: http.MethodGet, Offer: o, May: may, Serve: serve}
 }
 
 // operate is an operation of the node's operators. A body is ignored.
 func operate(method string, serve request.Handler) request.Operation {
-	return request.Operation{Method: method, Offer: adminOffer, May: request.MayOps, Serve: serve}
+	return request.Operation{Method: method, Offer: adminOffer, May: api.Operate.May, Serve: serve}
 }

@@ -36,29 +36,29 @@ func (s *Server) rows() []row {
 	redactions := &admin.RedactionHandlers{Redactions: o.Redactions}
 	cluster := &admin.ClusterHandlers{Membership: o.Membership}
 	add(true,
-		at("/ping", look(nodeOffer, request.MayEverybody, servePing)),
-		at("/info", look(nodeOffer, request.MayEverybody, s.nodeInfo)),
+		at("/ping", look(nodeOffer, api.MayEverybody, servePing)),
+		at("/info", look(nodeOffer, api.MayEverybody, s.nodeInfo)),
 		probe("/health/live", s.healthLive),
 		probe("/health/ready", s.healthReady),
 		probe("/health/startup", s.healthStartup),
 	)
-	add(o.Settings != nil, at("/info/options", look(nodeOffer, request.MayOps, s.listOptions)))
-	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, request.MayOps, statistics.Histogram)))
+	add(o.Settings != nil, at("/info/options", look(nodeOffer, api.MayOps, s.listOptions)))
+	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, api.MayOps, statistics.Histogram)))
 	add(o.Statistics != nil && !o.DisableStats,
-		at("/stats", look(statsOffer, request.MayUserOrOpen, statistics.Stats)),
-		at("/stats/history", look(jsonOffer, request.MayUserOrOpen, statistics.History)),
-		at("/stats/{path...}", look(statsOffer, request.MayUserOrOpen, statistics.Stats)),
-		at("/metrics", look(nil, request.MayUserOrOpen, statistics.Metrics)),
+		at("/stats", look(statsOffer, api.ReadStatistics.May, statistics.Stats)),
+		at("/stats/history", look(jsonOffer, api.ReadStatistics.May, statistics.History)),
+		at("/stats/{path...}", look(statsOffer, api.ReadStatistics.May, statistics.Stats)),
+		at("/metrics", look(nil, api.ReadStatistics.May, statistics.Metrics)),
 	)
 	add(isAdmin,
-		at("/", look(nil, request.MayEverybody, ui.Home)),
-		at("/web", look(nil, request.MayEverybody, ui.Home)),
-		at("/sys/subsystems", look(jsonOffer, request.MayOps, s.listSubsystems)),
-		at("/admin/login", look(adminOffer, request.MayUser, admin.Login)),
+		at("/", look(nil, api.MayEverybody, ui.Home)),
+		at("/web", look(nil, api.MayEverybody, ui.Home)),
+		at("/sys/subsystems", look(jsonOffer, api.MayOps, s.listSubsystems)),
+		at("/admin/login", look(adminOffer, api.MayUser, admin.Login)),
 	)
 	if isAdmin && o.Projections != nil {
 		for _, file := range ui.DebuggerFiles {
-			add(true, at(ui.WebPrefix+file, look(nil, request.MayEverybody, ui.DebuggerFile)))
+			add(true, at(ui.WebPrefix+file, look(nil, api.MayEverybody, ui.DebuggerFile)))
 		}
 	}
 	interfaceFiles := web.File
@@ -81,7 +81,7 @@ func (s *Server) rows() []row {
 		at("/admin/backup/sessions", operate(http.MethodPost, backups.BeginSession), operate(http.MethodGet, backups.ListSessions)),
 		at("/admin/backup/sessions/{id}", operate(http.MethodDelete, backups.EndSession)),
 		// Bytes have no form that could be chosen.
-		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, request.MayOps, backups.SendFile)),
+		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, api.MayOps, backups.SendFile)),
 	)
 	add(isAdmin && o.BackupRuns != nil,
 		at("/admin/backup", operate(http.MethodPost, backups.Start)),
@@ -89,11 +89,11 @@ func (s *Server) rows() []row {
 		at("/admin/backup/last", operate(http.MethodGet, backups.Last)),
 		at("/admin/backup/list", operate(http.MethodGet, backups.List)),
 	)
-	add(isAdmin && o.Redactions != nil, at(admin.RedactPath, request.Operation{Method: http.MethodPost, Offer: adminOffer, May: request.MayAdmin, Serve: redactions.Redact}))
+	add(isAdmin && o.Redactions != nil, at(admin.RedactPath, request.Operation{Method: http.MethodPost, Offer: adminOffer, May: api.MayAdmin, Serve: redactions.Redact}))
 	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, operations.Examine)))
 	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
-		look(gossipOffer, request.MayGossip, cluster.Gossip),
-		request.Operation{Method: http.MethodPost, Offer: gossipOffer, Bodies: gossipForms, May: request.MayGossip, Unnoted: true, Serve: cluster.HearGossip},
+		look(gossipOffer, api.ReadGossip.May, cluster.Gossip),
+		request.Operation{Method: http.MethodPost, Offer: gossipOffer, Bodies: gossipForms, May: api.ReadGossip.May, Unnoted: true, Serve: cluster.HearGossip},
 	))
 	add(isAdmin && o.Membership != nil,
 		at("/admin/node/resign", operate(http.MethodPost, cluster.Resign)),
@@ -130,7 +130,7 @@ func streamRows(s *streams.Handlers) []row {
 	streamTail.Live, allTail.Live = s.Live, s.Live
 	filteredBackward := get(feedOffer, access.ReadRight, s.All(true, true))
 	write, incoming := post(appendForms, access.WriteRight, s.Append), post(incomingForms, access.WriteRight, s.Incoming)
-	remove := request.Operation{Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, May: request.MayStream(access.DeleteRight), Serve: s.Delete}
+	remove := request.Operation{Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, May: api.DeleteStream.May, Serve: s.Delete}
 	write.Unnoted, incoming.Unnoted = true, true
 	rows := []row{
 		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, s.WriteMetadata)),
@@ -168,100 +168,105 @@ func streamRows(s *streams.Handlers) []row {
 
 // userRows are the users, which the leader alone reads and changes.
 func userRows(u *admin.UserHandlers) []row {
-	manage := func(method string, may request.Requirement, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Offer: jsonOffer, May: may, Serve: u.Leading(serve)}
+	manage := func(method string, op api.Operation, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Offer: jsonOffer, May: op.May, Unnoted: !op.Recorded, Serve: u.Leading(serve)}
 	}
 	// The body says more.
-	describe := func(method string, may request.Requirement, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Offer: jsonOffer, May: may, Bodies: 1 << media.FormJSON, Serve: u.Leading(serve)}
+	describe := func(method string, op api.Operation, serve request.Handler) request.Operation {
+		described := manage(method, op, serve)
+		described.Bodies = 1 << media.FormJSON
+		return described
 	}
-	list := manage(http.MethodGet, request.MayAdmin, u.List)
-	create := describe(http.MethodPost, request.MayAdmin, u.Create)
+	list, create := manage(http.MethodGet, api.ListUsers, u.List), describe(http.MethodPost, api.ManageUser, u.Create)
+	command := func(method string, disable bool) request.Operation {
+		return manage(method, api.ManageUser, u.Disable(disable))
+	}
 	return []row{
 		at("/users", list, create),
 		at("/users/", list, create),
-		at("/users/$current", manage(http.MethodGet, request.MayUser, u.Current)),
+		at("/users/$current", manage(http.MethodGet, api.Operation{May: api.MayUser}, u.Current)),
 		at("/users/{login}",
-			manage(http.MethodGet, request.MayAdminOrSelf, u.Get),
-			describe(http.MethodPut, request.MayAdmin, u.Update),
-			manage(http.MethodDelete, request.MayAdmin, u.Delete)),
-		at("/users/{login}/command/enable", manage(http.MethodPost, request.MayAdmin, u.Disable(false)), manage(http.MethodPut, request.MayAdmin, u.Disable(false))),
-		at("/users/{login}/command/disable", manage(http.MethodPost, request.MayAdmin, u.Disable(true)), manage(http.MethodPut, request.MayAdmin, u.Disable(true))),
-		at("/users/{login}/command/reset-password", describe(http.MethodPost, request.MayAdmin, u.ResetPassword)),
-		at("/users/{login}/command/change-password", describe(http.MethodPost, request.MaySelf, u.ChangePassword)),
+			manage(http.MethodGet, api.ReadUser, u.Get),
+			describe(http.MethodPut, api.ManageUser, u.Update),
+			manage(http.MethodDelete, api.ManageUser, u.Delete)),
+		at("/users/{login}/command/enable", command(http.MethodPost, false), command(http.MethodPut, false)),
+		at("/users/{login}/command/disable", command(http.MethodPost, true), command(http.MethodPut, true)),
+		at("/users/{login}/command/reset-password", describe(http.MethodPost, api.ManageUser, u.ResetPassword)),
+		at("/users/{login}/command/change-password", describe(http.MethodPost, api.ChangePassword, u.ChangePassword)),
 	}
 }
 
 // subscriptionRows are the groups, which the leader alone knows, and the messages that
 // they gave up, which every node has.
 func subscriptionRows(g *groups.Handlers) []row {
-	inform := func(serve request.Handler) request.Operation { return look(subscriptionsOffer, request.MayUser, serve) }
-	order := func(method string, a problem.Action, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Action: a, Offer: subscriptionsOffer, May: request.MayOps, Serve: serve}
+	inform := func(serve request.Handler) request.Operation {
+		return look(subscriptionsOffer, api.ListGroups.May, serve)
 	}
-	create, update := order(http.MethodPut, problem.Writing, g.Create), order(http.MethodPost, problem.Writing, g.Update)
+	order := func(method string, a problem.Action, op api.Operation, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Action: a, Offer: subscriptionsOffer, May: op.May, Unnoted: !op.Recorded, Serve: serve}
+	}
+	create, update := order(http.MethodPut, problem.Writing, api.CreateGroup, g.Create), order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Update)
 	create.Bodies, update.Bodies = settingsForms, settingsForms
 	// Handing out messages: asking twice is not asking once.
-	consume := look(competingOffer, request.MayReader, g.HandOut)
+	consume := look(competingOffer, api.Consume.May, g.HandOut)
 	consume.Once = true
 	// Nothing is sent back to an answer, so the request may accept what it likes.
-	ack := request.Operation{Method: http.MethodPost, Action: problem.Writing, May: request.MayReader, Unnoted: true, Serve: g.Ack}
+	ack := request.Operation{Method: http.MethodPost, Action: problem.Writing, May: api.Consume.May, Unnoted: true, Serve: g.Ack}
 	nack := ack
 	nack.Serve = g.Nack
 	return []row{
 		at("/subscriptions", inform(g.List)),
 		// The groups of a stream of that name are here as well.
-		about(groups.SegRestart, at("/subscriptions/restart", inform(g.OfStream), order(http.MethodPost, problem.Writing, g.Restart))),
+		about(groups.SegRestart, at("/subscriptions/restart", inform(g.OfStream), order(http.MethodPost, problem.Writing, api.RestartGroups, g.Restart))),
 		at("/subscriptions/{stream}", inform(g.OfStream)),
-		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, problem.Deleting, g.Delete), consume),
+		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, problem.Deleting, api.DeleteGroup, g.Delete), consume),
 		at("/subscriptions/{stream}/{subscription}/info", inform(g.Info)),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
-		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, problem.Writing, g.ReplayParked)),
-		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, request.MayReader, g.Parked)),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, g.Settle(api.Subscriptions.ReplayParked))),
-		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, g.Settle(api.Subscriptions.DropParked))),
-		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, problem.Writing, g.Note)),
+		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, problem.Writing, api.ReplayParked, g.ReplayParked)),
+		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, api.MayReader, g.Parked)),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Settle(api.Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Settle(api.Subscriptions.DropParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, problem.Writing, api.ReplayParked, g.Note)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, request.MayReader, g.ParkedPage(true))),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, request.MayReader, g.ParkedPage(false))),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, api.MayReader, g.ParkedPage(true))),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, api.MayReader, g.ParkedPage(false))),
 	}
 }
 
 // projectionRows are the projections, which the leader alone runs.
 func projectionRows(p *projections.Handlers) []row {
-	do := func(method string, a problem.Action, may request.Requirement, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Action: a, Offer: jsonOffer, May: may, Redirected: true, Serve: p.Leading(serve)}
+	do := func(method string, a problem.Action, op api.Operation, serve request.Handler) request.Operation {
+		return request.Operation{Method: method, Action: a, Offer: jsonOffer, May: op.May, Unnoted: !op.Recorded, Redirected: true, Serve: p.Leading(serve)}
 	}
 	watch := func(serve request.Handler) request.Operation {
-		return do(http.MethodGet, problem.Reading, request.MayUser, serve)
+		return do(http.MethodGet, problem.Reading, api.ReadProjections, serve)
 	}
 	// A script is a text of any type, which must be named.
-	script := func(method string, may request.Requirement, serve request.Handler) request.Operation {
-		op := do(method, problem.Writing, may, serve)
-		op.Typed = true
-		return op
+	script := func(method string, op api.Operation, serve request.Handler) request.Operation {
+		typed := do(method, problem.Writing, op, serve)
+		typed.Typed = true
+		return typed
 	}
-	document := func(method string, may request.Requirement, serve request.Handler) request.Operation {
-		op := do(method, problem.Writing, may, serve)
-		op.Bodies = 1 << media.FormJSON
-		return op
+	document := func(method string, op api.Operation, serve request.Handler) request.Operation {
+		described := do(method, problem.Writing, op, serve)
+		described.Bodies = 1 << media.FormJSON
+		return described
 	}
 	list := func(kinds projection.Kinds) request.Operation { return watch(p.List(kinds)) }
 	create := func(m projection.Mode) request.Operation {
-		return script(http.MethodPost, request.MayUser, p.Create(m))
+		return script(http.MethodPost, api.CreateProjection, p.Create(m))
 	}
 	command := func(c projection.Command) request.Operation {
-		return do(http.MethodPost, problem.Writing, request.MayUser, p.Command(c))
+		return do(http.MethodPost, problem.Writing, api.CommandProjection, p.Command(c))
 	}
 	page, query, config := watch(projections.Page), watch(p.Query), watch(p.Config)
-	read := document(http.MethodPost, request.MayUser, p.ReadEvents)
-	read.Unnoted = true
+	read := document(http.MethodPost, api.ReadProjections, p.ReadEvents)
 	// A page, and a script or a document, whichever types are accepted.
 	page.Offer, query.Offer = nil, nil
-	config.May = request.MayOps
+	config.May = api.MayOps
 	return []row{
 		at("/projections", page),
 		at("/projections/any", list(projection.AllKinds)),
@@ -270,13 +275,13 @@ func projectionRows(p *projections.Handlers) []row {
 		at("/projections/onetime", list(projection.OneTime.Only()), create(projection.OneTime)),
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
 		at("/projections/read-events", read),
-		at("/projections/restart", script(http.MethodPost, request.MayOps, p.Restart)),
-		at("/projection/{name}", watch(p.One), do(http.MethodDelete, problem.Deleting, request.MayOps, p.Delete)),
+		at("/projections/restart", script(http.MethodPost, api.RestartProjections, p.Restart)),
+		at("/projection/{name}", watch(p.One), do(http.MethodDelete, problem.Deleting, api.DeleteProjection, p.Delete)),
 		at("/projection/{name}/statistics", watch(p.Statistics)),
 		at("/projection/{name}/state", watch(p.Content(api.Projections.State))),
 		at("/projection/{name}/result", watch(p.Content(api.Projections.Result))),
-		at("/projection/{name}/query", query, script(http.MethodPut, request.MayUser, p.Update)),
-		at("/projection/{name}/config", config, document(http.MethodPut, request.MayOps, p.Configure)),
+		at("/projection/{name}/query", query, script(http.MethodPut, api.UpdateProjection, p.Update)),
+		at("/projection/{name}/config", config, document(http.MethodPut, api.Operation{May: api.MayOps, Leader: true, Recorded: true}, p.Configure)),
 		at("/projection/{name}/command/enable", command(projection.Enable)),
 		at("/projection/{name}/command/disable", command(projection.Disable)),
 		at("/projection/{name}/command/reset", command(projection.Reset)),

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -47,7 +48,7 @@ const announcePatience = 2 * time.Second
 // awaitScavenge waits until clients can read that a run has begun: what they ask for next is its
 // stream. Without a leader nothing can be written, and the answer does not wait.
 func (r *ScavengeHandlers) awaitScavenge(x *request.Request, id event.ID) {
-	if !x.Node.KnowsLeader() {
+	if errors.Is(x.Node.Lead(), event.ErrNotReady) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.R.Context(), announcePatience)

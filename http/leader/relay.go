@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
@@ -50,11 +51,11 @@ func (l *Way) PassOn(x *request.Request, insists, repeatable bool) (done bool, e
 	}
 	defer func() { NoteNotDone(x, err) }()
 	switch {
-	case ok && !insists && x.Node.Cluster.Role() == request.RoleReadOnly:
+	case ok && !insists && x.Node.Cluster.Role() == api.RoleReadOnly:
 		return false, &event.NotLeader{Address: address, ReadOnly: true}
 	case ok:
 		return false, &event.NotLeader{Address: address}
-	case insists && x.Node.Cluster.Role() != request.RoleLeader:
+	case insists && x.Node.Cluster.Role() != api.RoleLeader:
 		return false, event.ErrNotReady
 	}
 	return false, nil
@@ -66,21 +67,14 @@ func (l *Way) PassOn(x *request.Request, insists, repeatable bool) (done bool, e
 // answered when done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when no
 // leader is known.
 func (l *Way) toLeader(x *request.Request) (done bool, err error) {
-	address, ok := x.Node.Cluster.Redirect()
-	if ok && (x.IsRead() && !x.Op.Redirected || l.RelayWrites) {
+	if _, ok := x.Node.Cluster.Redirect(); ok && (x.IsRead() && !x.Op.Redirected || l.RelayWrites) {
 		if done, err := l.relay(x, x.IsRead() && !x.Op.Once); done || err != nil {
 			return done, err
 		}
-		address, ok = x.Node.Cluster.Redirect()
 	}
-	defer func() { NoteNotDone(x, err) }()
-	switch {
-	case ok:
-		return false, &event.NotLeader{Address: address}
-	case x.Node.Cluster.Role() != request.RoleLeader:
-		return false, event.ErrNotReady
-	}
-	return false, nil
+	err = x.Node.Lead() // Another node may lead by now, and this one may.
+	NoteNotDone(x, err)
+	return false, err
 }
 
 // Lead answers a request on the leader alone: another node passes it on before it
@@ -98,7 +92,7 @@ func Reads(x *request.Request, leader bool) (context.Context, error) {
 	if !leader {
 		return ctx, nil
 	}
-	return ctx, onLeader(ctx, x)
+	return ctx, x.Node.LeadFreshly(ctx)
 }
 
 // ReadsAsked is Reads as the header of the request says.
@@ -108,18 +102,6 @@ func ReadsAsked(x *request.Request) (context.Context, error) {
 		return nil, err
 	}
 	return Reads(x, leader)
-}
-
-// onLeader takes a request that must not be answered by a follower: it sends the
-// client to the leader, or makes sure that this node is it.
-func onLeader(ctx context.Context, x *request.Request) error {
-	if address, ok := x.Node.Cluster.Redirect(); ok {
-		return &event.NotLeader{Address: address}
-	}
-	if x.Node.Cluster.Role() != request.RoleLeader {
-		return event.ErrNotReady
-	}
-	return x.Node.Cluster.Confirm(ctx)
 }
 
 // NoteNotDone tells a node that relayed the request that it was not begun.

@@ -3,9 +3,8 @@ package request
 import (
 	"net/http"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/admin/activity"
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/api"
 )
 
 // note has the request recorded if it asked for a change, with the status that is about
@@ -31,5 +30,5 @@ func (x *Request) IsNoted(op *Operation) bool {
 	if op == nil || x.IsRead() || x.R.Method == http.MethodOptions {
 		return false
 	}
-	return !op.Unnoted || op.May == MayStream(access.WriteRight) && (event.IsMetaStream(x.Route.Stream) || x.Route.Stream == event.SettingsStream)
+	return !op.Unnoted || op.May == api.Append.May && api.RecordsAppend(x.Route.Stream)
 }

@@ -20,9 +20,3 @@ type Node struct {
 	DisableCaching       bool
 	ReferenceStatusCodes bool
 }
-
-// KnowsLeader reports whether this node leads or knows who does.
-func (n *Node) KnowsLeader() bool {
-	_, other := n.Cluster.Redirect()
-	return other || n.Cluster.Role() == RoleLeader
-}

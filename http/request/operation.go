@@ -3,6 +3,7 @@ package request
 import (
 	"net/http"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/media"
 	"github.com/annalsdb/annals/http/problem"
 )
@@ -13,7 +14,7 @@ type Operation struct {
 	Action problem.Action
 	Offer  *media.Offer // types of the answer; nil: the request may accept what it likes
 	Bodies uint32       // forms of the request's body; 0: not looked at
-	May    Requirement
+	May    api.Requirement
 	Single bool    // reads one event
 	Live   Handler // answers those that accept a live tail by name; nil: there is none
 	// changes something although it is a read: a node that relays it must not repeat it

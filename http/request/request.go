@@ -272,11 +272,6 @@ func (x *Request) Share(k api.Kind) (release func(), err error) {
 	return x.Node.Shares.Take(k, x.Who, x.R.RemoteAddr)
 }
 
-const (
-	RoleLeader   = "leader"
-	RoleReadOnly = "readonlyreplica"
-)
-
 // CacheProbe is the Cache-Control of what must be asked for again each time.
 var CacheProbe = []string{"no-cache"}
 

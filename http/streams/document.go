@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/subscription"
@@ -42,7 +43,7 @@ func (s *Handlers) describeStream(ctx context.Context, x *request.Request, strea
 // knownGroups returns the groups of a stream as far as this node knows them: none
 // unless it leads.
 func (s *Handlers) knownGroups(ctx context.Context, x *request.Request, stream string) []subscription.Info {
-	if s.Subscriptions == nil || x.Node.Cluster.Role() != request.RoleLeader {
+	if s.Subscriptions == nil || x.Node.Cluster.Role() != api.RoleLeader {
 		return nil
 	}
 	list, err := s.Subscriptions.List(ctx, stream)

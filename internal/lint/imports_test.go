@@ -30,6 +30,7 @@ var imports = []row{
 	// What Go programs import to use a cluster needs nothing of the server, nor of others.
 	{"client", nil},
 	{"examples", []string{"client"}},
+	{"internal/testkit/permission", []string{"api", "access"}},
 	{"internal/testkit", []string{"node", "client", "config", "event", "fsm", "log", "internal/vfs"}},
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
@@ -59,7 +60,7 @@ var imports = []row{
 	{"http/address", []string{"http/atom", "http/args"}},
 	// A request on its way to its answer, on this node or on another.
 	{"http/request", with("api", "event", "access", "admin/activity", "internal/http1", "http/atom", "http/media", "http/outline", "http/problem", "http/args", "http/address")},
-	{"http/leader", with("event", "internal/http1", "http/request", "http/problem", "http/args", "http/media")},
+	{"http/leader", with("api", "event", "internal/http1", "http/request", "http/problem", "http/args", "http/media")},
 	{"http/page", with("api", "event", "http/leader", "http/request", "http/media", "http/problem", "http/args")},
 	// The rooms, none of which knows another.
 	{"http/ui", with("web", "internal/http1", "http/request", "http/media", "http/problem")},
