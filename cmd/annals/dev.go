@@ -259,7 +259,8 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 		g.NodePort, g.ReplicationPort = at.node, at.replication // It was there before.
 	}
 	n, err := node.Open(ctx, node.Options{
-		Config: &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped, UIDir: c.o.ui,
+		PasswordIterations: passwordIterations,
+		Config:             &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped, UIDir: c.o.ui,
 		OnFatal: func(err error) {
 			c.logger.flush()
 			complain(c.stderr, fmt.Errorf("%s: %w", name, err))

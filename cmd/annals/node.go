@@ -187,12 +187,13 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	defer watch.close()
 	watch.starting()
 	n, err := h.open(stopping, node.Options{
-		Config:   c,
-		Now:      now,
-		Logger:   logger,
-		Version:  buildVersion(),
-		Reload:   reload.run,
-		Settings: reload.settings,
+		PasswordIterations: passwordIterations,
+		Config:             c,
+		Now:                now,
+		Logger:             logger,
+		Version:            buildVersion(),
+		Reload:             reload.run,
+		Settings:           reload.settings,
 		OnFatal: func(err error) {
 			// Acknowledged writes are on disk. After a failed write nothing more may be
 			// written, so the process ends here without closing anything.
