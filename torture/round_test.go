@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -108,8 +109,9 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestLiar runs clients against a server that acknowledges everything and forgets it.
-func TestLiar(t *testing.T) {
+// startLiar starts a server that acknowledges everything and forgets it.
+func startLiar(t *testing.T) *httptest.Server {
+	t.Helper()
 	forgetful := http.NewServeMux()
 	forgetful.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"state":"leader"}`)) })
 	forgetful.HandleFunc("POST /streams/{s}", func(w http.ResponseWriter, r *http.Request) {
@@ -121,6 +123,12 @@ func TestLiar(t *testing.T) {
 	})
 	server := httptest.NewServer(forgetful)
 	t.Cleanup(server.Close)
+	return server
+}
+
+// TestLiar runs clients against a server that forgets everything.
+func TestLiar(t *testing.T) {
+	server := startLiar(t)
 	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0")
 	check.MustBe(t, err, ErrViolated)
 	for _, kind := range []string{kindLost, kindStale, kindLinear} {
@@ -162,4 +170,33 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
+}
+
+// TestWorkload: tests that break a cluster themselves learn whether its events are there.
+func TestWorkload(t *testing.T) {
+	for name, c := range map[string]struct {
+		node  string
+		wrong string // a kind of violation, "" for none
+	}{
+		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), ""},
+		"a liar": {startLiar(t).URL, kindLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3})
+			check.Must(t, err)
+			defer w.Close()
+			testkit.Eventually(t, time.Minute, func() error {
+				if n := w.Acknowledged(); n < 50 {
+					return fmt.Errorf("%d events are acknowledged", n)
+				}
+				return nil
+			})
+			w.Stop()
+			wrong := strings.Join(w.Check(t.Context()), "\n")
+			if (wrong == "") != (c.wrong == "") || !strings.Contains(wrong, c.wrong) {
+				t.Errorf("%q was found, want %q", wrong, c.wrong)
+			}
+		})
+	}
+	check.Fails(t, check.Err(StartWorkload(WorkloadOptions{Nodes: []string{"nowhere"}})), "an address without a scheme")
 }
