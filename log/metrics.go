@@ -33,8 +33,8 @@ type reads [16]struct {
 	_             [48]byte // the rest of a cache line
 }
 
-// page counts records that were read; by chooses where.
-func (r *reads) page(by uint64, records []event.Resolved) {
+// page counts records that were read.
+func (r *reads) page(records []event.Resolved) {
 	if len(records) == 0 {
 		return
 	}
@@ -42,7 +42,7 @@ func (r *reads) page(by uint64, records []event.Resolved) {
 	for i := range records {
 		bytes += records[i].Next - records[i].Position
 	}
-	r.add(by, len(records), bytes)
+	r.add(uint64(records[len(records)-1].Position)>>6, len(records), bytes)
 }
 
 func (r *reads) add(by uint64, events int, bytes int64) {

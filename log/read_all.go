@@ -86,15 +86,5 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 		}
 	}
-	if n := len(page.Events); n > 0 {
-		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
-	}
-	if r.Links != nil {
-		for i := range page.Events {
-			if err := rd.resolve(&a, &page.Events[i], r.Links); err != nil {
-				return page, err
-			}
-		}
-	}
-	return page, nil
+	return page, rd.finish(&a, page.Events, r.Links)
 }

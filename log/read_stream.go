@@ -61,7 +61,7 @@ func (a *arena) keep(room *event.Room, events []event.Resolved) {
 }
 
 // newSingleArena returns an arena for one record.
-func newSingleArena() arena { return arena{left: math.MaxInt} }
+func newSingleArena() *arena { return &arena{left: math.MaxInt} }
 
 func (a *arena) copy(b []byte) []byte {
 	if cap(a.block)-len(a.block) < len(b) {
@@ -168,17 +168,21 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
 	}
 	page.SetNext(&r)
-	if n := len(page.Events); n > 0 {
-		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
+	return page, rd.finish(&a, page.Events, r.Links)
+}
+
+// finish counts the events of a page, and resolves links if it is asked to.
+func (rd *Reader) finish(a *arena, events []event.Resolved, links event.LinkReader) error {
+	rd.metrics.reads.page(events)
+	if links == nil {
+		return nil
 	}
-	if r.Links != nil {
-		for i := range page.Events {
-			if err := rd.resolve(&a, &page.Events[i], r.Links); err != nil {
-				return page, err
-			}
+	for i := range events {
+		if err := rd.resolve(a, &events[i], links); err != nil {
+			return err
 		}
 	}
-	return page, nil
+	return nil
 }
 
 func (rd *Reader) readBackward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
@@ -337,16 +341,16 @@ func (rd *Reader) readEvent(a *arena, stream string, number int64, info *event.S
 	if number < info.Metadata.MinVisible(info.Last) || number > info.Last {
 		return rec, rd.nothing(event.ErrEventNotFound)
 	}
+	return rd.readRecord(a, stream, number, info.Metadata.Oldest(rd.opts.Now()))
+}
+
+// readRecord reads an event unless it is older than a time.
+func (rd *Reader) readRecord(a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
 	v, err := rd.view()
 	if err != nil {
 		return rec, err
 	}
 	defer v.release()
-	return rd.readRecord(v, a, stream, number, info.Metadata.Oldest(rd.opts.Now()))
-}
-
-// readRecord reads an event unless it is older than a time.
-func (rd *Reader) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
@@ -371,24 +375,12 @@ func (rd *Reader) LastRecord(stream string) (rec event.Record, err error) {
 	if info.Last < 0 {
 		return rec, event.ErrStreamNotFound
 	}
-	v, err := rd.view()
-	if err != nil {
-		return rec, err
-	}
-	defer v.release()
-	a := newSingleArena()
-	return rd.readRecord(v, &a, stream, info.Last, math.MinInt64)
+	return rd.readRecord(newSingleArena(), stream, info.Last, math.MinInt64)
 }
 
 // Tombstone reads the tombstone of a stream; event.ErrEventNotFound when it has none.
-func (rd *Reader) Tombstone(stream string) (rec event.Record, err error) {
-	v, err := rd.view()
-	if err != nil {
-		return rec, err
-	}
-	defer v.release()
-	a := newSingleArena()
-	return rd.readRecord(v, &a, stream, event.TombstoneNumber, math.MinInt64)
+func (rd *Reader) Tombstone(stream string) (event.Record, error) {
+	return rd.readRecord(newSingleArena(), stream, event.TombstoneNumber, math.MinInt64)
 }
 
 // ReadPayload reads the data and metadata of a record that a page left bare. When
@@ -409,8 +401,7 @@ func (rd *Reader) ReadPayload(r *event.Record) (err error) {
 	if it == nil || !it.IsRecord() || it.Id() != r.ID || it.Number() != r.Number {
 		return event.ErrEventNotFound
 	}
-	a := newSingleArena()
-	full := a.record(it, r.Position, r.Stream)
+	full := newSingleArena().record(it, r.Position, r.Stream)
 	// It may have been redacted since.
 	r.Data, r.Metadata, r.Flags = full.Data, full.Metadata, full.Flags
 	r.Bare, r.LeftOut = false, 0
