@@ -61,6 +61,7 @@ type bounds struct {
 func (b *bounds) boundBuiltins() {
 	named, source := b.e.named, b.e.source
 	b.lists.arrays = b.e.prototype("Array")
+	b.lists.begin()
 	b.expressions.boundExpressions() // It takes functions that are bounded later.
 	b.boundDates()                   // Likewise.
 	arrays := b.lists.arrays
@@ -91,7 +92,7 @@ func (b *bounds) boundBuiltins() {
 	b.isArray, _ = goja.AssertFunction(b.e.object("Array").Get("isArray"))
 	b.e.bound(arrays, "concat", b.checkConcat)
 	if b.e.must(arrays.Delete("flat")); named("flat") {
-		b.e.method(arrays, "flat", b.flat)
+		b.e.must(arrays.DefineDataProperty("flat", b.lists.helpers.Get("flat"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	}
 	b.e.must(arrays.DefineDataPropertySymbol(goja.SymIterator, arrays.Get("values"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 
@@ -174,7 +175,7 @@ func (b *bounds) once(v goja.Value) goja.Value {
 		b.e.length(v)
 		return v
 	}
-	return b.lists.copied(o)
+	return b.lists.help("copied", o)
 }
 
 // withArgument never changes the arguments themselves, which may be those of an array of the
@@ -229,44 +230,6 @@ func (b *bounds) checkReplace(call goja.FunctionCall) {
 	if (this+1)*float64(len(with))+repeats*this > 16*maxUnits {
 		b.e.checkUnits((this + 1) * float64(len(with)))
 	}
-}
-
-// flat is Array.prototype.flat.
-func (b *bounds) flat(call goja.FunctionCall) goja.Value {
-	o, ok := call.This.(*goja.Object)
-	if !ok {
-		b.e.throw("flat needs an array")
-	}
-	depth := 1.0
-	if d := call.Argument(0); !goja.IsUndefined(d) {
-		depth = d.ToFloat()
-	}
-	var list []any
-	seen := 0
-	var walk func(o *goja.Object, depth float64, level int)
-	walk = func(o *goja.Object, depth float64, level int) {
-		if level > maxNested {
-			b.e.throwError("RangeError", "flat: arrays nested deeper than %d levels", maxNested)
-		}
-		for i := range b.e.length(o) {
-			if seen++; seen&0xfff == 0 {
-				b.e.alive()
-			}
-			if len(list) >= maxItems {
-				b.e.throwError("RangeError", "flat: more than %d elements", maxItems)
-			}
-			v := b.e.index(o, i)
-			if inner, ok := v.(*goja.Object); ok && depth >= 1 && inner.ClassName() == "Array" {
-				seen += 100
-				b.e.alive()
-				walk(inner, depth-1, level+1)
-			} else if v != nil {
-				list = append(list, v)
-			}
-		}
-	}
-	walk(o, depth, 0)
-	return b.e.rt.NewArray(list...)
 }
 
 // timeMatches makes a match that took too long a fault where the time limit of calls
@@ -360,7 +323,7 @@ func (b *bounds) boundBytes(class *goja.Object) {
 	b.e.checked(prototype, "join", b.checkJoin)
 	b.e.changed(prototype, "set", func(call goja.FunctionCall) goja.FunctionCall {
 		if o, ok := call.Argument(0).(*goja.Object); ok && o.ClassName() != "Array" && !isBytes(o) {
-			call.Arguments = withArgument(call.Arguments, 0, b.lists.copied(o))
+			call.Arguments = withArgument(call.Arguments, 0, b.lists.help("copied", o))
 		}
 		return call
 	})
@@ -378,7 +341,7 @@ func (b *bounds) boundClass(name string, class *goja.Object) {
 		n := args[0].ToFloat
 		if o, ok := args[0].(*goja.Object); ok {
 			if name != "ArrayBuffer" && !isBytes(o) {
-				o = b.lists.list(o).(*goja.Object)
+				o = b.lists.help("list", o).(*goja.Object)
 				args = withArgument(args, 0, o)
 			}
 			n = func() float64 { return float64(b.e.length(o)) }

@@ -29,7 +29,7 @@ func (b *bounds) spreadable(v goja.Value) goja.Value {
 	} else if !spread.ToBoolean() {
 		return v
 	}
-	return b.lists.copied(o)
+	return b.lists.help("copied", o)
 }
 
 // texts is an array, or an array of its elements' texts if some of them are objects. The

@@ -2,7 +2,6 @@ package script
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/dop251/goja"
 )
@@ -14,141 +13,6 @@ const (
 	// maxPattern bounds the text that an expression is made from.
 	maxPattern = 20_000
 )
-
-// expressionHelpers match, replace and split with expressions in JavaScript, one match
-// after the other, so that interrupts are seen. The engine's own functions do all in a
-// loop that calls the expression's exec, which a script can replace.
-var expressionHelpers = sync.OnceValue(func() *goja.Program {
-	return goja.MustCompile("helpers", `(function(most, replaceOne) {
-	"use strict";
-	const {apply} = Reflect, {getOwnPropertyDescriptor} = Object, {min, max, trunc} = Math, {substring, charCodeAt} = String.prototype, {join} = Array.prototype;
-	const Expression = RegExp, prototype = RegExp.prototype, {species} = Symbol, Long = RangeError, Wrong = TypeError;
-	const part = (s, a, b) => apply(substring, s, [a, b]);
-	const has = (s, c) => {
-		for (let i = 0; i < s.length; i++) if (s[i] === c) return true;
-		return false;
-	};
-	const whole = v => (v = trunc(+v)) === v ? v : 0;
-	const length = v => max(min(whole(v), 2 ** 53 - 1), 0);
-	const pair = (s, i) => i + 1 < s.length && (apply(charCodeAt, s, [i]) & 0xfc00) === 0xd800 && (apply(charCodeAt, s, [i + 1]) & 0xfc00) === 0xdc00;
-	const advance = (s, i, unicode) => i + (unicode && pair(s, i) ? 2 : 1);
-	const exec = (r, s) => {
-		const m = r.exec(s);
-		if (m !== null && typeof m !== "object" && typeof m !== "function") throw new Wrong("exec returned something other than an object or null");
-		return m;
-	};
-	const all = (r, s, flags, take) => {
-		const list = [], unicode = has(flags, "u");
-		r.lastIndex = 0;
-		for (;;) {
-			const m = exec(r, s);
-			if (m === null) return list;
-			const text = `+"`${m[0]}`"+`;
-			list[list.length] = take ? text : m;
-			if (text === "") r.lastIndex = advance(s, length(r.lastIndex), unicode);
-		}
-	};
-	const classOf = r => {
-		let c = r.constructor;
-		if (c === undefined) return Expression;
-		if (c === null || typeof c !== "object" && typeof c !== "function") throw new Wrong("constructor is not an object");
-		c = c[species];
-		return c === undefined || c === null ? Expression : c;
-	};
-	const exact = (f, c) => f.get === c.get && f.value === c.value;
-	const getters = [];
-	for (const name of ["global", "ignoreCase", "multiline", "dotAll", "unicode", "sticky", "flags", "source"]) getters[getters.length] = getOwnPropertyDescriptor(prototype, name).get;
-	const first = getOwnPropertyDescriptor(prototype, "exec");
-	return {
-		getters,
-		intact: () => {
-			const d = getOwnPropertyDescriptor(prototype, "exec");
-			return d !== undefined && exact(d, first);
-		},
-		match: (r, s) => {
-			const flags = `+"`${r.flags}`"+`;
-			if (!has(flags, "g")) return exec(r, s);
-			const list = all(r, s, flags, true);
-			return list.length ? list : null;
-		},
-		replace: (r, s, by) => {
-			const flags = `+"`${r.flags}`"+`;
-			let list = [];
-			if (has(flags, "g")) list = all(r, s, flags, false);
-			else {
-				const m = exec(r, s);
-				if (m !== null) list[0] = m;
-			}
-			const calls = typeof by === "function", context = !calls && (has(by, "\x60") || has(by, "'"));
-			const pieces = [], plain = !calls && !has(by, "$");
-			let size = 0, next = 0;
-			for (let i = 0; i < list.length; i++) {
-				const m = list[i], n = length(m.length), found = `+"`${m[0]}`"+`;
-				const at = max(min(whole(m.index), s.length), 0), end = at + found.length, one = [found];
-				for (let k = 1; k < n; k++) {
-					const c = m[k];
-					one[k] = c === undefined ? c : `+"`${c}`"+`;
-				}
-				const {groups} = m;
-				let to;
-				if (calls) {
-					one[one.length] = at;
-					one[one.length] = s;
-					if (groups !== undefined) one[one.length] = groups;
-					to = `+"`${apply(by, undefined, one)}`"+`;
-				} else if (plain) to = by;
-				else if (context) {
-					to = replaceOne(one, at, groups, s, by);
-					to = part(to, at, to.length - max(s.length - end, 0));
-				} else to = replaceOne(one, 0, groups, found, by);
-				if (at >= next) {
-					pieces[pieces.length] = part(s, next, at);
-					pieces[pieces.length] = to;
-					size += at - next + to.length;
-					next = end;
-				}
-				if (size > most) throw new Long("the text that replacements make is too long: more than " + most + " characters");
-			}
-			if (next < s.length) pieces[pieces.length] = part(s, next, s.length);
-			return apply(join, pieces, [""]);
-		},
-		split: (r, s, limit, plain) => {
-			const flags = `+"`${r.flags}`"+`, unicode = has(flags, "u"), list = [];
-			let t, plainly = "g";
-			for (let i = 0; i < flags.length; i++) if (flags[i] !== "g" && flags[i] !== "y") plainly += flags[i];
-			if (plain) t = new Expression(r, plainly);
-			else t = new (classOf(r))(r, has(flags, "y") ? flags : flags + "y");
-			const size = s.length, count = limit === undefined ? 2 ** 32 - 1 : limit >>> 0;
-			if (count === 0) return list;
-			if (size === 0) return exec(t, s) === null ? [s] : list;
-			let p = 0, q = 0;
-			while (q < size) {
-				t.lastIndex = q;
-				const m = exec(t, s);
-				if (plain) {
-					if (m === null || m.index >= size) break;
-					q = m.index;
-				}
-				const e = m === null ? p : min(length(t.lastIndex), size);
-				if (e === p) {
-					q = advance(s, q, unicode);
-					continue;
-				}
-				list[list.length] = part(s, p, q);
-				if (list.length === count) return list;
-				p = e;
-				for (let i = 1, n = length(m.length); i < n; i++) {
-					list[list.length] = m[i];
-					if (list.length === count) return list;
-				}
-				q = p;
-			}
-			list[list.length] = part(s, p, size);
-			return list;
-		},
-	};
-})`, true)
-})
 
 // expressions are the functions of the engine that go through a text with an expression,
 // and ours, which do so where the engine would be in a loop without end or too long.
@@ -185,12 +49,7 @@ func (x *expressions) boundExpressions() {
 	for _, symbol := range []*goja.Symbol{goja.SymMatch, goja.SymReplace, goja.SymSplit} {
 		builtin[symbol], _ = goja.AssertFunction(x.prototype.GetSymbol(symbol))
 	}
-	v, err := x.e.rt.RunProgram(expressionHelpers())
-	x.e.must(err)
-	begin, _ := goja.AssertFunction(v)
-	v, err = begin(goja.Undefined(), x.e.rt.ToValue(maxUnits), x.e.rt.ToValue(x.replaceOne(builtin[goja.SymReplace])))
-	x.e.must(err)
-	ours := v.(*goja.Object)
+	ours := x.e.help("expressions", maxUnits, x.replaceOne(builtin[goja.SymReplace]))
 	x.intact, _ = goja.AssertFunction(ours.Get("intact"))
 
 	// The engine asks for flags and source by name: these are what they are.

@@ -1,7 +1,9 @@
 package script
 
 import (
+	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -15,12 +17,31 @@ import (
 
 // lists makes arrays of iterables.
 type lists struct {
-	e          *engine
-	iterables  *iterables    // how the script goes through them
-	arrays     *goja.Object  // Array.prototype
-	enumerable goja.Callable // Object.prototype.propertyIsEnumerable
-	has        goja.Callable // Reflect.has
-	locked     bool          // nothing changes how arrays are walked
+	e         *engine
+	codec     *codec
+	iterables *iterables   // how the script goes through them
+	arrays    *goja.Object // Array.prototype
+	locked    bool         // nothing changes how arrays are walked
+	helpers   *goja.Object
+}
+
+// begin makes the helpers, before the script can change what they are made of. They cost 25 KB: a
+// script that has no use for them has none.
+func (l *lists) begin() {
+	uses := strings.Fields("AggregateError Array Map Promise Set WeakMap WeakSet apply async concat construct flat from fromEntries raw")
+	if !l.iterables.spreads && !l.iterables.scopes && len(l.iterables.shapes) == 0 && !slices.ContainsFunc(uses, l.e.named) && !reachesGlobal(l.e.source) {
+		return
+	}
+	length := func(call goja.FunctionCall) goja.Value { return l.e.rt.ToValue(l.e.length(call.Argument(0))) }
+	l.helpers = l.e.help("lists", maxItems, maxNested, length)
+}
+
+// help calls a helper of lists.
+func (l *lists) help(name string, args ...goja.Value) goja.Value {
+	fn, _ := goja.AssertFunction(l.helpers.Get(name))
+	v, err := fn(goja.Undefined(), args...)
+	l.e.must(err)
+	return v
 }
 
 // boundIterables has what goes through iterables collect them before.
@@ -28,27 +49,29 @@ func (l *lists) boundIterables() {
 	named, reachable := l.e.named, reachesGlobal(l.e.source)
 	if l.iterables.spreads {
 		l.lockArrays()
+		all := l.e.rt.ToValue(-1)
 		l.e.hidden(spreadName, func(call goja.FunctionCall) goja.Value {
 			if l.isPlain(call.Argument(0)) {
 				return call.Argument(0)
 			}
-			return l.e.rt.NewArray(l.collect(call.Argument(0), -1)...)
+			return l.help("collect", call.Argument(0), all)
 		})
 	}
 	if len(l.iterables.shapes) > 0 {
 		l.lockArrays()
-		l.enumerable, _ = goja.AssertFunction(l.e.objects.Get("propertyIsEnumerable"))
+		text, err := json.Marshal(l.iterables.shapes)
+		l.e.must(err)
+		shapes := l.codec.read(text).(*goja.Object)
 		l.e.hidden(patternName, func(call goja.FunctionCall) goja.Value {
-			s, v := l.iterables.shapes[call.Argument(0).ToInteger()], call.Argument(1)
-			if s.isFlat() && l.isPlain(v) {
+			n, v := call.Argument(0).ToInteger(), call.Argument(1)
+			if l.iterables.shapes[n].isFlat() && l.isPlain(v) {
 				return v
 			}
-			return l.shaped(s, v)
+			return l.help("shaped", l.e.index(shapes, n), v)
 		})
 	}
 	if l.iterables.scopes {
-		l.has, _ = goja.AssertFunction(l.e.object("Reflect").Get("has"))
-		l.e.hidden(scopeName, l.scope)
+		l.e.hidden(scopeName, func(call goja.FunctionCall) goja.Value { return l.help("scope", call.Argument(0)) })
 	}
 
 	l.listed(l.e.object("Array"), "from")
@@ -103,18 +126,6 @@ func (l *lists) lockArrays() {
 	l.e.must(steps.DefineDataProperty("next", steps.Get("next"), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 }
 
-// scope is what a with statement puts in scope: names of ours are not looked up in it.
-func (l *lists) scope(call goja.FunctionCall) goja.Value {
-	return l.e.rt.ToValue(l.e.rt.NewProxy(call.Argument(0).ToObject(l.e.rt), &goja.ProxyTrapConfig{Has: func(o *goja.Object, name string) bool {
-		if strings.HasPrefix(name, "\x00") {
-			return false
-		}
-		has, err := l.has(goja.Undefined(), o, l.e.rt.ToValue(name))
-		l.e.must(err)
-		return has.ToBoolean()
-	}}))
-}
-
 // listed has a method collect its first argument.
 func (l *lists) listed(o *goja.Object, name string) {
 	if l.e.named(name) {
@@ -130,7 +141,7 @@ func (l *lists) listArgument(args []goja.Value) []goja.Value {
 	if len(args) == 0 || isNothing(args[0]) {
 		return args
 	}
-	return withArgument(args, 0, l.list(args[0]))
+	return withArgument(args, 0, l.help("list", args[0]))
 }
 
 // boundSets has the methods of sets that take another set look at the interrupt: they
@@ -139,56 +150,7 @@ func (l *lists) boundSets() {
 	sets := l.e.prototype("Set")
 	for name := range strings.FieldsSeq("union intersection difference symmetricDifference isSubsetOf isSupersetOf isDisjointFrom") {
 		l.e.bound(sets, name, func(call goja.FunctionCall) goja.FunctionCall {
-			o, ok := call.Argument(0).(*goja.Object)
-			if !ok {
-				return call
-			}
-			keys, ok := goja.AssertFunction(o.Get("keys"))
-			if !ok {
-				return call
-			}
-			has, size := o.Get("has"), o.Get("size")
-			other := l.e.rt.NewObject()
-			l.e.must(other.Set("size", size))
-			l.e.must(other.Set("has", l.e.function("has", func(call goja.FunctionCall) goja.Value {
-				l.e.alive()
-				fn, ok := goja.AssertFunction(has)
-				if !ok {
-					l.e.throw("has is not a function")
-				}
-				v, err := fn(o, call.Arguments...)
-				l.e.must(err)
-				return v
-			})))
-			l.e.must(other.Set("keys", l.e.function("keys", func(goja.FunctionCall) goja.Value {
-				// An iterator is walked as it is: the methods end before its end.
-				from, err := keys(o)
-				l.e.must(err)
-				it, ok := from.(*goja.Object)
-				if !ok {
-					l.e.throw("keys did not return an iterator")
-				}
-				next, ok := goja.AssertFunction(it.Get("next"))
-				if !ok {
-					l.e.throw("next is not a function")
-				}
-				steps := l.e.rt.NewObject()
-				l.e.method(steps, "next", func(goja.FunctionCall) goja.Value {
-					l.e.alive()
-					v, err := next(it)
-					l.e.must(err)
-					return v
-				})
-				if end, ok := goja.AssertFunction(it.Get("return")); ok {
-					l.e.method(steps, "return", func(goja.FunctionCall) goja.Value {
-						v, err := end(it)
-						l.e.must(err)
-						return v
-					})
-				}
-				return steps
-			})))
-			call.Arguments = withArgument(call.Arguments, 0, other)
+			call.Arguments = withArgument(call.Arguments, 0, l.help("other", call.Argument(0)))
 			return call
 		})
 	}
@@ -202,93 +164,11 @@ func (l *lists) isPlain(v goja.Value) bool {
 	return ok && o.ClassName() == "Array" && o.Prototype() == l.arrays && len(o.Symbols()) == 0
 }
 
-// collect is what an iterable yields, at most so many values; -1: all.
-func (l *lists) collect(v goja.Value, most int) []any {
-	l.e.enter("")
-	defer l.e.leave()
-	var items []any
-	l.e.rt.ForOf(v, func(item goja.Value) bool {
-		l.e.alive()
-		if len(items) >= maxItems {
-			l.e.throwError("RangeError", "an iterator of more than %d values is too long", maxItems)
-		}
-		items = append(items, item)
-		return len(items) != most
-	})
-	return items
-}
-
-// list makes an array of the script's iterable, or of its array-like.
-func (l *lists) list(v goja.Value) goja.Value {
-	o, ok := v.(*goja.Object)
-	if !ok || !isNothing(orUndefined(o.GetSymbol(goja.SymIterator))) {
-		if _, isText := v.(goja.String); ok || isText {
-			return l.e.rt.NewArray(l.collect(v, -1)...)
-		}
-		return v
-	}
-	return l.copied(o)
-}
-
-// copied is an array of the elements of an array-like, whose length is asked for once.
-func (l *lists) copied(o *goja.Object) goja.Value {
-	n := l.e.length(o)
-	var items []any
-	for i := range n {
-		if i&0xff == 0 {
-			l.e.alive()
-		}
-		items = append(items, orUndefined(l.e.index(o, i)))
-	}
-	return l.e.rt.NewArray(items...)
-}
-
 func orUndefined(v goja.Value) goja.Value {
 	if v == nil {
 		return goja.Undefined()
 	}
 	return v
-}
-
-// shaped is a value as a pattern may take it apart: its rest elements get arrays that nothing else
-// uses.
-func (l *lists) shaped(s *shape, v goja.Value) goja.Value {
-	switch {
-	case s == nil || isNothing(v):
-		return v
-	case s.keys == nil:
-		most := s.n
-		if s.rest {
-			most = -1
-		}
-		items := l.collect(v, most)
-		for i, inner := range s.items {
-			if i < len(items) {
-				items[i] = l.shaped(inner, items[i].(goja.Value))
-			}
-		}
-		return l.e.rt.NewArray(items...)
-	}
-	o, view := v.ToObject(l.e.rt), l.e.rt.CreateObject(nil)
-	set := func(name string) { l.e.must(view.Set(name, l.shaped(s.keys[name], orUndefined(o.Get(name))))) }
-	for _, name := range s.names {
-		set(name)
-	}
-	if !s.rest {
-		return view
-	}
-	for _, name := range o.Keys() {
-		if _, ok := s.keys[name]; !ok {
-			set(name)
-		}
-	}
-	for _, symbol := range o.Symbols() {
-		counts, err := l.enumerable(o, symbol)
-		if l.e.must(err); counts.ToBoolean() {
-			l.e.must(view.SetSymbol(symbol, o.GetSymbol(symbol)))
-		}
-	}
-	return view
 }
 
 // isBytes says whether an object is an ArrayBuffer or a typed array.

@@ -181,7 +181,7 @@ func TestOrdinaryIterables(t *testing.T) {
 			continue
 		}
 		out, err := compile(t, `fromAll().when({T: function() { `+body+` }})`).Process(jsonEvent(`{}`))
-		check.Must(t, err)
+		check.Must(t, err, body)
 		check.Equal(t, string(out.State), v.String(), body)
 	}
 }

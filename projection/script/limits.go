@@ -1,24 +1,31 @@
 package script
 
 import (
+	_ "embed"
 	"sync"
 
 	"github.com/dop251/goja"
 )
 
-// helpers are functions in JavaScript for features that the engine does not offer to Go code.
-var helpers = sync.OnceValue(func() *goja.Program {
-	return goja.MustCompile("helpers", `(function() {
-	"use strict";
-	const keys = Object.keys;
-	return {
-		put: (o, k, v) => { o[k] = v },
-		odd: (o, i, value) => { const k = keys(o)[i]; return value ? o[k] : k },
-		generator: Object.getPrototypeOf(function*() {}),
-		async: Object.getPrototypeOf(async function() {}),
-	};
-})()`, true)
-})
+//go:embed helpers.js
+var helpersText string
+
+// helpers makes functions in JavaScript.
+var helpers = sync.OnceValue(func() *goja.Program { return goja.MustCompile("helpers", helpersText, true) })
+
+// help makes a part of the helpers.
+func (e *engine) help(part string, args ...any) *goja.Object {
+	v, err := e.rt.RunProgram(helpers())
+	e.must(err)
+	begin, _ := goja.AssertFunction(v)
+	values := []goja.Value{e.rt.ToValue(part)}
+	for _, a := range args {
+		values = append(values, e.rt.ToValue(a))
+	}
+	v, err = begin(goja.Undefined(), values...)
+	e.must(err)
+	return v.(*goja.Object)
+}
 
 // restrict removes features that a script must not have. It also bounds functions of the engine
 // that could take time or memory without end, as no interrupt is seen inside them.
@@ -26,11 +33,7 @@ func restrict(c *codec, source string, it *iterables) error {
 	setMatchTimeout()
 	e := c.e
 	return catch(func() error {
-		v, err := e.rt.RunProgram(helpers())
-		if err != nil {
-			return err
-		}
-		help := v.(*goja.Object)
+		help := e.help("basic")
 		c.put, _ = goja.AssertFunction(help.Get("put"))
 		c.odd, _ = goja.AssertFunction(help.Get("odd"))
 		e.objects = e.prototype("Object")
@@ -38,7 +41,7 @@ func restrict(c *codec, source string, it *iterables) error {
 		e.textOf, _ = goja.AssertFunction(e.prototype("Function").Get("toString"))
 		e.noEvaluation(help)
 		c.ownJSON()
-		l := &lists{e: e, iterables: it}
+		l := &lists{e: e, codec: c, iterables: it}
 		b := &bounds{e: e, lists: l, expressions: &expressions{e: e, iterables: it}}
 		b.boundBuiltins()
 		l.boundIterables()

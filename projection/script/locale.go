@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dop251/goja"
@@ -154,20 +153,6 @@ func (b *bounds) localTime(call goja.FunctionCall, name, layout string) string {
 // lowerTime is a time of RFC 3339 with small letters, which that allows and V8 reads.
 var lowerTime = regexp.MustCompile(`^\d{4}-\d\d-\d\d[tT]\d\d:\d\d(:\d\d(\.\d+)?)?([zZ]|[+-]\d\d:\d\d)?$`)
 
-// dateHelper makes a constructor in the place of Date's. Only JavaScript tells a call from a
-// construction.
-var dateHelper = sync.OnceValue(func() *goja.Program {
-	return goja.MustCompile("helpers", `(function(Class, upper) {
-	"use strict";
-	const {construct} = Reflect;
-	return function Date(...a) {
-		if (new.target === undefined) return Class();
-		if (a.length === 1 && typeof a[0] === "string") a[0] = upper(a[0]);
-		return construct(Class, a, new.target);
-	};
-})`, true)
-})
-
 // boundDates has dates made of texts with a small t and z, of which the engine makes none.
 func (b *bounds) boundDates() {
 	if !b.e.named("Date") && !reachesGlobal(b.e.source) {
@@ -186,13 +171,7 @@ func (b *bounds) boundDates() {
 		call.Arguments = upper(call.Arguments)
 		return call
 	})
-	v, err := b.e.rt.RunProgram(dateHelper())
-	b.e.must(err)
-	begin, _ := goja.AssertFunction(v)
-	by, err := begin(goja.Undefined(), dates, b.e.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		return upper(call.Arguments)[0]
-	}))
-	b.e.must(err)
-	b.e.replaceClass("Date", dates, by.(*goja.Object))
-	b.e.must(by.(*goja.Object).DefineDataProperty("length", b.e.rt.ToValue(7), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	by := b.e.help("dates", dates, func(call goja.FunctionCall) goja.Value { return upper(call.Arguments)[0] })
+	b.e.replaceClass("Date", dates, by)
+	b.e.must(by.DefineDataProperty("length", b.e.rt.ToValue(7), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,17 +21,17 @@ const (
 	paramName   = "\x00param"
 )
 
-// A shape says where in a value a pattern has rest elements of arrays.
+// A shape says where in a value a pattern has rest elements of arrays. The helpers read its JSON.
 type shape struct {
-	n     int            // of an array: how many elements the pattern takes before the rest
-	rest  bool           // has a rest element
-	items map[int]*shape // of elements that hold rest elements themselves
-	names []string       // of an object: the properties that the pattern takes
-	keys  map[string]*shape
+	Count int      `json:"count"` // of an array: how many elements the pattern takes before the rest
+	Rest  bool     `json:"rest"`  // has a rest element
+	Items []int    `json:"items"` // of an array: the elements that hold rest elements themselves
+	Names []string `json:"names"` // of an object: the properties that the pattern takes; nil: an array
+	Inner []*shape `json:"inner"` // of Items or Names
 }
 
 // isFlat says whether the pattern takes the values of an array as they are.
-func (s *shape) isFlat() bool { return s.keys == nil && s.rest && len(s.items) == 0 }
+func (s *shape) isFlat() bool { return s.Names == nil && s.Rest && len(s.Items) == 0 }
 
 // iterables has each iterable that the engine would go through at once collected before:
 // see boundIterables.
@@ -49,23 +50,24 @@ func (it *iterables) shapeOf(target ast.Expression) *shape {
 	holds := false
 	switch p := target.(type) {
 	case *ast.ArrayPattern:
-		s.n, s.rest, s.items = len(p.Elements), p.Rest != nil, map[int]*shape{}
-		holds = s.rest
+		s.Count, s.Rest, s.Items = len(p.Elements), p.Rest != nil, []int{}
+		holds = s.Rest
 		for i, e := range p.Elements {
 			if inner := it.shapeOf(targetOf(e)); inner != nil {
-				s.items[i], holds = inner, true
+				s.Items, s.Inner, holds = append(s.Items, i), append(s.Inner, inner), true
 			}
 		}
 		if inner := it.shapeOf(p.Rest); inner != nil {
-			if inner.keys != nil {
+			if inner.Names != nil {
 				it.refused, it.why = p.Rest, refusedPattern
 			}
-			for i, e := range inner.items {
-				s.items[s.n+i] = e
+			for _, i := range inner.Items {
+				s.Items = append(s.Items, s.Count+i)
 			}
+			s.Inner = append(s.Inner, inner.Inner...)
 		}
 	case *ast.ObjectPattern:
-		s.rest, s.keys = p.Rest != nil, map[string]*shape{}
+		s.Rest, s.Names = p.Rest != nil, []string{}
 		known := true
 		for _, e := range p.Properties {
 			var name string
@@ -86,11 +88,11 @@ func (it *iterables) shapeOf(target ast.Expression) *shape {
 				inner = it.shapeOf(targetOf(e.Value))
 			}
 			holds = holds || inner != nil
-			if _, twice := s.keys[name]; twice { // Both take what was made for one of them.
-				known = known && inner == nil && s.keys[name] == nil
+			if i := slices.Index(s.Names, name); i >= 0 { // Both take what was made for one of them.
+				known = known && inner == nil && s.Inner[i] == nil
 				continue
 			}
-			s.names, s.keys[name] = append(s.names, name), inner
+			s.Names, s.Inner = append(s.Names, name), append(s.Inner, inner)
 		}
 		if holds && !known {
 			it.refused, it.why = p, refusedPattern
