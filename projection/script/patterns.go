@@ -23,10 +23,10 @@ const (
 
 // A shape says where in a value a pattern has rest elements of arrays. The helpers read its JSON.
 type shape struct {
-	Count int      `json:"count"` // of an array: how many elements the pattern takes before the rest
-	Rest  bool     `json:"rest"`  // has a rest element
-	Items []int    `json:"items"` // of an array: the elements that hold rest elements themselves
-	Names []string `json:"names"` // of an object: the properties that the pattern takes; nil: an array
+	Count int      `json:"count"` // of an array: the elements taken before the rest
+	Rest  bool     `json:"rest"`
+	Items []int    `json:"items"` // of an array: the elements that hold rest elements
+	Names []string `json:"names"` // of an object: the properties taken; nil: an array
 	Inner []*shape `json:"inner"` // of Items or Names
 }
 
@@ -88,7 +88,8 @@ func (it *iterables) shapeOf(target ast.Expression) *shape {
 				inner = it.shapeOf(targetOf(e.Value))
 			}
 			holds = holds || inner != nil
-			if i := slices.Index(s.Names, name); i >= 0 { // Both take what was made for one of them.
+			// Both take what was made for one of them.
+			if i := slices.Index(s.Names, name); i >= 0 {
 				known = known && inner == nil && s.Inner[i] == nil
 				continue
 			}
