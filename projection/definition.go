@@ -23,36 +23,24 @@ type definition struct {
 	CheckpointsDisabled    bool                `json:"checkpointsDisabled"`
 	Epoch                  int64               `json:"epoch"`
 	Version                int64               `json:"version"`
-	RunAs                  *runAs              `json:"runAs"`
+	RunAs                  *Identity           `json:"runAs"`
 	Config
 	SubsystemVersion int `json:"projectionSubsystemVersion"`
 }
 
-// runAs is the identity that a projection runs with.
-type runAs struct {
-	Name  string   `json:"name"`
-	Roles []string `json:"roles"`
-}
-
-func (r *runAs) identity() Identity {
-	if r == nil {
-		return Identity{}
-	}
-	return Identity{Name: r.Name, Roles: r.Roles}
-}
-
-// newRunAs returns the identity of a user; nil without one.
-func newRunAs(by Identity) *runAs {
+// runAs returns the identity of a user as it is stored; nil without one.
+func runAs(by Identity) *Identity {
 	if by.Name == "" {
 		return nil
 	}
-	return &runAs{by.Name, append([]string{}, by.Roles...)}
+	return &Identity{Name: by.Name, Roles: append([]string{}, by.Roles...)}
 }
 
-// is reports whether a projection runs as a user. A user of the name of the system account is
+// runsAs reports whether a projection runs as a user. A user of the name of the system account is
 // not that account.
-func (r *runAs) is(by Identity) bool {
-	return r != nil && r.Name == by.Name && (r.Name != systemIdentity.Name || !slices.Equal(r.Roles, systemIdentity.Roles))
+func (d *definition) runsAs(by Identity) bool {
+	who := d.RunAs
+	return who != nil && who.Name == by.Name && (who.Name != systemIdentity.Name || !slices.Equal(who.Roles, systemIdentity.Roles))
 }
 
 // systemIdentity is that of the system projections.
@@ -72,7 +60,7 @@ func newDefinition(c *Creation) definition {
 	}
 	d.EmitEnabled = c.Emit && c.Mode != Transient
 	d.TrackEmittedStreams = c.TrackEmittedStreams && d.EmitEnabled
-	d.RunAs = newRunAs(c.By)
+	d.RunAs = runAs(c.By)
 	return d
 }
 

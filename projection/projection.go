@@ -225,10 +225,10 @@ func (p *projection) do(e effect) {
 // mayLook returns event.ErrNotAuthorized unless a user may see the outputs of the projection.
 func (p *projection) mayLook(ctx context.Context, by Identity) error {
 	p.mu.Lock()
-	who, reads := p.m.def.RunAs, p.definition
+	isOwn, reads := p.m.def.runsAs(by), p.definition
 	p.mu.Unlock()
 	switch {
-	case by.Operator || who.is(by):
+	case by.Operator || isOwn:
 		return nil
 	case reads == nil: // Its sources are not known.
 		return event.ErrNotAuthorized
@@ -314,7 +314,10 @@ func (p *projection) prepare(e effect) {
 // options are those of a run. The caller holds mu.
 func (p *projection) options() run.Options {
 	d, o := &p.m.def, &p.t.opts
-	def, who, config := *d, d.RunAs.identity(), d.Config
+	def, who, config := *d, Identity{}, d.Config
+	if d.RunAs != nil {
+		who = *d.RunAs
+	}
 	config.EmitEnabled = config.EmitEnabled && d.Mode != Transient
 	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
 	return run.Options{

@@ -246,7 +246,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	if d := p.asStored(); !by.Operator && (d.Mode != Transient || !d.RunAs.is(by)) {
+	if d := p.asStored(); !by.Operator && (d.Mode != Transient || !d.runsAs(by)) {
 		return event.ErrNotAuthorized
 	}
 	p.touch()
@@ -291,7 +291,7 @@ func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *boo
 				d.EmitEnabled = *emit
 			}
 			if !isStandard(name) {
-				d.RunAs = newRunAs(by)
+				d.RunAs = runAs(by)
 			}
 		}
 		if edit(&d); d.emitsWithoutCheckpoints() {

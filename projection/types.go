@@ -37,11 +37,11 @@ func (k Kinds) has(m Mode) bool {
 
 // Identity is a user who asks for something, and the one that a projection runs as.
 type Identity struct {
-	Name  string
-	Roles []string // the user's groups
+	Name  string   `json:"name"`
+	Roles []string `json:"roles"` // the user's groups
 	// Operator says that the user may operate the node ($ops, $admins). All projections that are
 	// not transient require it. It is not stored.
-	Operator bool
+	Operator bool `json:"-"`
 }
 
 // Creation has the properties of a new projection.
