@@ -320,30 +320,26 @@ func (t *term) enableStandard() {
 // add makes a projection known, if its name is free, and with isNew no stream
 // would have two of them write to it.
 func (t *term) add(p *projection, isNew bool) error {
-	err := t.insert(p, isNew)
+	t.mu.Lock()
+	err := error(nil)
+	switch {
+	case t.closed:
+		err = event.ErrNotReady
+	case t.byName[p.name] != nil:
+		err = &Exists{p.name}
+	}
+	for i := 0; isNew && err == nil && i < len(t.all); i++ {
+		err = overlaps(t.all[i].name, p.name)
+	}
+	if err == nil {
+		t.byName[p.name] = p
+		t.all = append(t.all, p)
+	}
+	t.mu.Unlock()
 	if err == nil {
 		t.metrics.added(p.name)
 	}
 	return err
-}
-
-func (t *term) insert(p *projection, isNew bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.closed:
-		return event.ErrNotReady
-	case t.byName[p.name] != nil:
-		return &Exists{p.name}
-	}
-	for i := 0; isNew && i < len(t.all); i++ {
-		if err := overlaps(t.all[i].name, p.name); err != nil {
-			return err
-		}
-	}
-	t.byName[p.name] = p
-	t.all = append(t.all, p)
-	return nil
 }
 
 // forget takes a projection out of the set.

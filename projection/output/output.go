@@ -49,6 +49,7 @@
 package output
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -133,7 +134,7 @@ type Output struct {
 	err     error
 	closed  bool
 	known   map[string]*stream
-	idle    list // known streams with nothing to write, the one longest not written last
+	idle    list // known streams with nothing to write, the one longest not written first
 	ready   list // streams with something to write that no worker has, in line
 	workers int
 	spare   []*worker
@@ -251,8 +252,8 @@ func (o *Output) forget() {
 	if o.opts.Volatile || o.at.Phase != 0 {
 		return
 	}
-	for len(o.known) >= o.maxKnown && o.idle.tail != nil && o.idle.tail.event != o.event {
-		s := o.idle.tail
+	for len(o.known) >= o.maxKnown && o.idle.head != nil && o.idle.head.event != o.event {
+		s := o.idle.head
 		o.idle.remove(s)
 		delete(o.known, s.name)
 		if !equal(*o.floor, o.before) {
@@ -291,7 +292,7 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 		switch {
 		case o.err != nil || o.closed:
 			defer o.mu.Unlock()
-			return o.errLocked()
+			return cmp.Or(o.err, event.ErrClosed)
 		case o.pending <= n:
 			o.mu.Unlock()
 			return nil
@@ -323,13 +324,6 @@ func (o *Output) Failed() context.Context { return o.failed }
 func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.err
-}
-
-func (o *Output) errLocked() error {
-	if o.err == nil {
-		return event.ErrClosed
-	}
 	return o.err
 }
 

@@ -76,17 +76,6 @@ func (l *list) push(s *stream) {
 	l.tail = s
 }
 
-// lead adds a stream as the first.
-func (l *list) lead(s *stream) {
-	s.in, s.prev, s.succ = l, nil, l.head
-	if l.head == nil {
-		l.tail = s
-	} else {
-		l.head.prev = s
-	}
-	l.head = s
-}
-
 func (l *list) remove(s *stream) {
 	if s.prev == nil {
 		l.head = s.succ

@@ -108,7 +108,7 @@ func (w *worker) finish(s *stream) {
 		}
 		s.queue, s.next = nil, 0
 		if s.settled {
-			o.idle.lead(s)
+			o.idle.push(s)
 		}
 	default:
 		// What waits moves to the front, or the queue of a busy stream would grow for ever.

@@ -13,8 +13,6 @@ type lock struct {
 	asked atomic.Int32 // so many wait for it besides the loop
 }
 
-func newLock() lock { return lock{held: make(chan struct{}, 1)} }
-
 // work is how the loop takes it: soon, as others hold it for a moment only.
 func (l *lock) work() { l.held <- struct{}{} }
 

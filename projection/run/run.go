@@ -104,7 +104,7 @@ func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts
 
 func start(ctx context.Context, o Options, p parts) *Run {
 	o.ensureDefaults()
-	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
+	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: lock{held: make(chan struct{}, 1)}}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
 	r.def = definition{o.Definition, &r.opts}

@@ -41,7 +41,7 @@ func newStreamsInput(r *Reader, names []string, from position.Position) *streams
 		s.count, _ = in.pageSize()
 	}
 	if r.Order != nil && len(names) > 1 {
-		in.order = newOrder(r.Order, in)
+		in.order = &order{Order: *r.Order, in: in, last: -1}
 	}
 	in.arrange()
 	return in

@@ -42,8 +42,6 @@ type place struct {
 	behind []int64 // the position after it: a number of each stream
 }
 
-func newOrder(o *Order, in *streamsInput) *order { return &order{Order: *o, in: in, last: -1} }
-
 func (o *order) foreign() error {
 	return &handler.Fault{Message: fmt.Sprintf("Order stream `%s` has been written to from the outside", o.Stream)}
 }
