@@ -264,15 +264,11 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 // Command enables, disables, resets or aborts a projection.
 func (s *Service) Command(ctx context.Context, name string, c Command, by Identity) error {
 	return s.change(ctx, name, by, 0, func(*projection) (*change, error) {
-		switch c {
-		case Enable:
-			return &change{kind: enable, edit: func(d *definition) { d.Enabled = true }}, nil
-		case Disable:
-			return &change{kind: disable, edit: func(d *definition) { d.Enabled = false }}, nil
-		case Abort:
-			return &change{kind: abort, edit: func(d *definition) { d.Enabled = false }}, nil
+		kind := [...]changeKind{enable, disable, reset, abort}[c]
+		if kind == reset {
+			return &change{kind: reset}, nil
 		}
-		return &change{kind: reset}, nil
+		return &change{kind: kind, edit: func(d *definition) { d.Enabled = kind == enable }}, nil
 	})
 }
 

@@ -90,22 +90,13 @@ func (h *Handler) Process(e *handler.Event) (handler.Outcome, error) {
 		h.own.load(text)
 		return h.outcome()
 	}
-	err := h.change(name, func() error {
+	return h.change(name, func() error {
 		v, err := fn(goja.Undefined(), h.argument(), object)
-		if err != nil {
-			return err
+		if err == nil && !goja.IsUndefined(v) {
+			err = h.replace(v)
 		}
-		if !goja.IsUndefined(v) {
-			if err := h.replace(v); err != nil {
-				return err
-			}
-		}
-		return h.save()
+		return err
 	})
-	if err != nil {
-		return handler.Outcome{}, err
-	}
-	return h.outcome()
 }
 
 // Deleted calls $deleted for the partition that is loaded.
@@ -117,26 +108,26 @@ func (h *Handler) Deleted(e *handler.Event) (handler.Outcome, error) {
 	if err := h.begin(nil); err != nil {
 		return handler.Outcome{}, err
 	}
-	err := h.change("$deleted", func() error {
+	return h.change("$deleted", func() error {
 		_, err := h.deleted(goja.Undefined(), h.argument(), goja.Null(), h.e.rt.ToValue(h.partition), h.e.rt.ToValue(false))
-		if err != nil {
+		return err
+	})
+}
+
+// change runs f, which changes the states, and returns what became of the event. Its effects
+// before it failed are forgotten.
+func (h *Handler) change(name string, f func() error) (handler.Outcome, error) {
+	err := h.e.run(name, func() error {
+		if err := f(); err != nil {
 			return err
 		}
 		return h.save()
 	})
 	if err != nil {
+		h.own.value, h.shared.value, h.emitter.emitted = nil, nil, nil
 		return handler.Outcome{}, err
 	}
 	return h.outcome()
-}
-
-// change runs f, which changes the states. Its effects before it failed are forgotten.
-func (h *Handler) change(name string, f func() error) error {
-	err := h.e.run(name, f)
-	if err != nil {
-		h.own.value, h.shared.value, h.emitter.emitted = nil, nil, nil
-	}
-	return err
 }
 
 // begin makes the states that are loaded objects. One that is new begins with $init,
