@@ -38,6 +38,10 @@ var (
 	ErrOutcomeUnknown = errors.New("outcome of the write is unknown")
 	// as ErrOutcomeUnknown, after the time allowed
 	ErrWriteTimeout = errors.New("write timed out")
+	// said in addition to ErrOutcomeUnknown: the leader that got the write gave no answer
+	ErrUnanswered = errors.New("the leader did not answer")
+	// said in addition to ErrNotReady: none got the write
+	ErrNoLeader = errors.New("no leader can be reached")
 	// internal to the write path: decide again
 	ErrEntryRefused = errors.New("entry was refused by the fence")
 	ErrDiskFull     = errors.New("disk is nearly full: read-only") // below the reserve

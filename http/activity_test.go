@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -29,7 +30,11 @@ func (n *notes) Note(o activity.Operation) {
 	if o.Query != "" {
 		text += "?" + o.Query
 	}
-	n.all = append(n.all, fmt.Sprintf("%s %d from %s", text, o.Status, o.From))
+	text = fmt.Sprintf("%s %d from %s", text, o.Status, o.From)
+	if o.Node != "" {
+		text += " decided by " + o.Node
+	}
+	n.all = append(n.all, text)
 }
 
 // taken returns what was noted since the last call.
@@ -122,8 +127,14 @@ func TestActivityOfRelayed(t *testing.T) {
 			t.Errorf("%s: the leader noted %q, the follower %q", what, l, f)
 		}
 	}
-	n.do("DELETE", "/streams/s", "", admin())
+	n.do("DELETE", "/subscriptions/s/g", "", admin())
 	check("relayed", 1, 0)
+	n.store.ahead = behind.store
+	n.do("DELETE", "/streams/s", "", admin())
+	if got := following.taken(); len(got) != 1 || !strings.HasSuffix(got[0], " decided by leader.example:2113") {
+		t.Errorf("noted of a write that was passed on: %q", got)
+	}
+	check("passed on", 0, 0)
 	n.do("DELETE", "/streams/s", "", admin("Annals-Node", "leader"))
 	check("relayed by Annals-Node", 1, 0)
 	n.do("DELETE", "/streams/s", "", with("Authorization", wrongCredentials))

@@ -151,8 +151,12 @@ func TestFixedFields(t *testing.T) {
 	n := newNode(t)
 	n.filled("s", 2)
 	n.filled("long", 300)
-	behind := newNode(t)
-	follower := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
+	behind, theirs := newSubscriber(t)
+	theirs.define("s", "g")
+	follower := newForwarding(t, behind, func(o *httpapi.Options) {
+		o.Relay, o.Subscriptions = &relayTo{handler: behind.handler}, &memSubscriptions{}
+	})
+	login := "Authorization: " + admin().Get("Authorization") + "\r\n"
 	const api, page = "default-src 'none'; sandbox", "default-src 'none'"
 	const write = "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
 	here, there := dial(t, listen(t, n.handler)), dial(t, listen(t, follower.handler))
@@ -174,8 +178,10 @@ func TestFixedFields(t *testing.T) {
 		{"phrase", "POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", here, "400 Wrong expected EventNumber", api},
 		{"no content", "DELETE", "/streams/long", "", "", here, "204 Stream deleted", api},
 		{"redirect", "GET", "/streams/s/", "", "", here, "307 Temporary Redirect", api},
-		{"relayed", "POST", "/streams/s", write, "{}", there, "201 Created", api},
-		{"relayed, phrase", "POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", there, "400 Wrong expected EventNumber", api},
+		{"forwarded", "POST", "/streams/s", write, "{}", there, "201 Created", api},
+		{"forwarded, phrase", "POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", there, "400 Wrong expected EventNumber", api},
+		{"relayed", "GET", "/subscriptions/s/g/info", login, "", there, "200 OK", api},
+		{"relayed, not there", "DELETE", "/subscriptions/s/none", login, "", there, "404 Not Found", api},
 		{"not relayed", "GET", "/streams/s", "", "", there, "200 OK", api},
 	} {
 		t.Run(c.name, func(t *testing.T) {

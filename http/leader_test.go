@@ -25,6 +25,13 @@ func newFollower(t testing.TB, change ...func(*httpapi.Options)) *node {
 	return n
 }
 
+// newForwarding is a follower that has the leader do writes.
+func newForwarding(t testing.TB, leading *node, change ...func(*httpapi.Options)) *node {
+	n := newFollower(t, append(change, func(o *httpapi.Options) { o.RelayWrites = true })...)
+	n.store.ahead = leading.store
+	return n
+}
+
 // redirects checks for an answer that sends the client to the leader.
 func redirects(t testing.TB, a answer, path string) {
 	t.Helper()
@@ -213,9 +220,12 @@ type relayTo struct {
 	to      []event.ID // whom RelayTo was asked for
 }
 
-func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request) bool {
+func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request, _ bool) bool {
 	l.asked++
 	l.request = r
+	if r.GetBody != nil {
+		r.Body, _ = r.GetBody()
+	}
 	if l.handler == nil {
 		return false
 	}
@@ -226,75 +236,92 @@ func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func TestRelay(t *testing.T) {
-	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
+// TestForwardedWrites: a follower judges a write itself and has the leader do it. Its answers are
+// those that the leader gives.
+func TestForwardedWrites(t *testing.T) {
+	behind := newNode(t)
 	relay := &relayTo{handler: behind.handler}
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
-
+	n := newForwarding(t, behind, func(o *httpapi.Options) { o.Relay = relay })
 	n.replicate(20) // It never lags.
 
 	a := n.put("r", `{"a":1}`).has(t, "Location", base+"/streams/r/0")
 	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
 	check.Equal(t, len(a.header["Access-Control-Allow-Origin"]), 1, "copies of a header")
-	check.Equal(t, relay.request.Host, host, "host")
 	check.Equal(t, behind.get("/streams/r/0", appJSON).is(t, 200).body, `{"a":1}`, "data")
 	n.batch("r", `[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`, "ES-ExpectedVersion", "7").is(t, 400).says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", "0")
-	n.one("/streams/r", appJSON, "{").is(t, 400).says(t, "Write request body invalid.")
 	n.one("/streams/r/metadata", appJSON, `{"$maxCount":2}`, "ES-EventType", "-").is(t, 201)
 	n.one("/streams/r/incoming/"+n.id(), appJSON, "{}").is(t, 200)
 	n.delete("r").is(t, 204)
-	check.Equal(t, relay.asked, 6, "relayed")
+	check.Equal(t, n.store.passed, 5, "passed on")
 	n.get("/streams/s", appJSON).is(t, 200)
 	n.get("/streams/r", appJSON).is(t, 404)
-	check.Equal(t, relay.asked, 6, "reads are not relayed")
 
 	// Who asks for the leader is sent there.
 	redirects(t, n.delete("r", "ES-RequireLeader", "True"), "/streams/r")
 	redirects(t, n.get("/streams/s", appJSON, "ES-RequireLeader", "True"), "/streams/s")
-	// A follower checks rights and arguments itself, before it relays to the leader.
+	// What is wrong with a write is found here.
 	n.do("POST", "/streams/$x", "[]", with("Content-Type", eventsJSON)).is(t, 401)
 	n.one("/streams/r", appJSON, "{}", "ES-ExpectedVersion", "x").is(t, 400)
-	// What was relayed is not relayed again.
+	n.one("/streams/r", appJSON, "{").is(t, 400).says(t, "Write request body invalid.")
+	// A write that another node relayed is done here or not at all.
 	redirects(t, n.delete("r", "Annals-Relayed", "1"), "/streams/r")
-	check.Equal(t, relay.asked, 6, "not relayed")
+	// A node that never leads takes no writes.
+	n.cluster.role = "readonlyreplica"
+	n.delete("r").is(t, 500).says(t, "Operation Not Supported on Read Only Replica")
+	n.cluster.role = "follower"
+	check.Equal(t, n.store.passed, 5, "passed on")
+	check.Equal(t, relay.asked, 0, "relayed")
 
-	// Two nodes that take each other for the leader.
-	behind.cluster.role, behind.cluster.leader = "follower", "http://third.example:2113"
+	// What can become of a write on its way.
+	for _, c := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, event.ErrUnanswered), 500, "Error while forwarding request"},
+		{fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrNoLeader), 503, "No Leader Can Be Reached"},
+		{event.ErrOutcomeUnknown, 500, "Delete timeout"},
+		{event.ErrNotReady, 503, "Server Is Not Ready"},
+		{event.ErrBusy, 503, "Server Is Too Busy"},
+	} {
+		behind.store.set(c.err, false)
+		n.delete("r").is(t, c.status).says(t, c.text)
+	}
+	behind.store.set(&event.NotLeader{Address: "http://third.example:2113"}, false)
 	n.delete("r").is(t, 307).has(t, "Location", "http://third.example:2113/streams/r")
-
-	// A relay that cannot.
-	relay.handler = nil
-	a = n.untouched(t, "POST", "/streams/r", admin("Content-Type", eventsJSON))
-	redirects(t, a, "/streams/r")
-	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
-	asked := relay.asked
+	passed := n.store.passed
 	n.cluster.leader = ""
+	n.store.ahead = nil
 	n.store.set(event.ErrNotReady, false)
 	n.delete("r").is(t, 503).says(t, "Server Is Not Ready")
-	check.Equal(t, relay.asked, asked, "without a leader there is nobody to relay to")
 	n.cluster.role = "leader"
 	n.store.set(nil, false)
 	n.delete("s").is(t, 204)
-	check.Equal(t, relay.asked, asked, "the leader relays nothing")
+	check.Equal(t, n.store.passed, passed, "the leader passes nothing on")
 }
 
-// The leader would not know a user that a certificate names: no header tells it.
+// The leader would not know a user that a certificate names: no header tells it. A write needs
+// none, because this node judged its rights.
 func TestSystemIsNotRelayed(t *testing.T) {
-	behind := newNode(t)
+	behind, theirs := newSubscriber(t)
+	theirs.define("s", "g")
 	relay := &relayTo{handler: behind.handler}
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
+	change := func(o *httpapi.Options) { o.Relay, o.Subscriptions = relay, &memSubscriptions{} }
+	n := newForwarding(t, behind, change)
 	h := with("Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", n.id())
 	h.Set("Authorization", "Basic Y2VydGlmaWNhdGU6Y2hhbmdlaXQ=")
-	redirects(t, n.do("POST", "/streams/$x", "{}", h), "/streams/$x")
+	redirects(t, n.do("DELETE", "/subscriptions/s/g", "", h), "/subscriptions/s/g")
 	check.Equal(t, relay.asked, 0, "relayed")
-	n = newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites, o.Insecure = relay, true, true })
-	n.do("POST", "/streams/x", "{}", h).is(t, 201)
+	n.do("POST", "/streams/$x", "{}", h).is(t, 201)
+	n = newForwarding(t, behind, change, func(o *httpapi.Options) { o.Insecure = true })
+	n.do("GET", "/subscriptions/s/g/info", "", h).is(t, 200)
 	check.Equal(t, relay.asked, 1, "relayed without security")
 }
 
 // The client gets addresses that it can reach, also in a relayed answer.
 func TestRelayedAddresses(t *testing.T) {
-	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
+	behind, theirs := newSubscriber(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
+	theirs.define("s", "g")
 	for _, c := range []struct {
 		name, host string
 		header     []string
@@ -311,15 +338,18 @@ func TestRelayedAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			relay := &relayTo{handler: behind.handler}
-			n := newFollower(t, func(o *httpapi.Options) {
-				o.Relay, o.RelayWrites, o.AdvertiseHost, o.AdvertisePort = relay, true, c.advertise, c.port
+			n := newForwarding(t, behind, func(o *httpapi.Options) {
+				o.Relay, o.Subscriptions, o.AdvertiseHost, o.AdvertisePort = relay, &memSubscriptions{}, c.advertise, c.port
 			})
 			n.replicate(20) // It never lags.
 			stream := "/streams/" + strings.ReplaceAll(c.name, " ", "-")
 			r := httptest.NewRequest("POST", base+stream, strings.NewReader(`[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`))
 			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)
-			before := r.Header.Clone()
 			n.serve(r).is(t, 201).has(t, "Location", c.want+stream+"/0")
+			r = httptest.NewRequest("GET", base+"/subscriptions/s/g/info", nil)
+			r.Host, r.Header = c.host, admin(c.header...)
+			before := r.Header.Clone()
+			check.Contains(t, n.serve(r).is(t, 200).body, `"`+c.want+"/subscriptions/s/g", "addresses of a relayed answer")
 			check.Equal(t, fmt.Sprint(r.Header), fmt.Sprint(before), "own headers")
 			check.Equal(t, relay.request.Host, c.host, "host")
 		})
@@ -368,13 +398,15 @@ func TestRedirectOverTheWire(t *testing.T) {
 
 // The phrase of the leader's status line gets through a relay on a real connection.
 func TestRelayedPhrase(t *testing.T) {
-	behind := newNode(t)
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
+	behind, _ := newUsersNode(t)
+	n, _ := newUsersNode(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
+	n.cluster.role, n.cluster.leader = "follower", leader
 	w := dial(t, listen(t, n.handler))
 	for range 2 {
-		w.send(request("POST", "/streams/s", "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\nES-ExpectedVersion: 7\r\n", "{}"))
+		w.send(request("POST", "/users/", "Content-Type: application/json\r\nAuthorization: "+admin().Get("Authorization")+"\r\n", "["))
+		const text = "Invalid request. The body is not a JSON object."
 		status, body := w.answer("POST")
-		check.Equal(t, status+"|"+body, "400 Wrong expected EventNumber|Wrong expected EventNumber", "answer")
+		check.Equal(t, status+"|"+body, "400 "+text+"|"+text, "answer")
 	}
 	if w.r.Buffered() > 0 {
 		rest, err := bufio.NewReader(w.r).ReadString(0)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/check"
 )
 
@@ -50,11 +49,7 @@ func TestRefusedBodyIsTaken(t *testing.T) {
 	follower := newNode(t)
 	follower.cluster.role, follower.cluster.leader = "follower", "http://leader.example:2113"
 	followerAddress := listen(t, follower.handler)
-	leader := newNode(t)
-	relay := &transportRelay{listen(t, leader.handler), &http.Transport{}}
-	t.Cleanup(relay.client.CloseIdleConnections)
-	relaying := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
-	relayingAddress := listen(t, relaying.handler)
+	forwardingAddress := listen(t, newForwarding(t, n).handler)
 	event := "ES-EventType: t\r\nES-EventId: " + uuid.NewString() + "\r\n"
 	raw := "Content-Type: application/octet-stream\r\n"
 	for name, c := range map[string]struct {
@@ -72,7 +67,7 @@ func TestRefusedBodyIsTaken(t *testing.T) {
 		"no method":             {address, "/streams/s/0", raw, most, false, "405 Method Not Allowed"},
 		"no id":                 {address, "/streams/s", raw + "ES-EventType: t\r\n", most, false, "307 Temporary Redirect"},
 		"closing":               {address, "/streams/s", raw + "Connection: close\r\n", most, false, "400 Must include an event type with the request either in body or as ES-EventType header."},
-		"too large to relay":    {relayingAddress, "/streams/s", raw + event, 31_000_000, false, "413 Too large events received. Limit is 4mb"},
+		"too large to forward":  {forwardingAddress, "/streams/s", raw + event, 31_000_000, false, "413 Too large events received. Limit is 4mb"},
 		"follower":              {followerAddress, "/streams/s", raw + event, most, false, "307 Temporary Redirect"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 // RelayTo sends to the handler, whichever member is asked for, as to the leader.
 func (l *relayTo) RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member) bool {
 	l.to = append(l.to, to.Node)
-	return l.Relay(w, r)
+	return l.Relay(w, r, false)
 }
 
 func (p *transportRelay) RelayTo(w http.ResponseWriter, r *http.Request, _ *event.Member) bool {
-	return p.Relay(w, r)
+	return p.Relay(w, r, false)
 }
 
 // viewOf is the cluster of a leader, a follower and one that is dead, as one of them sees it.
@@ -110,9 +110,7 @@ func TestOnNode(t *testing.T) {
 	})
 	t.Run("a write that another node passes on to the leader", func(t *testing.T) {
 		behind := newNode(t, func(o *httpapi.Options) { o.Membership = viewOf(1) })
-		n := newFollower(t, func(o *httpapi.Options) {
-			o.Relay, o.RelayWrites, o.Membership = &relayTo{handler: behind.handler}, true, viewOf(2)
-		})
+		n := newForwarding(t, behind, func(o *httpapi.Options) { o.Membership = viewOf(2) })
 		n.replicate(9) // It never lags.
 		n.one("/streams/n", appJSON, "{}", "Annals-Node", two).is(t, 201).has(t, "Annals-Node", two)
 	})

@@ -18,7 +18,7 @@ type transportRelay struct {
 	client  *http.Transport
 }
 
-func (p *transportRelay) Relay(w http.ResponseWriter, r *http.Request) bool {
+func (p *transportRelay) Relay(w http.ResponseWriter, r *http.Request, _ bool) bool {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", p.address, ""
 	answer, err := p.client.RoundTrip(out)

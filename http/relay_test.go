@@ -25,9 +25,9 @@ func (n *node) replicate(count int) {
 	}
 }
 
-// TestRelayedWriteIsShown: a write that a node relayed is answered when this node
-// shows it, or when the time of a write is over.
-func TestRelayedWriteIsShown(t *testing.T) {
+// TestForwardedWriteIsShown: what another node wrote for this one is answered when this node shows
+// it, or when the time of a write is over.
+func TestForwardedWriteIsShown(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		do    func(n *node) answer
@@ -38,6 +38,7 @@ func TestRelayedWriteIsShown(t *testing.T) {
 		{"append of one", func(n *node) answer { return n.one("/streams/r", appJSON, "{}") }, 201, true},
 		{"metadata", func(n *node) answer { return n.one("/streams/s/metadata", appJSON, "{}", "ES-EventType", "-") }, 201, true},
 		{"delete", func(n *node) answer { return n.delete("s") }, 204, true},
+		{"relayed", func(n *node) answer { return n.do("DELETE", "/subscriptions/s/g", "", admin()) }, 404, true},
 		{"refusal", func(n *node) answer { return n.delete("s", "ES-ExpectedVersion", "7") }, 400, false},
 	} {
 		for _, late := range []bool{false, true} {
@@ -47,9 +48,14 @@ func TestRelayedWriteIsShown(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					behind := newNode(t)
+					behind, _ := newSubscriber(t)
 					behind.filled("s", 2)
-					n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
+					if c.name == "relayed" {
+						behind.filled("other", 1)
+					}
+					n := newForwarding(t, behind, func(o *httpapi.Options) {
+						o.Relay, o.Subscriptions = &relayTo{handler: behind.handler}, &memSubscriptions{}
+					})
 					begun := time.Now()
 					var took time.Duration
 					done := make(chan answer, 1)
@@ -113,45 +119,41 @@ type takesOver struct {
 	bodies     []string
 }
 
-func (r *takesOver) Relay(_ http.ResponseWriter, req *http.Request) bool {
-	_, r.repeatable = req.Header["Idempotency-Key"]
+func (r *takesOver) Relay(_ http.ResponseWriter, req *http.Request, repeatable bool) bool {
+	r.repeatable = repeatable
 	for range 2 {
-		body, err := req.GetBody()
-		if err != nil {
-			return false
+		if req.GetBody == nil {
+			break
 		}
+		body, err := req.GetBody()
+		check.NoError(r.n.t, err)
 		text, _ := io.ReadAll(body)
 		r.bodies = append(r.bodies, string(text))
 	}
+	check.Equal(r.n.t, req.Header.Get("Idempotency-Key"), "", "the client's word for it")
 	r.n.cluster.role, r.n.cluster.leader = "leader", ""
 	return false
 }
 
 func TestLeadsWhileItRelays(t *testing.T) {
-	id := []string{"ES-EventId", "fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4"}
+	const user = `{"loginName":"u","password":"p"}`
 	for _, c := range []struct {
-		name, path, body string
-		head             []string
-		repeatable       bool
+		method, path, body string
+		repeatable         bool
 	}{
-		{"one", "/streams/r", "{}", id, true},
-		{"own id", "/streams/r/incoming/fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4", "{}", nil, true},
-		{"metadata", "/streams/r/metadata", "{}", []string{"ES-EventType", "-", "ES-EventId", "-"}, false},
-		{"metadata with an id", "/streams/r/metadata", "{}", append([]string{"ES-EventType", "-"}, id...), true},
+		{"POST", "/users/", user, false},
+		{"GET", "/users/", "", true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.method, func(t *testing.T) {
 			relay := &takesOver{}
-			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
+			n, _ := newUsersNode(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
+			n.cluster.role, n.cluster.leader = "follower", leader
 			relay.n = n
-			n.one(c.path, appJSON, c.body, append(c.head, "Idempotency-Key", "x")...).is(t, 200, 201)
-			check.Equal(t, len(relay.bodies), 2, "bodies")
-			check.Equal(t, relay.bodies[1], c.body, "body")
+			n.manage(c.method, c.path, c.body, "Idempotency-Key", "x").is(t, 200, 201)
+			if c.body != "" {
+				check.Slice(t, relay.bodies, []string{c.body, c.body}, "bodies")
+			}
 			check.Equal(t, relay.repeatable, c.repeatable, "repeatable")
 		})
 	}
-	relay := &takesOver{}
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
-	relay.n = n
-	n.delete("s", "Idempotency-Key", "x").is(t, 204)
-	check.Equal(t, relay.repeatable, false, "deletion is repeatable")
 }

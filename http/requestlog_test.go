@@ -64,12 +64,12 @@ func TestRequestLog(t *testing.T) {
 		})
 	}
 	n.cluster.role, n.cluster.leader = "follower", leader
-	check.Equal(t, n.do("DELETE", "/streams/s", "", admin()).is(t, 200).body, "relayed answer", "body")
+	check.Equal(t, n.do("DELETE", "/users/u", "", admin()).is(t, 200).body, "relayed answer", "body")
 	check.Contains(t, lines(), "status=200 bytes=14 ", "line")
 	relay.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	func() {
 		defer func() { _ = recover() }()
-		n.do("DELETE", "/streams/s", "", admin())
+		n.do("DELETE", "/users/u", "", admin())
 	}()
 	check.Contains(t, lines(), "status=0 bytes=0 ", "line")
 	quiet, _ := newUsersNode(t, func(o *httpapi.Options) { o.Logger = log })

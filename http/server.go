@@ -25,9 +25,9 @@ type Options struct {
 	// node alone, Scavenges /admin/scavenge, and Statistics /stats, /metrics and /histogram.
 	api.Node
 
-	// Relay takes requests to the leader when this node is not it: reads that only
-	// the leader can answer, and writes with RelayWrites. Otherwise, or when it is nil,
-	// the client is redirected.
+	// Relay takes requests to the leader when this node is not it: reads that only the leader can
+	// answer, and what changes users, groups or projections with RelayWrites. Otherwise, or when it
+	// is nil, the client is redirected. With RelayWrites the store gets the writes to streams.
 	Relay       leader.Relay
 	RelayWrites bool
 

@@ -24,6 +24,9 @@ type memStore struct {
 	*memdb.DB
 	others
 	written atomic.Int64 // records
+
+	ahead  *memStore // the leader's
+	passed int       // writes that it got
 }
 
 // others are the methods that no test of this package needs.
@@ -89,6 +92,19 @@ func (s *memStore) show(events ...*event.Record) {
 func (s *memStore) Write(ctx context.Context, w *event.Write) (event.Written, error) {
 	done, err := s.DB.Write(ctx, w)
 	s.written.Store(int64(len(s.Positions())))
+	return done, err
+}
+
+// WriteAnywhere has the leader's store do the write, if there is one.
+func (s *memStore) WriteAnywhere(ctx context.Context, w *event.Write) (event.Written, error) {
+	if s.ahead == nil {
+		return s.Write(ctx, w)
+	}
+	s.passed++
+	done, err := s.ahead.Write(ctx, w)
+	if done.Position >= 0 {
+		done.Position = s.ahead.shown(done.Position)
+	}
 	return done, err
 }
 

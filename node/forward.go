@@ -78,15 +78,19 @@ func (s *store) WriteAnywhere(ctx context.Context, w *event.Write) (event.Writte
 	}
 	defer s.forwards.leave(size)
 	written, err := s.cluster.Write(ctx, w)
-	if err == nil {
-		s.arrived(ctx, written.Position)
-	}
+	s.arrived(ctx, w.Stream, written, err)
 	return written, err
 }
 
-// arrived waits a moment until this node's log holds the record at a position.
-func (s *store) arrived(ctx context.Context, position int64) {
+// arrived waits a moment until this node's log holds a write that is done, or the version that kept
+// it from being done.
+func (s *store) arrived(ctx context.Context, stream string, written event.Written, err error) {
 	ctx, cancel := context.WithTimeout(ctx, arrival)
 	defer cancel()
-	_ = s.WaitLog(ctx, position) // The write is done, whatever becomes of this.
+	// The write is decided, whatever becomes of this.
+	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
+		_ = s.WaitStream(ctx, stream, version.Current-1)
+	} else if err == nil {
+		_ = s.WaitLog(ctx, written.Position)
+	}
 }

@@ -55,7 +55,7 @@ func TestWriteAnywhere(t *testing.T) {
 
 	var positions []int64
 	for i, n := range []*node.Node{leader, follower} {
-		s := fmt.Sprint("s", i)
+		s := fmt.Sprint("s\xff", i)
 		var got []event.Written
 		for _, c := range []struct {
 			name  string

@@ -329,7 +329,6 @@ func (n *Node) close() (err error) {
 	}
 	n.rpc.Close()
 	n.leases.Close()
-	n.relay.Close()
 	// A place for backups that does not answer delays the end, but has not delayed the handing
 	// over.
 	n.backupRuns.Close()

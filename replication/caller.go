@@ -42,9 +42,12 @@ func (e *callError) Error() string { return fmt.Sprintf("node at %s: %s", e.Addr
 func (c *caller) request(ctx context.Context, address, method, path string, ask any) (*http.Response, error) {
 	var body io.Reader
 	if ask != nil {
-		data, err := json.Marshal(ask)
-		if err != nil {
-			return nil, err
+		data, isPacked := ask.([]byte)
+		if !isPacked {
+			var err error
+			if data, err = json.Marshal(ask); err != nil {
+				return nil, err
+			}
 		}
 		if len(data) > maxRequest {
 			return nil, fmt.Errorf("ask node at %s: %w", address, errRequestSize)

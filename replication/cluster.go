@@ -526,7 +526,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 
 // Write does a write of the node's own, or of a client that this node passes on, wherever the
 // leader is: here, or over the port between nodes. Errors are those of Submit, but for
-// *event.NotLeader. The names in it must be UTF-8.
+// *event.NotLeader.
 //
 // As long as there is no leader, and nothing was written, it tries again until ctx is over; that is
 // then event.ErrNotReady. A write with an unknown outcome is sent again only if it is an append and

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
@@ -29,7 +32,24 @@ type ownWrites struct {
 // for one to be free.
 const writeConnections = 64
 
-// writeRequest is a write that travels to the leader.
+// pathPacked is where a leader takes packed writes.
+const pathPacked = "/write/packed"
+
+// packing is how a write travels to the leader: its bytes as they are, and names of any bytes.
+var packing = &codec.MsgpackHandle{WriteExt: true}
+
+func pack(write *event.Write) (data []byte, err error) {
+	err = codec.NewEncoderBytes(&data, packing).Encode(write)
+	return data, err
+}
+
+// unpack is the reverse of pack. The write has bytes of its own.
+func unpack(data []byte) (*event.Write, error) {
+	write := &event.Write{}
+	return write, codec.NewDecoderBytes(data, packing).Decode(write)
+}
+
+// writeRequest is a write that travels to or from a node of an earlier version.
 type writeRequest struct {
 	Write event.Write `json:"write"`
 }
@@ -41,6 +61,8 @@ type writeAnswer struct {
 	Error   string `json:"error,omitempty"`
 	Current int64  `json:"current,omitempty"` // with errVersion
 	Text    string `json:"text,omitempty"`    // with errOther
+	// with errOther: the write depends on these data, which are damaged
+	Damage *event.Corruption `json:"damage,omitempty"`
 }
 
 // writeErrors are the errors of a write that keep their meaning on the way, the
@@ -51,7 +73,7 @@ var writeErrors = []struct {
 }{
 	{"unknown", event.ErrOutcomeUnknown}, {"timeout", event.ErrWriteTimeout},
 	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"full", event.ErrDiskFull}, {"not-authorized", event.ErrNotAuthorized},
-	{"busy", event.ErrBusy}, {"not-ready", event.ErrNotReady}, {"not-ready", event.ErrClosed},
+	{"busy", event.ErrBusy}, {"not-ready", event.ErrNotReady}, {"not-ready", event.ErrClosed}, {"not-ready", event.ErrEntryRefused},
 }
 
 const (
@@ -75,7 +97,13 @@ func answerOf(written event.Written, err error) writeAnswer {
 			return writeAnswer{Error: known.word}
 		}
 	}
-	return writeAnswer{Error: errOther, Text: err.Error()}
+	a := writeAnswer{Error: errOther, Text: err.Error()}
+	if damaged, ok := errors.AsType[*event.CannotDecide](err); ok {
+		if at, ok := errors.AsType[*event.Corruption](damaged); ok {
+			a.Damage = &event.Corruption{File: at.File, Offset: at.Offset}
+		}
+	}
+	return a
 }
 
 // result is the reverse of answerOf.
@@ -86,6 +114,9 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 	case errVersion:
 		return event.Written{}, &event.WrongExpectedVersion{Stream: write.Stream, Expected: write.ExpectedVersion, Current: a.Current}
 	case errOther:
+		if a.Damage != nil {
+			return event.Written{}, &event.CannotDecide{Err: a.Damage}
+		}
 		return event.Written{}, fmt.Errorf("write at the leader: %s", a.Text)
 	}
 	for _, known := range writeErrors {
@@ -96,21 +127,37 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 	return event.Written{}, fmt.Errorf("%w: the leader says %q", event.ErrOutcomeUnknown, a.Error)
 }
 
+// readWrite reads a write that comes packed, or as JSON.
+func readWrite(w http.ResponseWriter, r *http.Request) (write *event.Write, ok bool) {
+	if r.URL.Path != pathPacked {
+		var q writeRequest
+		return &q.Write, question(w, r, &q)
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err == nil {
+		write, err = unpack(data)
+	}
+	if err != nil {
+		unreadable(w, err)
+	}
+	return write, err == nil
+}
+
 // serve does a write for a node of the cluster that does not lead.
 func (o *ownWrites) serve(w http.ResponseWriter, r *http.Request) {
 	if peer, ok := wire.PeerFrom(r.Context()); !ok || !o.self.members()[peer.Node.String()] {
 		http.Error(w, "that node is not a member of this cluster", http.StatusForbidden)
 		return
 	}
-	var q writeRequest
-	if !question(w, r, &q) {
+	write, ok := readWrite(w, r)
+	if !ok {
 		return
 	}
 	if l, _ := o.lead.Current(); !l.Leading {
 		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
 		return
 	}
-	reply(w, answerOf(o.submit(r.Context(), &q.Write)))
+	reply(w, answerOf(o.submit(r.Context(), write)))
 }
 
 const (
@@ -192,13 +239,16 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 	}
 	address, ok := o.lead.address()
 	if !ok {
-		return event.Written{}, event.ErrNotReady
-	}
-	if !travels(write) {
-		return event.Written{}, errors.New("the names of a write that goes to the leader must be UTF-8")
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, event.ErrNoLeader)
 	}
 	a := writeAnswer{Written: event.Written{Position: -1}} // Earlier versions say nothing of it.
-	err := o.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
+	leads := func() bool {
+		now, ok := o.lead.address()
+		return ok && now == address
+	}
+	attempt, stop := While(ctx, LeaderPace, leads)
+	err := o.send(attempt, address, write, &a)
+	stop()
 	var refused *callError
 	var unwelcome *wire.RefusedError
 	switch {
@@ -206,11 +256,29 @@ func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written
 		return a.result(write)
 	case errors.As(err, &refused) && refused.Status == http.StatusRequestEntityTooLarge, errors.Is(err, errRequestSize):
 		return event.Written{}, event.ErrTooLarge
-	case errors.As(err, &refused) && (refused.Status == http.StatusMisdirectedRequest || refused.Status == http.StatusForbidden),
-		errors.As(err, &unwelcome), errors.Is(err, wire.ErrConnect):
+	case errors.As(err, &refused) && slices.Contains(notTaken, refused.Status):
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
+	case errors.As(err, &unwelcome), errors.Is(err, wire.ErrConnect):
+		return event.Written{}, fmt.Errorf("%w: %w: %w", event.ErrNotReady, event.ErrNoLeader, err)
 	case ctx.Err() != nil:
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrWriteTimeout, err)
 	}
-	return event.Written{}, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
+	return event.Written{}, fmt.Errorf("%w: %w: %w", event.ErrOutcomeUnknown, event.ErrUnanswered, err)
+}
+
+// notTaken are the answers of a node that did not look at a write: it does not lead, this node is
+// not of its cluster, or it is of an earlier version and cannot take the names.
+var notTaken = []int{http.StatusMisdirectedRequest, http.StatusForbidden, http.StatusNotFound}
+
+// send has the leader at an address do a write. One of an earlier version takes it as JSON.
+func (o *ownWrites) send(ctx context.Context, address string, write *event.Write, into *writeAnswer) error {
+	data, err := pack(write)
+	if err != nil {
+		return err
+	}
+	err = o.caller.call(ctx, address, http.MethodPost, pathPacked, data, into)
+	if refused, ok := errors.AsType[*callError](err); !ok || refused.Status != http.StatusNotFound || !travels(write) {
+		return err
+	}
+	return o.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, into)
 }

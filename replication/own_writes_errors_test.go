@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,9 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 		{"not ready", event.Written{}, fmt.Errorf("%w: applied state", event.ErrNotReady), event.ErrNotReady},
 		{"deposed", event.Written{}, &event.NotLeader{Address: "http://x"}, event.ErrNotReady},
 		{"closed", event.Written{}, event.ErrClosed, event.ErrNotReady},
+		{"refused", event.Written{}, event.ErrEntryRefused, event.ErrNotReady},
+		{"damaged", event.Written{}, &event.CannotDecide{Err: fmt.Errorf("x: %w", &event.Corruption{File: "chunk-1", Offset: 7, Detail: "sum"})},
+			&event.CannotDecide{Err: &event.Corruption{File: "chunk-1", Offset: 7}}},
 		{"other", event.Written{}, errors.New("strange"), errors.New("write at the leader: strange")},
 	} {
 		data, err := json.Marshal(answerOf(c.written, c.err))
@@ -119,7 +124,7 @@ func TestWritesAreSentAgain(t *testing.T) {
 	}
 }
 
-// A name that would change on its way goes nowhere.
+// A name that would change on its way as JSON does not go that way.
 func TestNamesOfOwnWrites(t *testing.T) {
 	for name, want := range map[string]bool{"": true, "ströme/\u2028": true, "\xff": false, "a\xc3": false} {
 		for _, w := range []*event.Write{{Stream: name}, {Stream: "s", Events: []event.Proposed{{Type: "t"}, {Type: name}}}} {
@@ -130,15 +135,46 @@ func TestNamesOfOwnWrites(t *testing.T) {
 	}
 }
 
-// A write is the same at the leader as it was given.
+// A write is the same at the leader as it was given, also at one of an earlier version, which takes
+// JSON alone. There a name that is not UTF-8 goes nowhere.
 func TestOwnWriteAsRequest(t *testing.T) {
-	given := writeRequest{Write: event.Write{
-		Kind: event.HardDelete, Stream: "ströme/<&>\u2028", ExpectedVersion: -2,
+	given := event.Write{
+		Kind: event.HardDelete, Stream: "ströme/<&>\u2028", ExpectedVersion: -2, Late: true,
 		Events: []event.Proposed{{ID: event.ID{1, 15: 255}, Type: "t\x01", Flags: event.FlagJSON, Data: []byte{0, 255, '"'}, Metadata: []byte("{}")}, {}},
-	}}
-	data := check.Value(json.Marshal(given)).Must(t)
-	var got writeRequest
-	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, given) {
-		t.Errorf("%+v, %v; expected %+v", got, err, given)
+	}
+	strange := given
+	strange.Stream = "\xff"
+	for _, earlier := range []bool{false, true} {
+		var got []event.Write
+		o := &ownWrites{submit: func(_ context.Context, w *event.Write) (event.Written, error) {
+			got = append(got, *w)
+			return event.Written{Position: 7}, nil
+		}}
+		mux := http.NewServeMux()
+		take := func(w http.ResponseWriter, r *http.Request) {
+			if write, ok := readWrite(w, r); ok {
+				reply(w, answerOf(o.submit(r.Context(), write)))
+			}
+		}
+		mux.HandleFunc("POST /write", take)
+		if !earlier {
+			mux.HandleFunc("POST "+pathPacked, take)
+		}
+		server := httptest.NewServer(mux)
+		o.caller = &caller{self: &self{}, client: server.Client()}
+		want := []event.Write{given}
+		if !earlier {
+			want = append(want, strange)
+		}
+		for _, w := range []*event.Write{&given, &strange} {
+			var a writeAnswer
+			if err := o.send(t.Context(), server.Listener.Addr().String(), w, &a); (err == nil) != (a.Written.Position == 7) || err != nil && w == &given {
+				t.Errorf("%+v: %+v, %v", w, a, err)
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("earlier version %v: %+v; expected %+v", earlier, got, want)
+		}
+		server.Close()
 	}
 }

@@ -90,7 +90,7 @@ func TestOwnWritesFromEveryRole(t *testing.T) {
 
 // tiny is a write of many small events, which takes far more room as a request than as an entry.
 func tiny(stream string) *event.Write {
-	w := &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: make([]event.Proposed, 600_000)}
+	w := &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: make([]event.Proposed, 1_000_000)}
 	for i := range w.Events {
 		w.Events[i] = event.Proposed{ID: event.ID{1}, Type: "t"}
 	}
@@ -264,7 +264,7 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return c.cluster }})
 		check.Must(t, err)
 		client := &http.Client{Transport: port.HTTPTransport(wire.KindService)}
-		for path, body := range map[string]string{"/write": `{"write":{"Stream":"s"}}`, "/ask": "{}"} {
+		for path, body := range map[string]string{"/write": `{"write":{"Stream":"s"}}`, "/write/packed": "\x80", "/ask": "{}"} {
 			got := ""
 			resp, err := client.Post("http://"+address+path, "application/json", strings.NewReader(body))
 			if err != nil {

@@ -15,6 +15,7 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("POST /bootstrap", c.lifecycle.serveBootstrap)
 	mux.HandleFunc("POST /join", c.membership.serve)
 	mux.HandleFunc("POST /write", c.writes.serve)
+	mux.HandleFunc("POST "+pathPacked, c.writes.serve)
 	mux.HandleFunc("POST /ask", c.Jobs.serve)
 	mux.HandleFunc("GET /frames", send.frames)
 	mux.HandleFunc("GET /chunk", send.chunk)
@@ -57,12 +58,17 @@ func reply(w http.ResponseWriter, v any) {
 // question reads the body of a request.
 func question(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(into); err != nil {
-		status := http.StatusBadRequest
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			status = http.StatusRequestEntityTooLarge
-		}
-		http.Error(w, "request: "+err.Error(), status)
+		unreadable(w, err)
 		return false
 	}
 	return true
+}
+
+// unreadable answers a request whose body cannot be read.
+func unreadable(w http.ResponseWriter, err error) {
+	status := http.StatusBadRequest
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		status = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, "request: "+err.Error(), status)
 }

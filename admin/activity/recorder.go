@@ -207,7 +207,7 @@ func (r *Recorder) events(batch []Operation, leftOut int64) []event.Proposed {
 	node := r.opts.Endpoint()
 	events := make([]event.Proposed, len(batch))
 	for i, o := range batch {
-		o.Node = node
+		o.Node = cmp.Or(o.Node, node)
 		events[i] = record.Proposed(TypeOperation, record.Encode(data{o, leftOut}))
 		leftOut = 0
 	}
@@ -225,7 +225,7 @@ const (
 type Operation struct {
 	Who    string `json:"who"`  // login; empty without credentials, or with wrong ones
 	From   string `json:"from"` // address of the client
-	Node   string `json:"node"` // host:port of the node that answered; a Recorder sets it
+	Node   string `json:"node"` // host:port of the node that decided; empty: the Recorder's own
 	Method string `json:"method"`
 	Path   string `json:"path"` // escaped as in the request
 	Query  string `json:"query"`

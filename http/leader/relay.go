@@ -18,11 +18,10 @@ import (
 	"github.com/annalsdb/annals/http/request"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/http1"
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // keyRepeatable is the header by which net/http may send a request again even if its outcome is not
-// known. With an empty value it is not sent.
+// known. No request that is relayed has it.
 const keyRepeatable = "Idempotency-Key"
 
 var once = []string{"1"}
@@ -30,35 +29,27 @@ var once = []string{"1"}
 // Way is how requests get to the node that answers them.
 type Way struct {
 	Relayer     Relay // nil: clients are redirected
-	RelayWrites bool
+	RelayWrites bool  // what changes something goes to the leader as well
 }
 
-// PassOn takes a write that this node cannot do to the leader, before its body is read: a follower
-// neither reads nor judges a write that it does not do. The request was relayed and answered when
-// done is true; otherwise the error is *event.NotLeader, or event.ErrNotReady when the client
-// insists on a leader and none is known. Whether this node can write at all is for the store to
-// say.
-func (l *Way) PassOn(x *request.Request, insists, repeatable bool) (done bool, err error) {
-	address, ok := x.Node.Cluster.Redirect()
-	if ok && !insists && l.RelayWrites {
-		if x.R.ContentLength > request.MaxBody {
-			return false, problem.TooLarge
-		}
-		if done, err := l.relay(x, repeatable); done || err != nil {
-			return done, err
-		}
-		address, ok = x.Node.Cluster.Redirect() // Another node may lead by now, and this one may.
-	}
+// Write says how a write is done, before its body is read: a follower neither reads nor judges a
+// write that it does not take. If anywhere is true this node takes it, and has the leader do it
+// when it does not lead itself. Otherwise only this node can do it, or the error is
+// *event.NotLeader, or event.ErrNotReady when the client insists on a leader and none is known.
+// Whether this node can write at all is for the store to say.
+func (l *Way) Write(x *request.Request, insists bool) (anywhere bool, err error) {
 	defer func() { NoteNotDone(x, err) }()
+	address, ok := x.Node.Cluster.Redirect()
+	anywhere = l.RelayWrites && !insists && x.R.Header[request.KeyRelayed] == nil
 	switch {
 	case ok && !insists && x.Node.Cluster.Role() == api.RoleReadOnly:
 		return false, &event.NotLeader{Address: address, ReadOnly: true}
-	case ok:
+	case ok && !anywhere:
 		return false, &event.NotLeader{Address: address}
 	case insists && x.Node.Cluster.Role() != api.RoleLeader:
 		return false, event.ErrNotReady
 	}
-	return false, nil
+	return anywhere, nil
 }
 
 // toLeader sends a request to the leader if only the leader can answer it. It does so before the
@@ -68,7 +59,7 @@ func (l *Way) PassOn(x *request.Request, insists, repeatable bool) (done bool, e
 // leader is known.
 func (l *Way) toLeader(x *request.Request) (done bool, err error) {
 	if _, ok := x.Node.Cluster.Redirect(); ok && (x.IsRead() && !x.Op.Redirected || l.RelayWrites) {
-		if done, err := l.relay(x, x.IsRead() && !x.Op.Once); done || err != nil {
+		if done, err := l.relay(x); done || err != nil {
 			return done, err
 		}
 	}
@@ -115,9 +106,8 @@ func NoteNotDone(x *request.Request, err error) {
 }
 
 // relay passes a request on to the leader. It is done when the leader's answer was
-// passed back to the client; an error is one of reading the body. A request that is
-// repeatable has the same outcome however often it is sent.
-func (l *Way) relay(x *request.Request, repeatable bool) (done bool, err error) {
+// passed back to the client; an error is one of reading the body.
+func (l *Way) relay(x *request.Request) (done bool, err error) {
 	if l.Relayer == nil || x.R.Header[request.KeyRelayed] != nil {
 		return false, nil
 	}
@@ -126,38 +116,29 @@ func (l *Way) relay(x *request.Request, repeatable bool) (done bool, err error) 
 	}
 	r := marked(x)
 	delete(r.Header, request.KeyNode) // It was this node that the client meant.
-	if repeatable {
-		r.Header[keyRepeatable] = nil
-	}
 	if x.Op.Once {
 		r.Body = onceBody{r.Body}
 	}
-	var body []byte
-	taken := false
 	if !x.IsRead() {
+		body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
+		if err != nil {
+			return false, err
+		}
 		r.GetBody = func() (io.ReadCloser, error) {
-			if !taken {
-				if body, err = x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody); err != nil {
-					return nil, err
-				}
-				taken = true
-			}
 			if len(body) == 0 {
 				return http.NoBody, nil
 			}
 			return io.NopCloser(bytes.NewReader(body)), nil
 		}
+		x.R.Body, _ = r.GetBody() // This node may lead by the time that the relay ends.
 	}
 	clearHeader(x)
-	if l.Relayer.Relay(relayWriter{x.W, x, time.Now()}, r) {
+	if l.Relayer.Relay(relayWriter{x.W, x, time.Now()}, r, x.IsRead() && !x.Op.Once) {
 		x.BodyState = request.BodyDone
 		return true, nil
 	}
 	x.Common()
-	if taken { // This node may lead by now.
-		x.R.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	return false, err
+	return false, nil
 }
 
 // marked returns the request as another node gets it. The copy shares the body and
@@ -205,19 +186,16 @@ func (w relayWriter) WriteHeader(status int) {
 // Unwrap lets an http.ResponseController find the connection's own writer.
 func (w relayWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// catchUp waits until this node's log reaches the leader's, but no longer than a
-// write may take: it is done, and better answered early than with an error.
+// catchUp waits until this node's log reaches the leader's, but no longer than a write may take.
 func (w relayWriter) catchUp(leader string) {
 	x := w.x
 	end, err := strconv.ParseInt(leader, 10, 64)
-	if err != nil || end <= x.Node.Store.LogEnd() {
+	if err != nil {
 		return
 	}
 	ctx := clock.NewDeadline(x.R.Context(), time.Until(w.begun.Add(x.Node.WriteTimeout)))
 	defer ctx.Release()
-	if err := x.Node.Store.WaitLog(ctx, end-1); err != nil {
-		x.Node.Logger.Debug("a write was answered before this node could show it", "path", x.R.URL.Path, logkey.Error, err)
-	}
+	x.AwaitShown(ctx, end-1)
 }
 
 // Relay passes requests on to the leader and its answers back.
@@ -226,11 +204,10 @@ type Relay interface {
 	// client, and what it sent to a leader may be done again, for example because no other node
 	// leads: the caller then answers itself.
 	//
-	// GetBody of r, for requests that change something, returns the body from its
-	// beginning for each attempt, and is called by one goroutine at a time; Body is then
-	// not to be used. When it fails Relay returns false. A request that may have
-	// reached the leader is sent again only if r has the header Idempotency-Key (which
-	// no client sets here), or the answer has HeaderNotDone.
+	// GetBody of r, for requests that change something, returns the body from its beginning for
+	// each attempt, and never fails; Body is then not to be used. A request that may have reached
+	// the leader is sent again only if it is repeatable, that is, has the same outcome however
+	// often it is sent, or if the answer has HeaderNotDone.
 	//
 	// The header map of w is empty when it is called. Method, path, query, Host, all
 	// headers and the body of r reach the leader as they are; its status, headers
@@ -238,7 +215,7 @@ type Relay interface {
 	// status line goes to SetReason. The caller's rights are those of the
 	// credentials in r alone: the leader must not take the request for one of the
 	// relaying node's own.
-	Relay(w http.ResponseWriter, r *http.Request) (done bool)
+	Relay(w http.ResponseWriter, r *http.Request, repeatable bool) (done bool)
 
 	// RelayTo answers r with the answer of a member of the cluster, and passes body and answer on
 	// as they come. All else is as with Relay, but there is one attempt: it returns false when the

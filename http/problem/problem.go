@@ -68,12 +68,16 @@ var (
 	ReadOnly       = New(http.StatusInternalServerError, "Operation Not Supported on Read Only Replica")
 	NotReady       = New(http.StatusServiceUnavailable, "Server Is Not Ready")
 	Busy           = New(http.StatusServiceUnavailable, "Server Is Too Busy")
-	NoRoom         = New(http.StatusServiceUnavailable, "Requests take all memory that there is for them")
-	NoScavenge     = New(http.StatusNotFound, "Scavenge Id does not exist")
-	BackupLater    = New(http.StatusServiceUnavailable, "A redaction is running, begin the backup when it is done")
-	Internal       = New(http.StatusInternalServerError, "Internal Server Error")
-	Misdirected    = New(http.StatusMisdirectedRequest, "This node does not have that name, and accepts no other names without authentication: see the option HostNames")
-	LeaderAt       = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
+	// The leader, to which a request was passed on, may have got it.
+	Unanswered = New(http.StatusInternalServerError, "Error while forwarding request")
+	// A request did not reach the leader, and nothing was done.
+	NoLeader    = New(http.StatusServiceUnavailable, "No Leader Can Be Reached")
+	NoRoom      = New(http.StatusServiceUnavailable, "Requests take all memory that there is for them")
+	NoScavenge  = New(http.StatusNotFound, "Scavenge Id does not exist")
+	BackupLater = New(http.StatusServiceUnavailable, "A redaction is running, begin the backup when it is done")
+	Internal    = New(http.StatusInternalServerError, "Internal Server Error")
+	Misdirected = New(http.StatusMisdirectedRequest, "This node does not have that name, and accepts no other names without authentication: see the option HostNames")
+	LeaderAt    = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
 )
 
 // Action is the kind of an operation, as far as texts of errors depend on it.
@@ -120,6 +124,8 @@ var table = []struct {
 	{err: event.ErrChunksLocked, problem: New(http.StatusBadRequest, "Failed to acquire the chunk switch lock")},
 	{err: event.ErrBadPosition, problem: New(http.StatusBadRequest, "Invalid position argument")},
 	{err: event.ErrTooLarge, problem: TooLarge},
+	{err: event.ErrUnanswered, problem: Unanswered},
+	{err: event.ErrNoLeader, problem: NoLeader},
 	{event.ErrWriteTimeout, RequestTimeout, WriteTimeout, DeleteTimeout},
 	{event.ErrOutcomeUnknown, RequestTimeout, WriteTimeout, DeleteTimeout},
 	{context.DeadlineExceeded, RequestTimeout, WriteTimeout, DeleteTimeout},

@@ -2,6 +2,7 @@ package request
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/api"
@@ -19,8 +20,9 @@ func (x *Request) note(status int) {
 	if !x.IsNoted(x.Res.Operation(x.R.Method)) {
 		return
 	}
+	_, decider, _ := strings.Cut(x.Decider, "://")
 	to.Note(activity.Operation{
-		Who: x.Who.Login, From: x.R.RemoteAddr, Method: x.R.Method, Path: x.R.URL.EscapedPath(), Query: x.R.URL.RawQuery, Status: status,
+		Node: decider, Who: x.Who.Login, From: x.R.RemoteAddr, Method: x.R.Method, Path: x.R.URL.EscapedPath(), Query: x.R.URL.RawQuery, Status: status,
 	})
 }
 

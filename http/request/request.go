@@ -112,6 +112,9 @@ type Request struct {
 	Media *media.Type // of the answer
 	Body  *media.Type // of the request's body
 	Who   access.Principal
+	// address of the node that decides the write for this one; empty: this one does
+	Decider string
+
 	lease *api.Lease // of a request that takes long; nil: it has not yet
 	// deadline of what it reads; nil: it has none
 	deadline *clock.Deadline
@@ -317,6 +320,18 @@ func (x *Request) IsRead() bool {
 func (x *Request) noteLogEnd() {
 	if x.R.Header[KeyRelayed] != nil && !x.IsRead() {
 		x.W.Header()[KeyLogEnd] = []string{strconv.FormatInt(x.Node.Store.LogEnd(), 10)}
+	}
+}
+
+// AwaitShown waits until this node's log holds the record at a position, which another node wrote
+// for the request, but no longer than ctx: the write is done, and better answered early than with
+// an error.
+func (x *Request) AwaitShown(ctx context.Context, position int64) {
+	if position < x.Node.Store.LogEnd() {
+		return
+	}
+	if err := x.Node.Store.WaitLog(ctx, position); err != nil {
+		x.Node.Logger.Debug("a write was answered before this node could show it", "path", x.R.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -45,8 +45,8 @@ func (s *Handlers) Append(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Late, w.hasIDs = true, true // Each event of a batch must have one.
-	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+	w.Late = true
+	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
 	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
@@ -79,8 +79,8 @@ func (s *Handlers) Incoming(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Late, w.hasIDs = true, true
-	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+	w.Late = true
+	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
 	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)
@@ -99,9 +99,9 @@ func (s *Handlers) Incoming(_ context.Context, x *request.Request) error {
 // write is a write under construction, with room for the usual single event.
 type write struct {
 	event.Write
-	leader bool
-	hasIDs bool // the client gave every event its id: sent again, it is the same write
-	one    [1]event.Proposed
+	leader   bool // the client insists that this node leads
+	anywhere bool // another node that leads may do it
+	one      [1]event.Proposed
 }
 
 // newWrite reads the headers that all writes have.
@@ -188,12 +188,22 @@ func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error 
 	return nil
 }
 
-// commitWrite has a write done. Should another node lead by now, the store says so.
+// commitWrite has a write done. Should another node lead by now, the store says so. A write that
+// another node did is answered when this node shows it, so that a client which knows this node
+// alone reads what it wrote.
 func (s *Handlers) commitWrite(x *request.Request, w *write) (event.Written, error) {
 	ctx := clock.NewDeadline(x.R.Context(), x.Node.WriteTimeout)
 	defer ctx.Release()
-	done, err := s.Store.Write(ctx, &w.Write)
+	write := s.Store.Write
+	if w.anywhere {
+		x.Decider, _ = x.Node.Cluster.Redirect()
+		write = s.Store.WriteAnywhere
+	}
+	done, err := write(ctx, &w.Write)
 	leader.NoteNotDone(x, err)
+	if w.anywhere && err == nil {
+		x.AwaitShown(ctx, done.Position)
+	}
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
 		err = problem.LargeWrite
 	}

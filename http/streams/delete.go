@@ -24,7 +24,7 @@ func (s *Handlers) Delete(_ context.Context, x *request.Request) error {
 	if hard {
 		w.Kind = event.HardDelete
 	}
-	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
 	if len(w.Stream) > event.MaxNameBytes {

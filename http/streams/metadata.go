@@ -41,8 +41,7 @@ func (s *Handlers) WriteMetadata(_ context.Context, x *request.Request) error {
 	if err != nil {
 		return err
 	}
-	w.hasIDs = hasID || x.Body.Form.IsBatch()
-	if done, err := s.Way.PassOn(x, w.leader, w.hasIDs); done || err != nil {
+	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
 	body, err := x.ReadBody(request.MaxBody, problem.TooLarge, problem.InvalidBody)

@@ -73,7 +73,7 @@ var imports = []row{
 	{"http", with("api", "internal/http1", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("api", "catchup", "internal/http1", "internal/h2", "event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node/serve", with("api", "internal/http1", "access", "internal/certs", "internal/throttle")},
-	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/logkey"}},
+	{"node/relay", []string{"event", "http", "internal/http1", "replication", "node/serve", "internal/clock", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// What measures and what breaks a cluster reach it through sockets. event is the leaf that
 	// everyone shares: the load driver writes ids as the product does.

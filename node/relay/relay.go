@@ -20,7 +20,9 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/http/request"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/http1"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
@@ -35,7 +37,6 @@ type Relay struct {
 	patient  func() *http.Transport // the same, for answers that may take as long as they like
 	logger   hclog.Logger
 	patience time.Duration
-	owned    sync.WaitGroup
 	failed   atomic.Int64 // when a failure was logged last, Unix seconds
 }
 
@@ -44,14 +45,6 @@ var _ leader.Relay = (*Relay)(nil)
 // answerTimeout bounds the wait for the leader's answer. The leader bounds its own
 // work, and well before.
 const answerTimeout = 30 * time.Second
-
-// Answers to a client in place of the leader's answer.
-const (
-	// failed: the request may have reached a leader, its outcome is not known.
-	failed = "Error while forwarding request"
-	// notSent: the request did not reach a node, and nothing was done.
-	notSent = "No Leader Can Be Reached"
-)
 
 // headerClient tells the other node whose request it is: the address of the client.
 const headerClient = "Annals-Client"
@@ -69,36 +62,6 @@ func New(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *R
 	return &Relay{cluster: c, patience: patience, logger: logger, client: transport(answerTimeout), patient: transport(0)}
 }
 
-// A leader that falls silent keeps its connections: a wait for its answer
-// ends once another node, or none, has led for so long.
-const (
-	leaderPace  = 250 * time.Millisecond
-	leaderGrace = 4 // times the pace
-)
-
-// while returns a context that ends when what holds, looked at so often, has not held
-// for a while, and a function that must be called at the end.
-func (p *Relay) while(ctx context.Context, pace time.Duration, holds func() bool) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	p.owned.Go(func() {
-		ticker := time.NewTicker(pace)
-		defer ticker.Stop()
-		for away := 0; away < leaderGrace; {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-			away++
-			if holds() {
-				away = 0
-			}
-		}
-		cancel()
-	})
-	return ctx, cancel
-}
-
 // complain logs that a request was not relayed, once a second at most: after the death of a leader
 // there are many.
 func (p *Relay) complain(address string, err error) {
@@ -108,17 +71,14 @@ func (p *Relay) complain(address string, err error) {
 	}
 }
 
-// Close waits for what watches over requests, which have ended.
-func (p *Relay) Close() { p.owned.Wait() }
-
 // retryPace is how long a relay waits for another leader before it looks again.
 const retryPace = 20 * time.Millisecond
 
 // Relay sends the request to the leader and its answer to the client. For as long as a write may
 // take, it tries the next leader when the one before did nothing, or when the request may be
 // repeated. Any other that may have reached a leader is never sent again.
-func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
-	var until time.Time
+func (p *Relay) Relay(w http.ResponseWriter, r *http.Request, repeatable bool) bool {
+	until := time.Now().Add(p.patience)
 	maybe := false // a leader may have got it
 	for attempt := 0; ; attempt++ {
 		leader, ok := p.cluster.LeaderAddress()
@@ -128,20 +88,9 @@ func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 		var answer *http.Response
 		end, sent, err := func() {}, false, errNoLeader
 		if ok {
-			body := r.Body
-			if r.GetBody != nil {
-				var bad error
-				if body, bad = r.GetBody(); bad != nil {
-					return false
-				}
-			}
-			if attempt == 0 {
-				until = time.Now().Add(p.patience) // The client may take its time to send the body.
-			}
-			answer, end, sent, err = p.ask(r, leader, body)
+			answer, end, sent, err = p.ask(r, leader)
 		}
 		maybe = maybe || sent
-		_, repeatable := r.Header["Idempotency-Key"]
 		again := repeatable || !sent
 		if err == nil {
 			again = answer.Header[request.HeaderNotDone] != nil
@@ -161,10 +110,7 @@ func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 		if !again {
 			return true
 		}
-		select {
-		case <-time.After(retryPace):
-		case <-r.Context().Done():
-		}
+		_ = clock.Sleep(r.Context(), retryPace) // The next attempt sees the end of the context.
 	}
 }
 
@@ -172,8 +118,12 @@ var errNoLeader = errors.New("no leader is known")
 
 // ask sends the request to the leader. It may have got there if sent is true. The
 // caller calls end when it is done with the answer.
-func (p *Relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer *http.Response, end func(), sent bool, err error) {
-	ctx, end := p.while(r.Context(), leaderPace, func() bool {
+func (p *Relay) ask(r *http.Request, leader string) (answer *http.Response, end func(), sent bool, err error) {
+	body := r.Body
+	if r.GetBody != nil {
+		body, _ = r.GetBody() // It never fails.
+	}
+	ctx, end := replication.While(r.Context(), replication.LeaderPace, func() bool {
 		now, ok := p.cluster.LeaderAddress()
 		return ok && now == leader
 	})
@@ -239,14 +189,14 @@ func (f flushing) Write(b []byte) (int, error) {
 
 // fail answers in the place of a leader, which may have got the request.
 func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
-	status, text := http.StatusServiceUnavailable, notSent
+	answer := problem.NoLeader
 	if maybe {
-		status, text = http.StatusInternalServerError, failed
+		answer = problem.Unanswered
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	http1.SetReason(r.Context(), status, text)
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // The client may have gone.
+	http1.SetReason(r.Context(), answer.Status, answer.Text)
+	w.WriteHeader(answer.Status)
+	_, _ = io.WriteString(w, answer.Text) // The client may have gone.
 }
 
 // memberPace is how often a relay looks whether the node that answers lives.
@@ -260,7 +210,7 @@ func (p *Relay) RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member
 		return false
 	}
 	node := to.Node
-	ctx, end := p.while(r.Context(), memberPace, func() bool {
+	ctx, end := replication.While(r.Context(), memberPace, func() bool {
 		for _, m := range p.cluster.View().Members {
 			if m.Node == node {
 				return m.Alive
