@@ -2,7 +2,7 @@
 // unchanged: streams, persistent subscriptions, projections, users, operations, gossip.
 //
 // It translates as package httpapi does, and decides nothing about data: a request becomes
-// a call of the small interfaces in service.go, a result or an error becomes messages and a status
+// a call of the interfaces of package api, a result or an error becomes messages and a status
 // with trailers. errors.go is the one table of errors.
 //
 // One port serves all. A connection of HTTP/2 whose first request is a call is served by grpc-go's
