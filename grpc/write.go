@@ -49,7 +49,7 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 		return missingProperty(mapContentType)
 	case len(m.kind) == 0:
 		return invalid("the type of an event is empty")
-	case len(m.kind) > event.MaxNameBytes:
+	case api.CheckName(len(m.kind)) != nil:
 		return invalid("the type of an event has %d bytes, at most %d are possible", len(m.kind), event.MaxNameBytes)
 	}
 	id, err := m.id.get()
@@ -64,12 +64,11 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 		e.Flags = event.FlagJSON
 	}
 	size := len(e.Data) + len(e.Metadata)
-	if size > s.opts.MaxEventBytes {
-		return largeEvent(id, size, s.opts.MaxEventBytes)
-	}
-	a.payload += int64(size)
 	entry := int64(size + len(m.kind) + recordBytes)
-	if a.payload > s.opts.MaxAppendBytes || a.entry+entry > api.MaxAppendBytes {
+	switch err := s.opts.CheckEvent(len(m.kind), size, &a.payload); {
+	case err == event.ErrTooLarge:
+		return largeEvent(id, size, s.opts.MaxEventBytes)
+	case err != nil || a.entry+entry > api.MaxAppendBytes:
 		return s.largeAppend()
 	}
 	if err := s.keep(c, a, entry); err != nil {

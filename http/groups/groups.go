@@ -74,8 +74,8 @@ func (g *Handlers) groupCommand(x *request.Request, status int, do func(context.
 
 // Create makes a group, unless its own streams would have names that are too long.
 func (g *Handlers) Create(_ context.Context, x *request.Request) error {
-	if len(event.MetaStreamOf(groupKey(x).CheckpointStream())) > event.MaxNameBytes {
-		return problem.LongName
+	if err := api.CheckName(len(event.MetaStreamOf(groupKey(x).CheckpointStream()))); err != nil {
+		return err
 	}
 	status := http.StatusOK
 	if x.Node.ReferenceStatusCodes {

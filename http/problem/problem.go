@@ -126,6 +126,8 @@ var table = []struct {
 	{err: event.ErrTooLarge, problem: TooLarge},
 	{err: event.ErrUnanswered, problem: Unanswered},
 	{err: event.ErrNoLeader, problem: NoLeader},
+	{err: api.ErrLargeAppend, problem: LargeWrite},
+	{err: api.ErrLongName, problem: LongName},
 	{event.ErrWriteTimeout, RequestTimeout, WriteTimeout, DeleteTimeout},
 	{event.ErrOutcomeUnknown, RequestTimeout, WriteTimeout, DeleteTimeout},
 	{context.DeadlineExceeded, RequestTimeout, WriteTimeout, DeleteTimeout},

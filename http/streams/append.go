@@ -153,26 +153,8 @@ func decodeBatch(x *request.Request, body []byte) ([]event.Proposed, error) {
 
 // sendAppended commits an append and answers with the address of its first event.
 func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error {
-	if len(w.Stream) > event.MaxNameBytes {
-		return problem.LongName
-	}
-	all := int64(0)
-	for i := range w.Events {
-		e := &w.Events[i]
-		size := len(e.Data) + len(e.Metadata)
-		if size > x.Node.MaxEventBytes {
-			return problem.TooLarge
-		}
-		all += int64(size)
-		if len(e.Type) > event.MaxNameBytes {
-			return problem.LongName
-		}
-	}
-	if most := x.Node.MaxAppendBytes; all > most {
-		if most == api.MaxAppendBytes {
-			return problem.LargeWrite
-		}
-		return &problem.Problem{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
+	if err := checkSizes(x, w); err != nil {
+		return err
 	}
 	done, err := s.commitWrite(x, w)
 	if err != nil {
@@ -186,6 +168,19 @@ func (s *Handlers) sendAppended(x *request.Request, w *write, status int) error 
 	h[request.KeyContentType] = media.Text.ContentType
 	x.Send(status, nil)
 	return nil
+}
+
+// checkSizes checks the names and the sizes of an append.
+func checkSizes(x *request.Request, w *write) error {
+	err, payload := api.CheckName(len(w.Stream)), int64(0)
+	for i := 0; i < len(w.Events) && err == nil; i++ {
+		e := &w.Events[i]
+		err = x.Node.CheckEvent(len(e.Type), len(e.Data)+len(e.Metadata), &payload)
+	}
+	if most := x.Node.MaxAppendBytes; errors.Is(err, api.ErrLargeAppend) && most < api.MaxAppendBytes {
+		return &problem.Problem{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
+	}
+	return err
 }
 
 // commitWrite has a write done. Should another node lead by now, the store says so. A write that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
@@ -27,8 +28,8 @@ func (s *Handlers) Delete(_ context.Context, x *request.Request) error {
 	if w.anywhere, err = s.Way.Write(x, w.leader); err != nil {
 		return err
 	}
-	if len(w.Stream) > event.MaxNameBytes {
-		return problem.LongName
+	if err := api.CheckName(len(w.Stream)); err != nil {
+		return err
 	}
 	if _, err := s.commitWrite(x, w); err != nil {
 		return err
