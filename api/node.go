@@ -35,15 +35,15 @@ type Node struct {
 	Statistics    Statistics
 
 	Logger        hclog.Logger
-	Leases        *Leases        // judge callers again while their requests last; default: leases of the interface's own
-	Shares        *Shares        // bounds what callers hold; default: one of the interface's own
+	Leases        *Leases        // judge callers again while requests last; default: new ones
+	Shares        *Shares        // bounds what callers hold; default: a new one
 	Memory        *Memory        // what requests of all interfaces share; nil: they have no bound
 	Activity      Activity       // nil: nothing is recorded
 	RefusedLogins *RefusedLogins // logs wrong credentials; nil: they are not logged
 	LogRequests   bool           // one line for every request
 
 	WriteTimeout time.Duration // bounds the wait for a write
-	ReadTimeout  time.Duration // bounds a read, or one page of it, a long poll's own time not counted
+	ReadTimeout  time.Duration // bounds a read, or one page of it, but not how long a poll waits
 
 	// MaxEventBytes bounds data plus metadata of one event; at most, and by default,
 	// event.MaxEventBytes.

@@ -292,7 +292,8 @@ func (s *Server) admit(c *call) error {
 	}
 	err := s.opts.Lead()
 	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere && op == &api.ListGroups {
-		return event.ErrNotReady // Clients that follow no leader here would take the answer for an empty list.
+		// Clients that follow no leader here would take the answer for an empty list.
+		return event.ErrNotReady
 	}
 	return err
 }

@@ -64,8 +64,8 @@ func TestEveryCallIsInTheTable(t *testing.T) {
 	check.Equal(t, strings.Count(listed, `"methodName"`), len(grpcapi.Methods))
 }
 
-// endsAlike has a user open a tail over HTTP and a subscription over gRPC, takes its right away, and
-// expects both to end.
+// endsAlike has a user open a tail over HTTP and a subscription over gRPC, takes its right away,
+// and expects both to end.
 func endsAlike(t *testing.T, address, login string, takeAway func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -120,8 +120,8 @@ func TestLongReadsAreBoundedAlike(t *testing.T) {
 	check.Equal(t, end, "InvalidArgument: The regular expression of the filter takes too long.", "over gRPC")
 }
 
-// TestWrongLoginsAreLoggedAlike: of wrong credentials the log has a line each, over both interfaces,
-// and no password.
+// TestWrongLoginsAreLoggedAlike: of wrong credentials the log has a line each, over both
+// interfaces, and no password.
 func TestWrongLoginsAreLoggedAlike(t *testing.T) {
 	var lines bytes.Buffer
 	address, stop, err := onenode.StartLogged(t.Context(), hclog.New(&hclog.LoggerOptions{Output: &lines}),

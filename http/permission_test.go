@@ -415,7 +415,7 @@ func (n *node) ask(c *caller, method, path string) answer {
 	return n.serve(r)
 }
 
-// callsHead is where the page comes to gRPC.
+// callsHead is where the page comes to gRPC. A test of gRPC writes what follows.
 const callsHead = "\n## Calls over gRPC\n"
 
 // TestPermissionsDocument compares the list of who may do what with its file.
@@ -427,7 +427,7 @@ func TestPermissionsDocument(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", e.Method, e.Path, e.Who, e.Note)
 	}
 	page := filepath.Join("..", "docs", "permissions.md")
-	_, calls, _ := strings.Cut(string(check.Value(os.ReadFile(page)).Must(t)), callsHead) // A test of gRPC writes them.
+	_, calls, _ := strings.Cut(string(check.Value(os.ReadFile(page)).Must(t)), callsHead)
 	compareFile(t, page, b.String()+callsHead+calls)
 }
 
