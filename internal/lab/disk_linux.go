@@ -227,8 +227,8 @@ func (h *Host) fillDisk(left int64) (err error) {
 		if err != nil || grow <= 0 {
 			return err
 		}
-		// All or nothing: nothing if a program was faster or a signal came, and Go sends itself many.
-		// So it is done in small pieces.
+		// All or nothing: nothing if a program was faster or a signal came, and Go sends itself
+		// many. So it is done in small pieces.
 		switch err = unix.Fallocate(int(file.Fd()), 0, info.Size(), min(grow, 4<<20)); {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINTR):
 			tries++
