@@ -45,14 +45,14 @@ func TestClusterRollingRestart(t *testing.T) {
 	followed := c.startTails(8)
 	l := c.startLoad(seed(t), 8, loadPatience)
 	for _, m := range c.members {
-		l.outlives(t, "node restarted", func() func() {
-			state := check.Value(m.state()).Must(t)
-			begun := time.Now()
-			m.stop()
-			t.Logf("%s was %s, stopped within %s", m, state, time.Since(begun).Round(time.Millisecond))
-			m.start()
-			return func() { c.settled() }
-		})
+		l.more(t, 50)
+		state := check.Value(m.state()).Must(t)
+		begun := time.Now()
+		m.stop()
+		t.Logf("%s was %s, stopped within %s", m, state, time.Since(begun).Round(time.Millisecond))
+		m.start()
+		l.more(t, 100)
+		c.settled()
 	}
 	l.finish(t)
 	t.Logf("answers: %s", l.told())
@@ -73,18 +73,17 @@ func TestClusterResign(t *testing.T) {
 		priority := 10 * (round + 1)
 		heir.order("/admin/node/priority/" + strconv.Itoa(priority))
 		awaitPriority(t, leader, heir, priority)
-		l.outlives(t, "leader resigned", func() func() {
-			// An heir that answers too late is passed over: then the next leader resigns as well.
-			testkit.Eventually(t, settleLimit, func() error {
-				now, _ := c.settled()
-				if now == heir {
-					return nil
-				}
-				now.order("/admin/node/resign")
-				return fmt.Errorf("%s leads, and not %s, which has the highest priority", now, heir)
-			})
-			return func() {}
+		l.more(t, 50)
+		// An heir that answers too late is passed over: then the next leader resigns as well.
+		testkit.Eventually(t, settleLimit, func() error {
+			now, _ := c.settled()
+			if now == heir {
+				return nil
+			}
+			now.order("/admin/node/resign")
+			return fmt.Errorf("%s leads, and not %s, which has the highest priority", now, heir)
 		})
+		l.more(t, 100)
 		for _, m := range followers {
 			m.order("/admin/node/priority/0")
 			awaitPriority(t, heir, m, 0)

@@ -199,14 +199,12 @@ func TestLongClusterTLS(t *testing.T) {
 		t.Errorf("the list is\n%s", out)
 	}
 	l := c.startLoad(seed(t), 4, loadPatience)
-	l.outlives(t, "leader killed", func() func() {
-		leader, _ := c.settled()
-		leader.kill()
-		return func() {
-			leader.start()
-			c.settled()
-		}
-	})
+	l.more(t, 50)
+	killed, _ := c.settled()
+	killed.kill()
+	l.more(t, 100)
+	killed.start()
+	c.settled()
 	l.finish(t)
 	c.acknowledgedOnce(l.ledger)
 	c.members = c.members[:3]

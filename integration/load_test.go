@@ -34,8 +34,7 @@ type load struct {
 	mu      sync.Mutex // guards what follows
 	nodes   []*testkit.Client
 	ended   <-chan struct{} // with the only node; its port may be that of another one then
-	acks    []time.Time
-	answers map[string]int // of each status and kind of failure
+	answers map[string]int  // of each status and kind of failure
 }
 
 // loadStreams is how many streams the writers of a cluster share.
@@ -130,9 +129,6 @@ func (l *load) note(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers[what]++
-	if what == "201" {
-		l.acks = append(l.acks, time.Now())
-	}
 }
 
 // told lists the answers so far.
@@ -150,33 +146,6 @@ func (l *load) counted() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.answers)
-}
-
-// gap is the longest time without any acknowledgement since a moment.
-func (l *load) gap(since time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last, longest := since, time.Duration(0)
-	for _, at := range l.acks {
-		if at.After(since) {
-			longest = max(longest, at.Sub(last))
-			last = at
-		}
-	}
-	return longest
-}
-
-// outlives breaks something under load, checks that writes continue, and makes all whole again with
-// the function that broken returns. How long they stopped is only logged: annals torture measures
-// it.
-func (l *load) outlives(t *testing.T, what string, broken func() (heal func())) {
-	t.Helper()
-	l.more(t, 50)
-	begun := time.Now()
-	heal := broken()
-	l.more(t, 100)
-	t.Logf("%s: no write for %s", what, l.gap(begun).Round(time.Millisecond))
-	heal()
 }
 
 // acknowledgedOnce demands that all nodes hold the same events, among them every acknowledged write

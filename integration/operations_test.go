@@ -162,7 +162,6 @@ type certificateLoad struct {
 	ledger      *ledger
 	kept, fresh *load // by connections that are kept, and by new ones
 	begun       time.Time
-	owned       sync.WaitGroup
 
 	mu     sync.Mutex
 	failed []string
@@ -189,14 +188,11 @@ func startCertificateLoad(o *operator) *certificateLoad {
 			load = l.fresh
 		}
 		w := load.writer(s, i)
-		l.owned.Go(func() { l.write(ctx, w) })
+		l.kept.owned.Go(func() { l.write(ctx, w) })
 	}
 	leader, _ := o.cluster.settled()
-	l.owned.Go(func() { l.hold(ctx, leader.URL(), stop) })
-	o.t.Cleanup(func() {
-		cancel()
-		l.owned.Wait()
-	})
+	l.kept.owned.Go(func() { l.hold(ctx, leader.URL(), stop) })
+	o.t.Cleanup(l.kept.cut)
 	return l
 }
 
@@ -277,13 +273,7 @@ func (l *certificateLoad) fail(what string) {
 // finish ends the load, and demands that no client saw a failure.
 func (l *certificateLoad) finish(t *testing.T) {
 	t.Helper()
-	close(l.kept.stop)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.owned.Wait()
-	}()
-	within(t, settleLimit, "a certain outcome of every write", done)
+	l.kept.finish(t)
 	took := time.Since(l.begun)
 	t.Logf("%d writes in %s, %.0f/s; answers by kept connections %s; by new ones %s", l.wrote, took.Round(time.Millisecond),
 		float64(l.wrote)/took.Seconds(), l.kept.told(), l.fresh.told())
