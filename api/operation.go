@@ -21,6 +21,8 @@ var (
 	ReadStream   = Operation{May: MayStream(access.ReadRight)}
 	Append       = Operation{May: MayStream(access.WriteRight)}
 	DeleteStream = Operation{May: MayStream(access.DeleteRight), Recorded: true}
+	// WriteMetadata is an append to a metadata stream in the form that HTTP has for it.
+	WriteMetadata = Operation{May: MayStream(access.MetaWriteRight), Recorded: true}
 
 	ListGroups    = Operation{May: MayUser, Leader: true}
 	CreateGroup   = Operation{May: MayOps, Leader: true, Recorded: true}
@@ -45,6 +47,7 @@ var (
 	ReadStatistics = Operation{May: MayUserOrOpen}
 	ReadGossip     = Operation{May: MayGossip}
 	Operate        = Operation{May: MayOps, Recorded: true}
+	Redact         = Operation{May: MayAdmin, Recorded: true}
 )
 
 // RecordsAppend reports whether appends to a stream are recorded: they change who may do what.

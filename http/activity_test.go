@@ -76,6 +76,7 @@ func TestActivity(t *testing.T) {
 		{"an append without an id", "POST", "/streams/s", "{}", typed(appJSON, admin("ES-EventType", "t")), ""},
 		{"an append with the id in the path", "POST", "/streams/s/incoming/" + n.id(), "{}", typed(appJSON, admin("ES-EventType", "t")), ""},
 		{"with a slash", "POST", "/streams/s/", "{}", typed(appJSON, admin("ES-EventType", "t")), ""},
+		{"with a slash, of an unknown type", "POST", "/streams/s/", "{}", typed("image/png", http.Header{}), ""},
 		{"an append of metadata", "POST", "/streams/$$s", "{}", typed(appJSON, admin("ES-EventType", "$metadata", "ES-EventId", n.id())), "admin POST /streams/$$s 201"},
 		{"an append of settings", "POST", "/streams/%24settings", "{}", typed(appJSON, admin("ES-EventType", "t", "ES-EventId", n.id())), "admin POST /streams/%24settings 201"},
 		{"metadata", "POST", "/streams/s/metadata", "{}", typed(appJSON, admin("ES-EventId", n.id())), "admin POST /streams/s/metadata 201"},

@@ -52,23 +52,24 @@ func methodsHeader(ops []request.Operation) []string {
 }
 
 func get(o *media.Offer, right access.Right, serve request.Handler) request.Operation {
-	return request.Operation{Method: http.MethodGet, Offer: o, May: api.MayStream(right), Serve: serve}
+	return look(o, api.MayStream(right), serve)
 }
 
-func post(bodies uint32, right access.Right, serve request.Handler) request.Operation {
-	return request.Operation{Method: http.MethodPost, Action: problem.Writing, Offer: changeOffer, Bodies: bodies, May: api.MayStream(right), Serve: serve}
+func post(bodies uint32, op api.Operation, serve request.Handler) request.Operation {
+	return request.Operation{Operation: op, Method: http.MethodPost, Action: problem.Writing, Offer: changeOffer, Bodies: bodies, Serve: serve}
 }
 
+// slash leads to the same path without the slash at its end, and changes nothing.
 func slash(method string, o *media.Offer, bodies uint32) request.Operation {
-	return request.Operation{Method: method, Offer: o, Bodies: bodies, May: api.MayEverybody, Serve: redirectSlash}
+	return request.Operation{Operation: api.Operation{May: api.MayEverybody}, Method: method, Offer: o, Bodies: bodies, Serve: redirectSlash}
 }
 
 // look is a read of something that is not a stream.
 func look(o *media.Offer, may api.Requirement, serve request.Handler) request.Operation {
-	return request.Operation{Method: http.MethodGet, Offer: o, May: may, Serve: serve}
+	return request.Operation{Operation: api.Operation{May: may}, Method: http.MethodGet, Offer: o, Serve: serve}
 }
 
 // operate is an operation of the node's operators. A body is ignored.
 func operate(method string, serve request.Handler) request.Operation {
-	return request.Operation{Method: method, Offer: adminOffer, May: api.Operate.May, Serve: serve}
+	return request.Operation{Operation: api.Operate, Method: method, Offer: adminOffer, Serve: serve}
 }

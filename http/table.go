@@ -89,11 +89,11 @@ func (s *Server) rows() []row {
 		at("/admin/backup/last", operate(http.MethodGet, backups.Last)),
 		at("/admin/backup/list", operate(http.MethodGet, backups.List)),
 	)
-	add(isAdmin && o.Redactions != nil, at(admin.RedactPath, request.Operation{Method: http.MethodPost, Offer: adminOffer, May: api.MayAdmin, Serve: redactions.Redact}))
+	add(isAdmin && o.Redactions != nil, at(admin.RedactPath, request.Operation{Operation: api.Redact, Method: http.MethodPost, Offer: adminOffer, Serve: redactions.Redact}))
 	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, operations.Examine)))
 	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
 		look(gossipOffer, api.ReadGossip.May, cluster.Gossip),
-		request.Operation{Method: http.MethodPost, Offer: gossipOffer, Bodies: gossipForms, May: api.ReadGossip.May, Unnoted: true, Serve: cluster.HearGossip},
+		request.Operation{Operation: api.ReadGossip, Method: http.MethodPost, Offer: gossipOffer, Bodies: gossipForms, Serve: cluster.HearGossip},
 	))
 	add(isAdmin && o.Membership != nil,
 		at("/admin/node/resign", operate(http.MethodPost, cluster.Resign)),
@@ -129,11 +129,10 @@ func streamRows(s *streams.Handlers) []row {
 	streamTail, allTail := backward, allBackward
 	streamTail.Live, allTail.Live = s.Live, s.Live
 	filteredBackward := get(feedOffer, access.ReadRight, s.All(true, true))
-	write, incoming := post(appendForms, access.WriteRight, s.Append), post(incomingForms, access.WriteRight, s.Incoming)
-	remove := request.Operation{Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, May: api.DeleteStream.May, Serve: s.Delete}
-	write.Unnoted, incoming.Unnoted = true, true
+	write, incoming := post(appendForms, api.Append, s.Append), post(incomingForms, api.Append, s.Incoming)
+	remove := request.Operation{Operation: api.DeleteStream, Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, Serve: s.Delete}
 	rows := []row{
-		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, s.WriteMetadata)),
+		at("/streams/{stream}/metadata", metadata, post(appendForms, api.WriteMetadata, s.WriteMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
 		at("/streams/{stream}/metadata/{number}", metadata),
 		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
@@ -169,7 +168,7 @@ func streamRows(s *streams.Handlers) []row {
 // userRows are the users, which the leader alone reads and changes.
 func userRows(u *admin.UserHandlers) []row {
 	manage := func(method string, op api.Operation, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Offer: jsonOffer, May: op.May, Unnoted: !op.Recorded, Serve: u.Leading(serve)}
+		return request.Operation{Operation: op, Method: method, Offer: jsonOffer, Serve: u.Leading(serve)}
 	}
 	// The body says more.
 	describe := func(method string, op api.Operation, serve request.Handler) request.Operation {
@@ -203,7 +202,7 @@ func subscriptionRows(g *groups.Handlers) []row {
 		return look(subscriptionsOffer, api.ListGroups.May, serve)
 	}
 	order := func(method string, a problem.Action, op api.Operation, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Action: a, Offer: subscriptionsOffer, May: op.May, Unnoted: !op.Recorded, Serve: serve}
+		return request.Operation{Operation: op, Method: method, Action: a, Offer: subscriptionsOffer, Serve: serve}
 	}
 	create, update := order(http.MethodPut, problem.Writing, api.CreateGroup, g.Create), order(http.MethodPost, problem.Writing, api.UpdateGroup, g.Update)
 	create.Bodies, update.Bodies = settingsForms, settingsForms
@@ -211,7 +210,7 @@ func subscriptionRows(g *groups.Handlers) []row {
 	consume := look(competingOffer, api.Consume.May, g.HandOut)
 	consume.Once = true
 	// Nothing is sent back to an answer, so the request may accept what it likes.
-	ack := request.Operation{Method: http.MethodPost, Action: problem.Writing, May: api.Consume.May, Unnoted: true, Serve: g.Ack}
+	ack := request.Operation{Operation: api.Consume, Method: http.MethodPost, Action: problem.Writing, Serve: g.Ack}
 	nack := ack
 	nack.Serve = g.Nack
 	return []row{
@@ -239,7 +238,7 @@ func subscriptionRows(g *groups.Handlers) []row {
 // projectionRows are the projections, which the leader alone runs.
 func projectionRows(p *projections.Handlers) []row {
 	do := func(method string, a problem.Action, op api.Operation, serve request.Handler) request.Operation {
-		return request.Operation{Method: method, Action: a, Offer: jsonOffer, May: op.May, Unnoted: !op.Recorded, Redirected: true, Serve: p.Leading(serve)}
+		return request.Operation{Operation: op, Method: method, Action: a, Offer: jsonOffer, Redirected: true, Serve: p.Leading(serve)}
 	}
 	watch := func(serve request.Handler) request.Operation {
 		return do(http.MethodGet, problem.Reading, api.ReadProjections, serve)

@@ -32,5 +32,5 @@ func (x *Request) IsNoted(op *Operation) bool {
 	if op == nil || x.IsRead() || x.R.Method == http.MethodOptions {
 		return false
 	}
-	return !op.Unnoted || op.May == api.Append.May && api.RecordsAppend(x.Route.Stream)
+	return op.Recorded || op.Operation == api.Append && api.RecordsAppend(x.Route.Stream)
 }

@@ -10,23 +10,20 @@ import (
 
 // Operation is one method on one form of path.
 type Operation struct {
+	api.Operation
 	Method string
 	Action problem.Action
 	Offer  *media.Offer // types of the answer; nil: the request may accept what it likes
 	Bodies uint32       // forms of the request's body; 0: not looked at
-	May    api.Requirement
-	Single bool    // reads one event
-	Live   Handler // answers those that accept a live tail by name; nil: there is none
+	Single bool         // reads one event
+	Live   Handler      // answers those that accept a live tail by name; nil: there is none
 	// changes something although it is a read: a node that relays it must not repeat it
 	Once  bool
 	Typed bool // the request must have a Content-Type, of any value
 	// redirected says that a read is the leader's business as a write is: another
 	// node redirects it, and relays it only where it relays writes.
 	Redirected bool
-	// unnoted keeps requests out of the record of who changed what: they change nothing,
-	// or are what applications do all day.
-	Unnoted bool
-	Serve   Handler
+	Serve      Handler
 }
 
 // Resource has the operations of a path, in the order in which the CORS header lists their methods.
