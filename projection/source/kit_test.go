@@ -31,7 +31,7 @@ func show(e *handler.Event, p position.Position) string {
 	return text + " | " + p.String()
 }
 
-func open(t testing.TB, s *memStore, d handler.Definition, from position.Position) *source.Reader {
+func open(t testing.TB, s *store, d handler.Definition, from position.Position) *source.Reader {
 	t.Helper()
 	return openWith(t, source.Options{Store: s, Definition: &d, From: from})
 }

@@ -17,23 +17,23 @@ import (
 
 const orderStream = "$projections-p-order"
 
-func ordered(s *memStore, d *handler.Definition, from position.Position, v position.Version) source.Options {
+func ordered(s *store, d *handler.Definition, from position.Position, v position.Version) source.Options {
 	return source.Options{Store: s, Definition: d, From: from, Links: event.EveryLink, Order: &source.Order{Stream: orderStream, Version: v}}
 }
 
 var version = position.Version{Projection: 7, Epoch: -1, Version: 2}
 
 // written is what the order holds.
-func (s *memStore) written() (all []string) {
-	for _, i := range s.streams[orderStream] {
-		r := &s.records[i]
+func (s *store) written() (all []string) {
+	for _, r := range s.All(orderStream) {
 		all = append(all, fmt.Sprintf("%s %s %s", r.Type, r.Data, r.Metadata))
 	}
 	return all
 }
 
 func TestOrder(t *testing.T) {
-	s := newStore()
+	s := newStore(t)
+	s.append("c", "A", "older", "")
 	s.append("b", "A", "0", "")
 	s.link("a", s.append("b", "A", "1", ""), "")
 	s.append("a", "B", "passed over", "")
@@ -46,26 +46,22 @@ func TestOrder(t *testing.T) {
 		`$> 0@b {"$v":"7:-1:2:4","$s":{"a":-1,"b":0}}`, `$> 1@b {"$v":"7:-1:2:4","$s":{"a":-1,"b":1}}`,
 		`$> 0@a {"$v":"7:-1:2:4","$s":{"a":0,"b":1}}`, `$> 2@a {"$v":"7:-1:2:4","$s":{"a":2,"b":1}}`,
 	}
-	if got := s.written(); !slices.Equal(got, places) || s.writes != 1 {
-		t.Errorf("%d writes of\n%q", s.writes, got)
+	if got := s.written(); !slices.Equal(got, places) || s.Writes.Load() != 1 {
+		t.Errorf("%d writes of\n%q", s.Writes.Load(), got)
 	}
 
 	// A new source has older events, and one is gone: what was written comes first, at the same
 	// positions.
-	s.records[1].Stream, s.streams["c"] = "c", []int{1}
-	s.streams["b"] = []int{0, 0}
-	s.records[0].Number = 1
-	s.gone[s.records[2].Position] = true
-	s.isMapped = true
+	s.remove(func(r *event.Record) bool { return r.Stream == "a" && r.Number == 0 })
 	next := position.Version{Projection: 7, Epoch: -1, Version: 5}
 	d.Streams = []string{"a", "b", "c"}
 	s.append("a", "A", "3", "")
 	r = openWith(t, ordered(s, &d, at("a", -1, "b", 0, "c", -1), next))
 	got, err := drain(t, r)
-	want := []string{"1@b A 0 | a: -1; b: 1; c: -1; ", "2@a A 2 | a: 2; b: 1; c: -1; ", "1@c A 1 | a: 2; b: 1; c: 1; ", "3@a A 3 | a: 3; b: 1; c: 1; "}
+	want := []string{"1@b A 1 | a: -1; b: 1; c: -1; ", "2@a A 2 | a: 2; b: 1; c: -1; ", "0@c A older | a: 2; b: 1; c: 0; ", "3@a A 3 | a: 3; b: 1; c: 0; "}
 	check.Must(t, err)
 	check.Slice(t, got, want)
-	if got := s.written(); len(got) != 6 || got[5] != `$> 3@a {"$v":"7:-1:5:4","$s":{"a":3,"b":1,"c":1}}` {
+	if got := s.written(); len(got) != 6 || got[5] != `$> 3@a {"$v":"7:-1:5:4","$s":{"a":3,"b":1,"c":0}}` {
 		t.Errorf("%q", got)
 	}
 }
@@ -74,8 +70,8 @@ func TestOrder(t *testing.T) {
 // fault.
 func TestOrderOfOthers(t *testing.T) {
 	d := fromStreams("a", "b")
-	fill := func() *memStore {
-		s := newStore()
+	fill := func() *store {
+		s := newStore(t)
 		s.append("a", "A", "0", "")
 		s.append("b", "A", "1", "")
 		return s
@@ -113,13 +109,13 @@ func TestOrderOfOthers(t *testing.T) {
 
 // TestOrderFails: nothing is handed out before its place is written, and places are written once.
 func TestOrderFails(t *testing.T) {
-	s := newStore()
+	s := newStore(t)
 	s.append("a", "A", "0", "")
 	s.append("b", "A", "1", "")
 	d := fromStreams("a", "b")
 	r := openWith(t, ordered(s, &d, zero(d), version))
 	fail := errors.New("not now")
-	s.failWrite = fail
+	once(&s.BeforeWrite, fail)
 	for _, late := range []bool{false, true} {
 		if err := r.Fill(t.Context()); !errors.Is(err, fail) || r.Buffered() != 0 {
 			t.Errorf("%d events, %v", r.Buffered(), err)
@@ -128,7 +124,7 @@ func TestOrderFails(t *testing.T) {
 			t.Errorf("stands at %v", r.Position())
 		}
 		if !late {
-			s.lateFail = fail
+			once(&s.AfterWrite, fail)
 		}
 	}
 	expect(t, r, "0@a A 0 | a: 0; b: -1; ", "0@b A 1 | a: 0; b: 0; ")
@@ -145,7 +141,7 @@ func TestOrderIsKept(t *testing.T) {
 	for range 100 {
 		seed := rand.Uint64()
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		s, d := newStore(), randomDefinition(rnd)
+		s, d := newStore(t), randomDefinition(rnd)
 		for d.AllStreams || len(d.Streams)+len(d.Categories) < 2 {
 			d = randomDefinition(rnd)
 		}
@@ -160,17 +156,17 @@ func TestOrderIsKept(t *testing.T) {
 		for range 20 {
 			for range rnd.IntN(20) { // Nothing that was seen is deleted.
 				name := []string{"a-1", "a-2", "b-1", "c", "links", "$ce-a", "$ce-b"}[rnd.IntN(7)]
-				if to := len(s.records); to > 0 && rnd.IntN(3) == 0 {
-					s.link(name, &s.records[rnd.IntN(to)], "{}")
+				if to := len(s.log()); to > 0 && rnd.IntN(3) == 0 {
+					s.link(name, &s.log()[rnd.IntN(to)], "{}")
 				} else {
 					s.append(name, "A", "", "")
 				}
 			}
 			switch rnd.IntN(4) {
 			case 0:
-				s.lateFail = event.ErrOutcomeUnknown
+				once(&s.AfterWrite, event.ErrOutcomeUnknown)
 			case 1:
-				s.failWrite = event.ErrNotReady
+				once(&s.BeforeWrite, event.ErrNotReady)
 			}
 			for n := rnd.IntN(60); n > 0; n-- {
 				e, ok := r.Next()
