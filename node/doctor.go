@@ -45,7 +45,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	n := e.n
 	part := n.part()
 	f := &doctor.Facts{
-		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
+		Now: n.opts.Now(), Ready: part.Ready(), Doing: cmp.Or(part.Starting().Doing, n.Unready()), Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
 	if e := n.cluster.Standing.NoLeader(); e != nil && part.Serves() {
 		f.NoLeader, f.Missing = "there is no leader: "+e.Error(), e.Missing
