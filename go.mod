@@ -12,12 +12,13 @@ require (
 	github.com/google/pprof v0.0.0-20230207041349-798e818bf904
 	github.com/google/uuid v1.6.0
 	github.com/hashicorp/go-hclog v1.6.3
+	github.com/hashicorp/go-msgpack/v2 v2.1.2
 	github.com/hashicorp/golang-lru v1.0.2
 	github.com/hashicorp/memberlist v0.5.2
-	github.com/hashicorp/go-msgpack/v2 v2.1.2
 	github.com/hashicorp/raft v1.7.3
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1
 	github.com/hashicorp/serf v0.10.2
+	github.com/julienschmidt/httprouter v1.3.0
 	github.com/kurrent-io/KurrentDB-Client-Go v1.1.2
 	github.com/ncruces/go-sqlite3 v0.35.2
 	github.com/netresearch/go-cron v0.9.1

@@ -4,25 +4,35 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/julienschmidt/httprouter"
 )
 
 // services are what this node does for others, on the port between nodes. What
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
 	send := &sender{self: c.self, metrics: c.metrics, own: c.status}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", send.status)
-	mux.HandleFunc("POST /bootstrap", c.lifecycle.serveBootstrap)
-	mux.HandleFunc("POST /join", c.membership.serve)
-	mux.HandleFunc("POST /write", c.writes.serve)
-	mux.HandleFunc("POST "+pathPacked, c.writes.serve)
-	mux.HandleFunc("POST /ask", c.Jobs.serve)
-	mux.HandleFunc("GET /frames", send.frames)
-	mux.HandleFunc("GET /chunk", send.chunk)
-	mux.HandleFunc("GET /chunk-files", send.chunkFiles)
-	mux.HandleFunc("POST /chunk-items", send.chunkItems)
-	mux.HandleFunc("GET /chunk-file", send.chunkFile)
-	return fenced(c.duplicates, c.incarnations, mux)
+	// Paths are those of other nodes: none is corrected.
+	routes := &httprouter.Router{HandleMethodNotAllowed: true}
+	for _, r := range []struct {
+		method, path string
+		serve        http.HandlerFunc
+	}{
+		{http.MethodGet, "/status", send.status},
+		{http.MethodPost, "/bootstrap", c.lifecycle.serveBootstrap},
+		{http.MethodPost, "/join", c.membership.serve},
+		{http.MethodPost, "/write", c.writes.serve},
+		{http.MethodPost, pathPacked, c.writes.serve},
+		{http.MethodPost, "/ask", c.Jobs.serve},
+		{http.MethodGet, "/frames", send.frames},
+		{http.MethodGet, "/chunk", send.chunk},
+		{http.MethodGet, "/chunk-files", send.chunkFiles},
+		{http.MethodPost, "/chunk-items", send.chunkItems},
+		{http.MethodGet, "/chunk-file", send.chunkFile},
+	} {
+		routes.Handler(r.method, r.path, r.serve)
+	}
+	return fenced(c.duplicates, c.incarnations, routes)
 }
 
 // fenced refuses requests of a duplicate node id, and of nodes of another history. The latter may

@@ -20,6 +20,14 @@ const mostModules = 57
 // tool has to look whether they have it too.
 func TestModules(t *testing.T) {
 	packages := strings.Fields(string(goTool(t, "list", "-deps", "./cmd/annals")))
+	for _, settled := range []string{
+		"github.com/hashicorp/raft", "github.com/hashicorp/raft-boltdb/v2", "github.com/hashicorp/serf",
+		"github.com/hashicorp/go-hclog", "github.com/julienschmidt/httprouter",
+	} {
+		if !slices.ContainsFunc(packages, func(p string) bool { return within(p, settled) }) {
+			t.Errorf("the binary is not made with %s, as the design has it", settled)
+		}
+	}
 	var module struct {
 		Require []struct{ Path, Version string }
 		Replace []struct{ Old struct{ Path string } }
