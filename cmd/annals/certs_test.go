@@ -142,7 +142,7 @@ func TestCertsCheckPasswords(t *testing.T) {
 		{"none", nil, nil, true},
 		{"ours", map[string]string{"STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x"}, nil, false},
 		{"KurrentDB's", map[string]string{"KURRENTDB_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x"}, nil, false},
-		{"the reference's", map[string]string{"EVENTSTORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x"}, nil, false},
+		{"EventStoreDB's", map[string]string{"EVENTSTORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x"}, nil, false},
 		{"ours wins", map[string]string{"EVENTSTORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x", "STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": ""}, nil, true},
 		{"option", nil, []string{"--certificate-private-key-password", "x"}, false},
 		{"option wins", map[string]string{"STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD": "x"}, []string{"--certificate-private-key-password="}, true},

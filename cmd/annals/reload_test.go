@@ -41,7 +41,7 @@ func TestReload(t *testing.T) {
 		{"no level in the file", "--config c.yaml", nil, "NodePort: 5", before, "configuration reloaded"},
 		{"command line over file", "--config c.yaml --log-level debug", nil, other, hclog.Debug, "configuration reloaded"},
 		{"environment over file", "--config c.yaml", []string{"STORE_LOG_LEVEL=Debug"}, other, hclog.Debug, "configuration reloaded"},
-		{"the reference's environment over file", "--config c.yaml", []string{"EVENTSTORE_LOG_LEVEL=Default"}, other, before, "configuration reloaded"},
+		{"EventStoreDB's environment over file", "--config c.yaml", []string{"EVENTSTORE_LOG_LEVEL=Default"}, other, before, "configuration reloaded"},
 		{"unknown option", "--config c.yaml", nil, other + "\nLogLevle: Debug", before, "was not reloaded"},
 		{"bad value", "--config c.yaml", nil, "LogLevel: Loud", before, "was not reloaded"},
 		{"not YAML", "--config c.yaml", nil, "LogLevel: [", before, "was not reloaded"},
