@@ -148,6 +148,10 @@ func (c *cluster) hashUpgrade(follower *member) {
 	}}, http.StatusCreated)
 	c.level()
 	check.NoError(t, follower.refuses("veteran", "of new"))
+	least := 600_000
+	if testkit.BuildTags() != nil { // Nodes with the tag invariants hash faster.
+		least = 1000
+	}
 	// A node that is still hashing something else puts the upgrade off until the next login.
 	testkit.Eventually(t, settleLimit, func() error {
 		if err := follower.letsIn("veteran", "of old", "crew"); err != nil {
@@ -165,7 +169,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 		if last.Type != "$UserUpdated" || now.Algorithm != "pbkdf2-sha256" {
 			return fmt.Errorf("the last of %d events is %s %s", len(entries), last.Type, last.Data)
 		}
-		if len(entries) != 2 || now.Iterations < 600_000 || now.Hash == old.Hash || now.Salt == old.Salt || now.Login != old.Login || now.Name != old.Name || !slices.Equal(now.Groups, old.Groups) {
+		if len(entries) != 2 || now.Iterations < least || now.Hash == old.Hash || now.Salt == old.Salt || now.Login != old.Login || now.Name != old.Name || !slices.Equal(now.Groups, old.Groups) {
 			t.Errorf("%d events, the last is %s", len(entries), last.Data)
 		}
 		return nil

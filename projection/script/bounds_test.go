@@ -322,18 +322,21 @@ func TestMemoryLimit(t *testing.T) {
 	process(t, h, jsonEvent(`{}`))
 }
 
+// keptWays are ways of keeping a text of 3 MB at each event.
+var keptWays = map[string]string{
+	"variable":  `kept.push(text())`,
+	"closure":   `own.push(text())`,
+	"functions": `const t = text(), f = kept; kept = () => [f, t]`,
+	"map":       `for (let i = 0; i < 1e3; i++) (own[0] = own[0] || new Map()).set(n++, {i}); own[0].set(text(), n)`,
+	"bound":     `kept = Math.max.bind(null, text(), kept)`,
+	"state":     `(s.f = s.f || (() => []))[n] = text()`,
+	"generator": `const g = (function*() { const t = text(); yield n; yield t })(); g.next(); own.push(g)`,
+}
+
 // TestKeptMemory: a script that keeps more and more from one event to the next ends in a fault.
 func TestKeptMemory(t *testing.T) {
 	const begin = `let n = 0, kept = []; const text = () => 'x'.repeat(3e6) + n++; fromAll().when((() => { const own = []; return {$init: () => ({}), T(s, e) { `
-	for name, body := range map[string]string{
-		"variable":  `kept.push(text())`,
-		"closure":   `own.push(text())`,
-		"functions": `const t = text(), f = kept; kept = () => [f, t]`,
-		"map":       `for (let i = 0; i < 1e3; i++) (own[0] = own[0] || new Map()).set(n++, {i}); own[0].set(text(), n)`,
-		"bound":     `kept = Math.max.bind(null, text(), kept)`,
-		"state":     `(s.f = s.f || (() => []))[n] = text()`,
-		"generator": `const g = (function*() { const t = text(); yield n; yield t })(); g.next(); own.push(g)`,
-	} {
+	for name, body := range keptWays {
 		t.Run(name, func(t *testing.T) {
 			h := compile(t, begin+body+` }} })())`)
 			var last []byte
