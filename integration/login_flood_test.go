@@ -30,7 +30,8 @@ const leastWrites = 100
 // TestLongLoginFlood: a client that guesses passwords gets nothing but refusals, and does not keep
 // others from working.
 func TestLongLoginFlood(t *testing.T) {
-	t.Setenv("ANNALS_TEST_PASSWORD_COST", "real")         // With the tag invariants a guess costs nothing.
+	// With the tag invariants a guess costs next to nothing.
+	t.Setenv("ANNALS_TEST_PASSWORD_COST", "real")
 	node := testkit.StartNode(t, t.TempDir(), "--mem-db") // Of a disk others decide how fast it is.
 	calm, end := observe(t, node)
 	time.AfterFunc(time.Second, end)
