@@ -136,10 +136,13 @@ func chunk(t testing.TB, all *[]*bare, n int) {
 	}}})
 }
 
+// alike waits until all hold the same log and show it: the tail moves a moment before reads do.
 func alike(t testing.TB, all *[]*bare) {
 	t.Helper()
 	until(t, "all nodes hold the same log", func() bool {
-		return !slices.ContainsFunc(*all, func(b *bare) bool { return b.log == nil || b.log.Tail() != (*all)[0].log.Tail() })
+		return !slices.ContainsFunc(*all, func(b *bare) bool {
+			return b.log == nil || b.log.Tail() != (*all)[0].log.Tail() || b.log.Reads.Settled() != b.log.Tail().End
+		})
 	})
 }
 
