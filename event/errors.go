@@ -3,6 +3,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // What a read can find instead of data.
@@ -97,6 +98,31 @@ type WrongExpectedVersion struct {
 
 func (e *WrongExpectedVersion) Error() string {
 	return fmt.Sprintf("wrong expected version of stream %q: expected %d, current %d", e.Stream, e.Expected, e.Current)
+}
+
+// Violations are all the reasons why an AppendMany was refused.
+type Violations struct {
+	Checks []Violation
+	// what was decided on: everything that lies at it or before
+	Position int64
+}
+
+// Violation is a check that does not hold. Of a written stream that has no check, Expected is
+// AnyVersion and Index len(Many.Checks) plus its place among those without one.
+type Violation struct {
+	Index    int
+	Stream   string
+	Expected int64
+	Actual   int64 // number of the last event, NoStream, SoftDeleted or Tombstoned
+}
+
+func (v *Violations) Error() string {
+	var b strings.Builder
+	b.WriteString("Append failed due to consistency violations.")
+	for _, c := range v.Checks {
+		fmt.Fprintf(&b, "\nStream '%s': expected %s, actual %s.", c.Stream, VersionText(c.Expected), VersionText(c.Actual))
+	}
+	return b.String()
 }
 
 // NotLeader says that another node must be asked.

@@ -1,5 +1,7 @@
 package event
 
+import "strconv"
+
 // Expected versions with a meaning of their own; any other value, zero or
 // above, is the number of the stream's last event.
 const (
@@ -8,5 +10,28 @@ const (
 	StreamExists int64 = -4 // the stream has events or metadata
 )
 
+// What a Check may expect in addition, and what may be found.
+const (
+	SoftDeleted int64 = -5 // hidden until it is written to again
+	Tombstoned  int64 = -6 // gone for good
+)
+
 // MinExpectedVersion is the lowest value a client may send. -3 is allowed and never holds.
 const MinExpectedVersion int64 = -4
+
+// VersionText is an expected version as clients of AppendMany write it: a number, or a word.
+func VersionText(version int64) string {
+	switch version {
+	case AnyVersion:
+		return "any"
+	case NoStream:
+		return "none"
+	case StreamExists:
+		return "exists"
+	case SoftDeleted:
+		return "deleted"
+	case Tombstoned:
+		return "tombstoned"
+	}
+	return strconv.FormatInt(version, 10)
+}

@@ -7,6 +7,7 @@ const (
 	Append     WriteKind = iota // append Events to Stream
 	SoftDelete                  // hide the stream's events until something is appended again
 	HardDelete                  // write the tombstone: the name is gone for good
+	AppendMany                  // append Events, each to a stream of its own, if all of Many.Checks hold
 )
 
 // Write is one client's request to change one stream. It is written whole or not at all.
@@ -14,17 +15,43 @@ type Write struct {
 	Kind            WriteKind
 	Stream          string
 	ExpectedVersion int64
-	// Append only; without any the expected version is checked and nothing is written
+	// Append and AppendMany only; an Append without any has its expected version checked and writes
+	// nothing
 	Events []Proposed
+	// AppendMany only, which has no Stream and no ExpectedVersion
+	Many *Many `json:",omitempty"`
 	// Late says that an append to a metadata stream is done even when what it describes has a
 	// tombstone. It then says nothing about any stream, and no expected version keeps it from being
 	// written (see IsLate).
 	Late bool `json:",omitempty"`
 }
 
+// Many says where the events of an AppendMany go, and what must hold. The events of one stream get
+// rising numbers in their order.
+type Many struct {
+	Streams []string // the written ones, each once, in the order of their first events
+	Of      []int32  // for each event the index of its stream in Streams
+	Checks  []Check
+}
+
+// Check is what a stream, written or not, must be like. Each stream has at most one.
+type Check struct {
+	Stream string
+	// as the expected version of a Write but for AnyVersion, or SoftDeleted, or Tombstoned
+	Expected int64
+}
+
 // Size is the number of bytes the write asks to have stored, without overhead.
 func (w *Write) Size() int {
 	n := len(w.Stream)
+	if m := w.Many; m != nil {
+		for _, i := range m.Of {
+			n += len(m.Streams[i])
+		}
+		for i := range m.Checks {
+			n += len(m.Checks[i].Stream)
+		}
+	}
 	for i := range w.Events {
 		e := &w.Events[i]
 		n += len(e.Type) + len(e.Data) + len(e.Metadata)
@@ -46,4 +73,10 @@ type Written struct {
 	// of the metadata event that hides the stream. -1: no event was asked for, or it has been
 	// removed since.
 	Position int64
+	// of an AppendMany what each of its streams got, in the order of Many.Streams; First and Last
+	// are 0
+	Streams []Span `json:",omitempty"`
 }
+
+// Span is a run of event numbers, both ends included.
+type Span struct{ First, Last int64 }

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -254,7 +255,7 @@ func TestLogFails(t *testing.T) {
 			failing.left, failing.err = ask, broken
 			if got := d.Decide(w); errors.Is(got.Err, broken) {
 				failures++
-				if got.Full || got.Written != (event.Written{}) {
+				if got.Full || !reflect.DeepEqual(got.Written, event.Written{}) {
 					t.Fatalf("%+v", got)
 				}
 			} else if ask == 0 {

@@ -53,6 +53,8 @@ type Decider struct {
 	buf       []byte // its bytes: room for the head, then records; the memory is used again
 	first     int64  // position of its first record
 	completes bool   // it holds a scavenge point and takes nothing more
+
+	many many
 }
 
 // NewDecider returns a decider over the given log. Reset must be called before the first decision.
@@ -109,7 +111,10 @@ func (d *Decider) Applied() {
 // entry being built. Of w it keeps nothing but the stream's name.
 func (d *Decider) Decide(w *event.Write) event.Decision {
 	d.over.settle()
-	if err := allowed(w); err != nil {
+	if w.Kind == event.AppendMany {
+		return d.appendMany(w)
+	}
+	if err := allowed(w.Kind, w.Stream); err != nil {
 		return event.Decision{Err: err}
 	}
 	f, err := d.facts(w.Stream)
@@ -148,17 +153,17 @@ func (d *Decider) Decide(w *event.Write) event.Decision {
 }
 
 // allowed refuses what no stream's state could make right.
-func allowed(w *event.Write) error {
+func allowed(kind event.WriteKind, stream string) error {
 	switch {
-	case w.Kind > event.HardDelete:
-		return fmt.Errorf("unknown kind of write %d", w.Kind)
-	case w.Stream == event.AllStream:
-		return fmt.Errorf("stream %s is only read: %w", w.Stream, event.ErrNotAuthorized)
-	case w.Kind != event.Append && event.IsMetaStream(w.Stream):
+	case kind > event.AppendMany:
+		return fmt.Errorf("unknown kind of write %d", kind)
+	case stream == event.AllStream:
+		return fmt.Errorf("stream %s is only read: %w", stream, event.ErrNotAuthorized)
+	case kind != event.Append && event.IsMetaStream(stream):
 		// It lives and dies with its original; a tombstone of its own would be in the way of that.
 		return fmt.Errorf("a metadata stream is not deleted: %w", event.ErrNotAuthorized)
-	case len(event.OriginalOf(w.Stream)) > event.MaxNameBytes:
-		return fmt.Errorf("stream name of %d bytes: %w", len(w.Stream), event.ErrTooLarge)
+	case len(event.OriginalOf(stream)) > event.MaxNameBytes:
+		return fmt.Errorf("stream name of %d bytes: %w", len(stream), event.ErrTooLarge)
 	}
 	return nil
 }
@@ -410,6 +415,14 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 	}
 	d.buf = slices.Grow(d.buf, size)
 	return false, nil
+}
+
+// end is where the records decided so far end.
+func (d *Decider) end() int64 {
+	if d.building {
+		return d.first + int64(len(d.buf)-entryHead)
+	}
+	return d.tail.End
 }
 
 // add encodes events of one stream at the end of the entry, notes their ids in f unless f is nil,

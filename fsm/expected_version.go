@@ -61,23 +61,31 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 	if len(w.Events) == 0 && !revives {
 		return done, false, wrongVersion(w, f)
 	}
-	for i := range w.Events {
-		number := w.ExpectedVersion + 1 + int64(i)
-		same := false
-		if number <= f.Last {
-			if same, err = d.hasID(w.Stream, f, number, w.Events[i].ID); err != nil {
-				return done, false, err
-			}
-		}
-		if same {
-			continue
-		}
-		if i == 0 && revives {
-			return done, true, nil
-		}
-		return done, false, wrongVersion(w, f)
+	same, err := d.behind(w, f)
+	switch {
+	case err != nil:
+		return done, false, err
+	case same == len(w.Events):
+		return event.Written{First: w.ExpectedVersion + 1, Last: w.ExpectedVersion + int64(same)}, false, nil
+	case same == 0 && revives:
+		return done, true, nil
 	}
-	return event.Written{First: w.ExpectedVersion + 1, Last: w.ExpectedVersion + int64(len(w.Events))}, false, nil
+	return done, false, wrongVersion(w, f)
+}
+
+// behind counts the events, from the first on, that lie behind the expected version.
+func (d *Decider) behind(w *event.Write, f *facts) (same int, err error) {
+	for same < len(w.Events) {
+		number := w.ExpectedVersion + 1 + int64(same)
+		if number > f.Last {
+			break
+		}
+		if ok, err := d.hasID(w.Stream, f, number, w.Events[same].ID); !ok || err != nil {
+			return same, err
+		}
+		same++
+	}
+	return same, nil
 }
 
 // findID looks for an event id among what was decided and what is applied.

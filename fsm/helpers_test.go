@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -167,6 +168,10 @@ func (l *leader) placed(a answer) {
 	}
 	rec := page.Events[0].Record
 	stream, number := a.write.Stream, a.done.Last
+	if m := a.write.Many; m != nil {
+		last := m.Of[len(m.Of)-1]
+		stream, number = m.Streams[last], a.done.Streams[last].Last
+	}
 	if a.write.Kind == event.SoftDelete {
 		stream, number = event.MetaStreamOf(stream), rec.Number
 		if metadata := event.ParseMetadata(rec.Data); !metadata.SoftDeleted() {
@@ -289,4 +294,31 @@ func outcomeOf(done event.Written, err error) outcome {
 		return outcome{err: "too large"}
 	}
 	return outcome{err: err.Error()}
+}
+
+// gathered makes one write of appends and of what is to hold beside it. The expected versions of
+// the appends but AnyVersion are checks, too. Their events take turns.
+func gathered(checks []event.Check, appends ...*event.Write) *event.Write {
+	w := &event.Write{Kind: event.AppendMany, Many: &event.Many{}}
+	left := true
+	for i := 0; left; i++ {
+		left = false
+		for _, a := range appends {
+			if i >= len(a.Events) {
+				continue
+			}
+			left = true
+			of := slices.Index(w.Many.Streams, a.Stream)
+			if of < 0 {
+				of = len(w.Many.Streams)
+				w.Many.Streams = append(w.Many.Streams, a.Stream)
+				if a.ExpectedVersion != event.AnyVersion {
+					w.Many.Checks = append(w.Many.Checks, event.Check{Stream: a.Stream, Expected: a.ExpectedVersion})
+				}
+			}
+			w.Many.Of, w.Events = append(w.Many.Of, int32(of)), append(w.Events, a.Events[i])
+		}
+	}
+	w.Many.Checks = append(w.Many.Checks, checks...)
+	return w
 }

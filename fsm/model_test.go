@@ -245,6 +245,144 @@ func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
 	return wrote(last+1, last+int64(len(w.Events)))
 }
 
+// writeMany does a write to several streams, or returns the checks that do not hold.
+func (m *model) writeMany(w *event.Write) (done []event.Span, repeated bool, violations []event.Violation) {
+	expected, index, unchecked := map[string]int64{}, map[string]int{}, len(w.Many.Checks)
+	for i, c := range w.Many.Checks {
+		expected[c.Stream], index[c.Stream] = c.Expected, i
+	}
+	var before []event.Violation
+	for i, s := range w.Many.Streams {
+		if _, ok := index[s]; !ok {
+			expected[s], index[s] = event.AnyVersion, unchecked
+			unchecked++
+		}
+		span, state := event.Span{}, ""
+		if !m.hard(s) {
+			span, state = m.before(s, expected[s], m.eventsOf(w, i))
+		}
+		done = append(done, span)
+		if repeated = state == "all" && (i == 0 || repeated); state != "" {
+			before = append(before, event.Violation{Index: index[s], Stream: s, Expected: expected[s], Actual: m.last(s)})
+		}
+	}
+	if repeated {
+		return done, true, nil
+	}
+	gone := func(s string, before bool) {
+		if _, checked := expected[s]; m.hard(s) && checked && (before || index[s] >= len(w.Many.Checks)) {
+			violations = append(violations, event.Violation{Index: index[s], Stream: s, Expected: expected[s], Actual: event.Tombstoned})
+		}
+	}
+	if violations = before; before == nil {
+		for i, c := range w.Many.Checks {
+			if actual, holds := m.meets(c, slices.Contains(w.Many.Streams, c.Stream)); !holds {
+				violations = append(violations, event.Violation{Index: i, Stream: c.Stream, Expected: c.Expected, Actual: actual})
+			}
+		}
+	}
+	for _, s := range w.Many.Streams {
+		gone(s, before != nil)
+	}
+	if violations != nil {
+		slices.SortFunc(violations, func(a, b event.Violation) int { return a.Index - b.Index })
+		return nil, false, violations
+	}
+	soft, document, first := map[string]bool{}, map[string]string{}, map[string]int64{}
+	for i, s := range w.Many.Streams {
+		original := strings.TrimPrefix(s, "$$")
+		soft[original], document[original], first[original] = m.soft(original), m.document(original), m.last(original)+1
+		done[i] = event.Span{First: m.last(s) + 1, Last: m.last(s) + int64(len(m.eventsOf(w, i)))}
+	}
+	for i, e := range w.Events {
+		m.add(w.Many.Streams[w.Many.Of[i]], e.ID, string(e.Data))
+	}
+	for _, s := range w.Many.Streams {
+		original := strings.TrimPrefix(s, "$$")
+		if slices.Contains(w.Many.Streams, "$$"+original) {
+			document[original] = m.document(original)
+			soft[original] = soft[original] && !m.soft(original)
+		}
+		if soft[original] {
+			m.add("$$"+original, event.ID{}, string(event.WithTruncateBefore([]byte(document[original]), first[original])))
+		}
+		delete(soft, original)
+	}
+	return done, false, nil
+}
+
+func (m *model) eventsOf(w *event.Write, stream int) (list []event.Proposed) {
+	for i, of := range w.Many.Of {
+		if int(of) == stream {
+			list = append(list, w.Events[i])
+		}
+	}
+	return list
+}
+
+// before says whether "all" events or a "part" of them were written before.
+func (m *model) before(stream string, expected int64, events []event.Proposed) (event.Span, string) {
+	has := m.streams[stream].events
+	at := func(id event.ID) int64 {
+		for i := len(has) - 1; i >= 0; i-- {
+			if has[i].id == id {
+				return int64(i)
+			}
+		}
+		return -1
+	}
+	if last := m.last(stream); expected >= -1 && expected < last {
+		same := 0
+		for same < len(events) && expected+1+int64(same) <= last && has[expected+1+int64(same)].id == events[same].ID {
+			same++
+		}
+		if same == len(events) {
+			return event.Span{First: expected + 1, Last: expected + int64(same)}, "all"
+		}
+		if same > 0 {
+			return event.Span{}, "part"
+		}
+	}
+	if expected >= 0 || at(events[0].ID) < 0 {
+		return event.Span{}, ""
+	}
+	for _, e := range events {
+		if at(e.ID) < 0 {
+			return event.Span{}, "part"
+		}
+	}
+	return event.Span{First: at(events[0].ID), Last: at(events[len(events)-1].ID)}, "all"
+}
+
+// meets is the table of what a check finds.
+func (m *model) meets(c event.Check, written bool) (actual int64, holds bool) {
+	last, meta := m.last(c.Stream), m.last("$$"+c.Stream)
+	if strings.HasPrefix(c.Stream, "$$") {
+		meta = -1
+	}
+	state := "never"
+	switch {
+	case m.hard(c.Stream):
+		state, last = "gone", event.Tombstoned
+	case m.soft(c.Stream):
+		state = "soft"
+	case last >= 0:
+		state = "events"
+	case meta >= 0:
+		state = "metadata"
+	}
+	holding := map[int64]string{-1: "never metadata soft gone", -4: "metadata events", -5: "soft", -6: "gone"}[c.Expected]
+	switch {
+	case state == "gone" && written:
+		return last, false
+	case c.Expected >= 0:
+		return last, c.Expected == last
+	case c.Expected == event.StreamExists && state == "soft":
+		last = event.SoftDeleted
+	}
+	return last, slices.Contains(strings.Fields(holding), state)
+}
+
 // verify compares a log with the model: every record once and in order, no gap
 // in any stream, and times that never fall.
 func (m *model) verify(n *node) error {

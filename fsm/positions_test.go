@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"reflect"
 	"fmt"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestPositions(t *testing.T) {
 				inState(t, state, func(t *testing.T, l *leader) {
 					done, err := l.decide(w)
 					l.flush()
-					if refusal := err != nil; refusal != (back == refused) || refusal && done != (event.Written{}) {
+					if refusal := err != nil; refusal != (back == refused) || refusal && !reflect.DeepEqual(done, event.Written{}) {
 						t.Fatalf("%+v, %v", done, err)
 					}
 					if back == refused {
@@ -85,7 +86,7 @@ func TestNothingToAppend(t *testing.T) {
 				inState(t, c.state, func(t *testing.T, l *leader) {
 					l.seal()
 					got, err := l.decide(appending(c.stream, expected))
-					if got != done || outcomeOf(got, err) != want {
+					if !reflect.DeepEqual(got, done) || outcomeOf(got, err) != want {
 						t.Errorf("%+v, %v; want %+v", got, err, want)
 					}
 					if e := l.d.Seal(); e != nil {

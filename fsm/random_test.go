@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -23,6 +24,7 @@ type random struct {
 	decided *model   // and what the leader decided on top of it
 	sealed  []*model // after each entry in flight
 	past    []*event.Write
+	manies  []*event.Write
 	events  int
 	answers []bool // whether the entry of history at that place went in
 }
@@ -114,6 +116,63 @@ func (r *random) Decide(*rapid.T) {
 			}
 		}
 	}
+}
+
+// Many has a write to several streams decided.
+func (r *random) Many(*rapid.T) {
+	t, m := r.t, r.decided
+	var appends []*event.Write
+	var checks []event.Check
+	named := map[string]bool{}
+	version := func(stream string) int64 {
+		last := m.last(stream)
+		return rapid.SampledFrom([]int64{last, last, last, -1, -4, -5, -6, max(last-1, 0), last + 1, 0}).Draw(t, "version")
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "streams") {
+		w := r.write(m)
+		if w.Kind != event.Append || len(w.Events) == 0 || len(w.Events) > 30 || named[w.Stream] || w.Stream == event.ScavengePointsStream {
+			continue
+		}
+		w = &event.Write{Stream: w.Stream, ExpectedVersion: event.AnyVersion, Events: w.Events}
+		if rapid.Bool().Draw(t, "checked") {
+			w.ExpectedVersion = version(w.Stream)
+		}
+		named[w.Stream] = true
+		appends = append(appends, w)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "checks") {
+		if s := rapid.SampledFrom(randomStreams).Draw(t, "stream"); !named[s] {
+			named[s] = true
+			checks = append(checks, event.Check{Stream: s, Expected: version(s)})
+		}
+	}
+	if len(appends) == 0 {
+		return
+	}
+	w := gathered(checks, appends...)
+	if len(r.manies) > 0 && rapid.IntRange(0, 2).Draw(t, "again") == 0 {
+		w = rapid.SampledFrom(r.manies).Draw(t, "past")
+	}
+	r.manies = append(r.manies, w)
+	got := r.l.d.Decide(w)
+	if got.Full {
+		r.Seal(nil)
+		got = r.l.d.Decide(w)
+	}
+	done, repeated, violations := m.writeMany(w)
+	if violations != nil {
+		refusal, ok := errors.AsType[*event.Violations](got.Err)
+		if !ok || !reflect.DeepEqual(refusal.Checks, violations) {
+			t.Fatalf("%+v of %d events: %+v %v, want %+v", w.Many, len(w.Events), got.Written, got.Err, violations)
+		}
+		return
+	}
+	if got.Err != nil || got.Written.Idempotent != repeated || !reflect.DeepEqual(got.Written.Streams, done) {
+		t.Fatalf("%+v of %d events: %+v %v, want %+v repeated: %t", w.Many, len(w.Events), got.Written, got.Err, done, repeated)
+	}
+	of := w.Many.Of[len(w.Many.Of)-1]
+	last := &event.Write{Stream: w.Many.Streams[of], Events: w.Events}
+	check.Must(t, m.placed(last, event.Written{Last: done[of].Last, Position: got.Written.Position}))
 }
 
 func (r *random) Seal(*rapid.T) {
@@ -233,7 +292,7 @@ func TestAgainstModel(t *testing.T) {
 		r.begin()
 		defer func() { r.l.close() }()
 		t.Repeat(map[string]func(*rapid.T){
-			"decide": r.Decide, "decide more": r.Decide, "seal": r.Seal, "seal more": r.Seal, "apply": r.Apply, "rival": r.Rival, "restart": r.Restart,
+			"decide": r.Decide, "decide more": r.Decide, "many": r.Many, "seal": r.Seal, "seal more": r.Seal, "apply": r.Apply, "rival": r.Rival, "restart": r.Restart,
 		})
 		r.Seal(nil)
 		n := len(r.sealed)

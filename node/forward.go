@@ -88,7 +88,9 @@ func (s *store) arrived(ctx context.Context, stream string, written event.Writte
 	ctx, cancel := context.WithTimeout(ctx, arrival)
 	defer cancel()
 	// The write is decided, whatever becomes of this.
-	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
+	if violations, ok := errors.AsType[*event.Violations](err); ok {
+		_ = s.WaitLog(ctx, violations.Position)
+	} else if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		_ = s.WaitStream(ctx, stream, version.Current-1)
 	} else if err == nil {
 		_ = s.WaitLog(ctx, written.Position)

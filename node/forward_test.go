@@ -80,7 +80,7 @@ func TestWriteAnywhere(t *testing.T) {
 				t.Errorf("%s, %s: the log of the node that was asked ends at %d, before %d", s, c.name, end, written.Position)
 			}
 			written.Position = c.want.Position
-			if written != c.want || !errors.Is(err, c.err) && !reflect.DeepEqual(err, c.err) {
+			if !reflect.DeepEqual(written, c.want) || !errors.Is(err, c.err) && !reflect.DeepEqual(err, c.err) {
 				t.Errorf("%s, %s: %+v, %v; want %+v, %v", s, c.name, written, err, c.want, c.err)
 			}
 		}

@@ -32,8 +32,12 @@ type ownWrites struct {
 // for one to be free.
 const writeConnections = 64
 
-// pathPacked is where a leader takes packed writes.
-const pathPacked = "/write/packed"
+// Where a leader takes packed writes. One of an earlier version has no place for those to several
+// streams.
+const (
+	pathPacked = "/write/packed"
+	pathMany   = "/write/many"
+)
 
 // packing is how a write travels to the leader: its bytes as they are, and names of any bytes.
 var packing = &codec.MsgpackHandle{WriteExt: true}
@@ -57,9 +61,11 @@ type writeRequest struct {
 // writeAnswer is what became of it.
 type writeAnswer struct {
 	Written event.Written `json:"written"`
-	// a word of writeErrors, errVersion, or errOther
+	// a word of writeErrors, errVersion, errViolated, or errOther
 	Error   string `json:"error,omitempty"`
 	Current int64  `json:"current,omitempty"` // with errVersion
+	// with errViolated
+	Violations *event.Violations `json:"violations,omitempty"`
 	Text    string `json:"text,omitempty"`    // with errOther
 	// with errOther: the write depends on these data, which are damaged
 	Damage *event.Corruption `json:"damage,omitempty"`
@@ -77,8 +83,9 @@ var writeErrors = []struct {
 }
 
 const (
-	errVersion = "version"
-	errOther   = "other"
+	errVersion  = "version"
+	errViolated = "violated"
+	errOther    = "other"
 )
 
 func answerOf(written event.Written, err error) writeAnswer {
@@ -91,6 +98,9 @@ func answerOf(written event.Written, err error) writeAnswer {
 		return writeAnswer{Error: errVersion, Current: version.Current}
 	case errors.As(err, &elsewhere):
 		return writeAnswer{Error: "not-ready"}
+	}
+	if violations, ok := errors.AsType[*event.Violations](err); ok {
+		return writeAnswer{Error: errViolated, Violations: violations}
 	}
 	for _, known := range writeErrors {
 		if errors.Is(err, known.err) {
@@ -113,6 +123,10 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 		return a.Written, nil
 	case errVersion:
 		return event.Written{}, &event.WrongExpectedVersion{Stream: write.Stream, Expected: write.ExpectedVersion, Current: a.Current}
+	case errViolated:
+		if a.Violations != nil {
+			return event.Written{}, a.Violations
+		}
 	case errOther:
 		if a.Damage != nil {
 			return event.Written{}, &event.CannotDecide{Err: a.Damage}
@@ -129,7 +143,7 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 
 // readWrite reads a write that comes packed, or as JSON.
 func readWrite(w http.ResponseWriter, r *http.Request) (write *event.Write, ok bool) {
-	if r.URL.Path != pathPacked {
+	if r.URL.Path != pathPacked && r.URL.Path != pathMany {
 		var q writeRequest
 		return &q.Write, question(w, r, &q)
 	}
@@ -171,7 +185,7 @@ const (
 // ids tell that it is the same, and it is then answered as it was before. Without events it writes
 // nothing.
 func repeatable(w *event.Write) bool {
-	return w.Kind == event.Append &&
+	return (w.Kind == event.Append || w.Kind == event.AppendMany) &&
 		!slices.ContainsFunc(w.Events, func(e event.Proposed) bool { return e.ID.IsZero() })
 }
 
@@ -180,6 +194,9 @@ func repeatable(w *event.Write) bool {
 // none: one that was soft-deleted has had a first event all the while.
 func tells(w *event.Write, refusal error) bool {
 	var version *event.WrongExpectedVersion
+	if v, ok := errors.AsType[*event.Violations](refusal); ok {
+		return !slices.ContainsFunc(v.Checks, func(c event.Violation) bool { return c.Actual == event.Tombstoned })
+	}
 	return !errors.Is(refusal, event.ErrStreamDeleted) && !(w.ExpectedVersion == event.NoStream && errors.As(refusal, &version))
 }
 
@@ -275,6 +292,9 @@ func (o *ownWrites) send(ctx context.Context, address string, write *event.Write
 	data, err := pack(write)
 	if err != nil {
 		return err
+	}
+	if write.Kind == event.AppendMany {
+		return o.caller.call(ctx, address, http.MethodPost, pathMany, data, into)
 	}
 	err = o.caller.call(ctx, address, http.MethodPost, pathPacked, data, into)
 	if refused, ok := errors.AsType[*callError](err); !ok || refused.Status != http.StatusNotFound || !travels(write) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func TestOwnWritesFromEveryRole(t *testing.T) {
 				// The leader may have changed, and the write may have been repeated.
 				written.Idempotent = false
 			}
-			if written != c.want || fmt.Sprint(err) != fmt.Sprint(c.err) {
+			if !reflect.DeepEqual(written, c.want) || fmt.Sprint(err) != fmt.Sprint(c.err) {
 				t.Errorf("%s, %s: %+v, %v; expected %+v, %v", role, c.name, written, err, c.want, c.err)
 			}
 			var version *event.WrongExpectedVersion

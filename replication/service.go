@@ -23,6 +23,7 @@ func (c *Cluster) services() http.Handler {
 		{http.MethodPost, "/join", c.membership.serve},
 		{http.MethodPost, "/write", c.writes.serve},
 		{http.MethodPost, pathPacked, c.writes.serve},
+		{http.MethodPost, pathMany, c.writes.serve},
 		{http.MethodPost, "/ask", c.Jobs.serve},
 		{http.MethodGet, "/frames", send.frames},
 		{http.MethodGet, "/chunk", send.chunk},
