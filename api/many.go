@@ -1,0 +1,198 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Limits of a write to several streams.
+const (
+	MaxManyStreams = 1000 // written ones
+	MaxManyChecks  = 1000
+)
+
+// InvalidAppend says what is wrong with a write to several streams, whatever the streams are like.
+type InvalidAppend struct{ Text string }
+
+func (e *InvalidAppend) Error() string { return e.Text }
+
+// LargeEvent is an event of a write to several streams that is larger than one may be.
+type LargeEvent struct {
+	Stream    string
+	ID        event.ID
+	Size, Max int // bytes
+}
+
+func (e *LargeEvent) Error() string {
+	return fmt.Sprintf("event %s of stream %q has %d bytes, at most %d are allowed", e.ID, e.Stream, e.Size, e.Max)
+}
+
+// LargeMany says that the events of a write to several streams are too large together.
+type LargeMany struct{ Size, Max int64 } // bytes
+
+func (e *LargeMany) Error() string {
+	return fmt.Sprintf("the events of one write have %d bytes together, at most %d are allowed", e.Size, e.Max)
+}
+
+// Gathering is a write to several streams under construction.
+type Gathering struct {
+	node    *Node
+	write   event.Write
+	many    event.Many
+	places  map[string]int32
+	ids     map[placedID]struct{}
+	checked map[string]struct{}
+	payload int64
+}
+
+type placedID struct {
+	place int32
+	id    event.ID
+}
+
+// Gather begins a write to several streams.
+func (n *Node) Gather() *Gathering {
+	return &Gathering{node: n, places: map[string]int32{}, ids: map[placedID]struct{}{}, checked: map[string]struct{}{}}
+}
+
+// Add adds the next event, for a stream. It returns *InvalidAppend, ErrLongName, *LargeEvent or
+// *LargeMany.
+func (g *Gathering) Add(stream string, e event.Proposed) error {
+	if err := named(stream); err != nil {
+		return err
+	}
+	switch {
+	case e.Type == "":
+		return &InvalidAppend{"the type of an event is empty"}
+	case e.ID.IsZero():
+		return &InvalidAppend{"the id of an event is zero"}
+	}
+	size := len(e.Data) + len(e.Metadata)
+	switch err := g.node.CheckEvent(len(e.Type), size, &g.payload); err {
+	case nil:
+	case event.ErrTooLarge:
+		return &LargeEvent{stream, e.ID, size, g.node.MaxEventBytes}
+	case ErrLargeAppend:
+		return &LargeMany{g.payload, g.node.MaxAppendBytes}
+	default:
+		return err
+	}
+	place, ok := g.places[stream]
+	if !ok {
+		place = int32(len(g.many.Streams))
+		if place == MaxManyStreams {
+			return &InvalidAppend{fmt.Sprintf("at most %d streams are written to at once", MaxManyStreams)}
+		}
+		g.places[stream] = place
+		g.many.Streams = append(g.many.Streams, stream)
+	}
+	id := placedID{place, e.ID}
+	if _, twice := g.ids[id]; twice {
+		return &InvalidAppend{fmt.Sprintf("stream %q gets the event id %s twice", stream, e.ID)}
+	}
+	g.ids[id] = struct{}{}
+	g.many.Of = append(g.many.Of, place)
+	g.write.Events = append(g.write.Events, e)
+	return nil
+}
+
+// Check adds what a stream must be like. It returns *InvalidAppend or ErrLongName.
+func (g *Gathering) Check(stream string, expected int64) error {
+	if err := named(stream); err != nil {
+		return err
+	}
+	if _, twice := g.checked[stream]; twice {
+		return &InvalidAppend{"Each stream can only appear once in consistency checks."}
+	}
+	known := []int64{event.NoStream, event.StreamExists, event.SoftDeleted, event.Tombstoned}
+	switch {
+	case len(g.many.Checks) == MaxManyChecks:
+		return &InvalidAppend{fmt.Sprintf("at most %d checks are made at once", MaxManyChecks)}
+	case expected < 0 && !slices.Contains(known, expected), expected >= event.TombstoneNumber:
+		return &InvalidAppend{fmt.Sprintf("stream %q: %d is no version that can be checked", stream, expected)}
+	}
+	g.checked[stream] = struct{}{}
+	g.many.Checks = append(g.many.Checks, event.Check{Stream: stream, Expected: expected})
+	return nil
+}
+
+func named(stream string) error {
+	if stream == "" {
+		return &InvalidAppend{"the name of a stream is empty"}
+	}
+	return CheckName(len(stream))
+}
+
+// Streams are the written ones so far, and then those that are only checked.
+func (g *Gathering) Streams() (written, checked []string) {
+	for i := range g.many.Checks {
+		if _, ok := g.places[g.many.Checks[i].Stream]; !ok {
+			checked = append(checked, g.many.Checks[i].Stream)
+		}
+	}
+	return g.many.Streams, checked
+}
+
+// Write is what was gathered. It returns *InvalidAppend where there is no event.
+func (g *Gathering) Write() (*event.Write, error) {
+	if len(g.write.Events) == 0 {
+		return nil, &InvalidAppend{"Append records request must contain at least one record."}
+	}
+	g.write.Kind, g.write.Many = event.AppendMany, &g.many
+	return &g.write, nil
+}
+
+// ManyMetrics count writes to several streams. A nil one counts nothing.
+type ManyMetrics struct {
+	appends map[[2]string]*stats.Counter // by door and result
+	streams *stats.Histogram
+	checks  *stats.Histogram
+}
+
+// Doors of writes to several streams.
+const (
+	DoorSession = "session"
+	DoorRecords = "records"
+	DoorHTTP    = "http"
+)
+
+// NewManyMetrics registers them.
+func NewManyMetrics(r *stats.Registry) *ManyMetrics {
+	bounds := []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	m := &ManyMetrics{
+		appends: map[[2]string]*stats.Counter{},
+		streams: r.Histogram("annals_multistream_streams", "Streams that a write to several streams writes to.", bounds[1:]),
+		checks:  r.Histogram("annals_multistream_checks", "Checks of a write to several streams.", bounds),
+	}
+	for _, door := range []string{DoorSession, DoorRecords, DoorHTTP} {
+		for _, result := range []string{"written", "repeated", "violated", "refused"} {
+			m.appends[[2]string{door, result}] = r.Counter("annals_multistream_appends_total",
+				"Writes to several streams, by the door they came through and what became of them.",
+				stats.Label{Name: "door", Value: door}, stats.Label{Name: "result", Value: result})
+		}
+	}
+	return m
+}
+
+// Count counts a write by its door and what became of it.
+func (m *ManyMetrics) Count(door string, w *event.Write, written event.Written, err error) {
+	if m == nil {
+		return
+	}
+	result := "refused"
+	switch _, violated := errors.AsType[*event.Violations](err); {
+	case err == nil && written.Idempotent:
+		result = "repeated"
+	case err == nil:
+		result = "written"
+	case violated:
+		result = "violated"
+	}
+	m.appends[[2]string{door, result}].Inc()
+	m.streams.Observe(float64(len(w.Many.Streams)))
+	m.checks.Observe(float64(len(w.Many.Checks)))
+}
