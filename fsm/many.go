@@ -20,7 +20,7 @@ type many struct {
 // writtenStream is one of the streams that an AppendMany writes to.
 type writtenStream struct {
 	*facts
-	check    int // its place among the checks; behind them where it has none
+	check    int // its place among the checks, or after them where it has none
 	expected int64
 	events   []event.Proposed // what it gets
 	span     event.Span
@@ -256,7 +256,7 @@ func (f *facts) meets(expected int64, written bool) (actual int64, holds bool) {
 	}
 }
 
-// write adds the events to the entry, and behind them the metadata that make streams visible again.
+// write adds the events to the entry, and after them the metadata that show streams again.
 func (d *Decider) write() event.Decision {
 	m := &d.many
 	runs := len(m.parts)
@@ -305,8 +305,8 @@ func described(meta string) (stream string, ok bool) {
 	return stream, ok && !event.IsMetaStream(stream)
 }
 
-// addRevivals adds the metadata that show the new events, and only them, of each soft-deleted stream
-// that is written to, or that gets other metadata.
+// addRevivals adds, for each soft-deleted stream that is written to or that gets other metadata, the
+// metadata that show the new events and only them.
 func (d *Decider) addRevivals() error {
 	m := &d.many
 	for i := range m.written {
