@@ -113,7 +113,7 @@ func (g *Gathering) Check(stream string, expected int64) error {
 	case len(g.many.Checks) == MaxManyChecks:
 		return &InvalidAppend{fmt.Sprintf("at most %d checks are made at once", MaxManyChecks)}
 	case expected < 0 && !slices.Contains(known, expected), expected >= event.TombstoneNumber:
-		return &InvalidAppend{fmt.Sprintf("stream %q: %d is no version that can be checked", stream, expected)}
+		return &InvalidAppend{fmt.Sprintf("stream %q: the version %d cannot be checked", stream, expected)}
 	}
 	g.checked[stream] = struct{}{}
 	g.many.Checks = append(g.many.Checks, event.Check{Stream: stream, Expected: expected})

@@ -7,10 +7,10 @@ const (
 	Append     WriteKind = iota // append Events to Stream
 	SoftDelete                  // hide the stream's events until something is appended again
 	HardDelete                  // write the tombstone: the name is gone for good
-	AppendMany                  // append Events to the streams that Many names, if its Checks hold
+	AppendMany                  // append Events as Many says
 )
 
-// Write is one client's request to change one stream, or several. It is written whole or not at all.
+// Write is one request to change one stream, or several. It is written whole or not at all.
 type Write struct {
 	Kind            WriteKind
 	Stream          string

@@ -61,7 +61,7 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 	if len(w.Events) == 0 && !revives {
 		return done, false, wrongVersion(w, f)
 	}
-	same, err := d.behind(w, f)
+	same, err := d.following(w, f)
 	switch {
 	case err != nil:
 		return done, false, err
@@ -73,8 +73,8 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 	return done, false, wrongVersion(w, f)
 }
 
-// behind counts the events, from the first on, that lie behind the expected version.
-func (d *Decider) behind(w *event.Write, f *facts) (same int, err error) {
+// following counts the events, from the first on, that are those after the expected version.
+func (d *Decider) following(w *event.Write, f *facts) (same int, err error) {
 	for same < len(w.Events) {
 		number := w.ExpectedVersion + 1 + int64(same)
 		if number > f.Last {

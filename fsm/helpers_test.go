@@ -296,7 +296,7 @@ func outcomeOf(done event.Written, err error) outcome {
 	return outcome{err: err.Error()}
 }
 
-// gathered makes one write of appends and of what is to hold beside it. The expected versions of
+// gathered makes one write of appends and of what is to hold with it. The expected versions of
 // the appends but AnyVersion are checks, too. Their events take turns.
 func gathered(checks []event.Check, appends ...*event.Write) *event.Write {
 	w := &event.Write{Kind: event.AppendMany, Many: &event.Many{}}

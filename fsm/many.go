@@ -167,7 +167,7 @@ func (d *Decider) look(s *writtenStream) error {
 	}
 	w := &event.Write{Stream: s.name, ExpectedVersion: s.expected, Events: s.events}
 	if s.expected >= event.NoStream {
-		same, err := d.behind(w, s.facts)
+		same, err := d.following(w, s.facts)
 		switch {
 		case err != nil:
 			return err
@@ -305,8 +305,8 @@ func described(meta string) (stream string, ok bool) {
 	return stream, ok && !event.IsMetaStream(stream)
 }
 
-// addRevivals adds, for each soft-deleted stream that is written to or that gets other metadata, the
-// metadata that show the new events and only them.
+// addRevivals adds the metadata that show the new events, and only them, of soft-deleted streams
+// that are written to or that get other metadata.
 func (d *Decider) addRevivals() error {
 	m := &d.many
 	for i := range m.written {

@@ -1,8 +1,8 @@
 package fsm_test
 
 import (
-	"reflect"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
