@@ -19,7 +19,7 @@ require (
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1
 	github.com/hashicorp/serf v0.10.2
 	github.com/julienschmidt/httprouter v1.3.0
-	github.com/kurrent-io/KurrentDB-Client-Go v1.1.2
+	github.com/kurrent-io/KurrentDB-Client-Go v1.4.2
 	github.com/ncruces/go-sqlite3 v0.35.2
 	github.com/netresearch/go-cron v0.9.1
 	github.com/prometheus/client_golang v1.25.0

@@ -8,7 +8,7 @@ require (
 	github.com/chromedp/cdproto v0.159.2
 	github.com/chromedp/chromedp v0.23.0
 	github.com/google/uuid v1.6.0
-	github.com/kurrent-io/KurrentDB-Client-Go v1.1.2
+	github.com/kurrent-io/KurrentDB-Client-Go v1.4.2
 )
 
 require (
