@@ -183,9 +183,8 @@ type Projections interface {
 	// Create makes a projection and returns its name.
 	Create(ctx context.Context, c projection.Creation) (name string, err error)
 	Command(ctx context.Context, name string, c projection.Command, by projection.Identity) error
-	// UpdateQuery replaces the text, and with emit not nil whether it may emit.
-	UpdateQuery(ctx context.Context, name, query string, emit *bool, by projection.Identity) error
-	Config(name string) (projection.Config, error)
+	UpdateQuery(ctx context.Context, name string, u projection.Update, by projection.Identity) error
+	Config(name string) (projection.Settings, error)
 	SetConfig(ctx context.Context, name string, c projection.Config, by projection.Identity) error
 	Delete(ctx context.Context, name string, o projection.DeleteOptions, by projection.Identity) error
 	Statistics(name string) (projection.Statistics, error)

@@ -394,8 +394,9 @@ func (c *call) claimMessage(bytes int64) error {
 	return nil
 }
 
-// maxNesting is how deep the parts of a message nest, and then some.
-const maxNesting = 8
+// maxNesting is how deep parts of a message are counted. Properties may nest as their client likes;
+// what lies deeper counts as if all of it were parts.
+const maxNesting = 200
 
 // countParts counts the parts that make a decoded message larger than its bytes. A message that is
 // not well formed is found when it is decoded.
@@ -423,8 +424,11 @@ func countParts(d protoreflect.MessageDescriptor, message []byte, depth int) (pa
 			continue
 		}
 		parts++
-		if inner, n := protowire.ConsumeBytes(value); n > 0 && depth < maxNesting {
+		switch inner, n := protowire.ConsumeBytes(value); {
+		case n > 0 && depth < maxNesting:
 			parts += countParts(f.Message(), inner, depth+1)
+		case n > 0:
+			parts += len(inner)
 		}
 	}
 	return parts

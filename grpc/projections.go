@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
@@ -56,9 +57,35 @@ func identityOf(ctx context.Context) projection.Identity {
 	return projection.Identity{Name: who.Login, Roles: who.Groups, Operator: who.IsOps()}
 }
 
+// maxProjectionProperties bounds the properties of a projection as JSON, in bytes.
+const maxProjectionProperties = 64 << 10
+
+// propertiesOf are the properties of a projection as they are stored; nil: there are none. Names
+// that begin with $ are not for clients.
+func propertiesOf(sent map[string]*structpb.Value) ([]byte, error) {
+	if len(sent) == 0 {
+		return nil, nil
+	}
+	for name := range sent {
+		if name == "" || name[0] == '$' {
+			return nil, invalid("the name %q of a property is empty or begins with $", name)
+		}
+	}
+	b, err := appendProperties(nil, sent)
+	if err == nil && len(b) > maxProjectionProperties {
+		err = invalid("the properties have %d bytes as JSON, at most %d are possible", len(b), maxProjectionProperties)
+	}
+	return b, err
+}
+
 // Create makes a projection and starts it.
 func (p *projectionsService) Create(ctx context.Context, req *projections.CreateReq) (*projections.CreateResp, error) {
-	c := projection.Creation{Query: req.GetOptions().GetQuery(), Enabled: true, By: identityOf(ctx)}
+	if err := onlyKnown(req.ProtoReflect()); err != nil {
+		return nil, err
+	}
+	c := projection.Creation{
+		Query: req.GetOptions().GetQuery(), Enabled: true, EngineVersion: strconv.Itoa(int(req.GetOptions().GetEngineVersion())), By: identityOf(ctx),
+	}
 	switch m := req.GetOptions().GetMode().(type) {
 	case *projections.CreateReq_Options_OneTime:
 		c.Mode = projection.OneTime
@@ -77,6 +104,9 @@ func (p *projectionsService) Create(ctx context.Context, req *projections.Create
 		return nil, invalid("only a projection that may emit can track emitted streams")
 	}
 	var err error
+	if c.Properties, err = propertiesOf(req.GetOptions().GetProperties()); err != nil {
+		return nil, err
+	}
 	if c.Mode == projection.Transient {
 		if c.Gone, err = p.s.take(ctx, api.Query); err != nil {
 			return nil, err
@@ -88,13 +118,20 @@ func (p *projectionsService) Create(ctx context.Context, req *projections.Create
 
 // Update replaces the text of a projection.
 func (p *projectionsService) Update(ctx context.Context, req *projections.UpdateReq) (*projections.UpdateResp, error) {
+	if err := onlyKnown(req.ProtoReflect()); err != nil {
+		return nil, err
+	}
 	o := req.GetOptions()
-	var emit *bool
+	u := projection.Update{Query: o.GetQuery()}
 	if e, ok := o.GetEmitOption().(*projections.UpdateReq_Options_EmitEnabled); ok {
-		emit = &e.EmitEnabled
+		u.Emit = &e.EmitEnabled
+	}
+	var err error
+	if u.Properties, err = propertiesOf(o.GetProperties()); err != nil {
+		return nil, err
 	}
 	return &projections.UpdateResp{}, projectionFailed(o.GetName(),
-		p.s.opts.Projections.UpdateQuery(ctx, o.GetName(), o.GetQuery(), emit, identityOf(ctx)))
+		p.s.opts.Projections.UpdateQuery(ctx, o.GetName(), u, identityOf(ctx)))
 }
 
 // Delete removes a projection.

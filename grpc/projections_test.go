@@ -1,20 +1,30 @@
 package grpcapi_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	grpcapi "github.com/annalsdb/annals/grpc"
+	"github.com/annalsdb/annals/internal/check"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/testkit/onenode"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -57,6 +67,13 @@ func TestProjections(t *testing.T) {
 		{"ops", service("Create"), continuous(`"name":"b","trackEmittedStreams":true`), "InvalidArgument: only a projection that may emit can track emitted streams"},
 		{"ops", service("Create"), continuous(`"name":"b","trackEmittedStreams":true,"emitEnabled":true`), "{} OK"},
 		{"ops", service("Create"), `{}`, "InvalidArgument: the mode of the projection is missing"},
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"v2"},"engineVersion":2}}`, "InvalidArgument: Projection engine version 2 is not supported by this server."},
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"v2"},"engineVersion":-1}}`, "InvalidArgument: Projection engine version -1 is not supported by this server."},
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"v2"},"properties":{"$x":1}}}`, `InvalidArgument: the name "$x" of a property is empty or begins with $`},
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"v2"},"properties":{"":1}}}`, `InvalidArgument: the name "" of a property is empty or begins with $`},
+		{"ops", service("Create"), `{"options":{"continuous":{"name":"v2"},"properties":{"a":[{"b":"NaN"}],"c":` + strings.Repeat("[", 30) + strings.Repeat("]", 30) + `,"d":"` + strings.Repeat("x", 64<<10) + `"}}}`,
+			"InvalidArgument: the properties have 65627 bytes as JSON, at most 65536 are possible"},
+		{"ops", service("State"), `{"options":{"name":"v2"}}`, "NotFound: Projection 'v2' not found"},
 		{"ops", service("Create"), `{"options":{"transient":{}}}`, "InvalidArgument: Projection name is required"},
 		{"jane", service("Create"), `{"options":{"transient":{"name":"q"},"query":"fromStream('s').when({$any: s => s})"}}`, "{} OK"},
 		// It has faulted.
@@ -71,6 +88,7 @@ func TestProjections(t *testing.T) {
 		{"jane", service("Update"), `{"options":{"name":"a","query":"fromAll()"}}`, denied},
 		{"ops", service("Update"), `{"options":{"name":"b","query":"fromStream('s').when({$any: s => s})","noEmitOptions":{}}}`, "{} OK"},
 		{"ops", service("Update"), `{"options":{"name":"b","query":"fromStream('s')","emitEnabled":false}}`, "{} OK"},
+		{"ops", service("Update"), `{"options":{"name":"b","properties":{"$":1}}}`, `InvalidArgument: the name "$" of a property is empty or begins with $`},
 	})
 	post(t, conn, "s", `{}`)
 	testkit.Eventually(t, 10*time.Second, func() error {
@@ -139,7 +157,7 @@ func (f fakeProjections) Create(context.Context, projection.Creation) (string, e
 func (f fakeProjections) Command(context.Context, string, projection.Command, projection.Identity) error {
 	return f.err
 }
-func (f fakeProjections) UpdateQuery(context.Context, string, string, *bool, projection.Identity) error {
+func (f fakeProjections) UpdateQuery(context.Context, string, projection.Update, projection.Identity) error {
 	return f.err
 }
 func (f fakeProjections) Delete(context.Context, string, projection.DeleteOptions, projection.Identity) error {
@@ -220,4 +238,69 @@ func TestProjectionDetails(t *testing.T) {
 		`"effectiveName":"e","writesInProgress":11,"readsInProgress":10,"partitionsCached":8,"status":"Running","stateReason":"r","name":"a","mode":"OneTime",` +
 		`"position":"C:3/P:3","progress":5.5,"lastCheckpoint":"C:4/P:4","eventsProcessedAfterRestart":"6","checkpointStatus":"Writing (1)","bufferedEvents":"9",` +
 		`"writePendingEventsBeforeCheckpoint":12,"writePendingEventsAfterCheckpoint":13}} OK`}})
+}
+
+// TestProjectionProperties: the last ones sent are shown, and stored with the definition.
+func TestProjectionProperties(t *testing.T) {
+	address := nodeOf(t, onenode.Projections)
+	conn, c := dial(t, address), overHTTP(t, address)
+	shown := func() string {
+		t.Helper()
+		answer := check.Value(c.Do(t.Context(), testkit.Request{Path: "/projection/p/config", Admin: true})).Must(t)
+		var config struct{ Properties json.RawMessage }
+		check.Must(t, json.Unmarshal(answer.Body, &config))
+		var b bytes.Buffer
+		check.Must(t, json.Compact(&b, config.Properties))
+		return b.String()
+	}
+	for _, s := range []struct{ method, request, want string }{
+		{"Create", `{"options":{"continuous":{"name":"p"},"query":"fromAll()","engineVersion":1,"properties":{"b":[1,null,{"x":"<é>"}],"a":true}}}`, `{"a":true,"b":[1,null,{"x":"<é>"}]}`},
+		{"Update", `{"options":{"name":"p","query":"fromAll()"}}`, `{"a":true,"b":[1,null,{"x":"<é>"}]}`},
+		{"Update", `{"options":{"name":"p","query":"fromAll()","properties":{"n":1e21}}}`, `{"n":1e+21}`},
+		{"Disable", `{"options":{"name":"p"}}`, `{"n":1e+21}`},
+	} {
+		take(t, conn, []step{{"admin", "projections.Projections/" + s.method, s.request, "{} OK"}})
+		check.Equal(t, shown(), s.want, s.method)
+	}
+	read := readOf(`"stream":{"streamIdentifier":{"streamName":"JHByb2plY3Rpb25zLXA="},"end":{}}`)
+	check.Contains(t, invoke(t, conn, "admin", "streams.Streams/Read", strings.Replace(read, "Forwards", "Backwards", 1)), `"customMetadata":"eyJuIjoxZSsyMX0="`)
+	take(t, conn, []step{{"admin", "projections.Projections/RestartSubsystem", `{}`, "{} OK"}})
+	testkit.Eventually(t, 10*time.Second, func() error { // Until they are loaded.
+		if answer, err := c.Do(t.Context(), testkit.Request{Path: "/projection/p/config", Admin: true}); err != nil || answer.Status != 200 {
+			return fmt.Errorf("status %d, %w", answer.Status, err)
+		}
+		return nil
+	})
+	check.Equal(t, shown(), `{"n":1e+21}`, "loaded again")
+}
+
+// TestUnknownFields: what a change asks for and the server does not know is refused.
+func TestUnknownFields(t *testing.T) {
+	conn, _ := serve(t, grpcapi.Options{Node: api.Node{Cluster: leader, Access: anyone{}, Projections: fakeProjections{}}})
+	c := projections.NewProjectionsClient(conn)
+	unknown := func(m proto.Message, number protowire.Number) {
+		m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), 1))
+	}
+	value, inner := structpb.NewBoolValue(true), structpb.NewBoolValue(true)
+	unknown(inner, 9)
+	create := func() *projections.CreateReq_Options {
+		return &projections.CreateReq_Options{Mode: &projections.CreateReq_Options_Continuous_{Continuous: &projections.CreateReq_Options_Continuous{Name: "p"}}}
+	}
+	whole, options, mode, nested := &projections.CreateReq{Options: create()}, create(), create(), create()
+	unknown(whole, 2)
+	unknown(options, 7)
+	unknown(mode.GetContinuous(), 4)
+	nested.Properties = map[string]*structpb.Value{"a": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{value, inner}})}
+	for want, r := range map[string]*projections.CreateReq{
+		"Unknown field 2 in CreateReq.": whole, "Unknown field 7 in CreateReq.Options.": {Options: options},
+		"Unknown field 4 in CreateReq.Options.Continuous.": {Options: mode}, "Unknown field 9 in Value.": {Options: nested}, "": {Options: create()},
+	} {
+		_, err := c.Create(as(t, "ops"), r)
+		check.Equal(t, status.Convert(err).Message(), want, "create")
+	}
+	update := &projections.UpdateReq_Options{Name: "p"}
+	unknown(update, 6)
+	_, err := c.Update(as(t, "ops"), &projections.UpdateReq{Options: update})
+	check.Equal(t, status.Code(err), codes.InvalidArgument)
+	check.Equal(t, status.Convert(err).Message(), "Unknown field 6 in UpdateReq.Options.", "update")
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -68,7 +69,7 @@ func (p *memProjections) made() string {
 
 func (p *memProjections) Create(ctx context.Context, c projection.Creation) (string, error) {
 	c.Gone = nil // It has no text.
-	known, err := p.enter(ctx, c.Name, "%s", strings.Replace(fmt.Sprintf("create %+v", c), " Gone:<nil>", "", 1))
+	known, err := p.enter(ctx, c.Name, "%s", strings.NewReplacer(" Gone:<nil>", "", " EngineVersion: ", " ", "Properties:[] ", "").Replace(fmt.Sprintf("create %+v", c)))
 	switch {
 	case known != nil:
 		return "", &projection.Exists{Name: c.Name}
@@ -86,18 +87,18 @@ func (p *memProjections) Command(ctx context.Context, name string, c projection.
 	return err
 }
 
-func (p *memProjections) UpdateQuery(ctx context.Context, name, query string, emit *bool, by projection.Identity) error {
+func (p *memProjections) UpdateQuery(ctx context.Context, name string, u projection.Update, by projection.Identity) error {
 	choice := "as it was"
-	if emit != nil {
-		choice = fmt.Sprint(*emit)
+	if u.Emit != nil {
+		choice = fmt.Sprint(*u.Emit)
 	}
-	_, err := p.enter(ctx, name, "update %s to %q, emit %s, by %v", name, query, choice, by)
+	_, err := p.enter(ctx, name, "update %s to %q, emit %s, by %v", name, u.Query, choice, by)
 	return err
 }
 
-func (p *memProjections) Config(name string) (projection.Config, error) {
+func (p *memProjections) Config(name string) (projection.Settings, error) {
 	_, err := p.enter(context.Background(), name, "config of %s", name)
-	return p.conf, err
+	return projection.Settings{Config: p.conf, Properties: json.RawMessage(`{"team":"a"}`)}, err
 }
 
 func (p *memProjections) SetConfig(ctx context.Context, name string, c projection.Config, by projection.Identity) error {

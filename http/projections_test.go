@@ -115,6 +115,7 @@ func TestCreateProjection(t *testing.T) {
 		{"continuous", "name=a&enabled=", "Name:a Mode:Continuous Type: Query:Q Enabled:false Checkpoints:false Emit:false TrackEmittedStreams:false"},
 		{"onetime", "checkpoints=true&emit=tRuE&type=native:x", "Name: Mode:OneTime Type:native:x Query:Q Enabled:true Checkpoints:true Emit:true TrackEmittedStreams:false"},
 		{"transient", "emit=no&checkpoints=no&enabled=no", "Name: Mode:Transient Type: Query:Q Enabled:false Checkpoints:false Emit:false TrackEmittedStreams:false"},
+		{"continuous", "name=a&engineversion=2", "Name:a Mode:Continuous Type: Query:Q Enabled:true Checkpoints:false Emit:false TrackEmittedStreams:false EngineVersion:2"},
 	} {
 		t.Run(c.kind+" "+c.query, func(t *testing.T) {
 			n, p := newProjector(t)
@@ -218,7 +219,7 @@ func TestProjectionConfig(t *testing.T) {
 	p.conf = projection.DefaultConfig()
 	a := n.get("/projection/p/config", appJSON).is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
 	check.Equal(t, strings.Join(strings.Fields(a.body), ""), `{"emitEnabled":false,"trackEmittedStreams":false,"checkpointAfterMs":0,"checkpointHandledThreshold":4000,`+
-		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null,"msgTypeId":293}`, "config")
+		`"checkpointUnhandledBytesThreshold":10000000,"pendingEventsThreshold":5000,"maxWriteBatchLength":500,"maxAllowedWritesInFlight":0,"projectionExecutionTimeout":null,"properties":{"team":"a"},"msgTypeId":293}`, "config")
 	p.made()
 	for body, want := range map[string]string{
 		a.body: "{EmitEnabled:false TrackEmittedStreams:false CheckpointAfterMs:0 CheckpointHandledThreshold:4000 CheckpointUnhandledBytesThreshold:10000000 " +

@@ -26,6 +26,8 @@ type definition struct {
 	RunAs                  *Identity           `json:"runAs"`
 	Config
 	SubsystemVersion int `json:"projectionSubsystemVersion"`
+	// Properties are the metadata of the event that has the definition. nil: it has none.
+	Properties json.RawMessage `json:"-"`
 }
 
 // runAs returns the identity of a user as it is stored; nil without one.
@@ -53,7 +55,7 @@ const subsystemVersion = 4
 func newDefinition(c *Creation) definition {
 	d := definition{
 		HandlerType: c.Type, Query: c.Query, Mode: c.Mode, Enabled: c.Enabled, CheckpointsDisabled: c.Mode == Transient || c.Mode == OneTime && !c.Checkpoints,
-		Epoch: -1, Config: DefaultConfig(), SubsystemVersion: subsystemVersion,
+		Epoch: -1, Config: DefaultConfig(), SubsystemVersion: subsystemVersion, Properties: c.Properties,
 	}
 	if d.HandlerType == "" {
 		d.HandlerType = typeScript

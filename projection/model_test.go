@@ -222,7 +222,7 @@ func runModel(t *rapid.T) {
 		"query": func(t *rapid.T) {
 			name, p := existing(t)
 			text := texts.Draw(t, "text")
-			m.must(m.UpdateQuery(m.ctx, name, text, nil, admin))
+			m.must(m.UpdateQuery(m.ctx, name, projection.Update{Query: text}, admin))
 			p.update(text)
 		},
 		"config": func(t *rapid.T) {

@@ -49,7 +49,7 @@ func TestOwners(t *testing.T) {
 				})
 				config := projection.DefaultConfig()
 				for name, do := range map[string]func() error{
-					"query":   func() error { return b.UpdateQuery(b.ctx, "p", "two", nil, c.by) },
+					"query":   func() error { return b.UpdateQuery(b.ctx, "p", projection.Update{Query: "two"}, c.by) },
 					"config":  func() error { return b.SetConfig(b.ctx, "p", config, c.by) },
 					"enable":  func() error { return b.Command(b.ctx, "p", projection.Enable, c.by) },
 					"disable": func() error { return b.Command(b.ctx, "p", projection.Disable, c.by) },
@@ -67,7 +67,7 @@ func TestOwners(t *testing.T) {
 				if !c.may {
 					return
 				}
-				b.must(b.UpdateQuery(b.ctx, "p", "three", nil, c.by))
+				b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "three"}, c.by))
 				b.must(b.Command(b.ctx, "p", projection.Enable, c.by))
 				ran = nil
 				_ = b.runOf("p").o.MayRead(context.Background(), "s")

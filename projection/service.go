@@ -2,6 +2,8 @@ package projection
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,6 +217,8 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 		c.Name = uuid.NewString()
 	}
 	switch {
+	case c.EngineVersion != "" && c.EngineVersion != "0" && c.EngineVersion != "1":
+		return "", &BadInput{fmt.Sprintf("Projection engine version %s is not supported by this server.", c.EngineVersion)}
 	case c.Mode == OneTime && c.Emit && !c.Checkpoints:
 		return "", errEmitWithoutCheckpoints
 	case len(definitionStream(c.Name))+len(longestSuffix) > event.MaxNameBytes, len(c.Query) > maxQuery:
@@ -272,19 +276,22 @@ func (s *Service) Command(ctx context.Context, name string, c Command, by Identi
 	})
 }
 
-// UpdateQuery replaces the text of a projection, and with emit not nil whether it may emit. From
-// then on it runs as the user who wrote the text, so that no one writes a text that runs with the
-// rights of another user. The system projections stay what they are: their texts only set names.
-func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *bool, by Identity) error {
+// UpdateQuery replaces the text of a projection. From then on it runs as the user who wrote the
+// text, so that no one writes a text that runs with the rights of another user. The system
+// projections stay what they are: their texts only set names.
+func (s *Service) UpdateQuery(ctx context.Context, name string, u Update, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
-		if len(query) > maxQuery {
+		if len(u.Query) > maxQuery {
 			return nil, event.ErrTooLarge
 		}
 		d := p.asStored()
 		edit := func(d *definition) {
-			d.Query = query
-			if emit != nil && d.Mode != Transient {
-				d.EmitEnabled = *emit
+			d.Query = u.Query
+			if u.Emit != nil && d.Mode != Transient {
+				d.EmitEnabled = *u.Emit
+			}
+			if u.Properties != nil {
+				d.Properties = u.Properties
 			}
 			if !isStandard(name) {
 				d.RunAs = runAs(by)
@@ -301,12 +308,16 @@ func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *boo
 }
 
 // Config returns the settings of a projection.
-func (s *Service) Config(name string) (Config, error) {
+func (s *Service) Config(name string) (Settings, error) {
 	p, err := s.find(name)
 	if err != nil {
-		return Config{}, err
+		return Settings{}, err
 	}
-	return p.asStored().Config, nil
+	d := p.asStored()
+	if d.Properties == nil {
+		d.Properties = json.RawMessage("{}")
+	}
+	return Settings{d.Config, d.Properties}, nil
 }
 
 // SetConfig replaces the settings of a projection, which hold from its next start.

@@ -2,6 +2,7 @@ package projection_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -265,7 +266,7 @@ func TestStateThroughTheCommands(t *testing.T) {
 		b.is("aborted", b.state("p"), `{"n":4} at C:4/P:4`)
 		b.command("p", projection.Enable)
 		b.is("without a checkpoint", b.state("p"), `{"n":3} at C:3/P:3`)
-		b.must(b.UpdateQuery(b.ctx, "p", "other", nil, admin))
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "other"}, admin))
 		b.is("another text", b.state("p"), `{"n":3} at C:3/P:3`)
 		b.command("p", projection.Reset)
 		b.is("reset", b.state("p"), " at C:0/P:0")
@@ -281,43 +282,70 @@ func TestStateThroughTheCommands(t *testing.T) {
 	})
 }
 
+func TestPropertiesAndEngineVersion(t *testing.T) {
+	test(t, func(b *bench) {
+		create := func(name, engine string, properties json.RawMessage) error {
+			_, err := b.Create(b.ctx, projection.Creation{Name: name, Mode: projection.Continuous, Query: "one", EngineVersion: engine, Properties: properties, By: admin})
+			return err
+		}
+		b.refused(create("p", "2", nil), "Projection engine version 2 is not supported by this server.")
+		b.must(create("p", "0", []byte(`{"a":1}`)))
+		b.must(create("q", "1", nil))
+		is := func(name, want string) {
+			c, err := b.Config(name)
+			b.must(err)
+			b.is("properties", string(c.Properties), want)
+		}
+		is("p", `{"a":1}`)
+		is("q", `{}`)
+		b.must(b.Command(b.ctx, "p", projection.Enable, admin))
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "two"}, admin))
+		is("p", `{"a":1}`)
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "two", Properties: []byte(`{"b":2}`)}, admin))
+		b.Stop()
+		b.begin()
+		is("p", `{"b":2}`)
+		is("q", `{}`)
+	})
+}
+
 func TestUpdateQuery(t *testing.T) {
 	test(t, func(b *bench) {
 		b.create("p", "one")
-		b.must(b.UpdateQuery(b.ctx, "p", "bad", nil, admin))
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "bad"}, admin))
 		b.expect("p", "Faulted")
 		q, err := b.Query("p")
 		b.must(err)
 		b.is("query", row(q.Text, q.Definition == nil, q.ResultStream), "bad true $projections-p-result")
 		yes, no := true, false
-		b.must(b.UpdateQuery(b.ctx, "p", "named", &yes, admin))
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "named", Emit: &yes}, admin))
 		b.expect("p", "Running")
 		q, err = b.Query("p")
 		b.must(err)
 		b.is("query", row(q.Text, q.EmitEnabled, q.CheckpointsEnabled, q.ResultStream), "named true true named-results")
 		_, d := b.definition("p")
 		b.is("stored", row(d["query"], d["emitEnabled"], d["version"], d["sourceDefinition"] != nil), "named true 2 true")
-		b.must(b.UpdateQuery(b.ctx, "p", "named", &no, admin))
+		b.must(b.UpdateQuery(b.ctx, "p", projection.Update{Query: "named", Emit: &no}, admin))
 		_, d = b.definition("p")
 		b.is("stored", row(d["emitEnabled"], d["version"]), "false 3")
 
 		b.create("o", "", func(c *projection.Creation) { c.Mode = projection.OneTime })
-		b.refused(b.UpdateQuery(b.ctx, "o", "", &yes, admin), "Emit requires checkpoints")
+		b.refused(b.UpdateQuery(b.ctx, "o", projection.Update{Emit: &yes}, admin), "Emit requires checkpoints")
 		b.feed("o", -1)
-		b.must(b.UpdateQuery(b.ctx, "o", "new", nil, admin))
+		b.must(b.UpdateQuery(b.ctx, "o", projection.Update{Query: "new"}, admin))
 		b.expect("o", "Running")
 		_, d = b.definition("o")
 		b.is("epoch of a completed one", d["epoch"], 1)
 
 		b.create("t", "one", func(c *projection.Creation) { c.Mode, c.Enabled, c.By = projection.Transient, false, somebody })
 		for range 2 { // As the console does.
-			b.must(b.UpdateQuery(b.ctx, "t", "", &no, somebody))
+			b.must(b.UpdateQuery(b.ctx, "t", projection.Update{Emit: &no}, somebody))
 			b.must(b.Command(b.ctx, "t", projection.Enable, somebody))
 			b.expect("t", "Running")
 			b.feed("t", -1)
 			b.expect("t", "Completed/Stopped/Writing results")
 		}
-		b.is("permission", errors.Is(b.UpdateQuery(b.ctx, "p", "", nil, somebody), event.ErrNotAuthorized), true)
+		b.is("permission", errors.Is(b.UpdateQuery(b.ctx, "p", projection.Update{}, somebody), event.ErrNotAuthorized), true)
 		b.is("permission", errors.Is(b.Command(b.ctx, "p", projection.Enable, somebody), event.ErrNotAuthorized), true)
 	})
 }
@@ -325,17 +353,18 @@ func TestUpdateQuery(t *testing.T) {
 func TestConfig(t *testing.T) {
 	test(t, func(b *bench) {
 		b.create("p", "")
-		c, err := b.Config("p")
+		settings, err := b.Config("p")
 		b.must(err)
+		c := settings.Config
 		b.is("default", c, projection.DefaultConfig())
 		c.CheckpointAfterMs = 7
 		b.refused(b.SetConfig(b.ctx, "p", c, admin), "Cannot update the config of a projection that hasn't been stopped or faulted.")
 		b.command("p", projection.Disable)
 		b.must(b.SetConfig(b.ctx, "p", c, admin))
 		b.lead()
-		c, err = b.Config("p")
+		settings, err = b.Config("p")
 		b.must(err)
-		b.is("set", c.CheckpointAfterMs, 7)
+		b.is("set", settings.CheckpointAfterMs, 7)
 		_, d := b.definition("p")
 		b.is("stored", row(d["checkpointAfterMs"], d["version"]), "7 2")
 		b.command("p", projection.Abort)

@@ -86,6 +86,7 @@ func (t *term) storeDefinition(name string, d definition, forget bool, last int6
 			return 0, err
 		}
 		w := appended(stream, last, typeUpdated, true, data)
+		w.Events[0].Metadata = d.Properties
 		written, err := t.write(w)
 		var other *event.WrongExpectedVersion
 		if !errors.As(err, &other) {

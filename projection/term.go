@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/run"
 	"github.com/annalsdb/annals/projection/standard"
@@ -256,6 +258,9 @@ func (t *term) readDefinition(s *stored) error {
 			if r := &page.Events[i]; r.Type == typeUpdated {
 				s.version = r.Number
 				s.d, s.unread = decodeDefinition(r.Data)
+				if jsontext.ValidUTF8(r.Metadata) && jsontext.IsObject(r.Metadata) {
+					s.d.Properties = bytes.Clone(r.Metadata)
+				}
 				return nil
 			}
 		}

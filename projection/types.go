@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/annalsdb/annals/projection/handler"
@@ -54,11 +55,21 @@ type Creation struct {
 	Checkpoints         bool // one-time only: continuous ones always have them
 	Emit                bool
 	TrackEmittedStreams bool // counts only with Emit
-	By                  Identity
+	// EngineVersion is the engine that it is written for: "0" or "1", or empty. There is no other.
+	EngineVersion string
+	Properties    json.RawMessage // an object that is kept with it and means nothing; nil: none
+	By            Identity
 
 	// Gone, if it is not nil, is called when the projection is no longer there, also if it never
 	// came to be. It may be called more than once.
 	Gone func()
+}
+
+// Update replaces the text of a projection.
+type Update struct {
+	Query      string
+	Emit       *bool           // whether it may emit; nil: as before
+	Properties json.RawMessage // nil: as before
 }
 
 // Command is an action on a projection.
@@ -84,6 +95,12 @@ type DeleteOptions struct {
 
 // Config are the settings of a projection that can be changed while it is stopped.
 type Config = run.Config
+
+// Settings are the Config of a projection, and what is kept with it.
+type Settings struct {
+	Config
+	Properties json.RawMessage `json:"properties"` // an object
+}
 
 // DefaultConfig returns the settings that a new projection has.
 func DefaultConfig() Config {

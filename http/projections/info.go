@@ -156,7 +156,7 @@ func (p *Handlers) Config(_ context.Context, x *request.Request) error {
 		return err
 	}
 	return sendJSON(x, struct {
-		projection.Config
+		projection.Settings
 		MsgTypeID int `json:"msgTypeId"`
 	}{c, commandMessage})
 }

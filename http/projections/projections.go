@@ -108,6 +108,7 @@ func (p *Handlers) Create(m projection.Mode) request.Handler {
 		}
 		c.Name, _ = projectionParameter(x, "name")
 		c.Type, _ = projectionParameter(x, "type")
+		c.EngineVersion, _ = projectionParameter(x, "engineversion")
 		var err error
 		if c.Query, err = queryText(x); err != nil {
 			return err
@@ -135,7 +136,7 @@ func (p *Handlers) Update(ctx context.Context, x *request.Request) error {
 		return err
 	}
 	return projectionChange(x, http.StatusOK, func(name string) error {
-		return p.Projections.UpdateQuery(ctx, name, text, choiceParameter(x, "emit"), callerIdentity(x))
+		return p.Projections.UpdateQuery(ctx, name, projection.Update{Query: text, Emit: choiceParameter(x, "emit")}, callerIdentity(x))
 	})
 }
 
