@@ -23,6 +23,9 @@ const (
 	// belongs to, unless another is configured.
 	CorrelationMember = "$correlationId"
 
+	// IndexPrefix begins the names of indexes, which are read like streams and never written to.
+	IndexPrefix = "$idx"
+
 	metaPrefix = "$$"
 )
 

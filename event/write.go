@@ -59,6 +59,20 @@ func (w *Write) Size() int {
 	return n
 }
 
+// StreamOf is the stream that an event of the write goes to, by its index. It is "" where the write
+// does not say so.
+func (w *Write) StreamOf(i int) string {
+	if w.Many == nil {
+		return w.Stream
+	}
+	if i < len(w.Many.Of) {
+		if at := int(w.Many.Of[i]); at >= 0 && at < len(w.Many.Streams) {
+			return w.Many.Streams[at]
+		}
+	}
+	return ""
+}
+
 // Written is the answer to a Write that holds: now on disk on a quorum, applied and indexed on the
 // leader.
 //

@@ -23,6 +23,8 @@ var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "in
 // children of that folder. Packages import themselves and their own children
 // and parents freely. "*" is everything except cmd, integration, bench and torture.
 var imports = []row{
+	// What events say of themselves is read from JSON.
+	{"event/label", with("event")},
 	{"event", nil},
 	{"stats", nil},
 	{"config", []string{"internal/spelling"}},
