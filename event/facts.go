@@ -37,27 +37,27 @@ func CategoryOf(stream string) string {
 func CheckTag(tag string) error {
 	switch {
 	case tag == "":
-		return badWrite("a tag is empty")
+		return badRequest("a tag is empty")
 	case len(tag) > MaxLabelSize:
-		return badWrite("a tag has %d bytes, at most %d are possible", len(tag), MaxLabelSize)
+		return badRequest("a tag has %d bytes, at most %d are possible", len(tag), MaxLabelSize)
 	case !utf8.ValidString(tag):
-		return badWrite("a tag is not UTF-8")
+		return badRequest("a tag is not UTF-8")
 	case strings.Contains(tag, ","):
-		return badWrite("the tag %q has a comma", tag)
+		return badRequest("the tag %q has a comma", tag)
 	case strings.ContainsFunc(tag, unicode.IsControl):
-		return badWrite("the tag %q has a control character", tag)
+		return badRequest("the tag %q has a control character", tag)
 	case strings.TrimSpace(tag) != tag:
-		return badWrite("the tag %q begins or ends with white space", tag)
+		return badRequest("the tag %q begins or ends with white space", tag)
 	}
 	return nil
 }
 
-// BadWrite says why a write, or a part of one, can never be done, whatever is stored. The text is
-// for whoever asked for it.
-type BadWrite struct{ Text string }
+// BadRequest says what is wrong with a request, or a part of one, whatever is stored. The text is
+// for the caller that asked for it.
+type BadRequest struct{ Text string }
 
-func (e *BadWrite) Error() string { return e.Text }
+func (e *BadRequest) Error() string { return e.Text }
 
-func badWrite(format string, args ...any) error {
-	return &BadWrite{fmt.Sprintf(format, args...)}
+func badRequest(format string, args ...any) error {
+	return &BadRequest{fmt.Sprintf(format, args...)}
 }

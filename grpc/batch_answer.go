@@ -145,6 +145,7 @@ func (b *batch) failure(w *batchWrite) (*rpc.Status, error) {
 	code, detail := codes.InvalidArgument, proto.Message(nil)
 	p, isProblem := errors.AsType[*problem](w.err)
 	version, isVersion := errors.AsType[*event.WrongExpectedVersion](w.err)
+	bad, isBad := errors.AsType[*event.BadRequest](w.err)
 	switch {
 	case isVersion:
 		code, detail = codes.AlreadyExists, batchConflict(version)
@@ -154,6 +155,8 @@ func (b *batch) failure(w *batchWrite) (*rpc.Status, error) {
 		detail = &shared.MaximumAppendSizeExceeded{MaxAppendSize: uint32(b.s.opts.MaxAppendBytes)}
 	case isProblem && p.code == codes.InvalidArgument:
 		detail = &shared.BadRequest{Message: p.text}
+	case isBad:
+		detail = &shared.BadRequest{Message: bad.Text}
 	case errors.Is(w.err, event.ErrStreamDeleted):
 		code, detail = codes.NotFound, &shared.StreamDeleted{StreamIdentifier: streamOf(w.Stream)}
 	case errors.Is(w.err, event.ErrNotAuthorized):

@@ -215,6 +215,7 @@ func TestBatchFailures(t *testing.T) {
 		{sound, event.ErrOutcomeUnknown, codes.DeadlineExceeded, &shared.Timeout{}},
 		{sound, event.ErrTooLarge, codes.InvalidArgument, &shared.MaximumAppendSizeExceeded{MaxAppendSize: 12}},
 		{sound, event.ErrNotAuthorized, codes.PermissionDenied, &shared.AccessDenied{}},
+		{sound, &event.BadRequest{Text: "$tags: x"}, codes.InvalidArgument, bad("$tags: x")},
 		{until(batchOptions("secret", 0)), nil, codes.PermissionDenied, &shared.AccessDenied{}},
 		{until(batchOptions("$all", 0)), nil, codes.PermissionDenied, &shared.AccessDenied{}},
 		{until(late), nil, codes.DeadlineExceeded, &shared.Timeout{}},

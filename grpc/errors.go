@@ -211,6 +211,9 @@ func (s *Server) problemOf(method string, err error) *problem {
 	if none, ok := errors.AsType[*api.NoShare](err); ok {
 		return plain(codes.ResourceExhausted, none.Text)
 	}
+	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
+		return plain(codes.InvalidArgument, bad.Text)
+	}
 	if leader, ok := errors.AsType[*event.NotLeader](err); ok {
 		return notLeader(leader)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/wire"
@@ -66,7 +67,9 @@ type writeAnswer struct {
 	Current int64  `json:"current,omitempty"` // with errVersion
 	// with errViolated
 	Violations *event.Violations `json:"violations,omitempty"`
-	Text    string `json:"text,omitempty"`    // with errOther
+	Text       string            `json:"text,omitempty"` // with errOther
+	// with errOther: the error is a *event.BadRequest
+	Bad bool `json:"bad,omitempty"`
 	// with errOther: the write depends on these data, which are damaged
 	Damage *event.Corruption `json:"damage,omitempty"`
 }
@@ -107,6 +110,9 @@ func answerOf(written event.Written, err error) writeAnswer {
 			return writeAnswer{Error: known.word}
 		}
 	}
+	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
+		return writeAnswer{Error: errOther, Text: bad.Text, Bad: true}
+	}
 	a := writeAnswer{Error: errOther, Text: err.Error()}
 	if damaged, ok := errors.AsType[*event.CannotDecide](err); ok {
 		if at, ok := errors.AsType[*event.Corruption](damaged); ok {
@@ -130,6 +136,9 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 	case errOther:
 		if a.Damage != nil {
 			return event.Written{}, &event.CannotDecide{Err: a.Damage}
+		}
+		if a.Bad {
+			return event.Written{}, &event.BadRequest{Text: a.Text}
 		}
 		return event.Written{}, fmt.Errorf("write at the leader: %s", a.Text)
 	}
@@ -209,6 +218,9 @@ func travels(w *event.Write) bool {
 func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Written, error) {
 	if write.Size() > pipeline.MaxEntryBytes {
 		return event.Written{}, event.ErrTooLarge
+	}
+	if err := label.Check(write); err != nil { // A leader of an earlier version would take it.
+		return event.Written{}, err
 	}
 	repeat, try := repeatable(write), writeTry
 	var unknown error // of an attempt that may have written

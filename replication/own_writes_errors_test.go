@@ -45,6 +45,7 @@ func TestAnswersOfOwnWrites(t *testing.T) {
 		{"refused", event.Written{}, event.ErrEntryRefused, event.ErrNotReady},
 		{"damaged", event.Written{}, &event.CannotDecide{Err: fmt.Errorf("x: %w", &event.Corruption{File: "chunk-1", Offset: 7, Detail: "sum"})},
 			&event.CannotDecide{Err: &event.Corruption{File: "chunk-1", Offset: 7}}},
+		{"bad", event.Written{}, &event.BadRequest{Text: "$tags: x"}, &event.BadRequest{Text: "$tags: x"}},
 		{"other", event.Written{}, errors.New("strange"), errors.New("write at the leader: strange")},
 	} {
 		data, err := json.Marshal(answerOf(c.written, c.err))

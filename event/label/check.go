@@ -6,7 +6,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Check returns a *event.BadWrite for a write that goes to a stream which is only an index, and for
+// Check returns a *event.BadRequest for a write that goes to a stream which is only an index, and for
 // one with an event whose tags are malformed: its writer would believe it tagged. All writes of
 // clients, projections and other nodes pass it.
 func Check(w *event.Write) error {
@@ -37,7 +37,7 @@ func Check(w *event.Write) error {
 	return nil
 }
 
-var errReserved = &event.BadWrite{Text: "Index streams cannot be written to."}
+var errReserved = &event.BadRequest{Text: "Index streams cannot be written to."}
 
 // isReserved reports whether a name, or that of the stream it describes, is one of indexes. The
 // metadata of the name which begins them all says who may read them.

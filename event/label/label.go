@@ -62,7 +62,7 @@ type Reader struct{ tags []string }
 
 // Read returns the facts of an event. They share the memory of what is given, which must not change
 // while they are in use, and hold until the next call. Where the tags are malformed the event has
-// none, and the error, a *event.BadWrite, says why.
+// none, and the error, a *event.BadRequest, says why.
 func (r *Reader) Read(stream, eventType string, metadata []byte) (event.Facts, error) {
 	f := event.Facts{Stream: stream, Type: eventType}
 	if !mayHave(metadata) || f.IsSystem() {

@@ -12,7 +12,6 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
-	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 // numbered are n texts as members of a JSON array.
@@ -174,8 +173,7 @@ func TestWithTags(t *testing.T) {
 		{name: "given twice", metadata: `{"\u0024tags":null}`, tags: `["a"]`, err: "tags: the metadata has $tags too"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, kind := jsontext.End([]byte(c.tags), 0)
-			got, err := label.WithTags([]byte(c.metadata), []byte(c.tags), kind)
+			got, err := label.WithTags([]byte(c.metadata), []byte(c.tags))
 			if c.err != "" {
 				check.Says(t, err, c.err)
 				return

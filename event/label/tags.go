@@ -38,8 +38,8 @@ type value struct {
 
 type members struct{ tags, correlation value }
 
-// membersOf returns the members of metadata; of several with one name the last. What is not a JSON
-// object has none.
+// membersOf returns the members of metadata; of several with one name the last. Text that is not a
+// JSON object has none.
 func membersOf(metadata []byte) members {
 	var m members
 	walk := jsontext.ObjectAt(metadata, jsontext.Space(metadata, 0))
@@ -137,18 +137,19 @@ func appendTag(to []string, tag string, n int) ([]string, error) {
 }
 
 func malformed(format string, args ...any) error {
-	return &event.BadWrite{Text: event.TagsMember + ": " + fmt.Sprintf(format, args...)}
+	return &event.BadRequest{Text: event.TagsMember + ": " + fmt.Sprintf(format, args...)}
 }
 
-// WithTags returns metadata with tags that were given beside it, as a JSON value: an array of
-// texts. It returns a *event.BadWrite where they are malformed, and where the metadata is not a
+// WithTags returns metadata with tags that were given next to it, as a JSON value: an array of
+// texts. It returns a *event.BadRequest where they are malformed, and where the metadata is not a
 // JSON object or has tags of its own. Metadata of no bytes count as {}.
-func WithTags(metadata, tags []byte, kind jsontext.Kind) ([]byte, error) {
+func WithTags(metadata, tags []byte) ([]byte, error) {
+	_, kind := jsontext.End(tags, 0)
 	if kind == jsontext.Null {
 		return metadata, nil
 	}
 	if kind != jsontext.Array {
-		return nil, &event.BadWrite{Text: "tags: not an array of texts"}
+		return nil, &event.BadRequest{Text: "tags: not an array of texts"}
 	}
 	given := members{tags: value{tags, kind}}
 	if _, err := given.appendTags(nil); err != nil {
@@ -158,10 +159,10 @@ func WithTags(metadata, tags []byte, kind jsontext.Kind) ([]byte, error) {
 		metadata = []byte("{}")
 	}
 	if !jsontext.IsObject(metadata) {
-		return nil, &event.BadWrite{Text: "tags: the metadata is not a JSON object"}
+		return nil, &event.BadRequest{Text: "tags: the metadata is not a JSON object"}
 	}
 	if m := membersOf(metadata); m.tags.kind != jsontext.Invalid {
-		return nil, &event.BadWrite{Text: "tags: the metadata has " + event.TagsMember + " too"}
+		return nil, &event.BadRequest{Text: "tags: the metadata has " + event.TagsMember + " too"}
 	}
 	at := jsontext.Space(metadata, 0) + 1
 	out := make([]byte, 0, len(metadata)+len(tags)+len(event.TagsMember)+4)

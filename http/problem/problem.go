@@ -144,6 +144,7 @@ var table = []struct {
 var spoken = []func(error) *Problem{
 	spokenBy(http.StatusServiceUnavailable, notListed),
 	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),
+	spokenBy(http.StatusBadRequest, (*event.BadRequest).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
 	spokenBy(http.StatusNotFound, func(e *subscription.NotParked) string { return fmt.Sprintf("Message %d is not parked.", e.Number) }),
 	spokenBy(http.StatusBadRequest, func(e *subscription.SettingsError) string { return e.Text }),

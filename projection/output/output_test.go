@@ -314,6 +314,17 @@ func TestForeignWrite(t *testing.T) {
 	same(t, "fault", start(t, options(s)).emit(2, "s T 2").fails(), "The 's' stream managed by projection 7 has been written to from the outside.\r\nEvent: 1@s")
 }
 
+func TestBadEvents(t *testing.T) {
+	for _, c := range []struct{ stream, tags, want string }{
+		{"s", `["a,b"]`, `An event cannot be written to the stream 's': $tags: the tag "a,b" has a comma`},
+		{"$idx-all", `["a"]`, "An event cannot be written to the stream '$idx-all': Index streams cannot be written to."},
+	} {
+		r := start(t, options(memdb.Open(t, memdb.Options{})))
+		r.Emit(at(1), nil, []handler.Emission{{Stream: c.stream, Type: "T", Metadata: []handler.Field{{Name: event.TagsMember, Value: []byte(c.tags)}}}})
+		same(t, "fault", r.fails(), c.want)
+	}
+}
+
 func TestRetries(t *testing.T) {
 	cases := []struct {
 		name  string

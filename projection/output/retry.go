@@ -11,7 +11,8 @@ import (
 // isFinal reports whether an error will stay.
 func isFinal(err error) bool {
 	var other *event.WrongExpectedVersion
-	return errors.As(err, &other) || IsLost(err) || isAbsent(err) ||
+	var bad *event.BadRequest
+	return errors.As(err, &other) || errors.As(err, &bad) || IsLost(err) || isAbsent(err) ||
 		errors.Is(err, event.ErrStreamDeleted) || errors.Is(err, event.ErrNotAuthorized) || errors.Is(err, event.ErrTooLarge)
 }
 

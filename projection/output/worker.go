@@ -217,9 +217,12 @@ func (w *worker) append(s *stream) error {
 // writeError says what an error of a write to a stream means for the projection.
 func writeError(stream string, err error) error {
 	var other *event.WrongExpectedVersion
+	var bad *event.BadRequest
 	switch {
 	case errors.As(err, &other):
 		return restart(err)
+	case errors.As(err, &bad):
+		return faultf("An event cannot be written to the stream '%s': %s", stream, bad.Text)
 	case errors.Is(err, event.ErrStreamDeleted):
 		return deletedFault(stream)
 	case errors.Is(err, event.ErrNotAuthorized):

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -232,6 +233,9 @@ func (p *Pipeline) Begin(ctx context.Context, w *event.Write, wake chan<- struct
 	size := w.Size()
 	if size > MaxEntryBytes {
 		return Pending{}, event.ErrTooLarge
+	}
+	if err := label.Check(w); err != nil {
+		return Pending{}, err
 	}
 	if ctx.Err() != nil {
 		p.metrics.timeouts.Add(1)

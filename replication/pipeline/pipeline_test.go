@@ -645,6 +645,14 @@ func TestStateThatCannotBeReadDecidesNothing(t *testing.T) {
 	})
 }
 
+func TestBadWriteIsNotQueued(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		got := <-r.submit("$idx-all")
+		check.Says(t, got.err, "Index streams cannot be written to.")
+	})
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	t.Run("by requests", func(t *testing.T) {
 		inRigWith(t, Options{QueueRequests: 2}, func(r *rig) {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
@@ -129,6 +130,9 @@ func (db *DB) Close() {
 
 func (db *DB) Write(ctx context.Context, w *event.Write) (event.Written, error) {
 	if err := before(ctx, db, &db.BeforeWrite, w); err != nil {
+		return event.Written{}, err
+	}
+	if err := label.Check(w); err != nil {
 		return event.Written{}, err
 	}
 	written, err := db.faulty(w)
