@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -26,9 +27,10 @@ const (
 	fieldType
 	fieldData
 	fieldMetadata
+	fieldTags // in JSON alone
 )
 
-var bodyFieldNames = [...]string{fieldID: "eventId", fieldType: "eventType", fieldData: "data", fieldMetadata: "metadata"}
+var bodyFieldNames = [...]string{fieldID: "eventId", fieldType: "eventType", fieldData: "data", fieldMetadata: "metadata", fieldTags: "tags"}
 
 // fieldNamed finds a member by its name, ignoring case.
 func fieldNamed(name string) bodyField {
@@ -51,6 +53,8 @@ func fieldQuoted(raw []byte) bodyField {
 		return fieldData
 	case `"metadata"`:
 		return fieldMetadata
+	case `"tags"`:
+		return fieldTags
 	}
 	return fieldNamed(string(jsontext.Unquote(nil, raw)))
 }
@@ -182,6 +186,7 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 		id             event.ID
 		typeText       []byte
 		data, metadata bodyValue
+		tags           []byte
 		err            error
 	)
 	m := jsontext.ObjectAt(body, at)
@@ -208,10 +213,15 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 			data = jsonValue(m.Value, m.Kind)
 		case fieldMetadata:
 			metadata = jsonValue(m.Value, m.Kind)
+		case fieldTags:
+			tags = m.Value
 		}
 	}
 	if end, ok = m.End(); !ok {
 		return 0, false
+	}
+	if tags != nil {
+		metadata = b.tagged(metadata, tags)
 	}
 	if b.events == nil {
 		// Events of a batch are mostly of one size. An eighth more spares growing where the first
@@ -221,6 +231,18 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 	}
 	b.add(id, typeText, data, metadata)
 	return end, true
+}
+
+// tagged is the stored form of metadata with the tags that were given next to them.
+func (b *writeBatch) tagged(metadata bodyValue, tags []byte) bodyValue {
+	with, err := label.WithTags(metadata.bytes, tags)
+	if err != nil {
+		if b.err == nil {
+			b.err = problem.Bad(err.Error())
+		}
+		return metadata
+	}
+	return bodyValue{with, metadata.isJSON || len(with) > len(metadata.bytes)}
 }
 
 // maxGuess bounds how much is allocated for the first event of a body; a larger batch grows.
