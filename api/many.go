@@ -27,6 +27,9 @@ type LargeEvent struct {
 	Size, Max int // bytes
 }
 
+// Is makes errors.Is(err, event.ErrTooLarge) hold.
+func (e *LargeEvent) Is(target error) bool { return target == event.ErrTooLarge }
+
 func (e *LargeEvent) Error() string {
 	return fmt.Sprintf("event %s of stream %q has %d bytes, at most %d are allowed", e.ID, e.Stream, e.Size, e.Max)
 }
@@ -34,11 +37,15 @@ func (e *LargeEvent) Error() string {
 // LargeMany says that the events of a write to several streams are too large together.
 type LargeMany struct{ Size, Max int64 } // bytes
 
+// Is makes errors.Is(err, ErrLargeAppend) hold.
+func (e *LargeMany) Is(target error) bool { return target == ErrLargeAppend }
+
 func (e *LargeMany) Error() string {
 	return fmt.Sprintf("the events of one write have %d bytes together, at most %d are allowed", e.Size, e.Max)
 }
 
-// Gathering is a write to several streams under construction.
+// Gathering is a write to several streams under construction. It must not be written once Add or
+// Check returned an error, but Streams still tells which streams were named.
 type Gathering struct {
 	node    *Node
 	write   event.Write
@@ -65,22 +72,6 @@ func (g *Gathering) Add(stream string, e event.Proposed) error {
 	if err := named(stream); err != nil {
 		return err
 	}
-	switch {
-	case e.Type == "":
-		return &InvalidAppend{"the type of an event is empty"}
-	case e.ID.IsZero():
-		return &InvalidAppend{"the id of an event is zero"}
-	}
-	size := len(e.Data) + len(e.Metadata)
-	switch err := g.node.CheckEvent(len(e.Type), size, &g.payload); err {
-	case nil:
-	case event.ErrTooLarge:
-		return &LargeEvent{stream, e.ID, size, g.node.MaxEventBytes}
-	case ErrLargeAppend:
-		return &LargeMany{g.payload, g.node.MaxAppendBytes}
-	default:
-		return err
-	}
 	place, ok := g.places[stream]
 	if !ok {
 		place = int32(len(g.many.Streams))
@@ -89,6 +80,21 @@ func (g *Gathering) Add(stream string, e event.Proposed) error {
 		}
 		g.places[stream] = place
 		g.many.Streams = append(g.many.Streams, stream)
+	}
+	switch {
+	case e.Type == "":
+		return &InvalidAppend{"the type of an event is empty"}
+	case e.ID.IsZero():
+		return &InvalidAppend{"the id of an event is zero"}
+	}
+	payload := len(e.Data) + len(e.Metadata)
+	if size := payload + len(e.Type); size > g.node.MaxEventBytes {
+		return &LargeEvent{stream, e.ID, size, g.node.MaxEventBytes}
+	}
+	if err := g.node.CheckEvent(len(e.Type), payload, &g.payload); err == ErrLargeAppend {
+		return &LargeMany{g.payload, g.node.MaxAppendBytes}
+	} else if err != nil {
+		return err
 	}
 	id := placedID{place, e.ID}
 	if _, twice := g.ids[id]; twice {
@@ -108,15 +114,15 @@ func (g *Gathering) Check(stream string, expected int64) error {
 	if _, twice := g.checked[stream]; twice {
 		return &InvalidAppend{"Each stream can only appear once in consistency checks."}
 	}
-	known := []int64{event.NoStream, event.StreamExists, event.SoftDeleted, event.Tombstoned}
-	switch {
-	case len(g.many.Checks) == MaxManyChecks:
+	if len(g.many.Checks) == MaxManyChecks {
 		return &InvalidAppend{fmt.Sprintf("at most %d checks are made at once", MaxManyChecks)}
-	case expected < 0 && !slices.Contains(known, expected), expected >= event.TombstoneNumber:
-		return &InvalidAppend{fmt.Sprintf("stream %q: the version %d cannot be checked", stream, expected)}
 	}
 	g.checked[stream] = struct{}{}
 	g.many.Checks = append(g.many.Checks, event.Check{Stream: stream, Expected: expected})
+	known := []int64{event.NoStream, event.StreamExists, event.SoftDeleted, event.Tombstoned}
+	if expected < 0 && !slices.Contains(known, expected) || expected >= event.TombstoneNumber {
+		return &InvalidAppend{fmt.Sprintf("stream %q: the version %d cannot be checked", stream, expected)}
+	}
 	return nil
 }
 
@@ -178,7 +184,7 @@ func NewManyMetrics(r *stats.Registry) *ManyMetrics {
 	return m
 }
 
-// Count counts a write by its door and what became of it.
+// Count counts a write by its door and what became of it; nil: it was refused before it was one.
 func (m *ManyMetrics) Count(door string, w *event.Write, written event.Written, err error) {
 	if m == nil {
 		return
@@ -193,6 +199,9 @@ func (m *ManyMetrics) Count(door string, w *event.Write, written event.Written, 
 		result = "violated"
 	}
 	m.appends[[2]string{door, result}].Inc()
+	if w == nil {
+		return
+	}
 	m.streams.Observe(float64(len(w.Many.Streams)))
 	m.checks.Observe(float64(len(w.Many.Checks)))
 }

@@ -20,6 +20,7 @@ type Operation struct {
 var (
 	ReadStream   = Operation{May: MayStream(access.ReadRight)}
 	Append       = Operation{May: MayStream(access.WriteRight)}
+	AppendMany   = Operation{May: MayStreams}
 	DeleteStream = Operation{May: MayStream(access.DeleteRight), Recorded: true}
 	// WriteMetadata is an append to a metadata stream in the form that HTTP has for it.
 	WriteMetadata = Operation{May: MayStream(access.MetaWriteRight), Recorded: true}
@@ -76,6 +77,7 @@ const (
 	BySelf             // the user that is named, and no other user
 	ByStream           // who has the right to the stream that is named
 	ByReader           // callers that reach the level and have the right
+	ByStreams          // see PermitMany: the request says by its body which streams it is about
 )
 
 // Opening is a set of options that let in callers without credentials.
@@ -97,6 +99,7 @@ var (
 	MayAdmin       = Requirement{Rule: ByLevel, Level: access.Admin}
 	MayAdminOrSelf = Requirement{Rule: ByLevelOrSelf, Level: access.Admin}
 	MaySelf        = Requirement{Rule: BySelf}
+	MayStreams     = Requirement{Rule: ByStreams}
 	MayReader      = Requirement{Rule: ByReader, Level: access.Auth, Right: access.ReadRight}
 )
 
@@ -107,7 +110,7 @@ func MayStream(right access.Right) Requirement { return Requirement{Rule: ByStre
 // if the rule looks at one. Whether that is there is not looked at.
 func (n *Node) Permit(ctx context.Context, m *Requirement, who *access.Principal, stream, login string) error {
 	switch m.Rule {
-	case ByAnyone:
+	case ByAnyone, ByStreams:
 		return nil
 	case ByStream:
 		return n.Authorize(ctx, who, stream, m.Right)
@@ -141,6 +144,22 @@ func (n *Node) Authorize(ctx context.Context, who *access.Principal, stream stri
 		return event.ErrNotAuthorized
 	}
 	return n.Access.CheckStream(ctx, *who, stream, right)
+}
+
+// PermitMany returns event.ErrNotAuthorized unless a caller may write to some streams and read
+// others.
+func (n *Node) PermitMany(ctx context.Context, who *access.Principal, written, checked []string) error {
+	for _, s := range written {
+		if err := n.Authorize(ctx, who, s, access.WriteRight); err != nil {
+			return err
+		}
+	}
+	for _, s := range checked {
+		if err := n.Authorize(ctx, who, s, access.ReadRight); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WantsUser reports whether all callers without credentials are refused. Streams set themselves

@@ -32,9 +32,9 @@ func TestRoutes(t *testing.T) {
 		"/streams/$all/0": page, "/streams/$all/0/1": page, "/streams/$all/0/backward/1": page, "/streams/$all/0/forward/1": page,
 		"/streams/$all/filtered": page, "/streams/$all/filtered/0/1": page, "/streams/$all/filtered/0/backward/1": page, "/streams/$all/filtered/0/forward/1": page,
 		"/streams/%6det%61data/metadata": metadata, "/streams/s/%6det%61data": metadata, "/%73treams/s": stream,
-		"/ping": page, "/info": page, "/": page, "/web": page, "/health/live": "GET, HEAD, OPTIONS",
+		"/ping": page, "/streams": "POST, OPTIONS", "/info": page, "/": page, "/web": page, "/health/live": "GET, HEAD, OPTIONS",
 
-		"/streams": "", "/streams/": "", "/streams//": "", "/streams//0": "", "/streams/s/0/": "", "/streams/s//": "", "/streams/s//0": "",
+		"/streams/": "", "/streams//": "", "/streams//0": "", "/streams/s/0/": "", "/streams/s//": "", "/streams/s//0": "",
 		"/streams/s/0/sideways/1": "", "/streams/s/0/forward/1/2": "", "/streams/s/0/forward/1/": "", "/streams/s/metadata/0/": "",
 		"/streams/s/metadata/0/1/2/3/4": "", "/streams/$all/filtered/": "", "/streams/s/incoming/": "", "/streams/a/b/c/d": "",
 		"/streams/s/0/forward": "", "/other": "", "/Streams/s": "", "/streams%2Fs": "", "//streams/s": "",

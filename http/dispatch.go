@@ -106,7 +106,7 @@ func (s *Server) run(x *request.Request) error {
 	if op.Method == http.MethodGet && op.May.WantsUser(x.Node.Open) {
 		x.Cache(request.CachePrivate) // Unless the operation says more.
 	}
-	return recorded(x.R.Context(), x, serve)
+	return x.Recorded(x.R.Context(), serve)
 }
 
 // preflight answers OPTIONS. A browser that asks for a header by its later name gets the later
@@ -125,16 +125,8 @@ func preflight(x *request.Request) {
 
 // logLogin tells the log of requests who the caller is.
 func logLogin(x *request.Request) {
-	for w := x.W; ; {
-		switch to := w.(type) {
-		case *loggedWriter:
-			to.login = x.Who.Login
-			return
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = to.Unwrap()
-		default:
-			return
-		}
+	if line, ok := request.Wrapped[*loggedWriter](x.W); ok {
+		line.login = x.Who.Login
 	}
 }
 
@@ -156,23 +148,6 @@ func redirectSlash(_ context.Context, x *request.Request) error {
 		h[request.KeyCacheControl] = []string{"max-age=31536000, public"}
 	}
 	x.Text(http.StatusTemporaryRedirect, "Moved Permanently")
-	return nil
-}
-
-// recorded answers a request. One that is to be recorded is not done when that is no longer
-// possible.
-func recorded(ctx context.Context, x *request.Request, serve request.Handler) error {
-	if x.Node.Activity == nil || !x.IsNoted(x.Op) {
-		return serve(ctx, x)
-	}
-	end, err := x.Node.Begin(true)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := serve(ctx, x); err != nil {
-		x.Fail(err) // What became of it may not be known, so that it is recorded.
-	}
 	return nil
 }
 

@@ -183,6 +183,12 @@ func TestWritesOnFollower(t *testing.T) {
 	n.untouched(t, "POST", "/streams/s", admin("Content-Type", appJSON, "ES-EventType", "t")).is(t, 307).says(t, "Forwarding to idempotent URI")
 	n.untouched(t, "POST", "/streams/s", admin("Content-Type", "text/plain")).is(t, 415)
 	n.untouched(t, "DELETE", "/streams/s", admin("ES-HardDelete", "perhaps")).is(t, 400)
+	many := admin("Content-Type", appJSON)
+	redirects(t, n.untouched(t, "POST", "/streams", many), "/streams")
+	n.untouched(t, "POST", "/streams", admin("Content-Type", appJSON, "ES-RequireLeader", "perhaps")).is(t, 400)
+	n.cluster.leader = ""
+	many.Set("ES-RequireLeader", "True")
+	n.untouched(t, "POST", "/streams", many).is(t, 503).says(t, "Server Is Not Ready")
 }
 
 // The store has the last word on who leads.
@@ -251,8 +257,10 @@ func TestForwardedWrites(t *testing.T) {
 	n.batch("r", `[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`, "ES-ExpectedVersion", "7").is(t, 400).says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", "0")
 	n.one("/streams/r/metadata", appJSON, `{"$maxCount":2}`, "ES-EventType", "-").is(t, 201)
 	n.one("/streams/r/incoming/"+n.id(), appJSON, "{}").is(t, 200)
+	n.many(manyOf([]string{n.to("r"), n.to("q")}, expects("r", "1"))).is(t, 201)
+	n.many(manyOf([]string{n.to("r"), n.to("q")}, expects("r", "1"))).is(t, 409).has(t, "Content-Type", "application/json; charset=utf-8")
 	n.delete("r").is(t, 204)
-	check.Equal(t, n.store.passed, 5, "passed on")
+	check.Equal(t, n.store.passed, 7, "passed on")
 	n.get("/streams/s", appJSON).is(t, 200)
 	n.get("/streams/r", appJSON).is(t, 404)
 
@@ -269,7 +277,7 @@ func TestForwardedWrites(t *testing.T) {
 	n.cluster.role = "readonlyreplica"
 	n.delete("r").is(t, 500).says(t, "Operation Not Supported on Read Only Replica")
 	n.cluster.role = "follower"
-	check.Equal(t, n.store.passed, 5, "passed on")
+	check.Equal(t, n.store.passed, 7, "passed on")
 	check.Equal(t, relay.asked, 0, "relayed")
 
 	// What can become of a write on its way.

@@ -43,6 +43,7 @@ type infoDocument struct {
 		StatsHistory bool `json:"statsHistory"`
 		Backup       bool `json:"backup"`
 		Activity     bool `json:"activity"`
+		MultiStream  bool `json:"multiStream"`
 	} `json:"features"`
 	UI struct {
 		Title string `json:"title"`
@@ -70,6 +71,7 @@ func (s *Server) nodeInfo(_ context.Context, x *request.Request) error {
 	d.Features.UserManagement = !x.Node.Insecure
 	d.Features.AtomPub = !s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
+	d.Features.MultiStream = d.Features.AtomPub
 	d.Features.StatsHistory = s.opts.Statistics != nil && !s.opts.DisableStats
 	d.Features.ParkedDesk = s.opts.Subscriptions != nil
 	d.Features.NodeRelay = s.opts.Membership != nil

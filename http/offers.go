@@ -25,6 +25,7 @@ var (
 const (
 	appendForms = 1<<media.FormJSON | 1<<media.FormTextXML | 1<<media.FormAppXML | 1<<media.FormRaw | 1<<media.FormEventsJSON | 1<<media.FormEventsXML |
 		1<<media.FormEventJSON | 1<<media.FormEventXML | 1<<media.FormAtomJSON | 1<<media.FormAtomXML
+	manyForms     = 1<<media.FormJSON | 1<<media.FormManyJSON
 	gossipForms   = 1<<media.FormJSON | 1<<media.FormTextXML | 1<<media.FormAppXML
 	settingsForms = 1<<media.FormJSON | 1<<media.FormTextXML
 	incomingForms = 1<<media.FormJSON | 1<<media.FormTextXML | 1<<media.FormAppXML | 1<<media.FormRaw | 1<<media.FormAtomJSON | 1<<media.FormAtomXML

@@ -48,7 +48,7 @@ func TestMatch(t *testing.T) {
 	}{
 		{"/", "/", request.Route{}},
 		{"//", "", request.Route{}},
-		{"/streams", "", request.Route{}},
+		{"/streams", "/streams", request.Route{}},
 		{"/streams/", "", request.Route{}},
 		{"/%73treams/s", "/streams/{stream}", request.Route{Stream: "s"}},
 		{"/streams%2Fs", "", request.Route{}},

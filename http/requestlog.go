@@ -24,8 +24,12 @@ func (l *requestLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	logged := &loggedWriter{ResponseWriter: w}
 	// A handler that panics has answered as well, if only by cutting the connection.
 	defer func() {
-		l.log.Info("request", "method", api.Printable(r.Method), "path", api.Printable(r.URL.EscapedPath()), "status", logged.status,
-			logkey.Bytes, logged.bytes, "duration", time.Since(begin), logkey.Remote, r.RemoteAddr, logkey.Login, api.Printable(logged.login), "proto", r.Proto)
+		line := []any{"method", api.Printable(r.Method), "path", api.Printable(r.URL.EscapedPath()), "status", logged.status,
+			logkey.Bytes, logged.bytes, "duration", time.Since(begin), logkey.Remote, r.RemoteAddr, logkey.Login, api.Printable(logged.login), "proto", r.Proto}
+		if logged.events > 0 {
+			line = append(line, "streams", logged.streams, "events", logged.events)
+		}
+		l.log.Info("request", line...)
 	}()
 	l.next.ServeHTTP(logged, r)
 }
@@ -37,7 +41,12 @@ type loggedWriter struct {
 	status int // 0 until something was answered
 	bytes  int64
 	login  string // of the caller, once it is known
+
+	streams, events int // of a write to several streams; 0: it is none
 }
+
+// NoteWrite tells how much a write to several streams writes.
+func (w *loggedWriter) NoteWrite(streams, events int) { w.streams, w.events = streams, events }
 
 func (w *loggedWriter) WriteHeader(status int) {
 	if w.status < http.StatusOK { // Several of those come before the answer.

@@ -131,7 +131,10 @@ func streamRows(s *streams.Handlers) []row {
 	filteredBackward := get(feedOffer, access.ReadRight, s.All(true, true))
 	write, incoming := post(appendForms, api.Append, s.Append), post(incomingForms, api.Append, s.Incoming)
 	remove := request.Operation{Operation: api.DeleteStream, Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, Serve: s.Delete}
+	many := post(manyForms, api.AppendMany, s.AppendMany)
+	many.Offer = nil // There is one form of answer.
 	rows := []row{
+		at("/streams", many),
 		at("/streams/{stream}/metadata", metadata, post(appendForms, api.WriteMetadata, s.WriteMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
 		at("/streams/{stream}/metadata/{number}", metadata),

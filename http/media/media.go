@@ -25,6 +25,7 @@ const (
 	formCompetingXML
 	formCompetingJSON
 	formJavaScript
+	FormManyJSON
 )
 
 // IsJSON reports whether a document in this form is JSON.
@@ -67,6 +68,9 @@ var (
 	CompetingXML  = newType("application", "vnd.eventstore.competingatom+xml", formCompetingXML, "-984162351")
 	CompetingJSON = newType("application", "vnd.eventstore.competingatom+json", formCompetingJSON, "1623470918")
 
+	// A write to several streams.
+	manyJSON = newType("application", "vnd.annals.append+json", FormManyJSON, "0")
+
 	// Sent, and never asked for.
 	JavaScript = newType("application", "javascript", formJavaScript, "0")
 
@@ -82,7 +86,7 @@ var (
 
 var allTypes = []*Type{
 	JSON, AtomJSON, AtomXML, EventsJSON, EventJSON, TextXML, AppXML,
-	Raw, HTML, Text, Description, EventXML, EventsXML, CompetingJSON, CompetingXML,
+	Raw, HTML, Text, Description, EventXML, EventsXML, CompetingJSON, CompetingXML, manyJSON,
 	kurrentAtomJSON, kurrentEventsJSON, kurrentEventJSON, kurrentDescription,
 	kurrentCompetingJSON, kurrentEventXML, kurrentEventsXML, kurrentCompetingXML,
 }

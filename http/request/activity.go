@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -32,5 +33,22 @@ func (x *Request) IsNoted(op *Operation) bool {
 	if op == nil || x.IsRead() || x.R.Method == http.MethodOptions {
 		return false
 	}
-	return op.Recorded || op.Operation == api.Append && api.RecordsAppend(x.Route.Stream)
+	return op.Recorded || x.Records || op.Operation == api.Append && api.RecordsAppend(x.Route.Stream)
+}
+
+// Recorded answers a request. One that is to be recorded is not done when that is no longer
+// possible.
+func (x *Request) Recorded(ctx context.Context, serve Handler) error {
+	if x.Node.Activity == nil || !x.IsNoted(x.Op) {
+		return serve(ctx, x)
+	}
+	end, err := x.Node.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := serve(ctx, x); err != nil {
+		x.Fail(err) // What became of it may not be known, so that it is recorded.
+	}
+	return nil
 }

@@ -155,3 +155,24 @@ func flush(to http.ResponseWriter) error {
 	}
 	return nil
 }
+
+// Wrapped finds the writer of a type among those that a response goes through.
+func Wrapped[W any](w http.ResponseWriter) (found W, ok bool) {
+	for {
+		if found, ok = w.(W); ok {
+			return found, true
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return found, false
+		}
+		w = outer.Unwrap()
+	}
+}
+
+// NoteWrite tells the log of requests how much a write to several streams writes.
+func (x *Request) NoteWrite(streams, events int) {
+	if line, ok := Wrapped[interface{ NoteWrite(streams, events int) }](x.W); ok {
+		line.NoteWrite(streams, events)
+	}
+}

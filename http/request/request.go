@@ -114,6 +114,7 @@ type Request struct {
 	Who   access.Principal
 	// address of the node that decides the write for this one; empty: this one does
 	Decider string
+	Records bool // the body asks for a change that is recorded
 
 	lease *api.Lease // of a request that takes long; nil: it has not yet
 	// deadline of what it reads; nil: it has none

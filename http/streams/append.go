@@ -177,6 +177,11 @@ func checkSizes(x *request.Request, w *write) error {
 		e := &w.Events[i]
 		err = x.Node.CheckEvent(len(e.Type), len(e.Data)+len(e.Metadata), &payload)
 	}
+	return sized(x, err)
+}
+
+// sized says of an append that is too large how large one may be.
+func sized(x *request.Request, err error) error {
 	if most := x.Node.MaxAppendBytes; errors.Is(err, api.ErrLargeAppend) && most < api.MaxAppendBytes {
 		return &problem.Problem{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
 	}

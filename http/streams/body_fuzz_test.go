@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
@@ -79,4 +80,48 @@ func checkBatch(t *testing.T, body []byte, decode func([]byte) ([]event.Proposed
 
 func isObjectOrArray(b []byte) bool {
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[') && json.Valid(b)
+}
+
+func FuzzManyBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"events":[{"stream":"s","eventId":"` + testID + `","eventType":"T","data":{"a":1},"metadata":"[1]"}]}`,
+		`{"stream":"s","checks":[{"stream":"a","expectedVersion":"none"}],"events":[{"EVENTID":"` + bareID + `","eventType":"\u0041","dataBase64":"AA=="}]}`,
+		`{"checks":[{"stream":"a","expectedVersion":9223372036854775808},{"stream":"a","expectedVersion":-6}],"events":[]}`,
+		`{"events":[{}],"Events":null}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	n := &api.Node{MaxEventBytes: 1000, MaxAppendBytes: 4000}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		g := n.Gather()
+		wrong, err := decodeMany(body, g)
+		if err == nil {
+			err = wrong
+		}
+		if err != nil {
+			if _, known := problem.Of(err, problem.Writing); !known {
+				t.Fatalf("no answer to %v", err)
+			}
+			return
+		}
+		if !json.Valid(body) && body[0] != args.ByteOrderMark[0] {
+			t.Fatal("a body that is no JSON was taken")
+		}
+		w, err := g.Write()
+		if err != nil || len(w.Events) == 0 || len(w.Many.Of) != len(w.Events) {
+			t.Fatalf("got %+v, %v", w, err)
+		}
+		for i, e := range w.Events {
+			if e.ID.IsZero() || e.Type == "" || len(e.Data)+len(e.Metadata) > n.MaxEventBytes || w.Many.Streams[w.Many.Of[i]] == "" {
+				t.Fatalf("event that may not be written: %+v", e)
+			}
+		}
+		seen := map[string]bool{}
+		for _, c := range w.Many.Checks {
+			if c.Expected == event.AnyVersion || c.Expected < event.Tombstoned || seen[c.Stream] {
+				t.Fatalf("check that may not be made: %+v", c)
+			}
+			seen[c.Stream] = true
+		}
+	})
 }

@@ -23,6 +23,8 @@ func Who(m *api.Requirement) string {
 		return "the user itself alone"
 	case api.ByStream:
 		return "the stream's " + m.Right.String() + " right"
+	case api.ByStreams:
+		return "the write right of each stream written to, the read right of each that is only checked"
 	case api.ByReader:
 		return levels[m.Level] + " with the stream's " + m.Right.String() + " right"
 	}
@@ -32,7 +34,7 @@ func Who(m *api.Requirement) string {
 // Opened names the options each of which lets in callers without credentials.
 func Opened(m *api.Requirement) string {
 	var options []string
-	if m.Rule == api.ByStream {
+	if m.Rule == api.ByStream || m.Rule == api.ByStreams {
 		options = append(options, "AllowAnonymousStreamAccess")
 	}
 	if m.Opened&api.OpenEndpoints != 0 {
