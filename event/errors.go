@@ -181,3 +181,12 @@ type NamesNotListed struct {
 func (e *NamesNotListed) Error() string {
 	return fmt.Sprintf("the names of streams are being collected: %d of %d bytes of log are done", e.Done, e.Total)
 }
+
+// IndexBuilding says that the index of categories, types and tags is still being built.
+type IndexBuilding struct {
+	Done, Total int64 // bytes of log
+}
+
+func (e *IndexBuilding) Error() string {
+	return fmt.Sprintf("The index is being built: %d of %d bytes of log", e.Done, e.Total)
+}

@@ -44,6 +44,7 @@ type appender struct {
 
 	// What the index and the caches learn at the next commit, one entry a record.
 	entries []index.Entry
+	posted  []index.Entry
 	ids     []recentID
 	items   []chunkfile.Item // share the memory of the frames
 }
@@ -174,6 +175,12 @@ func (a *appender) commit() error {
 	if err := a.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("index: %w", err)
 	}
+	for _, it := range a.items {
+		a.posted = appendPostings(a.posted, it, it.Position())
+	}
+	if err := a.postings.Post(a.posted, a.Tail().End, a.tail.End, a.tail.Chain); err != nil {
+		return fmt.Errorf("postings: %w", err)
+	}
 	a.reads.ids.add(a.ids)
 	a.unsettled.Store(a.Tail().End + 1)
 	a.publish(a.tail, a.epoch)
@@ -194,7 +201,7 @@ func (a *appender) commit() error {
 	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	a.metrics.commits.Inc()
 	clear(a.items)
-	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
+	a.entries, a.ids, a.items, a.posted = a.entries[:0], a.ids[:0], a.items[:0], a.posted[:0]
 	if a.tail.End-a.syncer.flushedEnd.Load() > flushEvery {
 		a.syncer.wakeSyncer()
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
 )
 
 // openIndex opens the index and brings it up to the log's end: by what was
@@ -42,6 +44,44 @@ func (l *Log) openIndex() error {
 	return l.indexFrom(x.Checkpoint(), l.Tail().End)
 }
 
+// openPostings opens the index of postings. What it lacks of a long log is posted later.
+func (l *Log) openPostings() (err error) {
+	logger := l.logger.Named("postings")
+	l.postings, err = postings.Open(postings.Options{
+		Index: index.Options{
+			FS: l.opts.FS, Dir: filepath.Join(l.opts.IndexDir, postingsFolder), Logger: logger,
+			MaxMemTable: postedInMemory, ExistenceFilterMax: -1,
+			OnFatal:     func(err error) { _ = l.fail(fmt.Errorf("postings: %w", err)) },
+			BeforeFlush: func() { _ = l.syncer.Sync() }, // as for the index
+			Cluster:     l.cluster, Belongs: l.endsAt,
+		},
+		Tail:   l.Tail,
+		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, appendPostings, add) },
+		Logger: logger,
+	})
+	return err
+}
+
+const (
+	postingsFolder = "postings" // in the folder of the index
+	// entries of the index of postings in memory before they go to a file: each takes about 52
+	// bytes, and one table more may wait
+	postedInMemory = 600_000
+)
+
+// appendEntry appends what the index is to know of a record.
+func appendEntry(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
+	return append(to, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
+}
+
+// appendPostings appends the postings of a record.
+func appendPostings(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
+	for _, hash := range event.Postings(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())) {
+		to = append(to, index.Entry{Hash: hash, Number: position, Position: position})
+	}
+	return to
+}
+
 // endsAt reports whether a frame ends at a position with a chain. If that frame is damaged, the
 // answer is yes: nothing speaks against it, and an index could not be rebuilt. What can be read
 // stays readable.
@@ -66,22 +106,25 @@ func (l *Log) indexFrom(from, end int64) error {
 		doing = doingRebuild
 	}
 	l.progress.begin(doing, end-from)
-	return l.entries(from, end, func(batch []index.Entry, upTo int64, chain event.Chain) error {
+	return l.entries(from, end, appendEntry, func(batch []index.Entry, upTo int64, chain event.Chain) error {
 		l.progress.at(doing, upTo-from, end-from)
 		return l.index.Add(batch, upTo, chain)
 	})
 }
 
+// entriesOf appends what an index is to know of a record.
+type entriesOf func(to []index.Entry, it chunkfile.Item, position int64) []index.Entry
+
 // entries reads the log between two ends of frames, and gives the index entries of its records to
 // add, which is also told where that batch of them ends, and the log's chain there.
-func (s *state) entries(from, end int64, add func(batch []index.Entry, upTo int64, chain event.Chain) error) (err error) {
+func (s *state) entries(from, end int64, of entriesOf, add postings.Add) (err error) {
 	started, reported := time.Now(), time.Now()
 	batch := make([]index.Entry, 0, indexBatch)
 	records := 0
 	err = s.read(func(v view) error {
 		return v.batches(from, end, func(it chunkfile.Item, position int64) {
 			if it.IsRecord() {
-				batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
+				batch = of(batch, it, position)
 			}
 		}, func(upTo int64, chain event.Chain) error {
 			if err := add(batch, upTo, chain); err != nil {

@@ -174,6 +174,9 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		if err := index.Check(h.index, pace); err != nil && ctx.Err() == nil {
 			h.logger.Warn("the index could not be checked", logkey.Error, err)
 		}
+		if err := h.postings.Check(pace); err != nil && ctx.Err() == nil {
+			h.logger.Warn("the index of postings could not be checked", logkey.Error, err)
+		}
 	}
 	for {
 		next, ok := h.checkChunk(ctx, number, pause)

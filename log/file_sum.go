@@ -38,7 +38,7 @@ func NewFileSum(name string, size int64, complete bool) *FileSum {
 		s.footAt = size - chunkfile.FooterSize
 		s.covered = s.footAt + chunkfile.FooterChecksumAt
 	} else if inIndex, ok := strings.CutPrefix(name, indexFolder+"/"); ok {
-		s.footAt = size - int64(index.Foot(inIndex))
+		s.footAt = size - int64(index.Foot(strings.TrimPrefix(inIndex, postingsFolder+"/")))
 		s.covered = s.footAt
 	}
 	return s

@@ -105,7 +105,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err := tr.replace(old, &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	tr.logger.Info("a damaged chunk was replaced with the copy of another node", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning))
+	tr.logger.Info("a damaged chunk was replaced with the copy of another node", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning.entries))
 	if h.blank > 0 {
 		tr.logger.Warn("the copy of a damaged chunk lacks the data of events that the other node has redacted", logkey.File, d.File, logkey.Events, h.blank)
 	}
@@ -137,11 +137,8 @@ func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() e
 	// Durable before the file gets its name: the next start does not look below where the index
 	// ends. Entries of records that are not there read as absent, so it does no harm if the file
 	// never comes.
-	if len(h.returning) > 0 {
-		if err := turn(func() error {
-			tail := tr.appender.tail
-			return errors.Join(tr.index.Add(h.returning, tail.End, tail.Chain), tr.index.Flush())
-		}); err != nil {
+	if len(h.returning.entries) > 0 {
+		if err := turn(func() error { return tr.addReturning(&h.returning, true) }); err != nil {
 			return fmt.Errorf("index: %w", err)
 		}
 	}
@@ -180,21 +177,37 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 		if !old.Rewritten() {
 			continue // The index has all that was ever there.
 		}
-		if h.returning, err = tr.appendLacking(h.returning, it, position); err != nil {
+		if err := tr.noteReturning(&h.returning, it, position); err != nil {
 			return err
 		}
 	}
 }
 
-// appendLacking appends the entry of a record unless the index has it.
-func (s *state) appendLacking(to []index.Entry, it chunkfile.Item, position int64) ([]index.Entry, error) {
+// returning is what the index lacks of records that come back into files, and their postings.
+type returning struct{ entries, posted []index.Entry }
+
+// noteReturning notes a record unless the index has it.
+func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) error {
 	var room [4]index.Entry
 	e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
 	found, err := s.index.Get(room[:0], e.Hash, e.Number)
 	if err != nil || slices.Contains(found, e) {
-		return to, err
+		return err
 	}
-	return append(to, e), nil
+	r.entries, r.posted = append(r.entries, e), appendPostings(r.posted, it, position)
+	return nil
+}
+
+// addReturning hands over what was noted; with durably, it and what was handed over before survive a
+// power cut afterwards.
+func (tr *Transfer) addReturning(r *returning, durably bool) error {
+	tail := tr.appender.tail
+	err := errors.Join(tr.index.Add(r.entries, tail.End, tail.Chain), tr.postings.Bring(r.posted))
+	if durably && err == nil {
+		err = errors.Join(tr.index.Flush(), tr.postings.Flush(-1))
+	}
+	r.entries, r.posted = r.entries[:0], r.posted[:0]
+	return err
 }
 
 // healing makes one chunk file out of those that another node has of its range.
@@ -206,7 +219,7 @@ type healing struct {
 	own   bool               // made is held apart from parts
 
 	ownItems  bool // nothing in made comes from another node
-	returning []index.Entry
+	returning returning
 	blank     int
 }
 

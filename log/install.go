@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -159,7 +158,7 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 	}
 	defer chunkfile.GuardFaults(&err)()
 	end := tr.appender.tail
-	var batch []index.Entry
+	var lacking returning
 	added := false
 	for _, o := range n.old {
 		if !o.Rewritten() {
@@ -170,25 +169,25 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 				break
 			}
 			if it.IsRecord() {
-				if batch, err = tr.appendLacking(batch, it, position); err != nil {
+				if err := tr.noteReturning(&lacking, it, position); err != nil {
 					return err
 				}
 			}
-			if len(batch) == indexBatch {
-				if err := tr.index.Add(batch, end.End, end.Chain); err != nil {
+			if len(lacking.entries) == indexBatch {
+				if err := tr.addReturning(&lacking, false); err != nil {
 					return err
 				}
-				batch, added = batch[:0], true
+				added = true
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(batch) == 0 && !added {
+	if len(lacking.entries) == 0 && !added {
 		return nil
 	}
-	return errors.Join(tr.index.Add(batch, end.End, end.Chain), tr.index.Flush())
+	return tr.addReturning(&lacking, true)
 }
 
 // install does what cannot be taken back.

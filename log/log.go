@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -87,12 +88,16 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.openIndex(); err != nil {
 		return nil, err
 	}
+	if err := l.openPostings(); err != nil {
+		return nil, err
+	}
 	l.mapped = l.files[0].Mapped != nil // One file system holds all of them.
 	l.watch(o.Stats)
 	l.owned.Go(func() { l.syncer.runSyncer(ctx) })
 	l.owned.Go(func() { l.Reads.loadRecentIDs(ctx) })
 	l.owned.Go(func() { l.Health.runChecks(ctx) })
 	l.owned.Go(func() { l.Health.mendIndex(ctx) })
+	l.owned.Go(func() { l.postings.Run(ctx) })
 	l.owned.Go(func() { l.Names.run(ctx) })
 	l.owned.Go(func() { l.appender.order.run(ctx) })
 	return l, nil
@@ -128,6 +133,9 @@ func (l *Log) Stats() *stats.Registry { return l.opts.Stats }
 // Index gives access to the index for merging and statistics.
 func (l *Log) Index() *index.Index { return l.index }
 
+// Postings gives access to the index of categories, types and tags.
+func (l *Log) Postings() *postings.Index { return l.postings }
+
 // Sync makes everything committed durable and then moves the checkpoint files up to it.
 // An error is final, as with Append: a sync that failed is never tried again.
 func (l *Log) Sync() error { return l.syncer.Sync() }
@@ -149,6 +157,9 @@ func (l *Log) Close() error {
 				err = fmt.Errorf("flush index: %w", e)
 			}
 		}
+		if err == nil {
+			err = l.postings.Flush(flushAtClose)
+		}
 		l.closeErr = errors.Join(err, l.closeFiles())
 	})
 	return l.closeErr
@@ -162,6 +173,9 @@ func (l *Log) closeFiles() error {
 	var err error
 	if l.index != nil {
 		err = errors.Join(err, l.index.Close()) // Waits for a flush, which may wait for syncMu.
+	}
+	if l.postings != nil {
+		err = errors.Join(err, l.postings.Close())
 	}
 	l.syncer.syncMu.Lock()
 	defer l.syncer.syncMu.Unlock()

@@ -190,7 +190,7 @@ func (m *Mending) Finish(turn func(func() error) error) (err error) {
 		return fmt.Errorf("mend %s: %w", name, err)
 	}
 	tr.logger.Info("a damaged chunk was repaired from its intact parts and those of other nodes", logkey.File, name,
-		logkey.Records, h.made.Footer.Records, "fetchedBytes", m.size, "returning", len(h.returning))
+		logkey.Records, h.made.Footer.Records, "fetchedBytes", m.size, "returning", len(h.returning.entries))
 	if tr.reads.ids.reload() {
 		tr.reads.loadRecentIDs(tr.lifetime)
 	}

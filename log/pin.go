@@ -32,6 +32,7 @@ type Pin struct {
 	byName map[string]*PinnedFile
 	v      view
 	index  *index.Pin
+	posted *index.Pin // nil: they could not be pinned, and are made again by who uses the copy
 
 	mu      sync.RWMutex // held for reading by readers of a file; guards what follows
 	readers map[*PinnedReader]struct{}
@@ -71,9 +72,16 @@ func (l *Log) Pin() (_ *Pin, err error) {
 			err = errors.Join(fmt.Errorf("pin: %w", err), p.Close())
 		}
 	}()
+	if p.posted, err = l.postings.Pin(); err != nil {
+		return nil, err
+	}
 	// A commit indexes before it publishes, and a table may just have been written then.
-	if x.Checkpoint > 0 {
-		if err := l.Reads.WaitLog(l.lifetime, x.Checkpoint-1); err != nil {
+	known := x.Checkpoint
+	if p.posted != nil {
+		known = max(known, p.posted.Checkpoint)
+	}
+	if known > 0 {
+		if err := l.Reads.WaitLog(l.lifetime, known-1); err != nil {
 			return nil, err
 		}
 	}
@@ -90,16 +98,24 @@ func (l *Log) Pin() (_ *Pin, err error) {
 	return p, nil
 }
 
-// list names the files in the order in which they could be copied one after the other from a
-// running database: the index, the checkpoints, the chunks.
-func (p *Pin) list() error {
-	for _, f := range p.index.Files {
-		one := PinnedFile{Name: indexFolder + "/" + f.Name, Size: f.Size, Checksum: f.Sum, Complete: f.Fixed, data: f.Data, file: f.File, path: f.Path}
+func (p *Pin) listIndex(folder string, x *index.Pin) {
+	if x == nil {
+		return
+	}
+	for _, f := range x.Files {
+		one := PinnedFile{Name: folder + "/" + f.Name, Size: f.Size, Checksum: f.Sum, Complete: f.Fixed, data: f.Data, file: f.File, path: f.Path}
 		if f.Sum == "" {
 			one.Checksum = sumOf(f.Data)
 		}
 		p.files = append(p.files, one)
 	}
+}
+
+// list names the files in the order in which they could be copied one after the other from a
+// running database: the index, the checkpoints, the chunks.
+func (p *Pin) list() error {
+	p.listIndex(indexFolder, p.index)
+	p.listIndex(indexFolder+"/"+postingsFolder, p.posted)
 	for _, chk := range p.checkpoints() {
 		data := chunkfile.Order.AppendUint64(nil, uint64(chk.value))
 		p.files = append(p.files, PinnedFile{Name: chk.name, Size: int64(len(data)), Checksum: sumOf(data), data: data})
@@ -213,6 +229,9 @@ func (p *Pin) Replaced(f func(file any, bytes int64)) {
 		return
 	}
 	p.index.Replaced(f)
+	if p.posted != nil {
+		p.posted.Replaced(f)
+	}
 	now, err := p.l.view()
 	if err != nil {
 		return
@@ -247,6 +266,9 @@ func (p *Pin) Close() error {
 	clear(p.readers)
 	if p.v.published != nil {
 		p.v.release()
+	}
+	if p.posted != nil {
+		err = errors.Join(err, p.posted.Close())
 	}
 	return errors.Join(err, p.index.Close())
 }

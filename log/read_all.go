@@ -10,6 +10,9 @@ import (
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
 func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
+	if r.Query != nil {
+		return rd.readQuery(&r)
+	}
 	// Before the view: what lies before it is seen in the streams from now on.
 	settled := rd.Settled()
 	v, err := rd.view()

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/postings"
 )
 
 // state is what every part of a log stands on: the options, what readers see, and the error that
@@ -26,6 +27,7 @@ type state struct {
 	cluster  event.ID
 	metrics  metrics
 	index    *index.Index
+	postings *postings.Index
 	damages  *damages
 	lifetime context.Context // ends when the log is being closed
 
@@ -173,6 +175,8 @@ func (s *state) met(err *error) {
 		}
 	}
 	if ofIndex := index.Faulted(s.index, fault.Addr, fault.Detail); ofIndex != nil {
+		*err = ofIndex
+	} else if ofIndex := s.postings.Faulted(fault.Addr, fault.Detail); ofIndex != nil {
 		*err = ofIndex
 	}
 }

@@ -93,6 +93,20 @@ func (cs *Chunks) StreamAt(dst []byte, position int64) (name []byte, ok bool, er
 	return v.streamAt(dst, position)
 }
 
+// Holds reports whether the record that was once written at a position is still there.
+func (cs *Chunks) Holds(position int64) (bool, error) {
+	v, err := cs.view()
+	if err != nil {
+		return false, err
+	}
+	defer v.release()
+	if c := v.set.at(position); c != nil && !c.Header.Mapped {
+		return true, nil // The file has all that was ever written to it.
+	}
+	_, ok, err := v.streamAt(nil, position)
+	return ok, err
+}
+
 // scratches are what records are read into where files are not mapped.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 

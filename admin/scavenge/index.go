@@ -50,6 +50,18 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 	if err := decisions.Err(); err != nil {
 		return err
 	}
+	if err := r.log.Postings().Scavenge(ctx, index.ScavengeOptions{
+		Keep: func(e index.Entry) (bool, error) {
+			k.yielder.every(yieldRecords)
+			return r.log.Chunks.Holds(e.Position)
+		},
+		Pace: func(ctx context.Context, _ int64) error { return r.pace.wait(ctx) },
+		Done: func(t index.ScavengedTable) {
+			r.logger.Info("table of postings scavenged", logkey.Level, t.Level, logkey.Index, t.Index, logkey.Kept, t.Kept, logkey.Dropped, t.Dropped, "rewritten", t.Rewritten, logkey.Took, t.Took)
+		},
+	}); err != nil {
+		return fmt.Errorf("scavenge the postings: %w", err)
+	}
 	// The name of a stream may be what had to be erased.
 	return r.log.Names.Renew(ctx)
 }

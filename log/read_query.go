@@ -1,0 +1,190 @@
+package eventlog
+
+import (
+	"math"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/postings"
+)
+
+// queryBudget bounds the postings that one page reads.
+const queryBudget = 100_000
+
+// candidates are positions at which events may be that a query asks for.
+type candidates interface {
+	Next(at int64) (int64, postings.Found, error)
+}
+
+// everything is all records of the log.
+type everything struct {
+	cu       cursor
+	backward bool
+	at       int64 // where the cursor is; -1: nowhere
+}
+
+func (e *everything) Next(at int64) (int64, postings.Found, error) {
+	if at != e.at {
+		seek := e.cu.seekForward
+		if e.backward {
+			seek = func(position int64) error { return e.cu.seekBackward(position + 1) }
+		}
+		if err := seek(at); err != nil {
+			return 0, postings.None, err
+		}
+	}
+	for {
+		step := e.cu.next
+		if e.backward {
+			step = e.cu.prev
+		}
+		it, position, err := step()
+		if err != nil || it == nil {
+			return 0, postings.None, err
+		}
+		if e.at = position + 1; e.backward {
+			e.at = position - 1
+		}
+		if it.IsRecord() {
+			return position, postings.Match, nil
+		}
+	}
+}
+
+// readQuery reads a page of the events that a query asks for, as reads of their streams show them.
+func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
+	settled := rd.Settled()
+	v, err := rd.view()
+	if err != nil {
+		return page, err
+	}
+	defer v.release()
+	defer rd.met(&err)
+	defer chunkfile.GuardFaults(&err)()
+
+	end := min(v.tail.End, settled)
+	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
+	if r.From == event.End || r.From > end && r.Backward {
+		page.From = end
+	} else if r.From < 0 {
+		return page, event.ErrBadPosition
+	}
+	page.Next = page.From
+	var found candidates = &everything{cu: cursor{v: v}, backward: r.Backward, at: -1}
+	if !r.Query.All {
+		if !rd.postings.Covers(end) {
+			return page, rd.postings.Missing()
+		}
+		found = rd.postings.Walk(label.Alternatives(r.Query), r.Backward, queryBudget)
+	}
+	a := newArena(r.MaxPayload, r.Room)
+	defer func() { a.keep(r.Room, page.Events) }()
+	if r.Room != nil {
+		page.Events = r.Room.Events[:0]
+	}
+	q := querying{rd: rd, v: v, r: r}
+	at := page.From
+	if r.After {
+		at++
+	} else if r.Backward {
+		at--
+	}
+	for {
+		if len(page.Events) == r.Count || r.MaxScan > 0 && page.Looked == r.MaxScan {
+			page.More = true
+			break
+		}
+		position, state, err := found.Next(at)
+		if err != nil {
+			return page, rd.unposted(err)
+		}
+		if state == postings.None || position >= end && !r.Backward || position < 0 {
+			if page.Next = max(page.From, end); r.Backward {
+				page.Next = 0
+			}
+			break
+		}
+		if state == postings.Paused {
+			if page.Next, page.More = position, true; r.Backward {
+				page.Next++
+			}
+			break
+		}
+		page.Looked++
+		it, err := q.look(position)
+		if err != nil {
+			return page, err
+		}
+		if at = position + 1; r.Backward {
+			at = position - 1
+		}
+		if page.Next = at; r.Backward {
+			page.Next = position
+		}
+		if it != nil {
+			page.Last = position
+			page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
+		}
+	}
+	return page, rd.finish(&a, page.Events, nil)
+}
+
+// querying looks at what a query may have found.
+type querying struct {
+	rd      *Reader
+	v       view
+	r       *event.AllRead
+	labels  label.Reader
+	scratch []byte
+}
+
+// look returns the record at a position if it is asked for, there, visible, and for the caller.
+func (q *querying) look(position int64) (chunkfile.Item, error) {
+	it, err := q.v.itemAt(position, &q.scratch)
+	if err != nil || it == nil || !it.IsRecord() {
+		return nil, err
+	}
+	stream := chunkfile.String(it.Stream())
+	if !q.rd.matches(&q.labels, q.r.Query, it) {
+		q.rd.metrics.falseHits.Inc()
+		return nil, nil
+	}
+	shown, err := q.rd.shows(stream, it)
+	if err != nil || !shown {
+		q.rd.metrics.hiddenHits.Inc()
+		return nil, err
+	}
+	if q.r.MayRead != nil {
+		if may, err := q.r.MayRead(stream); err != nil || !may {
+			q.rd.metrics.deniedHits.Inc()
+			return nil, err
+		}
+	}
+	return it, nil
+}
+
+// matches confirms that a record is what a query asks for.
+func (rd *Reader) matches(labels *label.Reader, query *event.Query, it chunkfile.Item) bool {
+	// Malformed tags are none.
+	facts, _ := labels.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	return query.Matches(&facts)
+}
+
+// shows reports whether a read of its stream shows a record now.
+func (rd *Reader) shows(stream string, it chunkfile.Item) (bool, error) {
+	info, err := rd.StreamInfo(stream)
+	if err != nil || info.HardDeleted || info.Metadata.SoftDeleted() {
+		return false, err
+	}
+	number := it.Number()
+	return number >= info.Metadata.MinVisible(info.Last) && it.Time() >= info.Metadata.Oldest(rd.opts.Now()), nil
+}
+
+// unposted is the error of a lookup. Damage has the index built anew.
+func (rd *Reader) unposted(err error) error {
+	if event.IsCorruption(err) && !rd.postings.Covers(math.MinInt64) {
+		return rd.postings.Missing()
+	}
+	return err
+}
