@@ -61,6 +61,7 @@ func (x *Index) flush(mem *memTable) error {
 
 // makeDurable writes a frozen table.
 func (x *Index) makeDurable(mem *memTable) error {
+	var written int64 // bytes
 	entries := int64(mem.count)
 	var t *table
 	file := "" // when there is no entry to write
@@ -69,13 +70,13 @@ func (x *Index) makeDurable(mem *memTable) error {
 		if t, err = writeMem(x.ctx, x, mem); err != nil {
 			return err
 		}
-		file = t.file
+		file, written = t.file, t.bytes
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	err := x.commit(change{add: t, mem: mem})
 	if err == nil {
-		err = x.saveExistence(entries)
+		err = x.saveExistence(written)
 	}
 	if err == nil {
 		x.metrics.flushed.Add(uint64(entries))
@@ -86,7 +87,7 @@ func (x *Index) makeDurable(mem *memTable) error {
 
 // writeMem writes a table of level 0 that nothing lists yet. mem must be frozen, and not empty.
 func writeMem(ctx context.Context, x *Index, mem *memTable) (*table, error) {
-	w, err := newTableWriter(x.opt.FS, x.opt.Dir, int64(mem.count), int64(mem.streams), x.opt.NoBloom)
+	w, err := newTableWriter(&x.opt, int64(mem.count), int64(mem.streams))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	err = x.commit(change{add: t, drop: inputs})
 	if err == nil && x.unsaved > 0 {
 		// Or a start would read all of the new table, to bring an older filter up to date.
-		err = x.saveExistence(t.count)
+		err = x.saveExistence(t.bytes)
 	}
 	if err == nil {
 		x.metrics.mergeRead.Add(uint64(read))
@@ -210,7 +211,7 @@ func writeMerged(ctx context.Context, x *Index, inputs []*table, level int) (t *
 		read += t.count
 		hashes += t.hashes
 	}
-	w, err := newTableWriter(x.opt.FS, x.opt.Dir, read, hashes, x.opt.NoBloom)
+	w, err := newTableWriter(&x.opt, read, hashes)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -31,11 +32,24 @@ func onBoth(t *testing.T, test func(t *testing.T, fsys vfs.FS, dir string)) {
 	t.Run("read", func(t *testing.T) { test(t, vfs.NewMem(), "db/index") })
 }
 
-// oneTable makes an index of one table with many blocks and closes it.
-func oneTable(t *testing.T, fsys vfs.FS, dir string, entries, streams int) (*model, string) {
+// blockAt returns where a block of a table begins.
+func blockAt(t *testing.T, fsys vfs.FS, file string, packed bool, number int64) int64 {
 	t.Helper()
-	m := &model{}
-	x := open(t, index.Options{FS: fsys, Dir: dir})
+	if !packed {
+		return headerSize + number*blockSize
+	}
+	data := check.Value(vfs.ReadFile(fsys, file)).Must(t)
+	foot := data[len(data)-80:]
+	blocks := (int64(binary.LittleEndian.Uint64(foot[8:])) + 1023) / 1024
+	lines := data[int64(len(data))-80-8-32*blocks:]
+	return int64(binary.LittleEndian.Uint64(lines[32*number+16:]))
+}
+
+// oneTable makes an index of one table with many blocks and closes it.
+func oneTable(t *testing.T, fsys vfs.FS, dir string, entries, streams int, packed bool) (*model, string) {
+	t.Helper()
+	m := &model{packed: packed}
+	x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
 	fill(t, x, m, entries, streams)
 	check.Must(t, x.Flush())
 	file := x.Tables()[0].File
@@ -49,20 +63,23 @@ func warnings(b *bytes.Buffer) hclog.Logger {
 
 // TestDamagedBlock: with a damaged block every lookup gives the right answer or an error. The index
 // keeps working, does not copy the damage, and the next start rebuilds it.
-func TestDamagedBlock(t *testing.T) {
+func TestDamagedBlock(t *testing.T) { onShapes(t, testDamagedBlock) }
+
+func testDamagedBlock(t *testing.T, packed bool) {
 	const entries, streams, blocks = 5000, 700, 5
 	for damaged := range blocks {
 		onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
-			m, file := oneTable(t, fsys, dir, entries, streams)
-			flip(t, fsys, file, headerSize+int64(damaged)*blockSize+100)
+			m, file := oneTable(t, fsys, dir, entries, streams, packed)
+			block := blockAt(t, fsys, file, packed, int64(damaged))
+			flip(t, fsys, file, block+100)
 			var logged bytes.Buffer
-			x := open(t, index.Options{FS: fsys, Dir: dir, Logger: warnings(&logged)})
+			x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir, Logger: warnings(&logged)})
 			if x.Checkpoint() != m.end || x.Damage() != nil {
 				t.Fatalf("checkpoint %d of %d, damage %v", x.Checkpoint(), m.end, x.Damage())
 			}
 			failed := 0
 			refused := func(err error) bool {
-				if c, ok := err.(*event.Corruption); ok && c.File == file && c.Offset == headerSize+int64(damaged)*blockSize {
+				if c, ok := err.(*event.Corruption); ok && c.File == file && c.Offset == block {
 					failed++
 				} else if err != nil {
 					t.Fatal(err)
@@ -77,7 +94,11 @@ func TestDamagedBlock(t *testing.T) {
 				if got, err := x.Ascend(nil, spread(h), 0, 1<<62, 100); !refused(err) && !slices.Equal(got, all) {
 					t.Fatalf("Ascend(%d) = %v", h, got)
 				}
-				if got, err := x.Get(nil, spread(h), 3); !refused(err) && !slices.Equal(got, m.ascend(spread(h), 3, 3, 1)) {
+				third := int64(3)
+				if packed && len(all) > 0 {
+					third = all[min(3, len(all)-1)].Number
+				}
+				if got, err := x.Get(nil, spread(h), third); !refused(err) && !slices.Equal(got, m.ascend(spread(h), third, third, 1)) {
 					t.Fatalf("Get(%d) = %v", h, got)
 				}
 				var down []index.Entry
@@ -121,16 +142,19 @@ func TestDamagedBlock(t *testing.T) {
 
 // TestDamageBehindReads: blocks and pages that were right when they were read change on disk. Once
 // the index is known to be damaged no lookup misses what is there, though it was right before.
-func TestDamageBehindReads(t *testing.T) {
+func TestDamageBehindReads(t *testing.T) { onShapes(t, testDamageBehindReads) }
+
+func testDamageBehindReads(t *testing.T, packed bool) {
 	const entries, streams = 5000, 700
 	onBoth(t, func(t *testing.T, fsys vfs.FS, dir string) {
-		m, file := oneTable(t, fsys, dir, entries, streams)
-		x := open(t, index.Options{FS: fsys, Dir: dir})
+		m, file := oneTable(t, fsys, dir, entries, streams, packed)
+		x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
 		defer func() { check.Must(t, x.Close()) }()
 		for h := range uint64(streams) {
 			m.check(t, x, spread(h))
 		}
-		overwrite(t, fsys, file, headerSize+blockSize, 2*blockSize) // Of five blocks.
+		second := blockAt(t, fsys, file, packed, 1)
+		overwrite(t, fsys, file, second, blockAt(t, fsys, file, packed, 3)-second) // Of five blocks.
 		overwrite(t, fsys, file+".bloomfilter", 32, 512)
 		check.Must(t, index.Check(x, func(int64) error { return nil }))
 		if !event.IsCorruption(x.Damage()) {
@@ -173,7 +197,7 @@ func overwrite(t *testing.T, fsys vfs.FS, name string, at, n int64) {
 // rebuilt expects an index that must be built again, and builds it.
 func rebuilt(t *testing.T, fsys vfs.FS, dir string, m *model) {
 	t.Helper()
-	x := open(t, index.Options{FS: fsys, Dir: dir})
+	x := open(t, index.Options{Packed: m.packed, FS: fsys, Dir: dir})
 	if x.Checkpoint() != 0 || len(x.Tables()) != 0 {
 		t.Fatalf("checkpoint %d, tables %v", x.Checkpoint(), x.Tables())
 	}
@@ -184,10 +208,12 @@ func rebuilt(t *testing.T, fsys vfs.FS, dir string, m *model) {
 }
 
 // TestMergeFindsDamage: nothing was read of the block before.
-func TestMergeFindsDamage(t *testing.T) {
-	fsys, m, tables := build(t)
-	flip(t, fsys, filepath.Join(dir, tables[0].File), 5000)
-	x := open(t, index.Options{FS: fsys})
+func TestMergeFindsDamage(t *testing.T) { onShapes(t, testMergeFindsDamage) }
+
+func testMergeFindsDamage(t *testing.T, packed bool) {
+	fsys, m, tables := build(t, packed)
+	flip(t, fsys, filepath.Join(dir, tables[0].File), 300)
+	x := open(t, index.Options{Packed: packed, FS: fsys})
 	if err := x.Merge(t.Context()); !event.IsCorruption(err) || x.Damage() == nil || !slices.Equal(x.Tables(), tables) {
 		t.Fatalf("merge: %v, damage %v, tables %v", err, x.Damage(), x.Tables())
 	}
@@ -196,9 +222,11 @@ func TestMergeFindsDamage(t *testing.T) {
 }
 
 // TestDamagedTableAtOpen: the existence filter is rebuilt from a damaged table.
-func TestDamagedTableAtOpen(t *testing.T) {
-	fsys, m, tables := build(t)
-	flip(t, fsys, filepath.Join(dir, tables[1].File), 5000)
+func TestDamagedTableAtOpen(t *testing.T) { onShapes(t, testDamagedTableAtOpen) }
+
+func testDamagedTableAtOpen(t *testing.T, packed bool) {
+	fsys, m, tables := build(t, packed)
+	flip(t, fsys, filepath.Join(dir, tables[1].File), 300)
 	check.Must(t, fsys.Remove(filepath.Join(dir, "stream-existence", "streamExistenceFilter.dat")))
 	rebuilt(t, fsys, dir, m)
 }
@@ -208,7 +236,7 @@ func TestDamagedTableAtOpen(t *testing.T) {
 func TestDamagedFilterPage(t *testing.T) {
 	const streams = 60_000 // three pages
 	fsys, dir := vfs.OS, t.TempDir()
-	m, file := oneTable(t, fsys, dir, streams, streams)
+	m, file := oneTable(t, fsys, dir, streams, streams, false)
 	file += ".bloomfilter"
 	flip(t, fsys, file, 32+40_000)
 	for _, warned := range []int{1, 0} {
@@ -233,10 +261,12 @@ func TestDamagedFilterPage(t *testing.T) {
 }
 
 // TestOpenReadsLittle: what is read of a table at open does not grow with it.
-func TestOpenReadsLittle(t *testing.T) {
+func TestOpenReadsLittle(t *testing.T) { onShapes(t, testOpenReadsLittle) }
+
+func testOpenReadsLittle(t *testing.T, packed bool) {
 	fsys := vfs.NewMem()
 	dir := "db/index"
-	oneTable(t, fsys, dir, 200_000, 100)
+	oneTable(t, fsys, dir, 200_000, 100, packed)
 	var read int64
 	counting := vfs.NewFaulty(fsys, func(op vfs.Op) error {
 		if op.Kind == vfs.OpRead && !strings.Contains(op.Name, "stream-existence") {
@@ -244,20 +274,26 @@ func TestOpenReadsLittle(t *testing.T) {
 		}
 		return nil
 	})
-	x := open(t, index.Options{FS: counting, Dir: dir})
+	x := open(t, index.Options{Packed: packed, FS: counting, Dir: dir})
 	size := x.Tables()[0].Bytes
 	check.Must(t, x.Close())
-	if read > size/500 {
+	if read > size/map[bool]int64{false: 500, true: 50}[packed] {
 		t.Errorf("read %d bytes of %d", read, size)
 	}
 }
 
 // TestRotAfterReads: any bit of what was compared with its checksum may change. Certain lookups
 // answer rightly or not at all, at once; others do when what they believe is ten seconds old.
-func TestRotAfterReads(t *testing.T) {
+func TestRotAfterReads(t *testing.T) { onShapes(t, testRotAfterReads) }
+
+func testRotAfterReads(t *testing.T, packed bool) {
 	const entries, streams = 3000, 300
 	fsys, dir := vfs.OS, t.TempDir()
-	m, file := oneTable(t, fsys, dir, entries, streams)
+	m, file := oneTable(t, fsys, dir, entries, streams, packed)
+	size := int64(entries * entrySize)
+	if packed {
+		size = blockAt(t, fsys, file, packed, entries/1024)
+	}
 	for _, place := range []struct {
 		name     string
 		file     string
@@ -271,7 +307,7 @@ func TestRotAfterReads(t *testing.T) {
 		t.Run(place.name, func(t *testing.T) {
 			step, first := testkit.Sample(t, 3)
 			for round := int64(first); round < 8; round += int64(step) {
-				x := open(t, index.Options{FS: fsys, Dir: dir})
+				x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
 				for h := range uint64(streams) {
 					m.check(t, x, spread(h))
 				}
@@ -283,8 +319,12 @@ func TestRotAfterReads(t *testing.T) {
 				for h := range uint64(streams + 50) {
 					all := m.of(spread(h))
 					e, ok, err := x.Last(spread(h))
-					got, gerr := index.GetCertain(x, nil, spread(h), int64(len(all))-1)
 					newest := all[max(len(all)-1, 0):]
+					number := int64(len(all)) - 1
+					if packed && number >= 0 {
+						number = newest[0].Number
+					}
+					got, gerr := index.GetCertain(x, nil, spread(h), number)
 					if event.IsCorruption(err) {
 						failed++
 					} else if err != nil || ok != (len(all) > 0) || ok && e != newest[0] {
@@ -303,12 +343,12 @@ func TestRotAfterReads(t *testing.T) {
 			}
 		})
 	}
-	x := open(t, index.Options{FS: fsys, Dir: dir})
+	x := open(t, index.Options{Packed: packed, FS: fsys, Dir: dir})
 	defer func() { check.Must(t, x.Close()) }()
 	hash := m.log[0].Hash
 	m.check(t, x, hash)
-	overwrite(t, fsys, file, headerSize, entries*entrySize)
-	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); err == nil && len(got) > 0 && got[0] == m.of(hash)[0] {
+	overwrite(t, fsys, file, headerSize, size)
+	if got, err := x.Ascend(nil, hash, 0, 1<<62, 1); err == nil && (packed || len(got) > 0 && got[0] == m.of(hash)[0]) {
 		t.Fatal("nothing was overwritten")
 	}
 	index.ForgetChecks(x)

@@ -20,12 +20,14 @@ import (
 // TestPowerCut cuts the power before every changing operation of a script and
 // opens what is left: the set must be whole, hold just the entries below its
 // checkpoint, and answer as the log does once the rest is added again.
-func TestPowerCut(t *testing.T) {
-	m := &model{}
+func TestPowerCut(t *testing.T) { onShapes(t, testPowerCut) }
+
+func testPowerCut(t *testing.T, packed bool) {
+	m := &model{packed: packed}
 	var promised atomic.Int64 // the checkpoint
 	step, first := testkit.Sample(t, 2)
 	d := powercut.New(powercut.Options[int64]{Every: step, First: first, More: 1, Note: promised.Load})
-	opt := index.Options{FS: d, MaxMemTable: 30, ExistenceFilterMax: 128}
+	opt := index.Options{Packed: packed, FS: d, MaxMemTable: 30, ExistenceFilterMax: 128}
 	x := open(t, opt)
 	flush := func() {
 		check.Must(t, x.Flush())
@@ -47,7 +49,7 @@ func TestPowerCut(t *testing.T) {
 
 	for _, c := range d.Cuts() {
 		t.Run(c.What, func(t *testing.T) {
-			x := open(t, index.Options{FS: c.FS, MaxMemTable: 30, ExistenceFilterMax: 128})
+			x := open(t, index.Options{Packed: packed, FS: c.FS, MaxMemTable: 30, ExistenceFilterMax: 128})
 			if x.Checkpoint() < c.Note {
 				t.Fatalf("checkpoint %d after the crash, %d was promised", x.Checkpoint(), c.Note)
 			}
@@ -86,7 +88,9 @@ func TestPowerCutDuringVoid(t *testing.T) {
 // TestWriteErrors lets each changing operation fail once: the owner hears of it
 // exactly once, later calls return it, nothing is tried again, and the folder
 // still opens.
-func TestWriteErrors(t *testing.T) {
+func TestWriteErrors(t *testing.T) { onShapes(t, testWriteErrors) }
+
+func testWriteErrors(t *testing.T, packed bool) {
 	errDisk := errors.New("disk error")
 	for fail := 0; ; fail++ {
 		mem := vfs.NewMem()
@@ -106,8 +110,8 @@ func TestWriteErrors(t *testing.T) {
 			return nil
 		})
 		var fatal []error
-		x := open(t, index.Options{FS: fsys, MaxAutoMergeLevel: -1, OnFatal: func(err error) { fatal = append(fatal, err) }})
-		m := &model{}
+		x := open(t, index.Options{Packed: packed, FS: fsys, MaxAutoMergeLevel: -1, OnFatal: func(err error) { fatal = append(fatal, err) }})
+		m := &model{packed: packed}
 		fill(t, x, m, 20, 3)
 		check.Must(t, x.Flush())
 		armed = true
@@ -131,7 +135,7 @@ func TestWriteErrors(t *testing.T) {
 		} else if !errors.Is(err, errDisk) || !errors.Is(add, errDisk) || !errors.Is(flush, errDisk) || len(fatal) != 1 {
 			t.Fatalf("%s: flush and merge %v, add %v, flush %v, fatal %v", hit, err, add, flush, fatal)
 		}
-		x = open(t, index.Options{FS: mem})
+		x = open(t, index.Options{Packed: packed, FS: mem})
 		m.replay(t, x)
 		m.check(t, x, spread(1))
 		check.Must(t, x.Close())

@@ -110,7 +110,7 @@ func Check(x *Index, pause func(bytes int64) error) error {
 			if len(in.rest) > 0 {
 				continue
 			}
-			if err := pause(int64(len(in.buf))); err != nil {
+			if err := pause(in.piece); err != nil {
 				return err
 			}
 		}

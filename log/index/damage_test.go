@@ -41,10 +41,10 @@ func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
 }
 
 // build makes an index of two tables and closes it.
-func build(t *testing.T) (*vfs.Mem, *model, []index.TableInfo) {
+func build(t *testing.T, packed bool) (*vfs.Mem, *model, []index.TableInfo) {
 	t.Helper()
-	fsys, m := vfs.NewMem(), &model{}
-	x := open(t, index.Options{FS: fsys})
+	fsys, m := vfs.NewMem(), &model{packed: packed}
+	x := open(t, index.Options{Packed: packed, FS: fsys})
 	fill(t, x, m, 300, 11)
 	check.Must(t, x.Flush())
 	fill(t, x, m, 300, 11)
@@ -54,7 +54,9 @@ func build(t *testing.T) (*vfs.Mem, *model, []index.TableInfo) {
 	return fsys, m, tables
 }
 
-func TestDamage(t *testing.T) {
+func TestDamage(t *testing.T) { onShapes(t, testDamage) }
+
+func testDamage(t *testing.T, packed bool) {
 	const (
 		whole  = iota // still opens with all it had
 		empty         // must be built again
@@ -71,7 +73,8 @@ func TestDamage(t *testing.T) {
 	}{
 		{name: "table header", file: func(s string) string { return s }, at: 3, want: empty},
 		{name: "first entry", file: func(s string) string { return s }, at: 33, want: later, noOpen: true},
-		{name: "entry in the middle", file: func(s string) string { return s }, at: 2000, want: later, noOpen: true},
+		{name: "entry in the middle", file: func(s string) string { return s }, at: map[bool]int64{false: 2000, true: 200}[packed], want: later, noOpen: true},
+		{name: "directory", file: func(s string) string { return s }, at: -100, want: empty},
 		{name: "checksum of a block", file: func(s string) string { return s }, at: -90, want: empty},
 		{name: "checksum of checksums", file: func(s string) string { return s }, at: -81, want: empty},
 		{name: "footer", file: func(s string) string { return s }, at: -20, want: empty},
@@ -90,19 +93,19 @@ func TestDamage(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			fsys, m, tables := build(t)
+			fsys, m, tables := build(t, packed)
 			flip(t, fsys, filepath.Join(dir, c.file(tables[0].File)), c.at)
 			offline(t, fsys, c.noOpen)
 
 			if c.want == later {
-				x := open(t, index.Options{FS: fsys})
+				x := open(t, index.Options{Packed: packed, FS: fsys})
 				if _, ok, err := x.Last(spread(1)); ok || !event.IsCorruption(err) || !event.IsCorruption(x.Damage()) {
 					t.Fatalf("Last = %v, %v, damage %v", ok, err, x.Damage())
 				}
 				check.Must(t, x.Close())
 			}
 			var logged bytes.Buffer
-			x := open(t, index.Options{FS: fsys, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, Level: hclog.Warn})})
+			x := open(t, index.Options{Packed: packed, FS: fsys, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, Level: hclog.Warn})})
 			if c.want != whole {
 				if x.Checkpoint() != 0 || len(x.Tables()) != 0 || exists(t, fsys, tables[0].File) || exists(t, fsys, tables[1].File+".bloomfilter") {
 					t.Fatalf("checkpoint %d, tables %v: want an empty index", x.Checkpoint(), x.Tables())
@@ -146,7 +149,9 @@ func offline(t *testing.T, fsys vfs.FS, byEntries bool) {
 	}
 }
 
-func TestMissingFiles(t *testing.T) {
+func TestMissingFiles(t *testing.T) { onShapes(t, testMissingFiles) }
+
+func testMissingFiles(t *testing.T, packed bool) {
 	cases := []struct {
 		name string
 		file func(table string) string
@@ -160,9 +165,9 @@ func TestMissingFiles(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			fsys, m, tables := build(t)
+			fsys, m, tables := build(t, packed)
 			check.Must(t, fsys.Remove(filepath.Join(dir, c.file(tables[1].File))))
-			x := open(t, index.Options{FS: fsys})
+			x := open(t, index.Options{Packed: packed, FS: fsys})
 			if (x.Checkpoint() == 0) != c.lost {
 				t.Fatalf("checkpoint %d", x.Checkpoint())
 			}
@@ -184,9 +189,11 @@ func TestMissingFiles(t *testing.T) {
 
 // TestUnknownVersions: the index is rebuilt where indexmap or a table is of a version that is not
 // known, as those from before the first release.
-func TestUnknownVersions(t *testing.T) {
+func TestUnknownVersions(t *testing.T) { onShapes(t, testUnknownVersions) }
+
+func testUnknownVersions(t *testing.T, packed bool) {
 	for _, file := range []string{"indexmap", ""} {
-		fsys, m, tables := build(t)
+		fsys, m, tables := build(t, packed)
 		if file == "" {
 			file = tables[0].File
 		}
@@ -196,7 +203,7 @@ func TestUnknownVersions(t *testing.T) {
 			body = append([]byte("1\n"), body...)
 			data = fmt.Appendf(nil, "%x\n%s", md5.Sum(body), body)
 		} else {
-			data[8] = 1
+			data[8] = 9
 		}
 		check.Must(t, vfs.WriteFileAtomic(fsys, name, data))
 		rebuilt(t, fsys, dir, m)
@@ -204,7 +211,7 @@ func TestUnknownVersions(t *testing.T) {
 }
 
 func TestStrangersAreLeftAlone(t *testing.T) {
-	fsys, _, tables := build(t)
+	fsys, _, tables := build(t, false)
 	check.Must(t, fsys.MkdirAll(dir+"/scavenging"))
 	ours := []string{"indexmap.tmp", "0b0b0b0b-1111-4222-8333-444444444444", "0b0b0b0b-1111-4222-8333-444444444444.bloomfilter",
 		"0b0b0b0b-1111-4222-8333-444444444444.tmp", tables[0].File + ".tmp", tables[0].File + ".bloomfilter.tmp"}

@@ -71,6 +71,9 @@ func createFile(fsys vfs.FS, name string, buffer int) (*fileWriter, error) {
 	return &fileWriter{file: f, buf: make([]byte, 0, buffer), hash: xxh3.New()}, nil
 }
 
+// offset is where in the file the next byte will lie.
+func (w *fileWriter) offset() int64 { return w.at + int64(len(w.buf)) }
+
 // room returns n bytes to fill in at the end of the file.
 func (w *fileWriter) room(n int) ([]byte, error) {
 	if len(w.buf)+n > cap(w.buf) {

@@ -101,7 +101,7 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 	check.MustEqual(t, saves, 1, "saved ... times")
 	// A merge counts as well: what it makes has all that the file lacks.
 	x.commitMu.Lock()
-	x.unsaved = existenceSmall / entrySize
+	x.unsaved = existenceSmall
 	x.commitMu.Unlock()
 	check.Must(t, x.Merge(t.Context()))
 	check.MustEqual(t, saves, 2, "saved ... times after a merge")

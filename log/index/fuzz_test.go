@@ -20,7 +20,11 @@ func sealTable(data []byte) []byte {
 	data = slices.Clone(data)
 	if len(data) >= tableHeaderSize+tableFooterSize {
 		foot := len(data) - tableFooterSize
-		sealBlocks(data[tableHeaderSize:foot])
+		if bytes.HasPrefix(data, packedMagic) {
+			sealPacked(data[:foot], int64(le.Uint64(data[foot+8:])))
+		} else {
+			sealBlocks(data[tableHeaderSize:foot])
+		}
 		le.PutUint64(data[foot+64:], xxh3.Hash(data[:foot]))
 		le.PutUint64(data[foot+72:], xxh3.Hash(data[foot:foot+72]))
 	}
@@ -30,10 +34,10 @@ func sealTable(data []byte) []byte {
 // sealBlocks makes the directory of blocks right, if there is room for one.
 func sealBlocks(data []byte) {
 	count := int64(len(data)-sumSize) / entrySize
-	for count > 0 && count*entrySize+directorySize(count) > int64(len(data)) {
+	for count > 0 && count*entrySize+directorySize(count, false) > int64(len(data)) {
 		count--
 	}
-	if count < 1 || count*entrySize+directorySize(count) != int64(len(data)) {
+	if count < 1 || count*entrySize+directorySize(count, false) != int64(len(data)) {
 		return
 	}
 	var hashes, sums []byte
@@ -46,25 +50,49 @@ func sealBlocks(data []byte) {
 	copy(directory, le.AppendUint64(lists, xxh3.Hash(lists)))
 }
 
+// sealPacked makes the checksums in the directory of a packed table right, where its blocks lie in
+// the file.
+func sealPacked(data []byte, count int64) {
+	if count < 1 || count > int64(len(data)) || directorySize(count, true) > int64(len(data)) {
+		return
+	}
+	begin := int64(len(data)) - directorySize(count, true)
+	lists := data[begin : len(data)-sumSize]
+	for at := 0; at < len(lists); at += packedLine {
+		to := uint64(begin)
+		if next := at + packedLine; next < len(lists) {
+			to = le.Uint64(lists[next+16:])
+		}
+		if from := le.Uint64(lists[at+16:]); from <= to && to <= uint64(begin) {
+			le.PutUint64(lists[at+24:], xxh3.Hash(data[from:to]))
+		}
+	}
+	le.PutUint64(data[len(data)-sumSize:], xxh3.Hash(lists))
+}
+
 func FuzzTable(f *testing.F) {
-	mem := vfs.NewMem()
-	t := makeTable(f, mem, "", []Entry{{1, 0, 0}, {1, 1, 300}, {1 << 60, 7, 100}, {1<<64 - 1, 1<<63 - 1, 200}})
-	t.release()
-	good, err := vfs.ReadFile(mem, t.file)
-	check.Must(f, err)
-	f.Add(good, false)
-	f.Add(good[:len(good)-entrySize], true)
+	few := []Entry{{1, 0, 0}, {1, 300, 300}, {1 << 60, 100, 100}, {1<<64 - 1, 200, 200}}
 	many := make([]Entry, 1400)
 	for i := range many {
-		many[i] = Entry{Hash: uint64(i) << 48, Number: int64(i)}
+		many[i] = Entry{Hash: uint64(i/3) << 48, Number: int64(i), Position: int64(i)}
 	}
-	t = makeTable(f, mem, "", many)
-	t.release()
-	if good, err = vfs.ReadFile(mem, t.file); err != nil {
-		f.Fatal(err)
+	for _, packed := range []bool{false, true} {
+		for _, all := range [][]Entry{few, many} {
+			mem := vfs.NewMem()
+			t := makeShaped(f, &Options{FS: mem, Packed: packed}, all)
+			t.release()
+			good := check.Value(vfs.ReadFile(mem, t.file)).Must(f)
+			f.Add(good, false)
+			f.Add(good[:len(good)-entrySize], true)
+			for at := tableHeaderSize; at < len(good) && at < 2000; at += 7 {
+				bad := slices.Clone(good)
+				bad[at] ^= 0x81
+				f.Add(bad, true)
+			}
+			slices.Reverse(good[tableHeaderSize : len(good)-tableFooterSize])
+			f.Add(good, true)
+		}
 	}
-	slices.Reverse(good[tableHeaderSize : len(good)-tableFooterSize])
-	f.Add(good, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		if seal {
 			data = sealTable(data)
@@ -94,7 +122,7 @@ func FuzzTable(f *testing.F) {
 		}
 		// One that passes is just what would be written for its entries.
 		again := vfs.NewMem()
-		u := makeTable(t, again, "", all)
+		u := makeShaped(t, &Options{FS: again, Packed: tab.packed}, all)
 		u.release()
 		if got, err := vfs.ReadFile(again, u.file); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("written again it differs (%v)", err)

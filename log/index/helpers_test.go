@@ -64,12 +64,25 @@ func less(a, b index.Entry) int {
 
 // model is the log as far as the index knows it.
 type model struct {
-	log []index.Entry // in order of positions
-	end int64
+	log    []index.Entry // in order of positions
+	end    int64
+	packed bool // the number of each entry is its position
 }
+
+// onShapes runs a test on both shapes of tables.
+func onShapes(t *testing.T, test func(t *testing.T, packed bool)) {
+	t.Run("plain", func(t *testing.T) { test(t, false) })
+	t.Run("packed", func(t *testing.T) { test(t, true) })
+}
+
+// even holds for every second entry.
+func even(e index.Entry) bool { return e.Position/100%2 == 0 }
 
 // add appends an entry to the log; positions are distinct and rising.
 func (m *model) add(hash uint64, number int64) index.Entry {
+	if m.packed {
+		number = m.end
+	}
 	e := index.Entry{Hash: hash, Number: number, Position: m.end}
 	m.end += 100
 	m.log = append(m.log, e)
@@ -144,6 +157,9 @@ func (m *model) check(t tester, x *index.Index, hash uint64) {
 			t.Fatalf("Get(%x, %d) = %+v, want %+v", hash, e.Number, got, want)
 		}
 		m.checkRange(t, x, hash, e.Number, e.Number+5, 4)
+		if m.packed {
+			m.checkRange(t, x, hash, e.Number-501, e.Number+1001, 4)
+		}
 	}
 	if got := found(x.Get(nil, hash, 1<<40)); len(got) != 0 {
 		t.Fatalf("Get(%x) of a number never added = %+v", hash, got)

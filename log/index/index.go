@@ -38,7 +38,7 @@ type Index struct {
 	// existence filter. It is held across input and output.
 	commitMu sync.Mutex
 	chain    event.Chain // of the log at the checkpoint; guarded by commitMu
-	// entries flushed since the existence filter was written; guarded by commitMu
+	// bytes of tables written since the existence filter was; guarded by commitMu
 	unsaved int64
 	// the existence filter has no file that could be brought up to date; guarded by commitMu
 	filterDue bool
@@ -97,6 +97,9 @@ func (x *Index) Add(batch []Entry, upTo int64, chain event.Chain) error {
 	for i := range batch {
 		if batch[i].Position >= upTo {
 			return fmt.Errorf("index entry at position %d given as below %d", batch[i].Position, upTo)
+		}
+		if x.opt.Packed && batch[i].Number != batch[i].Position {
+			return fmt.Errorf("packed index entry %+v has a number that is not its position", batch[i])
 		}
 	}
 	// The current state cannot go while addMu is held, but for Close: then it is
@@ -310,15 +313,16 @@ func (x *Index) commit(c change) error {
 	return nil
 }
 
-// saveExistence writes the existence filter after entries were flushed. commitMu must be held.
-func (x *Index) saveExistence(entries int64) error {
+// saveExistence writes the existence filter after so many bytes of tables were. commitMu must be
+// held.
+func (x *Index) saveExistence(written int64) error {
 	f := x.existence.Load()
 	if f == nil {
 		return nil
 	}
-	x.unsaved += entries
+	x.unsaved += written
 	size := f.bytes()
-	if size > existenceSmall && x.unsaved*entrySize < size && !x.filterDue {
+	if size > existenceSmall && x.unsaved < size && !x.filterDue {
 		return nil
 	}
 	x.unsaved, x.filterDue = 0, false

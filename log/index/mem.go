@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -86,6 +87,11 @@ func newMemTable() *memTable {
 	t.slabs.Store(&[]*slab{})
 	t.slots.Store(newSlotTable(firstSlots))
 	return t
+}
+
+// bytes is the memory that it takes.
+func (t *memTable) bytes() int64 {
+	return int64(len(*t.slabs.Load()))*int64(unsafe.Sizeof(slab{})) + 8*int64(len(t.slots.Load().slots))
 }
 
 // ref returns the entry of a reference other than 0.

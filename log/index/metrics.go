@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/stats"
@@ -72,21 +73,22 @@ func (l *lookups) sum(where answered) (n uint64) {
 	return n
 }
 
-func newMetrics(r *stats.Registry) *metrics {
-	queue := r.Queue("Index Committer", "", 2)
+func newMetrics(r *stats.Registry, name string) *metrics {
+	prefix := "annals_" + name + "_"
+	queue := r.Queue(strings.ToUpper(name[:1])+name[1:]+" Committer", "", 2)
 	return &metrics{
 		queue: queue, flushes: queue.Work("FlushMemTable"), merges: queue.Work("MergeTables"), scavenges: queue.Work("ScavengeTable"),
-		flushTime:    r.Histogram("annals_index_flush_seconds", "Time taken to write entries in memory to a table.", workBounds),
-		mergeTime:    r.Histogram("annals_index_merge_seconds", "Time taken to merge tables.", workBounds),
-		flushed:      r.Counter("annals_index_flushed_entries_total", "Entries written from memory to tables."),
-		mergeRead:    r.Counter("annals_index_merge_read_entries_total", "Entries read by merges of tables."),
-		mergeWritten: r.Counter("annals_index_merge_written_entries_total", "Entries written by merges of tables."),
-		merging:      r.Gauge("annals_index_merges_under_way", "Merges of tables that are running."),
+		flushTime:    r.Histogram(prefix+"flush_seconds", "Time taken to write entries in memory to a table.", workBounds),
+		mergeTime:    r.Histogram(prefix+"merge_seconds", "Time taken to merge tables.", workBounds),
+		flushed:      r.Counter(prefix+"flushed_entries_total", "Entries written from memory to tables."),
+		mergeRead:    r.Counter(prefix+"merge_read_entries_total", "Entries read by merges of tables."),
+		mergeWritten: r.Counter(prefix+"merge_written_entries_total", "Entries written by merges of tables."),
+		merging:      r.Gauge(prefix+"merges_under_way", "Merges of tables that are running."),
 
-		scavengeTime:    r.Histogram("annals_index_scavenge_seconds", "Time taken to scavenge a table, pauses included.", workBounds),
-		scavengeRead:    r.Counter("annals_index_scavenge_read_entries_total", "Entries of tables that were scavenged."),
-		scavengeDropped: r.Counter("annals_index_scavenge_dropped_entries_total", "Entries that scavenges have removed from tables."),
-		scavenging:      r.Gauge("annals_index_scavenges_under_way", "Scavenges of the index that are running."),
+		scavengeTime:    r.Histogram(prefix+"scavenge_seconds", "Time taken to scavenge a table, pauses included.", workBounds),
+		scavengeRead:    r.Counter(prefix+"scavenge_read_entries_total", "Entries of tables that were scavenged."),
+		scavengeDropped: r.Counter(prefix+"scavenge_dropped_entries_total", "Entries that scavenges have removed from tables."),
+		scavenging:      r.Gauge(prefix+"scavenges_under_way", "Scavenges of the index that are running."),
 	}
 }
 
@@ -98,17 +100,19 @@ const levelsShown = 8
 func (x *Index) watch(r *stats.Registry) {
 	label := func(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
 	count := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
-	m := x.metrics
-	const lookedUp, lookedUpHelp = "annals_index_lookups_total", "Lookups, by where the entries were: in memory alone, in tables as well, or nowhere."
+	m, prefix := x.metrics, "annals_"+x.opt.Name+"_"
+	const lookedUpHelp = "Lookups, by where the entries were: in memory alone, in tables as well, or nowhere."
+	lookedUp := prefix + "lookups_total"
 	for where, name := range map[answered]string{nowhere: "nowhere", inMemory: "memory", inTables: "tables"} {
 		r.CounterFunc(lookedUp, lookedUpHelp, func() float64 { return float64(m.lookups.sum(where)) }, label("answered", name))
 	}
-	const passed, passedHelp = "annals_index_filter_passes_total", "Lookups of last entries that the filter of a table let through, by whether the entry was there."
+	const passedHelp = "Lookups of last entries that the filter of a table let through, by whether the entry was there."
+	passed := prefix + "filter_passes_total"
 	r.CounterFunc(passed, passedHelp, count(&m.filterFound), label("result", "found"))
 	r.CounterFunc(passed, passedHelp, count(&m.filterMistook), label("result", "false-positive"))
-	r.CounterFunc("annals_index_existence_filter_spared_total", "Lookups avoided because the stream-existence filter knew that there is no entry.", count(&m.spared))
+	r.CounterFunc(prefix+"existence_filter_spared_total", "Lookups avoided because the stream-existence filter knew that there is no entry.", count(&m.spared))
 
-	r.GaugeFunc("annals_index_memory_entries", "Entries in memory that are in no table yet.", func() (n float64) {
+	r.GaugeFunc(prefix+"memory_entries", "Entries in memory that are in no table yet.", func() (n float64) {
 		x.read(func(s *state) {
 			for _, mem := range s.mems {
 				n += float64(mem.shown.Load())
@@ -126,14 +130,14 @@ func (x *Index) watch(r *stats.Registry) {
 			return n
 		}
 	}
-	r.GaugeFunc("annals_index_table_entries", "Entries in tables.", overTables(func(t *table) int64 { return t.count }))
-	r.GaugeFunc("annals_index_table_bytes", "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
+	r.GaugeFunc(prefix+"table_entries", "Entries in tables.", overTables(func(t *table) int64 { return t.count }))
+	r.GaugeFunc(prefix+"table_bytes", "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
 	for level := range levelsShown {
 		name := fmt.Sprint(level)
 		if level == levelsShown-1 {
 			name += "+"
 		}
-		r.GaugeFunc("annals_index_tables", "Tables, by their level.", overTables(func(t *table) int64 {
+		r.GaugeFunc(prefix+"tables", "Tables, by their level.", overTables(func(t *table) int64 {
 			if min(t.level, levelsShown-1) == level {
 				return 1
 			}
@@ -145,20 +149,24 @@ func (x *Index) watch(r *stats.Registry) {
 	resource := func(cache, kind string, f func() float64) {
 		r.GaugeFunc(bytes, bytesHelp, f, label("cache", cache), label("kind", kind))
 	}
-	resource("index-bloom-filters", "size", overTables(func(t *table) int64 {
+	existence := "stream-existence-filter"
+	if x.opt.Name != DefaultName {
+		existence = x.opt.Name + "-existence-filter"
+	}
+	resource(x.opt.Name+"-bloom-filters", "size", overTables(func(t *table) int64 {
 		if t.filter == nil {
 			return 0
 		}
 		return int64(len(t.filter.data))
 	}))
-	resource("index-samples", "size", overTables(func(t *table) int64 { return 8 * int64(len(t.starts)+len(t.samples)) }))
-	resource("stream-existence-filter", "size", func() float64 {
+	resource(x.opt.Name+"-samples", "size", overTables((*table).listBytes))
+	resource(existence, "size", func() float64 {
 		if f := x.existence.Load(); f != nil {
 			return float64(f.bytes())
 		}
 		return 0
 	})
-	resource("stream-existence-filter", "capacity", func() float64 {
+	resource(existence, "capacity", func() float64 {
 		if f := x.existence.Load(); f != nil {
 			return float64(f.max)
 		}

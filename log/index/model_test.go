@@ -47,12 +47,13 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 		FS: fsys, Dir: dir,
 		MaxMemTable:        rapid.SampledFrom([]int{1, 7, 40}).Draw(t, "memtable"),
 		MaxAutoMergeLevel:  rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "merge level"),
+		Packed:             rapid.Bool().Draw(t, "packed"),
 		NoBloom:            rapid.Bool().Draw(t, "no bloom"),
 		ExistenceFilterMax: rapid.SampledFrom([]int64{-1, 0, 64, 4096}).Draw(t, "existence"),
 	}
 	x := open(t, opt)
 	defer func() { check.Must(t, x.Close()) }()
-	m := &model{}
+	m := &model{packed: opt.Packed}
 	next := map[uint64]int64{}
 	hashes := []uint64{0, 1, 2, 1 << 63, 1<<64 - 1, spread(1), spread(2)}
 	hash := rapid.SampledFrom(hashes)
@@ -99,6 +100,9 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 		},
 		"scavenge": func(t *rapid.T) {
 			h, below := hash.Draw(t, "scavenged"), rapid.Int64Range(0, 20).Draw(t, "discard point")
+			if m.packed {
+				below *= 100
+			}
 			keep := func(e index.Entry) bool { return e.Hash != h || e.Number >= below }
 			var kept, dropped int64
 			check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{

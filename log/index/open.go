@@ -68,7 +68,7 @@ func Open(opt Options) (*Index, error) {
 
 func newIndex(opt Options) *Index {
 	x := &Index{
-		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats),
+		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats, opt.Name),
 		mergeTurn: make(chan struct{}, 1), scavengeTurn: make(chan struct{}, 1),
 		mergeWork: make(chan struct{}, 1), damage: damage{fsys: opt.FS, logger: opt.Logger, told: opt.OnDamage},
 	}
@@ -127,6 +127,9 @@ func (o *opening) openSet() (*indexMap, []*table, error) {
 		t, openErr := o.openListed(line)
 		if openErr == nil {
 			tables = append(tables, t)
+			if !o.readOnly && t.packed != o.Packed {
+				openErr = corrupt(t.path, 0, "packed is %t, where the index has %t", t.packed, o.Packed)
+			}
 			if t.maxPos >= m.checkpoint {
 				openErr = corrupt(t.path, -1, "holds position %d, which is not below the checkpoint %d", t.maxPos, m.checkpoint)
 			}

@@ -45,6 +45,7 @@ const (
 	DefaultMaxMemTable        = 1_000_000
 	DefaultExistenceFilterMax = 256_000_000
 	DefaultMaxAutoMergeLevel  = math.MaxInt32
+	DefaultName               = "index"
 )
 
 // tablesPerLevel tables of one level become one of the next.
@@ -65,6 +66,10 @@ type Options struct {
 	NoBloom           bool // do without the filters of tables
 	// bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
 	ExistenceFilterMax int64
+
+	// Packed makes tables of a compact shape, for entries that all have their position as their
+	// number and of which no two are equal. Tables of the other shape count as damage.
+	Packed bool
 
 	Cluster event.ID // of the log; an index of another cluster is rebuilt
 	// Belongs reports whether a frame of the log ends at a position with a chain. Open rebuilds an
@@ -87,6 +92,9 @@ type Options struct {
 	BeforeFlush func()
 
 	Stats *stats.Registry // where the metrics are registered; default: nowhere
+	// what the names of the metrics say after annals_; "": DefaultName. The indexes of one registry
+	// have different ones.
+	Name string
 }
 
 // EnsureDefaults fills in the fields that are zero.
@@ -99,6 +107,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.ExistenceFilterMax == 0 {
 		o.ExistenceFilterMax = DefaultExistenceFilterMax
+	}
+	if o.Name == "" {
+		o.Name = DefaultName
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

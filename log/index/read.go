@@ -34,6 +34,9 @@ func (x *Index) Last(hash uint64) (Entry, bool, error) {
 		}
 	}
 	for _, t := range s.tables {
+		if found && t.maxNumber < best.Number {
+			continue
+		}
 		e, ok, err := t.last(hash, true)
 		if err != nil {
 			return Entry{}, false, err
@@ -225,4 +228,38 @@ func (x *Index) Tables() []TableInfo {
 		infos[i] = TableInfo{Level: t.level, Entries: t.count, Streams: t.hashes, Bytes: t.bytes, File: t.file}
 	}
 	return infos
+}
+
+// Sizes says how large an index is.
+type Sizes struct {
+	Tables  int   // on disk
+	Entries int64 // in tables and in memory
+	// distinct hashes ever added, as far as the existence filter tells them apart; 0 without one
+	Keys   int64
+	Bytes  int64 // of the tables with their filters
+	Memory int64 // bytes, without what is mapped
+}
+
+// Sizes returns the sizes at the moment, which costs a look at each table and no reading. A closed
+// index has none.
+func (x *Index) Sizes() (n Sizes) {
+	x.read(func(s *state) {
+		n.Tables = len(s.tables)
+		for _, t := range s.tables {
+			n.Entries += t.count
+			n.Bytes += t.fileBytes()
+			n.Memory += t.memory()
+		}
+		for _, m := range s.mems {
+			n.Entries += m.shown.Load()
+			n.Memory += m.bytes()
+		}
+		if f := x.existence.Load(); f != nil {
+			n.Memory += f.bytes()
+			for _, l := range *f.layers.Load() {
+				n.Keys += l.count.Load()
+			}
+		}
+	})
+	return n
 }

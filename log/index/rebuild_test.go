@@ -30,10 +30,10 @@ func (m *model) refill(upTo int64, add func([]index.Entry) error) error {
 
 // damaged makes an index on a disk with a table whose first entry is not what was written, and
 // meets it.
-func damaged(t *testing.T, fsys vfs.FS) (*index.Index, *model) {
+func damaged(t *testing.T, fsys vfs.FS, packed bool) (*index.Index, *model) {
 	t.Helper()
-	m := &model{}
-	o := index.Options{FS: fsys, MaxMemTable: 40, MaxAutoMergeLevel: -1, ExistenceFilterMax: 4096}
+	m := &model{packed: packed}
+	o := index.Options{Packed: packed, FS: fsys, MaxMemTable: 40, MaxAutoMergeLevel: -1, ExistenceFilterMax: 4096}
 	x := open(t, o)
 	for range 3 {
 		fill(t, x, m, 90, 11)
@@ -72,9 +72,11 @@ func (m *model) wholeAndClosed(t *testing.T, fsys vfs.FS, x *index.Index) {
 
 // TestRebuild: rebuilt tables replace a damaged one and all others, while entries are added and
 // flushed.
-func TestRebuild(t *testing.T) {
+func TestRebuild(t *testing.T) { onShapes(t, testRebuild) }
+
+func testRebuild(t *testing.T, packed bool) {
 	fsys := vfs.NewMem()
-	x, m := damaged(t, fsys)
+	x, m := damaged(t, fsys, packed)
 	if err := x.Merge(t.Context()); !event.IsCorruption(err) {
 		t.Errorf("merge: %v", err)
 	}
@@ -87,15 +89,17 @@ func TestRebuild(t *testing.T) {
 	}))
 	check.Must(t, x.Merge(t.Context()))
 	m.wholeAndClosed(t, fsys, x)
-	x = open(t, index.Options{FS: fsys})
+	x = open(t, index.Options{Packed: packed, FS: fsys})
 	check.Equal(t, x.Checkpoint(), m.end, "checkpoint")
 	m.wholeAndClosed(t, fsys, x)
 }
 
 // TestRebuildEnds: what keeps the tables from being made changes nothing, and leaves no file.
-func TestRebuildEnds(t *testing.T) {
+func TestRebuildEnds(t *testing.T) { onShapes(t, testRebuildEnds) }
+
+func testRebuildEnds(t *testing.T, packed bool) {
 	fsys := vfs.NewMem()
-	x, m := damaged(t, fsys)
+	x, m := damaged(t, fsys, packed)
 	broken := errors.New("the log cannot be read")
 	files, listErr := []string(nil), error(nil)
 	if err := index.Rebuild(t.Context(), x, func(int64, func([]index.Entry) error) error {
@@ -113,7 +117,7 @@ func TestRebuildEnds(t *testing.T) {
 		"log":    {t.Context(), func(upTo int64, add func([]index.Entry) error) error { return errors.Join(m.refill(upTo, add), broken) }, broken},
 		"cancel": {ctx, func(upTo int64, add func([]index.Entry) error) error { cancel(); return m.refill(upTo, add) }, context.Canceled},
 		"beyond": {t.Context(), func(upTo int64, add func([]index.Entry) error) error {
-			return errors.Join(m.refill(upTo, add), add([]index.Entry{{Position: upTo}}))
+			return errors.Join(m.refill(upTo, add), add([]index.Entry{{Number: upTo, Position: upTo}}))
 		}, nil},
 	} {
 		err := index.Rebuild(c.ctx, x, c.fill)
@@ -127,10 +131,12 @@ func TestRebuildEnds(t *testing.T) {
 }
 
 // TestPowerCutDuringRebuild finds the index empty or whole.
-func TestPowerCutDuringRebuild(t *testing.T) {
+func TestPowerCutDuringRebuild(t *testing.T) { onShapes(t, testPowerCutDuringRebuild) }
+
+func testPowerCutDuringRebuild(t *testing.T, packed bool) {
 	step, first := testkit.Sample(t, 3)
 	d := powercut.New(powercut.Options[int]{Off: true, Every: step, First: first, More: 1})
-	x, m := damaged(t, d)
+	x, m := damaged(t, d, packed)
 	check.Must(t, x.Flush())
 	d.On()
 	check.Must(t, index.Rebuild(t.Context(), x, m.refill))
@@ -138,7 +144,7 @@ func TestPowerCutDuringRebuild(t *testing.T) {
 	check.Must(t, x.Close())
 	whole, crashes := 0, d.Cuts()
 	for _, c := range crashes {
-		y := open(t, index.Options{FS: c.FS})
+		y := open(t, index.Options{Packed: packed, FS: c.FS})
 		switch y.Checkpoint() {
 		case m.end:
 			whole++
@@ -154,7 +160,9 @@ func TestPowerCutDuringRebuild(t *testing.T) {
 
 // TestRebuildOnFullDisk: an operation that fails leaves the index damaged but in use, until
 // indexmap is written.
-func TestRebuildOnFullDisk(t *testing.T) {
+func TestRebuildOnFullDisk(t *testing.T) { onShapes(t, testRebuildOnFullDisk) }
+
+func testRebuildOnFullDisk(t *testing.T, packed bool) {
 	fatal := 0
 	const step = 4 // Fewer than there are to write indexmap.
 	for at := 1 + rand.Int64N(step); ; at += step {
@@ -169,7 +177,7 @@ func TestRebuildOnFullDisk(t *testing.T) {
 			failed <- struct{}{}
 			return full
 		})
-		x, m := damaged(t, fsys)
+		x, m := damaged(t, fsys, packed)
 		left.Store(at)
 		err := index.Rebuild(t.Context(), x, m.refill)
 		left.Store(0)
@@ -180,7 +188,7 @@ func TestRebuildOnFullDisk(t *testing.T) {
 		default:
 			fatal++
 			check.Must(t, x.Close())
-			x = open(t, index.Options{FS: fsys})
+			x = open(t, index.Options{Packed: packed, FS: fsys})
 			m.replay(t, x)
 		}
 		m.wholeAndClosed(t, fsys, x)

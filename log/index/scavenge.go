@@ -271,7 +271,7 @@ func (p *pass) read() error {
 // are those kept so far.
 func (p *pass) begin() (err error) {
 	x := p.x
-	p.out, err = newTableWriter(x.opt.FS, x.opt.Dir, p.t.count-p.dropped, p.t.hashes, x.opt.NoBloom)
+	p.out, err = newTableWriter(&x.opt, p.t.count-p.dropped, p.t.hashes)
 	if err != nil {
 		return p.written(err)
 	}

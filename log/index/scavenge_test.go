@@ -32,7 +32,7 @@ func layers(t *testing.T, opt index.Options) (*index.Index, *model) {
 	t.Helper()
 	opt.MaxAutoMergeLevel = -1
 	x := open(t, opt)
-	m := &model{}
+	m := &model{packed: opt.Packed}
 	for range 2 {
 		fill(t, x, m, 60, 7)
 		check.Must(t, x.Flush())
@@ -48,10 +48,12 @@ func layers(t *testing.T, opt index.Options) (*index.Index, *model) {
 	return x, m
 }
 
-func TestScavengeReportsEachTable(t *testing.T) {
+func TestScavengeReportsEachTable(t *testing.T) { onShapes(t, testScavengeReportsEachTable) }
+
+func testScavengeReportsEachTable(t *testing.T, packed bool) {
 	fsys := vfs.NewMem()
 	r := new(stats.Registry)
-	x, m := layers(t, index.Options{FS: fsys, Stats: r})
+	x, m := layers(t, index.Options{Packed: packed, FS: fsys, Stats: r})
 	check.Must(t, x.Flush())
 	before := x.Tables()
 	slices.Reverse(before)
@@ -128,15 +130,17 @@ func TestScavengeReportsEachTable(t *testing.T) {
 }
 
 // The position up to which the index is complete outlives its last table.
-func TestScavengeOfEverything(t *testing.T) {
+func TestScavengeOfEverything(t *testing.T) { onShapes(t, testScavengeOfEverything) }
+
+func testScavengeOfEverything(t *testing.T, packed bool) {
 	fsys := vfs.NewMem()
-	x, m := layers(t, index.Options{FS: fsys})
+	x, m := layers(t, index.Options{Packed: packed, FS: fsys})
 	check.Must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(index.Entry) bool { return false })}))
 	if len(x.Tables()) != 0 || x.Checkpoint() != m.end {
 		t.Fatalf("tables %v, checkpoint %d, expected %d", x.Tables(), x.Checkpoint(), m.end)
 	}
 	check.Must(t, x.Close())
-	x = open(t, index.Options{FS: fsys})
+	x = open(t, index.Options{Packed: packed, FS: fsys})
 	if x.Checkpoint() != m.end || len(x.Tables()) != 0 {
 		t.Fatalf("tables %v, checkpoint %d after reopening, expected %d", x.Tables(), x.Checkpoint(), m.end)
 	}
@@ -154,19 +158,25 @@ func TestScavengeOfEverything(t *testing.T) {
 
 // Keep sees each entry once and in order, wherever the first and the last dropped entry of a table
 // lie.
-func TestScavengeAsksOnceInOrder(t *testing.T) {
+func TestScavengeAsksOnceInOrder(t *testing.T) { onShapes(t, testScavengeAsksOnceInOrder) }
+
+func testScavengeAsksOnceInOrder(t *testing.T, packed bool) {
 	const n = 45_000 // More than one piece of reading.
+	piece := 1 << 20 / 24
+	if packed {
+		piece -= piece % 1024
+	}
 	for _, c := range []struct {
 		name     string
 		from, to int
 	}{
 		{"none", n, n}, {"first", 0, 1}, {"last", n - 1, n}, {"second half", n / 2, n}, {"first half", 0, n / 2},
-		{"end of a piece", 43689, 43691}, {"start of a piece", 43690, 43692}, {"all but the first", 1, n}, {"all but the last", 0, n - 1}, {"all", 0, n},
+		{"end of a piece", piece - 1, piece + 1}, {"start of a piece", piece, piece + 2}, {"all but the first", 1, n}, {"all but the last", 0, n - 1}, {"all", 0, n},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fsys := vfs.NewMem()
-			x := open(t, index.Options{FS: fsys, MaxAutoMergeLevel: -1})
-			m := &model{}
+			x := open(t, index.Options{Packed: packed, FS: fsys, MaxAutoMergeLevel: -1})
+			m := &model{packed: packed}
 			fill(t, x, m, n, 1000)
 			check.Must(t, x.Flush())
 			var asked []index.Entry
@@ -207,7 +217,9 @@ func TestScavengeAsksOnceInOrder(t *testing.T) {
 
 // A table that cannot be written ends the scavenge and not the index. Damage
 // and a set of tables that cannot be replaced end both.
-func TestScavengeWriteErrors(t *testing.T) {
+func TestScavengeWriteErrors(t *testing.T) { onShapes(t, testScavengeWriteErrors) }
+
+func testScavengeWriteErrors(t *testing.T, packed bool) {
 	errDisk := errors.New("disk full")
 	for fail := 0; ; fail++ {
 		mem := vfs.NewMem()
@@ -227,12 +239,11 @@ func TestScavengeWriteErrors(t *testing.T) {
 			return nil
 		})
 		var fatal []error
-		x, m := layers(t, index.Options{FS: fsys, OnFatal: func(err error) { fatal = append(fatal, err) }})
+		x, m := layers(t, index.Options{Packed: packed, FS: fsys, OnFatal: func(err error) { fatal = append(fatal, err) }})
 		check.Must(t, x.Flush())
 		mu.Lock()
 		armed = true
 		mu.Unlock()
-		even := func(e index.Entry) bool { return e.Number%2 == 0 }
 		var done []index.ScavengedTable
 		err := x.Scavenge(t.Context(), index.ScavengeOptions{
 			Keep: keeping(even), Done: func(s index.ScavengedTable) { done = append(done, s) },
@@ -278,7 +289,7 @@ func TestScavengeWriteErrors(t *testing.T) {
 		}
 		check.MustBe(t, x.Flush(), errDisk, at, "flush gives")
 		check.Must(t, x.Close())
-		x = open(t, index.Options{FS: mem})
+		x = open(t, index.Options{Packed: packed, FS: mem})
 		for _, tab := range x.Tables() {
 			if tab.Entries == 0 {
 				t.Error("an empty table")
@@ -300,7 +311,9 @@ func lines(t *testing.T, fsys vfs.FS) []index.TableInfo {
 	return x.Tables()
 }
 
-func TestScavengeErrorsOfCallers(t *testing.T) {
+func TestScavengeErrorsOfCallers(t *testing.T) { onShapes(t, testScavengeErrorsOfCallers) }
+
+func testScavengeErrorsOfCallers(t *testing.T, packed bool) {
 	errMine := errors.New("mine")
 	for name, c := range map[string]func(n *int, cancel func()) index.ScavengeOptions{
 		"keep": func(n *int, _ func()) index.ScavengeOptions {
@@ -333,7 +346,7 @@ func TestScavengeErrorsOfCallers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := vfs.NewMem()
-			x, _ := layers(t, index.Options{FS: fsys})
+			x, _ := layers(t, index.Options{Packed: packed, FS: fsys})
 			check.Must(t, x.Flush())
 			ctx, cancel := context.WithCancelCause(t.Context())
 			n := 0

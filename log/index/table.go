@@ -54,17 +54,25 @@ func (f *tableFooter) encode() []byte {
 	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-func tableHeader() []byte {
+func tableHeader(packed bool) []byte {
+	magic, version, size := tableMagic, uint32(tableVersion), uint32(entrySize)
+	if packed {
+		magic, version, size = packedMagic, packedVersion, blockEntries
+	}
 	b := make([]byte, 0, tableHeaderSize)
-	b = append(b, tableMagic...)
-	b = le.AppendUint32(b, tableVersion)
-	b = le.AppendUint32(b, entrySize)
+	b = append(b, magic...)
+	b = le.AppendUint32(b, version)
+	b = le.AppendUint32(b, size)
 	return append(b, make([]byte, tableHeaderSize-len(b))...)
 }
 
 // directorySize is the size of what a table has between entries and footer.
-func directorySize(entries int64) int64 {
-	return blocksOf(entries)*2*sumSize + sumSize
+func directorySize(entries int64, packed bool) int64 {
+	line := int64(2 * sumSize)
+	if packed {
+		line = packedLine
+	}
+	return blocksOf(entries)*line + sumSize
 }
 
 func blocksOf(entries int64) int64 { return (entries + blockEntries - 1) / blockEntries }
@@ -90,12 +98,14 @@ type table struct {
 	file  string // its name in the folder
 	level int
 	tableFooter
+	packed    bool // its blocks are packed, each entry's number is its position
 	bytes     int64
 	source    *content
 	directory []byte // what is between entries and footer
-	blocks    blockSums
-	rows      []byte   // the mapped entries, nil when not mapped
-	starts    []uint64 // hashes of the first entry of each block
+	// of plain tables: packed ones compare blocks each time and search in the directory
+	blocks blockSums
+	rows   []byte   // the mapped entries, nil when not mapped
+	starts []uint64 // hashes of the first entry of each block
 	// hash of the first entry of each part, of blocks that were compared with their sums
 	samples  []atomic.Uint64
 	filter   *bloom   // nil: none
@@ -122,7 +132,7 @@ func openTable(fsys vfs.FS, dir, file string, level int) (t *table, err error) {
 		return nil, errors.Join(err, t.source.close())
 	}
 	t.bytes = t.source.size
-	if t.source.data != nil {
+	if t.source.data != nil && !t.packed {
 		t.rows = t.source.data[tableHeaderSize:][:t.count*entrySize]
 	}
 	t.refs.Store(1)
@@ -138,8 +148,9 @@ func (t *table) readFrame() error {
 	if err := readFull(t.source.file, header[:], 0); err != nil {
 		return err
 	}
-	if !bytes.Equal(header[:], tableHeader()) {
-		return corrupt(t.path, 0, "not a table of version %d", tableVersion)
+	t.packed = bytes.Equal(header[:], tableHeader(true))
+	if !t.packed && !bytes.Equal(header[:], tableHeader(false)) {
+		return corrupt(t.path, 0, "not a table of a known version")
 	}
 	var b [tableFooterSize]byte
 	at := size - tableFooterSize
@@ -155,10 +166,15 @@ func (t *table) readFrame() error {
 		minPos: int64(le.Uint64(b[40:])), maxPos: int64(le.Uint64(b[48:])), maxNumber: int64(le.Uint64(b[56:])),
 		sum: le.Uint64(b[64:]),
 	}
-	if t.count < 1 || t.count > size/entrySize || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
+	most := size / entrySize
+	if t.packed {
+		most = size // An entry takes at least a byte.
+	}
+	if t.count < 1 || t.count > most || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
 		return corrupt(t.path, at, "footer does not fit the file")
 	}
-	if tableHeaderSize+t.count*entrySize+directorySize(t.count) != at {
+	if begin := at - directorySize(t.count, t.packed); t.packed && begin <= tableHeaderSize ||
+		!t.packed && begin != tableHeaderSize+t.count*entrySize {
 		return corrupt(t.path, at, "footer does not fit the file")
 	}
 	return t.readDirectory(at)
@@ -166,7 +182,7 @@ func (t *table) readFrame() error {
 
 // readDirectory reads what lies between the entries and the footer.
 func (t *table) readDirectory(end int64) error {
-	d := make([]byte, directorySize(t.count))
+	d := make([]byte, directorySize(t.count, t.packed))
 	if err := readFull(t.source.file, d, end-int64(len(d))); err != nil {
 		return err
 	}
@@ -174,8 +190,12 @@ func (t *table) readDirectory(end int64) error {
 	if le.Uint64(d[len(lists):]) != xxh3.Hash(lists) {
 		return corrupt(t.path, end-sumSize, "wrong checksum of the directory of blocks")
 	}
+	t.directory = d
+	if t.packed {
+		return t.checkSpans()
+	}
 	hashes, sums := lists[:len(lists)/2], lists[len(lists)/2:]
-	t.directory, t.blocks = d, newBlockSums(sums, uint64(t.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
+	t.blocks = newBlockSums(sums, uint64(t.count*entrySize), blockEntries*entrySize, partEntries*entrySize)
 	for ; len(hashes) > 0; hashes = hashes[sumSize:] {
 		t.starts = append(t.starts, le.Uint64(hashes))
 	}
@@ -223,6 +243,38 @@ func (t *table) eachHash(ctx context.Context, f func(uint64)) error {
 	}
 	return s.err
 }
+
+// offset is where the entry at a place lies in the file, or where its packed block begins.
+func (t *table) offset(place int64) int64 {
+	if t.packed {
+		from, _ := t.span(place / blockEntries)
+		return from
+	}
+	return tableHeaderSize + place*entrySize
+}
+
+// listBytes is the memory that the lists for searches take.
+func (t *table) listBytes() int64 {
+	if t.packed {
+		return int64(len(t.directory))
+	}
+	return 8 * int64(len(t.starts)+len(t.samples))
+}
+
+// memory is all the memory that the table takes, in bytes.
+func (t *table) memory() int64 {
+	n := int64(len(t.directory)) + 4*int64(len(t.blocks.parts)) + 8*int64(len(t.blocks.known)+len(t.starts)+len(t.samples))
+	if f := t.filter; f != nil {
+		n += 4*int64(len(f.pages.parts)) + 8*int64(len(f.pages.known))
+		if f.source == nil {
+			n += int64(len(f.data))
+		}
+	}
+	return n
+}
+
+// outside reports whether the footer alone says that the table has no entry numbered from..to.
+func (t *table) outside(from, to int64) bool { return from > t.maxNumber || t.packed && to < t.minPos }
 
 // fileBytes is the size of the table's files.
 func (t *table) fileBytes() int64 {
@@ -282,7 +334,7 @@ func (t *table) last(hash uint64, certain bool) (e Entry, ok bool, err error) {
 
 // ascend appends the lowest max entries numbered from..to, upwards.
 func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int, certain bool) ([]Entry, error) {
-	if !t.mayContain(hash, certain) {
+	if t.outside(from, to) || !t.mayContain(hash, certain) {
 		return dst, nil
 	}
 	r := t.view(certain)
@@ -299,7 +351,7 @@ func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int, certai
 
 // descend appends the highest max entries numbered downTo..from, downwards.
 func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int, certain bool) ([]Entry, error) {
-	if !t.mayContain(hash, certain) {
+	if t.outside(downTo, from) || !t.mayContain(hash, certain) {
 		return dst, nil
 	}
 	r := t.view(certain)

@@ -14,7 +14,9 @@ type scanner struct {
 	err   error
 
 	buf    []byte
+	packed []byte // what buf was unpacked from
 	rest   []byte // unread part of buf
+	piece  int64  // bytes of the file that were read last
 	place  int64  // of the next entry
 	offset int64  // in the file, of what is read next
 	hash   *xxh3.Hasher
@@ -22,8 +24,11 @@ type scanner struct {
 }
 
 func newScanner(t *table) *scanner {
-	size := min(ioBuffer/entrySize*entrySize, t.count*entrySize)
-	return &scanner{t: t, buf: make([]byte, size), offset: tableHeaderSize, hash: xxh3.New()}
+	most := ioBuffer / entrySize * entrySize
+	if t.packed {
+		most = ioBuffer / (blockEntries * entrySize) * (blockEntries * entrySize)
+	}
+	return &scanner{t: t, buf: make([]byte, min(int64(most), t.count*entrySize)), offset: tableHeaderSize, hash: xxh3.New()}
 }
 
 // next moves to the next entry. It returns false at the end and on errors.
@@ -37,7 +42,7 @@ func (s *scanner) next() bool {
 		s.got = tableFooter{hashes: 1, minHash: e.Hash, minPos: e.Position, maxPos: e.Position, maxNumber: e.Number}
 	} else {
 		if e.less(s.entry) {
-			s.err = corrupt(s.t.path, tableHeaderSize+s.place*entrySize, "entries out of order")
+			s.err = corrupt(s.t.path, s.t.offset(s.place), "entries out of order")
 			return false
 		}
 		s.got.minPos = min(s.got.minPos, e.Position)
@@ -57,7 +62,7 @@ func (s *scanner) fill() bool {
 		return false
 	}
 	if s.place == 0 {
-		if _, s.err = s.hash.Write(tableHeader()); s.err != nil {
+		if _, s.err = s.hash.Write(tableHeader(s.t.packed)); s.err != nil {
 			return false
 		}
 	}
@@ -73,13 +78,41 @@ func (s *scanner) fill() bool {
 		return false
 	}
 	s.rest = s.buf[:min(left, int64(len(s.buf)))]
-	if s.err = readFull(s.t.source.file, s.rest, s.offset); s.err != nil {
+	if s.err = s.read(); s.err != nil {
 		s.rest = nil
 		return false
 	}
-	s.offset += int64(len(s.rest))
-	_, s.err = s.hash.Write(s.rest)
-	return s.err == nil
+	return true
+}
+
+// read fills rest with the next entries.
+func (s *scanner) read() error {
+	raw, number := s.rest, s.place/blockEntries
+	if s.t.packed {
+		_, end := s.t.span(number + blocksOf(int64(len(raw))/entrySize) - 1)
+		s.packed = slices.Grow(s.packed[:0], int(end-s.offset))[:end-s.offset]
+		raw = s.packed
+	}
+	if err := readFull(s.t.source.file, raw, s.offset); err != nil {
+		return err
+	}
+	if _, err := s.hash.Write(raw); err != nil {
+		return err
+	}
+	begin := s.offset
+	s.piece = int64(len(raw))
+	s.offset += s.piece
+	if !s.t.packed {
+		return nil
+	}
+	for rows := range slices.Chunk(s.rest, blockEntries*entrySize) {
+		from, to := s.t.span(number)
+		if err := s.t.unpackBlock(rows, raw[from-begin:to-begin], number); err != nil {
+			return err
+		}
+		number++
+	}
+	return nil
 }
 
 // mergeReader reads several tables as one sorted sequence.

@@ -12,8 +12,11 @@ import (
 // The hash of the first of them is kept in memory.
 const partEntries = 64
 
-// block is what is read at a time from a table that is not mapped.
-type block [blockEntries * entrySize]byte
+// block is what is read at a time from a table that is packed or not mapped.
+type block struct {
+	rows   [blockEntries * entrySize]byte
+	packed []byte // what they were unpacked from, where it is not mapped
+}
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
@@ -22,9 +25,9 @@ type view struct {
 	t      *table
 	rows   []byte          // as the table has them
 	known  []atomic.Uint64 // parts that need not be compared with their checksums; nil: none
-	data   []byte          // what was loaded last: a part, or a block where nothing is mapped
+	data   []byte          // what was loaded last: a part, or a block where no entries are mapped
 	first  int64           // place of its first entry
-	buffer *block          // nil when mapped
+	buffer *block          // nil when entries are mapped
 	err    error           // a read failed: what at returned is void
 }
 
@@ -63,7 +66,7 @@ func (v *view) at(i int64) Entry {
 func (v *view) answer(i int64) Entry {
 	e := v.at(i)
 	if t := v.t; v.err == nil && (e.Position < t.minPos || e.Position > t.maxPos) {
-		v.err = corrupt(t.path, tableHeaderSize+i*entrySize, "an entry with a position outside of the table's")
+		v.err = corrupt(t.path, t.offset(i), "an entry with a position outside of the table's")
 		t.onError(v.err)
 	}
 	return e
@@ -78,17 +81,21 @@ func (v *view) load(i int64) bool {
 	t := v.t
 	number := i / blockEntries
 	first := number * blockEntries
-	whole := true
+	whole, taken := true, false
 	part := uint64(i) / partEntries
-	taken := t.blocks.parts[part].Load() != 0
-	if v.buffer == nil {
+	switch {
+	case t.packed:
+		v.err = v.loadPacked(number)
+	case v.buffer == nil:
+		taken = t.blocks.parts[part].Load() != 0
 		v.data = t.rows[first*entrySize : min(first+blockEntries, t.count)*entrySize]
-	} else {
-		v.data = v.buffer[:min(blockEntries, t.count-first)*entrySize]
+	default:
+		taken = t.blocks.parts[part].Load() != 0
+		v.data = v.buffer.rows[:min(blockEntries, t.count-first)*entrySize]
 		v.err = readFull(t.source.file, v.data, tableHeaderSize+first*entrySize)
 	}
 	switch {
-	case v.err != nil:
+	case v.err != nil || t.packed:
 	case taken && v.buffer == nil:
 		whole = t.blocks.compare(part, t.rows)
 		first = i / partEntries * partEntries
@@ -131,7 +138,7 @@ func (v *view) search(hash uint64, number int64) int64 {
 	if hash < v.t.minHash {
 		return 0
 	}
-	lo, hi, below, above := v.confine(hash)
+	lo, hi, below, above := v.confine(hash, number)
 	for range 6 {
 		if hi-lo <= 8 || v.err != nil {
 			break
@@ -177,8 +184,11 @@ func (v *view) search(hash uint64, number int64) int64 {
 
 // confine returns bounds of where the entries of a hash are, with keys that are outside of them or
 // equal.
-func (v *view) confine(hash uint64) (lo, hi int64, below, above Entry) {
+func (v *view) confine(hash uint64, number int64) (lo, hi int64, below, above Entry) {
 	t := v.t
+	if t.packed {
+		return v.confinePacked(hash, number)
+	}
 	hi, below, above = t.count, Entry{Hash: t.minHash}, Entry{Hash: t.maxHash, Number: t.maxNumber}
 	first, begins := slices.BinarySearch(t.starts, hash)
 	end := first

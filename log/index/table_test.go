@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -15,7 +16,12 @@ import (
 
 func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
 	t.Helper()
-	w := check.Value(newTableWriter(fsys, dir, int64(len(all)), int64(len(all)), false)).Must(t)
+	return makeShaped(t, &Options{FS: fsys, Dir: dir}, all)
+}
+
+func makeShaped(t testing.TB, o *Options, all []Entry) *table {
+	t.Helper()
+	w := check.Value(newTableWriter(o, int64(len(all)), int64(len(all)))).Must(t)
 	tab := check.Value(writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
 		for _, e := range all {
 			if err := emit(e); err != nil {
@@ -52,14 +58,19 @@ func TestTable(t *testing.T) {
 				all[i] = c.entry(i)
 				all[i].Position = int64(i)
 			}
-			slices.SortFunc(all, compareEntries)
-			mem := vfs.NewMem()
-			for name, tab := range map[string]*table{
-				"mapped": makeTable(t, vfs.OS, t.TempDir(), all),
-				"read":   makeTable(t, mem, "", all),
-			} {
-				t.Run(c.name+" "+name, func(t *testing.T) { checkTable(t, r, tab, all) })
-				tab.discard()
+			for _, packed := range []bool{false, true} {
+				for i := range all {
+					if packed {
+						all[i].Number = all[i].Position
+					}
+				}
+				slices.SortFunc(all, compareEntries)
+				for name, o := range map[string]Options{"mapped": {FS: vfs.OS, Dir: t.TempDir()}, "read": {FS: vfs.NewMem()}} {
+					o.Packed = packed
+					tab := makeShaped(t, &o, all)
+					t.Run(fmt.Sprint(c.name, " ", name, " packed=", packed), func(t *testing.T) { checkTable(t, r, tab, all) })
+					tab.discard()
+				}
 			}
 		}
 	}
@@ -73,7 +84,7 @@ func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 	}
 	for i := range 450 {
 		tab.samples, tab.blocks = lazy, blocks
-		if i%3 == 0 { // Nothing was read before.
+		if i%3 == 0 && !tab.packed { // Nothing was read before.
 			tab.samples, tab.blocks = make([]atomic.Uint64, len(lazy)), sums(blocks.sums)
 		}
 		v := tab.view(i%2 == 0)

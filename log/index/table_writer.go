@@ -26,23 +26,28 @@ type tableWriter struct {
 	footer tableFooter
 	last   Entry
 
+	packed bool   // the shape of the table
 	block  []byte // entries that wait for being as many as a block has
-	hashes []byte // the first one of each block
-	sums   []byte // of the blocks
+	data   []byte // what a packed block becomes
+	starts []byte // of each block its first hash; of a packed one all that the directory says
+	sums   []byte // of the blocks; of packed ones they are among starts
 }
 
 // newTableWriter begins a table of at most so many entries and distinct hashes.
-func newTableWriter(fsys vfs.FS, dir string, entries, hashes int64, noBloom bool) (*tableWriter, error) {
-	w := &tableWriter{fsys: fsys, dir: dir, file: newTableName(), room: hashes, block: make([]byte, 0, blockEntries*entrySize)}
-	buffer := int(min(ioBuffer, tableHeaderSize+entries*entrySize+directorySize(entries)+tableFooterSize))
+func newTableWriter(o *Options, entries, hashes int64) (*tableWriter, error) {
+	w := &tableWriter{
+		fsys: o.FS, dir: o.Dir, file: newTableName(), room: hashes,
+		packed: o.Packed, block: make([]byte, 0, blockEntries*entrySize),
+	}
+	buffer := int(min(ioBuffer, tableHeaderSize+entries*entrySize+directorySize(entries, w.packed)+tableFooterSize))
 	var err error
-	if w.out, err = createFile(fsys, filepath.Join(dir, w.file)+tempSuffix, buffer); err != nil {
+	if w.out, err = createFile(w.fsys, filepath.Join(w.dir, w.file)+tempSuffix, buffer); err != nil {
 		return nil, err
 	}
-	if err := w.out.write(tableHeader()); err != nil {
-		return nil, w.out.abandon(fsys, err)
+	if err := w.out.write(tableHeader(w.packed)); err != nil {
+		return nil, w.out.abandon(w.fsys, err)
 	}
-	if !noBloom {
+	if !o.NoBloom {
 		w.filter = newBloom(hashes)
 	}
 	return w, nil
@@ -55,11 +60,14 @@ func (w *tableWriter) add(e Entry) error {
 		}
 	}
 	if len(w.block) == 0 {
-		w.hashes = le.AppendUint64(w.hashes, e.Hash)
+		w.starts = le.AppendUint64(w.starts, e.Hash)
 	}
 	w.block = w.block[:len(w.block)+entrySize]
 	putEntry(w.block[len(w.block)-entrySize:], e)
 	f := &w.footer
+	if w.packed && e.Number != e.Position {
+		return fmt.Errorf("packed index entry %+v has a number that is not its position", e)
+	}
 	if f.count == 0 {
 		f.minHash, f.minPos, f.maxPos, f.maxNumber = e.Hash, e.Position, e.Position, e.Number
 	} else if e.less(w.last) {
@@ -81,8 +89,17 @@ func (w *tableWriter) add(e Entry) error {
 
 // endBlock writes the block.
 func (w *tableWriter) endBlock() error {
-	w.sums = le.AppendUint64(w.sums, xxh3.Hash(w.block))
-	err := w.out.write(w.block)
+	data := w.block
+	if w.packed {
+		w.data = pack(w.data[:0], w.block)
+		data = w.data
+		w.starts = append(w.starts, w.block[16:entrySize]...) // The position of the first one.
+		w.starts = le.AppendUint64(w.starts, uint64(w.out.offset()))
+		w.starts = le.AppendUint64(w.starts, xxh3.Hash(data))
+	} else {
+		w.sums = le.AppendUint64(w.sums, xxh3.Hash(data))
+	}
+	err := w.out.write(data)
 	w.block = w.block[:0]
 	return err
 }
@@ -92,7 +109,7 @@ func (w *tableWriter) end() (err error) {
 	if err := w.endBlock(); err != nil {
 		return err
 	}
-	directory := append(w.hashes, w.sums...)
+	directory := append(w.starts, w.sums...)
 	if err := w.out.write(le.AppendUint64(directory, xxh3.Hash(directory))); err != nil {
 		return err
 	}
