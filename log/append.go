@@ -45,6 +45,7 @@ type appender struct {
 	// What the index and the caches learn at the next commit, one entry a record.
 	entries []index.Entry
 	posted  []index.Entry
+	poster  poster
 	ids     []recentID
 	items   []chunkfile.Item // share the memory of the frames
 }
@@ -176,7 +177,7 @@ func (a *appender) commit() error {
 		return fmt.Errorf("index: %w", err)
 	}
 	for _, it := range a.items {
-		a.posted = appendPostings(a.posted, it, it.Position())
+		a.posted = a.poster.append(a.posted, it, it.Position())
 	}
 	if err := a.postings.Post(a.posted, a.Tail().End, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("postings: %w", err)

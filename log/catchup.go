@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -50,13 +51,13 @@ func (l *Log) openPostings() (err error) {
 	l.postings, err = postings.Open(postings.Options{
 		Index: index.Options{
 			FS: l.opts.FS, Dir: filepath.Join(l.opts.IndexDir, postingsFolder), Logger: logger,
-			MaxMemTable: postedInMemory, ExistenceFilterMax: -1,
+			Name: "postings", Packed: true, MaxMemTable: postedInMemory, Stats: l.opts.Stats, ExistenceFilterMax: -1,
 			OnFatal:     func(err error) { _ = l.fail(fmt.Errorf("postings: %w", err)) },
 			BeforeFlush: func() { _ = l.syncer.Sync() }, // as for the index
 			Cluster:     l.cluster, Belongs: l.endsAt,
 		},
 		Tail:   l.Tail,
-		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, appendPostings, add) },
+		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, new(poster).append, add) },
 		Logger: logger,
 	})
 	return err
@@ -74,10 +75,19 @@ func appendEntry(to []index.Entry, it chunkfile.Item, position int64) []index.En
 	return append(to, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
 }
 
-// appendPostings appends the postings of a record.
-func appendPostings(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
-	for _, hash := range event.Postings(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())) {
-		to = append(to, index.Entry{Hash: hash, Number: position, Position: position})
+// poster finds the postings of records. Its memory is used again.
+type poster struct {
+	reader label.Reader
+	labels []label.Label
+}
+
+// append appends the postings of a record.
+func (p *poster) append(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
+	// Malformed tags, which were written before they were refused, are none.
+	facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	p.labels = label.Append(p.labels[:0], &facts)
+	for _, l := range p.labels {
+		to = append(to, index.Entry{Hash: l.Hash(), Number: position, Position: position})
 	}
 	return to
 }

@@ -184,7 +184,10 @@ func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) 
 }
 
 // returning is what the index lacks of records that come back into files, and their postings.
-type returning struct{ entries, posted []index.Entry }
+type returning struct {
+	entries, posted []index.Entry
+	poster          poster
+}
 
 // noteReturning notes a record unless the index has it.
 func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) error {
@@ -194,12 +197,12 @@ func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) e
 	if err != nil || slices.Contains(found, e) {
 		return err
 	}
-	r.entries, r.posted = append(r.entries, e), appendPostings(r.posted, it, position)
+	r.entries, r.posted = append(r.entries, e), r.poster.append(r.posted, it, position)
 	return nil
 }
 
-// addReturning hands over what was noted; with durably, it and what was handed over before survive a
-// power cut afterwards.
+// addReturning hands over what was noted; with durably, it and what came before survive a power cut
+// afterwards.
 func (tr *Transfer) addReturning(r *returning, durably bool) error {
 	tail := tr.appender.tail
 	err := errors.Join(tr.index.Add(r.entries, tail.End, tail.Chain), tr.postings.Bring(r.posted))

@@ -24,6 +24,8 @@ type metrics struct {
 	verifyAt      *stats.Gauge   // position after the chunk verified last
 	damaged       *stats.Counter
 	renumbered    *stats.Counter
+
+	falseHits, hiddenHits, deniedHits *stats.Counter // of queries
 }
 
 // reads counts what readers were given: one update for a page of records. It is
@@ -67,7 +69,7 @@ func (r *reads) sum() (events, bytes uint64) {
 	return events, bytes
 }
 
-func label(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
+func labelled(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
 
 // Metrics whose values come from several packages, or that have several labels.
 const (
@@ -81,25 +83,28 @@ const (
 
 func newMetrics(r *stats.Registry) metrics {
 	return metrics{
-		writtenBytes:  r.Counter(ioBytes, ioBytesHelp, label("activity", "written")),
-		writtenEvents: r.Counter(ioEvents, ioEventsHelp, label("activity", "written")),
+		writtenBytes:  r.Counter(ioBytes, ioBytesHelp, labelled("activity", "written")),
+		writtenEvents: r.Counter(ioEvents, ioEventsHelp, labelled("activity", "written")),
 		commits:       r.Counter("annals_log_commits_total", "Batches of records that were shown to readers."),
 		syncs:         r.Histogram("annals_log_sync_seconds", "Time taken to make the log durable.", syncBounds),
 		verified:      r.Counter("annals_log_verified_bytes_total", "Bytes of complete chunks that were compared with their checksums."),
 		verifying:     r.Gauge("annals_log_verifying", "1 while complete chunks are compared with their checksums."),
 		verifyAt:      r.Gauge("annals_log_verified_position", "Position up to which complete chunks were verified since the start."),
 		renumbered:    r.Counter("annals_log_numbers_wrong_total", "Events whose number does not follow the last event of their stream on this node."),
+		falseHits:     r.Counter("annals_postings_false_hits_total", "Postings that led to an event which was not asked for."),
+		hiddenHits:    r.Counter("annals_postings_hidden_total", "Events found by postings that reads of their streams do not show."),
+		deniedHits:    r.Counter("annals_postings_denied_total", "Events found by postings whose streams the caller may not read."),
 		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks that were found to be damaged."),
 	}
 }
 
 // watch registers the metrics that are computed when they are read.
 func (l *Log) watch(r *stats.Registry) {
-	r.CounterFunc(ioBytes, ioBytesHelp, func() float64 { _, n := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))
-	r.CounterFunc(ioEvents, ioEventsHelp, func() float64 { n, _ := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))
+	r.CounterFunc(ioBytes, ioBytesHelp, func() float64 { _, n := l.metrics.reads.sum(); return float64(n) }, labelled("activity", "read"))
+	r.CounterFunc(ioEvents, ioEventsHelp, func() float64 { n, _ := l.metrics.reads.sum(); return float64(n) }, labelled("activity", "read"))
 
 	at := func(name, read string, position func() int64) {
-		r.GaugeFunc(positions, positionsHelp, func() float64 { return float64(position()) }, label("name", name), label("read", read))
+		r.GaugeFunc(positions, positionsHelp, func() float64 { return float64(position()) }, labelled("name", name), labelled("read", read))
 	}
 	end := func() int64 { return l.Tail().End }
 	at("writer", "non-flushed", end)
@@ -131,10 +136,10 @@ func (l *Log) watch(r *stats.Registry) {
 
 	const info, ids = "stream-info", "event-ids"
 	cache := func(name, help, cache, kind string, f func() float64) {
-		r.GaugeFunc(name, help, f, label("cache", cache), label("kind", kind))
+		r.GaugeFunc(name, help, f, labelled("cache", cache), labelled("kind", kind))
 	}
 	hits := func(kind string, f func(streamStatistics) uint64) {
-		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.Reads.streams.metrics())) }, label("cache", info), label("kind", kind))
+		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.Reads.streams.metrics())) }, labelled("cache", info), labelled("kind", kind))
 	}
 	hits("hits", func(f streamStatistics) uint64 { return f.hits })
 	hits("misses", func(f streamStatistics) uint64 { return f.misses })

@@ -26,11 +26,11 @@ type everything struct {
 
 func (e *everything) Next(at int64) (int64, postings.Found, error) {
 	if at != e.at {
-		seek := e.cu.seekForward
+		seek, from := e.cu.seekForward, at
 		if e.backward {
-			seek = func(position int64) error { return e.cu.seekBackward(position + 1) }
+			seek, from = e.cu.seekBackward, at+1
 		}
-		if err := seek(at); err != nil {
+		if err := seek(e.cu.v.align(from)); err != nil {
 			return 0, postings.None, err
 		}
 	}
@@ -181,7 +181,7 @@ func (rd *Reader) shows(stream string, it chunkfile.Item) (bool, error) {
 	return number >= info.Metadata.MinVisible(info.Last) && it.Time() >= info.Metadata.Oldest(rd.opts.Now()), nil
 }
 
-// unposted is the error of a lookup. Damage has the index built anew.
+// unposted is the error of a lookup. Damage has the index built again.
 func (rd *Reader) unposted(err error) error {
 	if event.IsCorruption(err) && !rd.postings.Covers(math.MinInt64) {
 		return rd.postings.Missing()

@@ -193,24 +193,46 @@ func (v view) explain(position int64, backward bool, err error) error {
 	}
 	limit := c.DataEnd(v.tail.End)
 	target := min(limit, chunkfile.HeaderSize+position-c.Start())
+	if at, ok := boundary(c, target, limit); ok && at > target {
+		return event.ErrBadPosition
+	}
+	return err
+}
+
+// boundary returns where the first item ends that does not end before an offset of a chunk that was
+// not rewritten. It walks the lengths of the items, and is not ok where one cannot be one.
+func boundary(c *chunkfile.Chunk, target, limit int64) (at int64, ok bool) {
 	var scratch []byte
-	for at := int64(chunkfile.HeaderSize); ; {
-		if at == target {
-			return err
-		}
-		if at > target {
-			return event.ErrBadPosition
-		}
-		b, readErr := c.Bytes(at, 4, &scratch)
-		if readErr != nil {
-			return err
+	for at = chunkfile.HeaderSize; at < target; {
+		b, err := c.Bytes(at, 4, &scratch)
+		if err != nil {
+			return at, false
 		}
 		size := int64(chunkfile.Order.Uint32(b))
 		if size < chunkfile.RecordFixed || size > limit-at {
-			return err
+			return at, false
 		}
 		at += size
 	}
+	return at, true
+}
+
+// align returns the first place at or after a position at which an item begins or ends.
+func (v view) align(position int64) int64 {
+	position = min(position, v.tail.End)
+	c := v.set.at(position)
+	if c == nil || c.Header.Mapped { // A map finds any position.
+		return position
+	}
+	limit := c.DataEnd(v.tail.End)
+	target := chunkfile.HeaderSize + position - c.Start()
+	if target >= limit {
+		return position
+	}
+	if at, ok := boundary(c, target, limit); ok {
+		return position + at - target
+	}
+	return position // What is damaged there says so.
 }
 
 // chunkSet is an immutable choice of chunk files that covers the log without

@@ -136,6 +136,9 @@ func (it Item) EventType() []byte {
 	at := RecordHead + it.StreamLen()
 	return it[at : at+it.TypeLen()]
 }
+func (it Item) Metadata() []byte {
+	return it[len(it)-ItemFoot-it.MetadataLen() : len(it)-ItemFoot]
+}
 func (it Item) Data() []byte {
 	return it[RecordHead+it.StreamLen()+it.TypeLen() : len(it)-ItemFoot-it.MetadataLen()]
 }

@@ -34,9 +34,9 @@ type Options struct {
 type Add func(batch []index.Entry, upTo int64, chain event.Chain) error
 
 const (
-	// Bytes of log that are posted before the node serves, or while a write waits. More is posted
-	// next to a node that serves.
-	soon = 64 << 20
+	// Bytes of log that are posted before the node serves, or while a write waits: about a chunk.
+	// More is posted next to a node that serves.
+	soon = 320 << 20
 	// between two attempts, and between two lines of the log
 	tryAgain, sayAgain = time.Minute, 10 * time.Second
 )
@@ -172,7 +172,7 @@ func (x *Index) Run(ctx context.Context) {
 // of a processor at most.
 func (x *Index) build(ctx context.Context) error {
 	if current := x.current.Load(); !current.usable() {
-		x.o.Logger.Error("the index of postings is damaged and is built anew", logkey.Error, current.Damage())
+		x.o.Logger.Error("the index of postings is damaged and is built again", logkey.Error, current.Damage())
 		if err := x.Clear(); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (x *Index) build(ctx context.Context) error {
 	return nil
 }
 
-// Clear has all be posted anew.
+// Clear has all be posted again.
 func (x *Index) Clear() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -252,7 +252,7 @@ func (x *Index) Pin() (*index.Pin, error) {
 	return nil, nil
 }
 
-// Check compares all files with their checksums. What is damaged is built anew.
+// Check compares all files with their checksums. What is damaged is built again.
 func (x *Index) Check(pause func(bytes int64) error) error {
 	if current := x.current.Load(); current.usable() {
 		return index.Check(current.Index, pause)

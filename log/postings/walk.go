@@ -8,12 +8,6 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// Any is what has one of some keys, each given by its hash.
-type Any []uint64
-
-// All is what has a key of each of its parts.
-type All []Any
-
 // Found says what a walk has come to.
 type Found uint8
 
@@ -34,9 +28,9 @@ type Walk struct {
 // budget counts postings that were read.
 type budget struct{ read, most int }
 
-// Walk begins a walk over what matches one of the alternatives. It pauses when it has read so many
-// postings.
-func (x *Index) Walk(alternatives []All, backward bool, most int) *Walk {
+// Walk begins a walk over what has, of one of the alternatives, one hash of each list. It pauses
+// when it has read so many postings.
+func (x *Index) Walk(alternatives [][][]uint64, backward bool, most int) *Walk {
 	current := x.current.Load().Index
 	w := &Walk{backward: backward, budget: budget{most: most}}
 	var either union

@@ -1,0 +1,41 @@
+package label
+
+import "github.com/annalsdb/annals/event"
+
+// Alternatives returns the hashes of labels that events have which a query asks for, of items that
+// are alternatives: an event has one hash of each list of one item. It has more than is asked for
+// where the query names streams, of which only the categories are labels.
+func Alternatives(q *event.Query) [][][]uint64 {
+	alternatives := make([][][]uint64, 0, len(q.Items))
+	for i := range q.Items {
+		item := &q.Items[i]
+		var all [][]uint64
+		one := func(kind Kind, keys []string) {
+			if len(keys) == 0 {
+				return
+			}
+			var hashes []uint64
+			for _, key := range keys {
+				hashes = append(hashes, Label{kind, key}.Hash())
+			}
+			all = append(all, hashes)
+		}
+		one(Type, item.Types)
+		one(Category, item.Categories)
+		if len(item.Streams) > 0 {
+			var categories []string
+			for _, s := range item.Streams {
+				categories = append(categories, event.CategoryOf(s))
+			}
+			one(Category, categories)
+		}
+		if item.Correlation != "" {
+			one(Correlation, []string{item.Correlation})
+		}
+		for _, tag := range item.Tags {
+			one(Tag, []string{tag})
+		}
+		alternatives = append(alternatives, all)
+	}
+	return alternatives
+}

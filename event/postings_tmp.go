@@ -1,2 +1,0 @@
-package event
-func Postings(stream, eventType string) []uint64 { return nil }

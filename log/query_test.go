@@ -1,0 +1,213 @@
+package eventlog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// history writes random events, deletions and limits.
+type history struct {
+	*rand.Rand
+	t       *testing.T
+	m       *model
+	l       *Log
+	deleted map[string]bool
+}
+
+var (
+	queryStreams = []string{"order-1", "order-2", "order", "account-1", "account-2", "plain", "$system-1"}
+	queryTypes   = []string{"Placed", "Paid", "$note"}
+	queryTags    = []string{"show:1", "show:2", "seat:7"}
+)
+
+func (h *history) pick(of []string) string { return of[h.IntN(len(of))] }
+
+func (h *history) step() {
+	stream := h.pick(queryStreams)
+	if h.deleted[stream] {
+		return
+	}
+	var events []testEvent
+	switch h.IntN(20) {
+	case 0:
+		events = append(events, meta(stream, fmt.Sprintf(`{"$maxCount":%d}`, 1+h.IntN(3))))
+	case 1:
+		events = append(events, meta(stream, fmt.Sprintf(`{"$tb":%d}`, h.IntN(8))))
+	case 2:
+		events = append(events, meta(stream, `{"$tb":9223372036854775807}`))
+	case 3:
+		events = append(events, meta(stream, `{}`))
+	case 4:
+		if h.IntN(3) == 0 {
+			h.deleted[stream] = true
+			events = append(events, tombstone(stream))
+		}
+	}
+	for range h.IntN(4) {
+		if h.deleted[stream] {
+			break
+		}
+		e := testEvent{stream: stream, typ: h.pick(queryTypes), data: "d"}
+		var tags []string
+		for range h.IntN(3) {
+			tags = append(tags, `"`+h.pick(queryTags)+`"`)
+		}
+		e.metadata = `{"$tags":[` + strings.Join(slices.Compact(tags), ",") + `],"$correlationId":"c` + fmt.Sprint(h.IntN(3)) + `"}`
+		events = append(events, e)
+	}
+	if len(events) == 0 {
+		return
+	}
+	f := h.m.frame(h.IntN(40) == 0, events...)
+	check.Must(h.t, h.l.Append(f.Frame))
+	check.Must(h.t, h.l.Commit())
+}
+
+// visible are the positions of all events that reads of their streams show, and what they say.
+func (h *history) visible() (list []event.Record) {
+	shown := map[string]bool{}
+	for _, stream := range queryStreams {
+		page, err := h.l.Reads.ReadStream(event.StreamRead{Stream: stream, Count: 100_000})
+		if err != nil {
+			continue
+		}
+		for _, e := range page.Events {
+			shown[fmt.Sprint(e.Stream, "@", e.Number)] = true
+		}
+	}
+	all := check.Value(h.l.Reads.ReadAll(event.AllRead{Count: 100_000})).Must(h.t)
+	for _, e := range all.Events {
+		if shown[fmt.Sprint(e.Stream, "@", e.Number)] {
+			list = append(list, e.Record)
+		}
+	}
+	return list
+}
+
+func (h *history) query() *event.Query {
+	some := func(of []string) (list []string) {
+		for _, s := range of {
+			if h.IntN(2) == 0 {
+				list = append(list, s)
+			}
+		}
+		return list
+	}
+	q := &event.Query{}
+	if h.IntN(10) == 0 {
+		q.All = true
+		return q
+	}
+	for range 1 + h.IntN(3) {
+		var i event.QueryItem
+		if h.IntN(2) == 0 {
+			i.Types = some(queryTypes)
+		}
+		if h.IntN(2) == 0 {
+			i.Tags = some(queryTags)
+		}
+		if h.IntN(3) == 0 {
+			i.Categories = some([]string{"order", "account", "plain"})
+		}
+		if h.IntN(3) == 0 {
+			i.Streams = some(queryStreams)
+		}
+		if h.IntN(3) == 0 {
+			i.Correlation = "c1"
+		}
+		if len(i.Types)+len(i.Tags)+len(i.Categories)+len(i.Streams)+len(i.Correlation) > 0 {
+			q.Items = append(q.Items, i)
+		}
+	}
+	if len(q.Items) == 0 {
+		q.All = true
+	}
+	return q
+}
+
+// asked says independently of Query.Matches whether a record is asked for.
+func asked(q *event.Query, r *event.Record) bool {
+	if r.Stream[0] == '$' || r.Type[0] == '$' {
+		return false
+	}
+	for _, i := range q.Items {
+		ok := true
+		one := func(of []string, what string) { ok = ok && (len(of) == 0 || strings.Contains("\n"+strings.Join(of, "\n")+"\n", "\n"+what+"\n")) }
+		one(i.Types, r.Type)
+		one(i.Streams, r.Stream)
+		one(i.Categories, strings.Split(r.Stream, "-")[0])
+		for _, tag := range i.Tags {
+			ok = ok && strings.Contains(string(r.Metadata), `"`+tag+`"`)
+		}
+		if ok && (i.Correlation == "" || strings.Contains(string(r.Metadata), `Id":"`+i.Correlation+`"`)) {
+			return true
+		}
+	}
+	return q.All
+}
+
+func (h *history) compare() {
+	visible, q := h.visible(), h.query()
+	from := h.Int64N(h.l.Tail().End + 10)
+	for _, backward := range []bool{false, true} {
+		var want, got []int64
+		for i := range visible {
+			if r := &visible[i]; asked(q, r) && (r.Position >= from) != backward {
+				want = append(want, r.Position)
+			}
+		}
+		if backward {
+			slices.Reverse(want)
+		}
+		for at, more := from, true; more; {
+			page := check.Value(h.l.Reads.ReadAll(event.AllRead{Query: q, From: at, Backward: backward, Count: 1 + h.IntN(5), MaxScan: h.IntN(10)})).Must(h.t)
+			for _, e := range page.Events {
+				got = append(got, e.Position)
+			}
+			at, more = page.Next, page.More
+		}
+		check.MustEqual(h.t, fmt.Sprint(got), fmt.Sprint(want), fmt.Sprintf("%+v from %d, backward %t", q, from, backward))
+	}
+}
+
+// Queries find what a look at the whole log finds, whatever was deleted, limited and scavenged, and
+// wherever the postings are.
+func TestQueriesAgainstTheLog(t *testing.T) {
+	for seed := range uint64(8) {
+		mem := vfs.NewCrashMem()
+		o := testOptions(mem)
+		h := &history{rand.New(rand.NewPCG(seed, 1)), t, newModel(), mustOpen(t, o), map[string]bool{}}
+		for range 12 {
+			for range 30 {
+				h.step()
+			}
+			switch h.IntN(4) {
+			case 0:
+				check.Must(t, h.l.postings.Flush(-1))
+			case 1: // a crash
+				check.Must(t, h.l.Sync())
+				o.FS = mem.CrashClone(vfs.CrashOptions{})
+				mem = o.FS.(*vfs.Mem)
+				check.Must(t, h.l.Close())
+				h.l = mustOpen(t, o)
+			case 2: // built anew
+				check.Must(t, h.l.postings.Clear())
+			}
+			for !h.l.postings.Covers(h.l.Tail().End) {
+				time.Sleep(time.Millisecond)
+			}
+			for range 20 {
+				h.compare()
+			}
+		}
+		check.Must(t, h.l.Close())
+	}
+}
