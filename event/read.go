@@ -36,10 +36,10 @@ type AllRead struct {
 	// The strings are valid only during the call. When it fails, the page ends before that record,
 	// and Page.Failed is why.
 	Filter func(stream, eventType string) (bool, error)
-	// Query, when not nil, asks for events by what they say of themselves, as reads of their streams
-	// show them now. They are found by the index of postings; Filter and Links are not looked at. Any
-	// position may be given, and reading backward begins with what lies before it. The error is an
-	// *IndexBuilding while the index does not have all of the log.
+	// Query, when not nil, asks for events by what they say of themselves, as reads of their
+	// streams show them now. They are found by the index of postings; Filter and Links are not
+	// looked at. Any position may be given, and reading backward begins with what lies before it.
+	// The error is an *IndexBuilding while the index does not have all of the log.
 	Query *Query
 	// MayRead reports whether the caller may read a stream: events of others are left out of what a
 	// Query finds. nil: of none.

@@ -140,7 +140,9 @@ func asked(q *event.Query, r *event.Record) bool {
 	}
 	for _, i := range q.Items {
 		ok := true
-		one := func(of []string, what string) { ok = ok && (len(of) == 0 || strings.Contains("\n"+strings.Join(of, "\n")+"\n", "\n"+what+"\n")) }
+		one := func(of []string, what string) {
+			ok = ok && (len(of) == 0 || strings.Contains("\n"+strings.Join(of, "\n")+"\n", "\n"+what+"\n"))
+		}
 		one(i.Types, r.Type)
 		one(i.Streams, r.Stream)
 		one(i.Categories, strings.Split(r.Stream, "-")[0])
@@ -198,7 +200,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 				mem = o.FS.(*vfs.Mem)
 				check.Must(t, h.l.Close())
 				h.l = mustOpen(t, o)
-			case 2: // built anew
+			case 2: // built again
 				check.Must(t, h.l.postings.Clear())
 			}
 			for !h.l.postings.Covers(h.l.Tail().End) {

@@ -69,6 +69,13 @@ type Index struct {
 // entries of records below it are in tables that survive a crash.
 func (x *Index) Checkpoint() int64 { return x.checkpoint.Load() }
 
+// Reached is the log position up to which entries were added, and the log's chain there.
+func (x *Index) Reached() (int64, event.Chain) {
+	x.addMu.Lock()
+	defer x.addMu.Unlock()
+	return x.reached, x.reachedChain
+}
+
 // usable returns why the index cannot be changed any more. mu must be held.
 func (x *Index) usable() error {
 	switch {

@@ -48,7 +48,6 @@ type Index struct {
 
 	mu      sync.Mutex                 // orders additions; held while current is replaced
 	end     atomic.Int64               // all of the log before it is posted; changed under mu
-	chain   event.Chain                // of the log there
 	current atomic.Pointer[generation] // never nil
 }
 
@@ -109,7 +108,6 @@ func (x *Index) add(batch []index.Entry, upTo int64, chain event.Chain) error {
 	if err := x.current.Load().Add(batch, upTo, chain); err != nil {
 		return err
 	}
-	x.chain = chain
 	x.end.Store(upTo)
 	return nil
 }
@@ -229,7 +227,8 @@ func (x *Index) Bring(batch []index.Entry) error {
 	if !current.usable() || x.end.Load() == 0 {
 		return nil // The builder will find them.
 	}
-	return current.Add(batch, x.end.Load(), x.chain)
+	end, chain := current.Reached()
+	return current.Add(batch, end, chain)
 }
 
 // Flush writes what is in memory if more of the log than so many bytes would have to be read for it
