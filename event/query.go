@@ -1,37 +1,184 @@
 package event
 
-import "slices"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
 
-// Query asks for events by what they say of themselves. Names are exact. Those of streams or types
-// that begin with "$" are not found, unless System is set.
+// Limits of a query.
+const (
+	MaxQueryBytes = 64 << 10 // as JSON
+	MaxQueryItems = 32
+	MaxItemNames  = 64 // of types, of categories and of streams, in one item
+	MaxItemTags   = 16
+)
+
+// Query chooses events by what they say of themselves: those that match one of its items, or all.
+// It does not choose an event whose stream or type begins with "$", unless System is set.
 type Query struct {
-	Items []QueryItem // an event is asked for if one of them matches
-	All   bool        // every event matches; there are no Items then
+	Items []QueryItem `json:"items,omitempty"`
+	All   bool        `json:"all,omitempty"` // without items
 	// events of types that begin with "$" are found too, by a type that an item names
 	System bool `json:"-"`
 }
 
-// QueryItem matches an event that has what each member that is given says. One is given at least.
+// QueryItem matches an event when each of its members that is not empty does.
 type QueryItem struct {
-	Types       []string // its type is one of them
-	Tags        []string // it has all of them
-	Categories  []string // the category of its stream is one of them
-	Streams     []string // its stream is one of them
-	Correlation string   // its correlation id
+	Types       []string `json:"types,omitempty"`       // the type is one of them
+	Tags        []string `json:"tags,omitempty"`        // the event has all of them
+	Categories  []string `json:"categories,omitempty"`  // that of the stream is one of them
+	Streams     []string `json:"streams,omitempty"`     // the stream is one of them
+	Correlation string   `json:"correlation,omitempty"` // the correlation id
 }
 
-// Matches reports whether an event is asked for.
+// Matches reports whether the query chooses an event.
 func (q *Query) Matches(f *Facts) bool {
 	if f.IsSystem() && !q.System {
 		return false
 	}
-	return q.All || slices.ContainsFunc(q.Items, func(item QueryItem) bool { return item.matches(f) })
+	for i := range q.Items {
+		if q.Items[i].matches(f) {
+			return true
+		}
+	}
+	return q.All
 }
 
 func (i *QueryItem) matches(f *Facts) bool {
-	has := func(list []string, what string) bool { return list == nil || slices.Contains(list, what) }
-	return has(i.Types, f.Type) && has(i.Streams, f.Stream) &&
-		(i.Categories == nil || slices.Contains(i.Categories, CategoryOf(f.Stream))) &&
-		(i.Correlation == "" || i.Correlation == f.Correlation) &&
-		!slices.ContainsFunc(i.Tags, func(tag string) bool { return !slices.Contains(f.Tags, tag) })
+	for _, tag := range i.Tags {
+		if !slices.Contains(f.Tags, tag) {
+			return false
+		}
+	}
+	return (len(i.Types) == 0 || slices.Contains(i.Types, f.Type)) &&
+		(len(i.Categories) == 0 || slices.Contains(i.Categories, CategoryOf(f.Stream))) &&
+		(len(i.Streams) == 0 || slices.Contains(i.Streams, f.Stream)) &&
+		(i.Correlation == "" || i.Correlation == f.Correlation)
+}
+
+// Check returns a *BadRequest that says what is wrong with the query, nil when it can be asked.
+func (q *Query) Check() error {
+	switch {
+	case q.All && len(q.Items) > 0:
+		return badRequest("all: not possible with items")
+	case q.All:
+		return nil
+	case len(q.Items) == 0:
+		return badRequest("items: at least one is needed")
+	case len(q.Items) > MaxQueryItems:
+		return badRequest("items: %d, at most %d are possible", len(q.Items), MaxQueryItems)
+	}
+	for n := range q.Items {
+		if err := q.Items[n].check(); err != nil {
+			return badRequest("items[%d]%v", n, err)
+		}
+	}
+	return nil
+}
+
+// check says what is wrong with an item, as what follows its name.
+func (i *QueryItem) check() error {
+	empty := i.Correlation == ""
+	for _, list := range []struct {
+		name string
+		of   []string
+		most int
+	}{{"types", i.Types, MaxItemNames}, {"tags", i.Tags, MaxItemTags}, {"categories", i.Categories, MaxItemNames}, {"streams", i.Streams, MaxItemNames}} {
+		empty = empty && len(list.of) == 0
+		if len(list.of) > list.most {
+			return fmt.Errorf(".%s: %d, at most %d are possible", list.name, len(list.of), list.most)
+		}
+		if slices.Contains(list.of, "") {
+			return fmt.Errorf(".%s: one is empty", list.name)
+		}
+	}
+	for _, tag := range i.Tags {
+		if err := CheckTag(tag); err != nil {
+			return fmt.Errorf(".tags: %w", err)
+		}
+	}
+	switch {
+	case empty:
+		return errors.New(": at least one member is needed")
+	case len(i.Correlation) > MaxLabelSize:
+		return fmt.Errorf(".correlation: %d bytes, at most %d are possible", len(i.Correlation), MaxLabelSize)
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a query and checks it. It takes no members but those there are, by their
+// exact names, and none of them empty. It returns a *BadRequest.
+func (q *Query) UnmarshalJSON(data []byte) error {
+	*q = Query{}
+	if len(data) > MaxQueryBytes {
+		return badRequest("the query has %d bytes, at most %d are possible", len(data), MaxQueryBytes)
+	}
+	if !utf8.Valid(data) {
+		return badRequest("the query is not UTF-8")
+	}
+	var items []json.RawMessage
+	if err := unmarshalMembers(data, map[string]any{"items": &items, "all": &q.All}); err != nil {
+		return badRequest("query%v", err)
+	}
+	if len(items) > MaxQueryItems {
+		return badRequest("items: %d, at most %d are possible", len(items), MaxQueryItems)
+	}
+	for n, raw := range items {
+		var i QueryItem
+		if err := unmarshalMembers(raw, map[string]any{
+			"types": &i.Types, "tags": &i.Tags, "categories": &i.Categories, "streams": &i.Streams, "correlation": &i.Correlation,
+		}); err != nil {
+			return badRequest("items[%d]%v", n, err)
+		}
+		q.Items = append(q.Items, i)
+	}
+	return q.Check()
+}
+
+// unmarshalMembers reads the members of a JSON object. It refuses others, and empty ones.
+func unmarshalMembers(data []byte, into map[string]any) error {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil || object == nil {
+		return errors.New(": not a JSON object")
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		member := into[name]
+		if member == nil {
+			return fmt.Errorf(": unknown member %q", name)
+		}
+		raw := object[name]
+		var err error
+		empty := isNull(raw)
+		switch to := member.(type) {
+		case *bool:
+			err = json.Unmarshal(raw, to)
+		case *string:
+			err = json.Unmarshal(raw, to)
+			empty = *to == ""
+		case *[]json.RawMessage:
+			err = json.Unmarshal(raw, to)
+			empty = len(*to) == 0
+		case *[]string:
+			var texts []*string // A null is not a text.
+			err = json.Unmarshal(raw, &texts)
+			for _, text := range texts {
+				if text == nil {
+					return fmt.Errorf(".%s: not an array of texts", name)
+				}
+				*to = append(*to, *text)
+			}
+			empty = len(*to) == 0
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf(".%s: of another type", name)
+		case empty:
+			return fmt.Errorf(".%s: empty", name)
+		}
+	}
+	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Check returns a *event.BadRequest for a write that goes to a stream which is only an index, and for
-// one with an event whose tags are malformed: its writer would believe it tagged. All writes of
+// Check returns a *event.BadRequest for a write that goes to a stream which is only an index, and
+// for one with an event whose tags are malformed: its writer would believe it tagged. All writes of
 // clients, projections and other nodes pass it.
 func Check(w *event.Write) error {
 	if isReserved(w.Stream) {
