@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ type Event struct {
 	Type     string          `json:"eventType"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	// Binary says that Data is not JSON. Such an event is appended alone, and without metadata.
+	// Binary says that Data is not JSON. Append takes such an event alone and without metadata;
+	// AppendMany takes it like others.
 	Binary bool `json:"-"`
 }
 
@@ -71,28 +73,49 @@ func AppendRequest(stream string, expected int64, events ...Event) (Request, err
 		if e.Binary {
 			return q, errors.New("an event that is not JSON is appended alone")
 		}
-		kind, err := json.Marshal(e.Type)
-		if err != nil {
-			return q, err
+		var err error
+		if b, err = e.appendTo(b, nil); err != nil {
+			return q, fmt.Errorf("event %d of %d: %w", i+1, len(events), err)
 		}
-		b = append(append(append(append(b, `{"eventId":"`...), e.ID...), `","eventType":`...), kind...)
-		// As it stands: json.Marshal would reformat it.
-		for _, member := range []struct {
-			name  string
-			value json.RawMessage
-		}{{"data", e.Data}, {"metadata", e.Metadata}} {
-			switch {
-			case member.value == nil:
-			case !json.Valid(member.value):
-				return q, fmt.Errorf("event %d of %d: its %s is not JSON", i+1, len(events), member.name)
-			default:
-				b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
-			}
-		}
-		b = append(b, '}', ',')
+		b = append(b, ',')
 	}
 	q.Body = append(b[:max(1, len(b)-1)], ']')
 	return q, nil
+}
+
+// appendTo appends the event as an element of a body, with its stream if the body is not for one.
+func (e *Event) appendTo(b []byte, stream *string) ([]byte, error) {
+	kind, err := json.Marshal(e.Type)
+	if err != nil {
+		return b, err
+	}
+	b = append(append(append(append(b, `{"eventId":"`...), e.ID...), `","eventType":`...), kind...)
+	if stream != nil {
+		name, err := json.Marshal(*stream)
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, `,"stream":`...), name...)
+	}
+	data := e.Data
+	if e.Binary {
+		data = nil
+		b = append(base64.StdEncoding.AppendEncode(append(b, `,"dataBase64":"`...), e.Data), '"')
+	}
+	// As it stands: json.Marshal would reformat it.
+	for _, member := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"data", data}, {"metadata", e.Metadata}} {
+		switch {
+		case member.value == nil:
+		case !json.Valid(member.value):
+			return b, fmt.Errorf("its %s is not JSON", member.name)
+		default:
+			b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
+		}
+	}
+	return append(b, '}'), nil
 }
 
 // Request appends one event with its data as the body, as they are.

@@ -40,3 +40,9 @@ const (
 	NoStream     int64 = -1
 	StreamExists int64 = -4
 )
+
+// Expected versions of the checks of AppendMany alone.
+const (
+	SoftDeleted int64 = -5 // and not written to since
+	Tombstoned  int64 = -6 // deleted for ever
+)

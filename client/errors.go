@@ -17,7 +17,7 @@ import (
 // The kinds of errors that errors.Is finds.
 var (
 	// ErrWrongVersion: the stream does not have the expected version. Error.CurrentVersion has the
-	// version that it has.
+	// version that it has; of AppendMany, a ViolationError has the versions of all.
 	ErrWrongVersion = errors.New("wrong expected version")
 	// ErrNotFound: there is no such stream, event, group, projection or user.
 	ErrNotFound = errors.New("not found")
@@ -78,7 +78,7 @@ func (e *Error) Is(kind error) bool {
 	switch kind {
 	case ErrWrongVersion:
 		_, ok := e.CurrentVersion()
-		return ok
+		return ok || e.isViolated()
 	case ErrNotFound:
 		return e.Status == http.StatusNotFound
 	case ErrNoProjections:
@@ -87,7 +87,7 @@ func (e *Error) Is(kind error) bool {
 	case ErrDeleted:
 		return e.Status == http.StatusGone
 	case ErrExists:
-		return e.Status == http.StatusConflict
+		return e.Status == http.StatusConflict && !e.isViolated()
 	case ErrAccessDenied:
 		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 	case ErrNotLeader:
@@ -97,6 +97,9 @@ func (e *Error) Is(kind error) bool {
 	}
 	return false
 }
+
+// isViolated says whether checks of an append to several streams do not hold.
+func (e *Error) isViolated() bool { return e.Status == http.StatusConflict && e.below == manyPath }
 
 // leadsElsewhere reports whether an answer names the leader: a redirect, or the refusal of a
 // read-only replica.
@@ -199,9 +202,9 @@ func undone(err error) bool {
 // sentence is what the body of a refusal says: its text in one line, or the text that a JSON
 // object has for people.
 func sentence(body []byte) string {
-	var said struct{ Reason, Error string }
+	var said struct{ Reason, Error, Message string }
 	if len(body) > 0 && body[0] == '{' && json.Unmarshal(body, &said) == nil {
-		if text := cmp.Or(said.Reason, said.Error); text != "" {
+		if text := cmp.Or(said.Reason, said.Error, said.Message); text != "" {
 			return line([]byte(text))
 		}
 	}

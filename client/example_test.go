@@ -56,6 +56,35 @@ func ExampleClient_Append_expectedVersion() {
 	// Output: the stream is at version 0
 }
 
+// A transfer writes to two accounts or to neither. It counts on the balance that it has read, and
+// on the year not being closed, a stream that it does not write to.
+func ExampleClient_AppendMany() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	transfer := []client.StreamEvent{
+		{Stream: "account-7", Event: client.Event{Type: "Debited", Data: []byte(`{"amount":5}`)}},
+		{Stream: "account-8", Event: client.Event{Type: "Credited", Data: []byte(`{"amount":5}`)}},
+	}
+	done, err := c.AppendMany(ctx, transfer,
+		client.Check{Stream: "account-7", Expected: client.NoStream},
+		client.Check{Stream: "closed-2026", Expected: client.NoStream})
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range done.Streams {
+		fmt.Println(s.Stream, "has event", s.Last)
+	}
+	_, err = c.AppendMany(ctx, transfer, client.Check{Stream: "account-7", Expected: client.NoStream})
+	if refused, ok := errors.AsType[*client.ViolationError](err); ok {
+		fmt.Println(refused)
+	}
+	// Output:
+	// account-7 has event 0
+	// account-8 has event 0
+	// the checks do not hold: stream "account-7": expected none, is 0
+}
+
 // Subscribe continues where a subscriber stopped, and waits for what comes.
 func ExampleClient_Subscribe() {
 	c := connect()

@@ -113,7 +113,7 @@ func TestAppendMany(t *testing.T) {
 	check.Equal(t, strings.Contains(n.get("/info", "").body, `"multiStream": true`), true, "the feature")
 }
 
-// TestManyBodies: what is wrong with a body is told, with its place.
+// TestManyBodies: what is wrong with a body names its place.
 func TestManyBodies(t *testing.T) {
 	n := newNode(t)
 	const id = `"eventId":"c322e299-cb73-4b47-97c5-5054f920746e"`
@@ -393,7 +393,8 @@ func TestManyIsTold(t *testing.T) {
 
 // TestManyAtOnce sends crossed requests at once. Each answer must be what the final log says: a
 // request that was done lies in it as a whole, with the numbers that were answered, and its checks
-// held where it lies. One that was not done rests on what the log held at the position in its answer.
+// held where it lies. One that was not done rests on what the log held at the position
+// in its answer.
 func TestManyAtOnce(t *testing.T) {
 	const streams, workers, requests = 20, 50, 20
 	n := newNode(t)

@@ -46,6 +46,7 @@ type clusterFlags struct {
 	skipVerify, json     bool
 	anonymous            bool // send no credentials
 	timeout              time.Duration
+	retryFor             time.Duration // 0: nothing is repeated
 }
 
 func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -104,8 +105,12 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 
 // add adds the flags to those of a command.
 func (f *clusterFlags) add(flags *pflag.FlagSet, node, json string) {
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", node)
+	f.addNode(flags, node)
 	flags.BoolVar(&f.json, "json", false, json)
+}
+
+func (f *clusterFlags) addNode(flags *pflag.FlagSet, node string) {
+	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", node)
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
 	f.addCredentials(flags)
 }

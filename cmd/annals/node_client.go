@@ -24,7 +24,7 @@ import (
 	"github.com/annalsdb/annals/client"
 )
 
-// nodeClient asks one node, without repeating a request.
+// nodeClient asks one node, and repeats no request unless its flags say so.
 type nodeClient struct {
 	*client.Client
 	flags   *clusterFlags
@@ -45,7 +45,7 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	if !f.anonymous {
 		f.password = cmp.Or(f.password, os.Getenv(passwordVariable))
 	}
-	o := client.Options{Nodes: []string{address}, Timeout: cmp.Or(f.timeout, -1), RetryFor: -1}
+	o := client.Options{Nodes: []string{address}, Timeout: cmp.Or(f.timeout, -1), RetryFor: cmp.Or(f.retryFor, -1)}
 	if f.password != "" {
 		o.Login = url.UserPassword(f.user, f.password)
 	}

@@ -1,0 +1,171 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// StreamEvent is an event with the stream that it is for.
+type StreamEvent struct {
+	Stream string
+	Event
+}
+
+// Check says what a stream must be like: its expected version is the number of its last event,
+// NoStream, StreamExists, SoftDeleted or Tombstoned.
+type Check struct {
+	Stream   string `json:"stream"`
+	Expected int64  `json:"expectedVersion"`
+}
+
+// Appended is what AppendMany wrote.
+type Appended struct {
+	Position int64 // of the last event
+	// Repeated says that an earlier call wrote the events, with the same ids.
+	Repeated bool
+	Streams  []AppendedStream // in the order of their first events
+}
+
+// AppendedStream has the numbers of the events that one stream got.
+type AppendedStream struct {
+	Stream      string
+	First, Last int64
+}
+
+// AppendMany writes events to one stream or several, all or none. Each check must hold when they
+// are written, on a stream that gets events or on another one; else the error is a *ViolationError.
+// Like Append it is repeated with the same ids when it gets no answer, and written once; such a
+// repetition succeeds whatever the checks say by then.
+func (c *Client) AppendMany(ctx context.Context, events []StreamEvent, checks ...Check) (Appended, error) {
+	done, err := c.appendMany(ctx, events, checks)
+	if err != nil {
+		return done, fmt.Errorf("append %d events: %w", len(events), err)
+	}
+	return done, nil
+}
+
+func (c *Client) appendMany(ctx context.Context, events []StreamEvent, checks []Check) (done Appended, err error) {
+	b := append([]byte(nil), `{"events":[`...)
+	for i := range events {
+		e := events[i]
+		e.ID = cmp.Or(e.ID, NewID())
+		if b, err = e.appendTo(b, &e.Stream); err != nil {
+			return done, fmt.Errorf("event %d of %d: %w", i+1, len(events), err)
+		}
+		b = append(b, ',')
+	}
+	if len(events) > 0 {
+		b = b[:len(b)-1]
+	}
+	checked, err := json.Marshal(slices.Concat([]Check{}, checks))
+	if err != nil {
+		return done, err
+	}
+	b = append(append(append(b, `],"checks":`...), checked...), '}')
+	a, err := c.Repeat(ctx, ManyRequest(b))
+	if err != nil {
+		return done, violated(a, err)
+	}
+	return done, a.Decode(&done)
+}
+
+// ManyRequest is what AppendMany sends, with a body in the form that nodes take.
+func ManyRequest(body []byte) Request {
+	return Request{Method: http.MethodPost, Path: manyPath, Body: body, Header: map[string]string{"Content-Type": MediaJSON}}
+}
+
+const manyPath = "/streams"
+
+// Repeat sends a request that may be done twice, such as an append with the ids of its events,
+// until a node answers or refuses, or the time for it is over. It returns the last answer also
+// when that is a refusal.
+func (c *Client) Repeat(ctx context.Context, q Request) (Response, error) { return c.repeat(ctx, q) }
+
+// ViolationError says which checks of an AppendMany do not hold. Nothing was written. It is an
+// ErrWrongVersion.
+type ViolationError struct {
+	Violations []Violation
+	Position   int64 // the log up to it was looked at
+
+	refusal error
+}
+
+// Violation is a check that does not hold.
+type Violation struct {
+	// Check is its index among the checks; -1: events are for the stream, which takes none.
+	Check    int
+	Stream   string
+	Expected int64
+	Actual   int64 // number of the last event, NoStream, SoftDeleted or Tombstoned
+}
+
+func (e *ViolationError) Error() string {
+	var wrong []string
+	for _, v := range e.Violations {
+		wrong = append(wrong, fmt.Sprintf("stream %q: expected %s, is %s", v.Stream, versionText(v.Expected), versionText(v.Actual)))
+	}
+	return "the checks do not hold: " + strings.Join(wrong, ", ")
+}
+
+func (e *ViolationError) Unwrap() error { return e.refusal }
+
+// versions are the words of versions that are not numbers of events.
+var versions = map[string]int64{"any": AnyVersion, "none": NoStream, "exists": StreamExists, "deleted": SoftDeleted, "tombstoned": Tombstoned}
+
+func versionText(version int64) string {
+	for text, v := range versions {
+		if v == version {
+			return text
+		}
+	}
+	return fmt.Sprint(version)
+}
+
+// version is an expected or actual version as nodes write it: a number or a word.
+type version int64
+
+func (v *version) UnmarshalJSON(b []byte) error {
+	var word string
+	if json.Unmarshal(b, &word) != nil {
+		return json.Unmarshal(b, (*int64)(v))
+	}
+	n, ok := versions[word]
+	if !ok {
+		return fmt.Errorf("the version %q is not known", word)
+	}
+	*v = version(n)
+	return nil
+}
+
+// violated is the error of an AppendMany that was refused.
+func violated(a Response, err error) error {
+	if !errors.Is(err, ErrWrongVersion) {
+		return err
+	}
+	var told struct {
+		Checks []struct {
+			Index            *int
+			Stream           string
+			Expected, Actual version
+		}
+		Position int64
+	}
+	if decoding := a.Decode(&told); decoding != nil {
+		return errors.Join(err, decoding)
+	}
+	e := &ViolationError{Position: told.Position, refusal: err}
+	for _, c := range told.Checks {
+		v := Violation{Check: -1, Stream: c.Stream, Expected: int64(c.Expected), Actual: int64(c.Actual)}
+		if c.Index != nil {
+			v.Check = *c.Index
+		}
+		e.Violations = append(e.Violations, v)
+	}
+	return e
+}
