@@ -125,6 +125,9 @@ func (p *Policy) roles(ctx context.Context, stream string, right Right, info *ev
 	if list := listOf(&info.Metadata.ACL, right); list != nil {
 		return list, nil
 	}
+	if stream == event.IndexStream && right == ReadRight {
+		return builtinUser, nil
+	}
 	defaults, err := p.currentSettings(ctx)
 	if err != nil {
 		return nil, err

@@ -49,13 +49,17 @@ type Waiter interface {
 	WaitStream(ctx context.Context, stream string, after int64) error
 	// WaitLog returns nil when the log's end is above a position.
 	WaitLog(ctx context.Context, position int64) error
+	// WaitQuery returns nil when there may be an event that a query asks for, at a position or
+	// after it.
+	WaitQuery(ctx context.Context, q *event.Query, from int64) error
 }
 
 // Cursor is a place in a stream or in the log, and what is known of it.
 type Cursor struct {
 	Store    Store
 	Stream   string
-	All      bool // the log is read, not a stream
+	All      bool         // the log is read, not a stream
+	Query    *event.Query // of the log, what matches it; nil: all of it. See event.AllRead
 	Backward bool
 
 	// Next is the number, or the position, that is read next. Backward the log is read from where a
@@ -153,7 +157,7 @@ func (c *Cursor) readLog(ctx context.Context, l *Look) (p Page, err error) {
 	}
 	r := event.AllRead{
 		From: c.Next, After: c.After, Count: l.Count, MaxScan: maxLook, Backward: c.Backward,
-		Links: l.Links, Filter: l.Filter, MaxPayload: l.MaxPayload, Room: l.Room,
+		Links: l.Links, Filter: l.Filter, Query: c.Query, MaxPayload: l.MaxPayload, Room: l.Room,
 	}
 	if l.IsSlow {
 		r.MaxScan = slowLook
@@ -185,7 +189,10 @@ func (c *Cursor) ReadAgain(e *event.Resolved) {
 
 // Wait waits until there is more. It returns for a hard-deleted stream too.
 func (c *Cursor) Wait(ctx context.Context, w Waiter) error {
-	if c.All {
+	switch {
+	case c.Query != nil:
+		return w.WaitQuery(ctx, c.Query, c.Next)
+	case c.All:
 		return w.WaitLog(ctx, c.Next)
 	}
 	return w.WaitStream(ctx, c.Stream, max(c.Last, c.Next-1))

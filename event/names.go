@@ -25,6 +25,8 @@ const (
 
 	// IndexPrefix begins the names of indexes, which are read like streams and never written to.
 	IndexPrefix = "$idx"
+	// IndexStream is whose metadata says who may read indexes: everyone, if it says nothing.
+	IndexStream = IndexPrefix
 
 	metaPrefix = "$$"
 )

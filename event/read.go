@@ -37,13 +37,11 @@ type AllRead struct {
 	// and Page.Failed is why.
 	Filter func(stream, eventType string) (bool, error)
 	// Query, when not nil, asks for events by what they say of themselves, as reads of their
-	// streams show them now. They are found by the index of postings; Filter and Links are not
-	// looked at. Any position may be given, and reading backward begins with what lies before it.
-	// The error is an *IndexBuilding while the index does not have all of the log.
+	// streams show them now, and those alone that Links may see; nil: all. They are found by the
+	// index of postings; Filter is not looked at. Any position may be given, and reading backward
+	// begins with what lies before it. The error is an *IndexBuilding while the index does not have
+	// all of the log.
 	Query *Query
-	// MayRead reports whether the caller may read a stream: events of others are left out of what a
-	// Query finds. nil: of none.
-	MayRead func(stream string) (bool, error)
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to
 	// continue.
 	MaxScan int

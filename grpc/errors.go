@@ -214,6 +214,9 @@ func (s *Server) problemOf(method string, err error) *problem {
 	if bad, ok := errors.AsType[*event.BadRequest](err); ok {
 		return plain(codes.InvalidArgument, bad.Text)
 	}
+	if building, ok := errors.AsType[*event.IndexBuilding](err); ok {
+		return plain(codes.FailedPrecondition, building.Error())
+	}
 	if leader, ok := errors.AsType[*event.NotLeader](err); ok {
 		return notLeader(leader)
 	}

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -35,6 +36,7 @@ type reading struct {
 	claim *api.Claim  // of the memory of all requests
 
 	rights linkRights
+	judged bool // of an index the caller may read, events are left out by their own streams
 }
 
 // Read sends events of a stream or of the log, once or as they come.
@@ -56,11 +58,19 @@ func (t *streamsService) Read(req *streams.ReadReq, stream grpc.ServerStreamingS
 		return err
 	}
 	defer release()
-	r := reading{Cursor: catchup.Cursor{Store: t.s.opts.Store, Stream: q.stream, All: q.all, Backward: q.backward, Seen: -1, Last: -1},
+	r := reading{Cursor: catchup.Cursor{Store: t.s.opts.Store, Stream: q.stream, All: q.all, Query: q.query, Backward: q.backward, Seen: -1, Last: -1},
 		s: t.s, q: q, out: sender{stream: stream}, rooms: &t.rooms, size: minReadPage, claim: new(api.Claim),
 		rights: linkRights{ctx, t.s, callOf(ctx)}}
 	t.s.needs(ctx, q.stream, access.ReadRight)
 	defer r.leaveRoom()
+	if q.query != nil {
+		switch err := t.s.authorize(ctx, event.AllStream, access.ReadRight); {
+		case errors.Is(err, event.ErrNotAuthorized):
+			r.judged = true
+		case err != nil:
+			return err
+		}
+	}
 	switch {
 	case q.subscribed:
 		t.s.metrics.subscriptions.Add(1)
@@ -180,9 +190,9 @@ func (r *reading) page(ctx context.Context, count, look int) (catchup.Page, erro
 	return page, err
 }
 
-// links resolves links, if that is asked for.
+// links resolves links, if that is asked for. Of an index it judges the events.
 func (r *reading) links() event.LinkReader {
-	if r.q.resolve {
+	if r.judged || r.q.resolve && r.q.query == nil {
 		return &r.rights
 	}
 	return nil

@@ -1,11 +1,17 @@
 package grpcapi
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/match"
 )
 
@@ -26,6 +32,8 @@ type readRequest struct {
 
 	subscribed bool
 	limit      int64 // of events, unless subscribed
+
+	query *event.Query // an index is read, whose name the filter has; nil: none is
 
 	filtered bool
 	filter   match.Filter
@@ -90,6 +98,9 @@ func (q *readRequest) ofStream(o *streams.ReadReq_Options_StreamOptions) (err er
 	if q.stream, err = nameOf(o.GetStreamIdentifier()); err != nil {
 		return err
 	}
+	if isIndex(q.stream) {
+		return invalid("Read an index through $all: one stream prefix, the name of the index.")
+	}
 	switch r := o.GetRevisionOption().(type) {
 	case *streams.ReadReq_Options_StreamOptions_Revision:
 		if r.Revision == noRevision {
@@ -136,6 +147,9 @@ func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 	default:
 		return invalid("the filter is neither for streams nor for types")
 	}
+	if q.filter.OfStream && by.GetRegex() == "" && slices.ContainsFunc(by.GetPrefix(), isIndex) {
+		return q.ofIndex(by.GetPrefix())
+	}
 	var err error
 	if text := by.GetRegex(); text != "" {
 		q.filter.Names, err = match.Expression(text)
@@ -160,4 +174,25 @@ func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 		}
 	}
 	return nil
+}
+
+func isIndex(name string) bool { return strings.HasPrefix(name, event.IndexPrefix+"-") }
+
+// indexOf returns the query of an index by the prefixes of a filter that names it.
+func indexOf(prefixes []string) (*event.Query, error) {
+	if len(prefixes) != 1 {
+		return nil, invalid("Index reads take one index name and no other prefix.")
+	}
+	query, ok := label.IndexQuery(prefixes[0])
+	if !ok {
+		return nil, &problem{codes.NotFound, fmt.Sprintf("Index '%s' not found.", prefixes[0]), "index-not-found", []string{"index-name", prefixes[0]}}
+	}
+	return query, nil
+}
+
+// ofIndex makes the request one for an index. Who may read indexes needs no right to the log.
+func (q *readRequest) ofIndex(prefixes []string) (err error) {
+	q.stream = event.IndexStream
+	q.query, err = indexOf(prefixes)
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
@@ -19,7 +20,22 @@ import (
 type following struct {
 	reading
 	looked uint64 // records since the last checkpoint
+
+	// Of an index: events sent since the last checkpoint, the position up to which the client was
+	// told, and when.
+	sent int64
+	told int64
+	at   time.Time
 }
+
+// When checkpoints of an index are sent. Without them a client that resumes would look at all of
+// the log again.
+const (
+	indexEvents = 2048             // events between them
+	indexGrowth = 32 << 20         // bytes of log while nothing else is sent
+	indexRest   = 30 * time.Second // the same, if anything was written
+	indexLook   = time.Second      // how often it is looked at how far the log is
+)
 
 // run sends until the client leaves, the node stops, the stream is hard-deleted, or the caller's
 // right is withdrawn. A client that wants the leader is sent away when the term ends.
@@ -47,6 +63,7 @@ func (f *following) follow(ctx context.Context) error {
 	if err := f.begin(ctx); err != nil {
 		return err
 	}
+	f.told, f.at = f.Next, time.Now()
 	if err := f.out.message(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
 		Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: uuid.NewString()},
 	}}); err != nil {
@@ -83,7 +100,9 @@ func (f *following) begin(ctx context.Context) error {
 			f.Next = f.s.opts.Store.LogEnd()
 		case beginsAt:
 			f.Next, f.After = f.q.from, true
-			return f.Check(ctx)
+			if f.q.query == nil {
+				return f.Check(ctx)
+			}
 		}
 		return nil
 	}
@@ -115,13 +134,43 @@ func (f *following) read(ctx context.Context) (more bool, err error) {
 	} else if err != nil {
 		return false, err
 	}
-	if _, err := f.events(ctx, page.Events); err != nil {
+	sent, err := f.events(ctx, page.Events)
+	if err != nil {
 		return false, err
+	}
+	if f.q.query != nil {
+		return page.More, f.toldOf(sent)
 	}
 	if f.looked += uint64(page.Looked); f.q.interval > 0 && f.looked == f.q.interval {
 		return page.More, f.checkpoint()
 	}
 	return page.More, nil
+}
+
+// toldOf sends a checkpoint of an index if it is time for one, after so many events.
+func (f *following) toldOf(events int64) error {
+	if f.sent += events; events > 0 {
+		f.told, f.at = f.Seen, time.Now()
+	}
+	if f.sent < indexEvents && !f.isSilent(f.Next) {
+		return nil
+	}
+	return f.indexCheckpoint()
+}
+
+// isSilent reports whether the client should learn that the log has grown up to an end.
+func (f *following) isSilent(end int64) bool {
+	return end-f.told > indexGrowth || end > f.told+1 && time.Since(f.at) >= indexRest
+}
+
+// indexCheckpoint says that nothing more will come up to where was looked.
+func (f *following) indexCheckpoint() error {
+	if f.Next <= 0 {
+		return nil
+	}
+	f.Seen = f.Next - 1
+	f.sent, f.told, f.at = 0, f.Seen, time.Now()
+	return f.checkpoint()
 }
 
 // bury sends the tombstone of the stream and returns event.ErrStreamDeleted. A metadata stream has
@@ -150,10 +199,14 @@ func (f *following) checkpoint() error {
 
 // caughtUp tells that all there was has been sent.
 func (f *following) caughtUp() error {
-	if f.q.interval > 0 && f.looked > 0 {
-		if err := f.checkpoint(); err != nil {
-			return err
-		}
+	var err error
+	if f.q.query != nil {
+		err = f.indexCheckpoint()
+	} else if f.q.interval > 0 && f.looked > 0 {
+		err = f.checkpoint()
+	}
+	if err != nil {
+		return err
 	}
 	c := &streams.ReadResp_CaughtUp{Timestamp: timestamppb.Now()}
 	switch {
@@ -171,8 +224,19 @@ func (f *following) wait(ctx context.Context) error {
 	f.leaveRoom()
 	f.rights.call.flush()
 	f.size = minReadPage
-	if err := f.Wait(ctx, f.s.opts.Store); err != nil {
-		return err
+	for ctx.Err() == nil {
+		wait, cancel := ctx, context.CancelFunc(func() {})
+		if f.q.query != nil {
+			wait, cancel = context.WithTimeout(ctx, indexLook)
+		}
+		err := f.Wait(wait, f.s.opts.Store)
+		cancel()
+		if err == nil || f.q.query != nil && f.isSilent(f.s.opts.Store.LogEnd()) {
+			break
+		}
+		if ctx.Err() != nil || wait.Err() == nil {
+			return err
+		}
 	}
 	// Only that a right was withdrawn ends a subscription, not that it cannot be known at the
 	// moment.

@@ -197,7 +197,7 @@ func (a *appender) commit() error {
 		}
 	}
 	a.unsettled.Store(0)
-	a.reads.notify.wake(a.entries)
+	a.reads.notify.wake(a.entries, a.posted)
 	a.names.grown(a.tail.End)
 	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	a.metrics.commits.Inc()

@@ -32,8 +32,8 @@ func (w *waiter) wake() {
 	}
 }
 
-// wait blocks until ready says true. It is asked at first and after each event
-// of one of the streams, of any stream when none is given.
+// wait blocks until ready says true. It is asked at first and after each event that has one of the
+// hashes, of its stream or of what it says of itself, and after any event when none is given.
 func (n *notifier) wait(ctx context.Context, ready func() (bool, error), streams ...uint64) error {
 	n.waiting.Add(1)
 	defer n.waiting.Add(-1)
@@ -95,8 +95,8 @@ func (n *notifier) subscribe(streams []uint64) (woken <-chan struct{}, forget fu
 	}, false
 }
 
-// wake ends the waits for the log and for the streams of the given entries.
-func (n *notifier) wake(entries []index.Entry) {
+// wake ends the waits for the log, for the streams of the given entries, and for what was posted.
+func (n *notifier) wake(entries, posted []index.Entry) {
 	if n.waiting.Load() == 0 {
 		return
 	}
@@ -109,11 +109,13 @@ func (n *notifier) wake(entries []index.Entry) {
 	if len(n.streams) == 0 {
 		return
 	}
-	for _, e := range entries {
-		for w := range n.streams[e.Hash] {
-			w.wake()
+	for _, list := range [...][]index.Entry{entries, posted} {
+		for _, e := range list {
+			for w := range n.streams[e.Hash] {
+				w.wake()
+			}
+			delete(n.streams, e.Hash)
 		}
-		delete(n.streams, e.Hash)
 	}
 }
 

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"math"
 
 	"github.com/annalsdb/annals/event"
@@ -145,18 +146,18 @@ func (q *querying) look(position int64) (chunkfile.Item, error) {
 	if err != nil || it == nil || !it.IsRecord() {
 		return nil, err
 	}
-	stream := chunkfile.String(it.Stream())
 	if !q.rd.matches(&q.labels, q.r.Query, it) {
 		q.rd.metrics.falseHits.Inc()
 		return nil, nil
 	}
-	shown, err := q.rd.shows(stream, it)
-	if err != nil || !shown {
+	stream := string(it.Stream())
+	info, err := q.rd.StreamInfo(stream)
+	if err != nil || !q.rd.shows(&info, it) {
 		q.rd.metrics.hiddenHits.Inc()
 		return nil, err
 	}
-	if q.r.MayRead != nil {
-		if may, err := q.r.MayRead(stream); err != nil || !may {
+	if q.r.Links != nil {
+		if may, err := q.r.Links.MayRead(stream, &info); err != nil || !may {
 			q.rd.metrics.deniedHits.Inc()
 			return nil, err
 		}
@@ -171,14 +172,32 @@ func (rd *Reader) matches(labels *label.Reader, query *event.Query, it chunkfile
 	return query.Matches(&facts)
 }
 
-// shows reports whether a read of its stream shows a record now.
-func (rd *Reader) shows(stream string, it chunkfile.Item) (bool, error) {
-	info, err := rd.StreamInfo(stream)
-	if err != nil || info.HardDeleted || info.Metadata.SoftDeleted() {
-		return false, err
+// shows reports whether a read of a stream with these facts shows a record of it now.
+func (rd *Reader) shows(info *event.StreamInfo, it chunkfile.Item) bool {
+	return info.Exists() && it.Number() >= info.Metadata.MinVisible(info.Last) && it.Time() >= info.Metadata.Oldest(rd.opts.Now())
+}
+
+// WaitQuery blocks until there may be an event that a query asks for, at a position or after it.
+func (rd *Reader) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
+	if q.All {
+		return rd.WaitLog(ctx, from)
 	}
-	number := it.Number()
-	return number >= info.Metadata.MinVisible(info.Last) && it.Time() >= info.Metadata.Oldest(rd.opts.Now()), nil
+	alternatives := label.Alternatives(q)
+	var hashes []uint64
+	for _, all := range alternatives {
+		hashes = append(hashes, all[0]...) // An event that matches has one of these, too.
+	}
+	return rd.notify.wait(ctx, func() (bool, error) {
+		if err := rd.Failed(); err != nil {
+			return true, err
+		}
+		end := rd.Settled()
+		if !rd.postings.Covers(end) {
+			return true, rd.postings.Missing()
+		}
+		position, found, err := rd.postings.Walk(alternatives, false, queryBudget).Next(from)
+		return found != postings.None && position < end, rd.unposted(err)
+	}, hashes...)
 }
 
 // unposted is the error of a lookup. Damage has the index built again.

@@ -210,6 +210,16 @@ func (s *store) WaitStreams(ctx context.Context, streams []string, after []int64
 	return log.Reads.WaitStreams(ctx, streams, after)
 }
 
+func (s *store) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
+	log, err := s.readable()
+	if err != nil {
+		return err
+	}
+	s.reads.waiting.Enter(1)
+	defer s.reads.waiting.Leave(1)
+	return log.Reads.WaitQuery(ctx, q, from)
+}
+
 func (s *store) WaitLog(ctx context.Context, position int64) error {
 	log, err := s.readable()
 	if err != nil {

@@ -6,13 +6,10 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// IndexPrefix begins the names of indexes.
-const IndexPrefix = "$idx-"
-
 // IndexQuery returns the query of which an index stream shows the events. It is not ok for the name
 // of none.
 func IndexQuery(name string) (q *event.Query, ok bool) {
-	name, ok = strings.CutPrefix(name, IndexPrefix)
+	name, ok = strings.CutPrefix(name, event.IndexPrefix+"-")
 	if name == "all" && ok {
 		return &event.Query{All: true}, true
 	}

@@ -261,6 +261,11 @@ func (db *DB) WaitLog(ctx context.Context, position int64) error {
 	return db.wait(func() error { return db.log.Reads.WaitLog(ctx, position) })
 }
 
+// WaitQuery is the log's.
+func (db *DB) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
+	return db.wait(func() error { return db.log.Reads.WaitQuery(ctx, q, from) })
+}
+
 func (db *DB) wait(do func() error) error {
 	db.enter(1)
 	defer db.enter(-1)
