@@ -114,6 +114,7 @@ type Violation struct {
 	Stream   string
 	Expected int64
 	Actual   int64 // number of the last event, NoStream, SoftDeleted or Tombstoned
+	Last     int64 // number of the last event where Actual is SoftDeleted
 }
 
 func (v *Violations) Error() string {

@@ -226,7 +226,11 @@ func (d *Decider) judge(v *event.Violations) error {
 		}
 		_, written := m.places[c.Stream]
 		if actual, holds := f.meets(c.Expected, written); !holds {
-			v.Checks = append(v.Checks, event.Violation{Index: i, Stream: c.Stream, Expected: c.Expected, Actual: actual})
+			violation := event.Violation{Index: i, Stream: c.Stream, Expected: c.Expected, Actual: actual}
+			if actual == event.SoftDeleted {
+				violation.Last = f.Last
+			}
+			v.Checks = append(v.Checks, violation)
 		}
 	}
 	for i := range m.written {

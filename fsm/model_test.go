@@ -277,7 +277,11 @@ func (m *model) writeMany(w *event.Write) (done []event.Span, repeated bool, vio
 	if violations = before; before == nil {
 		for i, c := range w.Many.Checks {
 			if actual, holds := m.meets(c, slices.Contains(w.Many.Streams, c.Stream)); !holds {
-				violations = append(violations, event.Violation{Index: i, Stream: c.Stream, Expected: c.Expected, Actual: actual})
+				violation := event.Violation{Index: i, Stream: c.Stream, Expected: c.Expected, Actual: actual}
+				if actual == event.SoftDeleted {
+					violation.Last = m.last(c.Stream)
+				}
+				violations = append(violations, violation)
 			}
 		}
 	}

@@ -72,7 +72,9 @@ func by(ctx context.Context, who string) context.Context {
 // methodOf finds a method, which is called as in "users.Users/Create".
 func methodOf(t testing.TB, name string) (full string, m protoreflect.MethodDescriptor) {
 	t.Helper()
-	full = "event_store.client." + name
+	if full = name; !strings.HasPrefix(name, "kurrentdb.") {
+		full = "event_store.client." + name
+	}
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(full, "/", ".")))
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // Append writes the events of one call: options come first, and its end commits.
 func (v *streamsService) Append(stream grpc.ClientStreamingServer[streams.AppendReq, streams.AppendResp]) error {
 	a := new(appending)
-	defer v.s.drop(a)
+	defer v.s.drop(&a.kept)
 	written, err := v.append(stream, a)
 	v.s.noteAppend(callOf(stream.Context()), streams.Streams_Append_FullMethodName, a, err)
 	if version, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {

@@ -100,13 +100,13 @@ func (b *batch) close(cancel context.CancelFunc) {
 		if w.pending != nil {
 			_, w.err, _ = w.pending.Done(true)
 		}
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 	}
 	for _, w := range b.done { // The rest of them, when one could not be sent.
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 	}
 	for _, w := range b.parts {
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 	}
 	b.mu.Unlock()
 	for _, w := range cut {
@@ -243,7 +243,7 @@ func (b *batch) keep(id event.ID, w *batchWrite) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || len(b.parts) >= maxBatchWrites || b.partBytes+w.entry > maxPartBytes {
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 		return event.ErrBusy
 	}
 	b.parts[id] = w
@@ -268,13 +268,13 @@ func (b *batch) begin(w *batchWrite) error {
 		select {
 		case <-b.room:
 		case <-b.ctx.Done():
-			b.s.drop(&w.appending)
+			b.s.drop(&w.kept)
 			return b.ctx.Err()
 		}
 	}
 	defer b.mu.Unlock()
 	if b.closed {
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 		return event.ErrClosed
 	}
 	b.forwarding = forward

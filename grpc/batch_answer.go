@@ -113,7 +113,7 @@ func (b *batch) release() {
 	b.writes -= len(b.done)
 	for _, w := range b.done {
 		b.bytes -= w.entry
-		b.s.drop(&w.appending)
+		b.s.drop(&w.kept)
 	}
 	b.mu.Unlock()
 	clear(b.done)

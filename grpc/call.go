@@ -53,6 +53,8 @@ type call struct {
 
 	claim api.Claim // of the memory of all requests: what was received
 
+	streams, events int // of a write to several streams, for the log; 0: it is none
+
 	message int64 // of claim: the message that the method received last
 	most    int64 // that one message can claim
 
@@ -230,7 +232,8 @@ func (s *Server) unary(c *call, m *method) (p *problem) {
 	s.metrics.underWay.Add(1)
 	defer func() { s.done(c, begun, true, p) }()
 	one := &single{asked: asked{receiver: receiver{c, true}}, ctx: c.ended}
-	if c.operation().May.Rule != api.ByStream { // A write has a time of its own.
+	// A write has a time of its own.
+	if rule := c.operation().May.Rule; rule != api.ByStream && rule != api.ByStreams {
 		var cancel context.CancelFunc
 		one.ctx, cancel = context.WithTimeout(c.ended, s.opts.ReadTimeout)
 		defer cancel()
@@ -359,8 +362,12 @@ func (s *Server) done(c *call, begun time.Time, single bool, p *problem) {
 	if !s.opts.LogRequests {
 		return
 	}
-	s.opts.Logger.Info("call", keyMethod, c.path, "code", code.String(), logkey.Took, time.Since(begun),
-		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name))
+	line := []any{keyMethod, c.path, "code", code.String(), logkey.Took, time.Since(begun),
+		logkey.Remote, c.from, logkey.Login, api.Printable(c.who().Login), "connection", api.Printable(c.name)}
+	if c.streams > 0 {
+		line = append(line, "streams", c.streams, logkey.Events, c.events)
+	}
+	s.opts.Logger.Info("call", line...)
 }
 
 // authorize returns event.ErrNotAuthorized unless the caller has a right to a stream.

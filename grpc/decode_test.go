@@ -2,18 +2,24 @@ package grpcapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/annalsdb/annals/event"
@@ -142,8 +148,60 @@ func same(t *testing.T, raw []byte, got byHand) bool {
 			take(m.Nack.GetIds())
 		}
 		return reflect.DeepEqual(*g, all)
+	case *sessionRequest:
+		w := want.(*v2.AppendRequest)
+		expected := event.AnyVersion
+		if w.ExpectedRevision != nil {
+			expected = *w.ExpectedRevision
+		}
+		return g.stream == w.Stream && g.expected == expected && sameRecords(t, g.records, w.Records) && (g.unknown != nil) == (len(w.ProtoReflect().GetUnknown()) > 0)
+	case *recordsRequest:
+		w := want.(*v2.AppendRecordsRequest)
+		unknown := len(w.ProtoReflect().GetUnknown()) > 0
+		for i, c := range w.Checks {
+			state := c.GetStreamState()
+			if g.checks[i] != (streamCheck{state != nil, state.GetStream(), state.GetExpectedState()}) {
+				return false
+			}
+			unknown = unknown || onlyKnown(c.ProtoReflect()) != nil
+		}
+		return len(g.checks) == len(w.Checks) && sameRecords(t, g.records, w.Records) && (g.unknown != nil) == unknown
 	}
 	return false
+}
+
+// sameRecords compares records with what the generated messages and the JSON form of protobuf make
+// of them. Of properties that are sent twice the generated messages know the last one alone.
+func sameRecords(t *testing.T, got []record, want []*v2.AppendRecord) bool {
+	for i, w := range want {
+		g := &got[i]
+		if g.wrong != nil {
+			unknown := g.wrong.unknown
+			properties := g.wrong.field == "properties" || unknown != nil && (strings.Contains(unknown.Error(), "PropertiesEntry") || strings.Contains(unknown.Error(), "Value."))
+			if !properties && unknown != nil && onlyKnown(w.ProtoReflect()) == nil {
+				t.Errorf("%v of %v", unknown, w)
+			}
+			continue
+		}
+		name := formats[w.GetSchema().GetFormat()]
+		all := map[string]*structpb.Value{}
+		maps.Copy(all, w.Properties)
+		all[propertySchemaFormat], all[propertySchemaName] = structpb.NewStringValue(name), structpb.NewStringValue(w.Schema.Name)
+		if w.Schema.Id != nil {
+			all[propertySchemaID] = structpb.NewStringValue(*w.Schema.Id)
+		}
+		text, err := protojson.Marshal(&structpb.Struct{Fields: all})
+		var compact bytes.Buffer
+		if err != nil || json.Compact(&compact, text) != nil || compact.String() != string(g.event.Metadata) {
+			t.Errorf("metadata %s, want %s, %v", g.event.Metadata, text, err)
+		}
+		id, err := event.ParseID(w.GetRecordId())
+		if w.RecordId != nil && (err != nil || id != g.event.ID) || g.hasID != (w.RecordId != nil) || g.stream != w.Stream || g.event.Type != w.Schema.Name || !bytes.Equal(g.event.Data, w.Data) ||
+			(g.event.Flags&event.FlagJSON != 0) != (name == "Json") || onlyKnown(w.ProtoReflect()) != nil {
+			return false
+		}
+	}
+	return len(got) == len(want)
 }
 
 // decodeSamples are messages of each kind.
@@ -169,6 +227,16 @@ func decodeSamples() []proto.Message {
 			{Id: fuzzID, Metadata: fuzzMap, Data: []byte("1")}, {Id: &shared.UUID{Value: &shared.UUID_String_{String_: "x"}}}, {},
 		}})
 	}
+	record := &v2.AppendRecord{
+		RecordId: new("0f9fad5bd9cb469fa16570867728950e"), Stream: "s", Data: []byte("data"), Schema: &v2.SchemaInfo{Format: v2.SchemaFormat_SCHEMA_FORMAT_AVRO, Name: "t", Id: new("i")},
+		Properties: map[string]*structpb.Value{
+			"a": structpb.NewStringValue("<é\x01>"), "$schema.name": structpb.NewNullValue(), "$t": structpb.NewNumberValue(-1e-9), "b": structpb.NewBoolValue(true),
+			"l": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"": structpb.NewNumberValue(1e21)}})}}),
+		},
+	}
+	records := []*v2.AppendRecord{record, {Properties: map[string]*structpb.Value{"": {}}}, {RecordId: new("x"), Schema: &v2.SchemaInfo{}}, {Schema: &v2.SchemaInfo{Format: 1, Name: "t"}}}
+	all = append(all, &v2.AppendRequest{Stream: "s", Records: records, ExpectedRevision: new(int64(-4))}, &v2.AppendRequest{},
+		&v2.AppendRecordsRequest{Records: records[:1], Checks: []*v2.ConsistencyCheck{{}, {Type: &v2.ConsistencyCheck_StreamState{StreamState: &v2.ConsistencyCheck_StreamStateCheck{Stream: "c", ExpectedState: 7}}}}})
 	ids := []*shared.UUID{fuzzID, structured, {}}
 	return append(all,
 		&persistent.ReadReq{Content: &persistent.ReadReq_Ack_{Ack: &persistent.ReadReq_Ack{Id: []byte("\xff"), Ids: ids[:2]}}},
@@ -206,7 +274,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}} {
+		for _, m := range []byHand{&appendRequest{isEvent: true}, &batchRequest{isFinal: true, correlation: []byte("x")}, &groupAnswer{reason: "x"}, &sessionRequest{stream: "x"}, &recordsRequest{checks: []streamCheck{{}}}} {
 			before := bytes.Clone(raw)
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
@@ -233,7 +301,7 @@ func FuzzDecodeParts(f *testing.F) {
 			}
 			raw = append(raw, part...)
 		}
-		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer)} {
+		for _, m := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest)} {
 			if !same(t, raw, m) {
 				t.Errorf("%x is %+v", raw, m)
 			}
@@ -260,7 +328,7 @@ func TestDecodedIsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer)} {
+		for _, decoded := range []byHand{new(appendRequest), new(batchRequest), new(groupAnswer), new(sessionRequest), new(recordsRequest)} {
 			again := bytes.Clone(raw)
 			if !decoded.decode(again) {
 				continue

@@ -25,7 +25,7 @@ import (
 type problem struct {
 	code      codes.Code
 	text      string
-	exception string   // empty: the trailers say nothing
+	exception string   // empty: no trailer names the error
 	fields    []string // further trailers: key, value, key, value
 }
 
@@ -37,13 +37,9 @@ func trailersOf(p *problem) []hpack.HeaderField {
 		return success
 	}
 	fields := statusFields(p.code, p.text)
-	if p == problemNotInitialized {
-		fields = append(fields, hpack.HeaderField{Name: keyPushback, Value: "-1"})
+	if p.exception != "" {
+		fields = append(fields, hpack.HeaderField{Name: keyException, Value: p.exception})
 	}
-	if p.exception == "" {
-		return fields
-	}
-	fields = append(fields, hpack.HeaderField{Name: keyException, Value: p.exception})
 	for i := 0; i < len(p.fields); i += 2 {
 		fields = append(fields, hpack.HeaderField{Name: p.fields[i], Value: ascii(p.fields[i+1], "")})
 	}
@@ -100,9 +96,10 @@ func invalid(format string, args ...any) error {
 
 var (
 	problemUnauthenticated = plain(codes.Unauthenticated, "Unauthenticated")
-	problemNotInitialized  = plain(codes.Unavailable, "Server not ready")
+	problemNotInitialized  = &problem{code: codes.Unavailable, text: "Server not ready", fields: []string{keyPushback, "-1"}}
 	problemDenied          = &problem{code: codes.PermissionDenied, text: "Access Denied", exception: "access-denied"}
 	problemNotReady        = plain(codes.Unavailable, "Server Is Not Ready")
+	problemBusy            = plain(codes.Unavailable, "Server Is Too Busy")
 	problemNoRoom          = plain(codes.ResourceExhausted, "Requests take all memory that there is for them")
 	problemInternal        = plain(codes.Internal, "Internal Server Error")
 )
@@ -187,7 +184,7 @@ var table = []struct {
 	{event.ErrBadPosition, plain(codes.InvalidArgument, "Trying to read from an invalid position.")},
 	{match.ErrTimeout, plain(codes.InvalidArgument, "The regular expression of the filter takes too long.")},
 	{event.ErrDiskFull, plain(codes.Unavailable, "Server Is Out Of Disk Space")},
-	{event.ErrBusy, plain(codes.Unavailable, "Server Is Too Busy")},
+	{event.ErrBusy, problemBusy},
 	{event.ErrNoRoom, problemNoRoom},
 	{event.ErrNotReady, problemNotReady},
 	{event.ErrEntryRefused, problemNotReady},
@@ -198,6 +195,14 @@ var table = []struct {
 
 // problemOf finds the answer to an error of a method. What no call is expected to meet is logged.
 func (s *Server) problemOf(method string, err error) *problem {
+	p := s.answerTo(method, err)
+	if isToMany(method) {
+		return detailed(p)
+	}
+	return p
+}
+
+func (s *Server) answerTo(method string, err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}

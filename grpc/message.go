@@ -15,6 +15,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/persistent"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
@@ -49,6 +50,10 @@ func limitsOf(method string) limits {
 		return limits{maxOptions, maxMessage, false, true}
 	case streams.Streams_BatchAppend_FullMethodName:
 		return limits{maxMessage, maxMessage, true, false}
+	case v2.StreamsService_AppendSession_FullMethodName:
+		return limits{maxMessage, maxMessage, false, true}
+	case v2.StreamsService_AppendRecords_FullMethodName:
+		return limits{maxMessage, maxMessage, false, false}
 	case projections.Projections_Create_FullMethodName, projections.Projections_Update_FullMethodName:
 		return limits{maxSmallMessage, maxSmallMessage, true, false}
 	case persistent.PersistentSubscriptions_Read_FullMethodName:

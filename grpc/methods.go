@@ -6,6 +6,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/grpc/monitoring"
@@ -20,6 +21,9 @@ var methods = map[string]*api.Operation{
 	streams.Streams_BatchAppend_FullMethodName: &api.Append,
 	streams.Streams_Delete_FullMethodName:      &api.DeleteStream,
 	streams.Streams_Tombstone_FullMethodName:   &api.DeleteStream,
+
+	v2.StreamsService_AppendSession_FullMethodName: &api.AppendMany,
+	v2.StreamsService_AppendRecords_FullMethodName: &api.AppendMany,
 
 	persistent.PersistentSubscriptions_List_FullMethodName:             &api.ListGroups,
 	persistent.PersistentSubscriptions_GetInfo_FullMethodName:          &api.ListGroups,

@@ -14,6 +14,7 @@ import (
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -85,6 +86,9 @@ func (s *Server) register() {
 		gossip.RegisterGossipServer(all, &gossipService{s: s})
 	}
 	streams.RegisterStreamsServer(all, &streamsService{s: s})
+	many := &manyService{s: s}
+	v2.RegisterStreamsServiceServer(all, many)
+	s.methods[v2.StreamsService_AppendRecords_FullMethodName].handler = many.records
 	if s.opts.Subscriptions != nil {
 		persistent.RegisterPersistentSubscriptionsServer(all, &persistentService{s: s})
 	}

@@ -25,10 +25,15 @@ const smallEntry = 4 << 10
 type appending struct {
 	end func() // ends what changing began; nil: it began nothing
 	event.Write
-	payload int64     // data and metadata of the events
-	entry   int64     // about what the append takes in an entry
-	claim   api.Claim // of the memory of all requests: as much as entry
-	one     [1]event.Proposed
+	payload int64 // data and metadata of the events
+	kept
+	one [1]event.Proposed
+}
+
+// kept is what an append holds until it is answered.
+type kept struct {
+	entry int64     // about what the append takes in an entry
+	claim api.Claim // of the memory of all requests: as much as entry
 }
 
 // target sets the stream of an append or a deletion.
@@ -71,10 +76,9 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 	case err != nil || a.entry+entry > api.MaxAppendBytes:
 		return s.largeAppend()
 	}
-	if err := s.keep(c, a, entry); err != nil {
+	if err := s.keep(c, &a.kept, entry); err != nil {
 		return err
 	}
-	a.entry += entry
 	if a.Events == nil {
 		a.Events = a.one[:0]
 	}
@@ -91,24 +95,24 @@ func (s *Server) add(c *call, a *appending, m *proposal) error {
 }
 
 // keep claims an event that an append keeps. What its message claimed for it goes over.
-func (s *Server) keep(c *call, a *appending, entry int64) error {
-	a.claim.Use(s.opts.Memory)
+func (s *Server) keep(c *call, k *kept, entry int64) error {
+	k.claim.Use(s.opts.Memory)
 	switch {
 	case c.message >= entry:
 		c.message -= entry
 		c.claim.Shrink(entry)
-	case a.entry+entry <= smallEntry:
-	case a.claim.Try(entry):
-		return nil
-	default:
+		k.claim.Add(entry)
+	case k.entry+entry <= smallEntry:
+		k.claim.Add(entry)
+	case !k.claim.Try(entry):
 		return event.ErrNoRoom
 	}
-	a.claim.Add(entry)
+	k.entry += entry
 	return nil
 }
 
 // drop makes room for others when an append is done with.
-func (s *Server) drop(a *appending) { a.claim.Release() }
+func (s *Server) drop(k *kept) { k.claim.Release() }
 
 // Names of problems with appended events.
 const (
@@ -150,7 +154,15 @@ func expectedOf[E any](set bool, revision uint64, noStream, anyVersion, exists *
 }
 
 // write does a write, here if the caller wants the leader, else wherever it is.
-func (s *Server) write(ctx context.Context, w *event.Write) (written event.Written, err error) {
+func (s *Server) write(ctx context.Context, w *event.Write) (event.Written, error) {
+	written, err := s.submit(ctx, w)
+	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
+		err = s.largeAppend()
+	}
+	return written, onStream(w.Stream, err)
+}
+
+func (s *Server) submit(ctx context.Context, w *event.Write) (written event.Written, err error) {
 	limited := clock.NewDeadline(ctx, s.opts.WriteTimeout)
 	defer limited.Release()
 	if callOf(ctx).leader {
@@ -158,13 +170,10 @@ func (s *Server) write(ctx context.Context, w *event.Write) (written event.Writt
 	} else {
 		written, err = s.opts.Store.WriteAnywhere(limited, w)
 	}
-	switch {
-	case errors.Is(err, event.ErrTooLarge): // Each event was within its limit.
-		err = s.largeAppend()
-	case errors.Is(err, event.ErrWriteTimeout) && ctx.Err() != nil:
+	if errors.Is(err, event.ErrWriteTimeout) && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return written, onStream(w.Stream, err)
+	return written, err
 }
 
 // received is the end of a call whose messages cannot be received any more. A message that cannot

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -31,7 +32,11 @@ type soundStore struct {
 }
 
 func (s *soundStore) Write(_ context.Context, w *event.Write) (event.Written, error) {
-	if w.Stream == "" || len(w.Stream) > event.MaxNameBytes || w.ExpectedVersion < event.MinExpectedVersion {
+	if w.Kind == event.AppendMany {
+		if len(w.Many.Of) != len(w.Events) || len(w.Many.Streams) == 0 || w.Stream != "" {
+			s.t.Errorf("%+v was to be written", w)
+		}
+	} else if w.Stream == "" || len(w.Stream) > event.MaxNameBytes || w.ExpectedVersion < event.MinExpectedVersion {
 		s.t.Errorf("%+v was to be written", w)
 	}
 	for _, e := range w.Events {
@@ -214,6 +219,35 @@ func FuzzBatchAppend(f *testing.F) {
 		if callersFault(t, v.s, err); answers > whole.Load() {
 			t.Errorf("%d answers to %d writes", answers, whole.Load())
 		}
+	})
+}
+
+// FuzzAppendMany has both methods that append to several streams.
+func FuzzAppendMany(f *testing.F) {
+	record := &v2.AppendRecord{Stream: "s", Data: []byte("{}"), Schema: &v2.SchemaInfo{Format: 1, Name: "t"}}
+	f.Add(toBytes(f, &v2.AppendRequest{Stream: "s", Records: []*v2.AppendRecord{record, record}}, &v2.AppendRequest{Stream: "r", Records: []*v2.AppendRecord{record}, ExpectedRevision: new(int64(3))}))
+	f.Add(toBytes(f, &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{record}, Checks: []*v2.ConsistencyCheck{{}}}))
+	f.Add(toBytes(f, &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{record, record}}))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m := &manyService{s: soundService(t).s}
+		fault := func(err error) {
+			if known := new(problem); !errors.As(err, &known) || known.code != codes.FailedPrecondition && known.code != codes.Aborted {
+				callersFault(t, m.s, err)
+			}
+		}
+		answers := 0
+		err := m.AppendSession(newFakeCall[v2.AppendRequest](fromBytes(raw), func(*v2.AppendSessionResponse) { answers++ }))
+		if fault(err); (err == nil) != (answers == 1) {
+			t.Errorf("%d answers, %v", answers, err)
+		}
+		var r recordsRequest
+		message, err := fromBytes(raw)()
+		if err != nil || !r.decode(message) {
+			return
+		}
+		ctx := newFakeCall[int, int](nil, nil).ctx
+		_, err = m.s.gather(ctx, api.DoorRecords, func(g *gathering) error { return g.request(ctx, &r) })
+		fault(err)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,7 +44,8 @@ func TestClientsOfTheReference(t *testing.T) {
 		if w%2 == 1 {
 			through = onFollower // It passes writes on.
 		}
-		wg.Go(func() { appendAlone(ctx, t, through, rpcStream(w), &acknowledged[w], &stopping) })
+		write := []appender{appendOne, appendOne, appendSession, appendRecords}[w]
+		wg.Go(func() { appendAlone(ctx, t, through, write, rpcStream(w), &acknowledged[w], &stopping) })
 	}
 	wg.Go(func() { c.appendBatched(ctx, t, rpcStream(writers), &acknowledged[writers], &stopping) })
 	follower := &rpcFollower{client: client, next: map[string]int64{}}
@@ -120,21 +122,54 @@ func (c *cluster) advances(t *testing.T, acknowledged []atomic.Int64) {
 	})
 }
 
+// appender appends an event to a stream with the official client, and perhaps to another one at
+// once. It returns the number of the event.
+type appender func(ctx context.Context, client *kurrentdb.Client, stream string, e kurrentdb.EventData) (number int64, err error)
+
+func appendOne(ctx context.Context, client *kurrentdb.Client, stream string, e kurrentdb.EventData) (int64, error) {
+	written, err := client.AppendToStream(ctx, stream, kurrentdb.AppendToStreamOptions{StreamState: kurrentdb.Any{}}, e)
+	if err != nil {
+		return 0, err
+	}
+	return int64(written.NextExpectedVersion), nil
+}
+
+func appendSession(ctx context.Context, client *kurrentdb.Client, stream string, e kurrentdb.EventData) (int64, error) {
+	events := slices.Values([]kurrentdb.EventData{e})
+	written, err := client.MultiStreamAppend(ctx, slices.Values([]kurrentdb.AppendStreamRequest{
+		{StreamName: stream, Events: events, ExpectedStreamState: kurrentdb.Any{}}, {StreamName: "other-" + stream, Events: events, ExpectedStreamState: kurrentdb.Any{}},
+	}))
+	if err != nil {
+		return 0, err
+	}
+	return written.Responses[0].StreamRevision, nil
+}
+
+func appendRecords(ctx context.Context, client *kurrentdb.Client, stream string, e kurrentdb.EventData) (int64, error) {
+	written, err := client.AppendRecords(ctx, []kurrentdb.AppendRecord{{Stream: stream, Record: e}, {Stream: "other-" + stream, Record: e}},
+		kurrentdb.StreamStateCheck{Stream: "none-" + stream, ExpectedState: kurrentdb.NoStream{}})
+	if err != nil {
+		return 0, err
+	}
+	return written.Responses[0].StreamRevision, nil
+}
+
 // appendAlone appends event after event with the official client, each with its id until it is
 // acknowledged.
-func appendAlone(ctx context.Context, t *testing.T, client *kurrentdb.Client, stream string, acknowledged *atomic.Int64, stopping *atomic.Bool) {
-	limit := 5 * time.Second
+func appendAlone(ctx context.Context, t *testing.T, client *kurrentdb.Client, write appender, stream string, acknowledged *atomic.Int64, stopping *atomic.Bool) {
 	for !stopping.Load() {
 		n := acknowledged.Load()
 		e := kurrentdb.EventData{EventID: uuid.New(), EventType: "t", ContentType: kurrentdb.ContentTypeJson, Data: strconv.AppendInt(nil, n, 10)}
 		for {
-			written, err := client.AppendToStream(ctx, stream, kurrentdb.AppendToStreamOptions{StreamState: kurrentdb.Any{}, Deadline: &limit}, e)
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+			number, err := write(limited, client, stream, e)
+			cancel()
 			if ctx.Err() != nil {
 				return
 			}
 			if err == nil {
-				if written.NextExpectedVersion != uint64(n) {
-					t.Errorf("event %d of stream %s became number %d", n, stream, written.NextExpectedVersion)
+				if number != n {
+					t.Errorf("event %d of stream %s became number %d", n, stream, number)
 					return
 				}
 				break

@@ -14,6 +14,7 @@ import (
 	_ "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/projections"
 	_ "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/serverfeatures"
 	_ "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	_ "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -32,6 +33,7 @@ var services = map[string]string{
 	"event_store.client.users.Users":                                      "Create Update Delete Disable Enable Details ChangePassword ResetPassword",
 	"event_store.client.operations.Operations":                            "StartScavenge StopScavenge Shutdown MergeIndexes ResignNode SetNodePriority RestartPersistentSubscriptions",
 	"event_store.client.monitoring.Monitoring":                            "Stats",
+	"kurrentdb.protocol.v2.streams.StreamsService":                        "AppendSession AppendRecords",
 }
 
 const (

@@ -140,7 +140,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// stubsModule is the Go client of others whose stubs of five gRPC services we use;
+// stubsModule is the Go client of others whose stubs of six gRPC services we use;
 // stubs are the packages of it that may be imported. Its packages status and code
 // register the names that google's own, which grpc uses, register too: a binary
 // with both panics at its start, as does one that holds the older client as well.
@@ -149,14 +149,15 @@ const (
 	olderClient = "github.com/EventStore/EventStore-Client-Go"
 )
 
-var stubs = []string{"shared", "streams", "persistent", "projections", "gossip", "serverfeatures"}
+var stubs = []string{"v1/shared", "v1/streams", "v1/persistent", "v1/projections", "v1/gossip", "v1/serverfeatures", "v2/streams/streams"}
 
 // allowed says whether an import is one of the stubs or nothing of those clients.
 func allowed(path string, inTest bool) bool {
-	if inTest && path == stubsModule+"/kurrentdb" {
+	const errors = stubsModule + "/protos/kurrentdb/protocols/v2/streams/errors"
+	if inTest && (path == stubsModule+"/kurrentdb" || path == errors) {
 		return true // The client itself is what tests drive a node with. It uses the same stubs.
 	}
-	name, ok := strings.CutPrefix(path, stubsModule+"/protos/kurrentdb/protocols/v1/")
+	name, ok := strings.CutPrefix(path, stubsModule+"/protos/kurrentdb/protocols/")
 	return ok && slices.Contains(stubs, name) || !within(path, stubsModule) && !within(path, olderClient)
 }
 

@@ -1,0 +1,330 @@
+package grpcapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+// Names that the schema of a record has among its properties, in the order of these names. Readers
+// of events know them: do not change.
+const (
+	propertySchemaFormat = "$schema.format"
+	propertySchemaID     = "$schema.id"
+	propertySchemaName   = "$schema.name"
+)
+
+// formats are the formats of schemas by their numbers, as properties have them.
+var formats = [...]string{1: "Json", 2: "Protobuf", 3: "Avro", 4: "Bytes"}
+
+const formatJSON = 1
+
+// record is an event for one of several streams.
+type record struct {
+	stream string // of AppendRecords alone
+	event  event.Proposed
+	hasID  bool
+	wrong  *wrong // nil: it is right
+
+	properties []property
+	schema     schema
+}
+
+// property is one of the properties of a record, as JSON.
+type property struct {
+	name  string
+	value []byte
+}
+
+type schema struct {
+	given  bool
+	format int32
+	name   []byte
+	id     []byte // nil: it has none
+}
+
+// wrong is what is wrong with a part of a message that can be decoded.
+type wrong struct {
+	field   string
+	text    string
+	unknown error // it is a field that this server does not know
+}
+
+// note keeps the first thing that is wrong; fields that are not known come before others.
+func (r *record) note(field, format string, args ...any) {
+	if r.wrong == nil {
+		r.wrong = &wrong{field: field, text: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (r *record) noteUnknown(err error) {
+	if err != nil && (r.wrong == nil || r.wrong.unknown == nil) {
+		r.wrong = &wrong{unknown: err}
+	}
+}
+
+// answer is the problem of a record that is not right, by its place; nil: it is.
+func (w *wrong) answer(place int) error {
+	switch {
+	case w == nil:
+		return nil
+	case w.unknown != nil:
+		return w.unknown
+	}
+	field := fmt.Sprintf("records[%d].%s", place, w.field)
+	return badField(field, field+": "+w.text)
+}
+
+// unknown is what is wrong with the field that was read last; nil: it may be there.
+func (f *fields) unknown(message string) error {
+	return unknownField(message, protowire.Number(f.tag>>3))
+}
+
+func (r *record) decode(b []byte) bool {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case 1<<3 | isBytes:
+			r.hasID = true
+			f.broken = !r.decodeID(f.bytes)
+		case 2<<3 | isBytes:
+			f.broken = !r.decodeProperty(f.bytes)
+		case 3<<3 | isBytes:
+			f.broken = !r.decodeSchema(f.bytes)
+		case 4<<3 | isBytes:
+			r.event.Data = f.bytes
+		case 5<<3 | isBytes:
+			r.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
+		default:
+			r.noteUnknown(f.unknown("AppendRecord"))
+		}
+	}
+	r.describe()
+	return !f.broken
+}
+
+func (r *record) decodeID(b []byte) bool {
+	var err error
+	if r.event.ID, err = event.ParseID(b); err != nil {
+		r.note("record_id", "%.64q is not a UUID", b)
+	}
+	return utf8.Valid(b)
+}
+
+// decodeProperty takes an entry of the map of properties.
+func (r *record) decodeProperty(b []byte) bool {
+	var p property
+	var value []byte
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case fieldKey<<3 | isBytes:
+			p.name, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
+		case fieldValue<<3 | isBytes:
+			value = append(value, f.bytes...) // So they merge.
+		default:
+			r.noteUnknown(f.unknown("AppendRecord.PropertiesEntry"))
+		}
+	}
+	if f.broken {
+		return false
+	}
+	if p.name == "" {
+		r.note("properties", "the name of a property is empty")
+	}
+	// Most clients send texts alone.
+	if f := (fields{rest: value}); f.next() && f.tag == 3<<3|isBytes && len(f.rest) == 0 {
+		p.value = jsontext.AppendString(nil, f.bytes)
+		r.properties = append(r.properties, p)
+		return utf8.Valid(f.bytes)
+	}
+	var v structpb.Value
+	if proto.Unmarshal(value, &v) != nil {
+		return false
+	}
+	r.noteUnknown(onlyKnown(v.ProtoReflect()))
+	var err error
+	if p.value, err = appendValue(nil, &v); err != nil {
+		r.note("properties", "%s", err)
+	}
+	r.properties = append(r.properties, p)
+	return true
+}
+
+func (r *record) decodeSchema(b []byte) bool {
+	s := &r.schema
+	s.given = true
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case 1<<3 | isNumber:
+			s.format = int32(f.number)
+		case 2<<3 | isBytes:
+			s.name, f.broken = f.bytes, !utf8.Valid(f.bytes)
+		case 3<<3 | isBytes:
+			s.id, f.broken = f.bytes, !utf8.Valid(f.bytes)
+		default:
+			r.noteUnknown(f.unknown("SchemaInfo"))
+		}
+	}
+	return !f.broken
+}
+
+// describe makes type and metadata of the event.
+func (r *record) describe() {
+	s := &r.schema
+	switch {
+	case !s.given:
+		r.note("schema", "it is missing")
+	case s.format <= 0 || int(s.format) >= len(formats):
+		r.note("schema.format", "%d is not a format", s.format)
+	case len(s.name) == 0:
+		r.note("schema.name", "it is missing")
+	}
+	if r.wrong != nil {
+		return
+	}
+	r.event.Type = string(s.name)
+	if s.format == formatJSON {
+		r.event.Flags = event.FlagJSON
+	}
+	r.properties = append(r.properties, property{propertySchemaFormat, jsontext.AppendString(nil, formats[s.format])},
+		property{propertySchemaName, jsontext.AppendString(nil, s.name)})
+	if s.id != nil {
+		r.properties = append(r.properties, property{propertySchemaID, jsontext.AppendString(nil, s.id)})
+	}
+	slices.SortStableFunc(r.properties, func(a, b property) int { return cmp.Compare(a.name, b.name) })
+	size := 2
+	for i := range r.properties {
+		size += len(r.properties[i].name) + len(r.properties[i].value) + len(`"":,`)
+	}
+	b := append(make([]byte, 0, size), '{')
+	for i := range r.properties {
+		p := &r.properties[i]
+		if i+1 < len(r.properties) && r.properties[i+1].name == p.name {
+			continue // The last one counts.
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(jsontext.AppendString(b, p.name), ':'), p.value...)
+	}
+	r.event.Metadata = append(b, '}')
+	r.properties = nil
+}
+
+// ownRecords gives data bytes of their own, which lay in a message.
+func ownRecords(all []record) {
+	size := 0
+	for i := range all {
+		size += len(all[i].event.Data)
+	}
+	room := make([]byte, 0, size)
+	for i := range all {
+		all[i].schema = schema{}
+		if e := &all[i].event; e.Data != nil {
+			at := len(room)
+			room = append(room, e.Data...)
+			e.Data = room[at:len(room):len(room)]
+		}
+	}
+}
+
+// sessionRequest is a message of AppendSession: what one stream gets.
+type sessionRequest struct {
+	stream   string
+	records  []record
+	expected int64 // event.AnyVersion: nothing
+	unknown  error
+}
+
+func (r *sessionRequest) generated() proto.Message { return new(v2.AppendRequest) }
+
+func (r *sessionRequest) decode(b []byte) bool {
+	*r = sessionRequest{expected: event.AnyVersion}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case 1<<3 | isBytes:
+			r.stream, f.broken = string(f.bytes), !utf8.Valid(f.bytes)
+		case 2<<3 | isBytes:
+			r.records = append(r.records, record{})
+			f.broken = !r.records[len(r.records)-1].decode(f.bytes)
+		case 3<<3 | isNumber:
+			r.expected = protowire.DecodeZigZag(f.number)
+		default:
+			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRequest"))
+		}
+	}
+	ownRecords(r.records)
+	return !f.broken
+}
+
+// recordsRequest is the message of AppendRecords.
+type recordsRequest struct {
+	records []record
+	checks  []streamCheck
+	unknown error
+}
+
+// streamCheck is what one stream must be like.
+type streamCheck struct {
+	given    bool
+	stream   string
+	expected int64
+}
+
+func (r *recordsRequest) generated() proto.Message { return new(v2.AppendRecordsRequest) }
+
+func (r *recordsRequest) decode(b []byte) bool {
+	*r = recordsRequest{}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.tag {
+		case 1<<3 | isBytes:
+			r.records = append(r.records, record{})
+			f.broken = !r.records[len(r.records)-1].decode(f.bytes)
+		case 2<<3 | isBytes:
+			r.checks = append(r.checks, streamCheck{})
+			f.broken = !r.decodeCheck(f.bytes)
+		default:
+			r.unknown = cmp.Or(r.unknown, f.unknown("AppendRecordsRequest"))
+		}
+	}
+	ownRecords(r.records)
+	return !f.broken
+}
+
+func (r *recordsRequest) decodeCheck(b []byte) bool {
+	c := &r.checks[len(r.checks)-1]
+	f := fields{rest: b}
+	for f.next() {
+		if f.tag != 1<<3|isBytes {
+			r.unknown = cmp.Or(r.unknown, f.unknown("ConsistencyCheck"))
+			continue
+		}
+		c.given = true
+		state := fields{rest: f.bytes}
+		for state.next() {
+			switch state.tag {
+			case 1<<3 | isBytes:
+				c.stream, state.broken = string(state.bytes), !utf8.Valid(state.bytes)
+			case 2<<3 | isNumber:
+				c.expected = protowire.DecodeZigZag(state.number)
+			default:
+				r.unknown = cmp.Or(r.unknown, state.unknown("ConsistencyCheck.StreamStateCheck"))
+			}
+		}
+		f.broken = state.broken
+	}
+	return !f.broken
+}
