@@ -154,7 +154,8 @@ func testDamageBehindReads(t *testing.T, packed bool) {
 			m.check(t, x, spread(h))
 		}
 		second := blockAt(t, fsys, file, packed, 1)
-		overwrite(t, fsys, file, second, blockAt(t, fsys, file, packed, 3)-second) // Of five blocks.
+		end := blockAt(t, fsys, file, packed, 3)
+		overwrite(t, fsys, file, second, end-second) // Of five blocks.
 		overwrite(t, fsys, file+".bloomfilter", 32, 512)
 		check.Must(t, index.Check(x, func(int64) error { return nil }))
 		if !event.IsCorruption(x.Damage()) {

@@ -4,6 +4,9 @@
 // too: the caller confirms a hit against the record, so a collision costs time and never
 // correctness.
 //
+// An index of positions alone, whose numbers are the positions, has tables of a packed shape, a
+// sixth as large.
+//
 // New entries live in a table in memory that one goroutine writes and any number of readers read
 // without locks. A background goroutine writes a full table to a sorted immutable file; a second
 // one merges files by level. The text file indexmap names the live set and says up to which log

@@ -83,11 +83,20 @@ func unpack(rows, data []byte, first Entry) bool {
 
 // uvarint reads a number and how many bytes it takes: 0 if it is not as AppendUvarint writes one.
 func uvarint(b []byte) (v uint64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return uint64(b[0]), 1
+	if len(b) >= 4 {
+		// Nearly all have up to four bytes, without a loop and its branches.
+		w := le.Uint32(b)
+		if ends := ^w & 0x80808080; ends != 0 {
+			n = bits.TrailingZeros32(ends)/8 + 1
+			w &= 1<<(8*n) - 1
+			if n > 1 && w>>(8*n-8) == 0 {
+				return 0, 0
+			}
+			return uint64(w&0x7f | w>>1&0x3f80 | w>>2&0x1fc000 | w>>3&0xfe00000), n
+		}
 	}
 	v, n = binary.Uvarint(b)
-	if n <= 0 || b[n-1] == 0 {
+	if n <= 0 || n > 1 && b[n-1] == 0 {
 		return 0, 0
 	}
 	return v, n

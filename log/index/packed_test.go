@@ -1,0 +1,131 @@
+package index_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/stats"
+)
+
+// TestPackedRefusesOtherNumbers: nothing of a batch is added, nor replaced by a rebuild.
+func TestPackedRefusesOtherNumbers(t *testing.T) {
+	x := open(t, index.Options{FS: vfs.NewMem(), Packed: true})
+	defer func() { check.Must(t, x.Close()) }()
+	m := &model{packed: true}
+	fill(t, x, m, 100, 7)
+	wrong := []index.Entry{{Hash: 1, Number: m.end, Position: m.end}, {Hash: 1, Number: 1, Position: m.end + 1}}
+	if err := x.Add(wrong, m.end+100, event.Chain{}); err == nil || !strings.Contains(err.Error(), "is not its position") {
+		t.Errorf("add: %v", err)
+	}
+	check.Must(t, x.Flush())
+	err := index.Rebuild(t.Context(), x, func(upTo int64, add func([]index.Entry) error) error {
+		return errors.Join(m.refill(upTo, add), add([]index.Entry{{Hash: 1, Number: 1, Position: 2}}))
+	})
+	if err == nil || !strings.Contains(err.Error(), "is not its position") {
+		t.Errorf("rebuild: %v", err)
+	}
+	m.check(t, x, 1)
+	m.check(t, x, spread(3))
+}
+
+// TestOtherShape: an index whose tables are of the other shape is built again.
+func TestOtherShape(t *testing.T) {
+	onShapes(t, func(t *testing.T, packed bool) {
+		fsys, m, _ := build(t, packed)
+		if packed { // Of what is built again anything may be in plain tables.
+			m = &model{log: m.log, end: m.end}
+		} else {
+			m = &model{packed: true}
+			for range 200 {
+				m.add(spread(3), 0)
+			}
+		}
+		rebuilt(t, fsys, dir, m)
+	})
+}
+
+// TestIndexesOfOneRegistry: each has metrics and a queue of its own.
+func TestIndexesOfOneRegistry(t *testing.T) {
+	r := new(stats.Registry)
+	for name, entries := range map[string]int{"": 20, "postings": 30} {
+		x := open(t, index.Options{FS: vfs.NewMem(), Stats: r, Name: name, Packed: name != ""})
+		defer func() { check.Must(t, x.Close()) }()
+		fill(t, x, &model{packed: name != ""}, entries, 5)
+		check.Must(t, x.Flush())
+	}
+	got := samples(r)
+	for key, want := range map[string]float64{
+		"annals_index_flush_seconds":                                                                       1,
+		"annals_postings_flush_seconds":                                                                    1,
+		"annals_index_table_entries":                                                                       20,
+		"annals_postings_table_entries":                                                                    30,
+		"annals_postings_tables level=0":                                                                   1,
+		"eventstore_cache_resources_bytes cache=index-samples kind=size":                                   16,
+		"eventstore_cache_resources_bytes cache=postings-samples kind=size":                                40,
+		"eventstore_cache_resources_bytes cache=stream-existence-filter kind=size":                         128 << 10,
+		"eventstore_cache_resources_bytes cache=postings-existence-filter kind=size":                       128 << 10,
+		"eventstore_queue_processing_duration_seconds message_type=FlushMemTable queue=Index Committer":    1,
+		"eventstore_queue_processing_duration_seconds message_type=FlushMemTable queue=Postings Committer": 1,
+	} {
+		if have, ok := got[key]; !ok || have != want {
+			t.Errorf("%s is %v (%t), expected %v", key, have, ok, want)
+		}
+	}
+}
+
+// TestSizes compares what an index says of itself with its files, and what a table costs in memory
+// with its blocks.
+func TestSizes(t *testing.T) {
+	onShapes(t, func(t *testing.T, packed bool) {
+		const entries, streams = 100_000, 300
+		o := index.Options{FS: vfs.NewMem(), Packed: packed, MaxAutoMergeLevel: -1}
+		x, m := open(t, o), &model{packed: packed}
+		fill(t, x, m, entries/2, streams)
+		check.Must(t, x.Flush())
+		fill(t, x, m, entries/2, streams)
+		before := x.Sizes()
+		check.Must(t, x.Flush())
+		check.Must(t, x.Close())
+		check.Equal(t, x.Sizes(), index.Sizes{}, "sizes of a closed index")
+		x = open(t, o)
+		defer func() { check.Must(t, x.Close()) }()
+		n := x.Sizes()
+		var files int64
+		for _, tab := range x.Tables() {
+			for _, name := range []string{tab.File, tab.File + ".bloomfilter"} {
+				files += check.Value(o.FS.Stat(filepath.Join(dir, name))).Must(t).Size()
+			}
+		}
+		if n.Tables != 2 || n.Entries != entries || n.Bytes != files || n.Keys > streams || n.Keys < streams*9/10 {
+			t.Errorf("%+v, expected %d entries in files of %d bytes", n, entries, files)
+		}
+		if before.Entries != entries || before.Memory-n.Memory < entries/2*39 {
+			t.Errorf("%+v before the flush, %+v after it", before, n)
+		}
+		// Plain tables have samples, and checksums of parts.
+		bytes, most := int64(25*entries), int64(300*entries/1024)
+		if packed {
+			bytes, most = 4*entries, 40*entries/1024
+		}
+		// Both kinds of filters, and an empty table in memory.
+		const others = 128<<10 + 2*6*64 + 1024*8
+		if lists := n.Memory - others; n.Bytes > bytes || lists > most {
+			t.Errorf("%+v: files above %d bytes, or lists above %d", n, bytes, most)
+		}
+		all := slices.Collect(func(yield func(index.Entry) bool) {
+			for e, err := range x.Entries() {
+				if check.Must(t, err); !yield(e) {
+					return
+				}
+			}
+		})
+		check.Equal(t, len(all), entries, "entries")
+	})
+}
