@@ -119,17 +119,16 @@ func (t *table) span(number int64) (from, to int64) {
 	return from, to
 }
 
-// checkSpans makes sure that the blocks of a packed table lie one after the other, that each fits
-// the memory it is read into, and that their first entries are in order.
+// checkSpans makes sure that the blocks of a packed table lie one after the other, and that none
+// takes more memory than a full one may.
 func (t *table) checkSpans() error {
-	end, last := int64(tableHeaderSize), Entry{}
+	end := int64(tableHeaderSize)
 	for number := range blocksOf(t.count) {
 		from, to := t.span(number)
-		start := t.start(number)
-		if from != end || to <= from || to-from > blockEntries*packedRunMax || number > 0 && start.less(last) {
+		if from != end || to <= from || to-from > blockEntries*packedRunMax {
 			return corrupt(t.path, from, "the directory of blocks does not fit the file")
 		}
-		end, last = to, start
+		end = to
 	}
 	return nil
 }

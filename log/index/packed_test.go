@@ -39,8 +39,8 @@ func TestPackedRefusesOtherNumbers(t *testing.T) {
 func TestOtherShape(t *testing.T) {
 	onShapes(t, func(t *testing.T, packed bool) {
 		fsys, m, _ := build(t, packed)
-		if packed { // Of what is built again anything may be in plain tables.
-			m = &model{log: m.log, end: m.end}
+		if packed {
+			m = &model{log: m.log, end: m.end} // Plain tables take any numbers.
 		} else {
 			m = &model{packed: true}
 			for range 200 {
