@@ -377,6 +377,7 @@ func BenchmarkDecode(b *testing.B) {
 		{"event", rawOf(b, benchAppend()...)[1], new(appendRequest)},
 		{"options", rawOf(b, benchAppend()...)[0], new(appendRequest)},
 		{"batch", rawOf(b, benchBatch())[0], new(batchRequest)},
+		{"records", rawOf(b, benchRecords(2))[0], new(recordsRequest)},
 	} {
 		b.Run(test.name+"/by hand", func(b *testing.B) {
 			b.ReportAllocs()

@@ -352,39 +352,47 @@ func TestRecordsAreRefused(t *testing.T) {
 		request *v2.AppendRecordsRequest
 		want    string
 	}{
-		"nothing":         {&v2.AppendRecordsRequest{}, bad + ": Append records request must contain at least one record."},
-		"checks alone":    {&v2.AppendRecordsRequest{Checks: []*v2.ConsistencyCheck{stateOf("x", -1)}}, bad + ": Append records request must contain at least one record."},
-		"no stream":       {of(func(r *v2.AppendRecord) { r.Stream = "" }), bad + "records[1].stream: records[1]: the name of the stream is missing"},
-		"long stream":     {of(func(r *v2.AppendRecord) { r.Stream = strings.Repeat("x", 70000) }), bad + "records[1].stream: records[1]: the name of the stream has 70000 bytes, at most 61440 are possible"},
-		"long type":       {of(func(r *v2.AppendRecord) { r.Schema.Name = strings.Repeat("x", 70000) }), bad + "records[1]: records[1]: the type has more than 61440 bytes"},
-		"no schema":       {of(func(r *v2.AppendRecord) { r.Schema = nil }), bad + "records[1].schema: records[1].schema: it is missing"},
-		"no format":       {of(func(r *v2.AppendRecord) { r.Schema.Format = 0 }), bad + "records[1].schema.format: records[1].schema.format: 0 is not a format"},
-		"unknown format":  {of(func(r *v2.AppendRecord) { r.Schema.Format = 5 }), bad + "records[1].schema.format: records[1].schema.format: 5 is not a format"},
-		"negative format": {of(func(r *v2.AppendRecord) { r.Schema.Format = -1 }), bad + "records[1].schema.format: records[1].schema.format: -1 is not a format"},
-		"no type":         {of(func(r *v2.AppendRecord) { r.Schema.Name = "" }), bad + "records[1].schema.name: records[1].schema.name: it is missing"},
-		"no id":           {of(func(r *v2.AppendRecord) { r.RecordId = new("x") }), bad + `records[1].record_id: records[1].record_id: "x" is not a UUID`},
-		"zero id":         {of(func(r *v2.AppendRecord) { r.RecordId = new(uuid.Nil.String()) }), bad + "records[1]: the id of an event is zero"},
-		"id twice":        {twice, bad + fmt.Sprintf("records[1]: stream %q gets the event id %s twice", stream, twice.Records[0].GetRecordId())},
-		"no kind":         {value(&structpb.Value{}), bad + "records[1].properties: records[1].properties: a property has a value without a kind"},
-		"no kind inside":  {value(structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{{}}})), bad + "records[1].properties: records[1].properties: a property has a value without a kind"},
-		"empty key":       {of(func(r *v2.AppendRecord) { r.Properties = map[string]*structpb.Value{"": structpb.NewStringValue("x")} }), bad + "records[1].properties: records[1].properties: the name of a property is empty"},
-		"many streams":    {manyStreams, bad + "records[1000]: at most 1000 streams are written to at once"},
-		"large":           {of(func(r *v2.AppendRecord) { r.Data = make([]byte, event.MaxEventBytes) }), fmt.Sprintf("InvalidArgument streams/APPEND_RECORD_SIZE_EXCEEDED %s:%d:%d", stream, event.MaxEventBytes+45, event.MaxEventBytes)},
-		"unknown field":   {of(func(r *v2.AppendRecord) { unknown(r) }), bad + ": Unknown field 77 in AppendRecord."},
-		"in the schema":   {of(func(r *v2.AppendRecord) { unknown(r.Schema) }), bad + ": Unknown field 77 in SchemaInfo."},
-		"in a value":      {value(func() *structpb.Value { v := structpb.NewBoolValue(true); unknown(v); return v }()), bad + ": Unknown field 77 in Value."},
-		"in the request":  {withUnknown, bad + ": Unknown field 77 in AppendRecordsRequest."},
-		"in a check":      {unknownCheck, bad + ": Unknown field 77 in ConsistencyCheck."},
-		"empty check":     {checked(&v2.ConsistencyCheck{}), bad + "checks[0]: checks[0]: it says nothing"},
-		"nameless check":  {checked(stateOf("", 1)), bad + "checks[0].stream_state.stream: checks[0]: the name of the stream is missing"},
-		"checked twice":   {checked(stateOf("x", 1), stateOf("x", 1)), bad + "checks[1]: Each stream can only appear once in consistency checks."},
-		"tombstone":       {checked(stateOf("x", event.TombstoneNumber)), bad + `checks[0]: stream "x": the version 9223372036854775807 cannot be checked`},
+		"nothing":          {&v2.AppendRecordsRequest{}, bad + ": Append records request must contain at least one record."},
+		"checks alone":     {&v2.AppendRecordsRequest{Checks: []*v2.ConsistencyCheck{stateOf("x", -1)}}, bad + ": Append records request must contain at least one record."},
+		"no stream":        {of(func(r *v2.AppendRecord) { r.Stream = "" }), bad + "records[1].stream: records[1]: the name of the stream is missing"},
+		"long stream":      {of(func(r *v2.AppendRecord) { r.Stream = strings.Repeat("x", 70000) }), bad + "records[1].stream: records[1]: the name of the stream has 70000 bytes, at most 61440 are possible"},
+		"long type":        {of(func(r *v2.AppendRecord) { r.Schema.Name = strings.Repeat("x", 70000) }), bad + "records[1]: records[1]: the type has more than 61440 bytes"},
+		"no schema":        {of(func(r *v2.AppendRecord) { r.Schema = nil }), bad + "records[1].schema: records[1].schema: it is missing"},
+		"no format":        {of(func(r *v2.AppendRecord) { r.Schema.Format = 0 }), bad + "records[1].schema.format: records[1].schema.format: 0 is not a format"},
+		"unknown format":   {of(func(r *v2.AppendRecord) { r.Schema.Format = 5 }), bad + "records[1].schema.format: records[1].schema.format: 5 is not a format"},
+		"negative format":  {of(func(r *v2.AppendRecord) { r.Schema.Format = -1 }), bad + "records[1].schema.format: records[1].schema.format: -1 is not a format"},
+		"no type":          {of(func(r *v2.AppendRecord) { r.Schema.Name = "" }), bad + "records[1].schema.name: records[1].schema.name: it is missing"},
+		"no id":            {of(func(r *v2.AppendRecord) { r.RecordId = new("x") }), bad + `records[1].record_id: records[1].record_id: "x" is not a UUID`},
+		"zero id":          {of(func(r *v2.AppendRecord) { r.RecordId = new(uuid.Nil.String()) }), bad + "records[1]: the id of an event is zero"},
+		"id twice":         {twice, bad + fmt.Sprintf("records[1]: stream %q gets the event id %s twice", stream, twice.Records[0].GetRecordId())},
+		"no kind":          {value(&structpb.Value{}), bad + "records[1].properties: records[1].properties: a property has a value without a kind"},
+		"no kind inside":   {value(structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{{}}})), bad + "records[1].properties: records[1].properties: a property has a value without a kind"},
+		"empty key":        {of(func(r *v2.AppendRecord) { r.Properties = map[string]*structpb.Value{"": structpb.NewStringValue("x")} }), bad + "records[1].properties: records[1].properties: the name of a property is empty"},
+		"many streams":     {manyStreams, bad + "records[1000]: at most 1000 streams are written to at once"},
+		"large":            {of(func(r *v2.AppendRecord) { r.Data = make([]byte, event.MaxEventBytes) }), fmt.Sprintf("InvalidArgument streams/APPEND_RECORD_SIZE_EXCEEDED %s:%d:%d", stream, event.MaxEventBytes+45, event.MaxEventBytes)},
+		"a byte too large": {of(func(r *v2.AppendRecord) { r.Data = make([]byte, event.MaxEventBytes-44) }), fmt.Sprintf("InvalidArgument streams/APPEND_RECORD_SIZE_EXCEEDED %s:%d:%d", stream, event.MaxEventBytes+1, event.MaxEventBytes)},
+		"bad tags": {of(func(r *v2.AppendRecord) {
+			r.Properties = map[string]*structpb.Value{"$tags": structpb.NewNumberValue(1)}
+		}), bad + ": $tags: neither an array of texts nor a text"},
+		"unknown field":  {of(func(r *v2.AppendRecord) { unknown(r) }), bad + ": Unknown field 77 in AppendRecord."},
+		"in the schema":  {of(func(r *v2.AppendRecord) { unknown(r.Schema) }), bad + ": Unknown field 77 in SchemaInfo."},
+		"in a value":     {value(func() *structpb.Value { v := structpb.NewBoolValue(true); unknown(v); return v }()), bad + ": Unknown field 77 in Value."},
+		"in the request": {withUnknown, bad + ": Unknown field 77 in AppendRecordsRequest."},
+		"in a check":     {unknownCheck, bad + ": Unknown field 77 in ConsistencyCheck."},
+		"empty check":    {checked(&v2.ConsistencyCheck{}), bad + "checks[0]: checks[0]: it says nothing"},
+		"nameless check": {checked(stateOf("", 1)), bad + "checks[0].stream_state.stream: checks[0]: the name of the stream is missing"},
+		"checked twice":  {checked(stateOf("x", 1), stateOf("x", 1)), bad + "checks[1]: Each stream can only appear once in consistency checks."},
+		"tombstone":      {checked(stateOf("x", event.TombstoneNumber)), bad + `checks[0]: stream "x": the version 9223372036854775807 cannot be checked`},
 	} {
 		_, err := c.AppendRecords(t.Context(), test.request)
 		if got := manyEnd(t, err); got != test.want {
 			t.Errorf("%s: %s\nwant %s", name, got, test.want)
 		}
 	}
+	most := recordFor("most-" + stream)
+	most.Data = make([]byte, event.MaxEventBytes-45)
+	_, err := c.AppendRecords(t.Context(), &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{most}})
+	check.Must(t, err, "as large as can be")
 	large := func(n int) (all []*v2.AppendRecord) {
 		for range n {
 			r := recordFor(stream)
@@ -393,7 +401,7 @@ func TestRecordsAreRefused(t *testing.T) {
 		}
 		return all
 	}
-	_, err := session(t.Context(), c, &v2.AppendRequest{Stream: stream, Records: large(4)}, &v2.AppendRequest{Stream: stream + "2", Records: large(1)})
+	_, err = session(t.Context(), c, &v2.AppendRequest{Stream: stream, Records: large(4)}, &v2.AppendRequest{Stream: stream + "2", Records: large(1)})
 	if got := manyEnd(t, err); !strings.HasPrefix(got, "Aborted streams/APPEND_TRANSACTION_SIZE_EXCEEDED 20000") {
 		t.Error(got)
 	}
@@ -412,6 +420,32 @@ func TestRecordsAreRefused(t *testing.T) {
 	// Nothing of all that was written.
 	_, err = c.AppendRecords(t.Context(), checked(stateOf(stream, -1)))
 	check.Must(t, err)
+}
+
+// TestRepeatedElsewhere: a write is recognised whichever interface took it first, and never half of
+// it is written.
+func TestRepeatedElsewhere(t *testing.T) {
+	conn, admin := dial(t, address), overHTTP(t, address)
+	c := v2.NewStreamsServiceClient(conn)
+	a, b := recordFor("a-"+uuid.NewString()), recordFor("b-"+uuid.NewString())
+	body := fmt.Sprintf(`{"events":[{"stream":%q,"eventId":%q,"eventType":"t","data":{}},{"stream":%q,"eventId":%q,"eventType":"t","data":{}}]}`, a.Stream, *a.RecordId, b.Stream, *b.RecordId)
+	post := func() string {
+		answer := check.Value(admin.Do(t.Context(), testkit.Request{Path: "/streams", Body: []byte(body), Header: map[string]string{"Content-Type": "application/json"}, Admin: true})).Must(t)
+		return fmt.Sprint(answer.Status, " ", string(answer.Body))
+	}
+	first := post()
+	both, err := c.AppendRecords(t.Context(), &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{a, b}, Checks: []*v2.ConsistencyCheck{stateOf(a.Stream, -1)}})
+	check.Must(t, err)
+	check.Contains(t, first, fmt.Sprintf(`201 {"position":%d,"repeated":false,`, both.Position))
+	again, err := session(t.Context(), c, &v2.AppendRequest{Stream: a.Stream, Records: []*v2.AppendRecord{a}}, &v2.AppendRequest{Stream: b.Stream, Records: []*v2.AppendRecord{b}})
+	check.Must(t, err)
+	check.Equal(t, again.Position, both.Position, "position")
+	check.Equal(t, post(), strings.Replace(first, `"repeated":false`, `"repeated":true`, 1), "over HTTP")
+	other := recordFor("c-" + uuid.NewString())
+	_, err = session(t.Context(), c, &v2.AppendRequest{Stream: other.Stream, Records: []*v2.AppendRecord{other}}, &v2.AppendRequest{Stream: b.Stream, Records: []*v2.AppendRecord{b}})
+	check.Equal(t, manyEnd(t, err), "FailedPrecondition streams/STREAM_REVISION_CONFLICT "+b.Stream+":-2:0", "a part")
+	_, err = c.AppendRecords(t.Context(), &v2.AppendRecordsRequest{Records: []*v2.AppendRecord{other, b}, Checks: []*v2.ConsistencyCheck{stateOf(other.Stream, -1)}})
+	check.Equal(t, manyEnd(t, err), "FailedPrecondition streams/APPEND_CONSISTENCY_VIOLATION 1:"+b.Stream+":-2:0", "a part")
 }
 
 // TestRightsToMany: written streams need the right to write, those that are only checked the right

@@ -13,10 +13,12 @@ import (
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/shared"
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/annalsdb/annals/internal/http1"
 )
@@ -89,7 +91,9 @@ func BenchmarkBatchAlone(b *testing.B) {
 	}
 }
 
-func benchClient(b *testing.B) streams.StreamsClient {
+func benchClient(b *testing.B) streams.StreamsClient { return streams.NewStreamsClient(benchConn(b)) }
+
+func benchConn(b *testing.B) *grpc.ClientConn {
 	s := soundService(b).s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -108,7 +112,36 @@ func benchClient(b *testing.B) streams.StreamsClient {
 		_ = conn.Close()
 		_ = h.Close()
 	})
-	return streams.NewStreamsClient(conn)
+	return conn
+}
+
+// benchRecords is a request with events for so many streams, as an official client sends it.
+func benchRecords(n int) *v2.AppendRecordsRequest {
+	r := &v2.AppendRecordsRequest{}
+	for i := range n {
+		r.Records = append(r.Records, &v2.AppendRecord{
+			Stream: fmt.Sprint("s", i), RecordId: new("0f9fad5b-d9cb-469f-a165-70867728950e"), Data: benchData, Schema: &v2.SchemaInfo{Format: 1, Name: "t"},
+			Properties: map[string]*structpb.Value{"by": structpb.NewStringValue("ann")},
+		})
+	}
+	return r
+}
+
+// BenchmarkAppendRecords is a call of an event each for some streams, client included.
+func BenchmarkAppendRecords(b *testing.B) {
+	for _, n := range []int{1, 2, 100} {
+		b.Run(fmt.Sprintf("callers=32/streams=%d", n), func(b *testing.B) {
+			c, r := v2.NewStreamsServiceClient(benchConn(b)), benchRecords(n)
+			split(b, 32, func(n int) error {
+				for range n {
+					if _, err := c.AppendRecords(context.Background(), r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // BenchmarkAppend is a call of one event over a connection, client included.
