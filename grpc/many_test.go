@@ -320,7 +320,7 @@ func TestManyByTheClient(t *testing.T) {
 
 // TestRecordsAreRefused: what can never be right is the caller's fault, and says where.
 func TestRecordsAreRefused(t *testing.T) {
-	conn := dial(t, address)
+	conn := startNode(t) // Other tests could not receive what is as large as can be.
 	c := v2.NewStreamsServiceClient(conn)
 	stream := "refused-" + uuid.NewString()
 	of := func(edit func(r *v2.AppendRecord)) *v2.AppendRecordsRequest {
