@@ -66,6 +66,15 @@ func (n *Node) Gather() *Gathering {
 	return &Gathering{node: n, places: map[string]int32{}, ids: map[placedID]struct{}{}, checked: map[string]struct{}{}}
 }
 
+// Grow makes room for so many events, which is not a limit.
+func (g *Gathering) Grow(events int) {
+	g.write.Events = slices.Grow(g.write.Events, events)
+	g.many.Of = slices.Grow(g.many.Of, events)
+	if len(g.ids) == 0 {
+		g.ids, g.places = make(map[placedID]struct{}, events), make(map[string]int32, min(events, MaxManyStreams))
+	}
+}
+
 // Add adds the next event, for a stream. It returns *InvalidAppend, ErrLongName, *LargeEvent or
 // *LargeMany.
 func (g *Gathering) Add(stream string, e event.Proposed) error {

@@ -123,3 +123,80 @@ func BenchmarkApply(b *testing.B) {
 		l.d.Applied()
 	}
 }
+
+// BenchmarkMany measures a write of 100 events to one stream and to 100 of 10,000 streams, and what
+// 20 checks of such streams add. The leader decides and applies; "decide" leaves applying out.
+func BenchmarkMany(b *testing.B) {
+	const streams, events = 10_000, 100
+	for _, bench := range []struct {
+		name    string
+		streams int // of one write; 0: it is an append to one stream
+		checks  int
+		apply   bool
+	}{
+		{"decide/append", 0, 0, false},
+		{"decide/to_1", 1, 0, false},
+		{"decide/to_100", 100, 0, false},
+		{"decide/to_1_20_checks", 1, 20, false},
+		{"decide/to_100_20_checks", 100, 20, false},
+		{"apply/append", 0, 0, true},
+		{"apply/to_100", 100, 0, true},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			l := startLeader(b)
+			names := make([]string, streams)
+			for i := range names {
+				names[i] = fmt.Sprint("order-", i)
+				l.write(appending(names[i], event.AnyVersion, i))
+			}
+			l.flush()
+			w := appending(names[0], event.AnyVersion, make([]int, events)...)
+			for i := range w.Events {
+				w.Events[i].Data = make([]byte, 256)
+			}
+			if bench.streams > 0 {
+				w.Kind, w.Stream, w.Many = event.AppendMany, "", &event.Many{Of: make([]int32, events), Checks: make([]event.Check, bench.checks)}
+				for i := range w.Many.Of {
+					w.Many.Of[i] = int32(i % bench.streams)
+				}
+			}
+			ids := streams
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				for j := range w.Events {
+					ids++
+					w.Events[j].ID = spread(ids)
+				}
+				first := i * events % streams
+				if m := w.Many; m != nil {
+					m.Streams = names[first : first+bench.streams]
+					for j := range m.Checks {
+						m.Checks[j] = event.Check{Stream: names[(first+streams/2+j)%streams], Expected: event.StreamExists}
+					}
+				} else {
+					w.Stream = names[first]
+				}
+				d := l.d.Decide(w)
+				if d.Full {
+					e := l.d.Seal()
+					if !bench.apply {
+						b.StopTimer()
+					}
+					if a := l.m.Apply(l.command(e)); a != nil {
+						b.Fatal(a)
+					}
+					b.StartTimer()
+					l.d.Applied()
+					d = l.d.Decide(w)
+				}
+				if d.Err != nil || d.Full || d.Written.Idempotent {
+					b.Fatal(d)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*events), "ns/event")
+			l.flush()
+		})
+	}
+}

@@ -131,12 +131,17 @@ func (d *Decider) gather(w *event.Write) (err error) {
 	}
 	for i, of := range w.Many.Of {
 		s := &m.written[of]
-		s.events = append(s.events, w.Events[i])
 		if i > 0 && w.Many.Of[i-1] == of {
 			last := &m.parts[len(m.parts)-1]
 			last.events = w.Events[i-len(last.events) : i+1]
 		} else {
 			m.parts = append(m.parts, part{stream: s.name, events: w.Events[i : i+1]})
+		}
+		// Those of one run are not copied.
+		if run := m.parts[len(m.parts)-1].events; len(s.events) == len(run)-1 {
+			s.events = run[:len(run):len(run)]
+		} else {
+			s.events = append(s.events, w.Events[i])
 		}
 	}
 	return nil

@@ -182,6 +182,20 @@ func BenchmarkAppendBatch100(b *testing.B) {
 	measure(b, "POST", "/streams/account-1234", 201, batch.Bytes(), "Content-Type", eventsJSON)
 }
 
+// BenchmarkAppendMany100 appends to 100 streams what BenchmarkAppendBatch100 appends to one.
+func BenchmarkAppendMany100(b *testing.B) {
+	var body bytes.Buffer
+	body.WriteString(`{"events":[`)
+	for i := range 100 {
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		fmt.Fprintf(&body, `{"stream":"account-%d","eventId":"0f9fad5b-d9cb-469f-a165-%012x","eventType":"money-deposited","data":{"x":"%0200d"}}`, i, i+1, i)
+	}
+	body.WriteString("]}")
+	measure(b, "POST", "/streams", 201, body.Bytes(), "Content-Type", appJSON)
+}
+
 func BenchmarkEvent(b *testing.B) {
 	measure(b, "GET", "/streams/account-1234/99", 200, nil, "Accept", appJSON)
 }

@@ -77,7 +77,7 @@ func TestAppendMany(t *testing.T) {
 		"checks": [{"stream": "c", "expectedVersion": "none"}, {"stream": "a", "expectedVersion": -1}],
 		"events": [
 			{"stream": "a", "eventId": "`+n.id()+`", "eventType": "A", "data": {"x": 1}, "metadata": {"by": "ann"}},
-			{"EVENTID": "`+n.id()+`", "eventtype": "B", "data": "text"},
+			{"EVENTID": "`+n.id()+`", "eventtype": "B", "data": "text", "tags": ["x:1"]},
 			{"stream": "a", "eventId": "`+n.id()+`", "eventType": "C", "dataBase64": "AP8=", "metadata": {"m": 1}},
 			{"stream": "$$b", "eventId": "`+n.id()+`", "eventType": "$metadata", "data": {"$maxCount": 5}}
 		] }`).is(t, 201).has(t, "Content-Type", "application/json; charset=utf-8")
@@ -89,7 +89,7 @@ func TestAppendMany(t *testing.T) {
 	for _, e := range n.store.Log() {
 		types = append(types, fmt.Sprintf("%d@%s %s %s %v", e.Number, e.Stream, e.Type, e.Data, e.Flags&event.FlagJSON != 0))
 	}
-	check.Equal(t, strings.Join(types, "|"), "0@a A {\"x\": 1} true|0@b B text false|1@a C \x00\xff false|0@$$b $metadata {\"$maxCount\": 5} true")
+	check.Equal(t, strings.Join(types, "|"), "0@a A {\"x\": 1} true|0@b B text true|1@a C \x00\xff false|0@$$b $metadata {\"$maxCount\": 5} true")
 
 	for _, c := range []struct {
 		method, body string
@@ -149,6 +149,10 @@ func TestManyBodies(t *testing.T) {
 		{`{"events":[` + ok + `],"checks":[{"stream":"s","expectedVersion":9223372036854775808}]}`, "checks[0]: expectedVersion must be the number"},
 		{`{"events":[` + ok + `],"checks":[{"stream":"s","expectedVersion":9223372036854775807}]}`, `checks[0]: stream "s": the version 9223372036854775807 cannot be checked`},
 		{`{"events":[` + ok + `],"checks":[{"stream":"s","expectedVersion":-3}]}`, `checks[0]: stream "s": the version -3 cannot be checked`},
+		{`{"events":[{"stream":"s",` + id + `,"eventType":"t","tags":"a,b"}]}`, "events[0]: tags"},
+		{`{"events":[{"stream":"s",` + id + `,"eventType":"t","tags":["a,b"]}]}`, "events[0]: $tags"},
+		{`{"events":[{"stream":"s",` + id + `,"eventType":"t","tags":["a"],"metadata":[]}]}`, "events[0]: tags"},
+		{`{"events":[{"stream":"s",` + id + `,"eventType":"t","tags":["a"],"metadata":{"$tags":["b"]}}]}`, "events[0]: tags"},
 		{manyOf([]string{ok}, expects("a", "1"), expects("a", "1")), "checks[1]: Each stream can only appear once in consistency checks."},
 	} {
 		n.many(c.body).is(t, 400).says(t, c.text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -23,6 +24,7 @@ var (
 	checkNames = []string{checkStream: "stream", checkVersion: "expectedVersion"}
 	eventNames = []string{
 		eventStream: "stream", eventID: "eventId", eventType: "eventType", eventData: "data", eventMetadata: "metadata", eventBase64: "dataBase64",
+		eventTags: "tags",
 	}
 )
 
@@ -46,6 +48,7 @@ const (
 	eventData
 	eventMetadata
 	eventBase64
+	eventTags
 	eventMembers
 )
 
@@ -57,7 +60,9 @@ var versionWords = map[string]int64{
 // manyBody is the body of a write to several streams while it is read.
 type manyBody struct {
 	*api.Gathering
+	body   []byte
 	stream string // of events that name none
+	looked bool   // for it
 	types  writeBatch
 	// wrong is about the first value that must not be written. The rest of the body is still read:
 	// a body that cannot be understood is the graver error, and rights to its streams come first.
@@ -68,26 +73,48 @@ type manyBody struct {
 // the first value that is not allowed. The events refer to bytes of the body.
 func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 	body = bytes.TrimPrefix(body, args.ByteOrderMark)
-	if !utf8.Valid(body) || !jsontext.IsObject(body) {
+	at := jsontext.Space(body, 0)
+	if at == len(body) || body[at] != '{' || !utf8.Valid(body) {
 		return nil, problem.InvalidBody
 	}
-	b := manyBody{Gathering: g}
-	var v [manyMembers]args.Member
-	at := jsontext.Space(body, 0)
-	if err := membersOf(body, at, spot{}, manyNames, v[:]); err != nil {
-		return nil, err
-	}
-	if v[manyStream].IsGiven() {
-		if v[manyStream].Kind != jsontext.String {
-			return nil, problem.Bad("stream must be a text.")
+	b := manyBody{Gathering: g, body: body}
+	takes := [manyMembers]func(p spot, at int) (end int, err error){manyEvents: b.event, manyChecks: b.check}
+	var seen [manyMembers]bool
+	m := jsontext.ObjectAt(body, at)
+	for {
+		at, more := m.Begin()
+		if !more {
+			break
 		}
-		b.stream = v[manyStream].Text()
+		i := indexOf(manyNames, m.Name)
+		if i >= 0 && seen[i] {
+			return nil, spot{}.twice(manyNames[i])
+		}
+		end, kind := at, jsontext.Array
+		switch {
+		case i < 0:
+			return nil, spot{}.unknown(m.Name)
+		case takes[i] != nil && body[at] == '[':
+			end, err = b.each(manyNames[i], at, takes[i])
+		default:
+			end, kind = jsontext.End(body, at)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case kind == jsontext.Invalid:
+			return nil, problem.InvalidBody
+		case kind == jsontext.Null:
+		case i == manyStream && kind != jsontext.String:
+			return nil, problem.Bad("stream must be a text.")
+		case i != manyStream && kind != jsontext.Array:
+			return nil, problem.Bad(manyNames[i] + " must be an array.")
+		}
+		seen[i] = true
+		m.Resume(end)
 	}
-	if err := b.each(manyNames[manyChecks], v[manyChecks], b.check); err != nil {
-		return nil, err
-	}
-	if err := b.each(manyNames[manyEvents], v[manyEvents], b.event); err != nil {
-		return nil, err
+	if end, ok := m.End(); !ok || jsontext.Space(body, end) != len(body) {
+		return nil, problem.InvalidBody
 	}
 	if written, _ := g.Streams(); len(written) == 0 && b.wrong == nil {
 		return nil, problem.Bad("events is missing or empty.")
@@ -110,24 +137,34 @@ func (p spot) bad(format string, a ...any) error {
 	return problem.Bad(text)
 }
 
-// membersOf finds the values of an object that begins at body[at]. Each of its members must have
-// one of the names, in any case, and no two the same.
-func membersOf(body []byte, at int, p spot, names []string, values []args.Member) error {
+func (p spot) twice(name string) error { return p.bad("%s is there twice.", name) }
+
+func (p spot) unknown(name []byte) error {
+	return p.bad("%.100q is not a member that is known here.", jsontext.Unquote(nil, name))
+}
+
+// membersOf finds the values of an object that begins at body[at], and where it ends. Each of its
+// members must have one of the names, in any case, and no two the same.
+func membersOf(body []byte, at int, p spot, names []string, values []args.Member) (end int, err error) {
 	if body[at] != '{' {
-		return p.bad("must be an object.")
+		return at, p.bad("must be an object.")
 	}
 	m := jsontext.ObjectAt(body, at)
 	for m.Next() {
 		i := indexOf(names, m.Name)
 		switch {
 		case i < 0:
-			return p.bad("%.100q is not a member that is known here.", jsontext.Unquote(nil, m.Name))
+			return at, p.unknown(m.Name)
 		case values[i].Kind != jsontext.Invalid:
-			return p.bad("%s is there twice.", names[i])
+			return at, p.twice(names[i])
 		}
 		values[i] = args.Member{Raw: m.Value, Kind: m.Kind}
 	}
-	return nil
+	end, ok := m.End()
+	if !ok {
+		return at, problem.InvalidBody
+	}
+	return end, nil
 }
 
 // indexOf finds the name that a quoted one is in any case; -1: none.
@@ -146,80 +183,98 @@ func indexOf(names []string, quoted []byte) int {
 	return -1
 }
 
-// each takes the elements of a list, which may be missing.
-func (b *manyBody) each(list string, v args.Member, take func(p spot, raw []byte) error) error {
-	if !v.IsGiven() {
-		return nil
-	}
-	if v.Kind != jsontext.Array {
-		return problem.Bad(list + " must be an array.")
-	}
-	elements := jsontext.ArrayAt(v.Raw, 0)
-	for i := 0; elements.Next(); i++ {
-		if err := take(spot{list, i}, elements.Value); err != nil {
-			return err
+// each takes the elements of a list that begins at body[at].
+func (b *manyBody) each(list string, at int, take func(p spot, at int) (end int, err error)) (end int, err error) {
+	elements := jsontext.ArrayAt(b.body, at)
+	for i := 0; ; i++ {
+		at, more := elements.Begin()
+		if !more {
+			break
 		}
+		if end, err = take(spot{list, i}, at); err != nil {
+			return at, err
+		}
+		elements.Resume(end)
 	}
-	return nil
+	end, ok := elements.End()
+	if !ok {
+		return at, problem.InvalidBody
+	}
+	return end, nil
 }
 
-// check takes an element of checks.
-func (b *manyBody) check(p spot, raw []byte) error {
+// check takes the element of checks that begins at body[at].
+func (b *manyBody) check(p spot, at int) (end int, err error) {
 	var v [checkMembers]args.Member
-	if err := membersOf(raw, 0, p, checkNames, v[:]); err != nil {
-		return err
+	if end, err = membersOf(b.body, at, p, checkNames, v[:]); err != nil {
+		return at, err
 	}
 	version := v[checkVersion]
 	switch stream := v[checkStream]; {
 	case !stream.IsGiven():
-		return p.bad("stream is missing.")
+		return at, p.bad("stream is missing.")
 	case stream.Kind != jsontext.String:
-		return p.bad("stream must be a text.")
+		return at, p.bad("stream must be a text.")
 	case !version.IsGiven():
-		return p.bad("expectedVersion is missing.")
+		return at, p.bad("expectedVersion is missing.")
 	case version.Kind != jsontext.String && version.Kind != jsontext.Number:
-		return p.bad("expectedVersion must be a number or a text.")
+		return at, p.bad("expectedVersion must be a number or a text.")
 	}
 	expected, ok := int64(event.AnyVersion), false
 	if version.Kind == jsontext.String {
 		expected, ok = versionWords[version.Text()]
-	} else {
-		n, err := strconv.ParseInt(string(version.Raw), 10, 64)
-		if ok = err == nil; ok {
-			expected = n
-		}
+	} else if n, err := strconv.ParseInt(string(version.Raw), 10, 64); err == nil {
+		expected, ok = n, true
 	}
-	err := b.Check(v[checkStream].Text(), expected)
+	wrong := b.Check(v[checkStream].Text(), expected)
 	if !ok || expected == event.AnyVersion {
-		err = &api.InvalidAppend{Text: "expectedVersion must be the number of an event, none, exists, deleted or tombstoned."}
+		wrong = &api.InvalidAppend{Text: "expectedVersion must be the number of an event, none, exists, deleted or tombstoned."}
 	}
-	b.note(p, err)
-	return nil
+	b.note(p, wrong)
+	return end, nil
 }
 
-// event takes an element of events.
-func (b *manyBody) event(p spot, raw []byte) error {
+// event takes the element of events that begins at body[at].
+func (b *manyBody) event(p spot, at int) (end int, err error) {
 	var v [eventMembers]args.Member
-	if err := membersOf(raw, 0, p, eventNames, v[:]); err != nil {
-		return err
+	if end, err = membersOf(b.body, at, p, eventNames, v[:]); err != nil {
+		return at, err
 	}
-	for _, i := range []int{eventStream, eventID, eventType, eventBase64} {
+	if p.index == 0 {
+		b.Grow(min(1+(len(b.body)-at)/(end-at), maxGuess))
+	}
+	for _, i := range [...]int{eventStream, eventID, eventType, eventBase64} {
 		if v[i].IsGiven() && v[i].Kind != jsontext.String {
-			return p.bad("%s must be a text.", eventNames[i])
+			return at, p.bad("%s must be a text.", eventNames[i])
 		}
 	}
-	stream := b.stream
+	var stream string
 	if v[eventStream].IsGiven() {
 		stream = v[eventStream].Text()
-	} else if stream == "" {
-		return p.bad("stream is missing.")
+	} else if stream = b.ownStream(); stream == "" {
+		return at, p.bad("stream is missing.")
 	}
 	e, wrong := b.proposed(&v)
 	if err := b.Add(stream, e); wrong == nil { // It names the stream in any case.
 		wrong = err
 	}
 	b.note(p, wrong)
-	return nil
+	return end, nil
+}
+
+// ownStream is the stream that the body names for events that name none; it may come after them.
+func (b *manyBody) ownStream() string {
+	if b.looked {
+		return b.stream
+	}
+	b.looked = true
+	m := jsontext.ObjectAt(b.body, jsontext.Space(b.body, 0))
+	for m.Next() {
+		if m.Kind == jsontext.String && indexOf(manyNames, m.Name) == manyStream {
+			b.stream = string(jsontext.Unquote(nil, m.Value))
+		}
+	}
+	return b.stream
 }
 
 // proposed makes an event of its members.
@@ -235,6 +290,12 @@ func (b *manyBody) proposed(v *[eventMembers]args.Member) (e event.Proposed, err
 	}
 	e.Type = b.types.typeName(jsontext.Unquote(nil, v[eventType].Raw))
 	data, metadata := storedValue(v[eventData]), storedValue(v[eventMetadata])
+	if tags := v[eventTags]; tags.IsGiven() {
+		if metadata.bytes, err = label.WithTags(metadata.bytes, tags.Raw); err != nil {
+			return e, err
+		}
+		metadata.isJSON = metadata.isJSON || len(metadata.bytes) > 0
+	}
 	e.Data, e.Metadata = data.bytes, metadata.bytes
 	if !v[eventBase64].IsGiven() {
 		if data.isJSON || metadata.isJSON {
@@ -267,6 +328,8 @@ func (b *manyBody) note(p spot, err error) {
 	}
 	if invalid, ok := errors.AsType[*api.InvalidAppend](err); ok {
 		err = p.bad("%s", invalid.Text)
+	} else if bad, ok := errors.AsType[*event.BadRequest](err); ok {
+		err = p.bad("%s", bad.Text)
 	}
 	b.wrong = err
 }
