@@ -195,6 +195,26 @@ func TestConflict(t *testing.T) {
 	p.sees("Line 1, column 6: A value was expected here.")
 }
 
+// TestSeveral appends to two streams at once, with a check on each. Nothing is written while one of
+// them does not hold.
+func TestSeveral(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "b", "T", `{}`)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/a/append").mayRefuse(409)
+	p.fill("textbox", "Event type", "T")
+	p.fill("textbox", "Expected version", "-1")
+	p.click("button", "One more event")
+	p.fill("textbox", "Stream 2", "b")
+	p.fill("textbox", "Expected version 2", "7")
+	p.click("button", "Append")
+	p.sees("Nothing was written.")
+	p.sees("The stream is at 0 now.")
+	p.clean()
+	p.fill("textbox", "Expected version 2", "0")
+	p.click("button", "Append")
+	p.sees("Written as 0@a, 1@b.")
+}
+
 // TestDelete deletes a stream softly, makes it again, and deletes it for ever.
 func TestDelete(t *testing.T) {
 	n := startNode(t)

@@ -5,9 +5,10 @@ import { eventName, path } from "../lib/address.js";
 import { check, pretty } from "../lib/json.js";
 import { Copy, EventLink, Failure, Field, Page } from "../parts/basics.js";
 import { loadEvent } from "../parts/events.js";
+import { has } from "../store.js";
 
-/** @returns {{id: string, type: string, data: string, metadata: string}} */
-const blank = () => ({ id: newId(), type: "", data: "{\n  \n}", metadata: "" });
+/** @returns {{id: string, stream: string, type: string, data: string, metadata: string}} */
+const blank = () => ({ id: newId(), stream: "", type: "", data: "{\n  \n}", metadata: "" });
 
 /** newId makes a random id. crypto.randomUUID is there over HTTPS and on loopback alone. */
 function newId() {
@@ -19,28 +20,45 @@ function newId() {
 
 export default function Append({ stream: given = "", query }) {
 	const [stream, setStream] = useState(given), [version, setVersion] = useState(""), [events, set] = useState([blank()]);
+	const [versions, setVersions] = useState(/** @type {Record<string, string>} */ ({})); // expected ones of further streams
 	const [result, tell] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
 	useEffect(() => {
 		const like = eventName(query.like || "");
 		if (!like) return;
-		loadEvent(like.stream, like.number).then((e) => set([{ id: newId(), type: e.type, data: pretty(e.data), metadata: pretty(e.metadata) }]), (error) => tell({ error }));
+		loadEvent(like.stream, like.number).then((e) => set([{ ...blank(), type: e.type, data: pretty(e.data), metadata: pretty(e.metadata) }]), (error) => tell({ error }));
 	}, [query.like]);
 	const change = (i, part) => set(events.map((e, j) => (j === i ? { ...e, ...part } : e)));
 	const wrong = events.map((e) => ({ type: e.type.trim() === "" ? "A type is needed." : "", data: check(e.data), metadata: e.metadata.trim() === "" ? "" : check(e.metadata) }));
-	const ready = stream !== "" && wrong.every((w) => !w.type && !w.data && !w.metadata) && (version === "" || /^(-?[0-9]+)$/.test(version));
-	const request = () => ({
-		type: eventsJSON, headers: version === "" ? {} : { "ES-ExpectedVersion": version },
+	const streamOf = (e, i) => (i > 0 && e.stream) || stream;
+	const streams = [...new Set(events.map(streamOf))], several = streams.length > 1;
+	const expected = (s) => (s === stream ? version : versions[s] || "");
+	const ready = stream !== "" && wrong.every((w) => !w.type && !w.data && !w.metadata) && streams.every((s) => /^(-?[0-9]+)?$/.test(expected(s)));
+	const violated = (s) => {
+		const v = result && result.violations && result.violations.find((v) => v.stream === s);
+		return v ? { none: "There is no such stream.", deleted: "The stream is deleted.", tombstoned: "The stream is deleted for ever." }[v.actual] || `The stream is at ${v.actual} now.` : "";
+	};
+	const request = () => {
 		// Written by hand, so that every number stays as it was typed.
-		body: "[" + events.map((e) => `{"eventId":${JSON.stringify(e.id)},"eventType":${JSON.stringify(e.type.trim())},"data":${e.data}${e.metadata.trim() ? `,"metadata":${e.metadata}` : ""}}`).join(",") + "]",
-	});
+		const list = events.map((e, i) => `{${several ? `"stream":${JSON.stringify(streamOf(e, i))},` : ""}"eventId":${JSON.stringify(e.id)},"eventType":${JSON.stringify(e.type.trim())},"data":${e.data}${e.metadata.trim() ? `,"metadata":${e.metadata}` : ""}}`).join(",");
+		if (!several) return { type: eventsJSON, headers: version === "" ? {} : { "ES-ExpectedVersion": version }, body: `[${list}]` };
+		const checks = streams.filter((s) => expected(s) !== "" && expected(s) !== "-2").map((s) => `{"stream":${JSON.stringify(s)},"expectedVersion":${expected(s)}}`);
+		return { allow: [409], body: `{"checks":[${checks}],"events":[${list}]}` };
+	};
+	const address = several ? "/streams" : `/streams/${path(stream)}`;
 	const submit = async (e) => {
 		e.preventDefault();
 		work(true);
 		tell(null);
 		try {
-			const r = await send("POST", `/streams/${path(stream)}`, request());
+			const r = await send("POST", address, request());
+			const answer = several ? await r.json() : null;
+			if (r.status === 409) {
+				tell({ violations: answer.checks });
+				work(false);
+				return;
+			}
 			const at = /\/([0-9]+)$/.exec(r.headers.get("Location") || "");
-			tell({ stream, number: at ? at[1] : "" });
+			tell({ written: several ? answer.streams.map((s) => ({ stream: s.stream, number: String(s.last) })) : [{ stream, number: at ? at[1] : "" }] });
 			set(events.map((e) => ({ ...e, id: newId() })));
 		} catch (error) {
 			tell({ error, now: /Wrong expected/i.test(error.message) ? await present(stream) : null });
@@ -48,15 +66,18 @@ export default function Append({ stream: given = "", query }) {
 		work(false);
 	};
 	return html`<${Page} title="Append event"><form class="wide-form" onSubmit=${submit}>
-		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} hint="Empty: any. -1: there must be no stream. Else the number of its last event." inputmode="numeric" /></div>
+		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} error=${violated(stream)} hint="Empty: any. -1: there must be no stream. Else the number of its last event." inputmode="numeric" /></div>
 		${events.map((e, i) => html`<fieldset key=${i} class="box"><legend>${events.length > 1 ? `Event ${i + 1}` : "Event"}</legend>
+			${i > 0 && has("multiStream") && html`<div class="fields"><${Field} label=${name("Stream", i)} value=${e.stream} set=${(stream) => change(i, { stream })} hint="Empty: the stream above." />
+				${streamOf(e, i) !== stream && events.findIndex((x, j) => streamOf(x, j) === e.stream) === i && html`<${Field} label=${name("Expected version", i)} value=${expected(e.stream)} set=${(v) => setVersions({ ...versions, [e.stream]: v })} error=${violated(e.stream)} hint="As above, of this stream." inputmode="numeric" />`}</div>`}
 			<div class="fields"><${Field} label=${name("Event type", i)} value=${e.type} set=${(type) => change(i, { type })} error=${e.type !== "" ? wrong[i].type : ""} /><${Field} label=${name("Event id", i)} value=${e.id} set=${(id) => change(i, { id })} class="mono" /></div>
 			<div class="columns"><${Field} label=${name("Data", i)} area=${12} value=${e.data} set=${(data) => change(i, { data })} error=${wrong[i].data} hint="JSON" /><${Field} label=${name("Metadata", i)} area=${12} value=${e.metadata} set=${(metadata) => change(i, { metadata })} error=${wrong[i].metadata} hint="JSON, or nothing" /></div>
 			${events.length > 1 && html`<button type="button" onClick=${() => set(events.filter((_, j) => j !== i))}>Remove event ${i + 1}</button>`}</fieldset>`)}
 		<div class="buttons"><button class="primary" disabled=${!ready || busy}>Append</button><button type="button" onClick=${() => set([...events, { ...blank(), type: events[events.length - 1].type }])}>One more event</button>
-			<${Copy} label="Copy as curl" text=${() => command("POST", `/streams/${path(stream)}`, request())} /></div>
-		<div role="status">${result && !result.error && html`<p class="box good">Written as ${result.number}@${result.stream}.</p>`}</div>
-		${result && !result.error && html`<p><${EventLink} stream=${result.stream} number=${result.number} /></p>`}
+			<${Copy} label="Copy as curl" text=${() => command("POST", address, request())} /></div>
+		<div role="status">${result && result.written && html`<p class="box good">Written as ${result.written.map((w) => `${w.number}@${w.stream}`).join(", ")}.</p>`}</div>
+		${result && result.written && result.written.map((w) => html`<p key=${w.stream}><${EventLink} stream=${w.stream} number=${w.number} /></p>`)}
+		${result && result.violations && html`<div role="alert" class="box bad"><strong>Nothing was written.</strong> ${result.violations.map((v) => `${v.stream}: ${violated(v.stream)}`).join(" ")}</div>`}
 		${result && result.error && (result.now !== null && result.now !== undefined ? html`<div role="alert" class="box bad"><strong>Wrong expected version.</strong> The stream is at ${result.now} now, not at ${version}. <button type="button" onClick=${() => setVersion(String(result.now))}>Expect ${result.now}</button></div>` : html`<${Failure} error=${result.error} />`)}
 	</form><//>`;
 }
