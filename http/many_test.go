@@ -120,7 +120,7 @@ func TestManyBodies(t *testing.T) {
 	const ok = `{"stream":"s",` + id + `,"eventType":"t"}`
 	const invalid = "Write request body invalid."
 	for _, c := range []struct{ body, text string }{
-		{``, invalid}, {`[]`, invalid}, {`{"events":[` + ok + `]`, invalid}, {`{"events":[` + ok + `]}}`, invalid}, {`x`, invalid}, {"{\"stream\":\"\xe9\"}", invalid},
+		{``, invalid}, {`[]`, invalid}, {`{"events":[` + ok + `]`, invalid}, {`{"events":[` + ok + `]}}`, invalid}, {`x`, invalid}, {`{"events":`, invalid}, {`{"checks":[`, invalid}, {`{"checks":[{"stream":"a"`, invalid}, {"{\"stream\":\"\xe9\"}", invalid},
 		{`{}`, "events is missing or empty."}, {`{"events":[]}`, "events is missing or empty."}, {`{"events":{}}`, "events must be an array."},
 		{`{"events":[1]}`, "events[0]: must be an object."}, {`{"checks":[[]]}`, "checks[0]: must be an object."}, {`{"checks":1}`, "checks must be an array."},
 		{`{"check":[],"events":[` + ok + `]}`, `"check" is not a member that is known here.`},

@@ -88,6 +88,7 @@ func FuzzManyBody(f *testing.F) {
 		`{"stream":"s","checks":[{"stream":"a","expectedVersion":"none"}],"events":[{"EVENTID":"` + bareID + `","eventType":"\u0041","dataBase64":"AA=="}]}`,
 		`{"checks":[{"stream":"a","expectedVersion":9223372036854775808},{"stream":"a","expectedVersion":-6}],"events":[]}`,
 		`{"events":[{}],"Events":null}`,
+		`{"events":`,
 	} {
 		f.Add([]byte(seed))
 	}

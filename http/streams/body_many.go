@@ -74,7 +74,7 @@ type manyBody struct {
 func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 	body = bytes.TrimPrefix(body, args.ByteOrderMark)
 	at := jsontext.Space(body, 0)
-	if at == len(body) || body[at] != '{' || !utf8.Valid(body) {
+	if !begins(body, at, '{') || !utf8.Valid(body) {
 		return nil, problem.InvalidBody
 	}
 	b := manyBody{Gathering: g, body: body}
@@ -94,7 +94,7 @@ func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 		switch {
 		case i < 0:
 			return nil, spot{}.unknown(m.Name)
-		case takes[i] != nil && body[at] == '[':
+		case takes[i] != nil && begins(body, at, '['):
 			end, err = b.each(manyNames[i], at, takes[i])
 		default:
 			end, kind = jsontext.End(body, at)
@@ -146,7 +146,7 @@ func (p spot) unknown(name []byte) error {
 // membersOf finds the values of an object that begins at body[at], and where it ends. Each of its
 // members must have one of the names, in any case, and no two the same.
 func membersOf(body []byte, at int, p spot, names []string, values []args.Member) (end int, err error) {
-	if body[at] != '{' {
+	if !begins(body, at, '{') {
 		return at, p.bad("must be an object.")
 	}
 	m := jsontext.ObjectAt(body, at)
@@ -166,6 +166,9 @@ func membersOf(body []byte, at int, p spot, names []string, values []args.Member
 	}
 	return end, nil
 }
+
+// begins reports whether a value that begins at body[at], where the body may end, is one of a kind.
+func begins(body []byte, at int, c byte) bool { return at < len(body) && body[at] == c }
 
 // indexOf finds the name that a quoted one is in any case; -1: none.
 func indexOf(names []string, quoted []byte) int {
