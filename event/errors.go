@@ -45,8 +45,10 @@ var (
 	ErrNoLeader = errors.New("no leader can be reached")
 	// internal to the write path: decide again
 	ErrEntryRefused = errors.New("entry was refused by the fence")
-	ErrDiskFull     = errors.New("disk is nearly full: read-only") // below the reserve
-	ErrClosed       = errors.New("closed")                         // the component was closed
+	// nothing was written: what must be looked at for its conditions takes too long
+	ErrTooWide  = errors.New("condition is too wide to be judged in time")
+	ErrDiskFull = errors.New("disk is nearly full: read-only") // below the reserve
+	ErrClosed   = errors.New("closed")                         // the component was closed
 	// credentials wrong, or a right is missing
 	ErrNotAuthorized = errors.New("not authorized")
 	// credentials cannot be checked yet
@@ -102,9 +104,16 @@ func (e *WrongExpectedVersion) Error() string {
 
 // Violations are all the reasons why an AppendMany was refused.
 type Violations struct {
-	Checks []Violation
+	Checks     []Violation
+	Conditions []Conflict
 	// what was decided on: everything that lies at it or before
 	Position int64
+}
+
+// Conflict is a condition that does not hold: the event with the lowest position that it is about.
+type Conflict struct {
+	Index int // of the condition
+	Event Hit
 }
 
 // Violation is a check that does not hold. Of a written stream that has no check, Expected is
@@ -122,6 +131,9 @@ func (v *Violations) Error() string {
 	b.WriteString("Append failed due to consistency violations.")
 	for _, c := range v.Checks {
 		fmt.Fprintf(&b, "\nStream '%s': expected %s, actual %s.", c.Stream, VersionText(c.Expected), VersionText(c.Actual))
+	}
+	for _, c := range v.Conditions {
+		fmt.Fprintf(&b, "\nCondition %d: the event at position %d matches.", c.Index, c.Event.Position)
 	}
 	return b.String()
 }

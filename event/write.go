@@ -32,6 +32,40 @@ type Many struct {
 	Streams []string // the written ones, each once, in the order of their first events
 	Of      []int32  // for each event the index of its stream in Streams
 	Checks  []Check
+	// all hold, or nothing is written
+	Conditions []Condition `json:",omitempty"`
+}
+
+// Condition holds if no event that a query asks for lies at a higher position than After, and is
+// visible. What it is about stands in one order with all writes.
+type Condition struct {
+	Query Query
+	After int64 // -1: no event at all
+	// what the leader found out before the write was decided; it does not travel
+	Looked *Looked `json:"-" codec:"-"`
+}
+
+// Looked is what a look at the applied log says of a condition.
+type Looked struct {
+	Clear  int64 // no visible event that lies before it fails the condition
+	Passed []Passed
+}
+
+// Passed is a stream of which events before Looked.Clear match and are hidden, by its metadata event
+// with a number: other metadata may show them.
+type Passed struct {
+	Stream   string
+	MetaLast int64
+}
+
+// Hit is an event that a query found.
+type Hit struct {
+	Position int64
+	Stream   string
+	Number   int64
+	ID       ID
+	Type     string
+	Time     int64
 }
 
 // Check is what a stream, written or not, must be like. Each stream has at most one.

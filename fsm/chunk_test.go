@@ -24,7 +24,11 @@ func (l *longLog) StreamInfo(string) (event.StreamInfo, error) {
 }
 func (l *longLog) FindID(string, event.ID) (int64, bool, error) { return 0, false, nil }
 func (l *longLog) HasID(string, int64, event.ID) (bool, error)  { return false, nil }
-func (l *longLog) PositionOf(string, int64) (int64, error)      { return -1, nil }
+func (l *longLog) FirstMatch(*event.Query, int64, func(*event.Hit) (bool, error)) (*event.Hit, error) {
+	return nil, nil
+}
+func (l *longLog) Around(int64, int, int) ([]event.Hit, error) { return nil, nil }
+func (l *longLog) PositionOf(string, int64) (int64, error)     { return -1, nil }
 func (l *longLog) LastRecord(string) (event.Record, error) {
 	return event.Record{}, event.ErrStreamNotFound
 }
@@ -242,7 +246,7 @@ func TestLogFails(t *testing.T) {
 	l.write(describing("t", -2, 2, softDeleted))
 	l.write(deleting(event.HardDelete, "u", -2))
 	l.flush()
-	failing := &failingLog{Log: l.log.Reads}
+	failing := &failingLog{Log: l.log.Facts}
 	d := fsm.NewDecider(failing, l.now)
 	check.Must(t, d.Reset())
 	writes := []*event.Write{

@@ -34,6 +34,12 @@ type Log interface {
 	LastRecord(stream string) (event.Record, error)
 	// PositionOf returns the position of an event, hidden or not, -1 when it was removed.
 	PositionOf(stream string, number int64) (int64, error)
+	// FirstMatch returns the event with the lowest position, from one on, that a query asks for and
+	// that shows reports true for; nil: there is none.
+	FirstMatch(q *event.Query, from int64, shows func(*event.Hit) (bool, error)) (*event.Hit, error)
+	// Around returns the record at a position, so many before it and so many after it, fewer where
+	// the log ends or some are gone.
+	Around(position int64, before, after int) ([]event.Hit, error)
 }
 
 // Decider turns writes into entries on the leader. It decides each write
@@ -48,6 +54,8 @@ type Decider struct {
 	time   int64      // of the newest record decided
 	number uint64     // of the entry being built, counted by the decider alone
 	sealed []uint64   // entries not applied yet, oldest first
+
+	pending pendingLog
 
 	building  bool   // something was written to the entry being built
 	buf       []byte // its bytes: room for the head, then records; the memory is used again
@@ -69,6 +77,7 @@ func (d *Decider) Reset() error {
 	d.time = d.tail.Time
 	d.over.reset()
 	d.sealed = d.sealed[:0]
+	d.pending.reset()
 	d.drop()
 	return nil
 }
@@ -94,6 +103,7 @@ func (d *Decider) Seal() []byte {
 	d.tail.Chain = chunkfile.NextChain(d.tail.Chain, d.first, records)
 	d.tail.End = chunkfile.EndBehind(d.first, len(records), d.completes)
 	d.sealed = append(d.sealed, d.number)
+	d.pending.seal(d.first, records)
 	d.drop()
 	return b
 }
@@ -105,6 +115,7 @@ func (d *Decider) Applied() {
 	}
 	d.over.applied(d.sealed[0])
 	d.sealed = slices.Delete(d.sealed, 0, 1)
+	d.pending.applied()
 }
 
 // Decide decides a write and, if it is to be done, adds its records to the

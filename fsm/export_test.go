@@ -35,3 +35,14 @@ func (d *Decider) Pending() (streams, ids int) {
 	}
 	return len(d.over.streams), ids
 }
+
+// Building is where the entry being built begins, and its records.
+func Building(d *Decider) (first int64, records []byte) {
+	if !d.building {
+		return 0, nil
+	}
+	return d.first, d.buf[entryHead:]
+}
+
+// End is where the records decided so far end.
+func (d *Decider) End() int64 { return d.end() }

@@ -123,7 +123,7 @@ func (l *leader) now() time.Time {
 // lead begins deciding from what is applied.
 func (l *leader) lead() {
 	l.t.Helper()
-	l.d = fsm.NewDecider(l.log.Reads, l.now)
+	l.d = fsm.NewDecider(l.log.Facts, l.now)
 	l.reset()
 }
 

@@ -149,7 +149,7 @@ func TestLateMetadataScavenged(t *testing.T) {
 			w := late("$$s", expected, 100+10*round+n)
 			var answers []outcome
 			for _, log := range []*eventlog.Log{l.log, other.log} {
-				d := fsm.NewDecider(log.Reads, l.now)
+				d := fsm.NewDecider(log.Facts, l.now)
 				check.Must(t, d.Reset())
 				for _, w := range []*event.Write{w, late("$$s", expected, 14), late("$$s", expected, 100), late("$$s", -3, 5)} {
 					decision := d.Decide(w)

@@ -27,7 +27,7 @@ func startNode(t *testing.T, fs vfs.FS) *node {
 // one a write.
 func entriesOf(l *leader, writes ...*event.Write) (entries [][]byte) {
 	l.t.Helper()
-	d := fsm.NewDecider(l.log.Reads, l.now)
+	d := fsm.NewDecider(l.log.Facts, l.now)
 	if err := d.Reset(); err != nil {
 		l.t.Fatalf("reset: %v", err)
 	}

@@ -73,10 +73,15 @@ func (d *Decider) appendMany(w *event.Write) event.Decision {
 				v.Checks = append(v.Checks, s.violation(s.Last))
 			}
 		}
+	} else if written, err := d.conditions(v); err != nil || written != nil {
+		if written == nil {
+			return event.Decision{Err: err}
+		}
+		return event.Decision{Written: *written}
 	} else if err := d.judge(v); err != nil {
 		return event.Decision{Err: err}
 	}
-	if len(v.Checks) > 0 {
+	if len(v.Checks)+len(v.Conditions) > 0 {
 		slices.SortFunc(v.Checks, func(a, b event.Violation) int { return a.Index - b.Index })
 		return event.Decision{Err: v}
 	}

@@ -207,7 +207,7 @@ func (r *random) Apply(*rapid.T) {
 // Rival has another decider, as a leader of another term has, write first. What
 // is in flight is refused then, and all of it is decided again.
 func (r *random) Rival(*rapid.T) {
-	d := fsm.NewDecider(r.l.log.Reads, r.l.now)
+	d := fsm.NewDecider(r.l.log.Facts, r.l.now)
 	check.Must(r.t, d.Reset(), "reset")
 	m := r.applied.clone()
 	for range rapid.IntRange(1, 3).Draw(r.t, "writes") {

@@ -43,7 +43,7 @@ func TestScavengedDecisions(t *testing.T) {
 
 	ask := func(on *eventlog.Log) (all []string) {
 		tell := func(w *event.Write) {
-			d := fsm.NewDecider(on.Reads, l.now)
+			d := fsm.NewDecider(on.Facts, l.now)
 			check.Must(t, d.Reset())
 			decision := d.Decide(w)
 			o := outcomeOf(decision.Written, decision.Err)

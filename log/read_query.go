@@ -140,15 +140,26 @@ type querying struct {
 	scratch []byte
 }
 
-// look returns the record at a position if it is asked for, there, visible, and for the caller.
-func (q *querying) look(position int64) (chunkfile.Item, error) {
+// asked returns the record at a position if it is there and is asked for.
+func (q *querying) asked(position int64) (chunkfile.Item, error) {
 	it, err := q.v.itemAt(position, &q.scratch)
 	if err != nil || it == nil || !it.IsRecord() {
 		return nil, err
 	}
-	if !q.rd.matches(&q.labels, q.r.Query, it) {
+	// Malformed tags are none.
+	facts, _ := q.labels.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	if !q.r.Query.Matches(&facts) {
 		q.rd.metrics.falseHits.Inc()
 		return nil, nil
+	}
+	return it, nil
+}
+
+// look returns the record at a position if it is asked for, there, visible, and for the caller.
+func (q *querying) look(position int64) (chunkfile.Item, error) {
+	it, err := q.asked(position)
+	if err != nil || it == nil {
+		return nil, err
 	}
 	stream := string(it.Stream())
 	info, err := q.rd.StreamInfo(stream)
@@ -163,13 +174,6 @@ func (q *querying) look(position int64) (chunkfile.Item, error) {
 		}
 	}
 	return it, nil
-}
-
-// matches confirms that a record is what a query asks for.
-func (rd *Reader) matches(labels *label.Reader, query *event.Query, it chunkfile.Item) bool {
-	// Malformed tags are none.
-	facts, _ := labels.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
-	return query.Matches(&facts)
 }
 
 // shows reports whether a read of a stream with these facts shows a record of it now.

@@ -87,7 +87,16 @@ func get(x *Index, dst []Entry, hash uint64, number int64, certain bool) (_ []En
 }
 
 // Ascend appends the lowest max entries numbered from..to (both included) to dst, upwards.
-func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) (_ []Entry, err error) {
+func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
+	return ascend(x, dst, hash, from, to, max, false)
+}
+
+// AscendCertain is an Ascend that is certain.
+func AscendCertain(x *Index, dst []Entry, hash uint64, from, to int64, max int) ([]Entry, error) {
+	return ascend(x, dst, hash, from, to, max, true)
+}
+
+func ascend(x *Index, dst []Entry, hash uint64, from, to int64, max int, certain bool) (_ []Entry, err error) {
 	s := x.acquire()
 	if s == nil {
 		return nil, event.ErrClosed
@@ -99,7 +108,7 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) (_ []E
 	start, tabled := len(dst), false
 	for i := len(s.tables) - 1; i >= 0; i-- {
 		before := len(dst)
-		if dst, err = s.tables[i].ascend(dst, hash, from, to, max, false); err != nil {
+		if dst, err = s.tables[i].ascend(dst, hash, from, to, max, certain); err != nil {
 			return nil, err
 		}
 		tabled = tabled || len(dst) > before

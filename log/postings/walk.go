@@ -31,6 +31,16 @@ type budget struct{ read, most int }
 // Walk begins a walk over what has, of one of the alternatives, one hash of each list. It pauses
 // when it has read so many postings.
 func (x *Index) Walk(alternatives [][][]uint64, backward bool, most int) *Walk {
+	return x.walk(alternatives, backward, false, most)
+}
+
+// WalkCertain is a Walk forward that believes no checksum that was right before: decisions rest on
+// it.
+func (x *Index) WalkCertain(alternatives [][][]uint64, most int) *Walk {
+	return x.walk(alternatives, false, true, most)
+}
+
+func (x *Index) walk(alternatives [][][]uint64, backward, certain bool, most int) *Walk {
 	current := x.current.Load().Index
 	w := &Walk{backward: backward, budget: budget{most: most}}
 	var either union
@@ -39,7 +49,7 @@ func (x *Index) Walk(alternatives [][][]uint64, backward bool, most int) *Walk {
 		for _, keys := range all {
 			var one union
 			for _, hash := range keys {
-				one = append(one, &keyList{index: current, hash: hash, budget: &w.budget})
+				one = append(one, &keyList{index: current, hash: hash, certain: certain, budget: &w.budget})
 			}
 			both.lists = append(both.lists, one)
 		}
@@ -69,12 +79,13 @@ const (
 
 // keyList is what is posted under one hash.
 type keyList struct {
-	index  *index.Index
-	hash   uint64
-	page   []index.Entry // those not passed yet
-	size   int           // of the last page
-	whole  bool          // nothing follows the page
-	budget *budget
+	index   *index.Index
+	hash    uint64
+	certain bool
+	page    []index.Entry // those not passed yet
+	size    int           // of the last page
+	whole   bool          // nothing follows the page
+	budget  *budget
 }
 
 func (l *keyList) next(at int64, backward bool) (int64, Found, error) {
@@ -103,6 +114,8 @@ func (l *keyList) read(at int64, backward bool) (err error) {
 	l.size = min(max(firstPage, 2*l.size), largePage)
 	if l.page = slices.Grow(l.page[:0], l.size); backward {
 		l.page, err = l.index.Descend(l.page, l.hash, at, math.MinInt64, l.size)
+	} else if l.certain {
+		l.page, err = index.AscendCertain(l.index, l.page, l.hash, at, math.MaxInt64, l.size)
 	} else {
 		l.page, err = l.index.Ascend(l.page, l.hash, at, math.MaxInt64, l.size)
 	}

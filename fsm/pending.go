@@ -1,0 +1,152 @@
+package fsm
+
+import (
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/log/chunkfile"
+)
+
+// pendingLog finds events of entries that are not applied by what they say of themselves. Nothing is
+// looked at before the first condition asks: writes without conditions pay for none of it.
+type pendingLog struct {
+	sealed   []*pendingRecords // oldest first
+	building *pendingRecords   // nil: nobody has asked for it
+	spare    []*pendingRecords
+	reader   label.Reader
+	labels   []label.Label
+}
+
+// pendingRecords are those of one entry.
+type pendingRecords struct {
+	first   int64 // position
+	records []byte
+	known   int                // so many bytes of them are in at
+	at      map[uint64][]int32 // offsets by the hash of a label
+}
+
+func (p *pendingLog) fresh() *pendingRecords {
+	n := len(p.spare)
+	if n == 0 {
+		return &pendingRecords{at: map[uint64][]int32{}}
+	}
+	r := p.spare[n-1]
+	p.spare = p.spare[:n-1]
+	return r
+}
+
+func (p *pendingLog) seal(first int64, records []byte) {
+	r := p.building
+	if p.building = nil; r == nil {
+		r = p.fresh()
+	}
+	r.first, r.records = first, records
+	p.sealed = append(p.sealed, r)
+}
+
+func (p *pendingLog) applied() {
+	p.drop(p.sealed[0])
+	n := copy(p.sealed, p.sealed[1:])
+	p.sealed[n] = nil
+	p.sealed = p.sealed[:n]
+}
+
+func (p *pendingLog) drop(r *pendingRecords) {
+	clear(r.at)
+	*r = pendingRecords{at: r.at}
+	p.spare = append(p.spare, r)
+}
+
+func (p *pendingLog) reset() {
+	for _, r := range p.sealed {
+		p.drop(r)
+	}
+	if p.building != nil {
+		p.drop(p.building)
+	}
+	clear(p.sealed)
+	p.sealed, p.building = p.sealed[:0], nil
+}
+
+// itemAt returns the record that begins at an offset.
+func (r *pendingRecords) itemAt(offset int) chunkfile.Item {
+	return chunkfile.Item(r.records[offset : offset+int(chunkfile.Order.Uint32(r.records[offset:]))])
+}
+
+// learn notes the labels of the records that were added since.
+func (p *pendingLog) learn(r *pendingRecords) {
+	for r.known < len(r.records) {
+		it := r.itemAt(r.known)
+		facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+		p.labels = label.Append(p.labels[:0], &facts)
+		for _, l := range p.labels {
+			hash := l.Hash()
+			r.at[hash] = append(r.at[hash], int32(r.known))
+		}
+		r.known += len(it)
+	}
+}
+
+// first returns the event with the lowest position above one that a query asks for and that shows
+// reports true for; nil: there is none.
+func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (bool, error)) (found *event.Hit, err error) {
+	entries := p.sealed
+	if p.building != nil {
+		entries = append(entries[:len(entries):len(entries)], p.building)
+	}
+	alternatives := label.Alternatives(q)
+	for _, r := range entries {
+		if p.learn(r); r.first+int64(len(r.records)) <= after {
+			continue
+		}
+		look := func(offset int) error {
+			it := r.itemAt(offset)
+			position := r.first + int64(offset)
+			if position <= after || found != nil && position >= found.Position {
+				return nil
+			}
+			facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+			if !q.Matches(&facts) {
+				return nil
+			}
+			hit := &event.Hit{Position: position, Stream: string(it.Stream()), Number: it.Number(), ID: it.Id(), Type: string(it.EventType()), Time: it.Time()}
+			if shown, err := shows(hit); err != nil || !shown {
+				return err
+			}
+			found = hit
+			return nil
+		}
+		if q.All {
+			for offset := 0; offset < len(r.records) && err == nil; offset += len(r.itemAt(offset)) {
+				err = look(offset)
+			}
+		}
+		for _, all := range alternatives {
+			for _, hash := range r.rarest(all) {
+				for _, offset := range r.at[hash] {
+					if err == nil {
+						err = look(int(offset))
+					}
+				}
+			}
+		}
+		if err != nil || found != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+// rarest returns those of lists of hashes of which the entry has the fewest events.
+func (r *pendingRecords) rarest(lists [][]uint64) (rarest []uint64) {
+	fewest := -1
+	for _, hashes := range lists {
+		n := 0
+		for _, hash := range hashes {
+			n += len(r.at[hash])
+		}
+		if fewest < 0 || n < fewest {
+			rarest, fewest = hashes, n
+		}
+	}
+	return rarest
+}
