@@ -13,7 +13,11 @@ import (
 const (
 	MaxManyStreams = 1000 // written ones
 	MaxManyChecks  = 1000
+	MaxConditions  = 8
 )
+
+// TextTooWide is what clients are told of event.ErrTooWide.
+const TextTooWide = "The condition is too wide to be judged in time; read again and use a later position."
 
 // InvalidAppend says what is wrong with a write to several streams, whatever the streams are like.
 type InvalidAppend struct{ Text string }
@@ -135,6 +139,18 @@ func (g *Gathering) Check(stream string, expected int64) error {
 	return nil
 }
 
+// Condition adds what must not have happened, by a query that was checked. It returns *InvalidAppend.
+func (g *Gathering) Condition(q event.Query, after int64) error {
+	switch {
+	case len(g.many.Conditions) == MaxConditions:
+		return &InvalidAppend{fmt.Sprintf("at most %d conditions are possible", MaxConditions)}
+	case after < -1:
+		return &InvalidAppend{fmt.Sprintf("%d is not a position", after)}
+	}
+	g.many.Conditions = append(g.many.Conditions, event.Condition{Query: q, After: after})
+	return nil
+}
+
 func named(stream string) error {
 	if stream == "" {
 		return &InvalidAppend{"the name of a stream is empty"}
@@ -142,12 +158,16 @@ func named(stream string) error {
 	return CheckName(len(stream))
 }
 
-// Streams are the written ones so far, and then those that are only checked.
+// Streams are the written ones so far, and then those whose reading is needed: that are only checked,
+// and that of indexes where there is a condition.
 func (g *Gathering) Streams() (written, checked []string) {
 	for i := range g.many.Checks {
 		if _, ok := g.places[g.many.Checks[i].Stream]; !ok {
 			checked = append(checked, g.many.Checks[i].Stream)
 		}
+	}
+	if len(g.many.Conditions) > 0 {
+		checked = append(checked, event.IndexStream)
 	}
 	return g.many.Streams, checked
 }

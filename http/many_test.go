@@ -124,7 +124,7 @@ func TestManyBodies(t *testing.T) {
 		{`{}`, "events is missing or empty."}, {`{"events":[]}`, "events is missing or empty."}, {`{"events":{}}`, "events must be an array."},
 		{`{"events":[1]}`, "events[0]: must be an object."}, {`{"checks":[[]]}`, "checks[0]: must be an object."}, {`{"checks":1}`, "checks must be an array."},
 		{`{"check":[],"events":[` + ok + `]}`, `"check" is not a member that is known here.`},
-		{`{"conditions":[],"events":[` + ok + `]}`, `"conditions" is not a member that is known here.`},
+		{`{"condition":1,"events":[` + ok + `]}`, "condition[0]: must be an object."},
 		{`{"events":[],"EVENTS":[]}`, "events is there twice."}, {`{"stream":1}`, "stream must be a text."},
 		{`{"events":[{"stream":"s","stream":"t"}]}`, "events[0]: stream is there twice."},
 		{`{"events":[` + ok + `,{"steam":"s"}]}`, `events[1]: "steam" is not a member that is known here.`},

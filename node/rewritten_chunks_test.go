@@ -60,7 +60,7 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 			b.log = log
 			machine := fsm.NewMachine(log, nil, func(err error) { t.Errorf("fatal: %v", err) })
 			return replication.Dependencies{
-				FSM: machine, Decider: fsm.NewDecider(log.Reads, time.Now), Log: log,
+				FSM: machine, Decider: fsm.NewDecider(log.Facts, time.Now), Log: log,
 				Data: data{log, machine, func() (*chunklock.Hold, error) { return new(chunklock.Lock).TryLock() }}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 			}, nil
 		},

@@ -29,6 +29,8 @@ type Dependencies struct {
 	Log     raftdisk.Log
 	Data    Data
 	Healer  Healer // nil: damaged chunk files stay
+	// what the log says of the conditions of a write, in a copy of it, before it is decided
+	Look func(context.Context, *event.Write) (*event.Write, error)
 	// why this node cannot decide writes, though it can store them; nil: it always can
 	Unfit       func() error
 	ClusterID   event.ID
@@ -443,7 +445,21 @@ func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, er
 	if err != nil {
 		return event.Written{}, err
 	}
+	if w.Many != nil && len(w.Many.Conditions) > 0 {
+		if w, err = c.look(ctx, w); err != nil {
+			return event.Written{}, err
+		}
+	}
 	return r.pipeline.Submit(ctx, w)
+}
+
+// look has the log of a leader looked at for the conditions of a write.
+func (c *Cluster) look(ctx context.Context, w *event.Write) (*event.Write, error) {
+	l, _ := c.Leadership()
+	if m := c.self.deps.Load(); l.Leading && m != nil && m.Look != nil {
+		return m.Look(ctx, w)
+	}
+	return w, nil
 }
 
 // Begin does what Pipeline.Begin does, also while there is no Replica.

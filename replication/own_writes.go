@@ -62,12 +62,14 @@ type writeRequest struct {
 // writeAnswer is what became of it.
 type writeAnswer struct {
 	Written event.Written `json:"written"`
-	// a word of writeErrors, errVersion, errViolated, or errOther
+	// a word of writeErrors, or one of those below
 	Error   string `json:"error,omitempty"`
 	Current int64  `json:"current,omitempty"` // with errVersion
 	// with errViolated
 	Violations *event.Violations `json:"violations,omitempty"`
 	Text       string            `json:"text,omitempty"` // with errOther
+	// with errBuilding
+	Building *event.IndexBuilding `json:"building,omitempty"`
 	// with errOther: the error is a *event.BadRequest
 	Bad bool `json:"bad,omitempty"`
 	// with errOther: the write depends on these data, which are damaged
@@ -81,13 +83,14 @@ var writeErrors = []struct {
 	err  error
 }{
 	{"unknown", event.ErrOutcomeUnknown}, {"timeout", event.ErrWriteTimeout},
-	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"full", event.ErrDiskFull}, {"not-authorized", event.ErrNotAuthorized},
+	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"too-wide", event.ErrTooWide}, {"full", event.ErrDiskFull}, {"not-authorized", event.ErrNotAuthorized},
 	{"busy", event.ErrBusy}, {"not-ready", event.ErrNotReady}, {"not-ready", event.ErrClosed}, {"not-ready", event.ErrEntryRefused},
 }
 
 const (
 	errVersion  = "version"
 	errViolated = "violated"
+	errBuilding = "building"
 	errOther    = "other"
 )
 
@@ -104,6 +107,9 @@ func answerOf(written event.Written, err error) writeAnswer {
 	}
 	if violations, ok := errors.AsType[*event.Violations](err); ok {
 		return writeAnswer{Error: errViolated, Violations: violations}
+	}
+	if building, ok := errors.AsType[*event.IndexBuilding](err); ok {
+		return writeAnswer{Error: errBuilding, Building: building}
 	}
 	for _, known := range writeErrors {
 		if errors.Is(err, known.err) {
@@ -132,6 +138,10 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 	case errViolated:
 		if a.Violations != nil {
 			return event.Written{}, a.Violations
+		}
+	case errBuilding:
+		if a.Building != nil {
+			return event.Written{}, a.Building
 		}
 	case errOther:
 		if a.Damage != nil {

@@ -124,6 +124,7 @@ var table = []struct {
 	{err: event.ErrChunksLocked, problem: New(http.StatusBadRequest, "Failed to acquire the chunk switch lock")},
 	{err: event.ErrBadPosition, problem: New(http.StatusBadRequest, "Invalid position argument")},
 	{err: event.ErrTooLarge, problem: TooLarge},
+	{err: event.ErrTooWide, problem: New(http.StatusServiceUnavailable, api.TextTooWide)},
 	{err: event.ErrUnanswered, problem: Unanswered},
 	{err: event.ErrNoLeader, problem: NoLeader},
 	{err: api.ErrLargeAppend, problem: LargeWrite},

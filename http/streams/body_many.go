@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/args"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
@@ -20,9 +21,12 @@ import (
 // Members of the body of a write to several streams, and where their values are. Their names are
 // part of the wire: do not change.
 var (
-	manyNames  = []string{manyEvents: "events", manyChecks: "checks", manyStream: "stream"}
-	checkNames = []string{checkStream: "stream", checkVersion: "expectedVersion"}
-	eventNames = []string{
+	manyNames = []string{
+		manyEvents: "events", manyChecks: "checks", manyStream: "stream", manyConditions: "conditions", manyCondition: "condition",
+	}
+	conditionNames = []string{conditionQuery: "failIfEventsMatch", conditionAfter: "after"}
+	checkNames     = []string{checkStream: "stream", checkVersion: "expectedVersion"}
+	eventNames     = []string{
 		eventStream: "stream", eventID: "eventId", eventType: "eventType", eventData: "data", eventMetadata: "metadata", eventBase64: "dataBase64",
 		eventTags: "tags",
 	}
@@ -32,7 +36,15 @@ const (
 	manyEvents = iota
 	manyChecks
 	manyStream
+	manyConditions
+	manyCondition
 	manyMembers
+)
+
+const (
+	conditionQuery = iota
+	conditionAfter
+	conditionMembers
 )
 
 const (
@@ -78,7 +90,7 @@ func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 		return nil, problem.InvalidBody
 	}
 	b := manyBody{Gathering: g, body: body}
-	takes := [manyMembers]func(p spot, at int) (end int, err error){manyEvents: b.event, manyChecks: b.check}
+	takes := [manyMembers]func(p spot, at int) (end int, err error){manyEvents: b.event, manyChecks: b.check, manyConditions: b.condition}
 	var seen [manyMembers]bool
 	m := jsontext.ObjectAt(body, at)
 	for {
@@ -96,6 +108,8 @@ func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 			return nil, spot{}.unknown(m.Name)
 		case takes[i] != nil && begins(body, at, '['):
 			end, err = b.each(manyNames[i], at, takes[i])
+		case i == manyCondition:
+			end, err = b.condition(spot{manyNames[i], 0}, at)
 		default:
 			end, kind = jsontext.End(body, at)
 		}
@@ -115,6 +129,9 @@ func decodeMany(body []byte, g *api.Gathering) (wrong, err error) {
 	}
 	if end, ok := m.End(); !ok || jsontext.Space(body, end) != len(body) {
 		return nil, problem.InvalidBody
+	}
+	if seen[manyCondition] && seen[manyConditions] {
+		return nil, problem.Bad("condition and conditions exclude each other.")
 	}
 	if written, _ := g.Streams(); len(written) == 0 && b.wrong == nil {
 		return nil, problem.Bad("events is missing or empty.")
@@ -234,6 +251,36 @@ func (b *manyBody) check(p spot, at int) (end int, err error) {
 		wrong = &api.InvalidAppend{Text: "expectedVersion must be the number of an event, none, exists, deleted or tombstoned."}
 	}
 	b.note(p, wrong)
+	return end, nil
+}
+
+// condition takes the element of conditions, or the only one, that begins at body[at].
+func (b *manyBody) condition(p spot, at int) (end int, err error) {
+	var v [conditionMembers]args.Member
+	if end, err = membersOf(b.body, at, p, conditionNames, v[:]); err != nil {
+		return at, err
+	}
+	if !v[conditionQuery].IsGiven() {
+		return at, p.bad("failIfEventsMatch is missing.")
+	}
+	var q event.Query
+	if err := q.UnmarshalJSON(v[conditionQuery].Raw); err != nil {
+		return at, p.bad("failIfEventsMatch: %v", err)
+	}
+	after := int64(-1)
+	if position := v[conditionAfter]; position.IsGiven() {
+		var ok bool
+		if position.Kind == jsontext.String {
+			after, ok = atom.ParsePosition(position.Text())
+		} else {
+			after, err = strconv.ParseInt(string(position.Raw), 10, 64)
+			ok = err == nil && after >= 0
+		}
+		if !ok {
+			return at, p.bad("after must be a position.")
+		}
+	}
+	b.note(p, b.Condition(q, after))
 	return end, nil
 }
 

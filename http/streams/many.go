@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
@@ -58,7 +59,7 @@ func (s *Handlers) AppendMany(ctx context.Context, x *request.Request) (err erro
 		}
 		x.Node.Many.Count(api.DoorHTTP, many, done, err)
 		if v, ok := errors.AsType[*event.Violations](err); ok {
-			return &violations{v, len(many.Many.Checks)}
+			return &violations{v, len(many.Many.Checks), s.mayRead(ctx, x, v)}
 		}
 		if err == nil {
 			sendMany(x, written, &done)
@@ -95,6 +96,15 @@ func sendMany(x *request.Request, streams []string, done *event.Written) {
 type violations struct {
 	*event.Violations
 	checks int // of the request
+	// whether the caller may read the event of each conflict: of others it learns the position
+	shown []bool
+}
+
+func (s *Handlers) mayRead(ctx context.Context, x *request.Request, v *event.Violations) (shown []bool) {
+	for _, c := range v.Conditions {
+		shown = append(shown, x.Node.Authorize(ctx, &x.Who, c.Event.Stream, access.ReadRight) == nil)
+	}
+	return shown
 }
 
 func (v *violations) Unwrap() error { return v.Violations }
@@ -120,7 +130,28 @@ func (v *violations) Answer(x *request.Request, p *problem.Problem) bool {
 		b = appendVersion(append(b, `,"actual":`...), c.Actual)
 		b = append(b, '}')
 	}
-	b = append(b, `],"conditions":[],"position":`...)
+	b = append(b, `],"conditions":[`...)
+	for i, c := range v.Conditions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"index":`...)
+		b = strconv.AppendInt(b, int64(c.Index), 10)
+		b = append(b, `,"event":{"position":`...)
+		b = strconv.AppendInt(b, c.Event.Position, 10)
+		if v.shown[i] {
+			b = append(b, `,"stream":`...)
+			b = jsontext.AppendString(b, c.Event.Stream)
+			b = append(b, `,"number":`...)
+			b = strconv.AppendInt(b, c.Event.Number, 10)
+			b = append(b, `,"eventId":"`...)
+			b = c.Event.ID.AppendTo(b)
+			b = append(b, `","eventType":`...)
+			b = jsontext.AppendString(b, c.Event.Type)
+		}
+		b = append(b, "}}"...)
+	}
+	b = append(b, `],"position":`...)
 	x.Out = append(strconv.AppendInt(b, v.Position, 10), '}')
 	x.Phrase(p.Status, p.Text)
 	x.W.Header()[request.KeyContentType] = media.JSON.ContentType
