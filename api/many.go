@@ -16,7 +16,7 @@ const (
 	MaxConditions  = 8
 )
 
-// TextTooWide is what clients are told of event.ErrTooWide.
+// TextTooWide is the answer to event.ErrTooWide.
 const TextTooWide = "The condition is too wide to be judged in time; read again and use a later position."
 
 // InvalidAppend says what is wrong with a write to several streams, whatever the streams are like.
@@ -139,7 +139,8 @@ func (g *Gathering) Check(stream string, expected int64) error {
 	return nil
 }
 
-// Condition adds what must not have happened, by a query that was checked. It returns *InvalidAppend.
+// Condition adds what must not have happened, by a query that was checked. It returns
+// *InvalidAppend.
 func (g *Gathering) Condition(q event.Query, after int64) error {
 	switch {
 	case len(g.many.Conditions) == MaxConditions:
@@ -158,8 +159,8 @@ func named(stream string) error {
 	return CheckName(len(stream))
 }
 
-// Streams are the written ones so far, and then those whose reading is needed: that are only checked,
-// and that of indexes where there is a condition.
+// Streams are the written ones so far, and then those whose reading is needed: that are only
+// checked, and that of indexes where there is a condition.
 func (g *Gathering) Streams() (written, checked []string) {
 	for i := range g.many.Checks {
 		if _, ok := g.places[g.many.Checks[i].Stream]; !ok {

@@ -51,8 +51,8 @@ type Looked struct {
 	Passed []Passed
 }
 
-// Passed is a stream of which events before Looked.Clear match and are hidden, by its metadata event
-// with a number: other metadata may show them.
+// Passed is a stream of which events before Looked.Clear match and are hidden, by its metadata
+// event with a number: other metadata may show them.
 type Passed struct {
 	Stream   string
 	MetaLast int64

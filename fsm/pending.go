@@ -6,11 +6,11 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// pendingLog finds events of entries that are not applied by what they say of themselves. Nothing is
-// looked at before the first condition asks: writes without conditions pay for none of it.
+// pendingLog finds events of entries that are not applied by what they say of themselves. Nothing
+// is looked at before the first condition asks: writes without conditions pay for none of it.
 type pendingLog struct {
 	sealed   []*pendingRecords // oldest first
-	building *pendingRecords   // nil: nobody has asked for it
+	building *pendingRecords   // nil: no condition has asked for it
 	spare    []*pendingRecords
 	reader   label.Reader
 	labels   []label.Label

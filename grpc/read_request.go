@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
-
 	"google.golang.org/grpc/codes"
 
 	"github.com/annalsdb/annals/event"

@@ -21,8 +21,8 @@ type following struct {
 	reading
 	looked uint64 // records since the last checkpoint
 
-	// Of an index: events sent since the last checkpoint, the position up to which the client was
-	// told, and when.
+	// Of an index: events sent since the last checkpoint, the position up to which the client
+	// knows that there is nothing more, and since when.
 	sent int64
 	told int64
 	at   time.Time

@@ -15,8 +15,8 @@ func (n *node) taken(stream, id, condition string) string {
 
 const seat12 = `{"items":[{"types":["SeatTaken"],"tags":["seat:12"]}]}`
 
-// TestConditions: a condition fails by the first event that its query asks for, and a repeated write
-// is known as what it is before its condition is looked at.
+// TestConditions: a condition fails by the first event that its query asks for, and a repeated
+// write is known as what it is before its condition is looked at.
 func TestConditions(t *testing.T) {
 	n := newNode(t)
 	n.many(manyOf([]string{n.to("other")})).is(t, 201)

@@ -18,9 +18,9 @@ const (
 	conditionLook     = 1024      // records from one look at the time to the next
 )
 
-// Look looks for events that fail the conditions of a write, among all that are applied, so that the
-// decider has to look at those alone that come later. It returns a copy of the write, with what it
-// found. Errors are event.ErrTooWide, an *event.IndexBuilding and those of reads.
+// Look looks for events that fail the conditions of a write, among all that are applied, so that
+// the decider has to look at those alone that come later. It returns a copy of the write, with what
+// it found. Errors are event.ErrTooWide, an *event.IndexBuilding and those of reads.
 func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) {
 	ctx, cancel := context.WithTimeout(ctx, conditionTime)
 	defer cancel()
@@ -46,7 +46,8 @@ func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) 
 		case err != nil:
 			return nil, err
 		case hit != nil:
-			c.Looked.Clear = min(hit.Position, max(end, c.After+1)) // What came later may hide in between.
+			// What came later may hide in between.
+			c.Looked.Clear = min(hit.Position, max(end, c.After+1))
 		default:
 			c.Looked.Clear = max(end, c.After+1)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/args"
@@ -102,7 +101,7 @@ type violations struct {
 
 func (s *Handlers) mayRead(ctx context.Context, x *request.Request, v *event.Violations) (shown []bool) {
 	for _, c := range v.Conditions {
-		shown = append(shown, x.Node.Authorize(ctx, &x.Who, c.Event.Stream, access.ReadRight) == nil)
+		shown = append(shown, x.Node.Permit(ctx, &api.ReadStream.May, &x.Who, c.Event.Stream, "") == nil)
 	}
 	return shown
 }
