@@ -40,6 +40,9 @@ const (
 // IsSystemStream reports whether the name begins with "$".
 func IsSystemStream(name string) bool { return strings.HasPrefix(name, "$") }
 
+// IsIndexStream reports whether the name is one of those that are kept for indexes.
+func IsIndexStream(name string) bool { return strings.HasPrefix(name, IndexPrefix) }
+
 // IsMetaStream reports whether the name is that of a metadata stream ("$$" and a name).
 func IsMetaStream(name string) bool { return strings.HasPrefix(name, metaPrefix) }
 

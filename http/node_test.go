@@ -132,12 +132,11 @@ func (a *memAccess) Renew(_ context.Context, p access.Principal) (access.Princip
 	return p, nil
 }
 
-func (a *memAccess) MayRead(_ context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error) {
-	right := access.ReadRight
+func (a *memAccess) MayRead(ctx context.Context, p *access.Principal, stream string, info *event.StreamInfo) (bool, error) {
 	if event.IsMetaStream(stream) {
-		right = access.MetaReadRight
+		return a.CheckStream(ctx, *p, stream, access.ReadRight) == nil, nil
 	}
-	return a.judge(*p, stream, &info.Metadata.ACL, right) == nil, nil
+	return a.judge(*p, stream, &info.Metadata.ACL, access.ReadRight) == nil, nil
 }
 
 func (a *memAccess) CheckStream(_ context.Context, p access.Principal, stream string, right access.Right) error {
@@ -166,7 +165,7 @@ func (a *memAccess) judge(p access.Principal, stream string, acl *event.ACL, rig
 	}[right]
 	if roles == nil {
 		roles = event.Roles{"$all"}
-		if event.IsSystemStream(stream) {
+		if event.IsSystemStream(stream) && (stream != event.IndexStream || right != access.ReadRight) {
 			roles = event.Roles{"$admins"}
 		}
 	}

@@ -129,6 +129,9 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (event.St
 }
 
 func (s *memStore) ReadAll(ctx context.Context, r event.AllRead) (p event.AllPage, err error) {
+	if r.Query != nil && r.From > 0 { // Any number may be given.
+		r.From = (r.From + recordSize - 1) / recordSize * recordSize
+	}
 	if r.From, err = s.real(r.From); err != nil {
 		return p, err
 	}
@@ -173,4 +176,12 @@ func (s *memStore) WaitLog(ctx context.Context, position int64) error {
 		return err
 	}
 	return s.DB.WaitLog(ctx, position)
+}
+
+func (s *memStore) WaitQuery(ctx context.Context, q *event.Query, from int64) error {
+	from, err := s.real((from + recordSize - 1) / recordSize * recordSize)
+	if err != nil {
+		return err
+	}
+	return s.DB.WaitQuery(ctx, q, from)
 }

@@ -42,5 +42,5 @@ var errReserved = &event.BadRequest{Text: "Index streams cannot be written to."}
 // isReserved reports whether a name, or that of the stream it describes, is one of indexes. The
 // metadata of the name which begins them all says who may read them.
 func isReserved(stream string) bool {
-	return strings.HasPrefix(stream, "$") && strings.HasPrefix(event.RootOf(stream), event.IndexPrefix) && stream != event.MetaStreamOf(event.IndexPrefix)
+	return strings.HasPrefix(stream, "$") && event.IsIndexStream(event.RootOf(stream)) && stream != event.MetaStreamOf(event.IndexPrefix)
 }

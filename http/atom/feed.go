@@ -138,6 +138,50 @@ func (w *Writer) All(page *event.AllPage, a *event.AllRead, isFiltered bool) Fee
 	return d
 }
 
+// OfIndex computes the feed of a page of an index, asked for by the positions that are its numbers.
+// Next and More of the page say where it ends.
+func (w *Writer) OfIndex(page *event.AllPage, p *event.StreamRead) Feed {
+	d := Feed{w: w, stream: p.Stream, count: p.Count, events: page.Events, forward: !p.Backward}
+	w.Index = p.Stream
+	w.name(p.Stream, false)
+	w.root = appendStreamURI(w.root[:0], w.Origin, w.names.uri)
+	d.add(link{rel: "self"})
+	d.add(link{rel: "first", form: linkHead})
+	previous, next, n := p.From, p.From-1, len(page.Events)
+	isOldest := p.From == 0
+	if p.Backward {
+		isOldest, next = !page.More, max(0, page.Next-1)
+		d.selfURL = true
+		if p.From == event.Head {
+			d.head = true
+			d.tagged, d.version = true, page.LogEnd
+			if previous = 0; page.More {
+				previous = page.LogEnd
+			}
+		}
+		if n > 0 {
+			previous = page.Events[0].Position + 1
+		}
+	} else {
+		d.head = !page.More
+		switch {
+		case page.More:
+			previous = page.Next
+		case n > 0:
+			previous = page.Events[n-1].Position + 1
+		}
+		if n > 0 {
+			next = page.Events[0].Position - 1
+		}
+	}
+	if !isOldest {
+		d.add(link{rel: "last", form: linkNumber, forward: true})
+		d.add(link{rel: "next", form: linkNumber, at: next})
+	}
+	d.add(link{rel: "previous", form: linkNumber, at: previous, forward: true})
+	return d
+}
+
 func (d *Feed) add(l link) {
 	d.links[d.numLinks] = l
 	d.numLinks++

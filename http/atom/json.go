@@ -158,18 +158,22 @@ func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 		b = strconv.AppendBool(b, rec.IsRedacted())
 		b = append(b, `,"positionEventNumber":`...)
 	}
-	if e.Target == nil {
+	number, stream := e.Number, e.Stream
+	if w.Index != "" {
+		number, stream = e.Position, w.Index
+	}
+	if number == rec.Number {
 		b = append(b, digits...)
 	} else {
-		b = strconv.AppendInt(b, e.Number, 10)
+		b = strconv.AppendInt(b, number, 10)
 	}
 	b = append(b, `,"positionStreamId":`...)
-	if e.Stream == rec.Stream {
+	if stream == rec.Stream {
 		b = append(b, '"')
 		b = append(b, w.names.text...)
 		return append(b, '"')
 	}
-	return jsontext.AppendString(b, e.Stream)
+	return jsontext.AppendString(b, stream)
 }
 
 // appendBody appends stored bytes as a JSON string, indented where the level asks for it.

@@ -34,6 +34,9 @@ type Writer struct {
 	Source Source
 	// Origin is what addresses begin with: scheme, host and port, and a proxy's prefix.
 	Origin []byte
+	// Index is the index stream whose events are shown, in which their numbers are their positions;
+	// empty: there is none.
+	Index string
 
 	root []byte // address of the feed, which all its links begin with
 	// by which messages are answered, in the order of delivery, each followed by a comma

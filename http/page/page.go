@@ -71,13 +71,13 @@ var ErrPageTooBig = problem.Bad("Read size too big, should be less than 4096 ite
 // Request is what a page of a stream was asked for with.
 type Request struct {
 	event.StreamRead
-	leader  bool
-	poll    time.Duration
+	Leader  bool
+	Poll    time.Duration
 	Changes bool // also when it is full and lies below the last event
 }
 
-// pageArguments reads the arguments of a page, in the order of the contract.
-func pageArguments(x *request.Request, stream string, backward bool) (p Request, err error) {
+// Arguments reads the arguments of a page, in the order of the contract.
+func Arguments(x *request.Request, stream string, backward bool) (p Request, err error) {
 	p.Stream, p.Backward, p.Room = stream, backward, &x.Room
 	switch {
 	case backward && (x.Route.From == "" || x.Route.From == SegHead):
@@ -93,11 +93,11 @@ func pageArguments(x *request.Request, stream string, backward bool) (p Request,
 	if p.Links, err = x.LinksOf(true); err != nil {
 		return p, err
 	}
-	if p.leader, err = args.RequireLeader(x.R.Header); err != nil {
+	if p.Leader, err = args.RequireLeader(x.R.Header); err != nil {
 		return p, err
 	}
 	if !backward {
-		p.poll, err = args.LongPoll(x.R.Header)
+		p.Poll, err = args.LongPoll(x.R.Header)
 	}
 	return p, err
 }
@@ -105,18 +105,18 @@ func pageArguments(x *request.Request, stream string, backward bool) (p Request,
 // Serve has a page sent, after the wait that the request may ask for. The description of a stream
 // stands at its head alone.
 func Serve(x *request.Request, stream string, backward bool, send Send) error {
-	p, err := pageArguments(x, stream, backward)
+	p, err := Arguments(x, stream, backward)
 	if err != nil {
 		return err
 	}
-	ctx, err := leader.Reads(x, p.leader)
+	ctx, err := leader.Reads(x, p.Leader)
 	if err != nil {
 		return err
 	}
 	if !backward && x.Media.Form == media.FormDescription {
 		x.Media = x.Media.FeedInstead()
 	}
-	if p.poll > 0 {
+	if p.Poll > 0 {
 		if err := awaitStream(x, &p); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func awaitStream(x *request.Request, p *Request) error {
 	if info.HardDeleted || info.Exists() && p.From <= info.Last {
 		return nil
 	}
-	return Await(x, p.poll, func(ctx context.Context) error {
+	return Await(x, p.Poll, func(ctx context.Context) error {
 		return x.Node.Store.WaitStream(ctx, p.Stream, info.Last)
 	})
 }

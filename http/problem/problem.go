@@ -53,6 +53,7 @@ var (
 	Unauthorized   = New(http.StatusUnauthorized, "Unauthorized")
 	NotFound       = New(http.StatusNotFound, textNotFound)
 	Conflict       = New(http.StatusConflict, "Conflict")
+	NoIndex        = New(http.StatusNotFound, "Index not found")
 	NoGroup        = New(http.StatusNotFound, "Not found.")
 	Deleted        = New(http.StatusGone, "Deleted")
 	Gone           = New(http.StatusGone, TextGone)
@@ -144,6 +145,7 @@ var table = []struct {
 // spoken are the errors that carry the text of the answer themselves.
 var spoken = []func(error) *Problem{
 	spokenBy(http.StatusServiceUnavailable, notListed),
+	spokenBy(http.StatusServiceUnavailable, (*event.IndexBuilding).Error),
 	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),
 	spokenBy(http.StatusBadRequest, (*event.BadRequest).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),

@@ -118,6 +118,7 @@ func (x *Request) Fail(err error) {
 	var names *event.NamesNotListed
 	own, isOwn := errors.AsType[ownAnswer](err)
 	_, noShare := errors.AsType[*api.NoShare](err)
+	_, noIndex := errors.AsType[*event.IndexBuilding](err)
 	switch {
 	case errors.As(err, &names):
 		h[keyRetryAfter] = retrySoon
@@ -128,7 +129,8 @@ func (x *Request) Fail(err error) {
 		h[kurrentCurrentVersion] = h[keyCurrentVersion]
 	case (p == problem.LeaderAt || p == problem.ReadOnly) && errors.As(err, &leader):
 		h[KeyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.R.URL.RequestURI()}
-	case p == problem.NotReady && errors.Is(err, event.ErrNotInitialized), p == problem.BackupLater, noShare, p == problem.Busy && (isOwn || x.Op == nil):
+	case p == problem.NotReady && errors.Is(err, event.ErrNotInitialized), p == problem.BackupLater, noShare, noIndex,
+		p == problem.Busy && (isOwn || x.Op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
 	case p == problem.NoRoom:

@@ -122,11 +122,29 @@ func (x *Request) OfCaller(events ...event.Resolved) {
 	}
 }
 
+// OpenOwn is Open for an answer that may be another one for other callers.
+func (x *Request) OpenOwn(n int64) {
+	x.Open(n, nil)
+	x.own()
+}
+
+func (x *Request) own() {
+	h := x.W.Header()
+	h[KeyVary], h[KeyCacheControl] = varyCaller, cacheOwn
+}
+
 // NotModified tells the client that its copy, which has the tag, is good.
 func (x *Request) NotModified(tag []string, m *event.Metadata) {
 	h := x.W.Header()
 	h[KeyETag] = tag[:1:1]
 	h[KeyCacheControl] = x.openControl(m)
 	h[KeyVary] = VaryAccept
+	x.Send(http.StatusNotModified, nil)
+}
+
+// OwnNotModified is NotModified for what OpenOwn was said of.
+func (x *Request) OwnNotModified(tag []string) {
+	x.W.Header()[KeyETag] = tag[:1:1]
+	x.own()
 	x.Send(http.StatusNotModified, nil)
 }

@@ -25,6 +25,9 @@ type momentOf struct {
 // At answers with the first event of a stream that is not before a time.
 func (s *Handlers) At(_ context.Context, x *request.Request) error {
 	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
+		if event.IsIndexStream(x.Route.Stream) {
+			return s.indexSince(ctx, x, when)
+		}
 		return firstSince(ctx, s.Store, x.Route.Stream, when)
 	})
 }

@@ -102,8 +102,11 @@ func (s *Handlers) Live(_ context.Context, x *request.Request) error {
 	s.tails.Add(1)
 	defer s.tails.Add(-1)
 	x.IsLive = true
+	if q.query != nil {
+		x.Atom().Index = x.Route.Stream
+	}
 	x.Out = x.Out[:0]
-	at := catchup.Cursor{Store: s.Store, Stream: x.Route.Stream, All: q.all, Backward: q.backward, Seen: -1, Last: -1}
+	at := catchup.Cursor{Store: s.Store, Stream: x.Route.Stream, All: q.all, Query: q.query, Backward: q.backward, Seen: -1, Last: -1}
 	t := &tail{Cursor: at, room: s, x: x, q: q, w: http.NewResponseController(x.W), heard: time.Now(), ticked: time.Now()}
 	defer t.endScan()
 	isThere, err := t.begin(ctx)
@@ -157,7 +160,9 @@ func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
 		}
 	default:
 		// A client that has not received an event yet resumes after the last record.
-		if t.Next = end; q.all && end > 0 {
+		if t.Next = end; q.query != nil {
+			t.Seen = end - 1
+		} else if q.all && end > 0 {
 			page, err := store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
 			if err != nil {
 				return false, err
@@ -235,6 +240,9 @@ func (t *tail) turn(ctx context.Context, end int64) (err error) {
 
 // endOf returns where the record at a position ends.
 func (t *tail) endOf(ctx context.Context, position int64) (int64, error) {
+	if t.q.query != nil {
+		return below(position), nil
+	}
 	page, err := t.room.Store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
 	if errors.Is(err, event.ErrBadPosition) {
 		err = invalidPosition(string(atom.AppendPosition(nil, position)))
@@ -453,7 +461,7 @@ func (t *tail) tick() {
 		t.told = t.scanned
 		at := string(t.q.appendPlace(nil, t.at()))
 		data := `{"eventNumber":%s,"scanned":%d}`
-		if t.q.all {
+		if t.q.all && t.q.query == nil {
 			data = `{"position":"%s","scanned":%d}`
 		}
 		t.x.Out = fmt.Appendf(t.x.Out, "event: progress\nid: %s\ndata: "+data+"\n\n", at, at, t.scanned)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/args"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/problem"
@@ -38,7 +39,8 @@ const (
 
 // liveQuery has the parameters of a live tail.
 type liveQuery struct {
-	all      bool // $all
+	all      bool         // the log is read: $all, or what query finds in it
+	query    *event.Query // of an index stream; its numbers are positions
 	from, to place
 	resumed  bool // from is what the client has already
 	limit    int64
@@ -51,6 +53,9 @@ type liveQuery struct {
 	types, streams *match.Names // nil: any
 	contains       []byte       // nil: any
 	id             event.ID     // zero: any
+	categories     *event.Query // nil: any; so with labels
+	labels         *event.Query // tags, and a correlation id
+	reader         label.Reader
 	noSystem       bool
 }
 
@@ -58,6 +63,12 @@ type liveQuery struct {
 func liveArguments(x *request.Request) (q liveQuery, err error) {
 	query := x.R.URL.RawQuery
 	q.all = x.Route.Stream == event.AllStream
+	if event.IsIndexStream(x.Route.Stream) {
+		q.all = true
+		if q.query, err = indexQuery(x.Route.Stream); err != nil {
+			return q, err
+		}
+	}
 	q.limit, q.maxData, q.level = math.MaxInt64, -1, atom.Body
 	// Each step does nothing once one has failed.
 	value := func(name string, read func(v string) bool) {
@@ -96,6 +107,18 @@ func liveArguments(x *request.Request) (q liveQuery, err error) {
 	value("backward", flag(&q.backward))
 	value("types", liveNames(&q.types))
 	value("streams", func(v string) bool { return q.all && liveNames(&q.streams)(v) })
+	var wanted event.QueryItem
+	value("categories", liveExact(&q.categories, func(v string) event.QueryItem {
+		return event.QueryItem{Categories: strings.Split(v, ",")}
+	}))
+	value("tags", liveExact(&q.labels, func(v string) event.QueryItem {
+		wanted.Tags = strings.Split(v, ",")
+		return wanted
+	}))
+	value("correlation", liveExact(&q.labels, func(v string) event.QueryItem {
+		wanted.Correlation = v
+		return wanted
+	}))
 	value("contains", func(v string) bool {
 		q.contains = []byte(v)
 		return v != "" && len(v) <= maxLiveFilter
@@ -141,7 +164,7 @@ func (q *liveQuery) place(v string) (place, bool) {
 	case "end":
 		return place{kind: placeEnd}, true
 	}
-	if q.all {
+	if q.all && q.query == nil {
 		if p, ok := atom.ParsePosition(v); ok {
 			return place{placeNumber, p}, true
 		}
@@ -168,6 +191,15 @@ func liveNames(to **match.Names) func(string) bool {
 	}
 }
 
+// liveExact reads what events are to say of themselves.
+func liveExact(to **event.Query, read func(v string) event.QueryItem) func(string) bool {
+	return func(v string) bool {
+		item := read(v)
+		*to = &event.Query{Items: []event.QueryItem{item}}
+		return v != "" && (*to).Check() == nil
+	}
+}
+
 // isSlow reports whether an expression backtracks.
 func (q *liveQuery) isSlow() bool {
 	return q.types != nil && q.types.IsSlow() || q.streams != nil && q.streams.IsSlow()
@@ -175,7 +207,7 @@ func (q *liveQuery) isSlow() bool {
 
 // isFiltered reports whether events may be left out.
 func (q *liveQuery) isFiltered() bool {
-	return q.types != nil || q.streams != nil || q.contains != nil || !q.id.IsZero() || q.noSystem
+	return q.types != nil || q.streams != nil || q.contains != nil || !q.id.IsZero() || q.noSystem || q.categories != nil || q.labels != nil
 }
 
 // wantsNames reports whether an event of a stream and a type may be sent.
@@ -187,19 +219,28 @@ func (q *liveQuery) wantsNames(stream, eventType string) (ok bool, err error) {
 	if ok && q.streams != nil {
 		ok, err = q.streams.Match(stream)
 	}
+	if ok && q.categories != nil {
+		ok = q.categories.Matches(&event.Facts{Stream: stream, Type: eventType})
+	}
 	return ok, filterFailed(err)
 }
 
 // wantsContent reports whether the event of a record, which is not bare unless nothing is looked
 // for in it, is to be sent.
 func (q *liveQuery) wantsContent(r *event.Record) bool {
+	if q.labels != nil {
+		facts, _ := q.reader.Read(r.Stream, r.Type, r.Metadata) // Malformed tags are none.
+		if !q.labels.Matches(&facts) {
+			return false
+		}
+	}
 	return (q.id.IsZero() || q.id == r.ID) &&
 		(q.contains == nil || bytes.Contains(r.Data, q.contains) || bytes.Contains(r.Metadata, q.contains))
 }
 
 // appendPlace appends a number as the tail's ids have it.
 func (q *liveQuery) appendPlace(b []byte, n int64) []byte {
-	if q.all {
+	if q.all && q.query == nil {
 		return atom.AppendPosition(b, n)
 	}
 	return strconv.AppendInt(b, n, 10)

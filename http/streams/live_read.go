@@ -15,10 +15,13 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.x.Node.ReadTimeout)
 	defer cancel()
 	from := t.Next
-	look := t.look()
+	look, err := t.look(ctx)
+	if err != nil {
+		return false, err
+	}
 	page, err := t.Read(ctx, &look)
 	switch {
-	case errors.Is(err, event.ErrNotReady) && t.begun:
+	case t.begun && (errors.Is(err, event.ErrNotReady) || isBuilding(err)):
 		return false, nil // The node may be again.
 	case errors.Is(err, event.ErrStreamDeleted) && t.begun:
 		t.over("gone", "")
@@ -37,14 +40,18 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 		at := e.Number
 		if t.q.all {
 			at = e.Position
-		} else {
+		}
+		if !t.q.all || t.q.query != nil {
 			t.scanBytes += int64(len(e.Event().Data))
 		}
 		if err := t.take(ctx, e, at); err != nil || t.isOver {
 			return false, err
 		}
 	}
-	if t.q.all {
+	switch {
+	case t.q.query != nil && !t.q.backward:
+		t.Seen = max(t.Seen, t.Next-1)
+	case t.q.all && t.q.query == nil:
 		t.scanBytes += max(t.Next-from, from-t.Next)
 	}
 	if t.q.backward && !page.More {
@@ -53,14 +60,23 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 	return page.More && !t.isOver, nil
 }
 
+func isBuilding(err error) bool {
+	_, is := errors.AsType[*event.IndexBuilding](err)
+	return is
+}
+
 // look is what one page takes. Of a log whose links are not resolved the filter sees each record
 // before it is read.
-func (t *tail) look() catchup.Look {
+func (t *tail) look(ctx context.Context) (l catchup.Look, err error) {
 	q := &t.q
-	l := catchup.Look{Count: livePage, MaxPayload: t.payload(), IsSlow: q.isSlow()}
+	l = catchup.Look{Count: livePage, MaxPayload: t.payload(), IsSlow: q.isSlow()}
+	if q.query != nil {
+		l.Links, err = t.x.IndexRights(ctx)
+		return l, err
+	}
 	if q.resolve {
 		l.Links = (*request.CallerLinks)(t.x)
-		return l
+		return l, nil
 	}
 	l.Filter = func(stream, eventType string) (bool, error) {
 		isWanted, err := q.wantsNames(stream, eventType)
@@ -69,12 +85,12 @@ func (t *tail) look() catchup.Look {
 		}
 		return isWanted, err
 	}
-	return l
+	return l, nil
 }
 
 // payload bounds what is read with a page.
 func (t *tail) payload() int {
-	if t.q.level < atom.Body && t.q.contains == nil {
+	if t.q.level < atom.Body && t.q.contains == nil && t.q.labels == nil {
 		return 1
 	}
 	return livePayload

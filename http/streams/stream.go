@@ -12,6 +12,9 @@ import (
 // Page makes the handler of pages of a stream.
 func (s *Handlers) Page(backward bool) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
+		if event.IsIndexStream(x.Route.Stream) {
+			return s.indexPage(x, backward)
+		}
 		return page.Serve(x, x.Route.Stream, backward, s.sendPage)
 	}
 }

@@ -1,0 +1,201 @@
+package streams
+
+import (
+	"context"
+	"math"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/http/leader"
+	"github.com/annalsdb/annals/http/media"
+	"github.com/annalsdb/annals/http/page"
+	"github.com/annalsdb/annals/http/problem"
+	"github.com/annalsdb/annals/http/request"
+)
+
+// An index stream is read like any other stream, but nothing lies in it: it shows what a query
+// finds in the log. The number of an event in it is the event's position.
+
+// indexQuery returns the query of an index stream.
+func indexQuery(stream string) (*event.Query, error) {
+	query, ok := label.IndexQuery(stream)
+	if !ok {
+		return nil, problem.NoIndex
+	}
+	return query, nil
+}
+
+// indexPage answers with a page of an index.
+func (s *Handlers) indexPage(x *request.Request, backward bool) error {
+	p, err := page.Arguments(x, x.Route.Stream, backward)
+	if err != nil {
+		return err
+	}
+	ctx, err := leader.Reads(x, p.Leader)
+	if err != nil {
+		return err
+	}
+	r := event.AllRead{From: p.From, Count: p.Count, Backward: backward, Room: p.Room}
+	if r.Query, err = indexQuery(p.Stream); err != nil {
+		return err
+	}
+	if x.Media.Form == media.FormDescription {
+		if backward {
+			return s.describeStream(ctx, x, p.Stream)
+		}
+		x.Media = x.Media.FeedInstead()
+	}
+	if backward {
+		r.From = below(p.From)
+	}
+	match := x.R.Header[request.KeyIfNoneMatch]
+	if end := s.Store.LogEnd(); match != nil && (p.Poll == 0 || p.From < end) && notModified(x, match, end) {
+		return nil
+	}
+	found, err := s.readIndex(ctx, x, &r)
+	if err != nil {
+		return err
+	}
+	if len(found.Events) == 0 && p.Poll > 0 {
+		if found, err = s.awaitIndex(x, &p, r, found); err != nil {
+			return err
+		}
+		if match != nil && len(found.Events) == 0 && notModified(x, match, found.LogEnd) {
+			return nil
+		}
+	}
+	x.OpenOwn(found.LogEnd)
+	doc := x.Atom().OfIndex(&found, &p.StreamRead)
+	return x.Write(&doc)
+}
+
+// below returns where reading backward begins at a position, its event included. The head is the
+// end of the log.
+func below(position int64) int64 {
+	if position == event.Head || position == math.MaxInt64 {
+		return event.End
+	}
+	return position + 1
+}
+
+// notModified answers if the client's copy is of this end of the log.
+func notModified(x *request.Request, match []string, end int64) bool {
+	tag := x.Matched(match, end)
+	if tag != nil {
+		x.OwnNotModified(tag)
+	}
+	return tag != nil
+}
+
+// readIndex reads a page of what a query finds. It is at its end unless More says that there is
+// another event, or may be.
+func (s *Handlers) readIndex(ctx context.Context, x *request.Request, r *event.AllRead) (found event.AllPage, err error) {
+	read := *r
+	if end := s.Store.LogEnd(); read.From >= end && !read.Backward {
+		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
+	}
+	if read.Links, err = x.IndexRights(ctx); err != nil {
+		return found, err
+	}
+	if read.MaxPayload, err = x.ReadingPage(ctx, read.Count); err != nil {
+		return found, err
+	}
+	defer x.PageRead()
+	read.Count++
+	read.MaxScan = maxFilteredScan
+	found, err = s.Store.ReadAll(ctx, read)
+	if err != nil || len(found.Events) < read.Count {
+		return found, err
+	}
+	found.Events = found.Events[:r.Count]
+	if found.Next = found.Events[r.Count-1].Position; !r.Backward {
+		found.Next++
+	}
+	return found, nil
+}
+
+// awaitIndex waits for the first event of a page, at most for the time the client gave.
+func (s *Handlers) awaitIndex(x *request.Request, p *page.Request, r event.AllRead, found event.AllPage) (event.AllPage, error) {
+	err := page.Await(x, p.Poll, func(ctx context.Context) (err error) {
+		for len(found.Events) == 0 && err == nil {
+			r.From = found.Next
+			if err = s.Store.WaitQuery(ctx, r.Query, r.From); err != nil {
+				return err
+			}
+			if err = x.Judge(); err != nil {
+				return err
+			}
+			found, err = s.readIndex(ctx, x, &r)
+		}
+		return err
+	})
+	return found, err
+}
+
+// indexEvent answers with the event of an index at a position, or with the newest.
+func (s *Handlers) indexEvent(ctx context.Context, x *request.Request, position int64) error {
+	query, err := indexQuery(x.Route.Stream)
+	if err != nil {
+		return err
+	}
+	r := event.AllRead{Query: query, From: event.End, Backward: true, MaxScan: maxFilteredScan, MaxPayload: request.EventPayload}
+	if position != event.Head {
+		r.From, r.Backward, r.MaxScan = position, false, 1
+	}
+	e, end, err := s.first(ctx, x, r)
+	switch {
+	case err != nil:
+		return err
+	case e == nil || position != event.Head && e.Position != position:
+		return event.ErrEventNotFound
+	}
+	if e, err = s.complete(ctx, x, e); err != nil {
+		return err
+	}
+	x.OpenOwn(end)
+	x.Atom().Index = x.Route.Stream
+	writeEvent(x, e)
+	return nil
+}
+
+// first returns the first event that a query finds, nil when there is none, and the end of the log
+// then. With a MaxScan of 1 only the first record is looked at that it could be.
+func (s *Handlers) first(ctx context.Context, x *request.Request, r event.AllRead) (*event.Resolved, int64, error) {
+	var err error
+	if r.Links, err = x.IndexRights(ctx); err != nil {
+		return nil, 0, err
+	}
+	r.Count = 1
+	for {
+		page, err := s.Store.ReadAll(ctx, r)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case len(page.Events) > 0:
+			return &page.Events[0], page.LogEnd, nil
+		case !page.More || r.MaxScan == 1:
+			return nil, page.LogEnd, nil
+		}
+		r.From = page.Next
+	}
+}
+
+// indexSince returns the first event of an index that is not before a time, nil when there is none,
+// with the number that it has there.
+func (s *Handlers) indexSince(ctx context.Context, x *request.Request, when int64) (*event.Record, error) {
+	query, err := indexQuery(x.Route.Stream)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.Store.PositionAt(ctx, when)
+	if err != nil {
+		return nil, err
+	}
+	e, _, err := s.first(ctx, x, event.AllRead{Query: query, From: from, MaxScan: maxFilteredScan, MaxPayload: 1})
+	if e == nil || err != nil {
+		return nil, err
+	}
+	r := e.Record
+	r.Number = r.Position
+	return &r, nil
+}
