@@ -14,6 +14,9 @@ import (
 // checkEvery entries the writer looks whether it was cancelled.
 const checkEvery = 1 << 14
 
+// fewHashes are remembered, so that a filter of the right size costs no second pass.
+const fewHashes = 1 << 16
+
 // tableWriter writes a sorted sequence of entries as a table with its filter.
 // Until publish both lie under temporary names.
 type tableWriter struct {
@@ -21,8 +24,9 @@ type tableWriter struct {
 	dir    string
 	file   string
 	out    *fileWriter
-	filter *bloom // nil: none wanted
-	room   int64  // distinct hashes that filter was made for
+	filter *bloom   // nil: none wanted
+	room   int64    // distinct hashes that filter was made for
+	few    []uint64 // all distinct hashes, unless they are more than fewHashes
 	footer tableFooter
 	last   Entry
 
@@ -77,6 +81,9 @@ func (w *tableWriter) add(e Entry) error {
 		f.hashes++
 		if w.filter != nil {
 			w.filter.add(e.Hash)
+		}
+		if f.hashes <= fewHashes {
+			w.few = append(w.few, e.Hash)
 		}
 	}
 	f.count++
@@ -155,9 +162,17 @@ func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
 
 func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 	t.filter = w.filter
-	if w.footer.hashes < w.room/2 {
-		// The tables merged had many hashes in common, or many hashes went: a second pass over the
-		// file just written costs less than a filter of twice the size or more for ever.
+	switch {
+	case w.footer.hashes >= w.room/2:
+	// The tables merged had many hashes in common, or many hashes went.
+	case w.footer.hashes <= fewHashes:
+		t.filter = newBloom(w.footer.hashes)
+		for _, hash := range w.few {
+			t.filter.add(hash)
+		}
+	default:
+		// A second pass over the file just written costs less than a filter of twice the size or
+		// more for ever.
 		var err error
 		if t.filter, err = buildBloom(ctx, t); err != nil {
 			return err
