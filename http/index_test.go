@@ -174,7 +174,10 @@ func TestIndexRights(t *testing.T) {
 	check.Equal(t, seen("/streams/$idx-all/0/forward/20"), all)
 	check.Equal(t, seen("/streams/$idx-et-event-type"), "0@$system "+all)
 	check.Equal(t, seen("/streams/$idx-et-%24metadata"), "0@$$closed 0@$$operators 0@$$janes | 0@$$operators 0@$$janes | 0@$$operators | 0@$$operators")
-	for _, login := range users {
+	for i, login := range users {
+		page := decode[foundPage](t, n.do("GET", "/query?types=event-type&backward=true", "", ofUser(login)))
+		found, _, _ := strings.Cut(page.String(), " to ")
+		check.Equal(t, found, strings.Split(all, " | ")[i], "query", login)
 		status := map[bool]int{true: 200, false: 404}
 		n.do("GET", "/streams/$idx-ce-operators/head", "", ofUser(login)).is(t, status[login == "admin" || login == "ops"])
 	}

@@ -17,6 +17,8 @@ var (
 	statsOffer = media.NewOffer(media.JSON, media.JSON, media.TextXML, media.AppXML)
 	jsonOffer  = media.NewOffer(media.JSON, media.JSON)
 
+	queryOffer = media.NewOffer(media.JSON, media.JSON, media.Lines)
+
 	subscriptionsOffer = media.NewOffer(media.JSON, media.JSON, media.TextXML)
 	competingOffer     = media.NewOffer(media.CompetingXML, media.CompetingXML, media.CompetingJSON)
 )

@@ -133,8 +133,11 @@ func streamRows(s *streams.Handlers) []row {
 	remove := request.Operation{Operation: api.DeleteStream, Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, Serve: s.Delete}
 	many := post(manyForms, api.AppendMany, s.AppendMany)
 	many.Offer = nil // There is one form of answer.
+	query, queryItem := post(1<<media.FormJSON, api.ReadStream, s.Query), get(queryOffer, access.ReadRight, s.QueryItem)
+	query.Action, query.Offer, queryItem.Live = problem.Reading, queryOffer, s.QueryLive
 	rows := []row{
 		at("/streams", many),
+		about(event.IndexStream, at("/query", query, queryItem)),
 		at("/streams/{stream}/metadata", metadata, post(appendForms, api.WriteMetadata, s.WriteMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
 		at("/streams/{stream}/metadata/{number}", metadata),

@@ -26,6 +26,7 @@ const (
 	formCompetingJSON
 	formJavaScript
 	FormManyJSON
+	FormLines
 )
 
 // IsJSON reports whether a document in this form is JSON.
@@ -71,6 +72,9 @@ var (
 	// A write to several streams.
 	manyJSON = newType("application", "vnd.annals.append+json", FormManyJSON, "0")
 
+	// A JSON value on each line.
+	Lines = newType("application", "x-ndjson", FormLines, "1")
+
 	// Sent, and never asked for.
 	JavaScript = newType("application", "javascript", formJavaScript, "0")
 
@@ -86,7 +90,7 @@ var (
 
 var allTypes = []*Type{
 	JSON, AtomJSON, AtomXML, EventsJSON, EventJSON, TextXML, AppXML,
-	Raw, HTML, Text, Description, EventXML, EventsXML, CompetingJSON, CompetingXML, manyJSON,
+	Raw, HTML, Text, Description, EventXML, EventsXML, CompetingJSON, CompetingXML, manyJSON, Lines,
 	kurrentAtomJSON, kurrentEventsJSON, kurrentEventJSON, kurrentDescription,
 	kurrentCompetingJSON, kurrentEventXML, kurrentEventsXML, kurrentCompetingXML,
 }

@@ -125,10 +125,11 @@ func (x *Request) OfCaller(events ...event.Resolved) {
 // OpenOwn is Open for an answer that may be another one for other callers.
 func (x *Request) OpenOwn(n int64) {
 	x.Open(n, nil)
-	x.own()
+	x.Own()
 }
 
-func (x *Request) own() {
+// Own says of an answer that caches may serve it to its caller alone, and must ask each time.
+func (x *Request) Own() {
 	h := x.W.Header()
 	h[KeyVary], h[KeyCacheControl] = varyCaller, cacheOwn
 }
@@ -145,6 +146,6 @@ func (x *Request) NotModified(tag []string, m *event.Metadata) {
 // OwnNotModified is NotModified for what OpenOwn was said of.
 func (x *Request) OwnNotModified(tag []string) {
 	x.W.Header()[KeyETag] = tag[:1:1]
-	x.own()
+	x.Own()
 	x.Send(http.StatusNotModified, nil)
 }

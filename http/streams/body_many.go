@@ -13,7 +13,6 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/args"
-	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/http/problem"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
@@ -267,18 +266,9 @@ func (b *manyBody) condition(p spot, at int) (end int, err error) {
 	if err := q.UnmarshalJSON(v[conditionQuery].Raw); err != nil {
 		return at, p.bad("failIfEventsMatch: %v", err)
 	}
-	after := int64(-1)
-	if position := v[conditionAfter]; position.IsGiven() {
-		var ok bool
-		if position.Kind == jsontext.String {
-			after, ok = atom.ParsePosition(position.Text())
-		} else {
-			after, err = strconv.ParseInt(string(position.Raw), 10, 64)
-			ok = err == nil && after >= 0
-		}
-		if !ok {
-			return at, p.bad("after must be a position.")
-		}
+	after, ok := positionOf(v[conditionAfter])
+	if !ok {
+		return at, p.bad("after must be a position.")
 	}
 	b.note(p, b.Condition(q, after))
 	return end, nil

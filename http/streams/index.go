@@ -87,24 +87,29 @@ func notModified(x *request.Request, match []string, end int64) bool {
 	return tag != nil
 }
 
-// readIndex reads a page of what a query finds. It is at its end unless More says that there is
-// another event, or may be.
-func (s *Handlers) readIndex(ctx context.Context, x *request.Request, r *event.AllRead) (found event.AllPage, err error) {
-	read := *r
-	if end := s.Store.LogEnd(); read.From >= end && !read.Backward {
-		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
+// readFound reads a page of what a query finds and the caller may see.
+func (s *Handlers) readFound(ctx context.Context, x *request.Request, r event.AllRead) (found event.AllPage, err error) {
+	if end := s.Store.LogEnd(); r.From >= end && !r.Backward {
+		return event.AllPage{From: r.From, Next: r.From, LogEnd: end}, nil
 	}
-	if read.Links, err = x.IndexRights(ctx); err != nil {
+	if r.Links, err = x.IndexRights(ctx); err != nil {
 		return found, err
 	}
-	if read.MaxPayload, err = x.ReadingPage(ctx, read.Count); err != nil {
+	if r.MaxPayload, err = x.ReadingPage(ctx, r.Count); err != nil {
 		return found, err
 	}
 	defer x.PageRead()
-	read.Count++
-	read.MaxScan = maxFilteredScan
-	found, err = s.Store.ReadAll(ctx, read)
-	if err != nil || len(found.Events) < read.Count {
+	r.MaxScan = maxFilteredScan
+	return s.Store.ReadAll(ctx, r)
+}
+
+// readIndex is readFound for a page that is at its end unless More says that there is another
+// event, or may be.
+func (s *Handlers) readIndex(ctx context.Context, x *request.Request, r *event.AllRead) (found event.AllPage, err error) {
+	more := *r
+	more.Count++
+	found, err = s.readFound(ctx, x, more)
+	if err != nil || len(found.Events) < more.Count {
 		return found, err
 	}
 	found.Events = found.Events[:r.Count]

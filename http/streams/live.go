@@ -86,10 +86,27 @@ var errLiveGone = errors.New("the client has gone")
 
 // Live answers with a live tail.
 func (s *Handlers) Live(_ context.Context, x *request.Request) error {
-	q, err := liveArguments(x)
+	q, err := liveArguments(x, nil)
 	if err != nil {
 		return err
 	}
+	return s.serveTail(x, q)
+}
+
+// QueryLive answers with a live tail of what the parameters of the request find.
+func (s *Handlers) QueryLive(_ context.Context, x *request.Request) error {
+	found, err := queryArguments(x.R.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	q, err := liveArguments(x, &found)
+	if err != nil {
+		return err
+	}
+	return s.serveTail(x, q)
+}
+
+func (s *Handlers) serveTail(x *request.Request, q liveQuery) error {
 	ctx, err := leader.Reads(x, q.leader)
 	if err != nil {
 		return err
@@ -102,7 +119,7 @@ func (s *Handlers) Live(_ context.Context, x *request.Request) error {
 	s.tails.Add(1)
 	defer s.tails.Add(-1)
 	x.IsLive = true
-	if q.query != nil {
+	if q.query != nil && x.Route.Stream != event.IndexStream {
 		x.Atom().Index = x.Route.Stream
 	}
 	x.Out = x.Out[:0]

@@ -59,11 +59,15 @@ type liveQuery struct {
 	noSystem       bool
 }
 
-// liveArguments reads the arguments of a live tail.
-func liveArguments(x *request.Request) (q liveQuery, err error) {
+// liveArguments reads the arguments of a live tail: of a stream, or of what a query finds. The
+// parameters of the query are not filters of the tail.
+func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err error) {
 	query := x.R.URL.RawQuery
 	q.all = x.Route.Stream == event.AllStream
-	if event.IsIndexStream(x.Route.Stream) {
+	if found != nil {
+		q.all, q.query = true, &found.query
+		found.places(&q)
+	} else if event.IsIndexStream(x.Route.Stream) {
 		q.all = true
 		if q.query, err = indexQuery(x.Route.Stream); err != nil {
 			return q, err
@@ -74,6 +78,11 @@ func liveArguments(x *request.Request) (q liveQuery, err error) {
 	value := func(name string, read func(v string) bool) {
 		if v, ok := args.Lookup(query, name); ok && err == nil && !read(v) {
 			err = problem.Bad("'" + v + "' is not valid " + name)
+		}
+	}
+	filter := func(name string, read func(v string) bool) {
+		if found == nil {
+			value(name, read)
 		}
 	}
 	where := func(to *place) func(string) bool {
@@ -101,21 +110,21 @@ func liveArguments(x *request.Request) (q liveQuery, err error) {
 		return q, err
 	}
 	system, maxData := true, int64(-1)
-	value("from", where(&q.from))
-	value("to", where(&q.to))
+	filter("from", where(&q.from))
+	filter("to", where(&q.to))
 	value("limit", number(&q.limit, 1))
 	value("backward", flag(&q.backward))
-	value("types", liveNames(&q.types))
-	value("streams", func(v string) bool { return q.all && liveNames(&q.streams)(v) })
+	filter("types", liveNames(&q.types))
+	filter("streams", func(v string) bool { return q.all && liveNames(&q.streams)(v) })
 	var wanted event.QueryItem
-	value("categories", liveExact(&q.categories, func(v string) event.QueryItem {
+	filter("categories", liveExact(&q.categories, func(v string) event.QueryItem {
 		return event.QueryItem{Categories: strings.Split(v, ",")}
 	}))
-	value("tags", liveExact(&q.labels, func(v string) event.QueryItem {
+	filter("tags", liveExact(&q.labels, func(v string) event.QueryItem {
 		wanted.Tags = strings.Split(v, ",")
 		return wanted
 	}))
-	value("correlation", liveExact(&q.labels, func(v string) event.QueryItem {
+	filter("correlation", liveExact(&q.labels, func(v string) event.QueryItem {
 		wanted.Correlation = v
 		return wanted
 	}))
