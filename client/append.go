@@ -20,8 +20,9 @@ type Event struct {
 	Type     string          `json:"eventType"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	// Binary says that Data is not JSON. Append takes such an event alone and without metadata;
-	// AppendMany takes it like others.
+	Tags     []string        `json:"tags,omitempty"` // for queries; kept in the metadata
+	// Binary says that Data is not JSON. Append takes such an event alone, without metadata and
+	// tags; AppendMany takes it like others.
 	Binary bool `json:"-"`
 }
 
@@ -62,6 +63,9 @@ func (c *Client) Append(ctx context.Context, stream string, expected int64, even
 // AppendRequest is what Append sends. The events have their ids.
 func AppendRequest(stream string, expected int64, events ...Event) (Request, error) {
 	if len(events) == 1 && events[0].Binary {
+		if len(events[0].Tags) > 0 {
+			return Request{}, errors.New("an event that is not JSON gets tags by AppendMany alone")
+		}
 		return events[0].Request(stream, expected), nil
 	}
 	q := Request{Method: http.MethodPost, Path: StreamPath(stream), Header: map[string]string{
@@ -114,6 +118,13 @@ func (e *Event) appendTo(b []byte, stream *string) ([]byte, error) {
 		default:
 			b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
 		}
+	}
+	if len(e.Tags) > 0 {
+		tags, err := json.Marshal(e.Tags)
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, `,"tags":`...), tags...)
 	}
 	return append(b, '}'), nil
 }

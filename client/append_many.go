@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -24,6 +23,25 @@ type Check struct {
 	Expected int64  `json:"expectedVersion"`
 }
 
+// Condition says that no event matches a query after a position: the Position of the QueryPage that
+// was decided on, or nil, which is the whole log. Only events that readers can see count, and none
+// of the same AppendMany.
+type Condition struct {
+	Query Query  `json:"failIfEventsMatch"`
+	After *int64 `json:"after,omitempty"`
+}
+
+// Requirement is a Check or a Condition.
+type Requirement interface{ addTo(*requirements) }
+
+type requirements struct {
+	Checks     []Check     `json:"checks"`
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+func (k Check) addTo(r *requirements)     { r.Checks = append(r.Checks, k) }
+func (k Condition) addTo(r *requirements) { r.Conditions = append(r.Conditions, k) }
+
 // Appended is what AppendMany wrote.
 type Appended struct {
 	Position int64 // of the last event
@@ -38,19 +56,19 @@ type AppendedStream struct {
 	First, Last int64
 }
 
-// AppendMany writes events to one stream or several, all or none. Each check must hold when they
-// are written, on a stream that gets events or on another one; else the error is a *ViolationError.
-// Like Append it is repeated with the same ids when it gets no answer, and written once; such a
-// repetition succeeds whatever the checks say by then.
-func (c *Client) AppendMany(ctx context.Context, events []StreamEvent, checks ...Check) (Appended, error) {
-	done, err := c.appendMany(ctx, events, checks)
+// AppendMany writes events to one stream or several, all or none. Each check and each condition
+// must hold when they are written, a check on a stream that gets events or on another one; else the
+// error is a *ViolationError. Like Append it is repeated with the same ids when it gets no answer,
+// and written once; such a repetition succeeds whatever is required by then.
+func (c *Client) AppendMany(ctx context.Context, events []StreamEvent, required ...Requirement) (Appended, error) {
+	done, err := c.appendMany(ctx, events, required)
 	if err != nil {
 		return done, fmt.Errorf("append %d events: %w", len(events), err)
 	}
 	return done, nil
 }
 
-func (c *Client) appendMany(ctx context.Context, events []StreamEvent, checks []Check) (done Appended, err error) {
+func (c *Client) appendMany(ctx context.Context, events []StreamEvent, required []Requirement) (done Appended, err error) {
 	b := append([]byte(nil), `{"events":[`...)
 	for i := range events {
 		e := events[i]
@@ -63,11 +81,15 @@ func (c *Client) appendMany(ctx context.Context, events []StreamEvent, checks []
 	if len(events) > 0 {
 		b = b[:len(b)-1]
 	}
-	checked, err := json.Marshal(slices.Concat([]Check{}, checks))
+	all := requirements{Checks: []Check{}}
+	for _, r := range required {
+		r.addTo(&all)
+	}
+	members, err := json.Marshal(all)
 	if err != nil {
 		return done, err
 	}
-	b = append(append(append(b, `],"checks":`...), checked...), '}')
+	b = append(append(b, "],"...), members[1:]...)
 	a, err := c.Repeat(ctx, ManyRequest(b))
 	if err != nil {
 		return done, violated(a, err)
@@ -87,11 +109,12 @@ const manyPath = "/streams"
 // when that is a refusal.
 func (c *Client) Repeat(ctx context.Context, q Request) (Response, error) { return c.repeat(ctx, q) }
 
-// ViolationError says which checks of an AppendMany do not hold. Nothing was written. It is an
-// ErrWrongVersion.
+// ViolationError says which checks and conditions of an AppendMany do not hold. Nothing was
+// written. It is an ErrWrongVersion.
 type ViolationError struct {
-	Violations []Violation
-	Position   int64 // the log up to it was looked at
+	Violations []Violation // of checks
+	Conflicts  []Conflict  // of conditions
+	Position   int64       // the log up to it was looked at
 
 	refusal error
 }
@@ -105,12 +128,34 @@ type Violation struct {
 	Actual   int64 // number of the last event, NoStream, SoftDeleted or Tombstoned
 }
 
+// Conflict is a condition that does not hold: the first event after its position that matches. Of
+// an event that the user may not read only the position is known.
+type Conflict struct {
+	Condition int // its index among the conditions
+	Position  int64
+	Stream    string
+	Number    int64
+	ID        string
+	Type      string
+}
+
 func (e *ViolationError) Error() string {
 	var wrong []string
 	for _, v := range e.Violations {
 		wrong = append(wrong, fmt.Sprintf("stream %q: expected %s, is %s", v.Stream, versionText(v.Expected), versionText(v.Actual)))
 	}
-	return "the checks do not hold: " + strings.Join(wrong, ", ")
+	for _, k := range e.Conflicts {
+		text := fmt.Sprintf("condition %d: an event matches at position %d", k.Condition, k.Position)
+		if k.Stream != "" {
+			text += fmt.Sprintf(", %s, event %d of stream %q", k.Type, k.Number, k.Stream)
+		}
+		wrong = append(wrong, text)
+	}
+	what := "checks"
+	if len(e.Conflicts) > 0 {
+		what = "conditions"
+	}
+	return "the " + what + " do not hold: " + strings.Join(wrong, ", ")
 }
 
 func (e *ViolationError) Unwrap() error { return e.refusal }
@@ -154,6 +199,10 @@ func violated(a Response, err error) error {
 			Stream           string
 			Expected, Actual version
 		}
+		Conditions []struct {
+			Index int
+			Event Found
+		}
 		Position int64
 	}
 	if decoding := a.Decode(&told); decoding != nil {
@@ -166,6 +215,9 @@ func violated(a Response, err error) error {
 			v.Check = *c.Index
 		}
 		e.Violations = append(e.Violations, v)
+	}
+	for _, k := range told.Conditions {
+		e.Conflicts = append(e.Conflicts, Conflict{k.Index, k.Event.Position, k.Event.Stream, k.Event.Number, k.Event.ID, k.Event.Type})
 	}
 	return e
 }

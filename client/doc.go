@@ -1,6 +1,6 @@
 // Package client talks to the nodes of an Annals cluster over HTTP. It appends and reads events,
-// subscribes to streams, works for persistent subscription groups, manages projections and users,
-// and calls everything else that a node serves.
+// queries them and decides on them, subscribes to streams, works for persistent subscription
+// groups, manages projections and users, and calls everything else that a node serves.
 //
 // A Client knows one or more nodes. It asks the node that answered last. It goes to the next node
 // when it gets no connection, and follows the redirect of a follower to the leader, with the

@@ -85,6 +85,29 @@ func ExampleClient_AppendMany() {
 	// the checks do not hold: stream "account-7": expected none, is 0
 }
 
+// A user name is taken once, whatever stream has the event. Decide reads what is known of the name,
+// and appends only if no other event of the query came in between.
+func ExampleClient_Decide() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	taken := client.Query{Items: []client.QueryItem{{Types: []string{"NameTaken"}, Tags: []string{"name:ann"}}}}
+	for _, user := range []string{"user-1", "user-2"} {
+		_, err := c.Decide(ctx, taken, func(events []client.Found) ([]client.StreamEvent, error) {
+			if len(events) > 0 {
+				return nil, fmt.Errorf("the name is that of %s", events[0].Stream)
+			}
+			return []client.StreamEvent{
+				{Stream: user, Event: client.Event{Type: "NameTaken", Data: []byte(`{"name":"ann"}`), Tags: []string{"name:ann"}}},
+			}, nil
+		})
+		fmt.Println(user, err)
+	}
+	// Output:
+	// user-1 <nil>
+	// user-2 the name is that of user-1
+}
+
 // Subscribe continues where a subscriber stopped, and waits for what comes.
 func ExampleClient_Subscribe() {
 	c := connect()

@@ -62,26 +62,7 @@ func (c *Client) Tail(ctx context.Context, stream string, o TailOptions) iter.Se
 			yield(TailMessage{}, err)
 			return
 		}
-		end := time.Now().Add(c.o.RetryFor)
-		for failed := 0; ; {
-			node := c.Node()
-			isOver, err := t.follow(ctx, node, func(m TailMessage) bool {
-				failed = 0
-				return yield(m, nil)
-			})
-			switch {
-			case isOver || ctx.Err() != nil:
-				return
-			case !errors.Is(err, errTailBroke) && !mayPass(err), !t.heard && time.Now().After(end):
-				yield(TailMessage{}, err)
-				return
-			}
-			// At once the first time: another node may serve.
-			if c.leave(node); failed > 0 && wait(ctx, min(longestPause, shortestPause<<min(failed, 10))) != nil {
-				return
-			}
-			failed++
-		}
+		t.run(ctx, yield)
 	}
 }
 
@@ -106,6 +87,30 @@ func (c *Client) newTail(stream string, o TailOptions) (*tail, error) {
 		t.left = o.Limit // It is not that of one connection.
 	}
 	return t, nil
+}
+
+// run gives the messages of all connections.
+func (t *tail) run(ctx context.Context, yield func(TailMessage, error) bool) {
+	end := time.Now().Add(t.c.o.RetryFor)
+	for failed := 0; ; {
+		node := t.c.Node()
+		isOver, err := t.follow(ctx, node, func(m TailMessage) bool {
+			failed = 0
+			return yield(m, nil)
+		})
+		switch {
+		case isOver || ctx.Err() != nil:
+			return
+		case !errors.Is(err, errTailBroke) && !mayPass(err), !t.heard && time.Now().After(end):
+			yield(TailMessage{}, err)
+			return
+		}
+		// At once the first time: another node may serve.
+		if t.c.leave(node); failed > 0 && wait(ctx, min(longestPause, shortestPause<<min(failed, 10))) != nil {
+			return
+		}
+		failed++
+	}
 }
 
 func (t *tail) request() Request {

@@ -50,7 +50,6 @@ const (
 
 	kindRedacted        = "redacted data remains"
 	kindBackup          = "wrong backup"
-	kindSum             = "money appears or vanishes"
 	kindProjectionStuck = "projection stuck"
 )
 
