@@ -45,8 +45,9 @@ for name in "$@"; do
 		printf '}}'
 	} >"$dir/$name.json"
 	while read -r test; do
+		# Tests that build a binary build it with the change, too.
 		# shellcheck disable=SC2086 # the line holds several arguments
-		if ${GO:-go} test -vet=off -tags invariants -count=1 -failfast -timeout 3m -overlay "$dir/$name.json" $test >"$dir/out" 2>&1; then
+		if GOFLAGS="${GOFLAGS:-} -overlay=$dir/$name.json" ${GO:-go} test -vet=off -tags invariants -count=1 -failfast -timeout 3m $test >"$dir/out" 2>&1; then
 			echo "$name: NOT noticed by $test"
 			missed=1
 		elif grep -qE '^ *--- FAIL|^panic: |^fatal error: ' "$dir/out"; then

@@ -29,6 +29,8 @@ every node and compared with what the clients know:
 
   - every acknowledged event is on every node, once, where the answer said
   - refused writes are nowhere; writes with an unknown outcome are there as a whole or not at all
+  - writes to several streams are there whole, with nothing between their events; the money that
+    they move is never more or less; their successes and refusals are linearizable
   - all nodes show the same log: positions, ids, streams, numbers, times, data
   - every stream has the numbers from 0 on without gaps, and the same events as the log
   - the log has events in the order of real time; readings that require the leader are
@@ -245,6 +247,8 @@ func (r *round) writeHistory(e *json.Encoder) (err error) {
 			"outcome": o.outcome, "expected": o.expected, "count": o.count, "number": o.number, "node": o.node, "attempts": o.attempts,
 		}
 		switch {
+		case o.kind == opTransfer:
+			line["id"], line["transfer"] = r.load.ids.id(first), o.transfer.String()
 		case o.kind == opAppend:
 			line["id"] = r.load.ids.id(first)
 		case o.seen != 0:

@@ -22,6 +22,10 @@
 // another and counts them, and a system projection links the events of the run's category. An
 // operator stops and enables them. In the end both hold each event once, in the order of the log.
 //
+// Some clients move money between accounts, each time in one write to several streams, with checks
+// on these and others, by all interfaces that do so. How much an event moves follows from its id.
+// The money of all accounts is the same at each place of the log.
+//
 // An operator copies the database of a node every few seconds. In the end a node is started on some
 // of the copies, and shows the log up to the copy's end. An administrator blanks the data of single
 // events on some nodes. In the end these data are in none of their files.

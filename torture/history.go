@@ -15,9 +15,12 @@ const (
 	opReadHead
 	opDelete
 	opMetadata
+	opTransfer
 )
 
-func (k opKind) String() string { return [...]string{"append", "read", "delete", "metadata"}[k] }
+func (k opKind) String() string {
+	return [...]string{"append", "read", "delete", "metadata", "transfer"}[k]
+}
 
 type outcome uint8
 
@@ -58,7 +61,8 @@ type op struct {
 	number   int64
 	seen     ref // by a reading
 	stream   *stream
-	count    uint16 // events of an append
+	transfer *transfer // nil for operations on one stream
+	count    uint16    // events of an append or a transfer
 	attempts uint16
 	kind     opKind
 	outcome  outcome
@@ -76,6 +80,17 @@ type journal struct {
 func (j *journal) begin(o op) (ref, *op) {
 	j.ops = append(j.ops, &o)
 	return refOf(j.client, len(j.ops)-1, 0), &o
+}
+
+// next is the ref of the first event of the operation that begins next.
+func (j *journal) next() ref { return refOf(j.client, len(j.ops), 0) }
+
+// writes is the stream that an event of an operation is for.
+func (o *op) writes(r ref) *stream {
+	if o.kind == opTransfer {
+		return o.transfer.stream(r.index())
+	}
+	return o.stream
 }
 
 // history is what all clients did.
@@ -121,7 +136,7 @@ func (h *history) find(r ref) *op {
 	if r.operation() >= len(j.ops) {
 		return nil
 	}
-	if o := j.ops[r.operation()]; o.kind == opAppend && r.index() < int(o.count) {
+	if o := j.ops[r.operation()]; (o.kind == opAppend || o.kind == opTransfer) && r.index() < int(o.count) {
 		return o
 	}
 	return nil
@@ -156,6 +171,8 @@ func (t identity) describe(first ref, o *op) string {
 		return fmt.Sprintf("reading of %s on the leader gave number %d (%s)", stream, o.number, span)
 	case opMetadata:
 		return fmt.Sprintf("metadata of %s: %s (%s)", stream, o.outcome, span)
+	case opTransfer:
+		return fmt.Sprintf("%s, first id %s: %s (%s)", o.transfer, t.id(first), o.outcome, span)
 	case opDelete:
 		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
 	}

@@ -43,7 +43,9 @@ type identity struct {
 	// linker is the client whose events are links, 0 for none, and prefix begins
 	// the names of the streams that they point at.
 	linker int
-	prefix string
+	// transferers are the clients, from the first on, whose events move money.
+	firstTransferer, transferers int
+	prefix                       string
 }
 
 func (t identity) isLink(r ref) bool { return t.linker != 0 && r.client() == t.linker }
@@ -59,6 +61,28 @@ func (t identity) eventType(r ref) string {
 // nothing.
 func (t identity) linked(r ref) (number int64, there bool) {
 	return int64(r.operation())*linkBatch + int64(r.index()), mix(t.tag^uint64(r))%16 != 0
+}
+
+func (t identity) isTransfer(r ref) bool {
+	return r.client() >= t.firstTransferer && r.client() < t.firstTransferer+t.transferers
+}
+
+// mostMoved bounds how much money an event moves, but for the last of its transfer.
+const mostMoved = 100
+
+// moves is how many events the transfer of an event has.
+func (t identity) moves(r ref) int { return 2 + int(mix(t.tag^uint64(r>>16))%5) }
+
+// amount is how much money an event adds to its account. Those of one transfer sum up to nothing.
+func (t identity) amount(r ref) int {
+	if r.index() < t.moves(r)-1 {
+		return int(mix(t.tag^uint64(r))%(2*mostMoved+1)) - mostMoved
+	}
+	sum := 0
+	for i := range r.index() {
+		sum -= t.amount(r - ref(r.index()) + ref(i))
+	}
+	return sum
 }
 
 // shows is whether an entry has the type and the data of an event. Feeds leave out data that is not
@@ -106,7 +130,11 @@ func (t identity) data(r ref) string {
 		fill = largeFill
 	}
 	piece := filling[n>>8%8:]
-	return `{"id":"` + t.id(r).String() + `","fill":"` + strings.Repeat(piece, fill/len(piece)+1)[:fill] + `"}`
+	amount := ""
+	if t.isTransfer(r) {
+		amount = `","amount":"` + strconv.Itoa(t.amount(r))
+	}
+	return `{"id":"` + t.id(r).String() + amount + `","fill":"` + strings.Repeat(piece, fill/len(piece)+1)[:fill] + `"}`
 }
 
 const filling = "the quick brown fox jumps over the lazy dog and writes it down "

@@ -55,6 +55,7 @@ func (l *ledger) check() {
 	l.realTime()
 	l.freshness()
 	l.vanished()
+	l.transfers()
 }
 
 // number returns the number under which the log has an event.
@@ -128,7 +129,7 @@ func (l *ledger) realTime() {
 	for i, f := range l.facts {
 		before[i+1] = before[i]
 		ops[i] = l.hist.find(f.ref)
-		if !f.ref.isForeign() && (ops[i] == nil || ops[i].stream != f.stream) {
+		if !f.ref.isForeign() && (ops[i] == nil || ops[i].writes(f.ref) != f.stream) {
 			l.find.add(kindUnknown, "event %d of the log, %s, belongs to no append to that stream", i, l.book.say(f))
 		}
 		if ops[i] != nil && (before[i] < 0 || ops[i].call > ops[before[i]].call) {

@@ -42,6 +42,7 @@ type load struct {
 
 	count tally
 	gaps  *gapRecorder
+	calls connections
 
 	// work is what workers do until stop is closed; then each ends after the attempt in flight.
 	work []func(context.Context)
@@ -49,6 +50,7 @@ type load struct {
 
 	mu       sync.Mutex
 	register [registers]struct{ generation, used int }
+	bank     [banks]*bank
 	plain    []*stream // streams that are never deleted
 
 	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
@@ -70,6 +72,7 @@ const (
 	ofProjections   = "projections"
 	ofBackups       = "backups"
 	ofRedactions    = "redactions"
+	ofTransfers     = "transfers"
 )
 
 // written are the words for appends by their outcomes.
@@ -128,9 +131,14 @@ func (l *load) place(t target) place { return place{node: t.name, at: l.hist.now
 
 // plainStream returns a stream that is never deleted, so that readers may visit it.
 func (l *load) plainStream(name string) *stream {
-	s := l.book.stream(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.keepPlain(name)
+}
+
+// keepPlain is plainStream for those who hold l.mu.
+func (l *load) keepPlain(name string) *stream {
+	s := l.book.stream(name)
 	if !s.plain {
 		s.plain = true
 		l.plain = append(l.plain, s)

@@ -88,31 +88,34 @@ type linearity struct {
 // given what explains a failure.
 func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show func(stream string, m porcupine.Model, info porcupine.LinearizationInfo)) linearity {
 	var sum linearity
-	model := streamModel(l.ids)
 	deadline := time.Now().Add(limit)
-	by := l.operations()
-	for _, s := range l.book.all {
-		history := by[s]
-		if len(history) == 0 {
-			continue
-		}
+	one := func(name string, model porcupine.Model, history []porcupine.Operation) {
 		sum.Streams++
 		sum.Operations += len(history)
 		left := time.Until(deadline)
 		if left <= 0 || ctx.Err() != nil {
 			sum.Undecided++
-			continue
+			return
 		}
 		switch porcupine.CheckOperationsTimeout(model, history, left) {
 		case porcupine.Unknown:
 			sum.Undecided++
 		case porcupine.Illegal:
-			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw", s.name, len(history))
+			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw", name, len(history))
 			if show != nil { // Once more, this time with an explanation, which costs more.
 				_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
-				show(s.name, model, info)
+				show(name, model, info)
 			}
 		}
+	}
+	by := l.operations()
+	for _, s := range l.book.all {
+		if len(by[s]) > 0 {
+			one(s.name, streamModel(l.ids), by[s])
+		}
+	}
+	for b, history := range l.banks() {
+		one(b.name, bankModel(l.ids), history)
 	}
 	return sum
 }

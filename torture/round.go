@@ -74,6 +74,11 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 // summary.
 func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	defer r.http.Close()
+	defer func() {
+		if r.load != nil {
+			r.load.calls.close()
+		}
+	}()
 	var nem *nemesis // It is there before a node is started.
 	if r.c == nil {
 		r.c, err = newLabCluster(r.o, r.seed, filepath.Join(r.dir, "cluster"), func(node, code int, tail string) { nem.ended(node, code, tail) })
@@ -137,7 +142,7 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 
 // prepare makes the books and the clients, and the groups.
 func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
-	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0)
+	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers)
 	hist := l.hist
 	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {

@@ -68,7 +68,7 @@ func oneNode(t *testing.T, faults string, seconds int) summary {
 		for _, n := range []int64{
 			s.Writes[written[done]], s.Writes["sentAgain"], s.Writes["deletes"], s.Reads["leader"], s.Reads["pages"],
 			s.Scavenges["started"], s.Scavenges["eventsRemoved"], s.Scavenges["finalPoints"], s.Scavenges["leadersAsked"], s.Scavenges["questions"],
-			s.Groups["checkpoints"], s.Backups["restored"], s.Redactions["asked"], s.Projections["copies"], s.Projections["links"],
+			s.Groups["checkpoints"], s.Backups["restored"], s.Redactions["asked"], s.Transfers["session"], s.Transfers["sentAgain"], s.Projections["copies"], s.Projections["links"],
 			int64(s.Linearizability.Operations), int64(s.Verified),
 		} {
 			if n == 0 {
@@ -172,22 +172,31 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// transferred are the words for transfers that a workload must have had.
+var transferred = []string{written[conflict], "http", "records", "session", "sentAgain"}
+
 // TestWorkload: tests that break a cluster themselves learn whether its events are there.
 func TestWorkload(t *testing.T) {
 	for name, c := range map[string]struct {
-		node  string
-		wrong string // a kind of violation, "" for none
+		node      string
+		wrong     string // a kind of violation, "" for none
+		transfers int64  // of each kind, at least
 	}{
-		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), ""},
-		"a liar": {startLiar(t).URL, kindLost},
+		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), "", 100},
+		"a liar": {startLiar(t).URL, kindLost, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3})
+			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6})
 			check.Must(t, err)
 			defer w.Close()
 			testkit.Eventually(t, time.Minute, func() error {
 				if n := w.Acknowledged(); n < 50 {
 					return fmt.Errorf("%d events are acknowledged", n)
+				}
+				for _, what := range transferred {
+					if n := w.load.count.of(ofTransfers)[what]; n < c.transfers {
+						return fmt.Errorf("transfers, %s: %d", what, n)
+					}
 				}
 				return nil
 			})

@@ -23,7 +23,9 @@ type WorkloadOptions struct {
 	Nodes   []string
 	Seed    uint64
 	Writers int
-	// Pause is how long a writer rests after an append.
+	// Transfers is how many clients write to several streams at once.
+	Transfers int
+	// Pause is how long a client rests after a write.
 	Pause time.Duration
 }
 
@@ -37,7 +39,8 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 	nodes := &targets{}
 	nodes.set(g.targets())
 	const operations = 4_000_000
-	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false)
+	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false, o.Transfers)
+	l.pace = o.Pause
 	for range o.Writers {
 		w := newWriter(l, l.hist.journal())
 		l.employ(func(ctx context.Context) time.Duration {
@@ -57,8 +60,8 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 }
 
 // newRun makes the books of what clients do, and the clients' common part. With links the first
-// client is the one whose events are links.
-func newRun(seed uint64, hist *history, http *client.Client, find *findings, nodes *targets, origin int64, links bool) (*load, *journal) {
+// client is the one whose events are links; then come those that write to several streams.
+func newRun(seed uint64, hist *history, http *client.Client, find *findings, nodes *targets, origin int64, links bool, transfers int) (*load, *journal) {
 	tag := mix(seed ^ uint64(hist.start.UnixNano()))
 	ids := identity{tag: tag, prefix: fmt.Sprintf("torture-%08x-", uint32(tag))}
 	var linker *journal
@@ -66,11 +69,24 @@ func newRun(seed uint64, hist *history, http *client.Client, find *findings, nod
 		linker = hist.journal()
 		ids.linker = linker.client
 	}
-	return newLoad(seed, http, hist, newBook(ids, find, ids.prefix, origin), nodes), linker
+	movers := make([]*journal, transfers)
+	for i := range movers {
+		movers[i] = hist.journal()
+	}
+	if transfers > 0 {
+		ids.firstTransferer, ids.transferers = movers[0].client, transfers
+	}
+	l := newLoad(seed, http, hist, newBook(ids, find, ids.prefix, origin), nodes)
+	for _, j := range movers {
+		newTransferer(l, j)
+	}
+	return l, linker
 }
 
 // Acknowledged is how many events were acknowledged so far.
-func (w *Workload) Acknowledged() int64 { return w.load.count.of(ofWrites)["eventsAcknowledged"] }
+func (w *Workload) Acknowledged() int64 {
+	return w.load.count.of(ofWrites)["eventsAcknowledged"] + w.load.count.of(ofTransfers)["eventsAcknowledged"]
+}
 
 // Stop ends the clients, and what hangs for long. Only the first call counts.
 func (w *Workload) Stop() {
@@ -86,7 +102,11 @@ func (w *Workload) Stop() {
 // it and with the answers that clients got.
 func (w *Workload) Check(ctx context.Context) []string {
 	readBack(ctx, w.load, w.load.targets.all())
-	newLedger(w.load.hist, w.load.book).check()
+	l := newLedger(w.load.hist, w.load.book)
+	l.check()
+	if sum := l.linearizable(ctx, linearLimit, nil); sum.Undecided > 0 {
+		w.load.find.add(kindLinear, "%d streams are undecided for want of time", sum.Undecided)
+	}
 	return w.violations()
 }
 
@@ -102,5 +122,6 @@ func (w *Workload) violations() (wrong []string) {
 func (w *Workload) Close() {
 	w.Stop()
 	w.hang()
+	w.load.calls.close()
 	w.load.http.Close()
 }

@@ -149,12 +149,11 @@ const (
 	olderClient = "github.com/EventStore/EventStore-Client-Go"
 )
 
-var stubs = []string{"v1/shared", "v1/streams", "v1/persistent", "v1/projections", "v1/gossip", "v1/serverfeatures", "v2/streams/streams"}
+var stubs = []string{"v1/shared", "v1/streams", "v1/persistent", "v1/projections", "v1/gossip", "v1/serverfeatures", "v2/streams/streams", "v2/streams/errors"}
 
 // allowed says whether an import is one of the stubs or nothing of those clients.
 func allowed(path string, inTest bool) bool {
-	const errors = stubsModule + "/protos/kurrentdb/protocols/v2/streams/errors"
-	if inTest && (path == stubsModule+"/kurrentdb" || path == errors) {
+	if inTest && path == stubsModule+"/kurrentdb" {
 		return true // The client itself is what tests drive a node with. It uses the same stubs.
 	}
 	name, ok := strings.CutPrefix(path, stubsModule+"/protos/kurrentdb/protocols/")

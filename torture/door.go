@@ -1,0 +1,322 @@
+package torture
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	streamerrors "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/errors"
+	v2 "github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v2/streams/streams"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/annalsdb/annals/client"
+)
+
+// door is one of the interfaces by which several streams are written.
+type door int
+
+const (
+	doorHTTP door = iota
+	doorRecords
+	doorSession
+	doors
+)
+
+func (d door) String() string { return [...]string{"http", "records", "session"}[d] }
+
+// told is what one attempt of a transfer was answered.
+type told struct {
+	by       door
+	from     target
+	outcome  outcome
+	position int64
+	lasts    []int64
+	repeated bool // said by HTTP alone
+	broken   []accountCheck
+	odd      string // why the answer should not have been given, empty if it is in order
+}
+
+// send makes one attempt, by an interface and a node of its choice.
+func (t *transferer) send(ctx context.Context, tr *transfer, first ref) told {
+	d := door(t.rng.IntN(int(doors)))
+	if d == doorSession && !tr.sessions() {
+		d = doorRecords
+	}
+	a := told{by: d, from: t.choose()}
+	if d == doorHTTP {
+		t.sendHTTP(ctx, tr, first, &a)
+	} else {
+		t.sendCall(ctx, tr, first, &a)
+	}
+	if a.outcome == conflict && len(a.broken) == 0 || a.outcome == done && len(a.lasts) != len(tr.accounts()) {
+		a.odd = fmt.Sprintf("the answer by %s says too little: %+v", d, a)
+		a.outcome = pending
+	}
+	return a
+}
+
+// place returns the account of a stream.
+func (b *bank) place(name string) int {
+	return slices.IndexFunc(b.accounts[:], func(s *stream) bool { return s.name == name })
+}
+
+// last notes an account's answer: the number of its last event.
+func (a *told) last(tr *transfer, stream string, number int64) {
+	accounts := tr.accounts()
+	if i := len(a.lasts); i >= len(accounts) || tr.bank.place(stream) != accounts[i] {
+		a.odd = fmt.Sprintf("stream %d of the answer is %q", i, stream)
+	}
+	a.lasts = append(a.lasts, number)
+}
+
+// breaks notes a check that does not hold.
+func (a *told) breaks(tr *transfer, index int, stream string, expected, actual int64) {
+	account := tr.bank.place(stream)
+	if !slices.Contains(tr.checks, accountCheck{account, expected}) || index >= 0 && (index >= len(tr.checks) || tr.checks[index].account != account) {
+		a.odd = fmt.Sprintf("check %d, that %q is at %d, was not asked for", index, stream, expected)
+	}
+	a.broken = append(a.broken, accountCheck{account, actual})
+}
+
+// sendHTTP posts the events to the path of all streams.
+func (t *transferer) sendHTTP(ctx context.Context, tr *transfer, first ref, a *told) {
+	type one struct {
+		Stream string          `json:"stream"`
+		ID     string          `json:"eventId"`
+		Type   string          `json:"eventType"`
+		Data   json.RawMessage `json:"data"`
+	}
+	var body struct {
+		Checks []client.Check `json:"checks"`
+		Events []one          `json:"events"`
+	}
+	body.Checks = []client.Check{}
+	for _, c := range tr.checks {
+		body.Checks = append(body.Checks, client.Check{Stream: tr.bank.accounts[c.account].name, Expected: c.version})
+	}
+	for i := range tr.events {
+		r := first + ref(i)
+		body.Events = append(body.Events, one{tr.stream(i).name, t.ids.id(r).String(), eventType, json.RawMessage(t.ids.data(r))})
+	}
+	b, err := json.Marshal(&body)
+	if err != nil {
+		panic(err) // It is made here.
+	}
+	answer, err := t.do(ctx, a.from, client.ManyRequest(b))
+	a.outcome = judge(answer, err)
+	if answer == nil {
+		return
+	}
+	a.from = answer.from
+	var said struct {
+		Position int64
+		Repeated bool
+		Streams  []client.AppendedStream
+		Checks   []struct {
+			Index            int
+			Stream           string
+			Expected, Actual json.RawMessage
+		}
+	}
+	if answer.Status == http.StatusCreated || answer.Status == http.StatusConflict {
+		if err := answer.Decode(&said); err != nil {
+			a.outcome, a.odd = pending, err.Error()
+			return
+		}
+	} else if a.outcome == done || a.outcome == conflict {
+		a.outcome, a.odd = refused, answer.String()
+	}
+	a.position, a.repeated = said.Position, said.Repeated
+	for _, s := range said.Streams {
+		a.last(tr, s.Stream, s.Last)
+		if events := int64(tr.eventsOf(s.Stream)); s.Last-s.First+1 != events {
+			a.odd = fmt.Sprintf("%s got %d events, %d were sent: %s", s.Stream, s.Last-s.First+1, events, answer)
+		}
+	}
+	for _, c := range said.Checks {
+		a.breaks(tr, c.Index, c.Stream, versionOf(c.Expected), versionOf(c.Actual))
+	}
+}
+
+func (t *transfer) eventsOf(stream string) (n int) {
+	for i := range t.events {
+		if t.stream(i).name == stream {
+			n++
+		}
+	}
+	return n
+}
+
+// versionOf reads a version of a stream that is not deleted. An unknown one is none that an account
+// can have.
+func versionOf(text json.RawMessage) int64 {
+	switch string(text) {
+	case `"none"`:
+		return noStream
+	case `"exists"`:
+		return streamExists
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return -100
+	}
+	return n
+}
+
+// sendCall sends the events in one of the calls of gRPC.
+func (t *transferer) sendCall(ctx context.Context, tr *transfer, first ref, a *told) {
+	conn, err := t.calls.to(a.from)
+	if err != nil {
+		a.outcome, a.odd = refused, err.Error()
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if user := a.from.login; user != nil {
+		password, _ := user.Password()
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	records := make([]*v2.AppendRecord, len(tr.events))
+	for i := range records {
+		r := first + ref(i)
+		records[i] = &v2.AppendRecord{
+			RecordId: new(t.ids.id(r).String()), Data: []byte(t.ids.data(r)), Stream: tr.stream(i).name,
+			Schema: &v2.SchemaInfo{Format: v2.SchemaFormat_SCHEMA_FORMAT_JSON, Name: eventType},
+		}
+	}
+	call := v2.NewStreamsServiceClient(conn)
+	if a.by == doorRecords {
+		request := &v2.AppendRecordsRequest{Records: records}
+		for _, c := range tr.checks {
+			state := &v2.ConsistencyCheck_StreamStateCheck{Stream: tr.bank.accounts[c.account].name, ExpectedState: c.version}
+			request.Checks = append(request.Checks, &v2.ConsistencyCheck{Type: &v2.ConsistencyCheck_StreamState{StreamState: state}})
+		}
+		var done *v2.AppendRecordsResponse
+		if done, err = call.AppendRecords(ctx, request); err == nil {
+			a.position = done.Position
+			for _, s := range done.Revisions {
+				a.last(tr, s.Stream, s.Revision)
+			}
+		}
+	} else {
+		var done *v2.AppendSessionResponse
+		if done, err = session(ctx, call, tr, records); err == nil {
+			a.position = done.Position
+			for _, s := range done.Output {
+				a.last(tr, s.Stream, s.StreamRevision)
+			}
+		}
+	}
+	a.judgeCall(tr, err)
+}
+
+// session sends one message for each stream.
+func session(ctx context.Context, call v2.StreamsServiceClient, tr *transfer, records []*v2.AppendRecord) (*v2.AppendSessionResponse, error) {
+	s, err := call.AppendSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, account := range tr.accounts() {
+		name := tr.bank.accounts[account].name
+		n := tr.eventsOf(name)
+		request := &v2.AppendRequest{Stream: name, Records: records[:n]}
+		records = records[n:]
+		for _, c := range tr.checks {
+			if c.account == account {
+				request.ExpectedRevision = new(c.version)
+			}
+		}
+		for _, r := range request.Records {
+			r.Stream = ""
+		}
+		if s.Send(request) != nil {
+			break // The answer says why.
+		}
+	}
+	return s.CloseAndRecv()
+}
+
+// judgeCall says what is known of a call, as judge does.
+func (a *told) judgeCall(tr *transfer, err error) {
+	s := status.Convert(err)
+	var reason string
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			reason = d.Reason
+		case *streamerrors.AppendConsistencyViolationErrorDetails:
+			for _, v := range d.Violations {
+				state := v.GetStreamState()
+				a.breaks(tr, int(v.CheckIndex), state.GetStream(), state.GetExpectedState(), state.GetActualState())
+			}
+		case *streamerrors.StreamRevisionConflictErrorDetails:
+			a.breaks(tr, -1, d.Stream, d.ExpectedRevision, d.ActualRevision)
+		}
+	}
+	switch {
+	case s.Code() == codes.OK:
+		a.outcome = done
+	case a.broken != nil && s.Code() == codes.FailedPrecondition:
+		a.outcome = conflict
+	case slices.Contains([]string{"NOT_LEADER_NODE", "SERVER_NOT_READY", "SERVER_OVERLOADED"}, reason):
+		a.outcome = refused
+	case slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, s.Code()):
+		a.outcome = pending // Perhaps the connection was lost.
+	default:
+		a.outcome, a.odd = pending, fmt.Sprintf("%v from %s", err, a.from.name)
+	}
+}
+
+// connections are those of gRPC, one to a node. The zero value is ready. Any goroutine may use it.
+type connections struct {
+	mu sync.Mutex
+	by map[string]*grpc.ClientConn
+}
+
+func (c *connections) to(t target) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.by[t.base]; conn != nil {
+		return conn, nil
+	}
+	secret, address := insecure.NewCredentials(), strings.TrimPrefix(t.base, "http://")
+	if name, ok := strings.CutPrefix(t.base, "https://"); ok {
+		secret, address = credentials.NewTLS(nil), name
+	}
+	soon := backoff.DefaultConfig // A node that was killed starts again within a second.
+	soon.BaseDelay, soon.MaxDelay = 50*time.Millisecond, 500*time.Millisecond
+	again := grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialTimeout, Backoff: soon})
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(secret), grpc.WithDisableServiceConfig(), again, grpc.WithNoProxy())
+	if err != nil {
+		return nil, err
+	}
+	if c.by == nil {
+		c.by = map[string]*grpc.ClientConn{}
+	}
+	c.by[t.base] = conn
+	return conn, nil
+}
+
+// close ends the connections.
+func (c *connections) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.by {
+		_ = conn.Close() // An error says that it was closed before.
+	}
+	c.by = nil
+}

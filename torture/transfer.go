@@ -1,0 +1,247 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// banks are sets of accounts. Transfers stay within one, which is what is checked at once.
+	banks = 5
+	// bankAccounts is the number of accounts of a bank.
+	bankAccounts = 10
+	// mostAccounts is how many streams a transfer writes to.
+	mostAccounts = 5
+)
+
+// bank is some streams, each of which has the money of an account. After so many operations
+// another one takes its place, as with contested streams.
+type bank struct {
+	name     string
+	accounts [bankAccounts]*stream
+	// load.mu guards them.
+	generation, used int
+}
+
+// someBank takes one operation of a bank.
+func (l *load) someBank(rng *rand.Rand) *bank {
+	i := rng.IntN(banks)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.bank[i]
+	if b == nil || b.used == operationsPerRegister {
+		next := &bank{}
+		if b != nil {
+			next.generation = b.generation + 1
+		}
+		next.name = fmt.Sprintf("%sbank-%d-%d", l.prefix, i, next.generation)
+		for k := range next.accounts {
+			next.accounts[k] = l.keepPlain(fmt.Sprintf("%s-%d", next.name, k))
+		}
+		b, l.bank[i] = next, next
+	}
+	b.used++
+	return b
+}
+
+// transfer is what is special about a write to several streams.
+type transfer struct {
+	bank *bank
+	// events has the account of each event. Those of one account follow each other.
+	events []int
+	checks []accountCheck
+
+	// What the last answer told.
+	position int64   // of the last event
+	lasts    []int64 // the number of the last event of each account, as accounts() has them
+	broken   []accountCheck
+	// onlyFirst says that broken has the first check that does not hold, and no other.
+	onlyFirst bool
+	repeated  bool
+}
+
+// accountCheck is what an account is expected to be like: the number of its last event, noStream,
+// or streamExists. Of a broken check it is what the account was like.
+type accountCheck struct {
+	account int
+	version int64
+}
+
+// streamExists expects that a stream has an event.
+const streamExists = -4
+
+func (t *transfer) stream(event int) *stream { return t.bank.accounts[t.events[event]] }
+
+// accounts are those that events are for, each once.
+func (t *transfer) accounts() []int { return slices.Compact(slices.Clone(t.events)) }
+
+// numbers are those of the events, by the last numbers of their accounts.
+func (t *transfer) numbers() []int64 {
+	numbers := make([]int64, len(t.events))
+	at := len(t.lasts) - 1
+	for i := len(t.events) - 1; i >= 0; i-- {
+		switch {
+		case i == len(t.events)-1:
+			numbers[i] = t.lasts[at]
+		case t.events[i] == t.events[i+1]:
+			numbers[i] = numbers[i+1] - 1
+		default:
+			at--
+			numbers[i] = t.lasts[at]
+		}
+	}
+	return numbers
+}
+
+// sessions says whether a session can carry it: it checks only what it writes to.
+func (t *transfer) sessions() bool {
+	return !slices.ContainsFunc(t.checks, func(c accountCheck) bool { return !slices.Contains(t.events, c.account) })
+}
+
+func (t *transfer) String() string {
+	return fmt.Sprintf("transfer in %s to accounts %v, checks %v, answered with last numbers %v, broken checks %v, position %d",
+		t.bank.name, t.events, t.checks, t.lasts, t.broken, t.position)
+}
+
+// transferer is a client that moves money: it writes to several streams at once, with checks on
+// these and on others, by any interface of any node.
+type transferer struct{ *writer }
+
+func newTransferer(l *load, j *journal) {
+	t := &transferer{newWriter(l, j)}
+	l.employ(t.turn)
+}
+
+func (t *transferer) turn(ctx context.Context) time.Duration {
+	if !t.hist.reserve() {
+		return enough
+	}
+	switch dice := t.rng.IntN(100); {
+	case dice < 15:
+		t.readHead(ctx, t.someBank(t.rng).accounts[t.rng.IntN(bankAccounts)])
+	case dice < 25 && len(t.recent) > 0:
+		t.again(ctx)
+	default:
+		t.move(ctx)
+	}
+	return time.Duration(t.rng.ExpFloat64() * float64(t.pace))
+}
+
+// expect chooses what to expect of an account. As versions only rise and accounts are never
+// deleted, a check that did not hold once never will: a refusal is certain even if an earlier
+// attempt is of unknown outcome.
+func (t *transferer) expect(b *bank, account int) accountCheck {
+	last, heard := t.known[b.accounts[account]]
+	if !heard {
+		last = noStream
+	}
+	switch dice := t.rng.IntN(12); {
+	case dice < 1:
+		last = noStream
+	case dice < 2:
+		last = max(noStream, last-1) // As a rule too old.
+	case dice < 5 && last >= 0:
+		last = streamExists
+	}
+	return accountCheck{account, last}
+}
+
+// move begins a transfer and repeats it by any interface until its outcome is certain or patience
+// ends.
+func (t *transferer) move(ctx context.Context) {
+	b := t.someBank(t.rng)
+	order := t.rng.Perm(bankAccounts)
+	events := t.ids.moves(t.journal.next())
+	written := min(events, mostAccounts)
+	if events > 2 && t.rng.IntN(4) == 0 {
+		written = events - 1
+	}
+	tr := &transfer{bank: b, events: slices.Concat(slices.Repeat(order[:1], events-written), order[:written])}
+	for _, account := range order[:written] {
+		if t.rng.IntN(3) > 0 {
+			tr.checks = append(tr.checks, t.expect(b, account))
+		}
+	}
+	if t.rng.IntN(2) == 0 {
+		for _, account := range order[written : written+1+t.rng.IntN(3)] {
+			tr.checks = append(tr.checks, t.expect(b, account))
+		}
+	}
+	first, o := t.journal.begin(op{
+		kind: opTransfer, call: t.hist.now(), ret: never, stream: b.accounts[order[0]], transfer: tr, count: uint16(events), node: -1,
+	})
+	uncertain, giveUp := false, o.call+int64(patience)
+	for {
+		if o.attempts < math.MaxUint16 {
+			o.attempts++
+		}
+		a := t.send(ctx, tr, first)
+		o.node = int8(a.from.index)
+		if a.odd != "" {
+			t.find.add(kindAnswer, "%s: %s", t.ids.describe(first, o), a.odd)
+		}
+		certain := a.outcome == done || a.outcome == conflict
+		uncertain = uncertain || a.outcome == pending
+		if !certain && t.hist.now() < giveUp && !t.stopped() && ctx.Err() == nil {
+			t.wander()
+			t.rest(ctx, t.pause(20, 150))
+			continue
+		}
+		if certain || !uncertain {
+			o.ret, o.outcome = t.hist.now(), a.outcome
+		}
+		t.conclude(first, o, a, uncertain)
+		return
+	}
+}
+
+// conclude notes what the last answer told.
+func (t *transferer) conclude(first ref, o *op, a told, uncertain bool) {
+	tr := o.transfer
+	t.count.add(ofTransfers, written[o.outcome], 1)
+	switch o.outcome {
+	case done:
+		tr.position, tr.lasts, tr.repeated = a.position, a.lasts, a.repeated
+		if a.repeated && !uncertain {
+			t.find.add(kindIdempotence, "it was never sent before, and is said to be repeated: %s", t.ids.describe(first, o))
+		}
+		for i, n := range tr.numbers() {
+			s := tr.stream(i)
+			t.known[s] = max(t.known[s], n)
+			t.book.acknowledge(s, n, first+ref(i), 1)
+		}
+		t.count.add(ofTransfers, a.by.String(), 1)
+		t.count.add(ofTransfers, "eventsAcknowledged", int(o.count))
+		t.gaps.success(o.ret)
+		if len(t.recent) < rememberedAppends {
+			t.recent = append(t.recent, first)
+		} else {
+			t.recent[t.rng.IntN(rememberedAppends)] = first
+		}
+	case conflict:
+		tr.broken, tr.onlyFirst, tr.position = a.broken, a.by == doorSession, a.position
+		for _, c := range a.broken {
+			t.known[tr.bank.accounts[c.account]] = c.version
+		}
+	}
+}
+
+// again sends a transfer that was acknowledged once more, by any interface. The answer must be the
+// same, whatever its checks say now.
+func (t *transferer) again(ctx context.Context) {
+	first := t.recent[t.rng.IntN(len(t.recent))]
+	o := t.journal.ops[first.operation()]
+	tr := o.transfer
+	switch a := t.send(ctx, tr, first); {
+	case a.outcome == pending || a.outcome == refused && a.odd == "":
+		t.wander()
+	case a.outcome != done || !slices.Equal(a.lasts, tr.lasts) || a.position != tr.position || a.by == doorHTTP && !a.repeated:
+		t.find.add(kindIdempotence, "%s; sent again by %s: %+v", t.ids.describe(first, o), a.by, a)
+	default:
+		t.count.add(ofTransfers, "sentAgain", 1)
+	}
+}
