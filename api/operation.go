@@ -118,7 +118,7 @@ func (n *Node) Permit(ctx context.Context, m *Requirement, who *access.Principal
 		if err := access.CheckLevel(*who, m.Level); err != nil {
 			return err
 		}
-		return n.Authorize(ctx, who, stream, m.Right)
+		return n.Authorize(ctx, who, ReadBy(stream), m.Right)
 	case BySelf:
 		if isSelf(who, login) {
 			return nil
@@ -130,6 +130,15 @@ func (n *Node) Permit(ctx context.Context, m *Requirement, who *access.Principal
 		return access.CheckLevel(*who, m.Level)
 	}
 	return event.ErrNotAuthorized
+}
+
+// ReadBy is the stream that a consumer of a group must have the right to read: an index has events
+// of any stream, and a group hands them to many.
+func ReadBy(stream string) string {
+	if event.IsIndex(stream) {
+		return event.AllStream
+	}
+	return stream
 }
 
 // isSelf reports whether the caller is the user of a login. A user of the name of the system

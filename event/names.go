@@ -43,6 +43,9 @@ func IsSystemStream(name string) bool { return strings.HasPrefix(name, "$") }
 // IsIndexStream reports whether the name is one of those that are kept for indexes.
 func IsIndexStream(name string) bool { return strings.HasPrefix(name, IndexPrefix) }
 
+// IsIndex reports whether a name is that of an index, if there is one of that name.
+func IsIndex(name string) bool { return strings.HasPrefix(name, IndexPrefix+"-") }
+
 // IsMetaStream reports whether the name is that of a metadata stream ("$$" and a name).
 func IsMetaStream(name string) bool { return strings.HasPrefix(name, metaPrefix) }
 

@@ -156,3 +156,46 @@ func TestPersistentAllSettings(t *testing.T) {
 		})
 	}
 }
+
+// TestPersistentIndex: a group reads an index, as a filter of $all or as a stream of that name.
+func TestPersistentIndex(t *testing.T) {
+	for name, s := range map[string]struct {
+		stream string
+		create func(o *persistent.CreateReq_Options)
+	}{
+		"a filter": {"$all", func(o *persistent.CreateReq_Options) { o.GetAll().FilterOption = prefixes(true, "$idx-ce-a") }},
+		"a stream": {"$idx-ce-a", func(o *persistent.CreateReq_Options) {
+			o.StreamOption = &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{
+				StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("$idx-ce-a")},
+				RevisionOption:   &persistent.CreateReq_StreamOptions_Start{Start: &shared.Empty{}},
+			}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroups(t)
+			g.appends("a-1", 0, 2)
+			g.appends("b-1", 2, 1)
+			g.appends("a-2", 3, 1)
+			o := groupOfAll("g")
+			s.create(o)
+			if _, err := g.Create(g.ctx, &persistent.CreateReq{Options: o}); err != nil {
+				t.Fatal(err)
+			}
+			r := g.consumes(s.stream, 10)
+			for i, want := range []string{"0@a-1", "1@a-1", "0@a-2", "0@a-3"} {
+				if i == 3 {
+					g.appends("b-2", 4, 1)
+					g.appends("a-3", 5, 1)
+				}
+				e := r.receives().GetEvent()
+				check.Equal(t, fmt.Sprintf("%d@%s", e.GetEvent().GetStreamRevision(), e.GetEvent().GetStreamIdentifier().GetStreamName()), want, "event")
+				r.sends(&persistent.ReadReq{Content: &persistent.ReadReq_Ack_{Ack: &persistent.ReadReq_Ack{Ids: []*shared.UUID{e.GetEvent().GetId()}}}})
+			}
+		})
+	}
+	g := newGroups(t)
+	o := groupOfAll("g")
+	o.GetAll().FilterOption = prefixes(true, "$idx-user-x")
+	_, err := g.Create(g.ctx, &persistent.CreateReq{Options: o})
+	check.Equal(t, endOf(err, nil).text, "Subscription group g on stream $all failed: 'Index '$idx-user-x' not found.'", "no index")
+}

@@ -82,7 +82,7 @@ func (c *consumer) connect(ctx context.Context, o *persistent.ReadReq_Options) (
 	if err := c.s.opts.Lead(); err != nil {
 		return err
 	}
-	c.s.needs(ctx, c.key.Stream, access.ReadRight)
+	c.s.needs(ctx, api.ReadBy(c.key.Stream), access.ReadRight)
 	by := callOf(ctx)
 	who := by.who().Login
 	if by.who().IsAnonymous() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/kurrent-io/KurrentDB-Client-Go/protos/kurrentdb/protocols/v1/streams"
 	"google.golang.org/grpc/codes"
@@ -97,7 +96,7 @@ func (q *readRequest) ofStream(o *streams.ReadReq_Options_StreamOptions) (err er
 	if q.stream, err = nameOf(o.GetStreamIdentifier()); err != nil {
 		return err
 	}
-	if isIndex(q.stream) {
+	if event.IsIndex(q.stream) {
 		return invalid("Read an index through $all: one stream prefix, the name of the index.")
 	}
 	switch r := o.GetRevisionOption().(type) {
@@ -146,7 +145,7 @@ func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 	default:
 		return invalid("the filter is neither for streams nor for types")
 	}
-	if q.filter.OfStream && by.GetRegex() == "" && slices.ContainsFunc(by.GetPrefix(), isIndex) {
+	if q.filter.OfStream && by.GetRegex() == "" && slices.ContainsFunc(by.GetPrefix(), event.IsIndex) {
 		return q.ofIndex(by.GetPrefix())
 	}
 	var err error
@@ -174,8 +173,6 @@ func (q *readRequest) ofFilter(o *streams.ReadReq_Options_FilterOptions) error {
 	}
 	return nil
 }
-
-func isIndex(name string) bool { return strings.HasPrefix(name, event.IndexPrefix+"-") }
 
 // indexOf returns the query of an index by the prefixes of a filter that names it.
 func indexOf(prefixes []string) (*event.Query, error) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/match"
 )
 
@@ -25,6 +27,28 @@ const (
 	filterRegex    = "regex"
 	filterPrefix   = "prefix"
 )
+
+// index returns the query of the index that a group reads: that of the name of its stream, or that
+// of the one prefix of a filter of $all; nil: it reads none. A name that begins as that of an index
+// and is not one is a *SettingsError.
+func (k Key) index(f *Filter) (*event.Query, error) {
+	name := k.Stream
+	if k.Stream == event.AllStream && f != nil && f.OfStream && f.Regex == "" {
+		for _, prefix := range f.Prefixes {
+			if name = prefix; event.IsIndex(name) && len(f.Prefixes) > 1 {
+				return nil, &SettingsError{Text: "Index reads take one index name and no other prefix."}
+			}
+		}
+	}
+	if !event.IsIndex(name) {
+		return nil, nil
+	}
+	q, ok := label.IndexQuery(name)
+	if !ok {
+		return nil, &SettingsError{Text: fmt.Sprintf("Index '%s' not found.", name)}
+	}
+	return q, nil
+}
 
 // compile returns the compiled filter, nil for no filter.
 func (f *Filter) compile() (names *match.Names, err error) {

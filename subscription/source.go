@@ -28,8 +28,9 @@ const (
 // of the stream, or their positions in the log. Only one caller at a time reads.
 type source struct {
 	*ownStreams
-	all    bool // the log, through the filter of the group
-	passed int  // records that the filter left out, below passWindow after a page
+	all    bool         // the log, through the filter of the group
+	index  *event.Query // or an index, which is a part of the log
+	passed int          // records that the filter left out, below passWindow after a page
 	// begun is the position of the log after which reading resumed, -1: it began where the group
 	// does.
 	begun int64
@@ -46,7 +47,9 @@ type batch struct {
 }
 
 func newSource(s *ownStreams) source {
-	return source{ownStreams: s, all: s.Stream == event.AllStream, begun: -1}
+	// A name that is not an index was refused when the group was made.
+	index, _ := s.index(s.Settings.Filter)
+	return source{ownStreams: s, all: s.Stream == event.AllStream || index != nil, index: index, begun: -1}
 }
 
 // number returns the number of an event.
@@ -71,13 +74,13 @@ func (s *source) resume(number int64) (next int64) {
 // decided when it gets a message.
 func (s *source) read(ctx context.Context, from int64, room int) (b batch, err error) {
 	count := min(s.Settings.batch(), room)
-	at := catchup.Cursor{Store: s.store, Stream: s.Stream, All: s.all, Next: from, After: s.all && from == s.begun, Seen: -1, Last: -1}
+	at := catchup.Cursor{Store: s.store, Stream: s.Stream, All: s.all, Query: s.index, Next: from, After: s.all && from == s.begun, Seen: -1, Last: -1}
 	look := catchup.Look{Count: count, MaxPayload: max(1, groupPayload/max(1, s.Settings.BufferSize)*count)}
-	if s.Settings.ResolveLinks {
+	if s.Settings.ResolveLinks && s.index == nil {
 		look.Links = event.EveryLink
 	}
 	before := s.passed
-	if s.names != nil {
+	if s.names != nil && s.index == nil {
 		look.IsSlow, look.Filter = s.names.IsSlow(), s.chooses
 	}
 	page, err := at.Read(ctx, &look)
@@ -123,7 +126,10 @@ func (s *source) isOwn(e event.Resolved) bool {
 
 // wait returns nil when there may be something from a number on.
 func (s *source) wait(ctx context.Context, from int64) error {
-	if s.all {
+	switch {
+	case s.index != nil:
+		return s.store.WaitQuery(ctx, s.index, from)
+	case s.all:
 		return s.store.WaitLog(ctx, from)
 	}
 	return s.store.WaitStream(ctx, s.Stream, from-1)
@@ -133,7 +139,7 @@ func (s *source) wait(ctx context.Context, from int64) error {
 // newest -1: there is none, or it is not known.
 func (s *source) span(ctx context.Context) (oldest, newest int64, err error) {
 	if s.all {
-		page, err := s.store.ReadAll(ctx, event.AllRead{From: event.End, Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1})
+		page, err := s.store.ReadAll(ctx, event.AllRead{Query: s.index, From: event.End, Backward: true, Count: 1, MaxScan: hiddenTail, MaxPayload: 1})
 		if err != nil || len(page.Events) == 0 {
 			return 0, -1, err
 		}

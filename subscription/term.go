@@ -218,7 +218,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) (missing, err error) {
 
 // next returns the number that the next event of a stream will have, or of the log.
 func (t *term) next(ctx context.Context, stream string) (int64, error) {
-	if stream == event.AllStream {
+	if stream == event.AllStream || event.IsIndex(stream) {
 		return t.opts.Store.LogEnd(), nil
 	}
 	info, err := t.opts.Store.StreamInfo(ctx, stream)
@@ -383,6 +383,10 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 
 // checkStart returns a *SettingsError if a group cannot start where its settings say.
 func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
+	index, err := k.index(set.Filter)
+	if err != nil {
+		return err
+	}
 	if k.Stream != event.AllStream {
 		if set.Filter != nil {
 			return &SettingsError{Text: "Invalid filter: only the events of $all can be filtered."}
@@ -392,8 +396,11 @@ func (t *term) checkStart(ctx context.Context, k Key, set *Settings) error {
 	if set.StartFrom > t.opts.Store.LogEnd() {
 		return &SettingsError{Text: "Invalid Start From position: commit position must be less than or equal to the last commit position in the transaction file."}
 	}
+	if index != nil {
+		return nil // Any position will do.
+	}
 	at := catchup.Cursor{Store: t.opts.Store, All: true, Next: set.StartFrom}
-	err := at.Check(ctx)
+	err = at.Check(ctx)
 	if errors.Is(err, event.ErrBadPosition) {
 		return &SettingsError{Text: fmt.Sprintf("Invalid Start From position: no event begins at commit position %d.", set.StartFrom)}
 	}

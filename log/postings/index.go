@@ -194,7 +194,9 @@ func (x *Index) build(ctx context.Context) error {
 			return errors.New("it was found to be damaged")
 		}
 	}
-	x.o.Logger.Info("the index of postings is complete", logkey.From, first, logkey.To, x.end.Load())
+	if end := x.end.Load(); end > first {
+		x.o.Logger.Info("the index of postings is complete", logkey.From, first, logkey.To, end)
+	}
 	return nil
 }
 
