@@ -60,11 +60,14 @@ type Found struct {
 	Type     string          `json:"eventType"`
 	Created  time.Time       `json:"created"`
 	JSON     bool            `json:"isJson"`
-	Redacted bool            `json:"isRedacted"`
-	Data     json.RawMessage `json:"data"`
-	Bytes    []byte          `json:"dataBase64"` // data that is not JSON
-	Metadata json.RawMessage `json:"metadata"`
-	Tags     []string        `json:"tags"`
+	Redacted bool            `json:"isRedacted,omitempty"`
+	Data     json.RawMessage `json:"data,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// Data and metadata in another form than JSON.
+	DataBytes     []byte `json:"dataBase64,omitempty"`
+	MetadataBytes []byte `json:"metadataBase64,omitempty"`
+
+	Tags []string `json:"tags"`
 }
 
 // Decode reads the data, which is JSON, into a value.

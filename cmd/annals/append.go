@@ -20,13 +20,19 @@ input, has a JSON object as POST /streams takes it:
    "events": [{"stream": "account-7", "eventId": "...", "eventType": "Debited", "data": {"amount": 5}},
               {"stream": "account-8", "eventId": "...", "eventType": "Credited", "data": {"amount": 5}}]}
 
-The answer of the node goes to standard output: where the events are, or which checks do not hold.
-The ids of the events make it safe to run the command again: what is written already is not written
-twice. With --repeat the command does so itself, at all nodes of the cluster, until the outcome is
-known.
+Conditions are possible too: the append fails if events that match a query came after a position,
+that of annals query for example:
 
-The exit code is 0 if the events are written, now or by an earlier run, 1 if checks do not hold, and
-2 if nothing was tried or the outcome is not known.`
+  {"conditions": [{"failIfEventsMatch": {"items": [{"types": ["SeatTaken"], "tags": ["seat:12"]}]}, "after": 8812}],
+   "events": [{"stream": "show-7", "eventId": "...", "eventType": "SeatTaken", "data": {}, "tags": ["seat:12"]}]}
+
+The answer of the node goes to standard output: where the events are, or which checks do not hold
+and which events conflict. The ids of the events make it safe to run the command again: what is
+written already is not written twice. With --repeat the command does so itself, at all nodes of the
+cluster, until the outcome is known.
+
+The exit code is 0 if the events are written, now or by an earlier run, 1 if checks or conditions do
+not hold, and 2 if nothing was tried or the outcome is not known.`
 
 // maxAppend is how large a body nodes take.
 const maxAppend = 30_000_000

@@ -30,6 +30,10 @@ func TestAppend(t *testing.T) {
 		{"written", both, node, `"repeated":false,"streams":[{"stream":"a","first":0,"last":0},{"stream":"b","first":0,"last":0}]}` + "\n", 0},
 		{"repeated", both, node, `"repeated":true,"streams":[{"stream":"a","first":0,"last":0},{"stream":"b","first":0,"last":0}]}` + "\n", 0},
 		{"violated", `{"checks":[{"stream":"b","expectedVersion":7}],"events":[` + to("a") + `]}`, node, `{"index":0,"stream":"b","expected":7,"actual":0}`, 1},
+		{
+			"conflict", `{"condition":{"failIfEventsMatch":{"items":[{"streams":["a"]}]}},"events":[` + to("a") + `]}`, node,
+			`"conditions":[{"index":0,"event":{"position":`, 1,
+		},
 		{"refused", `{"event":[]}`, node, `"event" is not a member that is known here. (status 400)`, 2},
 		{"not JSON", `x`, node, `Write request body invalid. (status 400)`, 2},
 		{"too large", `{"events":[` + strings.Repeat(" ", maxAppend), node, `the events take more than 30000000 bytes`, 2},

@@ -107,6 +107,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		backupCommand(stdout, stderr),
 		doctorCommand(stdout),
 		tailCommand(stdout, stderr),
+		queryCommand(stdout, stderr),
 		appendCommand(os.Stdin, stdout, stderr),
 		projectionCommand(os.Stdin, stdout, stderr),
 		userCommand(terminalSecrets(os.Stdin, stderr), stdout),
