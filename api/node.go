@@ -31,6 +31,7 @@ type Node struct {
 	Subscriptions Subscriptions
 	Projections   Projections
 	Operations    Operations
+	Index         Index
 	Scavenges     Scavenges
 	Statistics    Statistics
 

@@ -212,6 +212,25 @@ type Operations interface {
 	MergeIndexes() (id event.ID, err error)
 }
 
+// Index is this node's index of what events say of themselves. Its calls fail with
+// event.ErrNotReady.
+type Index interface {
+	IndexStatus() (IndexStatus, error)
+	// RebuildIndex begins to make the index again. It fails with event.ErrIndexBuilding while it is
+	// being made.
+	RebuildIndex() error
+}
+
+// IndexStatus is how far an index is, and how large.
+type IndexStatus struct {
+	IsBuilding  bool
+	Position    int64 // it has all of the log before it
+	LogEnd      int64
+	Tables      int
+	Bytes       int64 // of its tables, without their filters
+	MemoryBytes int64 // of what is in no table yet
+}
+
 // Scavenges runs scavenges of this node's files, one at a time.
 type Scavenges interface {
 	// Start registers a run and returns its id before any work is done. It fails with

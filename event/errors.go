@@ -195,6 +195,9 @@ func (e *NamesNotListed) Error() string {
 	return fmt.Sprintf("the names of streams are being collected: %d of %d bytes of log are done", e.Done, e.Total)
 }
 
+// ErrIndexBuilding refuses to build the index again while it is being built.
+var ErrIndexBuilding = errors.New("the index is being built already")
+
 // IndexBuilding says that the index of categories, types and tags is still being built.
 type IndexBuilding struct {
 	Done, Total int64 // bytes of log

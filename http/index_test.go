@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/internal/check"
@@ -354,4 +355,20 @@ func TestIndexModel(t *testing.T) {
 			check.Slice(t, walk(fmt.Sprintf("%s/head/backward/%d", escaped, count), "next"), want, name, login, "backward")
 		}
 	}
+}
+
+func TestIndexStatus(t *testing.T) {
+	n := newOperator(t)
+	status := func() string { return strings.Join(strings.Fields(n.get("/index", "").is(t, 200).body), "") }
+	n.operations.index = api.IndexStatus{Position: 12, LogEnd: 12, Tables: 2, Bytes: 30, MemoryBytes: 4}
+	check.Equal(t, status(), `{"state":"live","position":12,"logEnd":12,"tables":2,"bytes":30,"memoryBytes":4}`)
+	n.do("POST", "/admin/index/rebuild", "", ofUser("ops")).is(t, 202)
+	n.operations.index = api.IndexStatus{IsBuilding: true, LogEnd: 12}
+	check.Equal(t, status(), `{"state":"building","position":0,"logEnd":12,"tables":0,"bytes":0,"memoryBytes":0}`)
+	n.do("POST", "/admin/index/rebuild", "", admin()).is(t, 409).says(t, "The index is being built already")
+	n.do("POST", "/admin/index/rebuild", "", ofUser("jane")).is(t, 401)
+	check.Equal(t, strings.Join(n.operations.calls, " "), "rebuild rebuild")
+	n.operations.fail = event.ErrNotReady
+	n.get("/index", "").is(t, 503)
+	n.do("GET", "/index", "", nil).is(t, 401)
 }

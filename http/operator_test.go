@@ -34,7 +34,7 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 	set := func(options *httpapi.Options) {
 		options.Statistics, options.Operations, options.Startup = o.statistics, o.operations, o.startup
 		options.Settings, options.Scavenges, options.Backups = someSettings, o.scavenges, someBackups()
-		options.BackupRuns, options.Doctor = &memBackupRuns{}, someLines
+		options.BackupRuns, options.Doctor, options.Index = &memBackupRuns{}, someLines, o.operations
 	}
 	o.node = newNode(t, append([]func(*httpapi.Options){set}, change...)...)
 	return o
@@ -86,6 +86,7 @@ func (s *memStatistics) Answered(took time.Duration) {
 type memOperations struct {
 	fail     error
 	shutdown func()
+	index    api.IndexStatus
 	calls    []string
 	ids      byte
 }
@@ -103,6 +104,16 @@ func (o *memOperations) MergeIndexes() (event.ID, error) {
 	o.calls = append(o.calls, "merge")
 	o.ids++
 	return event.ID{0xab, 15: o.ids}, o.fail
+}
+
+func (o *memOperations) IndexStatus() (api.IndexStatus, error) { return o.index, o.fail }
+
+func (o *memOperations) RebuildIndex() error {
+	o.calls = append(o.calls, "rebuild")
+	if o.index.IsBuilding {
+		return event.ErrIndexBuilding
+	}
+	return o.fail
 }
 
 // memStartup is as far as a test sets.

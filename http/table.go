@@ -71,6 +71,9 @@ func (s *Server) rows() []row {
 		at("/admin/reloadconfig", operate(http.MethodPost, operations.Reload)),
 		at("/admin/mergeindexes", operate(http.MethodPost, operations.MergeIndexes)),
 	)
+	index := &admin.IndexHandlers{Index: o.Index}
+	add(o.Index != nil, at("/index", look(jsonOffer, api.MayUser, index.Status)))
+	add(isAdmin && o.Index != nil, at("/admin/index/rebuild", operate(http.MethodPost, index.Rebuild)))
 	add(isAdmin && o.Scavenges != nil,
 		at("/admin/scavenge", operate(http.MethodPost, scavenges.Start)),
 		at("/admin/scavenge/current", operate(http.MethodGet, scavenges.Current), operate(http.MethodDelete, scavenges.Stop)),

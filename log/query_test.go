@@ -201,7 +201,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 				check.Must(t, h.l.Close())
 				h.l = mustOpen(t, o)
 			case 2: // built again
-				check.Must(t, h.l.postings.Clear())
+				check.Must(t, h.l.postings.Rebuild())
 			}
 			for !h.l.postings.Covers(h.l.Tail().End) {
 				time.Sleep(time.Millisecond)

@@ -20,7 +20,7 @@ func (n *Node) served() api.Node {
 	c, part := n.config, n.part()
 	served := api.Node{
 		Store: n.store, Cluster: part, Access: gate{n.users.logins, n.policy}, Membership: part,
-		Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.metrics,
+		Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Index: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.metrics,
 		Leases: n.leases, Shares: n.shares, Memory: n.memory, Activity: n.activity, RefusedLogins: n.users.refused, LogRequests: c.LogHttpRequests,
 		Many:         api.NewManyMetrics(n.opts.Stats),
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(), Insecure: c.Insecure,

@@ -35,3 +35,25 @@ func (o operations) MergeIndexes() (event.ID, error) {
 	}
 	return o.n.merges.Start(log.Index().Merge)
 }
+
+// IndexStatus tells of the index of what events say of themselves.
+func (o operations) IndexStatus() (api.IndexStatus, error) {
+	log, err := o.n.store.Log()
+	if err != nil {
+		return api.IndexStatus{}, err
+	}
+	return api.IndexStatus(log.Postings().Status()), nil
+}
+
+// RebuildIndex has that index be made again, next to a node that serves.
+func (o operations) RebuildIndex() error {
+	log, err := o.n.store.Log()
+	if err != nil {
+		return err
+	}
+	if err := log.Postings().Rebuild(); err != nil {
+		return err
+	}
+	o.n.logger.Info("the index of postings is built again, as an operator asked for")
+	return nil
+}

@@ -122,6 +122,7 @@ var table = []struct {
 	{err: redact.ErrInMemory, problem: New(http.StatusBadRequest, redact.ErrInMemory.Error())},
 	{err: redact.ErrTooMany, problem: New(http.StatusBadRequest, redact.ErrTooMany.Error())},
 	{err: redact.ErrNoEvents, problem: New(http.StatusBadRequest, redact.ErrNoEvents.Error())},
+	{err: event.ErrIndexBuilding, problem: New(http.StatusConflict, "The index is being built already")},
 	{err: event.ErrChunksLocked, problem: New(http.StatusBadRequest, "Failed to acquire the chunk switch lock")},
 	{err: event.ErrBadPosition, problem: New(http.StatusBadRequest, "Invalid position argument")},
 	{err: event.ErrTooLarge, problem: TooLarge},

@@ -174,6 +174,16 @@ func (x *Index) watch(r *stats.Registry) {
 	})
 }
 
+// MemoryBytes is the memory of the entries that are in no table yet.
+func (x *Index) MemoryBytes() (n int64) {
+	x.read(func(s *state) {
+		for _, mem := range s.mems {
+			n += mem.bytes()
+		}
+	})
+	return n
+}
+
 // read calls look with the current state, if the index is open.
 func (x *Index) read(look func(*state)) {
 	if s := x.acquire(); s != nil {

@@ -200,10 +200,25 @@ func (x *Index) build(ctx context.Context) error {
 	return nil
 }
 
+// Rebuild has all be posted again. It fails with event.ErrIndexBuilding while that is being done.
+func (x *Index) Rebuild() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.end.Load() < x.o.Tail().End || !x.current.Load().usable() {
+		return event.ErrIndexBuilding
+	}
+	return x.clear()
+}
+
 // Clear has all be posted again.
 func (x *Index) Clear() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.clear()
+}
+
+// clear is called with mu held.
+func (x *Index) clear() error {
 	old := x.current.Load()
 	x.current.Store(&generation{Index: old.Index, void: true})
 	x.end.Store(0)
@@ -272,6 +287,29 @@ func (x *Index) Scavenge(ctx context.Context, o index.ScavengeOptions) error {
 		return current.Scavenge(ctx, o)
 	}
 	return nil
+}
+
+// Status is how far an index is, and how large.
+type Status struct {
+	IsBuilding  bool
+	Position    int64 // all of the log before it is posted
+	LogEnd      int64
+	Tables      int
+	Bytes       int64 // of the tables, without their filters
+	MemoryBytes int64 // of what is in no table yet
+}
+
+// Status describes the index.
+func (x *Index) Status() Status {
+	current := x.current.Load()
+	s := Status{LogEnd: x.o.Tail().End, MemoryBytes: current.MemoryBytes()}
+	s.Position = x.end.Load() // Later: it is never less than the end that readers see.
+	s.IsBuilding = s.Position < s.LogEnd || !current.usable()
+	for _, t := range current.Tables() {
+		s.Tables++
+		s.Bytes += t.Bytes
+	}
+	return s
 }
 
 // Tables are the files of the index, the newest first.
