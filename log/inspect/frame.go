@@ -116,6 +116,9 @@ func (k *walker) noteRecords(w *walk, t *chunkfile.Trailer) {
 		if position < k.index.checkpoint && !k.n.unreadable(position) {
 			k.index.logSum.add(hash, it.Number(), position)
 		}
+		if !k.n.unreadable(position) {
+			k.postings.note(it, position)
+		}
 		if event.Flags(it.Flags())&event.FlagRedacted != 0 {
 			k.n.sum.Redacted++
 		}

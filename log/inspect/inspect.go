@@ -116,8 +116,9 @@ func Run(ctx context.Context, o Options, report func(Finding)) (_ Summary, err e
 	g := &names{n: n}
 	g.streams.init()
 	r := &indexCheck{n: n, names: g, checkpoint: -1}
-	defer func() { err = errors.Join(err, n.close(), r.close()) }()
-	k := &walker{n: n, names: g, index: r, whole: true}
+	p := &postingsCheck{streams: r, checkpoint: -1}
+	defer func() { err = errors.Join(err, n.close(), r.close(), p.close()) }()
+	k := &walker{n: n, names: g, index: r, postings: p, whole: true}
 	if err := k.run(); err != nil {
 		return n.sum, fmt.Errorf("inspect %s: %w", o.Dir, err)
 	}
@@ -148,9 +149,10 @@ type inspector struct {
 // walker goes through the chunks. Where frames are damaged or missing, whole is false until a
 // footer or trailer after the damage gives the end and the chain again.
 type walker struct {
-	n     *inspector
-	names *names
-	index *indexCheck
+	n        *inspector
+	names    *names
+	index    *indexCheck
+	postings *postingsCheck
 
 	whole   bool
 	time    int64 // of the newest record
@@ -169,6 +171,7 @@ func (k *walker) run() error {
 		return err
 	}
 	k.index.openIndex()
+	k.postings.open()
 	for i, name := range k.n.files {
 		if k.ended {
 			k.behindEnd(name)
@@ -181,7 +184,10 @@ func (k *walker) run() error {
 	k.n.sum.End = k.n.tail.End
 	k.n.sum.Streams = k.names.streams.count
 	k.n.checkEnd()
-	return k.index.inspectIndex()
+	if err := k.index.inspectIndex(); err != nil {
+		return err
+	}
+	return k.postings.inspect()
 }
 
 func (n *inspector) close() error {

@@ -516,7 +516,7 @@ func TestInspectUnreadable(t *testing.T) {
 			return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, datadir.ChaserCheckpoint)
 		},
 			[]string{"error unreadable chaser.chk"}},
-		{"indexmap", func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, "/indexmap") },
+		{"indexmap", func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, "index/indexmap") },
 			[]string{"error unreadable index/indexmap @-1: input/output error"}},
 		{"folder of the index", func(op vfs.Op) bool { return op.Kind == vfs.OpList && strings.HasSuffix(op.Name, "/index") },
 			[]string{"error unreadable index"}},
@@ -530,6 +530,38 @@ func TestInspectUnreadable(t *testing.T) {
 				}
 				return nil
 			})
+			findings, _, err := f.inspect(false)
+			f.must(err)
+			inspectCompare(t, findings, c.want)
+		})
+	}
+}
+
+// The index of postings is compared with the log both ways.
+func TestInspectPostings(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(x *index.Index) error
+		want   []string
+	}{
+		"as written": {func(*index.Index) error { return nil }, nil},
+		"one too many": {func(x *index.Index) error {
+			end, chain := x.Reached()
+			return errors.Join(x.Add([]index.Entry{{Hash: 7, Number: 0, Position: 0}}, end, chain), x.Flush())
+		}, []string{"error index index/postings/indexmap @-1: the log has"}},
+		"one is gone": {func(x *index.Index) error {
+			gone := false
+			return x.Scavenge(context.Background(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) {
+				keep := gone
+				gone = true
+				return keep, nil
+			}})
+		}, []string{"error index index/postings/indexmap @-1: the log has"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newInspectFolder(t, vfs.NewMem()).build()
+			x := check.Value(index.Open(index.Options{FS: f.fs, Dir: f.path("index/postings"), Packed: true, ExistenceFilterMax: -1, Cluster: inspectCluster})).Must(t)
+			check.Must(t, c.change(x))
+			check.Must(t, x.Close())
 			findings, _, err := f.inspect(false)
 			f.must(err)
 			inspectCompare(t, findings, c.want)
