@@ -43,8 +43,9 @@ type QueryOptions struct {
 
 // QueryPage is a part of what a query finds.
 type QueryPage struct {
-	// Position is how far the log was looked at: a condition After it counts what came since.
-	Position int64   `json:"position"`
+	// Position is how far the log was looked at: a condition After it counts what came since. It is
+	// nil when the log is empty.
+	Position *int64  `json:"position"`
 	Events   []Found `json:"events"`
 	// Next is where the next page begins, nil at the end. Forward it is its After, with Position as
 	// its Until. Backward it is its Until.
@@ -107,24 +108,24 @@ func (c *Client) Query(ctx context.Context, query Query, o QueryOptions) (*Query
 // QueryPages reads page by page. There is at least one, and all have the Position of the first.
 func (c *Client) QueryPages(ctx context.Context, query Query, o QueryOptions) iter.Seq2[*QueryPage, error] {
 	return func(yield func(*QueryPage, error) bool) {
-		var position *int64
+		var first *QueryPage
 		for {
 			p, err := c.Query(ctx, query, o)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if position == nil {
-				position = new(p.Position)
+			if first == nil {
+				first = p
 			}
-			p.Position = *position
+			p.Position = first.Position
 			if !yield(p, nil) || p.Next == nil {
 				return
 			}
 			if o.Backward {
 				o.Until = p.Next
 			} else {
-				o.After, o.Until = p.Next, position
+				o.After, o.Until = p.Next, first.Position
 			}
 		}
 	}
@@ -196,7 +197,7 @@ func (c *Client) Decide(ctx context.Context, query Query, decide func(events []F
 				return Appended{}, err
 			}
 			found = append(found, p.Events...)
-			condition.After = new(p.Position)
+			condition.After = p.Position
 		}
 		events, err := decide(found)
 		if err != nil || len(events) == 0 {

@@ -116,6 +116,15 @@ func TestQuery(t *testing.T) {
 	n.get("/query?types=A&after=99999", "").is(t, 200)
 }
 
+// TestQueryOfNothing: the position of an empty log is that before its first event, which can be 0.
+func TestQueryOfNothing(t *testing.T) {
+	n := newNode(t)
+	const none = `{"position":null,"events":[],"next":null}`
+	check.Equal(t, n.query(`{"query":{"all":true}}`).is(t, 200).body, none)
+	check.Equal(t, n.query(`{"query":{"all":true},"backward":true,"after":null,"until":null}`).is(t, 200).body, none)
+	check.Equal(t, n.get("/query?types=T", "", "Accept", ndjson).is(t, 200).body, "{\"position\":null}\n{\"end\":true}\n")
+}
+
 func TestQueryDocument(t *testing.T) {
 	n := newNode(t)
 	n.batch("s-1", fmt.Sprintf(`[{"eventId":%q,"eventType":"T","data":{ "n" :

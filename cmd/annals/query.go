@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,8 @@ func (c *nodeClient) query(ctx context.Context, stdout io.Writer, q *queryFlags,
 	if q.limit > 0 {
 		o.Count = min(q.limit, client.PageLimit)
 	}
-	printed, position := 0, int64(0)
+	var position *int64
+	printed := 0
 	for p, err := range c.QueryPages(ctx, client.Query{Items: []client.QueryItem{q.item}}, o) {
 		if err != nil {
 			return c.explain(err)
@@ -122,11 +124,18 @@ func (c *nodeClient) query(ctx context.Context, stdout io.Writer, q *queryFlags,
 			break
 		}
 	}
-	form := "position %d\n"
+	text := "none" // The log is empty.
 	if asJSON {
-		form = "{\"position\":%d}\n"
+		text = "null"
 	}
-	_, err := fmt.Fprintf(stdout, form, position)
+	if position != nil {
+		text = strconv.FormatInt(*position, 10)
+	}
+	form := "position %s\n"
+	if asJSON {
+		form = "{\"position\":%s}\n"
+	}
+	_, err := fmt.Fprintf(stdout, form, text)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -17,23 +18,31 @@ func TestQuery(t *testing.T) {
 	seat := func(kind, data string, binary bool) client.StreamEvent {
 		return client.StreamEvent{Stream: "show-7", Event: client.Event{Type: kind, Data: []byte(data), Binary: binary, Tags: []string{"seat:12", "show:7"}}}
 	}
+	// Of two that have seen nothing, not even a position, one succeeds.
+	empty := check.Value(c.Query(t.Context(), client.Query{All: true}, client.QueryOptions{})).Must(t)
+	unchanged := client.Condition{Query: client.Query{All: true}, After: empty.Position}
+	first := []client.StreamEvent{{Stream: "first", Event: client.Event{Type: "T", Data: []byte("{}")}}}
+	check.Must(t, check.Err(c.AppendMany(t.Context(), first, unchanged)))
+	if _, err := c.AppendMany(t.Context(), first, unchanged); !errors.Is(err, client.ErrWrongVersion) {
+		t.Errorf("written after %v", empty.Position)
+	}
 	done := check.Value(c.AppendMany(t.Context(), []client.StreamEvent{
 		seat("Taken", `{"by":"<ann>"}`, false), seat("Freed", "\x00", true), seat("Taken", `{"by":"bob"}`, false),
 	})).Must(t)
 	last := fmt.Sprintf("position %d\n", done.Position)
 	// Positions and times are not the same each time.
 	moving := regexp.MustCompile(`\d+  \d{4}-\S+Z  `)
-	const first, second, third = "0@show-7  Taken  {\"by\":\"<ann>\"}\n", "1@show-7  Freed  1 bytes\n", "2@show-7  Taken  {\"by\":\"bob\"}\n"
+	const taken, freed, again = "0@show-7  Taken  {\"by\":\"<ann>\"}\n", "1@show-7  Freed  1 bytes\n", "2@show-7  Taken  {\"by\":\"bob\"}\n"
 	for _, test := range []struct {
 		flags, want string
 		code        int
 	}{
-		{"--tags seat:12,show:7", first + second + third + last, 0},
-		{"--types Taken --categories show", first + third + last, 0},
-		{"--streams show-7 --backward --limit 2", third + second + last, 0},
+		{"--tags seat:12,show:7", taken + freed + again + last, 0},
+		{"--types Taken --categories show", taken + again + last, 0},
+		{"--streams show-7 --backward --limit 2", again + freed + last, 0},
 		{fmt.Sprintf("--types Taken --after %d", done.Position), last, 0},
 		{"--correlation none", last, 0},
-		{"--types Taken --follow --limit 2", first + third, 0},
+		{"--types Taken --follow --limit 2", taken + again, 0},
 		{"", "say which events: --types, --tags, --categories, --streams or --correlation", 2},
 		{"--types A --limit -1", "--limit and --after are not negative", 2},
 		{"--types A --follow --backward", "--follow and --backward exclude each other", 2},

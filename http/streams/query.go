@@ -188,7 +188,7 @@ func (s *Handlers) answerQuery(x *request.Request, q *queryRequest) error {
 	if err := x.Claim.Grow(ctx, 2*payload); err != nil { // It is written as well.
 		return err
 	}
-	b := strconv.AppendInt(append(x.Out[:0], `{"position":`...), position, 10)
+	b := appendCovered(x.Out[:0], position)
 	b = append(b, `,"events":[`...)
 	isFirst := true
 	for i := range events {
@@ -215,7 +215,18 @@ func (s *Handlers) answerQuery(x *request.Request, q *queryRequest) error {
 	return nil
 }
 
-// cover makes until the position that the answer covers up to. It waits for a position that this
+// appendCovered begins an answer with the position that it covers up to: null, when the log is
+// empty. As the after of a condition that is the whole log; a number would leave out an event that
+// is written there.
+func appendCovered(b []byte, position int64) []byte {
+	b = append(b, `{"position":`...)
+	if position < 0 {
+		return append(b, "null"...)
+	}
+	return strconv.AppendInt(b, position, 10)
+}
+
+// cover makes until the position that the answer covers up to, -1 of an empty log. It waits for a position that this
 // node has not reached yet.
 func (s *Handlers) cover(ctx context.Context, x *request.Request, q *queryRequest) error {
 	if q.until >= s.Store.LogEnd() {
@@ -237,7 +248,7 @@ func (s *Handlers) cover(ctx context.Context, x *request.Request, q *queryReques
 		if err != nil {
 			return err
 		}
-		q.until = max(0, page.Last)
+		q.until = page.Last
 	}
 	return nil
 }
@@ -245,6 +256,9 @@ func (s *Handlers) cover(ctx context.Context, x *request.Request, q *queryReques
 // queryPage reads at most so many events, and returns how to continue: the next after, backward the
 // next until, -1 at the end.
 func (s *Handlers) queryPage(ctx context.Context, x *request.Request, q *queryRequest, count int) (events []event.Resolved, next int64, err error) {
+	if q.until < 0 { // The log was empty.
+		return nil, -1, nil
+	}
 	r := event.AllRead{Query: &q.query, From: q.after + 1, Count: count + 1, Backward: q.backward, Room: &x.Room}
 	if q.backward {
 		r.From = below(q.until)
@@ -366,7 +380,7 @@ func (s *Handlers) sendLines(x *request.Request, q *queryRequest, position int64
 	}
 	defer release()
 	l := lines{x: x}
-	x.Out = fmt.Appendf(x.Out[:0], "{\"position\":%d}\n", position)
+	x.Out = append(appendCovered(x.Out[:0], position), "}\n"...)
 	if err = s.appendLines(q, &l); err == nil {
 		x.Out = append(x.Out, "{\"end\":true}\n"...)
 		err = l.send()
