@@ -226,8 +226,8 @@ func appendCovered(b []byte, position int64) []byte {
 	return strconv.AppendInt(b, position, 10)
 }
 
-// cover makes until the position that the answer covers up to, -1 of an empty log. It waits for a position that this
-// node has not reached yet.
+// cover makes until the position that the answer covers up to, -1 of an empty log. It waits for a
+// position that this node has not reached yet.
 func (s *Handlers) cover(ctx context.Context, x *request.Request, q *queryRequest) error {
 	if q.until >= s.Store.LogEnd() {
 		wait, cancel := context.WithTimeout(ctx, awaitPosition)
