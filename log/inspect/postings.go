@@ -67,7 +67,8 @@ func (p *postingsCheck) inspect() error {
 	}
 	n := p.streams.n
 	if p.checkpoint > n.tail.End {
-		return nil // It is said of the log that its end is missing, and the next start makes it again.
+		// It is said of the log that its end is missing, and the next start makes it again.
+		return nil
 	}
 	var sum entrySum
 	var before index.Entry
