@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/log/postings"
+	"github.com/annalsdb/annals/stats"
 )
 
 // openIndex opens the index and brings it up to the log's end: by what was
@@ -57,7 +58,7 @@ func (l *Log) openPostings() (err error) {
 			Cluster:     l.cluster, Belongs: l.endsAt,
 		},
 		Tail:   l.Tail,
-		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, new(poster).append, add) },
+		Read:   func(from, to int64, add postings.Add) error { return l.entries(from, to, l.newPoster().append, add) },
 		Logger: logger,
 	})
 	return err
@@ -77,14 +78,20 @@ func appendEntry(to []index.Entry, it chunkfile.Item, position int64) []index.En
 
 // poster finds the postings of records. Its memory is used again.
 type poster struct {
-	reader label.Reader
-	labels []label.Label
+	reader    label.Reader
+	labels    []label.Label
+	malformed *stats.Counter // events with malformed tags
 }
+
+func (s *state) newPoster() *poster { return &poster{malformed: s.metrics.malformedTags} }
 
 // append appends the postings of a record.
 func (p *poster) append(to []index.Entry, it chunkfile.Item, position int64) []index.Entry {
 	// Malformed tags, which were written before they were refused, are none.
-	facts, _ := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	facts, err := p.reader.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
+	if err != nil {
+		p.malformed.Inc()
+	}
 	p.labels = label.Append(p.labels[:0], &facts)
 	for _, l := range p.labels {
 		to = append(to, index.Entry{Hash: l.Hash(), Number: position, Position: position})

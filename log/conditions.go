@@ -72,6 +72,7 @@ func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, show
 		var found candidates = &everything{cu: cursor{v: v}, at: -1}
 		switch covered := f.postings.Covers(v.tail.End); {
 		case covered && !q.All:
+			f.metrics.conditioned.Inc()
 			found = f.postings.WalkCertain(label.Alternatives(q), conditionPostings)
 		case !covered && v.tail.End-from > conditionScan:
 			return f.postings.Missing()

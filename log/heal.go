@@ -197,6 +197,7 @@ func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) e
 	if err != nil || slices.Contains(found, e) {
 		return err
 	}
+	r.poster.malformed = s.metrics.malformedTags
 	r.entries, r.posted = append(r.entries, e), r.poster.append(r.posted, it, position)
 	return nil
 }

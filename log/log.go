@@ -56,7 +56,7 @@ func newLog(ctx context.Context, o Options) *Log {
 	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
 	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)
 	numbers := &order{state: s, reads: l.Reads, wake: make(chan struct{}, 1), seen: map[uint64]int64{}}
-	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names, order: numbers}
+	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names, order: numbers, poster: *s.newPoster()}
 	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks, order: numbers}
 	l.Facts = &Facts{Reader: l.Reads, health: l.Health}
 	l.Transfer = &Transfer{state: s, syncer: l.syncer, appender: l.appender, reads: l.Reads, chunks: l.Chunks, health: l.Health}

@@ -26,6 +26,8 @@ type metrics struct {
 	renumbered    *stats.Counter
 
 	falseHits, hiddenHits, deniedHits *stats.Counter // of queries
+	queried, conditioned              *stats.Counter // reads of postings
+	malformedTags                     *stats.Counter
 }
 
 // reads counts what readers were given: one update for a page of records. It is
@@ -73,12 +75,13 @@ func labelled(name, value string) stats.Label { return stats.Label{Name: name, V
 
 // Metrics whose values come from several packages, or that have several labels.
 const (
-	ioBytes, ioBytesHelp       = "eventstore_io_bytes", "Bytes of records read from the log and written to it."
-	ioEvents, ioEventsHelp     = "eventstore_io_events", "Records read from the log and written to it."
-	positions, positionsHelp   = "eventstore_checkpoints", "Positions of the log that a part of the node has reached."
-	hitsMisses, hitsMissesHelp = "eventstore_cache_hits_misses", "Lookups in a cache that found, or did not find, what they were for."
-	cacheBytes, cacheBytesHelp = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
-	cacheCount, cacheCountHelp = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
+	ioBytes, ioBytesHelp             = "eventstore_io_bytes", "Bytes of records read from the log and written to it."
+	ioEvents, ioEventsHelp           = "eventstore_io_events", "Records read from the log and written to it."
+	positions, positionsHelp         = "eventstore_checkpoints", "Positions of the log that a part of the node has reached."
+	hitsMisses, hitsMissesHelp       = "eventstore_cache_hits_misses", "Lookups in a cache that found, or did not find, what they were for."
+	cacheBytes, cacheBytesHelp       = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
+	postingsReads, postingsReadsHelp = "annals_postings_reads_total", "Reads of postings, by whether they answer pages and subscriptions or judge conditions of writes."
+	cacheCount, cacheCountHelp       = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
 )
 
 func newMetrics(r *stats.Registry) metrics {
@@ -94,6 +97,9 @@ func newMetrics(r *stats.Registry) metrics {
 		falseHits:     r.Counter("annals_postings_false_hits_total", "Postings that led to an event which was not asked for."),
 		hiddenHits:    r.Counter("annals_postings_hidden_total", "Events found by postings that reads of their streams do not show."),
 		deniedHits:    r.Counter("annals_postings_denied_total", "Events found by postings whose streams the caller may not read."),
+		queried:       r.Counter(postingsReads, postingsReadsHelp, labelled("source", "query")),
+		conditioned:   r.Counter(postingsReads, postingsReadsHelp, labelled("source", "condition")),
+		malformedTags: r.Counter("annals_postings_malformed_tags_total", "Events that were posted without their tags, because these are malformed."),
 		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks that were found to be damaged."),
 	}
 }
@@ -114,6 +120,13 @@ func (l *Log) watch(r *stats.Registry) {
 	at("epoch", "non-flushed", l.EpochPosition)
 	at("index", "non-flushed", l.index.Checkpoint)
 
+	r.GaugeFunc("annals_postings_build_ratio", "Share of the log that the index of postings has; 1 when it has all.", func() float64 {
+		done, total := l.postings.Progress()
+		if total == 0 {
+			return 1
+		}
+		return float64(done) / float64(total)
+	})
 	r.GaugeFunc("annals_chunks_damaged", "Complete chunk files in use that are known to be damaged.", func() float64 { return float64(len(l.Health.Damaged())) })
 	r.GaugeFunc("annals_chunk_check_ratio", "Share of the complete chunks that the running check, or the last one, has read.", func() float64 {
 		p := l.Health.CheckProgress()

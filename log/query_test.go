@@ -1,8 +1,10 @@
 package eventlog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -191,7 +193,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 			for range 30 {
 				h.step()
 			}
-			switch h.IntN(4) {
+			switch h.IntN(5) {
 			case 0:
 				check.Must(t, h.l.postings.Flush(-1))
 			case 1: // a crash
@@ -202,6 +204,15 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 				h.l = mustOpen(t, o)
 			case 2: // built again
 				check.Must(t, h.l.postings.Rebuild())
+			case 3: // a version without postings wrote the folder, or a restore had none
+				check.Must(t, h.l.Close())
+				dir := filepath.Join(h.l.opts.IndexDir, postingsFolder)
+				for _, name := range check.Value(o.FS.List(dir)).Must(t) {
+					if strings.Contains(name, "-") || name == "indexmap" {
+						check.Must(t, o.FS.Remove(filepath.Join(dir, name)))
+					}
+				}
+				h.l = mustOpen(t, o)
 			}
 			for !h.l.postings.Covers(h.l.Tail().End) {
 				time.Sleep(time.Millisecond)
@@ -212,4 +223,33 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 		}
 		check.Must(t, h.l.Close())
 	}
+}
+
+// Malformed tags that were written before they were refused are none, and counted. Reads of
+// postings are counted, too.
+func TestPostingsAreCounted(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	l, m := mustOpen(t, o), newModel()
+	for _, metadata := range []string{`{"$tags":["a"]}`, `{"$tags":7}`} {
+		f := m.frame(false, testEvent{stream: "s", typ: "t", metadata: metadata})
+		check.Must(t, errors.Join(l.Append(f.Frame), l.Commit()))
+	}
+	check.Equal(t, l.metrics.malformedTags.Value(), 1, "malformed tags at commit")
+	q := &event.Query{Items: []event.QueryItem{{Tags: []string{"a"}}}}
+	page := check.Value(l.Reads.ReadAll(event.AllRead{Query: q, Count: 10})).Must(t)
+	check.Equal(t, len(page.Events), 1, "events with the tag")
+	hit := check.Value(l.Facts.FirstMatch(q, 0, func(*event.Hit) (bool, error) { return true, nil })).Must(t)
+	check.Equal(t, hit.Number, 0, "the first event")
+	check.Equal(t, l.metrics.queried.Value(), 1, "queries")
+	check.Equal(t, l.metrics.conditioned.Value(), 1, "conditions")
+	done, total := l.postings.Progress()
+	check.Equal(t, done, total, "bytes of log that are posted")
+	check.Equal(t, total, l.Tail().End, "bytes of log")
+	check.Must(t, l.postings.Flush(-1))
+	check.Must(t, l.postings.Clear())
+	for !l.postings.Covers(l.Tail().End) {
+		time.Sleep(time.Millisecond)
+	}
+	check.Equal(t, l.metrics.malformedTags.Value(), 2, "malformed tags, posted again")
+	check.Must(t, l.Close())
 }

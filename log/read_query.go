@@ -77,6 +77,7 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 		if !rd.postings.Covers(end) {
 			return page, rd.postings.Missing()
 		}
+		rd.metrics.queried.Inc()
 		found = rd.postings.Walk(label.Alternatives(r.Query), r.Backward, queryBudget)
 	}
 	a := newArena(r.MaxPayload, r.Room)

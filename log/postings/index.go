@@ -142,7 +142,17 @@ func (x *Index) Covers(end int64) bool {
 
 // Missing says why Covers reports false: how much of the log is posted.
 func (x *Index) Missing() error {
-	return &event.IndexBuilding{Done: x.end.Load(), Total: x.o.Tail().End}
+	done, total := x.Progress()
+	return &event.IndexBuilding{Done: done, Total: total}
+}
+
+// Progress says how many bytes of the log are posted, and how many it has that readers see.
+func (x *Index) Progress() (done, total int64) {
+	total = x.o.Tail().End
+	if x.current.Load().usable() {
+		done = min(x.end.Load(), total)
+	}
+	return done, total
 }
 
 // Run posts what is missing whenever there is something, until ctx is over.
