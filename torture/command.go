@@ -31,6 +31,8 @@ every node and compared with what the clients know:
   - refused writes are nowhere; writes with an unknown outcome are there as a whole or not at all
   - writes to several streams are there whole, with nothing between their events; the money that
     they move is never more or less; their successes and refusals are linearizable
+  - readers of indexes and queries, who moved between nodes, saw each event once and in order;
+    in the end every index has exactly the events of the log; writers found their events at once
   - all nodes show the same log: positions, ids, streams, numbers, times, data
   - every stream has the numbers from 0 on without gaps, and the same events as the log
   - the log has events in the order of real time; readings that require the leader are

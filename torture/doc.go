@@ -25,6 +25,8 @@
 // Some clients move money between accounts, each time in one write to several streams, with checks
 // on these and others, by all interfaces that do so. How much an event moves follows from its id.
 // The money of all accounts is the same at each place of the log.
+// Other clients follow indexes and queries over all nodes; in the end these hold just the events of
+// the log.
 //
 // An operator copies the database of a node every few seconds. In the end a node is started on some
 // of the copies, and shows the log up to the copy's end. An administrator blanks the data of single

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/annalsdb/annals/client"
 )
@@ -99,6 +100,7 @@ func (t *transferer) sendHTTP(ctx context.Context, tr *transfer, first ref, a *t
 		ID     string          `json:"eventId"`
 		Type   string          `json:"eventType"`
 		Data   json.RawMessage `json:"data"`
+		Tags   []string        `json:"tags"`
 	}
 	var body struct {
 		Checks []client.Check `json:"checks"`
@@ -110,7 +112,9 @@ func (t *transferer) sendHTTP(ctx context.Context, tr *transfer, first ref, a *t
 	}
 	for i := range tr.events {
 		r := first + ref(i)
-		body.Events = append(body.Events, one{tr.stream(i).name, t.ids.id(r).String(), eventType, json.RawMessage(t.ids.data(r))})
+		body.Events = append(body.Events, one{
+			tr.stream(i).name, t.ids.id(r).String(), eventType, json.RawMessage(t.ids.data(r)), []string{t.ids.label(r)},
+		})
 	}
 	b, err := json.Marshal(&body)
 	if err != nil {
@@ -195,7 +199,8 @@ func (t *transferer) sendCall(ctx context.Context, tr *transfer, first ref, a *t
 		r := first + ref(i)
 		records[i] = &v2.AppendRecord{
 			RecordId: new(t.ids.id(r).String()), Data: []byte(t.ids.data(r)), Stream: tr.stream(i).name,
-			Schema: &v2.SchemaInfo{Format: v2.SchemaFormat_SCHEMA_FORMAT_JSON, Name: eventType},
+			Properties: map[string]*structpb.Value{"$tags": structpb.NewStringValue(t.ids.label(r))},
+			Schema:     &v2.SchemaInfo{Format: v2.SchemaFormat_SCHEMA_FORMAT_JSON, Name: eventType},
 		}
 	}
 	call := v2.NewStreamsServiceClient(conn)

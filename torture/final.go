@@ -31,7 +31,7 @@ type finalReader struct {
 // page reads one page, again and again while the node does not answer. It returns nil when there is
 // no such stream.
 func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
-	a, err := r.answer(ctx, path)
+	a, err := r.answer(ctx, read(path, false, 0))
 	if err != nil || a.Status != http.StatusOK {
 		return nil, err
 	}
@@ -39,11 +39,11 @@ func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 }
 
 // answer reads until there is a page or none.
-func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) {
+func (r *finalReader) answer(ctx context.Context, q client.Request) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	for {
-		a, err := exchange(ctx, r.http, r.node, read(path, false, 0), finalPatience)
+		a, err := exchange(ctx, r.http, r.node, q, finalPatience)
 		switch {
 		case err != nil:
 		case a.Status == http.StatusOK, a.Status == http.StatusNotFound, a.Status == http.StatusGone:

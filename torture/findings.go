@@ -50,6 +50,7 @@ const (
 
 	kindRedacted        = "redacted data remains"
 	kindBackup          = "wrong backup"
+	kindFound           = "wrong index"
 	kindSum             = "money appears or vanishes"
 	kindProjectionStuck = "projection stuck"
 )

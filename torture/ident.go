@@ -2,6 +2,7 @@ package torture
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -83,6 +84,14 @@ func (t identity) amount(r ref) int {
 		sum -= t.amount(r - ref(r.index()) + ref(i))
 	}
 	return sum
+}
+
+// tagCount is how many tags there are.
+const tagCount = 24
+
+// label is the one tag that an event of a transfer has.
+func (t identity) label(r ref) string {
+	return fmt.Sprintf("%s%d", t.prefix, mix(t.tag^uint64(r)^1)%tagCount)
 }
 
 // shows is whether an entry has the type and the data of an event. Feeds leave out data that is not

@@ -43,6 +43,8 @@ type load struct {
 	count tally
 	gaps  *gapRecorder
 	calls connections
+	// indexers read indexes.
+	indexers []*indexer
 
 	// work is what workers do until stop is closed; then each ends after the attempt in flight.
 	work []func(context.Context)
@@ -73,6 +75,7 @@ const (
 	ofBackups       = "backups"
 	ofRedactions    = "redactions"
 	ofTransfers     = "transfers"
+	ofIndexes       = "indexes"
 )
 
 // written are the words for appends by their outcomes.

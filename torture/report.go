@@ -31,6 +31,7 @@ type summary struct {
 	Backups     map[string]int64 `json:"backups,omitempty"`
 	Redactions  map[string]int64 `json:"redactions,omitempty"`
 	Transfers   map[string]int64 `json:"transfers,omitempty"`
+	Indexes     map[string]int64 `json:"indexes,omitempty"`
 
 	LogEvents       int       `json:"logEvents"`
 	LeaderChanges   int       `json:"leaderChanges"`
@@ -55,7 +56,7 @@ func (r *round) sum(linear linearity, verified int) *summary {
 	s := &summary{
 		Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds(),
 		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
-		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers),
+		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes),
 		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
 	}
 	s.Violations, s.Counts = r.find.list()
@@ -122,7 +123,7 @@ func (s *summary) text() string {
 		counts map[string]int64
 	}{
 		{ofWrites, s.Writes}, {ofReads, s.Reads}, {ofSubscriptions, s.Groups}, {ofScavenges, s.Scavenges},
-		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers},
+		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers}, {ofIndexes, s.Indexes},
 	} {
 		var list []string
 		for _, what := range slices.Sorted(maps.Keys(done.counts)) {

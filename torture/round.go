@@ -170,6 +170,9 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	for i := range r.o.visitors {
 		newVisitor(l, i)
 	}
+	for i := range r.o.indexers {
+		newIndexer(l, i)
+	}
 	for i := range r.o.subscribers {
 		var stream *stream
 		if i%2 == 1 {
@@ -318,6 +321,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
 		}
 	}
+	readIndexes(ctx, r.load, nodes)
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
 	if r.projector != nil {
 		r.projector.read(ctx, nodes[int(r.seed%uint64(len(nodes)))])

@@ -129,7 +129,7 @@ func startLiar(t *testing.T) *httptest.Server {
 // TestLiar runs clients against a server that forgets everything.
 func TestLiar(t *testing.T) {
 	server := startLiar(t)
-	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0")
+	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0", "--indexers=0")
 	check.MustBe(t, err, ErrViolated)
 	for _, kind := range []string{kindLost, kindStale, kindLinear} {
 		if s.Counts[kind] == 0 {
@@ -181,12 +181,13 @@ func TestWorkload(t *testing.T) {
 		node      string
 		wrong     string // a kind of violation, "" for none
 		transfers int64  // of each kind, at least
+		indexers  int
 	}{
-		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), "", 100},
-		"a liar": {startLiar(t).URL, kindLost, 0},
+		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), "", 100, 4},
+		"a liar": {startLiar(t).URL, kindLost, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6})
+			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6, Indexers: c.indexers})
 			check.Must(t, err)
 			defer w.Close()
 			testkit.Eventually(t, time.Minute, func() error {
@@ -196,6 +197,11 @@ func TestWorkload(t *testing.T) {
 				for _, what := range transferred {
 					if n := w.load.count.of(ofTransfers)[what]; n < c.transfers {
 						return fmt.Errorf("transfers, %s: %d", what, n)
+					}
+				}
+				for _, what := range []string{"pages", "entries", "foundAtOnce"} {
+					if n := w.load.count.of(ofIndexes)[what]; n < c.transfers/10 {
+						return fmt.Errorf("indexes, %s: %d", what, n)
 					}
 				}
 				return nil

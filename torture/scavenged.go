@@ -253,7 +253,7 @@ func (r *round) lookAtLimited(ctx context.Context, t target) error {
 			if s.unsure {
 				continue
 			}
-			a, err := reader.answer(ctx, streamHead(s.name, finalPage))
+			a, err := reader.answer(ctx, read(streamHead(s.name, finalPage), false, 0))
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}

@@ -194,6 +194,9 @@ func (t *transferer) move(ctx context.Context) {
 		if certain || !uncertain {
 			o.ret, o.outcome = t.hist.now(), a.outcome
 		}
+		if a.outcome == done && a.by == doorHTTP && len(t.indexers) > 0 && t.rng.IntN(3) == 0 {
+			t.finds(ctx, a, first+ref(events-1))
+		}
 		t.conclude(first, o, a, uncertain)
 		return
 	}

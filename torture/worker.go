@@ -28,6 +28,7 @@ const (
 	projections
 	backups
 	redactions
+	indexes
 )
 
 func (l *load) worker(number int) worker {

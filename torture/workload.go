@@ -25,6 +25,8 @@ type WorkloadOptions struct {
 	Writers int
 	// Transfers is how many clients write to several streams at once.
 	Transfers int
+	// Indexers is how many clients read indexes and queries.
+	Indexers int
 	// Pause is how long a client rests after a write.
 	Pause time.Duration
 }
@@ -41,6 +43,9 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 	const operations = 4_000_000
 	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false, o.Transfers)
 	l.pace = o.Pause
+	for i := range o.Indexers {
+		newIndexer(l, i)
+	}
 	for range o.Writers {
 		w := newWriter(l, l.hist.journal())
 		l.employ(func(ctx context.Context) time.Duration {
@@ -102,6 +107,7 @@ func (w *Workload) Stop() {
 // it and with the answers that clients got.
 func (w *Workload) Check(ctx context.Context) []string {
 	readBack(ctx, w.load, w.load.targets.all())
+	readIndexes(ctx, w.load, w.load.targets.all())
 	l := newLedger(w.load.hist, w.load.book)
 	l.check()
 	if sum := l.linearizable(ctx, linearLimit, nil); sum.Undecided > 0 {
