@@ -70,11 +70,12 @@ func hitOf(it chunkfile.Item) *event.Hit {
 func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, shows func(chunkfile.Item) (bool, error)) (hit *event.Hit, err error) {
 	err = f.read(func(v view) error {
 		var found candidates = &everything{cu: cursor{v: v}, at: -1}
-		switch covered := f.postings.Covers(v.tail.End); {
-		case covered && !q.All:
+		walk := f.postings.WalkCertain(v.tail.End, label.Alternatives(q), conditionPostings)
+		switch {
+		case walk != nil && !q.All:
 			f.metrics.conditioned.Inc()
-			found = f.postings.WalkCertain(label.Alternatives(q), conditionPostings)
-		case !covered && v.tail.End-from > conditionScan:
+			found = walk
+		case walk == nil && v.tail.End-from > conditionScan:
 			return f.postings.Missing()
 		}
 		look := querying{rd: f.Reader, v: v, r: &event.AllRead{Query: q}}

@@ -137,7 +137,7 @@ func (tr *Transfer) replace(old *chunkfile.Chunk, h *healing, turn func(func() e
 	// Durable before the file gets its name: the next start does not look below where the index
 	// ends. Entries of records that are not there read as absent, so it does no harm if the file
 	// never comes.
-	if len(h.returning.entries) > 0 {
+	if !h.returning.isEmpty() {
 		if err := turn(func() error { return tr.addReturning(&h.returning, true) }); err != nil {
 			return fmt.Errorf("index: %w", err)
 		}
@@ -189,17 +189,26 @@ type returning struct {
 	poster          poster
 }
 
-// noteReturning notes a record unless the index has it.
+func (r *returning) isEmpty() bool { return len(r.entries)+len(r.posted) == 0 }
+
+// noteReturning notes what the index, and that of postings, lack of a record. One may have what the
+// other has not: postings of a part may have been read from the log when the record was gone.
 func (s *state) noteReturning(r *returning, it chunkfile.Item, position int64) error {
 	var room [4]index.Entry
 	e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
 	found, err := s.index.Get(room[:0], e.Hash, e.Number)
-	if err != nil || slices.Contains(found, e) {
+	if err != nil {
 		return err
 	}
+	if !slices.Contains(found, e) {
+		r.entries = append(r.entries, e)
+	}
 	r.poster.malformed = s.metrics.malformedTags
-	r.entries, r.posted = append(r.entries, e), r.poster.append(r.posted, it, position)
-	return nil
+	first := len(r.posted)
+	r.posted = r.poster.append(r.posted, it, position)
+	rest, err := s.postings.Lacking(r.posted[first:])
+	r.posted = r.posted[:first+len(rest)]
+	return err
 }
 
 // addReturning hands over what was noted; with durably, it and what came before survive a power cut

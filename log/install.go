@@ -173,7 +173,7 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 					return err
 				}
 			}
-			if len(lacking.entries) == indexBatch {
+			if len(lacking.entries)+len(lacking.posted) >= indexBatch {
 				if err := tr.addReturning(&lacking, false); err != nil {
 					return err
 				}
@@ -184,7 +184,7 @@ func (tr *Transfer) indexReturning(n *installation) (err error) {
 			return err
 		}
 	}
-	if len(lacking.entries) == 0 && !added {
+	if lacking.isEmpty() && !added {
 		return nil
 	}
 	return tr.addReturning(&lacking, true)

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/annalsdb/annals/event"
@@ -74,11 +75,12 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 	page.Next = page.From
 	var found candidates = &everything{cu: cursor{v: v}, backward: r.Backward, at: -1}
 	if !r.Query.All {
-		if !rd.postings.Covers(end) {
+		walk := rd.postings.Walk(end, label.Alternatives(r.Query), r.Backward, queryBudget)
+		if walk == nil {
 			return page, rd.postings.Missing()
 		}
 		rd.metrics.queried.Inc()
-		found = rd.postings.Walk(label.Alternatives(r.Query), r.Backward, queryBudget)
+		found = walk
 	}
 	a := newArena(r.MaxPayload, r.Room)
 	defer func() { a.keep(r.Room, page.Events) }()
@@ -197,17 +199,20 @@ func (rd *Reader) WaitQuery(ctx context.Context, q *event.Query, from int64) err
 			return true, err
 		}
 		end := rd.Settled()
-		if !rd.postings.Covers(end) {
+		walk := rd.postings.Walk(end, alternatives, false, queryBudget)
+		if walk == nil {
 			return true, rd.postings.Missing()
 		}
-		position, found, err := rd.postings.Walk(alternatives, false, queryBudget).Next(from)
+		position, found, err := walk.Next(from)
 		return found != postings.None && position < end, rd.unposted(err)
 	}, hashes...)
 }
 
-// unposted is the error of a lookup. Damage has the index built again.
+// unposted is the error of a lookup. Damage has the index built again, and so one that is closed
+// although the log is not is being built.
 func (rd *Reader) unposted(err error) error {
-	if event.IsCorruption(err) && !rd.postings.Covers(math.MinInt64) {
+	isDamaged := event.IsCorruption(err) && !rd.postings.Covers(math.MinInt64)
+	if isDamaged || errors.Is(err, event.ErrClosed) && rd.lifetime.Err() == nil {
 		return rd.postings.Missing()
 	}
 	return err

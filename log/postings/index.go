@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,8 @@ type Index struct {
 	mu      sync.Mutex                 // orders additions; held while current is replaced
 	end     atomic.Int64               // all of the log before it is posted; changed under mu
 	current atomic.Pointer[generation] // never nil
+	// what came back into a part of the log that is not posted yet, and may have been read already
+	late []index.Entry
 }
 
 // generation is an index from when it was opened until it is found to be damaged.
@@ -105,6 +108,16 @@ func (x *Index) add(batch []index.Entry, upTo int64, chain event.Chain) error {
 	if upTo <= x.end.Load() {
 		return nil
 	}
+	if x.late != nil {
+		var due []index.Entry
+		x.late = slices.DeleteFunc(x.late, func(e index.Entry) bool {
+			if e.Position < upTo {
+				due = append(due, e)
+			}
+			return e.Position < upTo
+		})
+		batch = append(due, batch...)
+	}
 	if err := x.current.Load().Add(batch, upTo, chain); err != nil {
 		return err
 	}
@@ -133,11 +146,17 @@ func (x *Index) fill(after func(upTo int64) error) error {
 
 // Covers reports whether all of the log before a position is posted, and can be read.
 func (x *Index) Covers(end int64) bool {
-	if x.end.Load() >= end && x.current.Load().usable() {
-		return true
+	return x.covering(end) != nil
+}
+
+// covering returns the index if it covers an end. It is taken before the end is looked at: one that
+// takes its place meanwhile begins with the end at 0.
+func (x *Index) covering(end int64) *index.Index {
+	if current := x.current.Load(); x.end.Load() >= end && current.usable() {
+		return current.Index
 	}
 	x.behind()
-	return false
+	return nil
 }
 
 // Missing says why Covers reports false: how much of the log is posted.
@@ -246,16 +265,45 @@ func (x *Index) clear() error {
 	return nil
 }
 
+// Lacking keeps, of postings, those that are not there.
+func (x *Index) Lacking(batch []index.Entry) ([]index.Entry, error) {
+	current := x.current.Load()
+	if !current.usable() {
+		return batch, nil // Bring leaves them to the builder.
+	}
+	rest := batch[:0]
+	var room [4]index.Entry
+	for _, e := range batch {
+		found, err := current.Get(room[:0], e.Hash, e.Number)
+		if err != nil {
+			return rest, err
+		}
+		if len(found) == 0 {
+			rest = append(rest, e)
+		}
+	}
+	return rest, nil
+}
+
 // Bring posts records that come back into a part of the log that was posted before.
 func (x *Index) Bring(batch []index.Entry) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	var now []index.Entry
+	posted := x.end.Load()
+	for _, e := range batch {
+		if e.Position < posted {
+			now = append(now, e)
+		} else {
+			x.late = append(x.late, e)
+		}
+	}
 	current := x.current.Load()
-	if !current.usable() || x.end.Load() == 0 {
-		return nil // The builder will find them.
+	if !current.usable() || len(now) == 0 {
+		return nil // All will be read from the log.
 	}
 	end, chain := current.Reached()
-	return current.Add(batch, end, chain)
+	return current.Add(now, end, chain)
 }
 
 // Flush writes what is in memory if more of the log than so many bytes would have to be read for it

@@ -29,19 +29,22 @@ type Walk struct {
 type budget struct{ read, most int }
 
 // Walk begins a walk over what has, of one of the alternatives, one hash of each list. It pauses
-// when it has read so many postings.
-func (x *Index) Walk(alternatives [][][]uint64, backward bool, most int) *Walk {
-	return x.walk(alternatives, backward, false, most)
+// when it has read so many postings. It is nil unless all of the log before an end is posted.
+func (x *Index) Walk(end int64, alternatives [][][]uint64, backward bool, most int) *Walk {
+	return x.walk(end, alternatives, backward, false, most)
 }
 
 // WalkCertain is a Walk forward that believes no checksum that was right before: decisions rest on
 // it.
-func (x *Index) WalkCertain(alternatives [][][]uint64, most int) *Walk {
-	return x.walk(alternatives, false, true, most)
+func (x *Index) WalkCertain(end int64, alternatives [][][]uint64, most int) *Walk {
+	return x.walk(end, alternatives, false, true, most)
 }
 
-func (x *Index) walk(alternatives [][][]uint64, backward, certain bool, most int) *Walk {
-	current := x.current.Load().Index
+func (x *Index) walk(end int64, alternatives [][][]uint64, backward, certain bool, most int) *Walk {
+	current := x.covering(end)
+	if current == nil {
+		return nil
+	}
 	w := &Walk{backward: backward, budget: budget{most: most}}
 	var either union
 	for _, all := range alternatives {
