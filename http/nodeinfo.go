@@ -45,6 +45,7 @@ type infoDocument struct {
 		Activity     bool `json:"activity"`
 		MultiStream  bool `json:"multiStream"`
 		Query        bool `json:"query"`
+		Conditions   bool `json:"conditions"`
 	} `json:"features"`
 	UI struct {
 		Title string `json:"title"`
@@ -72,7 +73,7 @@ func (s *Server) nodeInfo(_ context.Context, x *request.Request) error {
 	d.Features.UserManagement = !x.Node.Insecure
 	d.Features.AtomPub = !s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
-	d.Features.MultiStream, d.Features.Query = d.Features.AtomPub, d.Features.AtomPub
+	d.Features.MultiStream, d.Features.Query, d.Features.Conditions = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
 	d.Features.StatsHistory = s.opts.Statistics != nil && !s.opts.DisableStats
 	d.Features.ParkedDesk = s.opts.Subscriptions != nil
 	d.Features.NodeRelay = s.opts.Membership != nil

@@ -55,7 +55,7 @@ var figureTable = []struct{ group, kind, keys string }{
 
 // queueNames are the queues that dashboards look for, with the group of each.
 var queueNames = map[string]string{
-	"MainQueue": "", "MonitoringQueue": "", "StorageWriterQueue": "", "Storage Chaser": "", "Index Committer": "",
+	"MainQueue": "", "MonitoringQueue": "", "StorageWriterQueue": "", "Storage Chaser": "", "Index Committer": "", "Postings Committer": "",
 	"StorageReaderQueue #1": "StorageReaderQueue", "Subscriptions": "", "Worker #1": "Workers",
 	"PersistentSubscriptions": "",
 }
