@@ -253,3 +253,27 @@ func TestPostingsAreCounted(t *testing.T) {
 	check.Equal(t, l.metrics.malformedTags.Value(), 2, "malformed tags, posted again")
 	check.Must(t, l.Close())
 }
+
+// A record was removed from its file before its postings were in a table, and the index of streams
+// was written before. When the file of another node brings the record back, queries find it.
+func TestRecordsThatComeBackArePosted(t *testing.T) {
+	m := newModel()
+	first, second := m.frame(false, ev("s", "gone")), m.frame(true, ev("s", "stays"))
+	from := emptyLog(t)
+	write(t, from, first, second)
+	mem := vfs.NewCrashMem()
+	o := testOptions(mem)
+	to := mustOpen(t, o)
+	write(t, to, first, second)
+	check.Must(t, to.index.Flush())
+	_, err := to.Chunks.Rewrite(t.Context(), Rewrite{Keep: func(s *Stored) bool { return s.Number > 0 }})
+	check.Must(t, errors.Join(err, to.Sync()))
+	o.FS = mem.CrashClone(vfs.CrashOptions{})
+	to = mustOpen(t, o)
+	check.Must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
+	q := &event.Query{Items: []event.QueryItem{{Categories: []string{"s"}}}}
+	page := check.Value(to.Reads.ReadAll(event.AllRead{Query: q, Count: 10})).Must(t)
+	check.Equal(t, len(page.Events), 2, "events of the category")
+	closeLog(t, to)
+	inspected(t, o)
+}
