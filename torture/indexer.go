@@ -176,7 +176,7 @@ func readIndexes(ctx context.Context, l *load, nodes []target) {
 	}
 	want := map[string][]ref{}
 	for _, f := range l.book.facts {
-		if f.ref.isForeign() {
+		if f.ref.isForeign() || l.ids.isLink(f.ref) { // Links have no category.
 			continue
 		}
 		want[""] = append(want[""], f.ref)
