@@ -177,6 +177,13 @@ func consumerOf(group string) *persistent.ReadReq {
 func (v *vault) group(name string, park bool) {
 	v.Helper()
 	at := "/subscriptions/loot/" + name
+	// A node that has begun to lead takes writes a moment before it has loaded its groups.
+	testkit.Eventually(v, 20*time.Second, func() error {
+		if code, text := call(v.T, v.n, "GET", "/subscriptions", "", admin("Accept", "application/json")...); code != 200 {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
 	v.must("PUT", at, `{"resolveLinktos":true,"startFrom":0}`, "Content-Type", "application/json")
 	if !park {
 		return
