@@ -31,6 +31,8 @@ func (b *batch) send() error {
 			}
 		}
 		for _, w := range b.done {
+			// Before the answer: who has it may send as much again.
+			b.s.drop(&w.kept)
 			if err := b.reply(w); err != nil {
 				return err
 			}
@@ -113,7 +115,6 @@ func (b *batch) release() {
 	b.writes -= len(b.done)
 	for _, w := range b.done {
 		b.bytes -= w.entry
-		b.s.drop(&w.kept)
 	}
 	b.mu.Unlock()
 	clear(b.done)
