@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/api"
 	grpcapi "github.com/annalsdb/annals/grpc"
 	"github.com/annalsdb/annals/internal/check"
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // rawCodec sends bytes as they are, and takes any answer.
@@ -109,6 +111,13 @@ func TestHeldEvents(t *testing.T) {
 		check.Equal(t, b.next(), id(i).GetString_()+" ok 0", "answer")
 	}
 	for range 3 {
+		// A call gives back what it held when it has ended, which is after its client knows that.
+		testkit.Eventually(t, 10*time.Second, func() error {
+			if n := memory.Used(); n > 0 {
+				return fmt.Errorf("%d bytes are held", n)
+			}
+			return nil
+		})
 		// Each call holds three quarters. The last makes known that the parts before were taken.
 		b := openBatch(t, c)
 		b.send(part(1, false), part(2, false), part(3, false), batchOf(id(4), batchOptions("s", anyVersion)))
