@@ -214,9 +214,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 				}
 				h.l = mustOpen(t, o)
 			}
-			for !h.l.postings.Covers(h.l.Tail().End) {
-				time.Sleep(time.Millisecond)
-			}
+			allPosted(t, h.l)
 			for range 20 {
 				h.compare()
 			}
@@ -247,9 +245,7 @@ func TestPostingsAreCounted(t *testing.T) {
 	check.Equal(t, total, l.Tail().End, "bytes of log")
 	check.Must(t, l.postings.Flush(-1))
 	check.Must(t, l.postings.Clear())
-	for !l.postings.Covers(l.Tail().End) {
-		time.Sleep(time.Millisecond)
-	}
+	allPosted(t, l)
 	check.Equal(t, l.metrics.malformedTags.Value(), 2, "malformed tags, posted again")
 	check.Must(t, l.Close())
 }
@@ -276,4 +272,18 @@ func TestRecordsThatComeBackArePosted(t *testing.T) {
 	check.Equal(t, len(page.Events), 2, "events of the category")
 	closeLog(t, to)
 	inspected(t, o)
+}
+
+// allPosted waits until the builder has posted all of a log.
+func allPosted(t *testing.T, l *Log) {
+	t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for !l.postings.Covers(l.Tail().End) {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the log is never posted whole")
+		}
+	}
 }

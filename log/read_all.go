@@ -23,19 +23,11 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
-	// Reads of streams do not see later events yet: a link to one of them would look dead, and a
-	// reader that looks for one would not find it.
-	end := min(v.tail.End, settled)
-	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
-	switch {
-	case r.From == event.End, r.From > end && r.Backward:
-		page.From = end
-	case r.From < 0:
-		return page, event.ErrBadPosition
+	page, err = pageOf(v, settled, &r)
+	if err != nil {
+		return page, err
 	}
-	// Forward from beyond the end nothing is found, and Next stays: the position
-	// may come from a node that is ahead of this one.
-	page.Next = page.From
+	end := page.LogEnd
 	cu := cursor{v: v}
 	step, seek := cu.next, cu.seekForward
 	if r.Backward {
@@ -90,4 +82,22 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 	}
 	return page, rd.finish(&a, page.Events, r.Links)
+}
+
+// pageOf begins a page of the log.
+func pageOf(v view, settled int64, r *event.AllRead) (event.AllPage, error) {
+	// Reads of streams do not see later events yet: a link to one of them would look dead, and a
+	// reader that looks for one would not find it.
+	end := min(v.tail.End, settled)
+	page := event.AllPage{From: r.From, Last: -1, LogEnd: end}
+	switch {
+	case r.From == event.End, r.From > end && r.Backward:
+		page.From = end
+	case r.From < 0:
+		return page, event.ErrBadPosition
+	}
+	// Forward from beyond the end nothing is found, and Next stays: the position may come from a
+	// node that is ahead of this one.
+	page.Next = page.From
+	return page, nil
 }

@@ -65,14 +65,11 @@ func (rd *Reader) readQuery(r *event.AllRead) (page event.AllPage, err error) {
 	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
-	end := min(v.tail.End, settled)
-	page = event.AllPage{From: r.From, Last: -1, LogEnd: end}
-	if r.From == event.End || r.From > end && r.Backward {
-		page.From = end
-	} else if r.From < 0 {
-		return page, event.ErrBadPosition
+	page, err = pageOf(v, settled, r)
+	if err != nil {
+		return page, err
 	}
-	page.Next = page.From
+	end := page.LogEnd
 	var found candidates = &everything{cu: cursor{v: v}, backward: r.Backward, at: -1}
 	if !r.Query.All {
 		walk := rd.postings.Walk(end, label.Alternatives(r.Query), r.Backward, queryBudget)
