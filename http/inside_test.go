@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/http/atom"
@@ -29,13 +30,14 @@ func FuzzAccept(f *testing.F) {
 
 func FuzzPath(f *testing.F) {
 	streams := newRouter(streamRows(nil))
-	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams/%00/x/y/z/w/v",
+	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams", "/streams/%00/x/y/z/w/v",
 		"/streams/%24scavenges/x/head/20", "/streams/$scavenges/0/backward/20", "/streams/$scavenges/incoming/0/1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if u, err := url.ParseRequestURI(s); err == nil {
-			if r, rt := streams.match(u); (r == nil) != (rt.Stream == "") {
+			r, rt := streams.match(u)
+			if named := r != nil && (r.stream != "" || strings.Contains(r.path, "{stream}")); named != (rt.Stream != "") {
 				t.Fatalf("%q gave %+v", s, rt)
 			}
 		}

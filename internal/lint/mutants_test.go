@@ -1,8 +1,12 @@
 package lint
 
 import (
+	"go/ast"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -24,4 +28,57 @@ func TestMutantsApply(t *testing.T) {
 			t.Errorf("%s: %v\n%s", filepath.Base(patch), err, out)
 		}
 	}
+}
+
+// testName is the name of a test, a fuzz target or a benchmark in a text.
+var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`)
+
+// TestNamedTestsExist: a document that says which test guards a promise, and a mutant that says
+// which test notices it, name tests that are there. A pattern of go test's -run names those that
+// begin with it, as a test that was renamed would run as nothing and pass.
+func TestNamedTestsExist(t *testing.T) {
+	inFolder := map[string][]string{}
+	var all []string
+	for _, f := range sources(t) {
+		if !f.isTest() {
+			continue
+		}
+		for _, d := range f.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && testName.MatchString(fn.Name.Name) {
+				inFolder[f.folder()] = append(inFolder[f.folder()], fn.Name.Name)
+				all = append(all, fn.Name.Name)
+			}
+		}
+	}
+	begins := func(among []string, name string) bool {
+		for _, n := range among {
+			if strings.HasPrefix(n, name) {
+				return true
+			}
+		}
+		return false
+	}
+	walk(t, func(name string, read func() []byte) {
+		switch path.Ext(name) {
+		case ".md":
+			for _, n := range testName.FindAllString(string(read()), -1) {
+				if !begins(all, n) {
+					t.Errorf("%s names %s, which is no test", name, n)
+				}
+			}
+		case ".patch":
+			for line := range strings.Lines(string(read())) {
+				what, ok := strings.CutPrefix(line, "# test: ./")
+				if !ok {
+					continue
+				}
+				folder, flags, _ := strings.Cut(what, " ")
+				for _, n := range testName.FindAllString(flags, -1) {
+					if !begins(inFolder[folder], n) {
+						t.Errorf("%s is noticed by %s, which is no test of %s", name, n, folder)
+					}
+				}
+			}
+		}
+	})
 }
