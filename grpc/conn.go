@@ -141,7 +141,7 @@ func (c *call) Data(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != isOver && !c.isGone {
-		c.claim.Add(int64(c.in.note(p)))
+		c.in.note(p, &c.claim)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 
+	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -180,10 +181,12 @@ func (f *inflow) press() bool {
 	return waits
 }
 
-// note takes what the client has sent next. It returns how many bytes are not claimed yet.
-func (f *inflow) note(p []byte) (unclaimed int) {
+// note takes what the client has sent next and claims it, as far as it is not claimed yet: before
+// anybody can receive it and give the claim back. It returns how many bytes it has claimed.
+func (f *inflow) note(p []byte, claim *api.Claim) (unclaimed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer func() { claim.Add(int64(unclaimed)) }()
 	f.moved += int64(len(p))
 	for len(p) > 0 && f.refused == nil {
 		if f.headRead < frameHead {

@@ -39,7 +39,7 @@ func TestMessagesAreClaimedAsTheyCome(t *testing.T) {
 			f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
 			held := 0
 			for part := range slices.Chunk(bytes.Join(test.messages, nil), piece) {
-				held += f.note(part)
+				held += f.note(part, new(api.Claim))
 			}
 			if refused := f.refusal() != nil; len(f.whole) != test.whole || held != test.held || refused != test.refused {
 				t.Errorf("%s in pieces of %d: %d messages, %d bytes claimed, refused %v", test.name, piece, len(f.whole), held, refused)
@@ -65,7 +65,7 @@ func TestMessagesAreClaimedAsTheyCome(t *testing.T) {
 func TestLargeMessagesHaveNoMemoryAhead(t *testing.T) {
 	f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
 	large := wireFrame(16 << 20)
-	f.note(large[:10_000])
+	f.note(large[:10_000], new(api.Claim))
 	if c := cap(*f.data); c > 64<<10 {
 		t.Errorf("%d bytes of memory for 10,000", c)
 	}
@@ -79,7 +79,7 @@ func TestLargeMessagesHaveNoMemoryAhead(t *testing.T) {
 	if _, ready, _ = f.ready(); ready {
 		t.Error("it is there")
 	}
-	if unclaimed := f.note(large[10_000:]); unclaimed != 0 {
+	if unclaimed := f.note(large[10_000:], new(api.Claim)); unclaimed != 0 {
 		t.Errorf("%d bytes are claimed twice", unclaimed)
 	}
 	if w, ok := f.receive(); !ok || !w.granted || len(*w.data) != 16<<20 {
@@ -99,18 +99,18 @@ func TestAppendsAreReceivedTogether(t *testing.T) {
 		{"a small one", streams.Streams_Append_FullMethodName, func(*inflow) {}, false},
 		{"of a batch", streams.Streams_BatchAppend_FullMethodName, func(*inflow) {}, true},
 		{"the end", streams.Streams_Append_FullMethodName, func(f *inflow) { f.end() }, true},
-		{"another small one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(100)) }, false},
-		{"many", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(muchUnread)) }, true},
-		{"the head of a large one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(largeFrame)[:frameHead]) }, true},
+		{"another small one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(100), new(api.Claim)) }, false},
+		{"many", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(muchUnread), new(api.Claim)) }, true},
+		{"the head of a large one", streams.Streams_Append_FullMethodName, func(f *inflow) { f.note(wireFrame(largeFrame)[:frameHead], new(api.Claim)) }, true},
 		{"some time", streams.Streams_Append_FullMethodName, func(f *inflow) { f.press() }, true},
 		{"those before were received", streams.Streams_Append_FullMethodName, func(f *inflow) {
 			f.press()
 			f.receive()
-			f.note(wireFrame(100))
+			f.note(wireFrame(100), new(api.Claim))
 		}, false},
 	} {
 		f := &inflow{limits: limitsOf(test.method), more: make(chan struct{}, 1)}
-		f.note(wireFrame(100))
+		f.note(wireFrame(100), new(api.Claim))
 		woken := f.hasNews()
 		test.then(f)
 		woken = f.hasNews() || f.due || woken
@@ -129,16 +129,16 @@ func TestLargeMessagesAreClaimedOnce(t *testing.T) {
 	large := wireFrame(200 << 10)
 	for _, meanwhile := range []int{0, 1, 50 << 10, len(large) - 10_000} {
 		f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
-		held := f.note(large[:10_000])
+		held := f.note(large[:10_000], new(api.Claim))
 		rest, ready, err := f.ready()
 		if !ready || err != nil {
 			t.Fatal(rest, ready, err)
 		}
 		held += rest
-		held += f.note(large[10_000:][:meanwhile])
+		held += f.note(large[10_000:][:meanwhile], new(api.Claim))
 		_, twice := f.expect(rest)
 		held -= twice
-		held += f.note(large[10_000+meanwhile:])
+		held += f.note(large[10_000+meanwhile:], new(api.Claim))
 		if w, ok := f.receive(); !ok || held != w.size {
 			t.Errorf("%d bytes meanwhile: %d are claimed, not %d", meanwhile, held, w.size)
 		}
@@ -148,10 +148,10 @@ func TestLargeMessagesAreClaimedOnce(t *testing.T) {
 // TestMessagesThatAreNeverAllReceived: those that were received take no memory, though others wait.
 func TestMessagesThatAreNeverAllReceived(t *testing.T) {
 	f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
-	f.note(wireFrame(1))
+	f.note(wireFrame(1), new(api.Claim))
 	for i := range byte(200) {
 		for range 50 {
-			f.note([]byte{0, 0, 0, 0, 1, i})
+			f.note([]byte{0, 0, 0, 0, 1, i}, new(api.Claim))
 			f.receive()
 		}
 		if w := f.whole[f.first]; (*w.data)[0] != i {
@@ -170,5 +170,32 @@ func TestClaimsAfterTheEnd(t *testing.T) {
 	c.claim.Use(memory)
 	if err := c.grow(100 << 10); err == nil || memory.Used() != 0 {
 		t.Errorf("%v; %d bytes are claimed", err, memory.Used())
+	}
+}
+
+// What is received the moment it has come is no longer claimed either: a call that lasts would
+// otherwise hold more and more.
+func TestWhatIsReceivedAtOnceIsGivenBack(t *testing.T) {
+	memory := api.NewMemory(1 << 30)
+	var claim api.Claim
+	claim.Use(memory)
+	defer claim.Release()
+	f := &inflow{limits: limitsOf(streams.Streams_BatchAppend_FullMethodName), more: make(chan struct{}, 1)}
+	message := wireFrame(20_000)
+	const messages = 20_000
+	go func() {
+		for range messages {
+			f.note(message, &claim)
+		}
+		f.end()
+	}()
+	for received := 0; received < messages; {
+		if w, ok := f.receive(); ok {
+			claim.Shrink(int64(w.size))
+			received++
+		}
+	}
+	if held := claim.Held(); held != 0 {
+		t.Errorf("%d bytes are claimed when all were received", held)
 	}
 }
