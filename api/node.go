@@ -42,6 +42,7 @@ type Node struct {
 	Activity      Activity       // nil: nothing is recorded
 	RefusedLogins *RefusedLogins // logs wrong credentials; nil: they are not logged
 	Many          *ManyMetrics   // counts writes to several streams; nil: they are not counted
+	Queries       *QueryMetrics  // counts queries; nil: they are not counted
 	LogRequests   bool           // one line for every request
 
 	WriteTimeout time.Duration // bounds the wait for a write

@@ -108,7 +108,7 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows(&streams.Handlers{
-		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way,
+		Store: o.Store, Subscriptions: o.Subscriptions, Way: &s.way, Finder: &streams.Finder{Store: o.Store},
 	})...)
 	// In insecure mode there are no users to manage.
 	add(o.Users != nil && !o.Insecure, userRows(&admin.UserHandlers{Users: o.Users, Way: &s.way})...)
@@ -136,7 +136,7 @@ func streamRows(s *streams.Handlers) []row {
 	remove := request.Operation{Operation: api.DeleteStream, Method: http.MethodDelete, Action: problem.Deleting, Offer: changeOffer, Serve: s.Delete}
 	many := post(manyForms, api.AppendMany, s.AppendMany)
 	many.Offer = nil // There is one form of answer.
-	query, queryItem := post(1<<media.FormJSON, api.ReadStream, s.Query), get(queryOffer, access.ReadRight, s.QueryItem)
+	query, queryItem := post(1<<media.FormJSON, api.ReadStream, s.Finder.Query), get(queryOffer, access.ReadRight, s.Finder.QueryItem)
 	query.Action, query.Offer, queryItem.Live = problem.Reading, queryOffer, s.QueryLive
 	rows := []row{
 		at("/streams", many),

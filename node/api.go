@@ -23,6 +23,7 @@ func (n *Node) served() api.Node {
 		Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Index: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.metrics,
 		Leases: n.leases, Shares: n.shares, Memory: n.memory, Activity: n.activity, RefusedLogins: n.users.refused, LogRequests: c.LogHttpRequests,
 		Many:         api.NewManyMetrics(n.opts.Stats),
+		Queries:      api.NewQueryMetrics(n.opts.Stats),
 		WriteTimeout: c.PrepareTimeout + c.CommitTimeout, MaxAppendBytes: c.AppendLimit(), Insecure: c.Insecure,
 	}
 	if n.queries != nil {

@@ -148,6 +148,7 @@ var spoken = []func(error) *Problem{
 	spokenBy(http.StatusServiceUnavailable, notListed),
 	spokenBy(http.StatusServiceUnavailable, (*event.IndexBuilding).Error),
 	spokenBy(http.StatusServiceUnavailable, (*api.NoShare).Error),
+	spokenBy(http.StatusServiceUnavailable, (*api.NotReached).Error),
 	spokenBy(http.StatusBadRequest, (*event.BadRequest).Error),
 	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
 	spokenBy(http.StatusBadRequest, (*api.InvalidAppend).Error),

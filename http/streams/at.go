@@ -26,7 +26,7 @@ type momentOf struct {
 func (s *Handlers) At(_ context.Context, x *request.Request) error {
 	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
 		if event.IsIndexStream(x.Route.Stream) {
-			return s.indexSince(ctx, x, when)
+			return s.Finder.indexSince(ctx, x, when)
 		}
 		return firstSince(ctx, s.Store, x.Route.Stream, when)
 	})

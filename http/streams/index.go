@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"github.com/annalsdb/annals/catchup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/http/leader"
@@ -25,8 +26,20 @@ func indexQuery(stream string) (*event.Query, error) {
 	return query, nil
 }
 
+// FinderStore is the database as queries look into it. See api.Store.
+type FinderStore interface {
+	catchup.Waiter
+	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
+	ReadPayload(ctx context.Context, r *event.Record) error
+	LogEnd() int64
+	PositionAt(ctx context.Context, time int64) (int64, error)
+}
+
+// Finder answers with what queries find: those that requests have, and those of index streams.
+type Finder struct{ Store FinderStore }
+
 // indexPage answers with a page of an index.
-func (s *Handlers) indexPage(x *request.Request, backward bool) error {
+func (f *Finder) indexPage(x *request.Request, backward bool, describe page.Send) error {
 	p, err := page.Arguments(x, x.Route.Stream, backward)
 	if err != nil {
 		return err
@@ -41,7 +54,7 @@ func (s *Handlers) indexPage(x *request.Request, backward bool) error {
 	}
 	if x.Media.Form == media.FormDescription {
 		if backward {
-			return s.describeStream(ctx, x, p.Stream)
+			return describe(ctx, x, &p)
 		}
 		x.Media = x.Media.FeedInstead()
 	}
@@ -49,15 +62,15 @@ func (s *Handlers) indexPage(x *request.Request, backward bool) error {
 		r.From = below(p.From)
 	}
 	match := x.R.Header[request.KeyIfNoneMatch]
-	if end := s.Store.LogEnd(); match != nil && (p.Poll == 0 || p.From < end) && notModified(x, match, end) {
+	if end := f.Store.LogEnd(); match != nil && (p.Poll == 0 || p.From < end) && notModified(x, match, end) {
 		return nil
 	}
-	found, err := s.readIndex(ctx, x, &r)
+	found, err := f.readIndex(ctx, x, &r)
 	if err != nil {
 		return err
 	}
 	if len(found.Events) == 0 && p.Poll > 0 {
-		if found, err = s.awaitIndex(x, &p, r, found); err != nil {
+		if found, err = f.awaitIndex(x, &p, r, found); err != nil {
 			return err
 		}
 		if match != nil && len(found.Events) == 0 && notModified(x, match, found.LogEnd) {
@@ -88,8 +101,8 @@ func notModified(x *request.Request, match []string, end int64) bool {
 }
 
 // readFound reads a page of what a query finds and the caller may see.
-func (s *Handlers) readFound(ctx context.Context, x *request.Request, r event.AllRead) (found event.AllPage, err error) {
-	if end := s.Store.LogEnd(); r.From >= end && !r.Backward {
+func (f *Finder) readFound(ctx context.Context, x *request.Request, r event.AllRead) (found event.AllPage, err error) {
+	if end := f.Store.LogEnd(); r.From >= end && !r.Backward {
 		return event.AllPage{From: r.From, Next: r.From, LogEnd: end}, nil
 	}
 	if r.Links, err = x.IndexRights(ctx); err != nil {
@@ -100,15 +113,15 @@ func (s *Handlers) readFound(ctx context.Context, x *request.Request, r event.Al
 	}
 	defer x.PageRead()
 	r.MaxScan = maxFilteredScan
-	return s.Store.ReadAll(ctx, r)
+	return f.Store.ReadAll(ctx, r)
 }
 
 // readIndex is readFound for a page that is at its end unless More says that there is another
 // event, or may be.
-func (s *Handlers) readIndex(ctx context.Context, x *request.Request, r *event.AllRead) (found event.AllPage, err error) {
+func (f *Finder) readIndex(ctx context.Context, x *request.Request, r *event.AllRead) (found event.AllPage, err error) {
 	more := *r
 	more.Count++
-	found, err = s.readFound(ctx, x, more)
+	found, err = f.readFound(ctx, x, more)
 	if err != nil || len(found.Events) < more.Count {
 		return found, err
 	}
@@ -120,17 +133,17 @@ func (s *Handlers) readIndex(ctx context.Context, x *request.Request, r *event.A
 }
 
 // awaitIndex waits for the first event of a page, at most for the time the client gave.
-func (s *Handlers) awaitIndex(x *request.Request, p *page.Request, r event.AllRead, found event.AllPage) (event.AllPage, error) {
+func (f *Finder) awaitIndex(x *request.Request, p *page.Request, r event.AllRead, found event.AllPage) (event.AllPage, error) {
 	err := page.Await(x, p.Poll, func(ctx context.Context) (err error) {
 		for len(found.Events) == 0 && err == nil {
 			r.From = found.Next
-			if err = s.Store.WaitQuery(ctx, r.Query, r.From); err != nil {
+			if err = f.Store.WaitQuery(ctx, r.Query, r.From); err != nil {
 				return err
 			}
 			if err = x.Judge(); err != nil {
 				return err
 			}
-			found, err = s.readIndex(ctx, x, &r)
+			found, err = f.readIndex(ctx, x, &r)
 		}
 		return err
 	})
@@ -138,7 +151,7 @@ func (s *Handlers) awaitIndex(x *request.Request, p *page.Request, r event.AllRe
 }
 
 // indexEvent answers with the event of an index at a position, or with the newest.
-func (s *Handlers) indexEvent(ctx context.Context, x *request.Request, position int64) error {
+func (f *Finder) indexEvent(ctx context.Context, x *request.Request, position int64) error {
 	query, err := indexQuery(x.Route.Stream)
 	if err != nil {
 		return err
@@ -147,14 +160,14 @@ func (s *Handlers) indexEvent(ctx context.Context, x *request.Request, position 
 	if position != event.Head {
 		r.From, r.Backward, r.MaxScan = position, false, 1
 	}
-	e, end, err := s.first(ctx, x, r)
+	e, end, err := f.first(ctx, x, r)
 	switch {
 	case err != nil:
 		return err
 	case e == nil || position != event.Head && e.Position != position:
 		return event.ErrEventNotFound
 	}
-	if e, err = s.complete(ctx, x, e); err != nil {
+	if e, err = complete(ctx, x, e); err != nil {
 		return err
 	}
 	x.OpenOwn(end)
@@ -165,14 +178,14 @@ func (s *Handlers) indexEvent(ctx context.Context, x *request.Request, position 
 
 // first returns the first event that a query finds, nil when there is none, and the end of the log
 // then. With a MaxScan of 1 only the first record is looked at that it could be.
-func (s *Handlers) first(ctx context.Context, x *request.Request, r event.AllRead) (*event.Resolved, int64, error) {
+func (f *Finder) first(ctx context.Context, x *request.Request, r event.AllRead) (*event.Resolved, int64, error) {
 	var err error
 	if r.Links, err = x.IndexRights(ctx); err != nil {
 		return nil, 0, err
 	}
 	r.Count = 1
 	for {
-		page, err := s.Store.ReadAll(ctx, r)
+		page, err := f.Store.ReadAll(ctx, r)
 		switch {
 		case err != nil:
 			return nil, 0, err
@@ -187,16 +200,16 @@ func (s *Handlers) first(ctx context.Context, x *request.Request, r event.AllRea
 
 // indexSince returns the first event of an index that is not before a time, nil when there is none,
 // with the number that it has there.
-func (s *Handlers) indexSince(ctx context.Context, x *request.Request, when int64) (*event.Record, error) {
+func (f *Finder) indexSince(ctx context.Context, x *request.Request, when int64) (*event.Record, error) {
 	query, err := indexQuery(x.Route.Stream)
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.Store.PositionAt(ctx, when)
+	from, err := f.Store.PositionAt(ctx, when)
 	if err != nil {
 		return nil, err
 	}
-	e, _, err := s.first(ctx, x, event.AllRead{Query: query, From: from, MaxScan: maxFilteredScan, MaxPayload: 1})
+	e, _, err := f.first(ctx, x, event.AllRead{Query: query, From: from, MaxScan: maxFilteredScan, MaxPayload: 1})
 	if e == nil || err != nil {
 		return nil, err
 	}

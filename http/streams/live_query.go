@@ -65,7 +65,7 @@ func liveArguments(x *request.Request, found *queryRequest) (q liveQuery, err er
 	query := x.R.URL.RawQuery
 	q.all = x.Route.Stream == event.AllStream
 	if found != nil {
-		q.all, q.query = true, &found.query
+		q.all, q.query = true, &found.Query
 		found.places(&q)
 	} else if event.IsIndexStream(x.Route.Stream) {
 		q.all = true

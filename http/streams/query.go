@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/annalsdb/annals/api"
 	"github.com/annalsdb/annals/event"
@@ -32,9 +31,7 @@ const (
 	linesPage    = 512 // events that are read at a time
 	// bytes of data and metadata of a page
 	maxFoundPayload = 4 << 20
-	// A position that another node gave is waited for so long.
-	awaitPosition = 2 * time.Second
-	maxQueryBody  = 2 * event.MaxQueryBytes
+	maxQueryBody    = 2 * event.MaxQueryBytes
 )
 
 var (
@@ -44,16 +41,13 @@ var (
 
 // queryRequest asks for what a query finds in a part of the log.
 type queryRequest struct {
-	query    event.Query
-	after    int64 // only what lies at higher positions; -1: all
-	until    int64 // the last position; -1: the end of the log
-	limit    int   // 0: the default of a page, all of several pages
-	backward bool
-	noData   bool
+	api.QueryRead
+	limit  int // 0: the default of a page, all of several pages
+	noData bool
 }
 
 // Query answers with what the query in the body finds.
-func (s *Handlers) Query(_ context.Context, x *request.Request) error {
+func (f *Finder) Query(_ context.Context, x *request.Request) error {
 	body, err := x.ReadBody(maxQueryBody, largeQuery, notAQuery)
 	if err != nil {
 		return err
@@ -62,9 +56,10 @@ func (s *Handlers) Query(_ context.Context, x *request.Request) error {
 	if m.Err == nil && len(m.Others) > 0 {
 		m.Wrong(problem.Bad(fmt.Sprintf("unknown member %q", m.Others[0])))
 	}
-	q := queryRequest{backward: m.Flag("backward", false), noData: !m.Flag("data", true)}
+	q := queryRequest{noData: !m.Flag("data", true)}
+	q.Backward = m.Flag("backward", false)
 	if m.Values["query"].IsGiven() {
-		if err := q.query.UnmarshalJSON(m.Values["query"].Raw); err != nil {
+		if err := q.Query.UnmarshalJSON(m.Values["query"].Raw); err != nil {
 			m.Wrong(err)
 		}
 	} else {
@@ -78,7 +73,7 @@ func (s *Handlers) Query(_ context.Context, x *request.Request) error {
 		}
 		return n
 	}
-	q.after, q.until = position("after"), position("until")
+	q.After, q.Until = position("after"), position("until")
 	if m.Values["limit"].IsGiven() {
 		n := m.Integer("limit", 1<<31-1, 0)
 		if q.limit = int(n); n < 1 || n > maxFound {
@@ -88,7 +83,7 @@ func (s *Handlers) Query(_ context.Context, x *request.Request) error {
 	if m.Err != nil {
 		return m.Err
 	}
-	return s.answerQuery(x, &q)
+	return f.answerQuery(x, &q)
 }
 
 var errFoundLimit = problem.Bad(fmt.Sprintf("limit must be between 1 and %d inclusive", maxFound))
@@ -106,12 +101,12 @@ func positionOf(v args.Member) (position int64, ok bool) {
 }
 
 // QueryItem answers with what the parameters of the request find, as one item of a query.
-func (s *Handlers) QueryItem(_ context.Context, x *request.Request) error {
+func (f *Finder) QueryItem(_ context.Context, x *request.Request) error {
 	q, err := queryArguments(x.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	return s.answerQuery(x, &q)
+	return f.answerQuery(x, &q)
 }
 
 // queryArguments reads the parameters of a query.
@@ -122,14 +117,14 @@ func queryArguments(raw string) (q queryRequest, err error) {
 		}
 		return nil
 	}
-	q.query.Items = []event.QueryItem{{
+	q.Query.Items = []event.QueryItem{{
 		Types: names("types"), Tags: names("tags"), Categories: names("categories"), Streams: names("streams"),
 		Correlation: args.Value(raw, "correlation"),
 	}}
-	if err := q.query.Check(); err != nil {
+	if err := q.Query.Check(); err != nil {
 		return q, err
 	}
-	for name, to := range map[string]*int64{"after": &q.after, "until": &q.until} {
+	for name, to := range map[string]*int64{"after": &q.After, "until": &q.Until} {
 		*to = -1
 		if text, ok := args.Lookup(raw, name); ok {
 			if *to, err = positionArgument(text); err != nil {
@@ -141,7 +136,7 @@ func queryArguments(raw string) (q queryRequest, err error) {
 	if q.limit, ok = args.Int(raw, "limit", 0, 1, maxFound); !ok {
 		return q, errFoundLimit
 	}
-	if q.backward, ok = args.Bool(raw, "backward"); !ok {
+	if q.Backward, ok = args.Bool(raw, "backward"); !ok {
 		return q, problem.Bad("backward must be true or false.")
 	}
 	data := true
@@ -164,20 +159,20 @@ func positionArgument(text string) (int64, error) {
 }
 
 // answerQuery answers with one page, or with all pages as lines.
-func (s *Handlers) answerQuery(x *request.Request, q *queryRequest) error {
+func (f *Finder) answerQuery(x *request.Request, q *queryRequest) error {
 	ctx, err := leader.ReadsAsked(x)
 	if err != nil {
 		return err
 	}
-	if err := s.cover(ctx, x, q); err != nil {
+	if err := x.Node.Cover(ctx, &q.QueryRead); err != nil {
 		return err
 	}
-	position := q.until
+	position := q.Until
 	x.Own()
 	if x.Media.Form == media.FormLines {
-		return s.sendLines(x, q, position)
+		return f.sendLines(x, q, position)
 	}
-	events, next, err := s.queryPage(ctx, x, q, cmp.Or(q.limit, defaultFound))
+	events, more, err := f.queryPage(ctx, x, q, cmp.Or(q.limit, defaultFound))
 	if err != nil {
 		return err
 	}
@@ -192,7 +187,7 @@ func (s *Handlers) answerQuery(x *request.Request, q *queryRequest) error {
 	b = append(b, `,"events":[`...)
 	isFirst := true
 	for i := range events {
-		e, err := s.found(ctx, &events[i])
+		e, err := f.found(ctx, &events[i])
 		if err != nil {
 			return err
 		} else if e == nil {
@@ -205,10 +200,13 @@ func (s *Handlers) answerQuery(x *request.Request, q *queryRequest) error {
 		b = q.append(b, e)
 	}
 	b = append(b, `],"next":`...)
-	if next < 0 {
+	switch {
+	case !more:
 		b = append(b, "null}"...)
-	} else {
-		b = append(strconv.AppendInt(b, next, 10), '}')
+	case q.Backward:
+		b = append(strconv.AppendInt(b, q.Until, 10), '}')
+	default:
+		b = append(strconv.AppendInt(b, q.After, 10), '}')
 	}
 	x.Out = b
 	x.SendBody()
@@ -226,96 +224,40 @@ func appendCovered(b []byte, position int64) []byte {
 	return strconv.AppendInt(b, position, 10)
 }
 
-// cover makes until the position that the answer covers up to, -1 of an empty log. It waits for a
-// position that this node has not reached yet.
-func (s *Handlers) cover(ctx context.Context, x *request.Request, q *queryRequest) error {
-	if q.until >= s.Store.LogEnd() {
-		wait, cancel := context.WithTimeout(ctx, awaitPosition)
-		defer cancel()
-		switch err := s.Store.WaitLog(wait, q.until); {
-		case err != nil && wait.Err() != nil && ctx.Err() == nil:
-			return problem.New(http.StatusServiceUnavailable, fmt.Sprintf("This node has not reached %d yet", q.until))
-		case err != nil:
-			return err
-		}
+// queryPage reads at most so many events. There may be more when it says so.
+func (f *Finder) queryPage(ctx context.Context, x *request.Request, q *queryRequest, count int) (events []event.Resolved, more bool, err error) {
+	if q.Until < 0 { // The log was empty.
+		return nil, false, nil
 	}
-	end := s.Store.LogEnd()
-	if q.after > max(end-1, 0) && x.Node.Cluster.Role() == api.RoleLeader {
-		return problem.Bad(fmt.Sprintf("Position %d lies beyond the end of the log.", q.after))
-	}
-	if q.until < 0 {
-		page, err := s.Store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
-		if err != nil {
-			return err
-		}
-		q.until = page.Last
-	}
-	return nil
-}
-
-// queryPage reads at most so many events, and returns how to continue: the next after, backward the
-// next until, -1 at the end.
-func (s *Handlers) queryPage(ctx context.Context, x *request.Request, q *queryRequest, count int) (events []event.Resolved, next int64, err error) {
-	if q.until < 0 { // The log was empty.
-		return nil, -1, nil
-	}
-	r := event.AllRead{Query: &q.query, From: q.after + 1, Count: count + 1, Backward: q.backward, Room: &x.Room}
-	if q.backward {
-		r.From = below(q.until)
-	}
-	page, err := s.readFound(ctx, x, r)
+	page, err := f.readFound(ctx, x, event.AllRead{Query: &q.Query, From: q.From(), Count: count + 1, Backward: q.Backward, Room: &x.Room})
 	if err != nil {
-		return nil, -1, err
+		return nil, false, err
 	}
-	payload := 0
-	for i := range page.Events {
-		e := &page.Events[i]
-		if q.isOutside(e.Position) {
-			return page.Events[:i], -1, nil
-		}
-		payload += e.PayloadBytes()
-		if i == count || i > 0 && payload > maxFoundPayload {
-			if next = page.Events[i-1].Position; q.backward {
-				next--
-			}
-			return page.Events[:i], next, nil
-		}
-	}
-	if next = page.Next - 1; !page.More || q.backward && next <= q.after || !q.backward && next >= q.until {
-		next = -1
-	}
-	return page.Events, next, nil
+	events, more = q.Take(page.Events, page.Next, page.More, count, maxFoundPayload)
+	return events, more, nil
 }
 
 // places sets where a live tail of the query begins and ends.
 func (q *queryRequest) places(of *liveQuery) {
-	last := place{placeNumber, q.until}
-	if q.until < 0 {
+	last := place{placeNumber, q.Until}
+	if q.Until < 0 {
 		last.kind = placeNone
 	}
-	if q.backward {
-		if of.from = last; q.after >= 0 {
-			of.to = place{placeNumber, q.after + 1}
+	if q.Backward {
+		if of.from = last; q.After >= 0 {
+			of.to = place{placeNumber, q.After + 1}
 		}
 		return
 	}
 	of.from, of.to = place{kind: placeStart}, last
-	if q.after >= 0 {
-		of.from, of.resumed = place{placeNumber, q.after}, true
+	if q.After >= 0 {
+		of.from, of.resumed = place{placeNumber, q.After}, true
 	}
-}
-
-// isOutside reports whether a position is beyond the last one that is asked for.
-func (q *queryRequest) isOutside(position int64) bool {
-	if q.backward {
-		return position <= q.after
-	}
-	return position > q.until
 }
 
 // found returns an event with its payload; nil: a scavenge was here.
-func (s *Handlers) found(ctx context.Context, e *event.Resolved) (*event.Record, error) {
-	whole, err := e.Complete(func(r *event.Record) error { return s.Store.ReadPayload(ctx, r) })
+func (f *Finder) found(ctx context.Context, e *event.Resolved) (*event.Record, error) {
+	whole, err := e.Complete(func(r *event.Record) error { return f.Store.ReadPayload(ctx, r) })
 	switch {
 	case errors.Is(err, event.ErrEventNotFound):
 		return nil, nil
@@ -373,7 +315,7 @@ func appendPayload(b []byte, name string, data []byte, isJSON bool) []byte {
 }
 
 // sendLines answers with all pages, an event on a line. An answer without the last line broke off.
-func (s *Handlers) sendLines(x *request.Request, q *queryRequest, position int64) error {
+func (f *Finder) sendLines(x *request.Request, q *queryRequest, position int64) error {
 	release, err := x.Share(api.Search)
 	if err != nil {
 		return err
@@ -381,7 +323,7 @@ func (s *Handlers) sendLines(x *request.Request, q *queryRequest, position int64
 	defer release()
 	l := lines{x: x}
 	x.Out = append(appendCovered(x.Out[:0], position), "}\n"...)
-	if err = s.appendLines(q, &l); err == nil {
+	if err = f.appendLines(q, &l); err == nil {
 		x.Out = append(x.Out, "{\"end\":true}\n"...)
 		err = l.send()
 	}
@@ -396,35 +338,30 @@ func (s *Handlers) sendLines(x *request.Request, q *queryRequest, position int64
 }
 
 // appendLines writes the events of all pages.
-func (s *Handlers) appendLines(q *queryRequest, l *lines) error {
+func (f *Finder) appendLines(q *queryRequest, l *lines) error {
 	x, left := l.x, q.limit
 	for {
 		count := linesPage
 		if q.limit > 0 {
 			count = min(count, left)
 		}
-		events, next, err := s.queryPage(x.Reads(), x, q, count)
+		events, more, err := f.queryPage(x.Reads(), x, q, count)
 		if err != nil {
 			return err
 		}
 		for i := range events {
-			if err := s.appendLine(q, l, &events[i]); err != nil {
+			if err := f.appendLine(q, l, &events[i]); err != nil {
 				return err
 			}
 		}
-		if left -= len(events); next < 0 || q.limit > 0 && left == 0 {
+		if left -= len(events); !more || q.limit > 0 && left == 0 {
 			return nil
-		}
-		if q.backward {
-			q.until = next
-		} else {
-			q.after = next
 		}
 	}
 }
 
 // appendLine writes an event. The memory of a large one is claimed until it is sent.
-func (s *Handlers) appendLine(q *queryRequest, l *lines, e *event.Resolved) error {
+func (f *Finder) appendLine(q *queryRequest, l *lines, e *event.Resolved) error {
 	x, ctx := l.x, l.x.R.Context()
 	if e.IsBare() {
 		alone := 2 * int64(e.PayloadBytes())
@@ -433,7 +370,7 @@ func (s *Handlers) appendLine(q *queryRequest, l *lines, e *event.Resolved) erro
 		}
 		defer x.Claim.Shrink(alone)
 	}
-	r, err := s.found(ctx, e)
+	r, err := f.found(ctx, e)
 	if r == nil || err != nil {
 		return err
 	}

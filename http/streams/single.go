@@ -34,7 +34,7 @@ func (s *Handlers) Event(_ context.Context, x *request.Request) error {
 	case stream == event.AllStream: // $all has no numbered events.
 		return event.ErrStreamNotFound
 	case event.IsIndexStream(stream):
-		return s.indexEvent(ctx, x, number)
+		return s.Finder.indexEvent(ctx, x, number)
 	}
 	e, err := s.readEvent(ctx, x, stream, number, links)
 	if err != nil {
@@ -92,16 +92,16 @@ func (s *Handlers) readEvent(ctx context.Context, x *request.Request, stream str
 	if err != nil {
 		return nil, err
 	}
-	return s.complete(ctx, x, &e)
+	return complete(ctx, x, &e)
 }
 
 // complete returns an event with what was left out of it, as readEvent does.
-func (s *Handlers) complete(ctx context.Context, x *request.Request, e *event.Resolved) (*event.Resolved, error) {
+func complete(ctx context.Context, x *request.Request, e *event.Resolved) (*event.Resolved, error) {
 	if e.IsBare() {
 		// It is written as well.
 		if err := x.Claim.Grow(ctx, 2*int64(e.PayloadBytes())); err != nil {
 			return nil, err
 		}
 	}
-	return e.Complete(func(r *event.Record) error { return s.Store.ReadPayload(ctx, r) })
+	return e.Complete(func(r *event.Record) error { return x.Node.Store.ReadPayload(ctx, r) })
 }

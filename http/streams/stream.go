@@ -13,7 +13,7 @@ import (
 func (s *Handlers) Page(backward bool) request.Handler {
 	return func(_ context.Context, x *request.Request) error {
 		if event.IsIndexStream(x.Route.Stream) {
-			return s.indexPage(x, backward)
+			return s.Finder.indexPage(x, backward, s.sendPage)
 		}
 		return page.Serve(x, x.Route.Stream, backward, s.sendPage)
 	}

@@ -14,6 +14,7 @@ type Handlers struct {
 	Store         api.Store
 	Subscriptions api.Subscriptions // nil: there are no groups
 	Way           *leader.Way
+	Finder        *Finder
 
 	tails atomic.Int64 // live ones
 }
