@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"sync"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // place says who showed something, and when.
@@ -63,6 +65,9 @@ type book struct {
 	spots    []spot       // where pages ended, rising
 	kept     []*fluidFact // those with an entry
 	fluids   map[fluidKey]*fluidFact
+	// events of deciders, in the order of the log, once they were read
+	decided     []client.Found
+	decidedRead bool
 	// refs of events with a request to redact them: any node may have fetched the chunk from a node
 	// that did
 	blank sync.Map

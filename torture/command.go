@@ -33,6 +33,8 @@ every node and compared with what the clients know:
     they move is never more or less; their successes and refusals are linearizable
   - readers of indexes and queries, who moved between nodes, saw each event once and in order;
     in the end every index has exactly the events of the log; writers found their events at once
+  - writes under conditions: no event that fails a condition lies between its position and the
+    write; a refusal names the first one that does; seats are taken once, budgets never overdrawn
   - all nodes show the same log: positions, ids, streams, numbers, times, data
   - every stream has the numbers from 0 on without gaps, and the same events as the log
   - the log has events in the order of real time; readings that require the leader are
@@ -251,6 +253,8 @@ func (r *round) writeHistory(e *json.Encoder) (err error) {
 		switch {
 		case o.kind == opTransfer:
 			line["id"], line["transfer"] = r.load.ids.id(first), o.transfer.String()
+		case o.kind == opDecision:
+			line["id"], line["decision"] = r.load.ids.id(first), o.decision.String()
 		case o.kind == opAppend:
 			line["id"] = r.load.ids.id(first)
 		case o.seen != 0:

@@ -93,49 +93,67 @@ func (a *told) breaks(tr *transfer, index int, stream string, expected, actual i
 	a.broken = append(a.broken, accountCheck{account, actual})
 }
 
+// many is the body of a write to several streams.
+type many struct {
+	Checks     []client.Check     `json:"checks"`
+	Conditions []client.Condition `json:"conditions,omitempty"`
+	Events     []manyEvent        `json:"events"`
+}
+
+// manyEvent is an event with its stream.
+type manyEvent struct {
+	Stream string `json:"stream"`
+	client.Event
+}
+
+// asJSON encodes what is made here.
+func asJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// event is what is sent of an event with tags, whose data is JSON.
+func (t identity) event(r ref, tags ...string) client.Event {
+	return client.Event{ID: t.id(r).String(), Type: t.eventType(r), Data: json.RawMessage(t.data(r)), Tags: tags}
+}
+
+// manyAnswer is the answer to it.
+type manyAnswer struct {
+	Position   int64
+	Repeated   bool
+	Streams    []client.AppendedStream
+	Checks     []broken
+	Conditions []broken
+}
+
+// broken is a check or a condition that does not hold.
+type broken struct {
+	Index            int
+	Stream           string
+	Expected, Actual json.RawMessage
+	Event            client.Found // the first one that fails a condition
+}
+
 // sendHTTP posts the events to the path of all streams.
 func (t *transferer) sendHTTP(ctx context.Context, tr *transfer, first ref, a *told) {
-	type one struct {
-		Stream string          `json:"stream"`
-		ID     string          `json:"eventId"`
-		Type   string          `json:"eventType"`
-		Data   json.RawMessage `json:"data"`
-		Tags   []string        `json:"tags"`
-	}
-	var body struct {
-		Checks []client.Check `json:"checks"`
-		Events []one          `json:"events"`
-	}
-	body.Checks = []client.Check{}
+	body := many{Checks: []client.Check{}}
 	for _, c := range tr.checks {
 		body.Checks = append(body.Checks, client.Check{Stream: tr.bank.accounts[c.account].name, Expected: c.version})
 	}
 	for i := range tr.events {
 		r := first + ref(i)
-		body.Events = append(body.Events, one{
-			tr.stream(i).name, t.ids.id(r).String(), eventType, json.RawMessage(t.ids.data(r)), []string{t.ids.label(r)},
-		})
+		body.Events = append(body.Events, manyEvent{tr.stream(i).name, t.ids.event(r, t.ids.label(r))})
 	}
-	b, err := json.Marshal(&body)
-	if err != nil {
-		panic(err) // It is made here.
-	}
-	answer, err := t.do(ctx, a.from, client.ManyRequest(b))
+	answer, err := t.do(ctx, a.from, client.ManyRequest(asJSON(body)))
 	a.outcome = judge(answer, err)
 	if answer == nil {
 		return
 	}
 	a.from = answer.from
-	var said struct {
-		Position int64
-		Repeated bool
-		Streams  []client.AppendedStream
-		Checks   []struct {
-			Index            int
-			Stream           string
-			Expected, Actual json.RawMessage
-		}
-	}
+	var said manyAnswer
 	if answer.Status == http.StatusCreated || answer.Status == http.StatusConflict {
 		if err := answer.Decode(&said); err != nil {
 			a.outcome, a.odd = pending, err.Error()

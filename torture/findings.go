@@ -51,6 +51,7 @@ const (
 	kindRedacted        = "redacted data remains"
 	kindBackup          = "wrong backup"
 	kindFound           = "wrong index"
+	kindCondition       = "wrong condition"
 	kindSum             = "money appears or vanishes"
 	kindProjectionStuck = "projection stuck"
 )

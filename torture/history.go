@@ -16,10 +16,11 @@ const (
 	opDelete
 	opMetadata
 	opTransfer
+	opDecision
 )
 
 func (k opKind) String() string {
-	return [...]string{"append", "read", "delete", "metadata", "transfer"}[k]
+	return [...]string{"append", "read", "delete", "metadata", "transfer", "decision"}[k]
 }
 
 type outcome uint8
@@ -62,7 +63,8 @@ type op struct {
 	seen     ref // by a reading
 	stream   *stream
 	transfer *transfer // nil for operations on one stream
-	count    uint16    // events of an append or a transfer
+	decision *decision // nil for other kinds
+	count    uint16    // events that it writes
 	attempts uint16
 	kind     opKind
 	outcome  outcome
@@ -136,7 +138,7 @@ func (h *history) find(r ref) *op {
 	if r.operation() >= len(j.ops) {
 		return nil
 	}
-	if o := j.ops[r.operation()]; (o.kind == opAppend || o.kind == opTransfer) && r.index() < int(o.count) {
+	if o := j.ops[r.operation()]; r.index() < int(o.count) {
 		return o
 	}
 	return nil
@@ -173,6 +175,8 @@ func (t identity) describe(first ref, o *op) string {
 		return fmt.Sprintf("metadata of %s: %s (%s)", stream, o.outcome, span)
 	case opTransfer:
 		return fmt.Sprintf("%s, first id %s: %s (%s)", o.transfer, t.id(first), o.outcome, span)
+	case opDecision:
+		return fmt.Sprintf("%s, to %s, first id %s: %s (%s)", o.decision, stream, t.id(first), o.outcome, span)
 	case opDelete:
 		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
 	}

@@ -46,7 +46,9 @@ type identity struct {
 	linker int
 	// transferers are the clients, from the first on, whose events move money.
 	firstTransferer, transferers int
-	prefix                       string
+	// deciders are the clients whose events are decisions.
+	firstDecider, deciders int
+	prefix                 string
 }
 
 func (t identity) isLink(r ref) bool { return t.linker != 0 && r.client() == t.linker }
@@ -54,6 +56,9 @@ func (t identity) isLink(r ref) bool { return t.linker != 0 && r.client() == t.l
 func (t identity) eventType(r ref) string {
 	if t.isLink(r) {
 		return linkType
+	}
+	if t.isDecision(r) {
+		return decided[t.game(r)]
 	}
 	return eventType
 }
@@ -84,6 +89,29 @@ func (t identity) amount(r ref) int {
 		sum -= t.amount(r - ref(r.index()) + ref(i))
 	}
 	return sum
+}
+
+func (t identity) isDecision(r ref) bool {
+	return r.client() >= t.firstDecider && r.client() < t.firstDecider+t.deciders
+}
+
+// game is what an event of a decider is about.
+func (t identity) game(r ref) game { return game(mix(t.tag^uint64(r>>16)) % uint64(games)) }
+
+// decides is how many events the decision of an event has.
+func (t identity) decides(r ref) int {
+	if g := t.game(r); g == budgets || g == mixed {
+		return 1 + int(mix(t.tag^uint64(r>>16)^1)%2)
+	}
+	return 1
+}
+
+// weight is how much of the bound of its tags an event takes.
+func (t identity) weight(r ref) int {
+	if t.game(r) == budgets {
+		return 1 + int(mix(t.tag^uint64(r))%40)
+	}
+	return 1
 }
 
 // tagCount is how many tags there are.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -31,7 +32,7 @@ type index struct {
 // streams of the run have, and those of tags.
 func (l *load) index(i int) index {
 	if i%(tagCount+1) == 0 {
-		return index{"$idx-ce-torture", url.Values{"categories": {"torture"}, "types": {eventType}}, ""}
+		return index{"$idx-ce-torture", url.Values{"categories": {"torture"}, "types": {strings.Join(append(decided[:], eventType), ",")}}, ""}
 	}
 	label := fmt.Sprintf("%s%d", l.prefix, i%(tagCount+1)-1)
 	return index{"$idx-tag-" + label, url.Values{"tags": {label}}, label}

@@ -56,6 +56,7 @@ func (l *ledger) check() {
 	l.freshness()
 	l.vanished()
 	l.transfers()
+	l.decisions()
 }
 
 // number returns the number under which the log has an event.
@@ -73,7 +74,7 @@ func (l *ledger) number(r ref) (int64, bool) {
 // an unknown outcome is there as a whole or not at all.
 func (l *ledger) outcomes() {
 	l.hist.each(func(first ref, o *op) {
-		if o.kind != opAppend {
+		if o.kind != opAppend && o.kind != opDecision {
 			return
 		}
 		limits := o.stream.shed

@@ -51,7 +51,7 @@ type load struct {
 	stop chan struct{}
 
 	mu       sync.Mutex
-	register [registers]struct{ generation, used int }
+	register [registers + int(games)]struct{ generation, used int }
 	bank     [banks]*bank
 	plain    []*stream // streams that are never deleted
 
@@ -76,6 +76,7 @@ const (
 	ofRedactions    = "redactions"
 	ofTransfers     = "transfers"
 	ofIndexes       = "indexes"
+	ofDecisions     = "decisions"
 )
 
 // written are the words for appends by their outcomes.
@@ -167,15 +168,20 @@ func (l *load) plainStreams() []*stream {
 
 // nextRegister takes one operation of a contested stream.
 func (l *load) nextRegister(rng *rand.Rand) string {
+	i := rng.IntN(registers)
+	return fmt.Sprintf("%s%s%d-%d", l.prefix, registerStream, i, l.generation(i, operationsPerRegister))
+}
+
+// generation takes one of so many operations of a generation: the next one takes its place then.
+func (l *load) generation(i, operations int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := rng.IntN(registers)
 	r := &l.register[i]
-	if r.used == operationsPerRegister {
+	if r.used == operations {
 		r.generation, r.used = r.generation+1, 0
 	}
 	r.used++
-	return fmt.Sprintf("%s%s%d-%d", l.prefix, registerStream, i, r.generation)
+	return r.generation
 }
 
 func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix, i) }

@@ -20,7 +20,7 @@ type options struct {
 
 	writers, erasers, visitors, subscribers int
 	shedders, consumers                     int
-	transfers, indexers                     int
+	transfers, indexers, deciders           int
 	scavenges, projections, backups         bool
 	redactions                              bool
 	rate                                    float64
@@ -55,6 +55,7 @@ func (o *options) numbers() []number {
 		{"erasers", &o.erasers, 2, 0, maxClients, "clients that delete streams and write to them again"},
 		{"shedders", &o.shedders, 2, 0, maxClients, "clients that limit and delete their streams, for scavenges to remove something"},
 		{"transfers", &o.transfers, 6, 0, maxClients, "clients that move money between accounts, each time in one write to several streams"},
+		{"deciders", &o.deciders, 8, 0, maxClients, "clients that write under the condition that nothing came which changes what they read"},
 		{"indexers", &o.indexers, 4, 0, maxClients, "clients that read indexes and queries from all nodes"},
 		{"visitors", &o.visitors, 3, 0, maxClients, "clients that read here and there from any node"},
 		{"subscribers", &o.subscribers, 4, 0, maxClients, "clients that follow the log or a stream"},

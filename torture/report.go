@@ -32,6 +32,7 @@ type summary struct {
 	Redactions  map[string]int64 `json:"redactions,omitempty"`
 	Transfers   map[string]int64 `json:"transfers,omitempty"`
 	Indexes     map[string]int64 `json:"indexes,omitempty"`
+	Decisions   map[string]int64 `json:"decisions,omitempty"`
 
 	LogEvents       int       `json:"logEvents"`
 	LeaderChanges   int       `json:"leaderChanges"`
@@ -56,7 +57,7 @@ func (r *round) sum(linear linearity, verified int) *summary {
 	s := &summary{
 		Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds(),
 		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
-		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes),
+		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions), Transfers: count.of(ofTransfers), Indexes: count.of(ofIndexes), Decisions: count.of(ofDecisions),
 		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
 	}
 	s.Violations, s.Counts = r.find.list()
@@ -123,7 +124,7 @@ func (s *summary) text() string {
 		counts map[string]int64
 	}{
 		{ofWrites, s.Writes}, {ofReads, s.Reads}, {ofSubscriptions, s.Groups}, {ofScavenges, s.Scavenges},
-		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers}, {ofIndexes, s.Indexes},
+		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions}, {ofTransfers, s.Transfers}, {ofIndexes, s.Indexes}, {ofDecisions, s.Decisions},
 	} {
 		var list []string
 		for _, what := range slices.Sorted(maps.Keys(done.counts)) {

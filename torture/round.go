@@ -142,7 +142,7 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 
 // prepare makes the books and the clients, and the groups.
 func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
-	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers)
+	l, links := newRun(r.seed, newHistory(r.start, int64(r.o.operations)), r.http, r.find, nodes, origin, r.o.consumers > 0, r.o.transfers, r.o.deciders)
 	hist := l.hist
 	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {
@@ -322,6 +322,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 		}
 	}
 	readIndexes(ctx, r.load, nodes)
+	readDecisions(ctx, r.load, nodes[int(r.seed%uint64(len(nodes)))])
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
 	if r.projector != nil {
 		r.projector.read(ctx, nodes[int(r.seed%uint64(len(nodes)))])

@@ -68,7 +68,7 @@ func oneNode(t *testing.T, faults string, seconds int) summary {
 		for _, n := range []int64{
 			s.Writes[written[done]], s.Writes["sentAgain"], s.Writes["deletes"], s.Reads["leader"], s.Reads["pages"],
 			s.Scavenges["started"], s.Scavenges["eventsRemoved"], s.Scavenges["finalPoints"], s.Scavenges["leadersAsked"], s.Scavenges["questions"],
-			s.Groups["checkpoints"], s.Backups["restored"], s.Redactions["asked"], s.Transfers["session"], s.Transfers["sentAgain"], s.Projections["copies"], s.Projections["links"],
+			s.Groups["checkpoints"], s.Backups["restored"], s.Redactions["asked"], s.Transfers["session"], s.Transfers["sentAgain"], s.Decisions["sentAgain"], s.Projections["copies"], s.Projections["links"],
 			int64(s.Linearizability.Operations), int64(s.Verified),
 		} {
 			if n == 0 {
@@ -129,7 +129,7 @@ func startLiar(t *testing.T) *httptest.Server {
 // TestLiar runs clients against a server that forgets everything.
 func TestLiar(t *testing.T) {
 	server := startLiar(t)
-	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0", "--indexers=0")
+	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0", "--indexers=0", "--deciders=0")
 	check.MustBe(t, err, ErrViolated)
 	for _, kind := range []string{kindLost, kindStale, kindLinear} {
 		if s.Counts[kind] == 0 {
@@ -181,13 +181,13 @@ func TestWorkload(t *testing.T) {
 		node      string
 		wrong     string // a kind of violation, "" for none
 		transfers int64  // of each kind, at least
-		indexers  int
+		others    int    // who need more than a liar
 	}{
 		"a node": {testkit.StartNode(t, t.TempDir(), "--insecure").URL(), "", 100, 4},
 		"a liar": {startLiar(t).URL, kindLost, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6, Indexers: c.indexers})
+			w, err := StartWorkload(WorkloadOptions{Nodes: []string{c.node}, Seed: 1, Writers: 3, Transfers: 6, Indexers: c.others, Deciders: 2 * c.others})
 			check.Must(t, err)
 			defer w.Close()
 			testkit.Eventually(t, time.Minute, func() error {
@@ -197,6 +197,11 @@ func TestWorkload(t *testing.T) {
 				for _, what := range transferred {
 					if n := w.load.count.of(ofTransfers)[what]; n < c.transfers {
 						return fmt.Errorf("transfers, %s: %d", what, n)
+					}
+				}
+				for _, what := range append(decided[:], written[done], written[conflict], "sentAgain", "declined") {
+					if n := w.load.count.of(ofDecisions)[what]; n < c.transfers/5 {
+						return fmt.Errorf("decisions, %s: %d", what, n)
 					}
 				}
 				for _, what := range []string{"pages", "entries", "foundAtOnce"} {

@@ -25,6 +25,8 @@ type WorkloadOptions struct {
 	Writers int
 	// Transfers is how many clients write to several streams at once.
 	Transfers int
+	// Deciders is how many clients write under conditions.
+	Deciders int
 	// Indexers is how many clients read indexes and queries.
 	Indexers int
 	// Pause is how long a client rests after a write.
@@ -41,7 +43,7 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 	nodes := &targets{}
 	nodes.set(g.targets())
 	const operations = 4_000_000
-	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false, o.Transfers)
+	l, _ := newRun(o.Seed, newHistory(start, operations), newHTTP(nil), newFindings(start), nodes, 0, false, o.Transfers, o.Deciders)
 	l.pace = o.Pause
 	for i := range o.Indexers {
 		newIndexer(l, i)
@@ -65,8 +67,9 @@ func StartWorkload(o WorkloadOptions) (*Workload, error) {
 }
 
 // newRun makes the books of what clients do, and the clients' common part. With links the first
-// client is the one whose events are links; then come those that write to several streams.
-func newRun(seed uint64, hist *history, http *client.Client, find *findings, nodes *targets, origin int64, links bool, transfers int) (*load, *journal) {
+// client is the one whose events are links; then come those that write to several streams, and
+// deciders.
+func newRun(seed uint64, hist *history, http *client.Client, find *findings, nodes *targets, origin int64, links bool, transfers, deciders int) (*load, *journal) {
 	tag := mix(seed ^ uint64(hist.start.UnixNano()))
 	ids := identity{tag: tag, prefix: fmt.Sprintf("torture-%08x-", uint32(tag))}
 	var linker *journal
@@ -74,16 +77,21 @@ func newRun(seed uint64, hist *history, http *client.Client, find *findings, nod
 		linker = hist.journal()
 		ids.linker = linker.client
 	}
-	movers := make([]*journal, transfers)
-	for i := range movers {
-		movers[i] = hist.journal()
+	journals := make([]*journal, transfers+deciders)
+	for i := range journals {
+		journals[i] = hist.journal()
 	}
-	if transfers > 0 {
-		ids.firstTransferer, ids.transferers = movers[0].client, transfers
+	if len(journals) > 0 {
+		ids.firstTransferer, ids.transferers = journals[0].client, transfers
+		ids.firstDecider, ids.deciders = ids.firstTransferer+transfers, deciders
 	}
 	l := newLoad(seed, http, hist, newBook(ids, find, ids.prefix, origin), nodes)
-	for _, j := range movers {
-		newTransferer(l, j)
+	for i, j := range journals {
+		if i < transfers {
+			newTransferer(l, j)
+		} else {
+			newDecider(l, j)
+		}
 	}
 	return l, linker
 }
@@ -108,6 +116,7 @@ func (w *Workload) Stop() {
 func (w *Workload) Check(ctx context.Context) []string {
 	readBack(ctx, w.load, w.load.targets.all())
 	readIndexes(ctx, w.load, w.load.targets.all())
+	readDecisions(ctx, w.load, w.load.targets.all()[0])
 	l := newLedger(w.load.hist, w.load.book)
 	l.check()
 	if sum := l.linearizable(ctx, linearLimit, nil); sum.Undecided > 0 {

@@ -147,6 +147,9 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 			o.node = int8(a.from.index)
 		}
 		v := judgeWrite(a, err, success, o.stream.name)
+		if o.kind == opDecision && !o.decision.plain {
+			v = o.decision.judge(a, err)
+		}
 		if v.odd != "" {
 			w.find.add(kindAnswer, "%s to %s: %s", o.kind, o.stream.name, v.odd)
 		}
