@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
