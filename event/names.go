@@ -15,6 +15,9 @@ const (
 
 	ScavengePointsStream = "$scavengePoints"
 
+	RedactionsStream = "$redactions" // what was redacted on which node
+	TypeRedacted     = "$redacted"   // an event of it
+
 	// KeyEffectiveNow is a key in the metadata of a scavenge point: the leader's clock
 	// when it wrote the point, in RFC 3339, where the record's time is later.
 	KeyEffectiveNow = "effectiveNow"

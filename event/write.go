@@ -66,6 +66,7 @@ type Hit struct {
 	ID       ID
 	Type     string
 	Time     int64
+	ByLabels bool // without its tags and its correlation id it would not be found
 }
 
 // Check is what a stream, written or not, must be like. Each stream has at most one.

@@ -65,8 +65,11 @@ func (d *Decider) from(c *event.Condition) (int64, error) {
 	return max(c.After+1, c.Looked.Clear), nil
 }
 
-// shows reports whether reads show an event as things were decided.
+// shows reports whether reads show an event as things were decided, and find it.
 func (d *Decider) shows(hit *event.Hit) (bool, error) {
+	if hit.ByLabels && d.pending.withdraws(hit) {
+		return false, nil
+	}
 	f, err := d.manyFacts(hit.Stream)
 	if err != nil {
 		return false, err

@@ -45,13 +45,20 @@ func (c *conditional) records() (list []event.Record) {
 // firstConflict is the lowest position of an event that fails a condition, -1: none does.
 func firstConflict(records []event.Record, cond *event.Condition) int64 {
 	last, metadata := map[string]int64{}, map[string]event.Metadata{}
+	withdrawn := map[string]bool{}
 	for _, r := range records {
+		if r.Stream == event.RedactionsStream {
+			withdrawn[string(r.Data)] = true
+		}
 		if last[r.Stream] = r.Number; strings.HasPrefix(r.Stream, "$$") {
 			metadata[r.Stream[2:]] = event.ParseMetadata(r.Data)
 		}
 	}
 	for _, r := range records {
 		m := metadata[r.Stream]
+		if withdrawn[redacted(&r)] {
+			r.Metadata = nil
+		}
 		switch {
 		case r.Position <= cond.After, r.Stream[0] == '$', last[r.Stream] == event.TombstoneNumber, m.SoftDeleted(),
 			r.Number < m.TruncateBefore, m.MaxCount > 0 && r.Number <= last[r.Stream]-m.MaxCount:
@@ -68,6 +75,23 @@ func firstConflict(records []event.Record, cond *event.Condition) int64 {
 		}
 	}
 	return -1
+}
+
+// redacted is what the log says of an event whose metadata is redacted.
+func redacted(r *event.Record) string {
+	return fmt.Sprintf(`{"metadata":true,"events":[{"position":%d,"eventId":%q}]}`, r.Position, r.ID)
+}
+
+// redact has the log say that the metadata of some event is redacted.
+func (c *conditional) redact() {
+	records := c.records()
+	if len(records) == 0 {
+		return
+	}
+	c.ids++
+	w := appending(event.RedactionsStream, -2, c.ids)
+	w.Events[0].Type, w.Events[0].Data = event.TypeRedacted, []byte(redacted(&records[c.IntN(len(records))]))
+	c.decide(w)
 }
 
 func (c *conditional) write() *event.Write {
@@ -127,9 +151,11 @@ func TestConditionsAgainstTheLog(t *testing.T) {
 		c := &conditional{Rand: rand.New(rand.NewPCG(seed, 7)), leader: startLeader(t)}
 		for range 250 {
 			stream := fmt.Sprint("s-", c.IntN(4))
-			switch c.IntN(16) {
+			switch c.IntN(17) {
 			case 0:
 				c.seal()
+			case 16:
+				c.redact()
 			case 1:
 				c.seal()
 				c.apply(1 + c.IntN(3))

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/event/label"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -20,8 +22,10 @@ type pendingLog struct {
 type pendingRecords struct {
 	first   int64 // position
 	records []byte
-	known   int                // so many bytes of them are in at
+	known   int                // so many bytes of them are in at and withdrawn
 	at      map[uint64][]int32 // offsets by the hash of a label
+
+	withdrawn label.Withdrawn // by these records
 }
 
 func (p *pendingLog) fresh() *pendingRecords {
@@ -82,19 +86,34 @@ func (p *pendingLog) learn(r *pendingRecords) {
 			hash := l.Hash()
 			r.at[hash] = append(r.at[hash], int32(r.known))
 		}
+		r.withdrawn = append(r.withdrawn, label.ReadWithdrawn(it.Stream(), it.EventType(), it.Data())...)
 		r.known += len(it)
 	}
+}
+
+// entries are all of them, the oldest first.
+func (p *pendingLog) entries() []*pendingRecords {
+	if p.building == nil {
+		return p.sealed
+	}
+	return append(p.sealed[:len(p.sealed):len(p.sealed)], p.building)
+}
+
+// withdraws reports whether a redaction that is not applied yet takes the labels of an event away.
+func (p *pendingLog) withdraws(hit *event.Hit) bool {
+	for _, r := range p.entries() {
+		if p.learn(r); slices.Contains(r.withdrawn, label.WithdrawnEvent{Position: hit.Position, ID: hit.ID}) {
+			return true
+		}
+	}
+	return false
 }
 
 // first returns the event with the lowest position above one that a query asks for and that shows
 // reports true for; nil: there is none.
 func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (bool, error)) (found *event.Hit, err error) {
-	entries := p.sealed
-	if p.building != nil {
-		entries = append(entries[:len(entries):len(entries)], p.building)
-	}
 	alternatives := label.Alternatives(q)
-	for _, r := range entries {
+	for _, r := range p.entries() {
 		if p.learn(r); r.first+int64(len(r.records)) <= after {
 			continue
 		}
@@ -108,7 +127,9 @@ func (p *pendingLog) first(q *event.Query, after int64, shows func(*event.Hit) (
 			if !q.Matches(&facts) {
 				return nil
 			}
-			hit := &event.Hit{Position: position, Stream: string(it.Stream()), Number: it.Number(), ID: it.Id(), Type: string(it.EventType()), Time: it.Time()}
+			facts.Tags, facts.Correlation = nil, ""
+			hit := &event.Hit{Position: position, Stream: string(it.Stream()), Number: it.Number(), ID: it.Id(), Type: string(it.EventType()), Time: it.Time(),
+				ByLabels: !q.Matches(&facts)}
 			if shown, err := shows(hit); err != nil || !shown {
 				return err
 			}

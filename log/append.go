@@ -183,6 +183,9 @@ func (a *appender) commit() error {
 		return fmt.Errorf("postings: %w", err)
 	}
 	a.reads.ids.add(a.ids)
+	for _, it := range a.items {
+		a.reads.withdrawn.note(it)
+	}
 	a.unsettled.Store(a.Tail().End + 1)
 	a.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.

@@ -30,7 +30,7 @@ func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) 
 		c.Looked = &event.Looked{}
 		passed := map[string]int64{}
 		end := f.Settled()
-		hit, err := f.firstMatch(ctx, &c.Query, c.After+1, func(it chunkfile.Item) (bool, error) {
+		hit, err := f.firstMatch(ctx, &c.Query, c.After+1, func(it chunkfile.Item, _ bool) (bool, error) {
 			stream := string(it.Stream())
 			info, err := f.StreamInfo(stream)
 			if err != nil || f.shows(&info, it) {
@@ -59,7 +59,11 @@ func (f *Facts) Look(ctx context.Context, w *event.Write) (*event.Write, error) 
 // FirstMatch returns the applied event with the lowest position, from one on, that a query asks for
 // and that shows reports true for; nil: there is none.
 func (f *Facts) FirstMatch(q *event.Query, from int64, shows func(*event.Hit) (bool, error)) (*event.Hit, error) {
-	hit, err := f.firstMatch(f.lifetime, q, from, func(it chunkfile.Item) (bool, error) { return shows(hitOf(it)) })
+	hit, err := f.firstMatch(f.lifetime, q, from, func(it chunkfile.Item, byLabels bool) (bool, error) {
+		hit := hitOf(it)
+		hit.ByLabels = byLabels
+		return shows(hit)
+	})
 	return hit, f.judged(err)
 }
 
@@ -67,7 +71,7 @@ func hitOf(it chunkfile.Item) *event.Hit {
 	return &event.Hit{Position: it.Position(), Stream: string(it.Stream()), Number: it.Number(), ID: it.Id(), Type: string(it.EventType()), Time: it.Time()}
 }
 
-func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, shows func(chunkfile.Item) (bool, error)) (hit *event.Hit, err error) {
+func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, shows func(it chunkfile.Item, byLabels bool) (bool, error)) (hit *event.Hit, err error) {
 	err = f.read(func(v view) error {
 		var found candidates = &everything{cu: cursor{v: v}, at: -1}
 		walk := f.postings.WalkCertain(v.tail.End, label.Alternatives(q), conditionPostings)
@@ -98,7 +102,7 @@ func (f *Facts) firstMatch(ctx context.Context, q *event.Query, from int64, show
 			if it == nil {
 				continue
 			}
-			if shown, err := shows(it); err != nil {
+			if shown, err := shows(it, look.byLabels); err != nil {
 				return err
 			} else if shown {
 				hit = hitOf(it)

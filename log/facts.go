@@ -37,6 +37,9 @@ func (f *Facts) Unfit() error {
 	if err := f.ids.failed(); err != nil {
 		return err
 	}
+	if _, err := f.withdrawn.all(f.Reader); err != nil {
+		return err
+	}
 	met := f.met.Load()
 	if met == nil {
 		return nil

@@ -293,6 +293,7 @@ func (a *appender) learn(v view, tail event.Tail, epoch int64) (_ int64, err err
 		ids = append(ids, id)
 		if it.IsRecord() {
 			entries = append(entries, index.Entry{Hash: id.stream, Number: id.number, Position: position})
+			a.reads.withdrawn.note(it)
 		}
 	}, func(upTo int64, chain event.Chain) error {
 		if err := a.index.Add(entries, upTo, chain); err != nil {

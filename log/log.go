@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -90,6 +91,10 @@ func Open(o Options) (_ *Log, err error) {
 	}
 	if err := l.openPostings(); err != nil {
 		return nil, err
+	}
+	if _, err := l.Reads.withdrawn.all(l.Reads); err != nil {
+		// Queries by tags are refused until it can be read.
+		l.logger.Error("the record of redactions cannot be read", logkey.Error, err)
 	}
 	l.mapped = l.files[0].Mapped != nil // One file system holds all of them.
 	l.watch(o.Stats)

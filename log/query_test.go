@@ -22,6 +22,8 @@ type history struct {
 	m       *model
 	l       *Log
 	deleted map[string]bool
+
+	withdrawn map[int64]bool // positions of events whose metadata the log says to be redacted
 }
 
 var (
@@ -68,9 +70,33 @@ func (h *history) step() {
 	if len(events) == 0 {
 		return
 	}
+	if h.IntN(8) == 0 {
+		events = append(events, h.redacted())
+	}
 	f := h.m.frame(h.IntN(40) == 0, events...)
 	check.Must(h.t, h.l.Append(f.Frame))
 	check.Must(h.t, h.l.Commit())
+}
+
+// redacted is what the log says of an event, past or not, whose metadata is redacted.
+func (h *history) redacted() testEvent {
+	const format = `{"metadata":%t,"events":[{"stream":%q,"number":%d,"position":%d,"eventId":%q}]}`
+	e := testEvent{stream: event.RedactionsStream, typ: event.TypeRedacted, data: "{}"}
+	if len(h.m.frames) == 0 {
+		return e
+	}
+	f := h.m.frames[h.IntN(len(h.m.frames))]
+	of := f.events[h.IntN(len(f.events))]
+	switch h.IntN(8) {
+	case 0: // the data alone
+		e.data = fmt.Sprintf(format, false, of.stream, of.number, of.position, of.id)
+	case 1: // of the log that this one was copied from
+		e.data = fmt.Sprintf(format, true, of.stream, of.number, of.position, event.ID{1})
+	default:
+		e.data = fmt.Sprintf(format, true, of.stream, of.number, of.position, of.id)
+		h.withdrawn[of.position] = true
+	}
+	return e
 }
 
 // visible are the positions of all events that reads of their streams show, and what they say.
@@ -87,6 +113,9 @@ func (h *history) visible() (list []event.Record) {
 	}
 	all := check.Value(h.l.Reads.ReadAll(event.AllRead{Count: 100_000})).Must(h.t)
 	for _, e := range all.Events {
+		if h.withdrawn[e.Position] {
+			e.Metadata = nil
+		}
 		if shown[fmt.Sprint(e.Stream, "@", e.Number)] {
 			list = append(list, e.Record)
 		}
@@ -179,6 +208,15 @@ func (h *history) compare() {
 			at, more = page.Next, page.More
 		}
 		check.MustEqual(h.t, fmt.Sprint(got), fmt.Sprint(want), fmt.Sprintf("%+v from %d, backward %t", q, from, backward))
+		if backward {
+			continue
+		}
+		hit := check.Value(h.l.Facts.FirstMatch(q, from, func(hit *event.Hit) (bool, error) {
+			return slices.ContainsFunc(visible, func(r event.Record) bool { return r.Position == hit.Position }), nil
+		})).Must(h.t)
+		if first := append(want, -1)[0]; hit == nil && first >= 0 || hit != nil && hit.Position != first {
+			h.t.Fatalf("%+v from %d: the first is %+v, want %d", q, from, hit, first)
+		}
 	}
 }
 
@@ -188,7 +226,7 @@ func TestQueriesAgainstTheLog(t *testing.T) {
 	for seed := range uint64(8) {
 		mem := vfs.NewCrashMem()
 		o := testOptions(mem)
-		h := &history{rand.New(rand.NewPCG(seed, 1)), t, newModel(), mustOpen(t, o), map[string]bool{}}
+		h := &history{rand.New(rand.NewPCG(seed, 1)), t, newModel(), mustOpen(t, o), map[string]bool{}, map[int64]bool{}}
 		for range 12 {
 			for range 30 {
 				h.step()

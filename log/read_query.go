@@ -138,6 +138,8 @@ type querying struct {
 	r       *event.AllRead
 	labels  label.Reader
 	scratch []byte
+
+	byLabels bool // what was asked for last would not be so without its tags and its correlation id
 }
 
 // asked returns the record at a position if it is there and is asked for.
@@ -148,7 +150,19 @@ func (q *querying) asked(position int64) (chunkfile.Item, error) {
 	}
 	// Malformed tags are none.
 	facts, _ := q.labels.Read(chunkfile.String(it.Stream()), chunkfile.String(it.EventType()), it.Metadata())
-	if !q.r.Query.Matches(&facts) {
+	isAsked := q.r.Query.Matches(&facts)
+	if q.byLabels = false; isAsked && len(facts.Tags)+len(facts.Correlation) > 0 {
+		facts.Tags, facts.Correlation = nil, ""
+		q.byLabels = !q.r.Query.Matches(&facts)
+	}
+	if q.byLabels {
+		withdrawn, err := q.rd.withdrawn.all(q.rd)
+		if err != nil {
+			return nil, err
+		}
+		isAsked = !withdrawn.Has(position, it.Id())
+	}
+	if !isAsked {
 		q.rd.metrics.falseHits.Inc()
 		return nil, nil
 	}

@@ -18,6 +18,8 @@ type Reader struct {
 	streams *streamCache // facts of streams
 	ids     *recentIDs   // of the newest events
 	notify  notifier
+
+	withdrawn withdrawn
 }
 
 // arena copies records out of the log into few larger blocks. The bytes and

@@ -82,6 +82,9 @@ func (k *calculator) stream(ctx context.Context, tx *state.Tx, n *state.Named) e
 	s := n.Stream
 	name := string(n.Name)
 	switch {
+	case name == event.RedactionsStream:
+		// What was redacted must be known to a node that reads the log from its start.
+		s.Status, s.Maybe, s.Cutoff = state.Spent, 0, 0
 	case event.IsMetaStream(name):
 		s.Status = state.Spent // Only its own newest metadata is kept, which was noted already.
 	case s.Tombstone:

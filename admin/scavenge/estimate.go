@@ -137,6 +137,7 @@ func (e *estimator) verdict(stream []byte) (*verdict, error) {
 	deleted := info.HardDeleted
 	m := &info.Metadata
 	switch {
+	case v.name == event.RedactionsStream:
 	case event.IsMetaStream(v.name):
 		v.below, v.why = info.Last, "metadata replaced"
 		if deleted = deleted && !event.IsMetaStream(event.OriginalOf(v.name)); deleted {
@@ -175,6 +176,8 @@ func (v *verdict) of(rec *eventlog.Stored) string {
 func (v *verdict) whyNot() string {
 	m := &v.info.Metadata
 	switch {
+	case v.name == event.RedactionsStream:
+		return "what was redacted is kept for ever"
 	case event.IsMetaStream(v.name):
 		return "only the newest metadata is left"
 	case v.info.HardDeleted:

@@ -432,6 +432,30 @@ func TestPointsHiddenByMetadata(t *testing.T) {
 	}
 }
 
+// What was redacted decides which events conditions find: no scavenge removes it.
+func TestRedactionsStay(t *testing.T) {
+	for name, limit := range map[string]proposed{
+		"limited": metadataOf(event.RedactionsStream, `{"$maxCount":1}`),
+		"aged":    metadataOf(event.RedactionsStream, `{"$maxAge":1}`),
+		"deleted": {stream: event.RedactionsStream, typ: event.TypeStreamDeleted, flags: event.FlagDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := opened(t, nil)
+			h.append(plain(event.RedactionsStream, "0"), plain(event.RedactionsStream, "1"), plain("a", "0"), plain("a", "1"))
+			h.append(metadataOf("a", `{"$maxCount":1}`), limit)
+			h.m.advance(time.Hour)
+			estimate := check.Value(h.service.Estimate(t.Context(), scavenge.EstimateOptions{Top: 3})).Must(t)
+			if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || got.Removed != 1 || estimate.Events != 1 {
+				t.Fatalf("%+v, estimated %+v", got, estimate)
+			}
+			for n := range int64(2) {
+				places := check.Value(h.log.Chunks.EventPositions(event.RedactionsStream, n)).Must(t)
+				check.Equal(t, len(places), 1, "record", n)
+			}
+		})
+	}
+}
+
 // It may be asked all the time.
 func TestStatusWhileItRuns(t *testing.T) {
 	h := opened(t, nil)

@@ -1,0 +1,77 @@
+package eventlog
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/event/label"
+	"github.com/annalsdb/annals/log/chunkfile"
+)
+
+// withdrawn knows the events that the log says are no longer found by their tags and correlation
+// ids, since their metadata is redacted. The bytes on this node do not matter: they may be blank,
+// or not yet, or never be.
+type withdrawn struct {
+	found  atomic.Pointer[label.Withdrawn] // nil: none
+	isRead atomic.Bool                     // what was in the log at the start is there
+	mu     sync.Mutex                      // held while found is replaced
+}
+
+// note takes a record that is being applied, before readers see it.
+func (w *withdrawn) note(it chunkfile.Item) {
+	w.add(label.ReadWithdrawn(it.Stream(), it.EventType(), it.Data()))
+}
+
+func (w *withdrawn) add(more label.Withdrawn) {
+	if len(more) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all label.Withdrawn
+	if before := w.found.Load(); before != nil {
+		all = *before
+	}
+	all = all.With(more)
+	w.found.Store(&all)
+}
+
+// all are the events. What cannot be read is tried again with each call.
+func (w *withdrawn) all(rd *Reader) (label.Withdrawn, error) {
+	if !w.isRead.Load() {
+		if err := rd.read(func(v view) error { return w.read(rd, v) }); err != nil {
+			return nil, fmt.Errorf("read which events were redacted: %w", err)
+		}
+		w.isRead.Store(true)
+	}
+	if found := w.found.Load(); found != nil {
+		return *found, nil
+	}
+	return nil, nil
+}
+
+// read reads them from the log, whatever metadata hide.
+func (w *withdrawn) read(rd *Reader, v view) error {
+	hash := chunkfile.HashStream(event.RedactionsStream)
+	if !rd.index.MayExist(hash) {
+		return rd.index.Damage()
+	}
+	var scratch []byte
+	var all label.Withdrawn
+	for e, err := range rd.index.Down(hash, event.TombstoneNumber, 0) {
+		if err != nil {
+			return err
+		}
+		it, err := rd.confirm(v, e, event.RedactionsStream, &scratch)
+		if err != nil {
+			return err
+		}
+		if it != nil {
+			all = append(all, label.ReadWithdrawn(it.Stream(), it.EventType(), it.Data())...)
+		}
+	}
+	w.add(all)
+	return rd.index.Damage()
+}
